@@ -214,16 +214,17 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured)`. `kind` is 'stage', 'diff' or 'batch';
-/// `types` are the arguments' types, `values` (diff only) what they stand for.
+/// `types` are the arguments' types, `names` gives their names for messages,
+/// `values` (diff only) what they stand for.
 #[pyfunction]
-#[pyo3(signature = (function, kind, name, types, arguments, values = None))]
+#[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
     kind: &str,
     name: &str,
     types: Vec<Bound<'py, PyAny>>,
-    arguments: Vec<String>,
+    names: Option<Py<PyAny>>,
     values: Option<Vec<Py<Array>>>,
 ) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
     let kind = match kind {
@@ -233,7 +234,7 @@ pub fn trace_program<'py>(
         other => return Err(PyValueError::new_err(format!("there is no frame kind '{other}'"))),
     };
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
-    let (frame, tracers) = trace::push(py, kind, name, &types, arguments, values.as_deref())?;
+    let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
     let traced = function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| operands(&outputs))

@@ -18,12 +18,16 @@ pub struct Context {
     pub strict: bool,
     /// What numpy functions do on operands of different rank: 0 allow, 1 warn, 2 raise.
     pub rank_promotion: u8,
+    /// Jitted functions call the Python function.
+    pub disable_jit: bool,
     /// Equal for equal settings: part of every compilation key.
     pub id: u64,
 }
 
 thread_local! {
-    static CONTEXT: Cell<Context> = const { Cell::new(Context { x64: false, strict: false, rank_promotion: 0, id: 0 }) };
+    static CONTEXT: Cell<Context> = const {
+        Cell::new(Context { x64: false, strict: false, rank_promotion: 0, disable_jit: false, id: 0 })
+    };
 }
 
 pub fn context() -> Context {
@@ -32,8 +36,8 @@ pub fn context() -> Context {
 
 /// Sets this thread's trace context.
 #[pyfunction]
-pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, id: u64) {
-    CONTEXT.set(Context { x64, strict, rank_promotion, id });
+pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, disable_jit: bool, id: u64) {
+    CONTEXT.set(Context { x64, strict, rank_promotion, disable_jit, id });
 }
 
 /// Weak ints, floats and complex are nodes of their own, after all dtypes.
