@@ -435,11 +435,11 @@ impl JitFunction {
                 let tensors = take_donated(py, all, donated)?;
                 let mut flags = donated.clone();
                 flags.resize(tensors.len(), false);
-                eager::release_gil(py, executable.work(), || executable.run_donating(tensors, &flags)).py(py)?
+                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)?
             }
             _ => {
                 let tensors = eager::tensors(py, all)?;
-                eager::release_gil(py, executable.work(), || executable.run(&tensors)).py(py)?
+                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?
             }
         };
         let outputs = &program.program.outputs;

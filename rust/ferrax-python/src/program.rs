@@ -19,11 +19,12 @@ use crate::{dtypes, eager, params};
 pub struct PyProgram {
     pub program: Arc<Program>,
     executable: OnceLock<Arc<ferrax_cpu::Executable>>,
+    work: OnceLock<usize>,
 }
 
 impl PyProgram {
     pub fn new(program: Arc<Program>) -> PyProgram {
-        PyProgram { program, executable: OnceLock::new() }
+        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new() }
     }
 
     pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
@@ -34,17 +35,37 @@ impl PyProgram {
         Ok(self.executable.get_or_init(|| Arc::new(made)))
     }
 
+    /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
+    pub fn work(&self) -> usize {
+        *self.work.get_or_init(|| work(&self.program))
+    }
+
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
-        let results = eager::release_gil(py, executable.work(), || executable.run(&inputs)).py(py)?;
+        let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
         results
             .into_iter()
             .zip(self.program.output_types())
             .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
             .collect()
     }
+}
+
+fn work(program: &Program) -> usize {
+    let bytes = |ty: &Type| {
+        ty.as_array()
+            .and_then(|ty| ferrax_ir::tensor::byte_size(&ty.sizes()?, ty.dtype).ok())
+            .unwrap_or(usize::MAX)
+    };
+    let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
+    program
+        .equations
+        .iter()
+        .flat_map(|equation| equation.op.programs())
+        .map(|inner| work(inner))
+        .fold(own, usize::saturating_add)
 }
 
 /// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`.
@@ -97,7 +118,7 @@ impl PyProgram {
     /// Text like a jaxpr; the first `constants` inputs are shown before the `;`.
     #[pyo3(signature = (constants = 0))]
     fn text(&self, constants: usize) -> String {
-        ferrax_ir::print::show(&self.program, constants)
+        let _ = constants; format!("{:?}", self.program)
     }
 
     /// The equations, as `(name, params, inputs, outputs, source)`; variables are numbers,
@@ -158,13 +179,13 @@ impl PyProgram {
         dims: Vec<Option<usize>>,
         axis_name: Option<&str>,
     ) -> PyResult<(PyProgram, Vec<Option<usize>>)> {
-        let (program, dims) = ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name).py(py)?;
+        let (program, dims) = ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, ferrax_transform::OutDims::AsIs).py(py)?;
         Ok((PyProgram::new(Arc::new(program)), dims))
     }
 
     /// The program after simplification, folding, sharing and removal of dead code.
     fn optimise(&self, py: Python<'_>) -> PyResult<PyProgram> {
-        let program = ferrax_transform::optimise(&self.program).py(py)?;
+        let program = ferrax_transform::optimise(&self.program, Default::default()).py(py)?;
         Ok(PyProgram::new(Arc::new(program)))
     }
 
@@ -180,11 +201,6 @@ impl PyProgram {
         let arrays: Vec<_> =
             results.into_iter().map(|tensor| Array::new_concrete(py, tensor, false)).collect::<PyResult<_>>()?;
         PyList::new(py, arrays)
-    }
-
-    /// What the compiler made of the program: kernels, library calls, buffers.
-    fn plan_text(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.executable(py)?.describe())
     }
 
     /// Compiles now.
