@@ -11,6 +11,7 @@
 //! | `tensor`, `convert`, `minifloat` | values and conversions between dtypes |
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
 //! | `program`, `builder` | programs and how to make them |
+//! | `verify` | the invariants of programs |
 //! | `interpret` | the reference interpreter |
 //! | `scalar/` | the scalar language that elementwise rows lower to |
 
@@ -29,6 +30,7 @@ pub mod rules;
 pub mod scalar;
 pub mod tensor;
 pub mod types;
+pub mod verify;
 
 pub use builder::Builder;
 pub use dim::Dim;
