@@ -111,16 +111,20 @@ pub fn assert_close(got: &Tensor, expected: &Tensor, tolerance: f64, what: &str)
 
 /// The tangent of the output for tangents of some of the inputs.
 pub fn jvp(op: &Op, inputs: &[Tensor], tangents: &[Option<Tensor>]) -> Option<Tensor> {
+    try_jvp(op, inputs, tangents).unwrap_or_else(|error| panic!("{op:?}: {error}"))
+}
+
+pub fn try_jvp(op: &Op, inputs: &[Tensor], tangents: &[Option<Tensor>]) -> Result<Option<Tensor>> {
     let mut b = Builder::new("jvp");
     let primals: Vec<Atom> = inputs.iter().map(|tensor| b.input(tensor.array_type())).collect();
     let tangent_atoms: Vec<Option<Atom>> =
         tangents.iter().map(|tangent| tangent.as_ref().map(|t| b.input(t.array_type()))).collect();
     let outputs: Vec<Atom> = b.emit(op.clone(), &primals).unwrap().into_iter().map(Atom::Var).collect();
     let eqn = Jvp { inputs: &primals, tangents: &tangent_atoms, outputs: &outputs };
-    let result = rules(op).jvp(&mut b, &eqn).unwrap_or_else(|error| panic!("{op:?}: {error}"))[0]?;
+    let Some(result) = rules(op).jvp(&mut b, &eqn)?[0] else { return Ok(None) };
     let program = b.finish([result]);
     let all: Vec<Tensor> = inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
-    Some(interpret::run(&program, &all).unwrap_or_else(|error| panic!("{op:?}: {error}")).remove(0))
+    Ok(Some(interpret::run(&program, &all)?.remove(0)))
 }
 
 /// The cotangents of the inputs at `linear` for this cotangent of the output.
