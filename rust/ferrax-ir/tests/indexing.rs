@@ -1,4 +1,9 @@
 //! Gather and scatter: values, refusals, derivatives, batching.
+#![allow(
+    clippy::cloned_ref_to_slice_refs,
+    clippy::type_complexity,
+    reason = "tables of cases read better so"
+)]
 
 #[path = "support/indexing_cases.rs"]
 mod cases;

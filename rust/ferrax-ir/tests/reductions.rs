@@ -1,12 +1,19 @@
 //! Reductions, indices of extrema, cumulative ops. Expected derivatives are those of jax 0.10.2.
+#![allow(
+    clippy::cloned_ref_to_slice_refs,
+    clippy::type_complexity,
+    reason = "tables of cases read better so"
+)]
 
 mod support;
-
-use std::f64::{INFINITY, NAN, NEG_INFINITY};
 
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, DType, Op, Scalar, Tensor};
 use support::*;
+
+const NAN: f64 = f64::NAN;
+const INFINITY: f64 = f64::INFINITY;
+const NEG_INFINITY: f64 = f64::NEG_INFINITY;
 
 fn reduce(kind: ReduceKind, over: &[usize]) -> Op {
     Reduce { kind, axes: axes(over) }.into()

@@ -1,4 +1,9 @@
 //! Structural ops: values, types, refusals.
+#![allow(
+    clippy::cloned_ref_to_slice_refs,
+    clippy::type_complexity,
+    reason = "tables of cases read better so"
+)]
 
 mod support;
 

@@ -6,7 +6,8 @@ use ferrax_ir::ops::{
     GatherMode::{self, *},
     ScatterKind::{self, *},
 };
-use std::f64::NAN;
+
+const NAN: f64 = f64::NAN;
 
 /// Name, mode, operand shape, index shape, indices, dimension numbers (offset,
 /// collapsed, index map, operand batching, indices batching), window, result.
