@@ -1,0 +1,521 @@
+"""``Array.at``: updated copies of arrays.
+
+``x.at[index].set(v)`` and its siblings become
+
+  a scatter           in general
+  an elementwise op   if the index covers the array
+  a select            if the index holds one boolean mask and the values do not depend on how many
+                      of its elements are True; so a traced mask works here
+
+Invariants: the result has the operand's shape, dtype and weak type (but true division makes integers
+floating); updates out of bounds are dropped unless ``mode`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._core import Array, bind
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.config import config
+from ferrax._src.core import as_array
+from ferrax._src.lax import elementwise as lax
+from ferrax._src.lax import slicing
+from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.shape import _broadcast_to, full_like, reshape
+from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
+from ferrax._src.numpy.index_parse import Mask, Range, parse
+from ferrax._src.numpy.indexing import (
+    as_arguments,
+    concrete_masks,
+    static_getitem,
+    structure_of,
+    traced,
+)
+from ferrax.errors import NonConcreteBooleanIndexError
+
+_COMBINE = {
+    "scatter_add": lax.add,
+    "scatter_sub": lax.sub,
+    "scatter_mul": lax.mul,
+    "scatter_min": lax.min,
+    "scatter_max": lax.max,
+}
+
+
+class IndexUpdateHelper:
+    """``x.at[index]`` names elements of ``x``; methods return an updated copy.
+
+    ``.set(v)  .add(v)  .subtract(v)  .multiply(v)  .divide(v)  .power(v)  .min(v)  .max(v)
+    .apply(f)  .get()`` — with ``mode`` ("drop", "fill", "clip", "promise_in_bounds"),
+    ``indices_are_sorted``, ``unique_indices`` and ``wrap_negative_indices`` as options.
+
+    >>> jnp.zeros(3).at[1].set(5.0)
+    Array([0., 5., 0.], dtype=float32)
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array):
+        self.array = array
+
+    def __getitem__(self, index) -> IndexUpdateRef:
+        return IndexUpdateRef(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self.array!r})"
+
+
+class IndexUpdateRef:
+    """Elements of an array that an update names; see ``Array.at``."""
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array, index):
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        fill_value=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index]``; mode "fill" yields ``fill_value`` (default NaN, or the integer type's
+        extreme) out of bounds.
+
+        >>> jnp.arange(3.0).at[5].get(mode="fill", fill_value=-1)
+        Array(-1., dtype=float32)
+        """
+        reject_out_sharding("at[].get", out_sharding)
+        x = self.array
+        return static_getitem(
+            x,
+            parse(x.shape, self.index),
+            mode=mode,
+            fill_value=fill_value,
+            unique_indices=unique_indices,
+            indices_are_sorted=indices_are_sorted,
+            wrap=wrap_negative_indices,
+        )
+
+    def set(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = values``. Where indices repeat, which value stays is unspecified."""
+        reject_out_sharding("at[].set", out_sharding)
+        return update(
+            "scatter", self.array, self.index, values, indices_are_sorted, unique_indices, mode,
+            wrap_negative_indices,
+        )  # fmt: skip
+
+    def add(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] += values``, once for each time that an index occurs."""
+        reject_out_sharding("at[].add", out_sharding)
+        return update(
+            "scatter_add", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def subtract(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] -= values``, once for each time that an index occurs."""
+        reject_out_sharding("at[].subtract", out_sharding)
+        return update(
+            "scatter_sub", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def multiply(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] *= values``, once for each time that an index occurs.
+
+        Its derivative needs ``unique_indices=True`` (or an index without arrays).
+        """
+        reject_out_sharding("at[].multiply", out_sharding)
+        return update(
+            "scatter_mul", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    mul = multiply
+
+    def divide(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] /= values``, once for each time that an index occurs; integers become
+        floating."""
+        reject_out_sharding("at[].divide", out_sharding)
+        divisor = update(
+            "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
+            unique_indices, mode, wrap_negative_indices,
+        )  # fmt: skip
+        return _core.ufuncs.true_divide(self.array, divisor)
+
+    def power(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] **= values``, once for each time that an index occurs."""
+        from ferrax.numpy import power
+
+        reject_out_sharding("at[].power", out_sharding)
+        exponent = update(
+            "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
+            unique_indices, mode, wrap_negative_indices,
+        )  # fmt: skip
+        return power(self.array, exponent)
+
+    def min(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = minimum(x[index], values)``."""
+        reject_out_sharding("at[].min", out_sharding)
+        return update(
+            "scatter_min", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def max(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = maximum(x[index], values)``."""
+        reject_out_sharding("at[].max", out_sharding)
+        return update(
+            "scatter_max", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def apply(
+        self,
+        func,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = func(x[index])`` for an elementwise function, applied once for each time
+        that an index occurs."""
+        x = self.array
+        entries = parse(x.shape, self.index)
+        mask = _only_mask(entries)
+        if mask is not None:
+            return _masked(x, entries, lambda region: func(region), mode, wrap_negative_indices)
+        entries = concrete_masks(entries)
+        mode = GatherScatterMode.from_any(mode)
+        plan, starts, arrays = structure_of(x.shape, entries, wrap_negative_indices)
+        if 0 in plan.core_shape or 0 in x.shape:
+            return x
+        if not plan.components:
+            return lax._convert_element_type(func(x), x.dtype, bool(x.weak_type))
+        numbers = ScatterDimensionNumbers(plan.offset_dims, plan.collapsed, plan.index_map)
+        out = slicing.scatter_apply(
+            x,
+            plan.index_array(starts, arrays, wrap_negative_indices),
+            func,
+            numbers,
+            update_shape=plan.core_shape,
+            indices_are_sorted=indices_are_sorted or not plan.has_arrays,
+            unique_indices=unique_indices or not plan.has_arrays,
+            mode=mode,
+        )
+        return lax._convert_element_type(out, x.dtype, bool(x.weak_type))
+
+
+def update(op: str, x, index, values, is_sorted, unique, mode, wrap: bool) -> Array:
+    """``x`` with ``values`` scattered (set, added, …) at an index expression."""
+    entries = parse(x.shape, index)
+    mode_name = GatherScatterMode.from_any(mode).core_name
+    values = _as_values(values)
+    if any(type(entry) is Mask for entry in entries):
+        result = _masked_update(op, x, entries, values, mode, wrap)
+        if result is not None:
+            return result
+        entries = concrete_masks(entries)
+    entries, nothing = _without_booleans(entries)
+    plan, starts, arrays = structure_of(x.shape, entries, wrap)
+    if not plan.has_arrays:
+        unique = is_sorted = True
+    work_dtype = scatter_dtype(op, x, values)
+    settings = (plan, op, mode_name, bool(unique), bool(is_sorted), bool(wrap), work_dtype)
+    if nothing or 0 in x.shape:
+        _broadcast_to(values, plan.result_shape)
+        return x
+    if isinstance(values, _core.Tracer) or traced(x, starts, arrays):
+        return _scatter(*settings, x, values, starts, arrays)
+    return _compiled_scatter(*settings, x, values, as_arguments(plan, starts), arrays)
+
+
+def _as_values(values) -> Array:
+    if isinstance(values, Array):
+        return values
+    if isinstance(values, (list, tuple)):
+        from ferrax.numpy import asarray
+
+        return asarray(values)
+    return as_array(values)
+
+
+def _without_booleans(entries: list) -> tuple[list, bool]:
+    """Entries with boolean scalars as new axes where no index array stands beside them, and whether
+    one of them is False (then nothing is updated)."""
+    if any(isinstance(e, (Array, np.ndarray)) and e.ndim for e in entries):
+        return entries, False
+    if not any(e is True or e is False for e in entries):
+        return entries, False
+    result, first = [], True
+    for entry in entries:
+        if entry is True or entry is False:
+            if first:
+                result.append(None)
+            first = False
+        else:
+            result.append(entry)
+    return result, any(e is False for e in entries)
+
+
+def scatter_dtype(op: str, x: Array, values: Array):
+    """The dtype that an update is computed in; warns where storing it in ``x`` loses something."""
+    if dtypes.issubdtype(x.dtype, dtypes.extended):
+        return None
+    if values.dtype == x.dtype:
+        return x.dtype
+    common, weak = dtypes.result_type(x, values, return_weak_type_flag=True)
+    fits = common == x.dtype
+    if not fits and x.weak_type and not values.weak_type:
+        # A weakly typed operand gives way in arithmetic, but what it stores has its own dtype.
+        fits = dtypes.promote_types(x.dtype, values.dtype) == x.dtype
+    if not fits:
+        warnings.warn(
+            "scatter inputs have incompatible types: cannot safely cast value from "
+            f"dtype={values.dtype} to dtype={x.dtype} with "
+            f"jax_numpy_dtype_promotion={config.jax_numpy_dtype_promotion}. In future releases "
+            "this will result in an error.",
+            FutureWarning,
+            stacklevel=4,
+        )
+    return x.dtype if op == "scatter" or fits else common
+
+
+def _promoted(dtype, x: Array, values: Array) -> tuple[Array, Array]:
+    if dtype is None:
+        return x, values
+    if x.dtype != dtype:
+        x = lax._convert_element_type(x, dtype)
+    if values.dtype != dtype:
+        values = lax._convert_element_type(values, dtype)
+    return x, values
+
+
+def _restored(x: Array, out: Array) -> Array:
+    """The result in the operand's dtype and weak type."""
+    if out.dtype == x.dtype and bool(out.weak_type) == bool(x.weak_type):
+        return out
+    if dtypes.issubdtype(x.dtype, dtypes.extended):
+        return out
+    return lax._convert_element_type(out, x.dtype, bool(x.weak_type))
+
+
+def _scatter(plan, op, mode, unique, is_sorted, wrap, dtype, x, values, starts, arrays):
+    old, values = _promoted(dtype, x, values)
+    values = _broadcast_to(values, plan.result_shape)
+    if plan.new_axes:
+        values = reshape(values, plan.core_shape)
+    if plan.components:
+        indices = plan.index_array(starts, arrays, wrap)
+        out = plan.scatter(op, old, indices, values, mode, unique, is_sorted)
+    else:
+        out = _combine(op, old, values)
+    return _restored(x, out)
+
+
+_scatter.__name__ = "scatter"
+# Eagerly, an update is one compiled function per plan.
+_compiled_scatter = jit(_scatter, static_argnums=(0, 1, 2, 3, 4, 5, 6), inline=True)
+
+
+def _combine(op: str, x: Array, values: Array) -> Array:
+    return values if op == "scatter" else _COMBINE[op](x, values)
+
+
+# Masks
+
+
+def _only_mask(entries: list) -> Mask | None:
+    """The index's mask if it has one and no other advanced index but integers."""
+    masks = [entry for entry in entries if type(entry) is Mask]
+    others = any(
+        isinstance(entry, (Array, np.ndarray)) or entry is True or entry is False
+        for entry in entries
+    )
+    return masks[0] if len(masks) == 1 and not others else None
+
+
+def _region_entries(entries: list, shape) -> list:
+    """The entries with whole axes in place of the mask's."""
+    result, axis = [], 0
+    for entry in entries:
+        if type(entry) is Mask:
+            n = entry.value.ndim
+            result.extend([Range(0, shape[axis + i], 1, True) for i in range(n)])
+            axis += n
+            continue
+        result.append(entry)
+        if entry is not None and type(entry) is not str:
+            axis += 1
+    return result
+
+
+def _mask_axis(entries: list) -> int:
+    """The axis of the region at which the mask's axes begin."""
+    axis = 0
+    for entry in entries:
+        if type(entry) is Mask:
+            return axis
+        if entry is None or type(entry) is Range:
+            axis += 1
+    return axis
+
+
+def _masked(x: Array, entries: list, change, mode, wrap: bool) -> Array:
+    """``change`` applied to the region around a mask, kept where the mask holds."""
+    mask = _only_mask(entries)
+    region_entries = _region_entries(entries, x.shape)
+    is_all = all(type(entry) is Range and entry.whole for entry in region_entries)
+    region = x if is_all else static_getitem(x, region_entries, mode=mode, wrap=wrap)
+    new = change(region)
+    new = _restored(x, new) if is_all else new
+    value = mask.value if isinstance(mask.value, Array) else as_array(mask.value)
+    if value.shape != region.shape:
+        first = _mask_axis(entries)
+        value = bind(
+            "broadcast_in_dim",
+            (value,),
+            {
+                "shape": region.shape,
+                "broadcast_dimensions": tuple(range(first, first + value.ndim)),
+            },
+        )
+    if new.dtype != region.dtype:
+        new = lax._convert_element_type(new, region.dtype)
+    picked = lax.select_n(value, region, new)
+    if is_all:
+        return _restored(x, picked)
+    plan, starts, arrays = structure_of(x.shape, region_entries, wrap)
+    mode_name = GatherScatterMode.from_any(mode).core_name
+    return _scatter(plan, "scatter", mode_name, True, True, wrap, None, x, picked, starts, arrays)
+
+
+def _masked_update(op: str, x: Array, entries: list, values: Array, mode, wrap: bool):
+    """The update as a select, or None if the mask must be (and is) concrete instead."""
+    mask = _only_mask(entries)
+    traced_masks = [e for e in entries if type(e) is Mask and not e.concrete]
+    if mask is not None:
+        values = _values_for_mask(entries, mask, values)
+    if mask is None or values is None:
+        if traced_masks:
+            raise NonConcreteBooleanIndexError(traced_masks[0].value)
+        return None
+    dtype = scatter_dtype(op, x, values)
+
+    def change(region):
+        old, new = _promoted(dtype, region, values)
+        return _combine(op, old, _broadcast_to(new, region.shape))
+
+    return _masked(x, entries, change, mode, wrap)
+
+
+def _values_for_mask(entries: list, mask: Mask, values: Array) -> Array | None:
+    """The values aligned to the region around a mask, or None if they are one for each True."""
+    if values.ndim == 0:
+        return values
+    integers = [i for i, entry in enumerate(entries) if type(entry) is int]
+    if integers:
+        span = [*integers, next(i for i, entry in enumerate(entries) if type(entry) is Mask)]
+        if max(span) - min(span) != len(span) - 1:
+            return None  # advanced indices apart: the mask's axis moves to the front
+    rank = sum(
+        [
+            mask.value.ndim if type(entry) is Mask else entry is None or type(entry) is Range
+            for entry in entries
+        ]
+    )
+    picked_rank = rank - mask.value.ndim + 1
+    at = _mask_axis(entries) - (picked_rank - values.ndim)
+    if at < 0:
+        return values
+    if values.ndim > picked_rank or values.shape[at] != 1:
+        return None
+    shape = (*values.shape[:at], *([1] * mask.value.ndim), *values.shape[at + 1 :])
+    return reshape(values, shape)
