@@ -30,6 +30,7 @@ from ferrax._src.lax.shape import _broadcast_to, full_like, reshape
 from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.numpy.index_parse import Mask, Range, parse
 from ferrax._src.numpy.indexing import (
+    _settle_booleans,
     as_arguments,
     concrete_masks,
     static_getitem,
@@ -272,10 +273,10 @@ class IndexUpdateRef:
         mask = _only_mask(entries)
         if mask is not None:
             return _masked(x, entries, lambda region: func(region), mode, wrap_negative_indices)
-        entries = concrete_masks(entries)
+        entries, empty = _settle_booleans(concrete_masks(entries))
         mode = GatherScatterMode.from_any(mode)
         plan, starts, arrays = structure_of(x.shape, entries, wrap_negative_indices)
-        if 0 in plan.core_shape or 0 in x.shape:
+        if empty is not None or 0 in plan.core_shape or 0 in x.shape:
             return x
         if not plan.components:
             return lax._convert_element_type(func(x), x.dtype, bool(x.weak_type))
@@ -303,14 +304,17 @@ def update(op: str, x, index, values, is_sorted, unique, mode, wrap: bool) -> Ar
         if result is not None:
             return result
         entries = concrete_masks(entries)
-    entries, nothing = _without_booleans(entries)
+    entries, empty = _settle_booleans(entries)
     plan, starts, arrays = structure_of(x.shape, entries, wrap)
     if not plan.has_arrays:
         unique = is_sorted = True
     work_dtype = scatter_dtype(op, x, values)
     settings = (plan, op, mode_name, bool(unique), bool(is_sorted), bool(wrap), work_dtype)
-    if nothing or 0 in x.shape:
-        _broadcast_to(values, plan.result_shape)
+    if empty is not None or 0 in x.shape:
+        result_shape = list(plan.result_shape)
+        if empty is not None:
+            result_shape[empty] = 0
+        _broadcast_to(values, tuple(result_shape))
         return x
     if isinstance(values, _core.Tracer) or traced(x, starts, arrays):
         return _scatter(*settings, x, values, starts, arrays)
@@ -325,24 +329,6 @@ def _as_values(values) -> Array:
 
         return asarray(values)
     return as_array(values)
-
-
-def _without_booleans(entries: list) -> tuple[list, bool]:
-    """Entries with boolean scalars as new axes where no index array stands beside them, and whether
-    one of them is False (then nothing is updated)."""
-    if any(isinstance(e, (Array, np.ndarray)) and e.ndim for e in entries):
-        return entries, False
-    if not any(e is True or e is False for e in entries):
-        return entries, False
-    result, first = [], True
-    for entry in entries:
-        if entry is True or entry is False:
-            if first:
-                result.append(None)
-            first = False
-        else:
-            result.append(entry)
-    return result, any(e is False for e in entries)
 
 
 def scatter_dtype(op: str, x: Array, values: Array):
