@@ -5,6 +5,15 @@ compiler. ``ferrax.numpy`` is built on them.
 """
 
 # ruff: noqa: F401
+from ferrax._src.lax.creation import (
+    broadcasted_iota,
+    empty,
+    full,
+    full_like,
+    iota,
+    shape_as_value,
+    zeros_like_array,
+)
 from ferrax._src.lax.dot import batch_matmul, dot, dot_general
 from ferrax._src.lax.elementwise import (
     _convert_element_type,
@@ -82,6 +91,17 @@ from ferrax._src.lax.elementwise import (
     tan,
     tanh,
 )
+from ferrax._src.lax.gather_scatter import (
+    gather,
+    index_take,
+    scatter,
+    scatter_add,
+    scatter_apply,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
 from ferrax._src.lax.reduce import (
     argmax,
     argmin,
@@ -105,25 +125,18 @@ from ferrax._src.lax.shape import (
     broadcast_like,
     broadcast_shapes,
     broadcast_to_rank,
-    broadcasted_iota,
     collapse,
     concatenate,
-    empty,
     expand_dims,
-    full,
-    full_like,
-    iota,
     pad,
     reshape,
     rev,
-    shape_as_value,
     split,
     squeeze,
     stack,
     tile,
     transpose,
     unstack,
-    zeros_like_array,
 )
 from ferrax._src.lax.slicing import (
     dynamic_index_in_dim,
@@ -132,16 +145,7 @@ from ferrax._src.lax.slicing import (
     dynamic_update_index_in_dim,
     dynamic_update_slice,
     dynamic_update_slice_in_dim,
-    gather,
     index_in_dim,
-    index_take,
-    scatter,
-    scatter_add,
-    scatter_apply,
-    scatter_max,
-    scatter_min,
-    scatter_mul,
-    scatter_sub,
     slice,
     slice_in_dim,
 )

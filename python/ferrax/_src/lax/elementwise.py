@@ -10,7 +10,6 @@ import operator
 import warnings
 
 import numpy as np
-
 from ferrax import _core
 from ferrax._core import Array, bind
 from ferrax._src import dtypes

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
 from ferrax._core import Array
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-
 from ferrax._core import Array, bind
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax

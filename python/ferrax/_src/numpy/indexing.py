@@ -13,11 +13,10 @@ boolean arrays must be concrete (their number of True decides the result's shape
 from __future__ import annotations
 
 import numpy as np
-
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
-from ferrax._src.lax.slicing import _default_fill, _static_scalar
+from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
 from ferrax._src.lax.types import GatherScatterMode
 from ferrax._src.numpy.index_parse import Mask, Range, numpy_index_array, parse
 from ferrax._src.numpy.index_plan import Plan, plan_for, wrap_negative

@@ -10,16 +10,17 @@ import math
 import operator
 
 import numpy as np
-
 from ferrax._core import Array
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.creation import full, iota
+from ferrax._src.lax.gather_scatter import _static_scalar
 from ferrax._src.lax.reduce import cumsum
-from ferrax._src.lax.shape import _broadcast_to, full, iota, reshape, stack
-from ferrax._src.lax.slicing import _static_scalar, slice_in_dim
+from ferrax._src.lax.shape import _broadcast_to, reshape, stack
+from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.take import _resized, array_argument, take
 
 

@@ -10,22 +10,21 @@ import math
 import operator
 
 import numpy as np
-
 from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.creation import full
+from ferrax._src.lax.gather_scatter import _static_scalar, gather
 from ferrax._src.lax.shape import (
     _broadcast_to,
     broadcast_shapes,
     expand_dims,
-    full,
     reshape,
     squeeze,
 )
-from ferrax._src.lax.slicing import _static_scalar, gather
 from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.numpy.index_plan import wrap_negative
 
