@@ -30,7 +30,7 @@ def test_names_and_bases_are_those_of_jax(name):
 def test_documentation_has_an_example(name):
     doc = getattr(errors, name).__doc__
     if name not in ("JAXTypeError", "JAXIndexError"):
-        assert "Example:" in doc and "Cause:" in doc or "Cure:" in doc
+        assert "Example:" in doc and ("Cause:" in doc or "Cure:" in doc)
     assert doc
 
 

@@ -21,6 +21,13 @@ import warnings
 import ml_dtypes
 import numpy as np
 from ferrax._src import config
+from ferrax._src.extended_dtypes import ExtendedDType as ExtendedDType
+from ferrax._src.extended_dtypes import KeyTy as KeyTy
+from ferrax._src.extended_dtypes import PRNGImpl as PRNGImpl
+from ferrax._src.extended_dtypes import extended as extended
+from ferrax._src.extended_dtypes import key_fry as key_fry
+from ferrax._src.extended_dtypes import prng_key as prng_key
+from ferrax._src.extended_dtypes import threefry2x32_impl as threefry2x32_impl
 
 # ---------------------------------------------------------------------------------------------
 # Dtypes.
@@ -96,104 +103,6 @@ _to_32_bits = {
     np.dtype("float64"): np.dtype("float32"),
     np.dtype("complex128"): np.dtype("complex64"),
 }
-_to_64_bits = {narrow: wide for wide, narrow in _to_32_bits.items()}
-
-# ---------------------------------------------------------------------------------------------
-# Extended dtypes.
-
-
-class extended(np.generic):
-    """Scalar class above those of all extended dtypes; for `issubdtype` only, no instances.
-
-    Example:
-        >>> jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.extended)
-        True
-    """
-
-
-class prng_key(extended):
-    """Scalar class of PRNG key dtypes; for `issubdtype` only, no instances.
-
-    Example:
-        >>> jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.prng_key)
-        True
-    """
-
-
-class ExtendedDType:
-    """Base class of dtypes that NumPy does not know. `type` is their scalar class."""
-
-    type: type = extended
-    _rules = None
-
-
-class PRNGImpl:
-    """A random number generator as far as its keys' dtype needs it.
-
-    Attributes:
-        name: its full name, e.g. 'threefry2x32'.
-        tag: its short name, which prints in dtypes, e.g. 'fry'.
-        key_shape: the shape of the uint32 words that make up one key.
-    """
-
-    __slots__ = ("name", "tag", "key_shape")
-
-    def __init__(self, name, tag, key_shape):
-        self.name, self.tag, self.key_shape = name, tag, key_shape
-
-    def __repr__(self):
-        return f"PRNGImpl(name={self.name!r}, tag={self.tag!r}, key_shape={self.key_shape})"
-
-    def __str__(self):
-        return self.tag
-
-    def __hash__(self):
-        return hash(self.name)
-
-    def __eq__(self, other):
-        return isinstance(other, PRNGImpl) and self.name == other.name
-
-    def __reduce__(self):
-        return PRNGImpl, (self.name, self.tag, self.key_shape)
-
-
-class KeyTy(ExtendedDType):
-    """The dtype of arrays of PRNG keys of one generator; prints as e.g. `key<fry>`."""
-
-    __slots__ = ("_impl", "_hash")
-    type = prng_key
-
-    def __init__(self, impl):
-        self._impl = impl
-        self._hash = hash((KeyTy, impl))
-
-    @property
-    def name(self):
-        return f"key<{self._impl.tag}>"
-
-    @property
-    def itemsize(self):
-        size = 4
-        for extent in self._impl.key_shape:
-            size *= extent
-        return size
-
-    def __repr__(self):
-        return self.name
-
-    def __eq__(self, other):
-        return type(other) is KeyTy and self._impl == other._impl
-
-    def __hash__(self):
-        return self._hash
-
-    def __reduce__(self):
-        return KeyTy, (self._impl,)
-
-
-threefry2x32_impl = PRNGImpl("threefry2x32", "fry", (2,))
-# The dtype object of all threefry keys; the native core gives this object as `key.dtype`.
-key_fry = KeyTy(threefry2x32_impl)
 
 # ---------------------------------------------------------------------------------------------
 # Defaults and simple maps.
