@@ -195,7 +195,10 @@ EXACT = [
     ("randint", {"shape": (50,), "minval": -5, "maxval": np.arange(50)}),
     ("randint", {"shape": (50,), "minval": 0, "maxval": 256, "dtype": np.uint8}),
     ("randint", {"shape": (50,), "minval": -1000, "maxval": 1000, "dtype": np.int8}),
-    ("randint", {"shape": (3, 2), "minval": np.array([[1], [2], [3]]), "maxval": 7, "dtype": np.int16}),
+    (
+        "randint",
+        {"shape": (3, 2), "minval": np.array([[1], [2], [3]]), "maxval": 7, "dtype": np.int16},
+    ),
     ("randint", {"shape": (5,), "minval": 3, "maxval": 1}),
     ("randint", {"shape": (5,), "minval": -(2**31), "maxval": 2**31 - 1}),
     ("randint", {"shape": (5,), "minval": 0.5, "maxval": 7.9}),
