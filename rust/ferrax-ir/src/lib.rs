@@ -1,1 +1,43 @@
+//! The intermediate representation of ferrax: what programs are.
+//!
+//! A [`Program`] is a list of [`Equation`]s in single assignment, each the
+//! application of an [`Op`] to variables and literals. Everything there is to
+//! know of an op — parameters, types, derivatives, batching, meaning, lowering —
+//! is in its row under [`ops`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | `dtype`, `dim`, `types` | element types, dimensions, types of values |
+//! | `tensor`, `convert`, `minifloat` | values and conversions between dtypes |
+//! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
+//! | `program`, `builder` | programs and how to make them |
+//! | `verify` | the invariants of programs |
+//! | `interpret` | the reference interpreter |
+//! | `scalar/` | the scalar language that elementwise rows lower to |
 
+pub mod builder;
+pub mod convert;
+pub mod dim;
+pub mod dtype;
+pub mod error;
+pub mod interpret;
+pub mod minifloat;
+pub mod op;
+pub mod ops;
+pub mod param;
+pub mod program;
+pub mod rules;
+pub mod scalar;
+pub mod tensor;
+pub mod types;
+pub mod verify;
+
+pub use builder::Builder;
+pub use dim::Dim;
+pub use dtype::{DType, KeyImpl, Kind};
+pub use error::{Error, Result};
+pub use op::{Extension, Op, View};
+pub use param::{Param, Params, ToParam};
+pub use program::{Atom, Atoms, Effect, Effects, Equation, Literal, Program, Source, SourceLine, Var, Vars};
+pub use tensor::{Element, Scalar, Sizes, Storage, Tensor};
+pub use types::{ArrayType, Axes, Shape, ShowShape, Type};

@@ -1,0 +1,148 @@
+//! The rules that make up an op's row.
+//!
+//! [`Row`] is what every op has; [`Rules`] is what an op without sub-programs
+//! has besides. Ops with sub-programs have their rules in the transformations
+//! themselves, which match on [`crate::op::View`] exhaustively.
+
+use smallvec::SmallVec;
+
+use crate::scalar::{Body, Value};
+use crate::{
+    ArrayType, Atom, Builder, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error, unsupported,
+};
+
+pub type Types = SmallVec<[Type; 1]>;
+
+/// Name, parameters, types and meaning of an op.
+pub trait Row: std::fmt::Debug + Send + Sync {
+    /// JAX's name of the primitive.
+    fn name(&self) -> &str;
+
+    /// The parameters under JAX's names, in a fixed order.
+    fn params(&self) -> Vec<(&'static str, Param)>;
+
+    /// The types of the outputs, or why these inputs are refused.
+    fn infer(&self, inputs: &[Type]) -> Result<Types>;
+
+    /// The outputs for concrete inputs: slow, obvious, and the oracle of every
+    /// backend. `outputs` is what `infer` gave.
+    fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>>;
+
+    fn effects(&self) -> Effects {
+        Effects::new()
+    }
+}
+
+/// Ops that are made from a name and parameters.
+pub trait FromParams: Sized {
+    /// Every name that `from_params` accepts, each with a line of explanation.
+    const NAMES: &'static [(&'static str, &'static str)];
+
+    fn from_params(name: &str, params: &mut Params) -> Result<Self>;
+}
+
+/// One equation as its jvp rule sees it. A missing tangent is a zero.
+pub struct Jvp<'a> {
+    pub inputs: &'a [Atom],
+    pub tangents: &'a [Option<Atom>],
+    /// The primal outputs, already emitted.
+    pub outputs: &'a [Atom],
+}
+
+/// An input of an equation as its transpose rule sees it.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A value that the equation is not transposed over.
+    Known(Atom),
+    /// The equation is linear in this input; its cotangent is wanted.
+    Linear(Type),
+}
+
+impl Operand {
+    pub fn known(&self) -> Option<Atom> {
+        match self {
+            Operand::Known(atom) => Some(*atom),
+            Operand::Linear(_) => None,
+        }
+    }
+
+    pub fn is_linear(&self) -> bool {
+        matches!(self, Operand::Linear(_))
+    }
+}
+
+/// One equation as its transpose rule sees it.
+pub struct Transpose<'a> {
+    pub inputs: &'a [Operand],
+    /// Types of the outputs.
+    pub outputs: &'a [Type],
+    /// A missing cotangent is a zero. At least one is there.
+    pub cotangents: &'a [Option<Atom>],
+}
+
+/// One equation as its batch rule sees it.
+pub struct Batch<'a> {
+    pub size: &'a Dim,
+    pub inputs: &'a [Atom],
+    /// The batch dimension of each input; at least one is there.
+    pub dims: &'a [Option<usize>],
+}
+
+/// Outputs of a batch rule with their batch dimensions.
+pub type Batched = SmallVec<[(Atom, Option<usize>); 1]>;
+
+/// How an op reaches the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lowering {
+    /// `scalar` gives the body, applied at every index of the output.
+    Elementwise,
+    /// The op only moves elements: the compiler turns it into index maps.
+    Movement,
+    /// The compiler turns it into a loop nest with a reduction axis.
+    Reduction,
+    /// A kernel of the backend's library computes it.
+    Library,
+    /// `expand` rewrites it into other ops.
+    Expand,
+}
+
+/// The rules of an op without sub-programs.
+pub trait Rules: Row {
+    /// Emits the tangents of the outputs.
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<SmallVec<[Option<Atom>; 1]>>;
+
+    /// Emits the cotangents of the linear inputs; `None` is a zero. Known
+    /// inputs get `None`.
+    fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<SmallVec<[Option<Atom>; 3]>>;
+
+    /// Emits the op over a batch.
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched>;
+
+    fn lower(&self) -> Lowering;
+
+    /// The scalar body of an elementwise op: the output's element from the
+    /// inputs' elements, all as [`Value`]s of `body`.
+    fn scalar(
+        &self,
+        _body: &mut Body,
+        _types: &[ArrayType],
+        _args: &[Value],
+        _output: &ArrayType,
+    ) -> Result<Value> {
+        Err(internal_error!("{} has no scalar body", self.name()))
+    }
+
+    /// The same outputs in terms of other ops.
+    fn expand(&self, _b: &mut Builder, _inputs: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
+        Err(internal_error!("{} has no expansion", self.name()))
+    }
+}
+
+/// The transpose rule of ops that are not linear.
+pub fn not_linear<T>(op: &dyn Row) -> Result<T> {
+    Err(unsupported!(
+        "Transpose rule (for reverse-mode differentiation) for '{}' not implemented: it is not linear in its \
+         inputs. linear_transpose works for linear functions only; use vjp for others.",
+        op.name()
+    ))
+}

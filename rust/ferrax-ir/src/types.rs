@@ -1,0 +1,134 @@
+//! Types of values in a program.
+
+use smallvec::SmallVec;
+
+use crate::{DType, Dim};
+
+/// The dimensions of an array, outermost first.
+pub type Shape = SmallVec<[Dim; 4]>;
+
+/// Axes of an array, as parameters of ops carry them.
+pub type Axes = SmallVec<[usize; 4]>;
+
+/// Shape and element type. `weak` marks values that came from Python scalars
+/// and give way to strong types in promotion.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ArrayType {
+    pub shape: Shape,
+    pub dtype: DType,
+    pub weak: bool,
+}
+
+/// The type of a value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Type {
+    Array(ArrayType),
+    /// A mutable array.
+    Ref(ArrayType),
+    /// Orders effects; has no data.
+    Token,
+}
+
+impl ArrayType {
+    pub fn new(shape: impl Into<Shape>, dtype: DType) -> Self {
+        ArrayType { shape: shape.into(), dtype, weak: false }
+    }
+
+    pub fn scalar(dtype: DType) -> Self {
+        ArrayType::new(Shape::new(), dtype)
+    }
+
+    pub fn of_sizes(sizes: &[usize], dtype: DType) -> Self {
+        ArrayType::new(sizes.iter().map(|&n| Dim::Const(n)).collect::<Shape>(), dtype)
+    }
+
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    pub fn with_dtype(&self, dtype: DType) -> Self {
+        ArrayType { shape: self.shape.clone(), dtype, weak: self.weak }
+    }
+
+    pub fn with_shape(&self, shape: Shape) -> Self {
+        ArrayType { shape, dtype: self.dtype, weak: self.weak }
+    }
+
+    pub fn with_weak(mut self, weak: bool) -> Self {
+        self.weak = weak;
+        self
+    }
+
+    /// The type of this type's tangents.
+    pub fn tangent(&self) -> Self {
+        self.with_dtype(self.dtype.tangent())
+    }
+
+    /// The sizes, if none is symbolic.
+    pub fn sizes(&self) -> Option<SmallVec<[usize; 4]>> {
+        self.shape.iter().map(Dim::as_const).collect()
+    }
+}
+
+impl Type {
+    pub fn as_array(&self) -> Option<&ArrayType> {
+        match self {
+            Type::Array(array) => Some(array),
+            Type::Ref(_) | Type::Token => None,
+        }
+    }
+}
+
+impl From<ArrayType> for Type {
+    fn from(array: ArrayType) -> Self {
+        Type::Array(array)
+    }
+}
+
+/// Prints as `f32[2,3]`; a weak type as `~f32[]` only where `{:#}` asks for it,
+/// since two programs that differ in weakness alone read better alike.
+impl std::fmt::Display for ArrayType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.weak && f.alternate() {
+            f.write_str("~")?;
+        }
+        write!(f, "{}[", self.dtype.short_name())?;
+        for (axis, dim) in self.shape.iter().enumerate() {
+            if axis > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{dim}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Type::Array(array) => std::fmt::Display::fmt(array, f),
+            Type::Ref(array) => {
+                f.write_str("Ref{")?;
+                std::fmt::Display::fmt(array, f)?;
+                f.write_str("}")
+            }
+            Type::Token => f.write_str("Token[]"),
+        }
+    }
+}
+
+/// Prints a shape as `(2, 3)`, for messages.
+pub struct ShowShape<'a>(pub &'a [Dim]);
+
+impl std::fmt::Display for ShowShape<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(")?;
+        for (axis, dim) in self.0.iter().enumerate() {
+            if axis > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{dim}")?;
+        }
+        f.write_str(if self.0.len() == 1 { ",)" } else { ")" })
+    }
+}
