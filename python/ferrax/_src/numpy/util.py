@@ -24,6 +24,10 @@ ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
 jit_inline = partial(jit, inline=True)
 
 
+class AxisError(ValueError, IndexError):
+    """An axis out of bounds; callers may catch either base class, as with NumPy's."""
+
+
 def is_array_like(x) -> bool:
     """True for arrays, NumPy arrays and scalars, Python numbers and `__jax_array__` objects."""
     return isinstance(x, ARRAY_LIKE) or hasattr(x, "__jax_array__")
@@ -210,7 +214,7 @@ def normalize_axis(axis, ndim: int) -> int:
     """One axis as an int in [0, ndim); ValueError if out of bounds, TypeError if no integer."""
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+        raise AxisError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     return axis + ndim if axis < 0 else axis
 
 
