@@ -1,8 +1,8 @@
 """Plans: how one index structure on one shape becomes a gather or a scatter.
 
 A plan depends on the *structure* of an index (kinds of entries, sizes of slices, shapes of index
-arrays), not on its values: starts of slices, integers and index arrays are given when it is applied.
-So ``x.at[i].set(v)`` in a Python loop uses one plan and one compiled kernel.
+arrays), not on its values: starts of slices, integers and index arrays are given when it is
+applied. So ``x.at[i].set(v)`` in a Python loop uses one plan and one compiled kernel.
 
 Entries of a structure, from the first axis on:
 

@@ -155,9 +155,10 @@ def _may_miss(shape, entries: list, wrap: bool) -> bool:
     """Whether a static integer is out of bounds."""
     axis = 0
     for entry in entries:
-        if type(entry) is int:
-            if not 0 <= static_integer(entry, shape[axis], wrap) < shape[axis]:
-                return True
+        if type(entry) is int and not (
+            0 <= static_integer(entry, shape[axis], wrap) < shape[axis]
+        ):
+            return True
         if entry is not None and type(entry) is not str:
             axis += 1
     return False
@@ -383,7 +384,7 @@ _compiled_gather = jit(_gather, static_argnums=(0, 1, 2, 3, 4, 5), inline=True)
 
 
 def iterate(x: Array):
-    """``iter(x)``: the slices along the first axis, in one split; TypeError for 0-d arrays."""
+    """``iter(x)``: the slices along the first axis; TypeError for 0-d arrays."""
     if x.ndim == 0:
         raise TypeError("iteration over a 0-d array")
     shape = x.shape

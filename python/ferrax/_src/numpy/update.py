@@ -137,9 +137,8 @@ def _promoted(dtype, x: Array, values: Array) -> tuple[Array, Array]:
         return x, values
     if x.dtype != dtype:
         x = lax._convert_element_type(x, dtype)
-    if values.dtype != dtype:
-        values = lax._convert_element_type(values, dtype)
-    return x, values
+    # Made strong as well: a weak value's cotangent is weak only through this conversion.
+    return x, lax._convert_element_type(values, dtype)
 
 
 def _restored(x: Array, out: Array) -> Array:
