@@ -14,6 +14,7 @@ mod evaluate;
 mod indexing;
 mod pending;
 mod random;
+mod random_expand;
 mod reduce;
 mod rounding;
 mod select;
