@@ -1,9 +1,9 @@
 """Pytrees: registration, mapping and folding.
 
-The work on trees is done by `ferrax._core.pytree`; this file adds what needs no speed (`tree_paths` explains
-differences). Invariants:
-`_registry` has one entry for every type that is a container in `default_registry`, apart from
-namedtuples; every type is registered in all of `_all_registries`.
+The work on trees is done by `ferrax._core.pytree`; this file adds what needs no speed, and
+`tree_paths` explains differences. Invariants: `_registry` has one entry for every type that is a
+container in `default_registry`, apart from namedtuples; every type is registered in all of
+`_all_registries`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ferrax._core import pytree
-from ferrax._src.tree_paths import (
-    equality_errors,
-    equality_errors_pytreedef,
-    keystr,
-    prefix_errors,
-)
-
-__all__ = [
-    "equality_errors",
-    "equality_errors_pytreedef",
-    "keystr",
-    "prefix_errors",
-]
+from ferrax._src import tree_paths
 
 PyTreeDef = pytree.PyTreeDef
 PyTreeRegistry = pytree.PyTreeRegistry
@@ -46,6 +34,11 @@ treedef_tuple = pytree.treedef_tuple
 treedef_children = pytree.treedef_children
 treedef_is_leaf = pytree.treedef_is_leaf
 treedef_is_strict_leaf = pytree.treedef_is_strict_leaf
+
+keystr = tree_paths.keystr
+equality_errors = tree_paths.equality_errors
+equality_errors_pytreedef = tree_paths.equality_errors_pytreedef
+prefix_errors = tree_paths.prefix_errors
 
 for _function in (
     tree_flatten,

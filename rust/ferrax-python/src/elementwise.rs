@@ -270,7 +270,8 @@ fn fused(
         }
     };
     let inputs = eager::tensors(py, &operands)?;
-    let results = eager::release_gil(py, executable.work(), || executable.run(&inputs)).py(py)?;
+    let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
+    let results = eager::release_gil(py, bytes, || executable.run(&inputs)).py(py)?;
     match results.into_iter().next() {
         Some(tensor) => Array::new_concrete(py, tensor, weak),
         None => Err(PyTypeError::new_err("the op has no output")),

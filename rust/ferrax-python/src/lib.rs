@@ -21,6 +21,7 @@ pub mod elementwise;
 pub mod errors;
 pub mod interrupt;
 pub mod jit;
+#[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
 pub mod params;
 pub mod program;
