@@ -32,7 +32,7 @@ def _default_fill(dtype):
     if dtypes.issubdtype(dtype, np.unsignedinteger):
         return int(dtypes.iinfo(dtype).max)
     if dtypes.issubdtype(dtype, np.bool_):
-        return True
+        return 1
     return 0xFFFFFFFF  # PRNG keys: all bits of their words set
 
 

@@ -84,7 +84,7 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
     else:
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
     a, *choices = jnp.broadcast_arrays(a, *choices)
-    stacked = jnp.stack(choices)
+    stacked = lax._convert_element_type(jnp.stack(choices))  # never weakly typed
     picked = take_along_axis(
         stacked, expand_dims(a, (0,)), 0, "promise_in_bounds", wrap_negative_indices=False
     )

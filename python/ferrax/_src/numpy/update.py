@@ -26,13 +26,12 @@ from ferrax._src.lax import gather_scatter
 from ferrax._src.lax.shape import _broadcast_to, reshape
 from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.numpy.index_parse import Mask, Range, parse
+from ferrax._src.numpy.index_plan import as_arguments, traced
 from ferrax._src.numpy.indexing import (
     _settle_booleans,
-    as_arguments,
     concrete_masks,
     static_getitem,
     structure_of,
-    traced,
 )
 from ferrax.errors import NonConcreteBooleanIndexError
 
