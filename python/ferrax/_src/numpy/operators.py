@@ -12,7 +12,9 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.core import Array
+from ferrax._src import dtypes
 from ferrax._src.numpy import products, ufuncs as composed
+from ferrax._src.numpy.util import convert
 
 _ACCEPTED = (Array, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -44,11 +46,9 @@ matmul, rmatmul = _binary(products.matmul)
 def round_(self, ndigits=None):
     """`round(x)` gives integers, `round(x, n)` keeps the dtype."""
     out = composed.round(self, decimals=operator.index(ndigits or 0))
-    if ndigits is not None:
+    if ndigits is not None or np.issubdtype(out.dtype, np.integer):
         return out
-    from ferrax._src.numpy.array_creation import astype
-
-    return astype(out, int) if not np.issubdtype(out.dtype, np.integer) else out
+    return convert(out, dtypes.default_int_dtype())
 
 
 OPERATORS = {
