@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::{DType, Kind};
 use pyo3::prelude::*;
@@ -25,19 +26,57 @@ pub struct Context {
 }
 
 thread_local! {
-    static CONTEXT: Cell<Context> = const {
-        Cell::new(Context { x64: false, strict: false, rank_promotion: 0, disable_jit: false, id: 0 })
-    };
+    /// What this thread's context managers set; `None`: the thread follows the process.
+    static CONTEXT: Cell<Option<Context>> = const { Cell::new(None) };
+}
+
+/// The context of threads without one of their own: flags in the low bits, then the id.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
+
+impl Context {
+    fn pack(self) -> u64 {
+        let flags = u64::from(self.x64) | u64::from(self.strict) << 1 | u64::from(self.disable_jit) << 2;
+        self.id << 5 | u64::from(self.rank_promotion & 3) << 3 | flags
+    }
+
+    fn unpack(packed: u64) -> Context {
+        Context {
+            x64: packed & 1 != 0,
+            strict: packed & 2 != 0,
+            disable_jit: packed & 4 != 0,
+            rank_promotion: (packed >> 3 & 3) as u8,
+            id: packed >> 5,
+        }
+    }
 }
 
 pub fn context() -> Context {
-    CONTEXT.get()
+    CONTEXT.get().unwrap_or_else(|| Context::unpack(PROCESS.load(Ordering::Relaxed)))
 }
 
-/// Sets this thread's trace context.
+/// Sets the trace context of this thread or, `process_wide`, of all threads that have none.
 #[pyfunction]
-pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, disable_jit: bool, id: u64) {
-    CONTEXT.set(Context { x64, strict, rank_promotion, disable_jit, id });
+#[pyo3(signature = (x64, strict, rank_promotion, disable_jit, id, process_wide = false))]
+pub fn set_trace_context(
+    x64: bool,
+    strict: bool,
+    rank_promotion: u8,
+    disable_jit: bool,
+    id: u64,
+    process_wide: bool,
+) {
+    let context = Context { x64, strict, rank_promotion, disable_jit, id };
+    if process_wide {
+        PROCESS.store(context.pack(), Ordering::Relaxed);
+    } else {
+        CONTEXT.set(Some(context));
+    }
+}
+
+/// Lets this thread follow the process's trace context again.
+#[pyfunction]
+pub fn clear_trace_context() {
+    CONTEXT.set(None);
 }
 
 /// Weak ints, floats and complex are nodes of their own, after all dtypes.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -29,8 +27,12 @@ from ferrax._src.numpy.util import (
     real_dtype,
     reject_out,
     user_dtype,
+)
+from ferrax._src.numpy.util import (
     where as select_where,
 )
+
+import numpy as np
 
 _REDUCERS = {
     "sum": lax.reduce_sum,

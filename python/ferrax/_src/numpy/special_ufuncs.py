@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -27,6 +25,8 @@ from ferrax._src.numpy.util import (
     promote_shapes,
     where,
 )
+
+import numpy as np
 
 # ---------------------------------------------------------------------------- sinc, i0
 

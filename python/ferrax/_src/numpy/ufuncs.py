@@ -9,8 +9,6 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -36,6 +34,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
+
+import numpy as np
 
 _INF = float("inf")
 
