@@ -7,9 +7,10 @@ function being traced. `ShapedArray` is the type of either.
 from __future__ import annotations
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._core import Array, ArrayImpl, Tracer
-from ferrax._src import config, dtypes
+from ferrax._src import dtypes
 from ferrax._src.avals import AbstractValue, ShapedArray
 from ferrax._src.dtypes import short_dtype_name as short_dtype_name
 
@@ -87,30 +88,4 @@ def trace_state_clean() -> bool:
     return _core.trace_state_clean()
 
 
-# ---------------------------------------------------------------------------------------------
-# What the native core is told once, and at each change of a flag that tracing depends on.
-
-_RANK_PROMOTIONS = ("allow", "warn", "raise")
-_DISABLE_JIT = config.TRACE_CONTEXT.index("jax_disable_jit")
-_context_ids: dict = {}
-
-
-def _set_trace_context(context, process_wide):
-    if context is None:
-        _core.clear_trace_context()
-        return
-    x64, dtype_promotion, rank_promotion = context[:3]
-    _core.set_trace_context(
-        x64,
-        dtype_promotion == "strict",
-        _RANK_PROMOTIONS.index(rank_promotion),
-        context[_DISABLE_JIT],
-        _context_ids.setdefault(context, len(_context_ids)),
-        process_wide,
-    )
-
-
 dtypes.register_array_type(Array)
-_core.register_extended_dtypes(dtypes.key_fry, dtypes.float0)
-_core.set_package_directory(dtypes._PACKAGE_DIRECTORY)
-config._on_context_change(_set_trace_context)

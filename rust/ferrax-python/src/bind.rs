@@ -120,8 +120,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         bind, as_array, type_of, concrete_value, describe_tracer, as_numpy, promote_types, user_location,
         set_package_directory, trace_state_clean, trace_frames, documented_ops,
         operators::array_from_numpy, program::trace_program, program::apply_program, program::call_program,
-        cache::clear_program_cache, promote::set_trace_context, promote::clear_trace_context,
-        dtypes::register_extended_dtypes,
+        cache::clear_program_cache, promote::set_trace_context, promote::clear_trace_context, dtypes::register_extended_dtypes,
     );
     Ok(())
 }

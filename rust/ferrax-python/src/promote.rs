@@ -26,57 +26,53 @@ pub struct Context {
 }
 
 thread_local! {
-    /// What this thread's context managers set; `None`: the thread follows the process.
-    static CONTEXT: Cell<Option<Context>> = const { Cell::new(None) };
+    /// This thread's own settings, if it has any.
+    static OWN: Cell<Option<Context>> = const { Cell::new(None) };
 }
 
-/// The context of threads without one of their own: flags in the low bits, then the id.
-static PROCESS: AtomicU64 = AtomicU64::new(0);
+/// Settings of threads without their own, as [`Context::pack`] writes them.
+static SHARED: AtomicU64 = AtomicU64::new(0);
 
 impl Context {
     fn pack(self) -> u64 {
-        let flags = u64::from(self.x64) | u64::from(self.strict) << 1 | u64::from(self.disable_jit) << 2;
-        self.id << 5 | u64::from(self.rank_promotion & 3) << 3 | flags
+        u64::from(self.x64)
+            | u64::from(self.strict) << 1
+            | u64::from(self.disable_jit) << 2
+            | u64::from(self.rank_promotion) << 3
+            | self.id << 8
     }
 
-    fn unpack(packed: u64) -> Context {
+    fn unpack(bits: u64) -> Context {
         Context {
-            x64: packed & 1 != 0,
-            strict: packed & 2 != 0,
-            disable_jit: packed & 4 != 0,
-            rank_promotion: (packed >> 3 & 3) as u8,
-            id: packed >> 5,
+            x64: bits & 1 != 0,
+            strict: bits & 2 != 0,
+            disable_jit: bits & 4 != 0,
+            rank_promotion: (bits >> 3 & 3) as u8,
+            id: bits >> 8,
         }
     }
 }
 
+/// The settings that hold on this thread.
 pub fn context() -> Context {
-    CONTEXT.get().unwrap_or_else(|| Context::unpack(PROCESS.load(Ordering::Relaxed)))
+    OWN.get().unwrap_or_else(|| Context::unpack(SHARED.load(Ordering::Relaxed)))
 }
 
-/// Sets the trace context of this thread or, `process_wide`, of all threads that have none.
+/// Sets the trace context of this thread or, with `shared`, of all threads without their own.
 #[pyfunction]
-#[pyo3(signature = (x64, strict, rank_promotion, disable_jit, id, process_wide = false))]
-pub fn set_trace_context(
-    x64: bool,
-    strict: bool,
-    rank_promotion: u8,
-    disable_jit: bool,
-    id: u64,
-    process_wide: bool,
-) {
+pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, disable_jit: bool, id: u64, shared: bool) {
     let context = Context { x64, strict, rank_promotion, disable_jit, id };
-    if process_wide {
-        PROCESS.store(context.pack(), Ordering::Relaxed);
+    if shared {
+        SHARED.store(context.pack(), Ordering::Relaxed);
     } else {
-        CONTEXT.set(Some(context));
+        OWN.set(Some(context));
     }
 }
 
-/// Lets this thread follow the process's trace context again.
+/// This thread follows the shared settings again.
 #[pyfunction]
 pub fn clear_trace_context() {
-    CONTEXT.set(None);
+    OWN.set(None);
 }
 
 /// Weak ints, floats and complex are nodes of their own, after all dtypes.

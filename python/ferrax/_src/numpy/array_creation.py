@@ -10,6 +10,8 @@ import math
 import operator
 from functools import partial
 
+import numpy as np
+
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -26,8 +28,6 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     user_dtype,
 )
-
-import numpy as np
 
 
 def _place(x, device, out_sharding=None):

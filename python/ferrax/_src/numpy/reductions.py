@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import numpy as np
+
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -27,12 +29,8 @@ from ferrax._src.numpy.util import (
     real_dtype,
     reject_out,
     user_dtype,
-)
-from ferrax._src.numpy.util import (
     where as select_where,
 )
-
-import numpy as np
 
 _REDUCERS = {
     "sum": lax.reduce_sum,

@@ -11,14 +11,14 @@ import operator
 import warnings
 from functools import partial
 
+import numpy as np
+
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.numpy.util import (
     broadcast_to as _broadcast_to,
-)
-from ferrax._src.numpy.util import (
     canonical_shape,
     check_array_like,
     convert,
@@ -30,8 +30,6 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
-
-import numpy as np
 
 # ---------------------------------------------------------------------------- queries
 
@@ -411,7 +409,7 @@ def column_stack(tup):
 
 def _block(xs):
     if isinstance(xs, tuple):
-        raise ValueError(f"jax.numpy.block does not allow tuples, got {xs}")
+        raise ValueError("jax.numpy.block does not allow tuples, got {}".format(xs))
     if isinstance(xs, list):
         if not xs:
             raise ValueError("jax.numpy.block does not allow empty list arguments")

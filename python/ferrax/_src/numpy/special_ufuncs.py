@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -25,8 +27,6 @@ from ferrax._src.numpy.util import (
     promote_shapes,
     where,
 )
-
-import numpy as np
 
 # ---------------------------------------------------------------------------- sinc, i0
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import operator
 from functools import partial
 
+import numpy as np
+
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -34,8 +36,6 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
-
-import numpy as np
 
 _INF = float("inf")
 

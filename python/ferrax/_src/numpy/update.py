@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 from ferrax._core import Array, Tracer, bind
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -34,8 +35,6 @@ from ferrax._src.numpy.indexing import (
     traced,
 )
 from ferrax.errors import NonConcreteBooleanIndexError
-
-import numpy as np
 
 _COMBINE = {
     "scatter_add": lax.add,
