@@ -54,7 +54,8 @@ def test_message_states_value_place_origin_and_cure(name):
 
 @pytest.mark.parametrize("name", TRACER_ERRORS)
 def test_facts_may_be_given_as_text(name):
-    error = getattr(errors, name)("traced array i8[]", origin="the argument x of g", location="b.py:7")
+    facts = {"origin": "the argument x of g", "location": "b.py:7"}
+    error = getattr(errors, name)("traced array i8[]", **facts)
     text = str(error)
     assert "the traced array i8[]" in text
     assert "\nAt b.py:7.\nIt is the argument x of g.\n" in text
