@@ -187,14 +187,6 @@ macro_rules! op_family {
     };
 }
 
-/// The parameter's name of a field: raw identifiers (`r#impl`) lose their mark.
-pub const fn field_name(field: &str) -> &str {
-    match field.as_bytes() {
-        [b'r', b'#', ..] => field.split_at(2).1,
-        _ => field,
-    }
-}
-
 /// Declares the struct of an op with its parameters and all that follows from
 /// them: names, conversion to and from [`Param`]s.
 #[macro_export]
@@ -213,7 +205,7 @@ macro_rules! op_struct {
             }
 
             fn param_list(&self) -> Vec<(&'static str, $crate::Param)> {
-                vec![$(($crate::op::field_name(stringify!($field)), $crate::ToParam::to_param(&self.$field))),*]
+                vec![$(($crate::param::field_name(stringify!($field)), $crate::ToParam::to_param(&self.$field))),*]
             }
         }
 
@@ -221,7 +213,7 @@ macro_rules! op_struct {
             const NAMES: &'static [(&'static str, &'static str)] = &[($text, concat!($($doc),+))];
 
             fn from_params(_name: &str, _params: &mut $crate::Params) -> $crate::Result<Self> {
-                Ok($name { $($field: _params.take($crate::op::field_name(stringify!($field)))?),* })
+                Ok($name { $($field: _params.take($crate::param::field_name(stringify!($field)))?),* })
             }
         }
     };

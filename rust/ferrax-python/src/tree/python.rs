@@ -239,7 +239,7 @@ fn kind_from_data(
 ///
 /// `type in registry`, `iter(registry)` (registered types in order) and `len(registry)` look at
 /// it. A registry lives as long as the process.
-#[pyclass(frozen, module = "ferrax._core.pytree")]
+#[pyclass(frozen, module = "ferrax._src.tree_util")]
 pub struct PyTreeRegistry {
     registry: &'static Registry,
 }
@@ -433,8 +433,16 @@ impl PyTreeRegistry {
         if !std::ptr::eq(self.registry, default_registry()) {
             return Err(PyTypeError::new_err("only the default pytree registry can be pickled"));
         }
-        let function = py.import("ferrax._core")?.getattr("pytree")?.getattr("_default_registry")?;
+        let function = py.get_type::<PyTreeRegistry>().getattr(intern!(py, "_default"))?;
         Ok((function, PyTuple::empty(py)))
+    }
+
+    /// The registry that all transformations use; what pickling it refers to.
+    #[staticmethod]
+    fn _default(py: Python<'_>) -> PyResult<Py<PyTreeRegistry>> {
+        static DEFAULT: PyOnceLock<Py<PyTreeRegistry>> = PyOnceLock::new();
+        let make = || Py::new(py, PyTreeRegistry { registry: default_registry() });
+        Ok(DEFAULT.get_or_try_init(py, make)?.clone_ref(py))
     }
 }
 
@@ -586,15 +594,6 @@ fn treedef_is_strict_leaf(treedef: &Bound<'_, PyTreeDef>) -> bool {
     treedef.get().definition.is_leaf()
 }
 
-static DEFAULT_REGISTRY: PyOnceLock<Py<PyTreeRegistry>> = PyOnceLock::new();
-
-/// The registry that all transformations use, as one Python object.
-#[pyfunction]
-fn _default_registry(py: Python<'_>) -> PyResult<Py<PyTreeRegistry>> {
-    let make = || Py::new(py, PyTreeRegistry { registry: default_registry() });
-    Ok(DEFAULT_REGISTRY.get_or_try_init(py, make)?.clone_ref(py))
-}
-
 /// Fills the namespace `pytree` of the extension module and the names kept at its top.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -615,11 +614,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(treedef_children, &pytree)?,
         wrap_pyfunction!(treedef_is_leaf, &pytree)?,
         wrap_pyfunction!(treedef_is_strict_leaf, &pytree)?,
-        wrap_pyfunction!(_default_registry, &pytree)?,
     ] {
         pytree.add_function(function)?;
     }
-    let registry = _default_registry(py)?;
+    let registry = PyTreeRegistry::_default(py)?;
     pytree.add("default_registry", registry.clone_ref(py))?;
     module.add("pytree", &pytree)?;
     module.add("default_registry", registry)?;

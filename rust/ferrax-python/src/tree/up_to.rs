@@ -96,8 +96,7 @@ impl TreeDef {
                 }
                 Kind::Registered(registration, aux) => {
                     let children = registered_children(py, registration, aux, &object)?;
-                    let name = registration.type_name(py)?;
-                    check_arity(&name, children.len(), node.arity, &object)?;
+                    check_arity("Custom type", children.len(), node.arity, &object)?;
                     stack.extend(children.iter());
                 }
             }
@@ -136,7 +135,7 @@ impl TreeDef {
     }
 
     /// Folds the tree bottom-up: `node(children, node_data)` for containers and `leaf(x)` for
-    /// leaves.
+    /// leaves. A namedtuple's data is its type here.
     ///
     /// Errors: ValueError if the number of leaves is wrong, and what the functions raise.
     pub fn walk<'py>(
@@ -163,7 +162,11 @@ impl TreeDef {
             } else {
                 let start = stack.len() - node.arity as usize;
                 let children = PyTuple::new(py, stack.drain(start..))?;
-                node_function.call1((children, node_data(py, &node.kind)?.map(|data| data.1)))?
+                let data = match &node.kind {
+                    Kind::NamedTuple(node_type) => Some(node_type.bind(py).clone().into_any()),
+                    kind => node_data(py, kind)?.map(|data| data.1),
+                };
+                node_function.call1((children, data))?
             };
             stack.push(value);
         }
