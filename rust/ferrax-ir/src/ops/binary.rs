@@ -11,9 +11,7 @@ use super::{binary_derivatives, complex, evaluate};
 use crate::convert::{Wide, load, store};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use crate::scalar::{Body, MathFn, Reg, ScalarOp, ScalarType, Value, reference};
-use crate::{
-    ArrayType, Atom, Builder, DType, Param, Result, Tensor, Type, internal_error, op_family, type_error,
-};
+use crate::{ArrayType, Atom, Builder, DType, Result, Tensor, Type, internal_error, op_family, type_error};
 
 op_family! {
     /// Ops of two operands of one dtype without parameters.
@@ -158,13 +156,7 @@ impl Binary {
 }
 
 impl Row for Binary {
-    fn name(&self) -> &str {
-        self.op_name()
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let name = self.op_name();

@@ -11,9 +11,7 @@ use super::evaluate;
 use crate::convert::{Wide, load};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, ScalarOp, Value};
-use crate::{
-    ArrayType, Atom, Builder, DType, Param, Result, Scalar, Tensor, Type, internal_error, op_family,
-};
+use crate::{ArrayType, Atom, Builder, DType, Result, Scalar, Tensor, Type, internal_error, op_family};
 
 op_family! {
     /// Comparisons; the result is bool.
@@ -45,13 +43,7 @@ impl Compare {
 }
 
 impl Row for Compare {
-    fn name(&self) -> &str {
-        self.op_name()
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let name = self.op_name();

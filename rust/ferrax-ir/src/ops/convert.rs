@@ -9,8 +9,8 @@ use super::evaluate;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use crate::{
-    ArrayType, Atom, Builder, DType, Dim, Kind, Param, Result, ShowShape, Tensor, Type, internal_error,
-    op_struct, type_error, unsupported, value_error,
+    ArrayType, Atom, Builder, DType, Dim, Kind, Result, ShowShape, Tensor, Type, internal_error, op_struct,
+    type_error, unsupported, value_error,
 };
 
 op_struct! {
@@ -23,13 +23,7 @@ op_struct! {
 }
 
 impl Row for ConvertElementType {
-    fn name(&self) -> &str {
-        ConvertElementType::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(ConvertElementType::NAME, inputs, 1)?;
@@ -186,13 +180,7 @@ impl BitcastConvertType {
 }
 
 impl Row for BitcastConvertType {
-    fn name(&self) -> &str {
-        BitcastConvertType::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(BitcastConvertType::NAME, inputs, 1)?;

@@ -173,13 +173,7 @@ impl DotGeneral {
 }
 
 impl Row for DotGeneral {
-    fn name(&self) -> &str {
-        self.op_name()
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(self.op_name(), inputs, 2)?;

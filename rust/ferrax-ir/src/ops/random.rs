@@ -18,8 +18,8 @@ use super::random_expand as expand;
 use crate::convert::{Wide, load};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::{
-    ArrayType, Atom, Builder, DType, KeyImpl, Param, Result, Shape, ShowShape, Sizes, Tensor, Type,
-    internal_error, op_struct, type_error, value_error,
+    ArrayType, Atom, Builder, DType, KeyImpl, Result, Shape, ShowShape, Sizes, Tensor, Type, internal_error,
+    op_struct, type_error, value_error,
 };
 
 op_struct! {
@@ -120,20 +120,8 @@ macro_rules! without_derivatives {
     };
 }
 
-macro_rules! names {
-    ($name:ident) => {
-        fn name(&self) -> &str {
-            $name::NAME
-        }
-
-        fn params(&self) -> Vec<(&'static str, Param)> {
-            self.param_list()
-        }
-    };
-}
-
 impl Row for Threefry2x32 {
-    names!(Threefry2x32);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(Threefry2x32::NAME, inputs, 4)?;
@@ -184,7 +172,7 @@ impl Rules for Threefry2x32 {
 }
 
 impl Row for RandomSeed {
-    names!(RandomSeed);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(RandomSeed::NAME, inputs, 1)?;
@@ -229,7 +217,7 @@ impl Rules for RandomSeed {
 }
 
 impl Row for RandomSplit {
-    names!(RandomSplit);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(RandomSplit::NAME, inputs, 1)?;
@@ -267,7 +255,7 @@ impl Rules for RandomSplit {
 }
 
 impl Row for RandomFoldIn {
-    names!(RandomFoldIn);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(RandomFoldIn::NAME, inputs, 2)?;
@@ -310,7 +298,7 @@ impl Rules for RandomFoldIn {
 }
 
 impl Row for RandomBits {
-    names!(RandomBits);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(RandomBits::NAME, inputs, 1)?;
@@ -355,7 +343,7 @@ impl Rules for RandomBits {
 }
 
 impl Row for RandomWrap {
-    names!(RandomWrap);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(RandomWrap::NAME, inputs, 1)?;
@@ -402,7 +390,7 @@ impl Rules for RandomWrap {
 }
 
 impl Row for RandomUnwrap {
-    names!(RandomUnwrap);
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(RandomUnwrap::NAME, inputs, 1)?;

@@ -4,8 +4,8 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::Binary;
+use super::Concatenate;
 use super::random::{PARITY, ROTATIONS, RandomUnwrap, RandomWrap, Threefry2x32};
-use super::assemble::Concatenate;
 use crate::{Atom, Axes, Builder, DType, Dim, KeyImpl, Result, Shape, internal_error};
 
 type Outputs = SmallVec<[Atom; 1]>;

@@ -10,8 +10,8 @@ use crate::convert::Wide;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use crate::{
-    ArrayType, Atom, Builder, DType, Param, Result, Scalar, Tensor, Type, internal_error, op_struct,
-    type_error, value_error,
+    ArrayType, Atom, Builder, DType, Result, Scalar, Tensor, Type, internal_error, op_struct, type_error,
+    value_error,
 };
 
 op_struct! {
@@ -28,13 +28,7 @@ op_struct! {
 }
 
 impl Row for Round {
-    fn name(&self) -> &str {
-        Round::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(Round::NAME, inputs, 1)?;
@@ -102,13 +96,7 @@ pub fn real(value: Value) -> Result<Reg> {
 }
 
 impl Row for IntegerPow {
-    fn name(&self) -> &str {
-        IntegerPow::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(IntegerPow::NAME, inputs, 1)?;
@@ -223,13 +211,7 @@ fn format(dtype: DType) -> Result<(u32, u32)> {
 }
 
 impl Row for ReducePrecision {
-    fn name(&self) -> &str {
-        ReducePrecision::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(ReducePrecision::NAME, inputs, 1)?;

@@ -10,8 +10,7 @@ use crate::convert::Wide;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value, reference};
 use crate::{
-    ArrayType, Atom, Builder, Param, Result, Shape, ShowShape, Tensor, Type, internal_error, op_struct,
-    type_error,
+    ArrayType, Atom, Builder, Result, Shape, ShowShape, Tensor, Type, internal_error, op_struct, type_error,
 };
 
 op_struct! {
@@ -32,13 +31,7 @@ op_struct! {
 }
 
 impl Row for SelectN {
-    fn name(&self) -> &str {
-        SelectN::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let operands = arrays(SelectN::NAME, inputs)?;
@@ -162,13 +155,7 @@ impl Rules for SelectN {
 }
 
 impl Row for Clamp {
-    fn name(&self) -> &str {
-        Clamp::NAME
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(Clamp::NAME, inputs, 3)?;
@@ -275,13 +262,7 @@ impl Rules for Clamp {
 macro_rules! identities {
     ($($name:ident),*) => {$(
         impl Row for $name {
-            fn name(&self) -> &str {
-                $name::NAME
-            }
-
-            fn params(&self) -> Vec<(&'static str, Param)> {
-                self.param_list()
-            }
+            row_identity!();
 
             fn infer(&self, inputs: &[Type]) -> Result<Types> {
                 check_arity($name::NAME, inputs, 1)?;

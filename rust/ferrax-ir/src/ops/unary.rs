@@ -9,9 +9,7 @@ use super::{complex, evaluate, unary_derivatives};
 use crate::convert::Wide;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use crate::scalar::{Body, MathFn, ScalarOp, Value, reference};
-use crate::{
-    ArrayType, Atom, Builder, DType, Param, Result, Tensor, Type, internal_error, op_family, unsupported,
-};
+use crate::{ArrayType, Atom, Builder, DType, Result, Tensor, Type, internal_error, op_family, unsupported};
 
 op_family! {
     /// Ops of one operand without parameters.
@@ -184,13 +182,7 @@ impl Unary {
 }
 
 impl Row for Unary {
-    fn name(&self) -> &str {
-        self.op_name()
-    }
-
-    fn params(&self) -> Vec<(&'static str, Param)> {
-        self.param_list()
-    }
+    row_identity!();
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         check_arity(self.op_name(), inputs, 1)?;
