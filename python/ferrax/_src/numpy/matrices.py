@@ -490,17 +490,3 @@ def bartlett(M):
     return lax.sub(one, lax.abs(lax.sub(ramp, one)))
 
 
-def kaiser(M, beta):
-    """Kaiser window of M points with shape parameter `beta`."""
-    from ferrax._src.numpy.special_ufuncs import i0
-
-    M, dtype, n = _window("kaiser", M)
-    if M <= 1:
-        return lax.full((max(M, 0),), 1, dtype)
-    half = as_array(np.asarray(0.5 * (M - 1), dtype))
-    (beta,) = promote_args_inexact("kaiser", beta)
-    one = as_array(np.asarray(1, dtype))
-    inside = lax.sub(one, lax.square(lax.div(lax.sub(n, half), half)))
-    return ufuncs.true_divide(i0(ufuncs.multiply(beta, lax.sqrt(inside))), i0(beta))
-
-
