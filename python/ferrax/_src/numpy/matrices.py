@@ -268,7 +268,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
     axes, "ij" does not; copy: only True. Raises ValueError for inputs above rank 1.
     """
-    args = [lax.expand_dims(x, (0,)) if x.ndim == 0 else x for x in ensure_arrays("meshgrid", *xi)]
+    args = ensure_arrays("meshgrid", *xi)
     if not copy:
         raise ValueError("jax.numpy.meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
@@ -331,7 +331,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     index = list(ensure_arrays("ravel_multi_index", *multi_index))
     for x in index:
         if not is_subdtype(x, np.integer):
-            raise TypeError("only int indices permitted")
+            raise ValueError(f"ravel_multi_index: indices must be integers, got {x.dtype}")
     if mode == "raise":
         for x, n in zip(index, dims):
             values = np.asarray(concrete_or_error(
