@@ -271,6 +271,8 @@ impl<'py, const PATHS: bool> Flattener<'_, 'py, PATHS> {
     fn visit_dict(&mut self, dict: &Bound<'py, PyDict>, depth: u32) -> PyResult<(Kind, usize)> {
         let _guard = RecursionGuard::enter(self.py, depth)?;
         let items = sorted_items(dict)?;
+        self.leaves.reserve(items.len());
+        self.nodes.reserve(items.len() + 1);
         let mut keys = Vec::with_capacity(items.len());
         for (key, child) in items {
             if PATHS {
