@@ -202,7 +202,7 @@ fn copy_interface(py: Python<'_>, capsule: &Bound<'_, PyCapsule>, dtype: DType) 
     };
     let sizes: Sizes = shape.iter().map(|&size| size.max(0).cast_unsigned()).collect();
     let bytes = ferrax_ir::tensor::byte_size(&sizes, dtype).py(py)?;
-    let mut tensor = ferrax_cpu::empty(dtype, &sizes).py(py)?;
+    let mut tensor = Tensor::zeros(dtype, sizes.clone()).py(py)?;
     if bytes == 0 {
         return Ok(tensor);
     }

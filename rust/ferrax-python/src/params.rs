@@ -84,7 +84,7 @@ pub fn scalar_to_python(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
 pub fn op(py: Python<'_>, name: &str, params: &Bound<'_, PyDict>) -> PyResult<Op> {
     let mut entries: Vec<(Arc<str>, Param)> = Vec::with_capacity(params.len());
     for (key, value) in params.iter() {
-        let key = key.cast::<PyString>()?.to_string_lossy().as_ref().into();
+        let key: Arc<str> = key.cast::<PyString>()?.to_string_lossy().as_ref().into();
         let mut value = from_python(&value)?;
         // Fill values are given as Python numbers or as bits of no particular dtype.
         if &*key == "fill_value"

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ferrax_ir::{ArrayType, Op, Program, Type, ops};
+use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -19,11 +20,12 @@ use crate::{dtypes, eager, params};
 pub struct PyProgram {
     pub program: Arc<Program>,
     executable: OnceLock<Arc<ferrax_cpu::Executable>>,
+    work: OnceLock<usize>,
 }
 
 impl PyProgram {
     pub fn new(program: Arc<Program>) -> PyProgram {
-        PyProgram { program, executable: OnceLock::new() }
+        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new() }
     }
 
     pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
@@ -34,17 +36,59 @@ impl PyProgram {
         Ok(self.executable.get_or_init(|| Arc::new(made)))
     }
 
+    /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
+    pub fn work(&self) -> usize {
+        *self.work.get_or_init(|| work(&self.program))
+    }
+
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
-        let results = eager::release_gil(py, executable.work(), || executable.run(&inputs)).py(py)?;
+        let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
         results
             .into_iter()
             .zip(self.program.output_types())
             .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
             .collect()
     }
+}
+
+fn work(program: &Program) -> usize {
+    let bytes = |ty: &Type| {
+        ty.as_array()
+            .and_then(|ty| ferrax_ir::tensor::byte_size(&ty.sizes()?, ty.dtype).ok())
+            .unwrap_or(usize::MAX)
+    };
+    let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
+    program
+        .equations
+        .iter()
+        .flat_map(|equation| equation.op.programs())
+        .map(|inner| work(inner))
+        .fold(own, usize::saturating_add)
+}
+
+fn flops(program: &Program) -> u64 {
+    let elements = |ty: &Type| {
+        ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| sizes.iter().product::<usize>() as u64)
+    };
+    program
+        .equations
+        .iter()
+        .map(|equation| {
+            let outputs: u64 = equation.outputs.iter().map(|var| elements(&program.types[var.index()])).sum();
+            match &equation.op {
+                Op::DotGeneral(dot) => {
+                    let lhs = program.type_of(&equation.inputs[0]);
+                    let sizes = lhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
+                    let depth: usize = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).product();
+                    2 * outputs * depth as u64
+                }
+                op => op.programs().map(|inner| flops(inner)).sum::<u64>().max(outputs),
+            }
+        })
+        .sum()
 }
 
 /// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`.
@@ -97,7 +141,7 @@ impl PyProgram {
     /// Text like a jaxpr; the first `constants` inputs are shown before the `;`.
     #[pyo3(signature = (constants = 0))]
     fn text(&self, constants: usize) -> String {
-        ferrax_ir::print::show(&self.program, constants)
+        ferrax_ir::ShowCaptured(&self.program, constants).to_string()
     }
 
     /// The equations, as `(name, params, inputs, outputs, source)`; variables are numbers,
@@ -149,22 +193,38 @@ impl PyProgram {
         Ok((PyProgram::new(Arc::new(program)), flags))
     }
 
-    /// The program over a batch, and the batch dimension of each output.
-    #[pyo3(signature = (size, dims, axis_name = None))]
+    /// The program over a batch, and the batch dimension of each output. `out_dims` says where
+    /// they go; `None` in it for outputs that must not depend on the batch.
+    #[pyo3(signature = (size, dims, out_dims = None, axis_name = None))]
     fn batch(
         &self,
         py: Python<'_>,
         size: usize,
         dims: Vec<Option<usize>>,
+        out_dims: Option<Vec<Option<usize>>>,
         axis_name: Option<&str>,
     ) -> PyResult<(PyProgram, Vec<Option<usize>>)> {
-        let (program, dims) = ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name).py(py)?;
+        let policy = out_dims.as_deref().map_or(OutDims::AsIs, OutDims::Force);
+        let (program, dims) =
+            ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, policy).py(py)?;
         Ok((PyProgram::new(Arc::new(program)), dims))
+    }
+
+    /// Scalar operations of a run, roughly: the elements of all equations' outputs, and two for
+    /// each product of a contraction.
+    fn flops(&self) -> u64 {
+        flops(&self.program)
+    }
+
+    /// Runs on concrete arrays.
+    #[pyo3(name = "run")]
+    fn py_run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.run(py, &operands(arguments)?)?)
     }
 
     /// The program after simplification, folding, sharing and removal of dead code.
     fn optimise(&self, py: Python<'_>) -> PyResult<PyProgram> {
-        let program = ferrax_transform::optimise(&self.program).py(py)?;
+        let program = ferrax_transform::optimise(&self.program, Default::default()).py(py)?;
         Ok(PyProgram::new(Arc::new(program)))
     }
 
@@ -180,11 +240,6 @@ impl PyProgram {
         let arrays: Vec<_> =
             results.into_iter().map(|tensor| Array::new_concrete(py, tensor, false)).collect::<PyResult<_>>()?;
         PyList::new(py, arrays)
-    }
-
-    /// What the compiler made of the program: kernels, library calls, buffers.
-    fn plan_text(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.executable(py)?.describe())
     }
 
     /// Compiles now.
@@ -214,16 +269,17 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured)`. `kind` is 'stage', 'diff' or 'batch';
-/// `types` are the arguments' types, `values` (diff only) what they stand for.
+/// `types` are the arguments' types, `names` gives their names for messages,
+/// `values` (diff only) what they stand for.
 #[pyfunction]
-#[pyo3(signature = (function, kind, name, types, arguments, values = None))]
+#[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
     kind: &str,
     name: &str,
     types: Vec<Bound<'py, PyAny>>,
-    arguments: Vec<String>,
+    names: Option<Py<PyAny>>,
     values: Option<Vec<Py<Array>>>,
 ) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
     let kind = match kind {
@@ -233,7 +289,7 @@ pub fn trace_program<'py>(
         other => return Err(PyValueError::new_err(format!("there is no frame kind '{other}'"))),
     };
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
-    let (frame, tracers) = trace::push(py, kind, name, &types, arguments, values.as_deref())?;
+    let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
     let traced = function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| operands(&outputs))

@@ -37,8 +37,10 @@ pub struct Frame {
     id: u64,
     kind: FrameKind,
     builder: Builder,
-    /// Names of the leading inputs, for messages.
-    arguments: Vec<String>,
+    /// The number of leading inputs that are arguments.
+    arguments: usize,
+    /// A Python callable that gives the arguments' names; asked only for messages.
+    names: Option<Py<PyAny>>,
     /// What the inputs after the arguments stand for.
     captured: Vec<Py<Array>>,
     capture_index: FxHashMap<usize, Atom>,
@@ -109,7 +111,7 @@ pub fn push(
     kind: FrameKind,
     name: &str,
     types: &[ArrayType],
-    arguments: Vec<String>,
+    names: Option<Py<PyAny>>,
     values: Option<&[Py<Array>]>,
 ) -> PyResult<(u64, Vec<Py<Array>>)> {
     let id = NEXT_FRAME.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +119,8 @@ pub fn push(
         id,
         kind,
         builder: Builder::new(name),
-        arguments,
+        arguments: types.len(),
+        names,
         captured: Vec::new(),
         capture_index: FxHashMap::default(),
         values: Vec::new(),
@@ -390,62 +393,76 @@ fn run_equations(
     (frames, value)
 }
 
-/// How a message refers to a tracer: what made it and from which arguments.
-pub fn describe(array: &Array) -> (String, Option<String>) {
-    let Some(tracer) = array.tracer() else { return (String::new(), None) };
+/// What is known of where a traced value came from.
+struct Origin {
+    /// The op that made it and the user's line, unless it is an input.
+    computed: Option<(String, Option<String>)>,
+    function: String,
+    /// The arguments that it depends on, by position; at most five.
+    arguments: Vec<usize>,
+    names: Option<Py<PyAny>>,
+}
+
+fn origin(py: Python<'_>, tracer: &TracerData) -> Option<Origin> {
     STACK.with_borrow(|stack| {
-        let Some(frame) = stack.iter().find(|frame| frame.id == tracer.frame) else { return (String::new(), None) };
+        let frame = stack.iter().find(|frame| frame.id == tracer.frame)?;
         let program = frame.builder.program();
         let producer = frame.producers.get(tracer.var.index()).copied().unwrap_or(u32::MAX);
-        let origin = match program.equations.get(producer as usize) {
-            Some(equation) => {
-                let line = equation.source.line().map(|line| format!(" at {line}")).unwrap_or_default();
-                format!("it was computed by '{}'{line}", equation.op.name())
-            }
-            None => match program.inputs.iter().position(|&var| var == tracer.var) {
-                Some(index) if index < frame.arguments.len() => {
-                    format!("it is the argument {} of '{}'", frame.arguments[index], program.name)
-                }
-                _ => format!("it was captured by '{}'", program.name),
-            },
-        };
-        let sources = argument_names(frame, tracer.var);
-        let depends = (!sources.is_empty()).then(|| {
-            format!("it depends on the argument{} {}", if sources.len() > 1 { "s" } else { "" }, sources.join(", "))
+        let computed = program.equations.get(producer as usize).map(|equation| {
+            (equation.op.name().to_owned(), equation.source.line().map(|line| line.to_string()))
         });
-        (origin, depends)
+        let mut seen = rustc_hash::FxHashSet::default();
+        let mut pending = vec![tracer.var];
+        let mut arguments = Vec::new();
+        while let Some(var) = pending.pop() {
+            if !seen.insert(var) {
+                continue;
+            }
+            match frame.producers.get(var.index()) {
+                Some(&producer) if producer != u32::MAX => {
+                    pending.extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
+                }
+                _ => arguments.extend(
+                    program.inputs.iter().position(|&input| input == var).filter(|&index| index < frame.arguments),
+                ),
+            }
+        }
+        arguments.sort_unstable();
+        arguments.truncate(5);
+        let names = frame.names.as_ref().map(|names| names.clone_ref(py));
+        Some(Origin { computed, function: program.name.to_string(), arguments, names })
     })
 }
 
-/// The arguments that a variable was computed from, at most five.
-fn argument_names(frame: &Frame, var: Var) -> Vec<String> {
-    let program = frame.builder.program();
-    let mut seen = rustc_hash::FxHashSet::default();
-    let mut pending = vec![var];
-    let mut found = Vec::new();
-    while let Some(var) = pending.pop() {
-        if !seen.insert(var) {
-            continue;
+/// How a message says where a traced value came from: what computed it, on
+/// which line, from which arguments.
+pub fn describe(array: &Bound<'_, Array>) -> PyResult<Option<String>> {
+    let py = array.py();
+    let Some(origin) = array.get().tracer().and_then(|tracer| origin(py, tracer)) else { return Ok(None) };
+    let names: Vec<String> = match &origin.names {
+        Some(names) => names.bind(py).call0()?.extract()?,
+        None => Vec::new(),
+    };
+    let listed: Vec<String> = origin
+        .arguments
+        .iter()
+        .map(|&index| names.get(index).cloned().unwrap_or_else(|| format!("number {index}")))
+        .collect();
+    let plural = if listed.len() > 1 { "s" } else { "" };
+    let function = &origin.function;
+    Ok(Some(match origin.computed {
+        Some((op, line)) => {
+            let at = line.map(|line| format!(" at {line}")).unwrap_or_default();
+            let from = if listed.is_empty() {
+                String::new()
+            } else {
+                format!(", from the argument{plural} {} of {function}", listed.join(", "))
+            };
+            format!("computed by '{op}'{at}{from}")
         }
-        match frame.producers.get(var.index()) {
-            Some(&producer) if producer != u32::MAX => {
-                pending.extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
-            }
-            _ => {
-                if let Some(name) = program
-                    .inputs
-                    .iter()
-                    .position(|&input| input == var)
-                    .and_then(|index| frame.arguments.get(index))
-                {
-                    found.push(name.clone());
-                }
-            }
-        }
-    }
-    found.sort();
-    found.truncate(5);
-    found
+        None if listed.is_empty() => format!("captured by {function}"),
+        None => format!("the argument {} of {function}", listed.join(", ")),
+    }))
 }
 
 /// The error for a tracer whose frame is gone.

@@ -1,0 +1,81 @@
+//! First pass: one flat list of equations that all have a lowering.
+//!
+//! Calls are inlined and ops whose lowering is `Expand` are rewritten by their
+//! rows until none is left.
+
+use ferrax_ir::builder::substitute;
+use ferrax_ir::rules::Lowering;
+use ferrax_ir::{Atom, Builder, Op, Program, Result, View, internal_error};
+use smallvec::SmallVec;
+
+/// A chain of expansions longer than this is a cycle between rows.
+const MAX_ROUNDS: usize = 32;
+
+/// The same program without calls and without ops that expand.
+pub fn expand(program: &Program) -> Result<Program> {
+    let mut program = round(program)?;
+    for _ in 0..MAX_ROUNDS {
+        let Some(op) = program.equations.iter().map(|equation| &equation.op).find(|op| needs_expansion(op))
+        else {
+            return Ok(program);
+        };
+        let op = op.clone();
+        program = round(&program).map_err(|error| match error {
+            ferrax_ir::Error::Internal(text) => internal_error!("expanding {}: {text}", op.name()),
+            other => other,
+        })?;
+    }
+    Err(internal_error!("the expansions of '{}' do not end", program.name))
+}
+
+fn needs_expansion(op: &Op) -> bool {
+    match op.view() {
+        View::Leaf(rules) => rules.lower() == Lowering::Expand,
+        View::Call(_) => true,
+    }
+}
+
+fn round(program: &Program) -> Result<Program> {
+    let mut builder = Builder::new(program.name.clone());
+    let arguments: Vec<Atom> =
+        program.inputs.iter().map(|var| builder.input(program.types[var.index()].clone())).collect();
+    let outputs = append(&mut builder, program, &arguments)?;
+    let mut result = builder.finish(outputs);
+    result.effects = program.effects.clone();
+    Ok(result)
+}
+
+fn append(builder: &mut Builder, program: &Program, arguments: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
+    let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
+    for (var, &argument) in program.inputs.iter().zip(arguments) {
+        map[var.index()] = Some(argument);
+    }
+    for (var, tensor) in &program.constants {
+        let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+        map[var.index()] = Some(builder.constant(tensor.clone(), weak));
+    }
+    for equation in &program.equations {
+        let inputs = substitute(&map, &equation.inputs)?;
+        builder.source = equation.source;
+        let outputs: SmallVec<[Atom; 1]> = match equation.op.view() {
+            View::Call(call) => append(builder, &call.program, &inputs)?,
+            View::Leaf(rules) if rules.lower() == Lowering::Expand => rules.expand(builder, &inputs)?,
+            View::Leaf(_) => {
+                let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
+                builder.emit_typed(equation.op.clone(), &inputs, types).into_iter().map(Atom::Var).collect()
+            }
+        };
+        if outputs.len() != equation.outputs.len() {
+            return Err(internal_error!(
+                "{} expanded to {} outputs of {}",
+                equation.op.name(),
+                outputs.len(),
+                equation.outputs.len()
+            ));
+        }
+        for (var, atom) in equation.outputs.iter().zip(outputs) {
+            map[var.index()] = Some(atom);
+        }
+    }
+    Ok(substitute(&map, &program.outputs)?.into_iter().collect())
+}

@@ -1,0 +1,218 @@
+//! Affine views: how the loops of a kernel walk over a row-major array.
+//!
+//! A [`View`] gives the row-major element index as an affine function of the
+//! loop indices. Where an op needs the index along each axis (a transpose, a
+//! slice), [`View::decompose`] recovers it, or says which loop must be split in
+//! two for that, or that no such form exists.
+
+use smallvec::SmallVec;
+
+/// Numbers per loop axis.
+pub type PerLoop<T> = SmallVec<[T; 6]>;
+
+/// `offset + Σ strides[k] * i[k]`, valid for `ranges[k].0 <= i[k] < ranges[k].1`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct View {
+    pub offset: i64,
+    pub strides: PerLoop<i64>,
+    pub ranges: PerLoop<(i64, i64)>,
+}
+
+/// The index along each axis of an array: `start[a] + Σ factor * i[loop]` over the terms of `a`.
+#[derive(Clone, Debug)]
+pub struct AxisIndices {
+    pub start: SmallVec<[i64; 6]>,
+    pub terms: SmallVec<[Term; 8]>,
+}
+
+/// Axis `axis` moves by `factor` when loop `index` moves by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Term {
+    pub axis: usize,
+    pub index: usize,
+    pub factor: i64,
+}
+
+/// Why a view has no index per axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indivisible {
+    /// It has one if loop `index` is split into an outer loop and an inner one of extent `inner`.
+    Split { index: usize, inner: i64 },
+    /// It has none.
+    Never,
+}
+
+/// Row-major strides, in elements.
+pub fn row_major(sizes: &[usize]) -> SmallVec<[i64; 6]> {
+    let mut strides: SmallVec<[i64; 6]> = sizes.iter().map(|_| 1).collect();
+    for axis in (1..sizes.len()).rev() {
+        strides[axis - 1] = strides[axis] * sizes[axis].max(1) as i64;
+    }
+    strides
+}
+
+impl View {
+    /// Every element in row-major order, over loops of these extents.
+    pub fn identity(extents: &[usize]) -> View {
+        View {
+            offset: 0,
+            strides: row_major(extents).into_iter().collect(),
+            ranges: extents.iter().map(|&extent| (0, extent as i64)).collect(),
+        }
+    }
+
+    /// The one element of a 0-d array, over the loops of `self`.
+    pub fn scalar(&self) -> View {
+        View { offset: 0, strides: self.strides.iter().map(|_| 0).collect(), ranges: self.ranges.clone() }
+    }
+
+    fn steps(&self, index: usize) -> i64 {
+        self.ranges[index].1 - self.ranges[index].0 - 1
+    }
+
+    /// The index along each axis of an array of these sizes.
+    pub fn decompose(&self, sizes: &[usize]) -> Result<AxisIndices, Indivisible> {
+        let weights = row_major(sizes);
+        let mut result = AxisIndices { start: SmallVec::from_elem(0, sizes.len()), terms: SmallVec::new() };
+        // The smallest element index, and where each loop stands there.
+        let mut least = self.offset;
+        for (index, &stride) in self.strides.iter().enumerate() {
+            let (low, high) = self.ranges[index];
+            if high <= low {
+                return Err(Indivisible::Never);
+            }
+            least += if stride < 0 { stride * (high - 1) } else { stride * low };
+        }
+        let mut rest = least;
+        for (axis, &weight) in weights.iter().enumerate() {
+            if sizes[axis] != 1 {
+                result.start[axis] = rest.div_euclid(weight);
+                rest = rest.rem_euclid(weight);
+            }
+        }
+        if rest != 0 {
+            return Err(Indivisible::Never);
+        }
+        for (index, &stride) in self.strides.iter().enumerate() {
+            if stride == 0 || self.steps(index) == 0 {
+                continue;
+            }
+            let mut rest = stride.abs();
+            for (axis, &weight) in weights.iter().enumerate() {
+                if sizes[axis] != 1 && rest >= weight {
+                    result.terms.push(Term { axis, index, factor: stride.signum() * (rest / weight) });
+                    rest %= weight;
+                }
+            }
+            if rest != 0 {
+                return Err(Indivisible::Never);
+            }
+        }
+        for (axis, &size) in sizes.iter().enumerate() {
+            let moved: i64 = result
+                .terms
+                .iter()
+                .filter(|t| t.axis == axis)
+                .map(|t| t.factor.abs() * self.steps(t.index))
+                .sum();
+            if result.start[axis] < 0 {
+                return Err(Indivisible::Never);
+            }
+            if result.start[axis] + moved >= size as i64 {
+                return Err(self.split_for(&result, axis, size as i64, weights[axis]));
+            }
+        }
+        for term in &result.terms {
+            let (low, high) = self.ranges[term.index];
+            let at_least = if self.strides[term.index] < 0 { high - 1 } else { low };
+            result.start[term.axis] -= term.factor * at_least;
+        }
+        Ok(result)
+    }
+
+    /// A split that keeps one loop from carrying over the end of `axis`.
+    fn split_for(&self, indices: &AxisIndices, axis: usize, size: i64, weight: i64) -> Indivisible {
+        for term in indices.terms.iter().filter(|term| term.axis == axis) {
+            let (low, high) = self.ranges[term.index];
+            let stride = self.strides[term.index].abs();
+            if low != 0 || (size * weight) % stride != 0 {
+                continue;
+            }
+            let inner = size * weight / stride;
+            if inner > 1 && inner < high && high % inner == 0 {
+                return Indivisible::Split { index: term.index, inner };
+            }
+        }
+        Indivisible::Never
+    }
+}
+
+impl AxisIndices {
+    /// The loops that move `axis`.
+    pub fn terms_of(&self, axis: usize) -> impl Iterator<Item = &Term> {
+        self.terms.iter().filter(move |term| term.axis == axis)
+    }
+
+    /// The view of another array whose axis `target(a)` has index
+    /// `shift + factor * (index of a)`; axes without a target do not matter.
+    pub fn view(
+        &self,
+        like: &View,
+        sizes: &[usize],
+        target: impl Fn(usize) -> Option<(usize, i64, i64)>,
+    ) -> View {
+        let weights = row_major(sizes);
+        let mut view = like.scalar();
+        for (axis, &start) in self.start.iter().enumerate() {
+            if let Some((to, shift, factor)) = target(axis) {
+                view.offset += (shift + factor * start) * weights[to];
+                for term in self.terms_of(axis) {
+                    view.strides[term.index] += factor * term.factor * weights[to];
+                }
+            }
+        }
+        view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(view: &View, indices: &[i64]) -> i64 {
+        view.offset + view.strides.iter().zip(indices).map(|(s, i)| s * i).sum::<i64>()
+    }
+
+    #[test]
+    fn transposed_view_walks_columns() {
+        let view = View::identity(&[3, 2]);
+        let indices = view.decompose(&[3, 2]).unwrap();
+        // The kernel's array is the transpose of one of sizes (2, 3).
+        let inner = indices.view(&view, &[2, 3], |axis| Some((1 - axis, 0, 1)));
+        assert_eq!(at(&inner, &[2, 1]), 5);
+        assert_eq!(at(&inner, &[1, 0]), 1);
+    }
+
+    #[test]
+    fn a_flat_loop_asks_for_a_split() {
+        let view = View::identity(&[6]);
+        assert_eq!(view.decompose(&[2, 3]).unwrap_err(), Indivisible::Split { index: 0, inner: 3 });
+        let view = View::identity(&[2, 3]);
+        assert!(view.decompose(&[2, 3]).is_ok());
+        // Two loops over one axis need none.
+        assert_eq!(view.decompose(&[6]).unwrap().terms.len(), 2);
+    }
+
+    #[test]
+    fn reversed_and_restricted_views_decompose() {
+        let mut view = View::identity(&[4, 5]);
+        view.offset = 4;
+        view.strides[1] = -1;
+        let indices = view.decompose(&[4, 5]).unwrap();
+        assert_eq!(indices.start.as_slice(), &[0, 4]);
+        let mut guarded = View::identity(&[7]);
+        guarded.offset = -2;
+        guarded.ranges[0] = (2, 6);
+        assert_eq!(guarded.decompose(&[4]).unwrap().start.as_slice(), &[-2]);
+    }
+}
