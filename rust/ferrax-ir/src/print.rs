@@ -353,14 +353,14 @@ pub(crate) fn scalar_text(value: Scalar, exact: bool) -> String {
         Kind::Signed | Kind::Unsigned => value.to_i128().map_or_else(bits, |value| value.to_string()),
         Kind::Float => {
             let Some(number) = value.to_f64() else { return bits() };
-            if exact && Scalar::from_f64(dtype, number) != value {
+            if exact && Scalar::from_f64(dtype, plain(number)) != value {
                 return bits();
             }
             float_text(dtype, number)
         }
         Kind::Complex => {
             let (re, im) = complex_parts(value);
-            if exact && complex_scalar(dtype, re, im) != value {
+            if exact && complex_scalar(dtype, plain(re), plain(im)) != value {
                 return bits();
             }
             let short = |part: f64| {
@@ -373,6 +373,11 @@ pub(crate) fn scalar_text(value: Scalar, exact: bool) -> String {
         }
         _ => bits(),
     }
+}
+
+/// What the text of a number reads back to: of all NaNs the usual one.
+fn plain(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
 }
 
 pub(crate) fn complex_parts(value: Scalar) -> (f64, f64) {

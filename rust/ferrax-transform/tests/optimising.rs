@@ -202,8 +202,8 @@ fn folding_is_bounded() {
     let two = b.scalar(DType::F32, 2.0);
     let root = b.unary(Unary::Sqrt, two).unwrap();
     let scaled = b.mul(x, root).unwrap();
-    let small = b.constant(Tensor::from_elements([3], &[1.0f32, 2.0, 3.0]).unwrap(), false);
-    let large = b.constant(Tensor::from_elements([1000], &[1.0f32; 1000]).unwrap(), false);
+    let small = b.constant(Tensor::from_elements([3].as_slice(), &[1.0f32, 2.0, 3.0]).unwrap(), false);
+    let large = b.constant(Tensor::from_elements([1000].as_slice(), &[1.0f32; 1000]).unwrap(), false);
     let (small, large) = (b.neg(small).unwrap(), b.neg(large).unwrap());
     let program = dce(&fold(&b.finish([scaled, small, large])).unwrap()).unwrap();
     let names: Vec<&str> = program.equations.iter().map(|equation| equation.op.name()).collect();

@@ -6,6 +6,7 @@ their dtype), half-precision floats accumulate in float32, results are strongly 
 
 from __future__ import annotations
 
+import builtins
 import math
 from functools import partial
 
@@ -94,7 +95,7 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
     axes = normalize_axes(axis, a.ndim)
     has_identity = name not in ("max", "min")
     if initial is None and not has_identity:
-        if any(a.shape[d] == 0 for d in axes):
+        if builtins.any(a.shape[d] == 0 for d in axes):
             raise ValueError(
                 f"zero-size array to reduction operation {name} which has no identity"
             )
@@ -124,9 +125,11 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
                 f"The where argument to {name} must be boolean, got {mask.dtype}"
             )
         a = select_where(mask, a, as_array(_identity(name, a.dtype)))
-        axes = normalize_axes(axis, a.ndim)
     shape = a.shape
-    result = _REDUCERS[name](a, axes=tuple(sorted(axes)))
+    reducer = name
+    if a.dtype == bool:
+        reducer = {"sum": "any", "prod": "all"}.get(name, name)
+    result = _REDUCERS[reducer](a, axes=tuple(sorted(axes)))
     if initial is not None:
         combine = {"sum": lax.add, "prod": lax.mul, "max": lax.max, "min": lax.min}[name]
         start = convert(initial, compute_dtype)

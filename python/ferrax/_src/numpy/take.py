@@ -87,8 +87,8 @@ def take(
         raise ValueError(f"Invalid mode '{mode}' for np.take")
     if fill_value is not None:
         fill_value = _static_scalar(fill_value)
-        if fill_value != fill_value:
-            fill_value = None if not isinstance(fill_value, complex) else fill_value
+        if isinstance(fill_value, float) and fill_value != fill_value:
+            fill_value = None  # NaN is the default; as a key it would equal nothing
     return _take_jit(
         a, indices, axis, mode, bool(unique_indices), bool(indices_are_sorted), fill_value
     )
