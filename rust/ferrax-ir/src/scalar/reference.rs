@@ -211,12 +211,12 @@ fn step(
         _ => {}
     }
     let wide: Vec<Wide> = args.iter().filter_map(|arg| load(arg.dtype(), &arg.bytes())).collect();
-    let value = match wide.as_slice() {
-        &[Wide::Float(x), Wide::Float(y), Wide::Float(z)] => Wide::Float(fused(*op, *ty, x, y, z)?),
-        &[Wide::Float(x), Wide::Float(y)] => float_binary(*op, x, y)?,
-        &[Wide::Float(x)] => float_unary(*op, x)?,
-        &[Wide::Int(x), Wide::Int(y)] => integer_binary(*op, args[0].dtype(), x, y)?,
-        &[Wide::Int(x)] => integer_unary(*op, args[0].dtype(), x)?,
+    let value = match *wide.as_slice() {
+        [Wide::Float(x), Wide::Float(y), Wide::Float(z)] => Wide::Float(fused(*op, *ty, x, y, z)?),
+        [Wide::Float(x), Wide::Float(y)] => float_binary(*op, x, y)?,
+        [Wide::Float(x)] => float_unary(*op, x)?,
+        [Wide::Int(x), Wide::Int(y)] => integer_binary(*op, args[0].dtype(), x, y)?,
+        [Wide::Int(x)] => integer_unary(*op, args[0].dtype(), x)?,
         _ => return Err(internal_error!("{op:?} of {wide:?}")),
     };
     store(dtype, value).ok_or_else(|| internal_error!("no register holds {dtype}"))
@@ -298,7 +298,7 @@ fn integer_unary(op: ScalarOp, dtype: DType, x: i128) -> Result<Wide> {
 }
 
 /// Arithmetic of integers before it wraps.
-pub fn integer_binary(op: ScalarOp, dtype: DType, x: i128, y: i128) -> Result<Wide> {
+fn integer_binary(op: ScalarOp, dtype: DType, x: i128, y: i128) -> Result<Wide> {
     let width = dtype.bits() as i128;
     let mask = u128::MAX >> (128 - dtype.bits());
     let amount = (y as u128) & mask;
