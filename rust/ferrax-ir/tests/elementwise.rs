@@ -271,7 +271,7 @@ fn selection() {
         let which = [-1, 0, 1, 2, 3, 100].map(|which| Scalar::from_i64(DType::I32, which)).to_vec();
         check(SelectN {}, &[which, some.clone(), some.clone(), some.clone()]);
         check(Clamp {}, &[some.clone(), some.clone(), some.clone()]);
-        check(Copy {}, &[some.clone()]);
+        check(Copy {}, std::slice::from_ref(&some));
         check(StopGradient {}, &[some]);
     }
     let single: Vec<Scalar> = specials(DType::C64).into_iter().step_by(9).collect();
@@ -400,7 +400,8 @@ fn reduced_precision() {
 #[test]
 fn bitcasts_that_change_size() {
     let word = array(&[Scalar::new(0x0403_0201u32)]);
-    let bytes = eval(&BitcastConvertType { new_dtype: DType::U8 }.into(), &[word.clone()]).unwrap();
+    let bytes =
+        eval(&BitcastConvertType { new_dtype: DType::U8 }.into(), std::slice::from_ref(&word)).unwrap();
     assert_eq!((bytes.sizes(), bytes.bytes()), (&[1, 4][..], &[1, 2, 3, 4][..]));
     let back = eval(&BitcastConvertType { new_dtype: DType::U32 }.into(), &[bytes]).unwrap();
     assert_eq!(back, word);
