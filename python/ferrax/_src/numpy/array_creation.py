@@ -180,7 +180,7 @@ def _lossy(x, dtype) -> bool:
 
 
 def _copy(x):
-    return lax.copy_p.bind(x)
+    return lax.copy(x)
 
 
 def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):

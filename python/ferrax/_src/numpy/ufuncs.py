@@ -606,7 +606,7 @@ def _with_derivatives_of(value, smooth):
 def _log_sum(x1, x2, exponential, logarithm):
     """The sum of exponentials about a fixed centre: its derivatives of all orders are exact."""
     centre = lax.stop_gradient(lax.max(x1, x2))
-    infinite = lax.eq(lax.abs(lax.real(centre)), constant(_INF, lax.real(centre)))
+    infinite = lax.eq(lax.abs(centre), constant(_INF, centre))
     centre = lax.select(infinite, lax.full_like(centre, 0), centre)
     total = lax.add(exponential(lax.sub(x1, centre)), exponential(lax.sub(x2, centre)))
     return lax.add(logarithm(total), centre)
