@@ -140,5 +140,31 @@ impl Needed {
 
 /// `program` behind a pointer, or the pointer itself where nothing changed.
 pub(crate) fn share(program: Program, original: &Arc<Program>) -> Arc<Program> {
-    if program == **original { original.clone() } else { Arc::new(program) }
+    if is_same(&program, original) { original.clone() } else { Arc::new(program) }
+}
+
+/// Whether two programs are equal, where callees and captured arrays are equal
+/// only if they are the same objects: looking into them would cost more than
+/// linear time where they are shared.
+pub(crate) fn is_same(a: &Program, b: &Program) -> bool {
+    let same_op = |a: &Op, b: &Op| match (a, b) {
+        (Op::Call(a), Op::Call(b)) => {
+            Arc::ptr_eq(&a.program, &b.program) && a.inline == b.inline && a.name == b.name
+        }
+        _ => a == b,
+    };
+    a.name == b.name
+        && a.inputs == b.inputs
+        && a.outputs == b.outputs
+        && a.types == b.types
+        && a.effects == b.effects
+        && a.constants.len() == b.constants.len()
+        && a.constants.iter().zip(&b.constants).all(|((var, tensor), (other_var, other))| {
+            var == other_var && std::ptr::eq(tensor.bytes(), other.bytes())
+        })
+        && a.equations.len() == b.equations.len()
+        && a.equations
+            .iter()
+            .zip(&b.equations)
+            .all(|(a, b)| a.inputs == b.inputs && a.outputs == b.outputs && same_op(&a.op, &b.op))
 }

@@ -53,7 +53,8 @@ fn jvp_agrees_with_finite_differences() {
         let (values, tangents) = results.split_at(case.program.outputs.len());
         assert_close(values, &run(&case.program, &case.primals), 0.0, &case.program);
         let step = 1e-6;
-        let (ahead, behind) = (run(&case.program, &moved(&case, step)), run(&case.program, &moved(&case, -step)));
+        let (ahead, behind) =
+            (run(&case.program, &moved(&case, step)), run(&case.program, &moved(&case, -step)));
         let mut tangents = tangents.iter();
         for ((ahead, behind), &flag) in ahead.iter().zip(&behind).zip(&nonzero_out) {
             let difference = offset(ahead, behind, -1.0);
