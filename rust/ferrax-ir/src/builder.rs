@@ -255,7 +255,8 @@ impl Builder {
     // Structure.
 
     pub fn broadcast_in_dim(&mut self, x: Atom, shape: &[Dim], dims: &[usize]) -> Result<Atom> {
-        if self.rank(x) == shape.len() && self.shape(x).as_slice() == shape {
+        let in_order = dims.iter().enumerate().all(|(axis, &dim)| axis == dim);
+        if in_order && self.shape(x).as_slice() == shape {
             return Ok(x);
         }
         self.emit1(BroadcastInDim { shape: shape.into(), broadcast_dimensions: dims.into() }, &[x])

@@ -34,6 +34,11 @@ enum Factor {
     Mod(DimExpr, DimExpr),
 }
 
+/// Bounds on expressions, so that arithmetic on them stays cheap whatever the
+/// text they came from.
+const MAX_TERMS: usize = 10_000;
+const MAX_POWER: u32 = 64;
+
 impl DimExpr {
     fn constant(value: i64) -> Self {
         let mut terms = BTreeMap::new();
@@ -77,12 +82,16 @@ impl DimExpr {
     }
 
     fn mul(&self, other: &Self) -> Result<Self> {
+        if self.terms.len() * other.terms.len() > MAX_TERMS {
+            return Err(value_error!("a symbolic dimension has more than {MAX_TERMS} terms"));
+        }
         let mut product = DimExpr::default();
         for (left, &a) in &self.terms {
             for (right, &b) in &other.terms {
                 let mut powers: BTreeMap<Factor, u32> = left.iter().cloned().collect();
                 for (factor, power) in right {
-                    *powers.entry(factor.clone()).or_insert(0) += power;
+                    let total = powers.entry(factor.clone()).or_insert(0);
+                    *total = total.checked_add(*power).filter(|&n| n <= MAX_POWER).ok_or_else(overflow)?;
                 }
                 let coefficient = a.checked_mul(b).ok_or_else(overflow)?;
                 product.accumulate(powers.into_iter().collect(), coefficient)?;
@@ -100,7 +109,7 @@ impl DimExpr {
         }
         let mut quotient = DimExpr::default();
         for (monomial, &coefficient) in &self.terms {
-            if coefficient % by != 0 {
+            if coefficient.checked_rem(by) != Some(0) {
                 return None;
             }
             let mut powers: BTreeMap<Factor, u32> = monomial.iter().cloned().collect();

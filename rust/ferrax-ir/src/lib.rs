@@ -11,10 +11,13 @@
 //! | `tensor`, `convert`, `minifloat` | values and conversions between dtypes |
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
 //! | `program`, `builder` | programs and how to make them |
+//! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
+//! | `verify` | the invariants of programs |
 //! | `interpret` | the reference interpreter |
 //! | `scalar/` | the scalar language that elementwise rows lower to |
 
 pub mod builder;
+mod canonical;
 pub mod convert;
 pub mod dim;
 pub mod dtype;
@@ -24,11 +27,15 @@ pub mod minifloat;
 pub mod op;
 pub mod ops;
 pub mod param;
+mod parse;
+mod pretty;
+mod print;
 pub mod program;
 pub mod rules;
 pub mod scalar;
 pub mod tensor;
 pub mod types;
+pub mod verify;
 
 pub use builder::Builder;
 pub use dim::Dim;
@@ -36,6 +43,7 @@ pub use dtype::{DType, KeyImpl, Kind};
 pub use error::{Error, Result};
 pub use op::{Extension, Op, View};
 pub use param::{Param, Params, ToParam};
+pub use print::ShowCaptured;
 pub use program::{Atom, Atoms, Effect, Effects, Equation, Literal, Program, Source, SourceLine, Var, Vars};
 pub use tensor::{Element, Scalar, Sizes, Storage, Tensor};
 pub use types::{ArrayType, Axes, Shape, ShowShape, Type};

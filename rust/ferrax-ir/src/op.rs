@@ -205,7 +205,7 @@ macro_rules! op_struct {
             }
 
             fn param_list(&self) -> Vec<(&'static str, $crate::Param)> {
-                vec![$((stringify!($field), $crate::ToParam::to_param(&self.$field))),*]
+                vec![$(($crate::param::field_name(stringify!($field)), $crate::ToParam::to_param(&self.$field))),*]
             }
         }
 
@@ -213,7 +213,7 @@ macro_rules! op_struct {
             const NAMES: &'static [(&'static str, &'static str)] = &[($text, concat!($($doc),+))];
 
             fn from_params(_name: &str, _params: &mut $crate::Params) -> $crate::Result<Self> {
-                Ok($name { $($field: _params.take(stringify!($field))?),* })
+                Ok($name { $($field: _params.take($crate::param::field_name(stringify!($field)))?),* })
             }
         }
     };

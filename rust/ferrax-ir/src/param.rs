@@ -25,6 +25,11 @@ pub enum Param {
     Program(Arc<Program>),
 }
 
+/// The name of the parameter that a struct's field holds: `impl` for `r#impl`.
+pub fn field_name(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
+
 /// Types that parameters are made of.
 pub trait ToParam: Sized {
     fn to_param(&self) -> Param;
@@ -80,6 +85,7 @@ impl ToParam for Dim {
     fn from_param(value: Param) -> Result<Self> {
         match value {
             Param::Dim(dim) => Ok(dim),
+            Param::Str(text) => Dim::parse(&text),
             other => usize::from_param(other).map(Dim::Const),
         }
     }

@@ -1,6 +1,61 @@
 //! `ferrax._core`: the extension module behind the Python package.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `array`, `operators` | the array class, its operators and conversions |
+//! | `convert`, `dtypes`, `promote` | Python values as operands, dtypes, promotion |
+//! | `trace` | the trace stack: frames that record ops |
+//! | `eager` | ops outside any trace |
+//! | `elementwise`, `bind` | functions of the NumPy and lax layers |
+//! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `tree` | pytrees |
+//! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
+
+pub mod array;
+pub mod bind;
+pub mod cache;
+pub mod convert;
+pub mod dtypes;
+pub mod eager;
+pub mod elementwise;
+pub mod errors;
+pub mod interrupt;
+pub mod jit;
+#[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
+pub mod operators;
+pub mod params;
+pub mod program;
+pub mod promote;
+pub mod source;
+pub mod trace;
+pub mod tree;
 
 use pyo3::prelude::*;
 
 #[pymodule]
-mod _core {}
+mod _core {
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        ferrax_cpu::set_interrupt_check(crate::interrupt::check);
+        crate::tree::register(module)?;
+        crate::bind::register(module)?;
+        let ufuncs = PyModule::new(py, "ferrax._core.ufuncs")?;
+        crate::elementwise::numpy_inexact::register(&ufuncs)?;
+        crate::elementwise::numpy_numeric::register(&ufuncs)?;
+        crate::elementwise::numpy_logical::register(&ufuncs)?;
+        crate::elementwise::numpy_binary::register(&ufuncs)?;
+        crate::elementwise::numpy_mixed::register(&ufuncs)?;
+        module.add("ufuncs", &ufuncs)?;
+        let lax = PyModule::new(py, "ferrax._core.lax")?;
+        crate::elementwise::lax_unary::register(&lax)?;
+        crate::elementwise::lax_binary::register(&lax)?;
+        crate::elementwise::lax_mixed::register(&lax)?;
+        module.add("lax", &lax)?;
+        let modules = py.import("sys")?.getattr("modules")?;
+        modules.set_item("ferrax._core.ufuncs", ufuncs)?;
+        modules.set_item("ferrax._core.lax", lax)
+    }
+}

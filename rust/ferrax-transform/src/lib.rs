@@ -1,1 +1,45 @@
+//! Transformations of programs: every one takes a program and gives a program.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `jvp` | forward-mode derivatives |
+//! | `linearize` | the same, split into a primal and a linear program |
+//! | `partial_eval`, `split` | known from unknown inputs |
+//! | `transpose` | linear programs turned around |
+//! | `vjp` | reverse-mode derivatives from the two |
+//! | `batch` | one axis more |
+//! | `optimise` | `inline`, `simplify`, `fold`, `cse`, `dce` in turn |
+//!
+//! Invariants of all of them: the input is not changed; the result verifies
+//! (checked in debug builds); effects keep their order; every equation keeps its
+//! source line; the cost is linear in the size of the program, where a
+//! sub-program that is reached through many calls counts once.
 
+pub mod batch;
+pub mod cse;
+pub mod dce;
+pub mod fold;
+pub mod inline;
+pub mod jvp;
+pub mod linearize;
+mod memo;
+pub mod optimise;
+pub mod partial_eval;
+mod rewrite;
+pub mod simplify;
+mod split;
+pub mod transpose;
+pub mod vjp;
+
+pub use batch::{OutDims, batch};
+pub use cse::cse;
+pub use dce::{dce, dce_with};
+pub use fold::fold;
+pub use inline::{Inline, inline};
+pub use jvp::{jvp, jvp_with};
+pub use linearize::{Linearized, linearize};
+pub use optimise::{Options, optimise};
+pub use partial_eval::{PartialEval, partial_eval, partial_eval_with};
+pub use simplify::simplify;
+pub use transpose::transpose;
+pub use vjp::{Vjp, vjp, vjp_program};

@@ -1,25 +1,82 @@
 //! The rows of all ops, by family.
 
+/// `Row::name` and `Row::params` of ops made by `op_struct!` and the like.
+macro_rules! row_identity {
+    () => {
+        fn name(&self) -> &str {
+            self.op_name()
+        }
+
+        fn params(&self) -> Vec<(&'static str, $crate::Param)> {
+            self.param_list()
+        }
+    };
+}
+
+/// Names and parameters of an op whose kind is part of its name.
+macro_rules! reduction_params {
+    ($name:ident, $kind:ident, [$($field:ident),*], [$($text:literal $doc:literal),* $(,)?]) => {
+        impl $name {
+            fn op_name(&self) -> &'static str {
+                self.kind.name()
+            }
+
+            fn param_list(&self) -> Vec<(&'static str, Param)> {
+                vec![$((stringify!($field), self.$field.to_param())),*]
+            }
+        }
+
+        impl FromParams for $name {
+            const NAMES: &'static [(&'static str, &'static str)] = &[$(($text, $doc)),*];
+
+            fn from_params(name: &str, params: &mut Params) -> Result<Self> {
+                let kind = $kind::from_param(Param::Str(name.into())).map_err(|_| parse_error!("no op '{name}'"))?;
+                Ok($name { kind, $($field: params.take(stringify!($field))?),* })
+            }
+        }
+    };
+}
+
+mod accumulate;
+mod arithmetic;
+mod assemble;
+mod binary;
+mod binary_derivatives;
 mod call;
 pub(crate) mod common;
+mod compare;
+mod complex;
+mod convert;
+mod cumulative;
+mod derive;
 mod dot;
-mod elementwise;
-mod indexing;
-mod pending;
+mod evaluate;
+mod gather;
+pub(crate) mod index_space;
 mod random;
+mod random_expand;
 mod reduce;
-mod structure;
+mod rounding;
+mod scatter;
+mod select;
+mod shape;
+mod slice;
+mod unary;
+mod unary_derivatives;
 
+pub use assemble::{Concatenate, Iota, Pad, Rev};
+pub use binary::Binary;
 pub use call::Call;
+pub use compare::Compare;
+pub use convert::{BitcastConvertType, ConvertElementType};
+pub use cumulative::{Cumulative, CumulativeKind};
 pub use dot::{DotGeneral, Precision};
-pub use elementwise::{
-    Binary, BitcastConvertType, Clamp, Compare, ConvertElementType, Copy, IntegerPow, ReducePrecision, Round,
-    SelectN, StopGradient, Unary,
-};
-pub use indexing::{Gather, GatherMode, Scatter, ScatterKind};
+pub use gather::{Gather, GatherMode};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};
-pub use reduce::{ArgKind, ArgReduce, Cumulative, CumulativeKind, Reduce, ReduceKind};
-pub use structure::{
-    BroadcastInDim, Concatenate, DynamicSlice, DynamicUpdateSlice, Iota, Pad, Reshape, Rev, Slice, Squeeze,
-    Transpose,
-};
+pub use reduce::{ArgKind, ArgReduce, Reduce, ReduceKind};
+pub use rounding::{IntegerPow, ReducePrecision, Round};
+pub use scatter::{Scatter, ScatterKind};
+pub use select::{Clamp, Copy, SelectN, StopGradient};
+pub use shape::{BroadcastInDim, Reshape, Squeeze, Transpose};
+pub use slice::{DynamicSlice, DynamicUpdateSlice, Slice};
+pub use unary::Unary;

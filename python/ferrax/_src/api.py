@@ -1,0 +1,290 @@
+"""`jit` and ahead-of-time staging; what every transformation shares.
+
+A transformation flattens its arguments, has the native core trace the function into a program,
+transforms the program and applies the result: at once where the arguments are concrete, else
+into the program being traced.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import api_util, config, core, dtypes, stages, tree_util
+from ferrax._src.avals import ShapeDtypeStruct
+
+float0 = dtypes.float0
+
+
+def abstract_type(x) -> tuple:
+    """`(shape, dtype, weak)` of an array-like or of anything with shape and dtype."""
+    if not isinstance(x, (core.Array, np.ndarray, np.generic)) and hasattr(x, "shape"):
+        if hasattr(x, "dtype"):
+            dtype = x.dtype
+            if not dtypes.issubdtype(dtype, dtypes.extended):
+                dtype = dtypes.canonicalize_dtype(dtype)
+            return tuple(x.shape), dtype, bool(getattr(x, "weak_type", False))
+    return _core.type_of(x)
+
+
+class Flat:
+    """A function of a flat list of arrays, for tracing; keeps the tree of its outputs.
+
+    `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
+    the output.
+    """
+
+    def __init__(self, fun, in_tree, has_aux=False, fixed=None):
+        self.fun = fun
+        self.in_tree = in_tree
+        self.has_aux = has_aux
+        self.fixed = fixed
+        self.out_tree = self.aux_tree = None
+        self.num_out = 0
+
+    def __call__(self, leaves):
+        args, kwargs = self.in_tree.unflatten(leaves)
+        if self.fixed is not None:
+            args = self.fixed(args)
+        result = self.fun(*args, **kwargs)
+        if self.has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise TypeError(
+                    f"expected {api_util.fun_name(self.fun)} to return a pair (output, aux) because "
+                    f"has_aux=True, got {type(result).__name__}"
+                )
+            result, aux = result
+            aux_leaves, self.aux_tree = tree_util.tree_flatten(aux)
+        else:
+            aux_leaves = []
+        out, self.out_tree = tree_util.tree_flatten(result)
+        self.num_out = len(out)
+        return out + aux_leaves
+
+
+def stage(fun, args, kwargs, kind="stage"):
+    """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`."""
+    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+    flat = Flat(fun, in_tree)
+    names = functools.partial(api_util.argument_names, fun, args, kwargs)
+    program, captured = _core.trace_program(
+        flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
+    )
+    return program, captured, flat
+
+
+# jit
+
+_caches: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _shared_cache(fun, options):
+    """One cache for all jits of one function with the same options."""
+    try:
+        by_options = _caches.setdefault(fun, {})
+    except TypeError:
+        return _core.JitCache()
+    return by_options.setdefault(options, _core.JitCache())
+
+
+def jit(
+    fun=None,
+    /,
+    *,
+    in_shardings=None,
+    out_shardings=None,
+    static_argnums=None,
+    static_argnames=None,
+    donate_argnums=None,
+    donate_argnames=None,
+    keep_unused=False,
+    device=None,
+    backend=None,
+    inline=False,
+    abstracted_axes=None,
+    compiler_options=None,
+):
+    """Compiles a function: it is traced once for each new signature, then its program runs.
+
+    Args:
+        fun: a pure function of pytrees of arrays. Without it, a decorator is returned.
+        static_argnums, static_argnames: arguments that are part of the signature by value; they
+            must be hashable.
+        donate_argnums, donate_argnames: arguments whose memory may be reused for outputs; they
+            count as deleted afterwards.
+        inline: inside other traced functions, write the equations out instead of a call.
+        keep_unused, device, backend: accepted for compatibility; there is one CPU device, and
+            unused arguments cost nothing.
+
+    Errors: TypeError for leaves that are not arrays; ValueError for static arguments without a
+    hash; NotImplementedError for shardings.
+
+    Example:
+        >>> @ferrax.jit
+        ... def scaled(x, y):
+        ...     return 2 * x + y
+        >>> scaled(1.0, jnp.arange(3.0))
+        Array([2., 3., 4.], dtype=float32)
+    """
+    if in_shardings is not None or out_shardings is not None:
+        raise NotImplementedError("jit: in_shardings and out_shardings need several devices")
+    if abstracted_axes is not None:
+        raise NotImplementedError("jit: abstracted_axes is not supported")
+    options = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+        "inline": inline,
+    }
+    if fun is None:
+        return lambda fun: _make_jit(fun, **options)
+    return _make_jit(fun, **options)
+
+
+def _make_jit(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline):
+    api_util.check_callable(fun)
+    static = api_util.resolve_argnums(fun, static_argnums, static_argnames, "static")
+    donate = api_util.resolve_argnums(fun, donate_argnums, donate_argnames, "donate")
+    both = sorted(set(static[0]) & set(donate[0]))
+    if both:
+        raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
+    cache = _shared_cache(fun, (static, donate))
+    jitted = _core.PjitFunction(
+        fun,
+        api_util.fun_name(fun),
+        list(static[0]),
+        list(static[1]),
+        list(donate[0]),
+        list(donate[1]),
+        inline,
+        cache,
+    )
+    functools.update_wrapper(jitted, fun)
+    return jitted
+
+
+def _trace(self, *args, **kwargs):
+    """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
+    return stages.Traced(*self._traced(*args, **kwargs), self._function_name)
+
+
+def _lower(self, *args, **kwargs):
+    """Traces and lowers for these (possibly abstract) arguments; see `ferrax.stages.Lowered`."""
+    return stages.Lowered(*self._traced(*args, **kwargs), self._function_name)
+
+
+def _eval_shape(self, *args, **kwargs):
+    """The outputs' shapes and dtypes, without running."""
+    program, _, _, out_tree, _ = self._traced(*args, **kwargs)
+    return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types])
+
+
+_core.PjitFunction.trace = _trace
+_core.PjitFunction.lower = _lower
+_core.PjitFunction.eval_shape = _eval_shape
+
+
+def eval_shape(fun, *args, **kwargs):
+    """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
+
+    Arguments may be arrays or anything with shape and dtype. Example:
+        >>> ferrax.eval_shape(lambda x: x.sum(), ferrax.ShapeDtypeStruct((3,), jnp.float32))
+        ShapeDtypeStruct(shape=(), dtype=float32)
+    """
+    if isinstance(fun, _core.PjitFunction):
+        return fun.eval_shape(*args, **kwargs)
+    api_util.check_callable(fun)
+    program, _, flat = stage(fun, args, kwargs)
+    return flat.out_tree.unflatten(
+        [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
+    )
+
+
+def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstracted_axes=None):
+    """A function that returns the jaxpr of `fun` for given arguments.
+
+    Example:
+        >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
+        { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    """
+    from ferrax._src.jaxpr import ClosedJaxpr
+
+    api_util.check_callable(fun)
+    static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
+
+    @functools.wraps(fun)
+    def make_jaxpr_f(*args, **kwargs):
+        call, dynamic = fun, args
+        if static:
+            held = {i % len(args): args[i] for i in static}
+            dynamic = tuple(a for i, a in enumerate(args) if i not in held)
+
+            def call(*rest, **kwargs):
+                rest = iter(rest)
+                merged = [held[i] if i in held else next(rest) for i in range(len(args))]
+                return fun(*merged, **kwargs)
+
+            functools.update_wrapper(call, fun)
+        program, captured, flat = stage(call, dynamic, kwargs)
+        closed = ClosedJaxpr(program, captured)
+        if not return_shape:
+            return closed
+        shapes = [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
+        return closed, flat.out_tree.unflatten(shapes)
+
+    return make_jaxpr_f
+
+
+def clear_caches() -> None:
+    """Forgets all traced and compiled programs."""
+    for by_options in list(_caches.values()):
+        for cache in by_options.values():
+            cache.clear()
+    _core.clear_program_cache()
+
+
+def block_until_ready(x):
+    """Waits for all arrays of a tree, which on this backend are ready at once. Returns the tree."""
+    return tree_util.tree_map(lambda leaf: getattr(leaf, "block_until_ready", lambda: leaf)(), x)
+
+
+copy_to_host_async = block_until_ready
+
+
+def device_put(x, device=None, src=None, *, donate=False, may_alias=None):
+    """The leaves of a tree as arrays on the device. There is one device, the CPU."""
+    return tree_util.tree_map(lambda leaf: core.as_array(leaf, "device_put"), x)
+
+
+def device_get(x):
+    """The leaves of a tree as NumPy arrays."""
+    return tree_util.tree_map(
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, core.Array) else leaf, x
+    )
+
+
+class named_scope:
+    """Names the equations made inside; a context manager and a decorator."""
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope name argument must be a string, got {name!r}")
+        self.name = name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return None
+
+    def __call__(self, fun):
+        return fun
+
+
+def disable_jit(disable: bool = True):
+    """A context in which jitted functions run as plain Python."""
+    return config.disable_jit(disable)

@@ -1,0 +1,122 @@
+"""Helpers of the transformations: argument numbers and names, argument checks."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+
+from ferrax._src import tree_util
+
+
+def fun_name(fun) -> str:
+    """The name of a callable, for messages and jaxprs."""
+    while not hasattr(fun, "__name__") and hasattr(fun, "func"):
+        fun = fun.func
+    return getattr(fun, "__name__", type(fun).__name__)
+
+
+def argument_names(fun, args, kwargs) -> list[str]:
+    """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`."""
+    args = tuple(args)
+    try:
+        signature = inspect.signature(fun)
+        bound = signature.bind_partial(*args)
+        tops = []
+        for name, value in bound.arguments.items():
+            if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                tops += [f"{name}[{index}]" for index in range(len(value))]
+            else:
+                tops.append(name)
+    except (TypeError, ValueError):
+        tops = []
+    names = []
+    for index, argument in enumerate(args):
+        top = tops[index] if len(tops) == len(args) else f"args[{index}]"
+        names += [
+            top + tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(argument)
+        ]
+    for key, argument in sorted((kwargs or {}).items()):
+        names += [
+            key + tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(argument)
+        ]
+    return names
+
+
+def as_tuple_of_ints(value, name) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple."""
+    if value is None:
+        return ()
+    try:
+        return (operator.index(value),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(item) for item in value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}") from None
+
+
+def as_tuple_of_strings(value, name) -> tuple[str, ...]:
+    """A string or an iterable of strings as a tuple."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    value = tuple(value)
+    for item in value:
+        if not isinstance(item, str):
+            raise TypeError(f"{name} must be a str or an iterable of str, got {item!r}")
+    return value
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Both the numbers and the names of the arguments that either gives.
+
+    Errors: ValueError for numbers or names that the function does not have.
+    """
+    nums = as_tuple_of_ints(argnums, f"{kind}_argnums")
+    names = as_tuple_of_strings(argnames, f"{kind}_argnames")
+    if not nums and not names:
+        return (), ()
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return nums, names
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    keywords = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    count = len(positional)
+    for num in nums:
+        if not variadic and not -count <= num < count:
+            raise ValueError(
+                f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only accepts "
+                f"{count} positional arguments."
+            )
+    known = {p.name for p in parameters}
+    for name in names:
+        if name not in known and not keywords:
+            raise ValueError(
+                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function only "
+                f"accepts {sorted(known)}."
+            )
+    if argnames is None:
+        names = tuple(
+            positional[num].name
+            for num in nums
+            if -count <= num < count
+            and positional[num].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
+    elif argnums is None:
+        nums = tuple(index for index, p in enumerate(positional) if p.name in names)
+    return nums, names
+
+
+def check_callable(fun) -> None:
+    """Errors: TypeError unless `fun` can be transformed."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")

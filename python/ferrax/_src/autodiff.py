@@ -1,0 +1,633 @@
+"""Derivatives: `grad`, `value_and_grad`, `jvp`, `vjp`, `linearize`, Jacobians, Hessians.
+
+All of them trace the function into a program under a frame in which values are known on demand,
+and let the native core differentiate the program. Integers have tangents of dtype float0.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import api_util, core, dtypes, tree_util
+from ferrax._src.api import Flat
+
+float0 = dtypes.float0
+
+
+def _has_tangent(dtype) -> bool:
+    return not dtypes.issubdtype(dtype, dtypes.extended) and dtypes.issubdtype(dtype, np.inexact)
+
+
+def _float0_zeros(shape):
+    return np.zeros(shape, dtype=float0)
+
+
+def _zeros(shape, dtype):
+    from ferrax.lax import full
+
+    return full(shape, 0, dtype)
+
+
+def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
+    """Traces over `args`: leaves, the traced program with captured values, the flat function."""
+    leaves, in_tree = tree_util.tree_flatten((args, kwargs or {}))
+    arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
+    flat = Flat(fun, in_tree, has_aux, fixed)
+    names = functools.partial(api_util.argument_names, fun, args, kwargs)
+    program, captured = _core.trace_program(
+        flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
+    )
+    return arrays, program, captured, flat
+
+
+class _Linearized:
+    """A function at a point: outputs, and the linear program of its derivative."""
+
+    def __init__(self, fun, args, has_aux=False, fixed=None, kwargs=None):
+        self.arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
+        self.nonzero_in = [_has_tangent(a.dtype) for a in self.arrays]
+        primal, self.linear, flags = program.linearize(self.nonzero_in + [False] * len(captured))
+        results = _core.apply_program(primal, self.arrays + captured)
+        count = len(flags)
+        num_out = self.flat.num_out
+        self.outputs, self.aux = results[:num_out], results[num_out:count]
+        self.residuals = results[count:]
+        self.flags = flags
+        self.out_types = program.out_types[:num_out]
+
+    def out(self):
+        return self.flat.out_tree.unflatten(self.outputs)
+
+    def aux_out(self):
+        return self.flat.aux_tree.unflatten(self.aux)
+
+    def pushforward(self, tangents):
+        """Output tangents (float0 for integers) for input tangents, all flat."""
+        given = [t for t, nonzero in zip(tangents, self.nonzero_in) if nonzero]
+        results = iter(_core.apply_program(self.linear, self.residuals + given))
+        made = [next(results) if flag else None for flag in self.flags][: self.flat.num_out]
+        return [
+            _tangent_zeros(shape, dtype) if t is None else t
+            for t, (shape, dtype, _) in zip(made, self.out_types)
+        ]
+
+    def pullback(self, cotangents):
+        """Input cotangents (None for zeros) for output cotangents, all flat."""
+        wanted, given = [], []
+        for index, flag in enumerate(self.flags):
+            if flag:
+                known = index < self.flat.num_out and cotangents[index] is not None
+                wanted.append(known)
+                if known:
+                    given.append(cotangents[index])
+        if not any(wanted):
+            return [None] * len(self.arrays)
+        linear = [False] * len(self.residuals) + [True] * sum(self.nonzero_in)
+        program, flags = self.linear.transpose(linear, wanted)
+        results = iter(_core.apply_program(program, self.residuals + given))
+        flags = iter(flags[len(self.residuals) :])
+        return [
+            next(results) if nonzero and next(flags) else None for nonzero in self.nonzero_in
+        ]
+
+    def cotangent_or_zeros(self, cotangents):
+        return [
+            _tangent_zeros(a.shape, a.dtype) if ct is None else ct
+            for ct, a in zip(cotangents, self.arrays)
+        ]
+
+
+def _tangent_zeros(shape, dtype):
+    return _zeros(shape, dtype) if _has_tangent(dtype) else _float0_zeros(shape)
+
+
+def _check_argnums(argnums, name):
+    if isinstance(argnums, bool) or not isinstance(argnums, (int, np.integer, tuple, list)):
+        try:
+            return operator.index(argnums)
+        except TypeError:
+            raise TypeError(
+                f"{name}: argnums must be an int or a tuple of ints, got {argnums!r}"
+            ) from None
+    return tuple(argnums) if isinstance(argnums, list) else argnums
+
+
+def _select(argnums, args, fun):
+    """The differentiated arguments and how to put tracers in their places."""
+    single = not isinstance(argnums, tuple)
+    nums = (operator.index(argnums),) if single else tuple(map(operator.index, argnums))
+    for num in nums:
+        if not -len(args) <= num < len(args):
+            raise TypeError(
+                f"differentiating with respect to argnums={argnums} requires at least "
+                f"{max(num + 1, -num)} positional arguments to be passed by the caller, but got only "
+                f"{len(args)} positional arguments."
+            )
+    nums = tuple(num % len(args) for num in nums)
+
+    def merge(chosen):
+        merged = list(args)
+        for num, value in zip(nums, chosen):
+            merged[num] = value
+        return merged
+
+    return tuple(args[num] for num in nums), merge, single
+
+
+def _check_input_dtype(name, array, holomorphic, allow_int):
+    dtype = array.dtype
+    if dtypes.issubdtype(dtype, dtypes.extended):
+        raise TypeError(
+            f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them."
+        )
+    if holomorphic:
+        if not dtypes.issubdtype(dtype, np.complexfloating):
+            raise TypeError(
+                f"{name} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}."
+            )
+    elif dtypes.issubdtype(dtype, np.integer) or dtypes.issubdtype(dtype, np.bool_):
+        if not allow_int:
+            raise TypeError(
+                f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+                f"np.inexact), but got {dtype.name}. If you want to use Boolean- or integer-valued "
+                f"inputs, use vjp or set allow_int to True."
+            )
+    elif not dtypes.issubdtype(dtype, np.inexact):
+        raise TypeError(f"{name} requires numeric inputs, got {dtype.name}.")
+
+
+def _check_output(name, types, tree, holomorphic):
+    if tree.num_leaves != 1 or not tree_util.treedef_is_leaf(tree):
+        raise TypeError(
+            f"Gradient only defined for scalar-output functions. Output of {name} was a tree: {tree}."
+        )
+    shape, dtype, _ = types[0]
+    if shape != ():
+        raise TypeError(
+            f"Gradient only defined for scalar-output functions. Output of {name} had shape: {shape}. "
+            f"Reduce it (for instance with .sum()) or use jacobian or vjp."
+        )
+    if holomorphic:
+        if not dtypes.issubdtype(dtype, np.complexfloating):
+            raise TypeError(
+                f"grad with holomorphic=True requires outputs with complex dtype, but got {dtype.name}."
+            )
+    elif not dtypes.issubdtype(dtype, np.floating):
+        advice = (
+            " For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex outputs, use vjp directly."
+            if dtypes.issubdtype(dtype, np.complexfloating)
+            else " For differentiation of functions with integer outputs, use vjp directly."
+        )
+        raise TypeError(
+            f"grad requires real-valued outputs (output dtype that is a sub-dtype of np.floating), "
+            f"but got {dtype.name}.{advice}"
+        )
+
+
+def value_and_grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, reduce_axes=()):
+    """A function that returns both `fun`'s value and its gradient.
+
+    Args and errors as `grad`. The result is `(value, gradient)`, with `has_aux`
+    `((value, aux), gradient)`.
+
+    Example:
+        >>> ferrax.value_and_grad(lambda x: x ** 2)(3.0)
+        (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    if reduce_axes:
+        raise NotImplementedError("value_and_grad: reduce_axes is not supported")
+    api_util.check_callable(fun)
+    argnums = _check_argnums(argnums, "value_and_grad")
+
+    @functools.wraps(fun)
+    def value_and_grad_f(*args, **kwargs):
+        chosen, merge, single = _select(argnums, args, fun)
+        call = functools.partial(fun, **kwargs) if kwargs else fun
+        for leaf in tree_util.tree_leaves(chosen):
+            _check_input_dtype("grad", core.as_array(leaf, "grad"), holomorphic, allow_int)
+        point = _Linearized(call, chosen, has_aux, merge)
+        _check_output(api_util.fun_name(fun), point.out_types, point.flat.out_tree, holomorphic)
+        one = _one_like(point.out_types[0])
+        gradients = point.cotangent_or_zeros(point.pullback([one]))
+        tree = tree_util.tree_structure(chosen)
+        gradients = tree.unflatten(gradients)
+        gradients = gradients[0] if single else gradients
+        value = point.out()
+        return ((value, point.aux_out()), gradients) if has_aux else (value, gradients)
+
+    return value_and_grad_f
+
+
+def _one_like(ty):
+    _, dtype, weak = ty
+    return _core.array_from_numpy(np.ones((), dtype), weak)
+
+
+def grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, reduce_axes=()):
+    """The gradient of a scalar-valued function.
+
+    Args:
+        fun: a function whose output is a 0-d float array (with `has_aux` a pair of it and a tree
+            that is passed through).
+        argnums: which positional arguments to differentiate by; a tuple gives a tuple.
+        holomorphic: inputs and output are complex and `fun` is holomorphic.
+        allow_int: integer arguments are allowed; their gradients have dtype float0.
+
+    The gradient has the argument's tree, shapes and dtypes. For complex arguments of a
+    real-valued function it is the conjugate of the steepest direction.
+
+    Errors: TypeError for outputs that are not scalar or inputs that are not inexact.
+
+    Example:
+        >>> ferrax.grad(jnp.tanh)(0.0)
+        Array(1., dtype=float32, weak_type=True)
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+    @functools.wraps(fun)
+    def grad_f(*args, **kwargs):
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_f
+
+
+def _check_tangents(name, primals, tangents, tree, tangent_tree):
+    if tree != tangent_tree:
+        raise TypeError(
+            f"primal and tangent arguments to {name} must have the same tree structure; primals have "
+            f"tree structure {tree} whereas tangents have tree structure {tangent_tree}."
+        )
+    checked = []
+    for primal, tangent in zip(primals, tangents):
+        expected = primal.dtype if _has_tangent(primal.dtype) else float0
+        if isinstance(tangent, np.ndarray) and tangent.dtype == float0:
+            shape, dtype = tangent.shape, float0
+        else:
+            tangent = core.as_array(tangent, name)
+            shape, dtype = tangent.shape, tangent.dtype
+        if dtype != expected:
+            raise TypeError(
+                f"primal and tangent arguments to {name} do not match; dtypes must be equal, or in case "
+                f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
+                f"{primal.dtype.name} and so expected tangent dtype {np.dtype(expected).name}, but got "
+                f"tangent dtype {np.dtype(dtype).name} instead."
+            )
+        if shape != primal.shape:
+            raise ValueError(
+                f"{name} called with different primal and tangent shapes; got primal shape "
+                f"{primal.shape} and tangent shape as {shape}."
+            )
+        checked.append(tangent)
+    return checked
+
+
+def jvp(fun, primals, tangents, has_aux=False):
+    """The value of `fun` at `primals` and its derivative along `tangents`.
+
+    `primals` and `tangents` are tuples or lists of trees of equal structure, shapes and dtypes
+    (float0 for integers). Returns `(out, out_tangent)`, with `has_aux` also aux.
+
+    Errors: TypeError where structures or dtypes differ, ValueError where shapes do.
+
+    Example:
+        >>> ferrax.jvp(jnp.sin, (0.0,), (1.0,))[1]
+        Array(1., dtype=float32, weak_type=True)
+    """
+    api_util.check_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            f"primal and tangent arguments to jvp must be tuples or lists; found "
+            f"{type(primals).__name__} and {type(tangents).__name__}."
+        )
+    primals, tangents = tuple(primals), tuple(tangents)
+    leaves, tree = tree_util.tree_flatten(primals)
+    tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
+    arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
+    tangent_leaves = _check_tangents("jvp", arrays, tangent_leaves, tree, tangent_tree)
+    arrays, program, captured, flat = _trace(fun, tree.unflatten(arrays), None, has_aux)
+    nonzero = [_has_tangent(a.dtype) for a in arrays]
+    pushed, flags = program.jvp(nonzero + [False] * len(captured))
+    given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
+    results = _core.apply_program(pushed, arrays + captured + given)
+    count, num_out = len(flags), flat.num_out
+    made = iter(results[count:])
+    made = [next(made) if flag else None for flag in flags][:num_out]
+    out_tangents = [
+        _tangent_zeros(shape, dtype) if t is None else t
+        for t, (shape, dtype, _) in zip(made, program.out_types)
+    ]
+    out = flat.out_tree.unflatten(results[:num_out])
+    tangent = flat.out_tree.unflatten(out_tangents)
+    if has_aux:
+        return out, tangent, flat.aux_tree.unflatten(results[num_out:count])
+    return out, tangent
+
+
+def linearize(fun, *primals, has_aux=False):
+    """The value of `fun` and its derivative as a linear function of tangents.
+
+    The returned function runs no part of `fun` again. Returns `(out, f_jvp)`, with `has_aux`
+    `(out, f_jvp, aux)`.
+
+    Example:
+        >>> y, f_jvp = ferrax.linearize(jnp.sin, 0.0)
+        >>> f_jvp(2.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+    api_util.check_callable(fun)
+    tree = tree_util.tree_structure(primals)
+    point = _Linearized(fun, primals, has_aux)
+
+    def f_jvp(*tangents):
+        leaves, tangent_tree = tree_util.tree_flatten(tangents)
+        checked = _check_tangents("linearized function", point.arrays, leaves, tree, tangent_tree)
+        return point.flat.out_tree.unflatten(point.pushforward(checked))
+
+    if has_aux:
+        return point.out(), f_jvp, point.aux_out()
+    return point.out(), f_jvp
+
+
+def vjp(fun, *primals, has_aux=False, reduce_axes=()):
+    """The value of `fun` and the function from output to input cotangents.
+
+    Returns `(out, f_vjp)`, with `has_aux` `(out, f_vjp, aux)`. `f_vjp` takes a tree like the
+    output and returns a tuple with one entry for each primal.
+
+    Errors: `f_vjp` raises ValueError for another structure, shape or dtype.
+
+    Example:
+        >>> y, f_vjp = ferrax.vjp(jnp.multiply, 2.0, 3.0)
+        >>> f_vjp(1.0)
+        (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    if reduce_axes:
+        raise NotImplementedError("vjp: reduce_axes is not supported")
+    api_util.check_callable(fun)
+    tree = tree_util.tree_structure(primals)
+    point = _Linearized(fun, primals, has_aux)
+    out_tree = point.flat.out_tree
+
+    def f_vjp(cotangent):
+        leaves, ct_tree = tree_util.tree_flatten(cotangent)
+        if ct_tree != out_tree:
+            raise ValueError(
+                f"unexpected tree structure of argument to vjp function: got {ct_tree}, but expected "
+                f"to match {out_tree}"
+            )
+        checked = _check_cotangents(leaves, point.out_types)
+        return tree.unflatten(point.cotangent_or_zeros(point.pullback(checked)))
+
+    f_vjp = tree_util.Partial(f_vjp)
+    return (point.out(), f_vjp, point.aux_out()) if has_aux else (point.out(), f_vjp)
+
+
+def _check_cotangents(leaves, types):
+    checked = []
+    for leaf, (shape, dtype, _) in zip(leaves, types):
+        if not _has_tangent(dtype):
+            checked.append(None)
+            continue
+        if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
+            got_shape, got_dtype = leaf.shape, float0
+        else:
+            leaf = core.as_array(leaf, "vjp")
+            got_shape, got_dtype = leaf.shape, leaf.dtype
+        if got_shape != shape or got_dtype != dtype:
+            raise ValueError(
+                f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
+                f"{np.dtype(got_dtype).name}{list(got_shape)}, but expected {dtype.name}{list(shape)} "
+                f"because the corresponding output of the differentiated function had that type"
+            )
+        checked.append(leaf)
+    return checked
+
+
+def linear_transpose(fun, *primals, reduce_axes=()):
+    """The transpose of a linear function, given example arguments (arrays or shapes).
+
+    Errors: TypeError unless inputs and outputs are inexact; NotImplementedError naming the first
+    op that is not linear.
+
+    Example:
+        >>> ferrax.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
+        (Array(6., dtype=float32, weak_type=True),)
+    """
+    from ferrax._src.api import abstract_type, stage
+
+    api_util.check_callable(fun)
+    leaves, tree = tree_util.tree_flatten(primals)
+    types = [abstract_type(leaf) for leaf in leaves]
+    if not all(_has_tangent(dtype) for _, dtype, _ in types):
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got "
+            f"inputs {[dtype.name for _, dtype, _ in types]}"
+        )
+    program, captured, flat = stage(fun, primals, {})
+    out_types = program.out_types
+    if not all(_has_tangent(dtype) for _, dtype, _ in out_types):
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got "
+            f"outputs {[dtype.name for _, dtype, _ in out_types]}"
+        )
+
+    def transposed(cotangent):
+        ct_leaves, ct_tree = tree_util.tree_flatten(cotangent)
+        if ct_tree != flat.out_tree:
+            raise TypeError(
+                f"cotangent tree does not match function output, expected {flat.out_tree} but got {ct_tree}"
+            )
+        given = []
+        for leaf, (shape, dtype, _) in zip(ct_leaves, out_types):
+            leaf = core.as_array(leaf, "linear_transpose")
+            if leaf.shape != shape or leaf.dtype != dtype:
+                raise TypeError(
+                    f"cotangent type does not match function output, expected {dtype.name}{list(shape)} "
+                    f"but got {leaf.dtype.name}{list(leaf.shape)}"
+                )
+            given.append(leaf)
+        flags_in = [True] * len(leaves) + [False] * len(captured)
+        back, flags = program.transpose(flags_in, [True] * len(given))
+        results = iter(_core.apply_program(back, captured + given))
+        return tree.unflatten(
+            [
+                next(results) if flag else _zeros(shape, dtype)
+                for flag, (shape, dtype, _) in zip(flags, types)
+            ]
+        )
+
+    return transposed
+
+
+def _std_basis(leaves):
+    """For each leaf, the unit tangents of all leaves stacked along a new first axis."""
+    import ferrax.numpy as jnp
+
+    sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
+    total, start, basis = sum(sizes), 0, []
+    for leaf, size in zip(leaves, sizes):
+        block = jnp.eye(total, size, -start, dtype=leaf.dtype)
+        basis.append(block.reshape((total, *leaf.shape)))
+        start += size
+    return basis
+
+
+def _split_rows(array, leaves, axis):
+    """Cuts the axis of all unit tangents into the leaves' own axes."""
+    from ferrax import lax
+
+    parts, start = [], 0
+    for leaf in leaves:
+        size = int(np.prod(leaf.shape))
+        part = lax.slice_in_dim(array, start, start + size, axis=axis)
+        shape = part.shape[:axis] + tuple(leaf.shape) + part.shape[axis + 1 :]
+        parts.append(part.reshape(shape))
+        start += size
+    return parts
+
+
+def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
+    for leaf in leaves:
+        _check_input_dtype(name, leaf, holomorphic, allow_int)
+        if not holomorphic and name == "jacfwd":
+            if dtypes.issubdtype(leaf.dtype, np.complexfloating):
+                raise TypeError(
+                    f"jacfwd requires real-valued inputs (input dtype that is a sub-dtype of "
+                    f"np.floating), but got {leaf.dtype.name}. For holomorphic differentiation, pass "
+                    f"holomorphic=True. For others use jvp directly."
+                )
+
+
+def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
+    """The Jacobian of `fun`, one column (input element) at a time in forward mode.
+
+    The result has the output's tree, each leaf of shape output shape + input shape. Cheaper
+    than `jacrev` where there are fewer inputs than outputs.
+
+    Example:
+        >>> ferrax.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+        Array([[2., 0.],
+               [0., 4.]], dtype=float32)
+    """
+    from ferrax._src.batching import vmap
+
+    api_util.check_callable(fun)
+    argnums = _check_argnums(argnums, "jacfwd")
+
+    @functools.wraps(fun)
+    def jacfwd_f(*args, **kwargs):
+        chosen, merge, single = _select(argnums, args, fun)
+        leaves, tree = tree_util.tree_flatten(chosen)
+        leaves = [core.as_array(leaf, "jacfwd") for leaf in leaves]
+        _check_jacobian_input("jacfwd", leaves, holomorphic)
+
+        def at(*chosen):
+            return fun(*merge(chosen), **kwargs)
+
+        def push(*tangents):
+            return jvp(at, tree.unflatten(leaves), tree.unflatten(tangents), has_aux)
+
+        out_axes = (None, -1, None) if has_aux else (None, -1)
+        result = vmap(push, out_axes=out_axes)(*_std_basis(leaves))
+        out, columns = result[0], result[1]
+        if holomorphic:
+            for leaf in tree_util.tree_leaves(out):
+                if not dtypes.issubdtype(leaf.dtype, np.complexfloating):
+                    raise TypeError("jacfwd with holomorphic=True requires outputs with complex dtype, "
+                                    f"but got {leaf.dtype.name}.")
+
+        def columns_of(column):
+            parts = tree.unflatten(_split_rows(column, leaves, column.ndim - 1))
+            return parts[0] if single else parts
+
+        jacobian = tree_util.tree_map(columns_of, columns)
+        return (jacobian, result[2]) if has_aux else jacobian
+
+    return jacfwd_f
+
+
+def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
+    """The Jacobian of `fun`, one row (output element) at a time in reverse mode.
+
+    As `jacfwd`; cheaper where there are fewer outputs than inputs.
+
+    Example:
+        >>> ferrax.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+        Array([[2., 0.],
+               [0., 4.]], dtype=float32)
+    """
+    from ferrax._src.batching import vmap
+
+    api_util.check_callable(fun)
+    argnums = _check_argnums(argnums, "jacrev")
+
+    @functools.wraps(fun)
+    def jacrev_f(*args, **kwargs):
+        chosen, merge, single = _select(argnums, args, fun)
+        inputs = [core.as_array(leaf, "jacrev") for leaf in tree_util.tree_leaves(chosen)]
+        _check_jacobian_input("jacrev", inputs, holomorphic, allow_int)
+
+        def at(*chosen):
+            return fun(*merge(chosen), **kwargs)
+
+        result = vjp(at, *chosen, has_aux=has_aux)
+        out, pull = result[0], result[1]
+        leaves, out_tree = tree_util.tree_flatten(out)
+        for leaf in leaves:
+            wanted = np.complexfloating if holomorphic else np.floating
+            if not dtypes.issubdtype(leaf.dtype, wanted):
+                kind = "complex" if holomorphic else "real"
+                raise TypeError(
+                    f"jacrev{' with holomorphic=True' if holomorphic else ''} requires {kind}-valued "
+                    f"outputs, but got {leaf.dtype.name}."
+                )
+        rows = vmap(lambda *cts: pull(out_tree.unflatten(cts)))(*_std_basis(leaves))
+        rows = rows[0] if single else rows
+        in_leaves, in_tree = tree_util.tree_flatten(rows)
+        parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
+        jacobian = out_tree.unflatten(
+            [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]
+        )
+        return (jacobian, result[2]) if has_aux else jacobian
+
+    return jacrev_f
+
+
+jacobian = jacrev
+
+
+def hessian(fun, argnums=0, has_aux=False, holomorphic=False):
+    """The matrix of second derivatives: `jacfwd` of `jacrev`.
+
+    Example:
+        >>> ferrax.hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
+        Array([[ 6.,  0.],
+               [ 0., 12.]], dtype=float32)
+    """
+    return jacfwd(
+        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
+    )
+
+
+def fwd_and_bwd(fun, argnums, has_aux=False, jitted=True):
+    """A pair of functions: the forward pass with residuals, and the backward pass from them."""
+    from ferrax._src.api import jit
+
+    argnums = _check_argnums(argnums, "fwd_and_bwd")
+
+    def forward(*args, **kwargs):
+        chosen, merge, _ = _select(argnums, args, fun)
+        return vjp(lambda *c: fun(*merge(c), **kwargs), *chosen, has_aux=has_aux)
+
+    def backward(pull, cotangents):
+        result = pull(cotangents)
+        return result if isinstance(argnums, tuple) else result[0]
+
+    return (jit(forward), jit(backward)) if jitted else (forward, backward)

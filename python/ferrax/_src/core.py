@@ -1,0 +1,91 @@
+"""Types of values and what the Python layer asks of the native core.
+
+`Array` is the class of all arrays, `Tracer` the subclass of those that stand for values of a
+function being traced. `ShapedArray` is the type of either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._core import Array, ArrayImpl, Tracer
+from ferrax._src import dtypes
+from ferrax._src.avals import AbstractValue, ShapedArray
+from ferrax._src.dtypes import short_dtype_name as short_dtype_name
+
+__all__ = [
+    "AbstractValue",
+    "Array",
+    "ArrayImpl",
+    "ShapedArray",
+    "Tracer",
+    "as_array",
+    "concrete_or_error",
+    "get_aval",
+    "is_concrete",
+    "typeof",
+]
+
+
+def typeof(x) -> ShapedArray:
+    """The type of an array, a tracer, a number or a NumPy array.
+
+    Errors: TypeError for anything else.
+
+    Example:
+        >>> ferrax.typeof(1.0)
+        ShapedArray(float32[], weak_type=True)
+    """
+    if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
+        return ShapedArray(x.shape, x.dtype)
+    return ShapedArray(*_core.type_of(x))
+
+
+get_aval = typeof
+shaped_abstractify = typeof
+
+
+def as_array(x, name="this function") -> Array:
+    """`x` as an array; numbers become weakly typed. Errors: TypeError for lists and others."""
+    return _core.as_array(x, name)
+
+
+def is_concrete(x) -> bool:
+    """Whether the value of `x` is known now (also under an eager `grad`)."""
+    return _core.concrete_value(x) is not None if isinstance(x, Array) else True
+
+
+def to_concrete_value(x):
+    """The concrete array that `x` is or stands for, else None."""
+    return _core.concrete_value(x) if isinstance(x, Array) else x
+
+
+def concrete_or_error(force, value, context=""):
+    """`force(value)` for a value that is known, else ConcretizationTypeError with `context`.
+
+    `force` None returns the concrete array.
+    """
+    if isinstance(value, Tracer):
+        known = _core.concrete_value(value)
+        if known is None:
+            from ferrax._src import errors
+
+            raise errors.ConcretizationTypeError(
+                value,
+                context,
+                origin=_core.describe_tracer(value),
+                location=_core.user_location(),
+            )
+        value = known
+    if force is None:
+        return value
+    return force(value)
+
+
+def trace_state_clean() -> bool:
+    """Whether no transformation is tracing on this thread."""
+    return _core.trace_state_clean()
+
+
+dtypes.register_array_type(Array)

@@ -1,0 +1,1 @@
+"""Implementation of ``ferrax.lax``. Import the public names from there."""

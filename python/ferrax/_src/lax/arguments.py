@@ -1,0 +1,72 @@
+"""Checks and conversions of arguments shared by the functions of ``ferrax.lax``.
+
+Invariant: only static values (shapes, axes) and "is this an array at all" are checked here; what
+shapes and dtypes an op accepts is decided by its type rule in the core.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from ferrax._core import Array
+from ferrax._src.core import as_array
+
+index = operator.index
+
+
+def operand(x, name: str, position: int = 0) -> Array:
+    """``x`` as an array or tracer; scalars keep their weak type; lists raise TypeError."""
+    if isinstance(x, Array):
+        return x
+    try:
+        return as_array(x)
+    except TypeError as error:
+        raise TypeError(
+            f"Error interpreting argument to {name} as an array value. The problematic value is "
+            f"of type {type(x)} and was passed to {name} at position {position}."
+        ) from error
+
+
+def canonical_shape(shape) -> tuple[int, ...]:
+    """``shape`` (an integer or a sequence of integers) as a tuple of Python integers."""
+    if type(shape) is tuple and all(type(d) is int for d in shape):
+        return shape
+    try:
+        return (index(shape),)
+    except TypeError:
+        pass
+    try:
+        return tuple([index(d) for d in shape])
+    except TypeError as error:
+        raise TypeError(
+            "Shapes must be 1D sequences of concrete values of integer type, got "
+            f"{shape if isinstance(shape, tuple) else repr(shape)}."
+        ) from error
+
+
+def int_tuple(values: Sequence[int]) -> tuple[int, ...]:
+    """A sequence of integers as a tuple of Python integers."""
+    return tuple([index(v) for v in values])
+
+
+def canonical_axis(axis: int, ndim: int) -> int:
+    """``axis`` counted from the front; ValueError if out of range."""
+    axis = index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis + ndim if axis < 0 else axis
+
+
+def describe(x: Array) -> str:
+    """``x``'s dtype and shape as ``float32[3,4]``, for messages."""
+    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
+
+
+def reject_out_sharding(name: str, out_sharding) -> None:
+    """Only the default placement is supported by the structural ops."""
+    if out_sharding is not None:
+        raise NotImplementedError(
+            f"{name}: out_sharding={out_sharding!r} is not implemented; apply "
+            "lax.with_sharding_constraint to the result instead"
+        )

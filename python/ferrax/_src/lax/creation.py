@@ -1,0 +1,96 @@
+"""Functions of ``ferrax.lax`` that create arrays."""
+
+from __future__ import annotations
+
+import operator
+
+from ferrax._core import bind
+from ferrax._src import dtypes
+from ferrax._src.core import as_array
+from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
+
+
+def full(shape, fill_value, dtype=None, *, sharding=None):
+    """An array of one value; weakly typed if ``dtype`` is None and the value is.
+
+    Raises TypeError unless ``fill_value`` is a scalar.
+
+    >>> lax.full((2,), 7.0)
+    Array([7., 7.], dtype=float32, weak_type=True)
+    """
+    shape = _canonical_shape(shape)
+    value = _operand(fill_value, "full", 1) if dtype is None else fill_value
+    if getattr(value, "ndim", 0) != 0:
+        raise TypeError(
+            f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
+        )
+    if dtype is not None:
+        value = _convert_element_type(value, dtype, False)
+    result = broadcast_in_dim(value, shape, ())
+    if sharding is not None:
+        from ferrax._src.api import device_put
+
+        return device_put(result, sharding)
+    return result
+
+
+def empty(shape, dtype, *, out_sharding=None):
+    """An array whose contents do not matter (zeros)."""
+    _reject_out_sharding("empty", out_sharding)
+    return full(shape, 0, dtype)
+
+
+def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
+    """An array of one value with ``x``'s shape and dtype, unless others are given."""
+    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        x = _operand(x, "full_like")
+    shape = x.shape if shape is None else _canonical_shape(shape)
+    if dtype is not None or not getattr(x, "weak_type", False):
+        return full(shape, fill_value, x.dtype if dtype is None else dtype, sharding=sharding)
+    value = _operand(fill_value, "full_like", 1)
+    if value.ndim:
+        raise TypeError(
+            f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
+        )
+    return full(shape, _convert_element_type(value, x.dtype, True), sharding=sharding)
+
+
+def zeros_like_array(x):
+    """Zeros of ``x``'s shape, dtype and weak type."""
+    return full_like(x, 0)
+
+
+def iota(dtype, size: int):
+    """``0, 1, … size-1`` as a 1-D array of a numeric dtype.
+
+    >>> lax.iota(jnp.float32, 3)
+    Array([0., 1., 2.], dtype=float32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
+    """An array of ``shape`` whose element is its own position along ``dimension``."""
+    _reject_out_sharding("broadcasted_iota", out_sharding)
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
+    shape = _canonical_shape(shape)
+    _nonnegative("iota", "shape", shape)
+    dimension = operator.index(dimension)
+    if not 0 <= dimension < len(shape):
+        raise ValueError(
+            "iota dimension must be between 0 and len(shape), got "
+            f"dimension={dimension} for shape={shape}"
+        )
+    return bind("iota", (), {"dtype": dtype, "shape": shape, "dimension": dimension})
+
+
+def shape_as_value(shape):
+    """A shape as a 1-D integer array."""
+    shape = _canonical_shape(shape)
+    if not shape:
+        return full((0,), 0, dtypes.dtype(0))
+    return concatenate([expand_dims(as_array(size), (0,)) for size in shape], 0)

@@ -1,0 +1,152 @@
+"""Dot products of ``ferrax.lax``."""
+
+from __future__ import annotations
+
+from ferrax._core import bind
+from ferrax._src import dtypes
+from ferrax._src.config import config
+from ferrax._src.lax.arguments import int_tuple as _int_tuple
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.types import precision_name
+
+
+def dot_general(
+    lhs,
+    rhs,
+    dimension_numbers,
+    precision=None,
+    preferred_element_type=None,
+    *,
+    out_sharding=None,
+):
+    """Contracts and batches arbitrary axes of two arrays.
+
+    Args:
+      lhs, rhs: arrays of numeric dtypes.
+      dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``.
+      precision: how exactly to multiply; see ``lax.Precision``.
+      preferred_element_type: dtype of the result and, if wider, of the accumulation.
+
+    Returns the batch axes, then lhs's and rhs's remaining ones. Raises TypeError where the axes are
+    out of range, repeated, or of different sizes.
+
+    >>> x = jnp.ones((2, 3, 4))
+    >>> lax.dot_general(x, x, (((2,), (2,)), ((0,), (0,)))).shape
+    (2, 3, 3)
+    """
+    _reject_out_sharding("dot_general", out_sharding)
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    lhs_contract, rhs_contract = _int_tuple(lhs_contract), _int_tuple(rhs_contract)
+    lhs_batch, rhs_batch = _int_tuple(lhs_batch), _int_tuple(rhs_batch)
+    lhs, rhs = _operand(lhs, "dot_general", 0), _operand(rhs, "dot_general", 1)
+    for side, x, batch, contract in (
+        ("lhs", lhs, lhs_batch, lhs_contract),
+        ("rhs", rhs, rhs_batch, rhs_contract),
+    ):
+        if not all(0 <= d < x.ndim for d in (*batch, *contract)):
+            raise TypeError(
+                f"dot_general requires {side} dimension numbers to be nonnegative and less than "
+                f"the number of axes of the {side} value, got {side}_batch of {batch} and "
+                f"{side}_contracting of {contract} for {side} of rank {x.ndim}"
+            )
+    for kind, left, right in (
+        ("batch", lhs_batch, rhs_batch),
+        ("contracting", lhs_contract, rhs_contract),
+    ):
+        if len(left) != len(right):
+            raise TypeError(
+                f"dot_general requires equal numbers of lhs_{kind} and rhs_{kind} dimensions, got "
+                f"lhs_{kind} {left} and rhs_{kind} {right}."
+            )
+        for side, dims in (("lhs", left), ("rhs", right)):
+            if len(set(dims)) != len(dims):
+                raise TypeError(
+                    f"dot_general requires {side} {kind} dimensions to be distinct, got "
+                    f"{side}_{kind} {dims}."
+                )
+    if precision is None:
+        precision = config.jax_default_matmul_precision
+    if preferred_element_type is not None:
+        preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
+            preferred_element_type, "dot_general"
+        )
+    return bind(
+        "dot_general",
+        (lhs, rhs),
+        {
+            "dimension_numbers": ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
+            "precision": precision_name(precision),
+            "preferred_element_type": preferred_element_type,
+        },
+    )
+
+
+def dot(
+    lhs,
+    rhs,
+    *args,
+    dimension_numbers=None,
+    precision=None,
+    preferred_element_type=None,
+    out_sharding=None,
+):
+    """Matrix or vector product without batches, or ``dot_general`` if dimension numbers are given.
+
+    Operands have one or two axes; the last axis of ``lhs`` meets the first of ``rhs``.
+    ``precision`` and ``preferred_element_type`` may also be passed by position.
+
+    >>> lax.dot(jnp.ones((2, 3)), jnp.ones(3))
+    Array([3., 3.], dtype=float32)
+    """
+    if args:
+        if len(args) > 2:
+            raise TypeError(f"dot takes at most 4 positional arguments, got {2 + len(args)}")
+        precision = args[0] if precision is None else precision
+        if len(args) == 2 and preferred_element_type is None:
+            preferred_element_type = args[1]
+    lhs, rhs = _operand(lhs, "dot", 0), _operand(rhs, "dot", 1)
+    if dimension_numbers is None:
+        if not (
+            1 <= lhs.ndim <= 2
+            and 1 <= rhs.ndim <= 2
+            and lhs.shape[-1] == rhs.shape[0]
+        ):
+            raise ValueError(
+                "lax.dot: dimension_numbers must be specified when not performing simple "
+                "un-batched matrix-matrix, matrix-vector, or vector-vector products; got "
+                f"lhs_shape={tuple(lhs.shape)} rhs_shape={tuple(rhs.shape)}"
+            )
+        dimension_numbers = (((lhs.ndim - 1,), (0,)), ((), ()))
+    return dot_general(
+        lhs,
+        rhs,
+        dimension_numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+        out_sharding=out_sharding,
+    )
+
+
+def batch_matmul(lhs, rhs, precision=None):
+    """Matrix products of the last two axes, all leading axes being batches.
+
+    >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
+    lhs, rhs = _operand(lhs, "batch_matmul", 0), _operand(rhs, "batch_matmul", 1)
+    if lhs.ndim < 2 or rhs.ndim < 2:
+        raise ValueError(
+            f"Arguments to batch_matmul must be at least 2D, got {lhs.ndim}, {rhs.ndim}"
+        )
+    if lhs.ndim != rhs.ndim:
+        raise ValueError(
+            f"Arguments to batch_matmul must have same ndim, got {lhs.ndim}, {rhs.ndim}"
+        )
+    batch = tuple(range(lhs.ndim - 2))
+    return dot_general(
+        lhs,
+        rhs,
+        (((lhs.ndim - 1,), (rhs.ndim - 2,)), (batch, batch)),
+        precision=precision,
+    )

@@ -1,0 +1,243 @@
+"""Elementwise functions of ``ferrax.lax``, dtype conversion and ``stop_gradient``.
+
+Invariant: most names here are the core's native functions themselves, with no Python in between.
+They check that dtypes are equal and shapes match (scalars excepted) and never promote.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+
+import numpy as np
+from ferrax import _core
+from ferrax._core import Array, bind
+from ferrax._src import dtypes
+from ferrax._src.core import as_array
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.types import RoundingMethod
+
+_native = _core.lax
+
+neg = _native.neg
+sign = _native.sign
+floor = _native.floor
+ceil = _native.ceil
+is_finite = _native.is_finite
+exp = _native.exp
+exp2 = _native.exp2
+expm1 = _native.expm1
+log = _native.log
+log1p = _native.log1p
+tanh = _native.tanh
+logistic = _native.logistic
+sin = _native.sin
+cos = _native.cos
+tan = _native.tan
+asin = _native.asin
+acos = _native.acos
+atan = _native.atan
+sinh = _native.sinh
+cosh = _native.cosh
+asinh = _native.asinh
+acosh = _native.acosh
+atanh = _native.atanh
+sqrt = _native.sqrt
+rsqrt = _native.rsqrt
+cbrt = _native.cbrt
+abs = _native.abs
+bitwise_not = _native.bitwise_not
+population_count = _native.population_count
+clz = _native.clz
+real = _native.real
+imag = _native.imag
+conj = _native.conj
+erf = _native.erf
+erfc = _native.erfc
+erf_inv = _native.erf_inv
+lgamma = _native.lgamma
+digamma = _native.digamma
+square = _native.square
+
+add = _native.add
+sub = _native.sub
+mul = _native.mul
+div = _native.div
+rem = _native.rem
+pow = _native.pow
+max = _native.max
+min = _native.min
+bitwise_and = _native.bitwise_and
+bitwise_or = _native.bitwise_or
+bitwise_xor = _native.bitwise_xor
+shift_left = _native.shift_left
+shift_right_arithmetic = _native.shift_right_arithmetic
+shift_right_logical = _native.shift_right_logical
+atan2 = _native.atan2
+nextafter = _native.nextafter
+complex = _native.complex
+eq = _native.eq
+ne = _native.ne
+lt = _native.lt
+le = _native.le
+gt = _native.gt
+ge = _native.ge
+select_n = _native.select_n
+clamp = _native.clamp
+
+_NUMBER_TYPES = (bool, int, float)
+
+
+def reciprocal(x):
+    """Elementwise ``1 / x`` of a floating or complex array.
+
+    >>> reciprocal(jnp.array([2.0, 4.0]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
+    return integer_pow(x, -1)
+
+
+def integer_pow(x, y: int):
+    """Elementwise ``x ** y`` for a static integer ``y``.
+
+    Raises TypeError for integer ``x`` and negative ``y``.
+
+    >>> integer_pow(jnp.array([2.0, 3.0]), 2)
+    Array([4., 9.], dtype=float32)
+    """
+    if not isinstance(y, int):
+        whole = int(y)
+        if whole != y:
+            raise TypeError(f"integer_pow requires an integer exponent, got {y!r}")
+        y = whole
+    return bind("integer_pow", (_operand(x, "integer_pow"),), {"y": y})
+
+
+def round(x, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
+    """Rounds a floating array to whole numbers; halves go as ``rounding_method`` says.
+
+    >>> lax.round(jnp.array([0.5, 1.5]))
+    Array([1., 2.], dtype=float32)
+    """
+    method = RoundingMethod(rounding_method)
+    return bind("round", (_operand(x, "round"),), {"rounding_method": int(method)})
+
+
+def reduce_precision(operand, exponent_bits: int, mantissa_bits: int):
+    """Rounds a floating array to the values that a narrower float format could hold.
+
+    Raises ValueError unless ``exponent_bits >= 1`` and ``mantissa_bits >= 0``.
+    """
+    exponent_bits = operator.index(exponent_bits)
+    mantissa_bits = operator.index(mantissa_bits)
+    if exponent_bits < 1:
+        raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent_bits}")
+    if mantissa_bits < 0:
+        raise ValueError(
+            f"reduce_precision: mantissa_bits must be non-negative; got {mantissa_bits}"
+        )
+    return bind(
+        "reduce_precision",
+        (_operand(operand, "reduce_precision"),),
+        {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits},
+    )
+
+
+def select(pred, on_true, on_false):
+    """Elementwise choice: ``on_true`` where ``pred`` holds, else ``on_false``.
+
+    ``pred`` is boolean, a scalar or of the cases' shape; the cases have equal shapes and dtypes.
+
+    >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([3, 4]))
+    Array([1, 4], dtype=int32)
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def convert_element_type(operand, new_dtype):
+    """Elementwise cast to ``new_dtype``; the result is never weakly typed.
+
+    Casts of floats to integers saturate, NaN becomes 0. Complex to real warns.
+
+    >>> lax.convert_element_type(jnp.array([1.7, -2.5]), jnp.int32)
+    Array([ 1, -2], dtype=int32)
+    """
+    return _convert_element_type(operand, new_dtype, False)
+
+
+def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
+    """Cast that can also set the weak bit. ``new_dtype=None`` keeps the operand's dtype."""
+    if not isinstance(operand, Array):
+        if type(operand) is int and new_dtype is not None:
+            # A Python integer takes the requested width at once; going through the default
+            # integer would reject, say, 2**31 asked for as uint32.
+            dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
+            if dtype.kind in "iu":
+                operand = np.asarray(operand).astype(dtype)
+        elif isinstance(operand, (list, tuple)):
+            raise TypeError(f"Cannot determine dtype of {operand!r}")
+        operand = as_array(operand)
+    old_dtype = operand.dtype
+    if new_dtype is None or new_dtype is old_dtype:
+        new_dtype = old_dtype
+    else:
+        new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
+    if new_dtype == old_dtype and bool(operand.weak_type) == weak_type:
+        return operand
+    if getattr(old_dtype, "kind", "V") == "c" and getattr(new_dtype, "kind", "V") not in "cb":
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning if hasattr(np, "exceptions") else np.ComplexWarning,
+            stacklevel=3,
+        )
+    return bind(
+        "convert_element_type", (operand,), {"new_dtype": new_dtype, "weak_type": weak_type}
+    )
+
+
+def bitcast_convert_type(operand, new_dtype):
+    """Reinterprets the bits of an array as another dtype.
+
+    To a narrower dtype the result has one more (last) dimension, to a wider one the last dimension
+    is consumed. bool and complex only convert to themselves (TypeError).
+
+    >>> lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
+    Array(1065353216, dtype=int32)
+    """
+    new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "bitcast_convert_type")
+    operand = _operand(operand, "bitcast_convert_type")
+    return bind("bitcast_convert_type", (operand,), {"new_dtype": new_dtype})
+
+
+def stop_gradient(x):
+    """``x`` (an array or a pytree of arrays) as a constant for differentiation.
+
+    Leaves that are not floating or complex are returned as they are.
+
+    >>> grad(lambda x: x * lax.stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    if isinstance(x, Array):
+        return _stop_gradient_leaf(x)
+    from ferrax.tree_util import tree_map
+
+    return tree_map(_stop_gradient_leaf, x)
+
+
+def _stop_gradient_leaf(x):
+    if not isinstance(x, Array):
+        if type(x) in _NUMBER_TYPES:
+            return x
+        if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
+            return x
+        x = _operand(x, "stop_gradient")
+    if dtypes.issubdtype(x.dtype, np.inexact):
+        return _native.stop_gradient(x)
+    return x
+
+
+def dtype(x) -> np.dtype:
+    """The dtype that ``x`` (an array, scalar, or scalar type) has as an array."""
+    if x is None:
+        raise ValueError(f"Invalid argument to dtype: {x}.")
+    return x.dtype if isinstance(x, Array) else dtypes.dtype(x)

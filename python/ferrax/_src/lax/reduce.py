@@ -1,0 +1,279 @@
+"""Reductions, argmax/argmin and cumulative functions of ``ferrax.lax``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+from ferrax._core import Array, bind
+from ferrax._src import dtypes
+from ferrax._src.lax import elementwise
+from ferrax._src.lax.arguments import describe as _describe
+from ferrax._src.lax.arguments import int_tuple as _int_tuple
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.shape import _broadcast_to, concatenate, reshape, transpose
+
+
+def _check_axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
+    axes = _int_tuple(axes)
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
+    if not all(0 <= axis < x.ndim for axis in axes):
+        raise ValueError(
+            f"reduction axes {axes} contains out-of-bounds indices for {_describe(x)}."
+        )
+    return axes
+
+
+def _reduction(name: str, x, axes: Sequence[int]) -> Array:
+    x = _operand(x, name)
+    return bind(name, (x,), {"axes": _check_axes(x, axes)})
+
+
+def reduce_sum(operand, axes: Sequence[int], *, out_sharding=None):
+    """Sum over ``axes`` (non-negative); the dtype, which must be numeric, stays.
+
+    >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))
+    Array([3., 3.], dtype=float32)
+    """
+    _reject_out_sharding("reduce_sum", out_sharding)
+    return _reduction("reduce_sum", operand, axes)
+
+
+def reduce_prod(operand, axes: Sequence[int]):
+    """Product over ``axes``; of nothing it is 1."""
+    return _reduction("reduce_prod", operand, axes)
+
+
+def reduce_max(operand, axes: Sequence[int]):
+    """Maximum over ``axes``; NaN wins; of nothing it is the dtype's lowest value."""
+    return _reduction("reduce_max", operand, axes)
+
+
+def reduce_min(operand, axes: Sequence[int]):
+    """Minimum over ``axes``; NaN wins; of nothing it is the dtype's highest value."""
+    return _reduction("reduce_min", operand, axes)
+
+
+def reduce_and(operand, axes: Sequence[int]):
+    """Bitwise (for booleans logical) "and" over ``axes``."""
+    return _reduction("reduce_and", operand, axes)
+
+
+def reduce_or(operand, axes: Sequence[int]):
+    """Bitwise (for booleans logical) "or" over ``axes``."""
+    return _reduction("reduce_or", operand, axes)
+
+
+def reduce_xor(operand, axes: Sequence[int]):
+    """Bitwise (for booleans logical) "exclusive or" over ``axes``."""
+    return _reduction("reduce_xor", operand, axes)
+
+
+def _arg_reduction(name: str, x, axis: int, index_dtype) -> Array:
+    index_dtype = dtypes.check_and_canonicalize_user_dtype(index_dtype, name)
+    x = _operand(x, name)
+    axis = operator.index(axis)
+    if not 0 <= axis < x.ndim:
+        raise ValueError(f"Invalid axis {axis} for operand shape {tuple(x.shape)}")
+    if x.shape[axis] < 1:
+        raise ValueError(
+            "argmin and argmax require non-empty reduced dimension. "
+            f"operand.shape={tuple(x.shape)} axis={axis}"
+        )
+    if index_dtype.kind not in "iu":
+        raise TypeError(f"index_dtype must be an integer type, but got {index_dtype.name}")
+    return bind(name, (x,), {"axes": (axis,), "index_dtype": index_dtype})
+
+
+def argmax(operand, axis: int, index_dtype):
+    """Position of the maximum along ``axis``; the first one, and NaN counts as the largest.
+
+    >>> lax.argmax(jnp.array([1, 3, 2]), 0, jnp.int32)
+    Array(1, dtype=int32)
+    """
+    return _arg_reduction("argmax", operand, axis, index_dtype)
+
+
+def argmin(operand, axis: int, index_dtype):
+    """Position of the minimum along ``axis``; the first one, and NaN counts as the smallest."""
+    return _arg_reduction("argmin", operand, axis, index_dtype)
+
+
+def _cumulative(name: str, x, axis: int, reverse: bool) -> Array:
+    x = _operand(x, name)
+    axis = operator.index(axis)
+    if axis < 0:
+        raise ValueError(f"lax.{name} does not take negative axes, got axis {axis}")
+    if axis >= x.ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of shape {tuple(x.shape)}")
+    return bind(name, (x,), {"axis": axis, "reverse": bool(reverse)})
+
+
+def cumsum(operand, axis: int = 0, reverse: bool = False):
+    """Running sums along ``axis``, from the end if ``reverse``.
+
+    >>> lax.cumsum(jnp.array([1, 2, 3]), reverse=True)
+    Array([6, 5, 3], dtype=int32)
+    """
+    return _cumulative("cumsum", operand, axis, reverse)
+
+
+def cumprod(operand, axis: int = 0, reverse: bool = False):
+    """Running products along ``axis``, from the end if ``reverse``."""
+    return _cumulative("cumprod", operand, axis, reverse)
+
+
+def cummax(operand, axis: int = 0, reverse: bool = False):
+    """Running maxima along ``axis``, from the end if ``reverse``."""
+    return _cumulative("cummax", operand, axis, reverse)
+
+
+def cummin(operand, axis: int = 0, reverse: bool = False):
+    """Running minima along ``axis``, from the end if ``reverse``."""
+    return _cumulative("cummin", operand, axis, reverse)
+
+
+def cumlogsumexp(operand, axis: int = 0, reverse: bool = False):
+    """Running ``log(sum(exp(x)))`` along ``axis`` without overflow."""
+    return _cumulative("cumlogsumexp", operand, axis, reverse)
+
+
+# What ``lax.reduce`` recognises: a computation of one op, by the op's name.
+_MONOIDS = {
+    "add": (reduce_sum, elementwise.add),
+    "mul": (reduce_prod, elementwise.mul),
+    "max": (reduce_max, elementwise.max),
+    "min": (reduce_min, elementwise.min),
+    "and": (reduce_and, elementwise.bitwise_and),
+    "or": (reduce_or, elementwise.bitwise_or),
+    "xor": (reduce_xor, elementwise.bitwise_xor),
+}
+_KNOWN_FUNCTIONS = {combine: name for name, (_, combine) in _MONOIDS.items()}
+
+
+def reduce(
+    operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None
+):
+    """Combines the elements along ``dimensions`` with a binary function.
+
+    Args:
+      operands: an array, or a pytree of arrays of one shape.
+      init_values: a scalar of the same dtype (or a pytree of scalars): the function's identity.
+      computation: ``(a, b) -> c`` on scalars (or pytrees of scalars), associative.
+      dimensions: axes to reduce.
+
+    One-op functions (sum, product, maximum, minimum, and, or, xor) run as that reduction; any other
+    is applied in a tree of log2(n) steps over vectors.
+
+    >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
+    Array(6, dtype=int32)
+    """
+    from ferrax.tree_util import tree_flatten, tree_unflatten
+
+    _reject_out_sharding("reduce", out_sharding)
+    flat, tree = tree_flatten(operands)
+    flat_init, init_tree = tree_flatten(init_values)
+    if tree != init_tree:
+        raise ValueError(
+            f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}"
+        )
+    if not flat:
+        return operands
+    flat = [_operand(x, "reduce", 0) for x in flat]
+    flat_init = [elementwise._convert_element_type(_operand(x, "reduce", 1)) for x in flat_init]
+    if any(x.shape != flat[0].shape for x in flat):
+        raise ValueError(f"reduce operands must have equal shapes, got {[x.shape for x in flat]}")
+    if any(x.ndim for x in flat_init):
+        raise ValueError(
+            f"reduce found non-scalar initial value: {[tuple(x.shape) for x in flat_init]}"
+        )
+    if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
+        raise TypeError(
+            "reduce operand dtypes should match corresponding initial value dtypes, got operands="
+            f"{[_describe(x) for x in flat]} and initial_values={[_describe(x) for x in flat_init]}"
+        )
+    axes = _check_axes(flat[0], dimensions)
+
+    if len(flat) == 1:
+        name = _monoid_of(computation, flat_init[0]) if tree == tree_flatten(0)[1] else None
+        if name is not None:
+            reduction, combine = _MONOIDS[name]
+            init = _broadcast_to(flat_init[0], _kept_shape(flat[0], axes))
+            return combine(reduction(flat[0], axes), init)
+
+    def combine_flat(a, b):
+        out = computation(tree_unflatten(tree, a), tree_unflatten(tree, b))
+        leaves, out_tree = tree_flatten(out)
+        if out_tree != tree:
+            raise TypeError(f"reduce computation returned {out_tree}, expected {tree}")
+        return leaves
+
+    return tree_unflatten(tree, _tree_reduce(combine_flat, flat, flat_init, axes))
+
+
+def _kept_shape(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
+
+
+def _monoid_of(computation: Callable, like: Array) -> str | None:
+    """The name of the one op that ``computation`` is, or None."""
+    try:
+        known = _KNOWN_FUNCTIONS.get(computation)
+    except TypeError:
+        known = None
+    if known is not None:
+        return known
+    from ferrax._src.api import make_jaxpr
+
+    scalar = elementwise._convert_element_type(like, weak_type=False)
+    jaxpr = make_jaxpr(computation)(scalar, scalar).jaxpr
+    inputs = jaxpr.invars
+    while len(jaxpr.eqns) == 1:
+        (equation,) = jaxpr.eqns
+        if list(equation.invars) not in ([inputs[0], inputs[1]], [inputs[1], inputs[0]]):
+            return None
+        if list(equation.outvars) != list(jaxpr.outvars):
+            return None
+        name = equation.primitive.name
+        if name in ("jit", "pjit"):
+            jaxpr = equation.params["jaxpr"].jaxpr
+            inputs = jaxpr.invars
+            continue
+        return name if name in _MONOIDS else None
+    return None
+
+
+def _tree_reduce(combine: Callable, flat: list, init: list, axes: tuple[int, ...]) -> list:
+    """Reduces by combining the two halves of what is left until one row remains."""
+    from ferrax._src.api import vmap
+
+    kept = [axis for axis in range(flat[0].ndim) if axis not in axes]
+    kept_shape = _kept_shape(flat[0], axes)
+    count, rest = math.prod([flat[0].shape[a] for a in axes]), math.prod(kept_shape)
+    rows = [reshape(transpose(x, (*axes, *kept)), (count * rest,)) for x in flat]
+    combine_vectors = vmap(combine)
+
+    def part(x, start, stop):
+        return bind(
+            "slice",
+            (x,),
+            {"start_indices": (start,), "limit_indices": (stop,), "strides": None},
+        )
+
+    while count > 1:
+        half = count // 2
+        middle = half * rest
+        left = [part(x, 0, middle) for x in rows]
+        right = [part(x, middle, 2 * middle) for x in rows]
+        joined = combine_vectors(left, right)
+        if count % 2:
+            tails = [part(x, 2 * middle, x.shape[0]) for x in rows]
+            joined = [concatenate([x, t], 0) for x, t in zip(joined, tails)]
+        rows, count = joined, half + count % 2
+    first = [_broadcast_to(x, (rest,)) for x in init]
+    if count and rest:
+        first = combine_vectors(first, rows)
+    return [reshape(x, kept_shape) for x in first]

@@ -1,0 +1,411 @@
+"""Functions of ``ferrax.lax`` that move elements without arithmetic.
+
+Invariant: shapes and axes reach the core as tuples of non-negative Python integers. Functions
+return their operand itself where nothing would change.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+
+from ferrax._core import Array, bind
+from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
+from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
+from ferrax._src.lax.arguments import describe as _describe
+from ferrax._src.lax.arguments import int_tuple as _int_tuple
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+
+
+def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
+    for value in values:
+        if value < 0:
+            raise TypeError(f"{name} {what} must have every element be nonnegative, got {values}.")
+
+
+def broadcast_shapes(*shapes) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to; ValueError if they do not.
+
+    >>> lax.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    if not shapes:
+        return ()
+    rank = max([len(shape) for shape in shapes])
+    result = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size != 1 and size != result[axis]:
+                if result[axis] != 1:
+                    raise ValueError(
+                        f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}"
+                    )
+                result[axis] = operator.index(size)
+    return tuple(result)
+
+
+def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out_sharding=None):
+    """Broadcasts to ``shape``, operand axis ``i`` becoming axis ``broadcast_dimensions[i]``.
+
+    Raises TypeError where an operand axis is neither 1 nor its target's size.
+
+    >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), (0,)).shape
+    (2, 3)
+    """
+    _reject_out_sharding("broadcast_in_dim", out_sharding)
+    shape = _canonical_shape(shape)
+    dims = _int_tuple(broadcast_dimensions)
+    operand = _operand(operand, "broadcast_in_dim")
+    if not dims and not shape and operand.ndim == 0:
+        return operand
+    _nonnegative("broadcast_in_dim", "shape", shape)
+    _nonnegative("broadcast_in_dim", "broadcast_dimensions", dims)
+    if len(dims) != operand.ndim:
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
+            f"broadcast_dimensions {dims} for operand ndim {operand.ndim}."
+        )
+    if any(d >= len(shape) for d in dims):
+        raise TypeError(
+            "broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, got "
+            f"{dims} for operand ndim {operand.ndim} and shape {shape}."
+        )
+    return bind("broadcast_in_dim", (operand,), {"shape": shape, "broadcast_dimensions": dims})
+
+
+def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
+    """Adds leading axes of the given sizes.
+
+    >>> lax.broadcast(jnp.zeros(3), (2,)).shape
+    (2, 3)
+    """
+    operand = _operand(operand, "broadcast")
+    sizes = _canonical_shape(sizes)
+    if not sizes:
+        return operand
+    first = len(sizes)
+    dims = tuple(range(first, first + operand.ndim))
+    return broadcast_in_dim(operand, sizes + operand.shape, dims, out_sharding=out_sharding)
+
+
+def broadcast_to_rank(x, rank: int):
+    """Adds leading axes of size 1 up to ``rank`` axes."""
+    x = _operand(x, "broadcast_to_rank")
+    if x.ndim >= rank:
+        return x
+    return expand_dims(x, tuple(range(rank - x.ndim)))
+
+
+def broadcast_like(arr, like_arr):
+    """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot)."""
+    arr = _operand(arr, "broadcast_like")
+    return _broadcast_to(arr, _operand(like_arr, "broadcast_like", 1).shape)
+
+
+def _broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
+    """NumPy broadcast of an array to a shape, as one ``broadcast_in_dim``."""
+    old = x.shape
+    if old == shape:
+        return x
+    if len(old) > len(shape):
+        raise ValueError(
+            "Cannot broadcast to shape with fewer dimensions: "
+            f"arr_shape={tuple(old)} shape={tuple(shape)}"
+        )
+    first = len(shape) - len(old)
+    for axis, size in enumerate(old, first):
+        if size != 1 and size != shape[axis]:
+            requested = f"{x.dtype}[{','.join(map(str, shape))}]"
+            raise ValueError(
+                f"Incompatible types for broadcasting: input type={_describe(x)} and requested "
+                f"type={requested}"
+            )
+    # Axes of size 1 that grow are dropped first, so that what is recorded is a plain broadcast.
+    kept = [axis for axis, size in enumerate(old, first) if size == shape[axis]]
+    if len(kept) < len(old):
+        gone = tuple([axis - first for axis in range(first, len(shape)) if axis not in kept])
+        x = bind("squeeze", (x,), {"dimensions": gone})
+    return bind("broadcast_in_dim", (x,), {"shape": shape, "broadcast_dimensions": tuple(kept)})
+
+
+def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_sharding=None):
+    """The same elements, row-major, in another shape of equally many elements.
+
+    ``dimensions`` permutes the axes first. Sizes must be given in full (no -1).
+
+    >>> lax.reshape(jnp.arange(6), (2, 3)).shape
+    (2, 3)
+    """
+    _reject_out_sharding("reshape", out_sharding)
+    operand = _operand(operand, "reshape")
+    sizes = _canonical_shape(new_sizes)
+    if any(size < 0 for size in sizes):
+        raise TypeError(f"reshape new_sizes must all be positive, got {sizes}.")
+    if dimensions is not None:
+        dimensions = _int_tuple(dimensions)
+        natural = tuple(range(operand.ndim))
+        if dimensions == natural:
+            dimensions = None
+        elif tuple(sorted(dimensions)) != natural:
+            raise TypeError(
+                "reshape dimensions must be a permutation of operand dimensions, got dimensions "
+                f"{dimensions} for shape {tuple(operand.shape)}."
+            )
+    if dimensions is None and sizes == operand.shape:
+        return operand
+    return bind("reshape", (operand,), {"new_sizes": sizes, "dimensions": dimensions})
+
+
+def transpose(operand, permutation: Sequence[int]):
+    """Permutes axes: axis ``i`` of the result is axis ``permutation[i]`` of the operand.
+
+    >>> lax.transpose(jnp.zeros((2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    operand = _operand(operand, "transpose")
+    permutation = _int_tuple(permutation)
+    natural = tuple(range(operand.ndim))
+    if permutation == natural:
+        return operand
+    if tuple(sorted(permutation)) != natural:
+        raise TypeError(
+            "transpose permutation isn't a permutation of operand dimensions, got permutation "
+            f"{permutation} for operand shape {tuple(operand.shape)}."
+        )
+    return bind("transpose", (operand,), {"permutation": permutation})
+
+
+def squeeze(array, dimensions: Sequence[int]):
+    """Drops axes of size 1; ValueError where the size is another.
+
+    >>> lax.squeeze(jnp.zeros((1, 3)), (0,)).shape
+    (3,)
+    """
+    array = _operand(array, "squeeze")
+    ndim = array.ndim
+    dims = tuple([_canonical_axis(d, ndim) for d in dimensions])
+    if not dims:
+        return array
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"dimensions are not unique: {dims}")
+    shape = array.shape
+    if any(shape[d] != 1 for d in dims):
+        raise ValueError(
+            "cannot select an axis to squeeze out which has size not equal to one, got "
+            f"shape={tuple(shape)} and dimensions={dims}"
+        )
+    return bind("squeeze", (array,), {"dimensions": tuple(sorted(dims))})
+
+
+def expand_dims(array, dimensions: Sequence[int]):
+    """Adds axes of size 1 at the given positions of the result.
+
+    >>> lax.expand_dims(jnp.zeros(3), (0, -1)).shape
+    (1, 3, 1)
+    """
+    array = _operand(array, "expand_dims")
+    if len(set(dimensions)) != len(dimensions):
+        raise ValueError(f"repeated axis in lax.expand_dims: {tuple(dimensions)}")
+    ndim = array.ndim + len(dimensions)
+    new = {_canonical_axis(d, ndim) for d in dimensions}
+    if len(new) != len(dimensions):
+        raise ValueError(f"repeated axis in lax.expand_dims: {tuple(dimensions)}")
+    if not new:
+        return array
+    kept = tuple([axis for axis in range(ndim) if axis not in new])
+    shape = [1] * ndim
+    for axis, size in zip(kept, array.shape):
+        shape[axis] = size
+    return bind(
+        "broadcast_in_dim", (array,), {"shape": tuple(shape), "broadcast_dimensions": kept}
+    )
+
+
+def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
+    """Merges the axes ``start_dimension:stop_dimension`` into one.
+
+    >>> lax.collapse(jnp.zeros((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
+    operand = _operand(operand, "collapse")
+    shape = operand.shape
+    lo, hi, _ = slice(start_dimension, stop_dimension).indices(len(shape))
+    if hi < lo:
+        raise ValueError(
+            "Invalid dimension range passed to collapse: "
+            f"{tuple(shape)}[{start_dimension}:{stop_dimension}]"
+        )
+    return reshape(operand, (*shape[:lo], math.prod(shape[lo:hi]), *shape[hi:]))
+
+
+def rev(operand, dimensions: Sequence[int]):
+    """Reverses the order of elements along axes.
+
+    >>> lax.rev(jnp.array([1, 2, 3]), (0,))
+    Array([3, 2, 1], dtype=int32)
+    """
+    operand = _operand(operand, "rev")
+    dims = _int_tuple(dimensions)
+    if len(set(dims)) != len(dims):
+        raise TypeError(f"rev dimensions must be unique, got {dims}.")
+    _nonnegative("rev", "dimensions", dims)
+    if any(d >= operand.ndim for d in dims):
+        raise TypeError(
+            "rev dimensions must all be less than operand ndim, got dimensions "
+            f"{dims} for operand ndim {operand.ndim}."
+        )
+    if not dims:
+        return operand
+    return bind("rev", (operand,), {"dimensions": dims})
+
+
+def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
+    """Pads with a scalar: per axis (low, high, interior); negative low or high removes elements.
+
+    >>> lax.pad(jnp.array([1, 2]), 0, [(1, 0, 1)])
+    Array([0, 1, 0, 2], dtype=int32)
+    """
+    operand = _operand(operand, "pad")
+    padding_value = _operand(padding_value, "pad", 1)
+    config = tuple(
+        [
+            (operator.index(lo), operator.index(hi), operator.index(mid))
+            for lo, hi, mid in padding_config
+        ]
+    )
+    if len(config) != operand.ndim:
+        raise ValueError(
+            "length of padding_config must equal the number of axes of operand, got padding_config "
+            f"{config} for operand shape {tuple(operand.shape)}"
+        )
+    if padding_value.ndim != 0:
+        raise ValueError(
+            f"padding_value must be a scalar; got np.shape(padding_value)={padding_value.shape}"
+        )
+    if any(mid < 0 for _, _, mid in config):
+        raise ValueError(
+            f"interior padding in padding_config must be nonnegative, got padding_config {config}"
+        )
+    result = tuple(
+        [lo + hi + n + max(n - 1, 0) * mid for n, (lo, hi, mid) in zip(operand.shape, config)]
+    )
+    if any(size < 0 for size in result):
+        raise ValueError(
+            f"Dimension size after padding is not at least 0, got result shape {result}, for "
+            f"padding_config {config} and operand shape {tuple(operand.shape)}"
+        )
+    return bind("pad", (operand, padding_value), {"padding_config": config})
+
+
+def concatenate(operands, dimension: int):
+    """Joins arrays of equal dtype along an existing axis.
+
+    Raises ValueError without operands, TypeError where ranks, other sizes or dtypes differ.
+
+    >>> lax.concatenate([jnp.zeros(2), jnp.ones(1)], 0)
+    Array([0., 0., 1.], dtype=float32)
+    """
+    if len(operands) == 0:
+        raise ValueError("concatenate requires a non-empty sequences of arrays")
+    arrays = tuple([_operand(x, "concatenate", i) for i, x in enumerate(operands)])
+    dimension = operator.index(dimension)
+    first = arrays[0]
+    if len(arrays) == 1:
+        return first
+    shapes = [tuple(x.shape) for x in arrays]
+    listing = ", ".join(map(str, shapes))
+    if any(len(shape) != first.ndim for shape in shapes):
+        raise TypeError(
+            f"Cannot concatenate arrays with different numbers of dimensions: got {listing}."
+        )
+    if not 0 <= dimension < first.ndim:
+        raise TypeError(
+            f"concatenate dimension out of bounds: dimension {dimension} for shapes {listing}."
+        )
+    return bind("concatenate", arrays, {"dimension": dimension})
+
+
+def stack(operands, axis: int = 0):
+    """Joins arrays of equal shape and dtype along a new axis."""
+    if len(operands) == 0:
+        raise ValueError("stack requires a non-empty sequence of arrays")
+    arrays = [_operand(x, "stack", i) for i, x in enumerate(operands)]
+    shapes = [tuple(x.shape) for x in arrays]
+    if any(len(shape) != len(shapes[0]) for shape in shapes):
+        raise ValueError(
+            "Cannot stack arrays with different numbers of dimensions: got "
+            f"{', '.join(map(str, shapes))}."
+        )
+    axis = _canonical_axis(axis, len(shapes[0]) + 1)
+    if any(shape != shapes[0] for shape in shapes):
+        raise ValueError(f"All input arrays must have the same shape, got {shapes}.")
+    return concatenate([expand_dims(x, (axis,)) for x in arrays], axis)
+
+
+def split(operand, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """Cuts an array along an axis into consecutive pieces of the given sizes (ValueError if the
+    sizes do not add up)."""
+    operand = _operand(operand, "split")
+    sizes = _int_tuple(sizes)
+    axis = _canonical_axis(axis, operand.ndim)
+    shape = operand.shape
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
+    if sum(sizes) != shape[axis]:
+        raise ValueError(
+            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
+            f"{list(shape)}"
+        )
+    pieces = []
+    start = 0
+    for size in sizes:
+        starts, limits = [0] * len(shape), list(shape)
+        starts[axis], limits[axis] = start, start + size
+        pieces.append(
+            bind(
+                "slice",
+                (operand,),
+                {
+                    "start_indices": tuple(starts),
+                    "limit_indices": tuple(limits),
+                    "strides": None,
+                },
+            )
+        )
+        start += size
+    return pieces
+
+
+def unstack(x, axis: int = 0) -> tuple[Array, ...]:
+    """The slices of an array along an axis, without that axis."""
+    x = _operand(x, "unstack")
+    axis = _canonical_axis(axis, x.ndim)
+    return tuple([squeeze(piece, (axis,)) for piece in split(x, (1,) * x.shape[axis], axis)])
+
+
+def tile(operand, reps: Sequence[int]):
+    """Repeats the whole array ``reps[i]`` times along each axis ``i``."""
+    operand = _operand(operand, "tile")
+    reps = _int_tuple(reps)
+    shape = operand.shape
+    if len(reps) != len(shape):
+        raise TypeError(
+            "reps length must be equal to the ndim of x, got "
+            f"len(reps)={len(reps)} and x.ndim={len(shape)}."
+        )
+    if any(r < 0 for r in reps):
+        raise ValueError(f"tile reps must be nonnegative, got {reps}")
+    if all(r == 1 for r in reps):
+        return operand
+    # Each repeated axis becomes a pair (repetition, element).
+    wide: list[int] = []
+    dims: list[int] = []
+    for size, rep in zip(shape, reps):
+        if rep != 1:
+            wide.append(rep)
+        dims.append(len(wide))
+        wide.append(size)
+    spread = broadcast_in_dim(operand, tuple(wide), dims)
+    return reshape(spread, tuple([size * rep for size, rep in zip(shape, reps)]))

@@ -1,0 +1,287 @@
+"""Static and dynamic slices of ``ferrax.lax``.
+
+Invariants: static starts and sizes reach the core as tuples of Python integers. Negative *dynamic*
+starts count from the end once; the core then clamps a start so that its window fits.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+from ferrax._core import Array, bind
+from ferrax._src.core import as_array
+from ferrax._src.lax import elementwise
+from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
+from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
+from ferrax._src.lax.arguments import int_tuple as _int_tuple
+from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.shape import expand_dims, squeeze
+
+
+def slice(operand, start_indices, limit_indices, strides=None):
+    """The part of an array between static bounds, in steps of ``strides``.
+
+    Bounds are one integer per axis, ``0 <= start <= limit <= size``; strides are positive.
+
+    >>> lax.slice(jnp.arange(10), (2,), (8,), (3,))
+    Array([2, 5], dtype=int32)
+    """
+    operand = _operand(operand, "slice")
+    starts, limits = _int_tuple(start_indices), _int_tuple(limit_indices)
+    ndim = operand.ndim
+    for what, values in (("start_indices", starts), ("limit_indices", limits)):
+        if len(values) != ndim:
+            raise ValueError(
+                f"slice {what} must have length equal to the number of dimensions of the operand, "
+                f"got {what} {values} for operand shape {tuple(operand.shape)}."
+            )
+    if strides is not None:
+        strides = _int_tuple(strides)
+        if len(strides) != ndim:
+            raise TypeError(
+                "slice strides must have length equal to the number of dimensions of the operand, "
+                f"got strides {strides} for operand shape {tuple(operand.shape)}."
+            )
+        if any(step <= 0 for step in strides):
+            raise TypeError(f"slice strides must be positive, got {strides}")
+    for start, limit, size in zip(starts, limits, operand.shape):
+        if start < 0:
+            raise TypeError(
+                f"slice start_indices must be greater than or equal to zero, got {starts}."
+            )
+        if limit > size:
+            raise TypeError(
+                "slice limit_indices must be less than or equal to operand shape, got "
+                f"limit_indices {limits} for operand shape {tuple(operand.shape)}."
+            )
+        if limit < start:
+            raise TypeError(
+                "slice limit_indices must be greater than or equal to start_indices, got "
+                f"start_indices {starts} and limit_indices {limits}."
+            )
+    return bind(
+        "slice",
+        (operand,),
+        {"start_indices": starts, "limit_indices": limits, "strides": strides},
+    )
+
+
+def slice_in_dim(
+    operand, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+):
+    """``slice`` along one axis; None and negative bounds as in Python.
+
+    >>> lax.slice_in_dim(jnp.arange(5), -3, None)
+    Array([2, 3, 4], dtype=int32)
+    """
+    operand = _operand(operand, "slice_in_dim")
+    axis = _canonical_axis(axis, operand.ndim)
+    size = operand.shape[axis]
+    start = 0 if start_index is None else operator.index(start_index)
+    limit = size if limit_index is None else operator.index(limit_index)
+    starts, limits, strides = [0] * operand.ndim, list(operand.shape), [1] * operand.ndim
+    starts[axis] = start + size if start < 0 else start
+    limits[axis] = limit + size if limit < 0 else limit
+    strides[axis] = operator.index(stride)
+    return slice(operand, starts, limits, strides)
+
+
+def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
+    """The slice at a static position of an axis; IndexError if out of bounds."""
+    operand = _operand(operand, "index_in_dim")
+    index, axis = operator.index(index), _canonical_axis(axis, operand.ndim)
+    size = operand.shape[axis]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
+    index = index + size if index < 0 else index
+    result = slice_in_dim(operand, index, index + 1, 1, axis)
+    return result if keepdims else squeeze(result, (axis,))
+
+
+def _wrap_dynamic(start: Array, size: int) -> Array:
+    """A possibly negative dynamic start, counted from the end where negative."""
+    if start.dtype.kind == "u":
+        return start
+    lax = elementwise
+    return lax.select_n(lax.lt(start, _like(0, start)), start, lax.add(start, _like(size, start)))
+
+
+def _like(value: int, x: Array):
+    """A static integer of ``x``'s dtype."""
+    return as_array(x.dtype.type(value))
+
+
+def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Array]:
+    if isinstance(start_indices, (Array, np.ndarray)):
+        if start_indices.ndim != 1:
+            raise ValueError(
+                f"Slice indices must be a 1D sequence, got {tuple(start_indices.shape)}"
+            )
+        if isinstance(start_indices, Array):
+            start_indices = [
+                squeeze(slice(start_indices, (i,), (i + 1,)), (0,))
+                for i in range(start_indices.shape[0])
+            ]
+    if len(start_indices) != len(shape):
+        raise ValueError(
+            "Length of slice indices must match number of operand dimensions "
+            f"({len(start_indices)} vs {tuple(shape)})"
+        )
+    if isinstance(allow_negative, (bool, np.bool_)):
+        allow_negative = [allow_negative] * len(shape)
+    elif len(allow_negative) != len(shape):
+        raise ValueError(
+            "Length of allow_negative_indices must match number of operand dimensions "
+            f"({len(allow_negative)} vs {tuple(shape)})"
+        )
+    static_dtype = np.dtype(np.int32)
+    for start in start_indices:
+        if isinstance(start, Array):
+            if start.dtype.kind in "iu":
+                static_dtype = start.dtype
+            break
+    result = []
+    for start, size, wrap in zip(start_indices, shape, allow_negative):
+        if isinstance(start, Array):
+            if start.ndim == 0 and wrap and start.dtype.kind in "iu":
+                start = _wrap_dynamic(start, size)
+        elif isinstance(start, (int, np.integer)):
+            value = operator.index(start)
+            value = value + size if value < 0 and wrap else value
+            start = as_array(static_dtype.type(value))
+        else:
+            start = _operand(start, name, 1)
+        result.append(start)
+    return result
+
+
+def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices=True):
+    """A window of static size at a dynamic position, moved so that it fits.
+
+    Args:
+      operand: the array.
+      start_indices: one integer scalar per axis, or a 1-D array; negative ones count from the end.
+      slice_sizes: the window's shape, at most the operand's.
+      allow_negative_indices: False (or one flag per axis) says that no start is negative.
+
+    >>> lax.dynamic_slice(jnp.arange(5), (4,), (3,))
+    Array([2, 3, 4], dtype=int32)
+    """
+    operand = _operand(operand, "dynamic_slice")
+    sizes = _canonical_shape(slice_sizes)
+    shape = operand.shape
+    starts = _dynamic_starts("dynamic_slice", shape, start_indices, allow_negative_indices)
+    if len(sizes) != len(shape):
+        raise ValueError(
+            "dynamic_slice slice_sizes must have length equal to the number of dimensions of the "
+            f"operand, got {sizes} for operand shape {tuple(shape)}."
+        )
+    if any(size > limit for size, limit in zip(sizes, shape)):
+        raise TypeError(
+            "slice slice_sizes must be less than or equal to operand shape, got slice_sizes "
+            f"{sizes} for operand shape {tuple(shape)}."
+        )
+    if any(size < 0 for size in sizes):
+        raise TypeError(
+            f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {sizes}."
+        )
+    if any(start.ndim for start in starts):
+        raise TypeError(
+            "start_indices arguments to dynamic_slice must be scalars, got shapes "
+            f"{[tuple(s.shape) for s in starts]}"
+        )
+    return bind("dynamic_slice", (operand, *starts), {"slice_sizes": sizes})
+
+
+def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indices=True):
+    """``operand`` with a window at a dynamic position replaced by ``update`` (same dtype and rank).
+
+    The start is moved so that the window fits.
+
+    >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (3,))
+    Array([0., 0., 1., 1.], dtype=float32)
+    """
+    operand = _operand(operand, "dynamic_update_slice")
+    update = _operand(update, "dynamic_update_slice", 1)
+    starts = _dynamic_starts(
+        "dynamic_update_slice", operand.shape, start_indices, allow_negative_indices
+    )
+    if update.ndim != operand.ndim:
+        raise TypeError(
+            "dynamic_update_slice update must have the same rank as operand, got update shape "
+            f"{tuple(update.shape)} for operand shape {tuple(operand.shape)}."
+        )
+    if any(size > limit for size, limit in zip(update.shape, operand.shape)):
+        raise TypeError(
+            "dynamic_update_slice update shape must be smaller than operand shape, got update "
+            f"shape {tuple(update.shape)} for operand shape {tuple(operand.shape)}."
+        )
+    return bind("dynamic_update_slice", (operand, update, *starts), {})
+
+
+def _starts_in_dim(operand: Array, start_index, axis: int) -> list:
+    starts: list = [0] * operand.ndim
+    starts[axis] = start_index
+    return starts
+
+
+def dynamic_slice_in_dim(
+    operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+):
+    """``dynamic_slice`` along one axis, whole along the others."""
+    operand = _operand(operand, "dynamic_slice_in_dim")
+    axis = _canonical_axis(axis, operand.ndim)
+    sizes = list(operand.shape)
+    sizes[axis] = operator.index(slice_size)
+    return dynamic_slice(
+        operand,
+        _starts_in_dim(operand, start_index, axis),
+        tuple(sizes),
+        allow_negative_indices=allow_negative_indices,
+    )
+
+
+def dynamic_index_in_dim(
+    operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+):
+    """The slice at a dynamic position of an axis."""
+    operand = _operand(operand, "dynamic_index_in_dim")
+    axis = _canonical_axis(axis, operand.ndim)
+    result = dynamic_slice_in_dim(
+        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
+    )
+    return result if keepdims else squeeze(result, (axis,))
+
+
+def dynamic_update_slice_in_dim(
+    operand, update, start_index, axis: int, *, allow_negative_indices: bool = True
+):
+    """``dynamic_update_slice`` along one axis, from the beginning of the others."""
+    operand = _operand(operand, "dynamic_update_slice_in_dim")
+    axis = _canonical_axis(axis, operand.ndim)
+    return dynamic_update_slice(
+        operand,
+        update,
+        _starts_in_dim(operand, start_index, axis),
+        allow_negative_indices=allow_negative_indices,
+    )
+
+
+def dynamic_update_index_in_dim(
+    operand, update, index, axis: int, *, allow_negative_indices: bool = True
+):
+    """Replaces the slice at a dynamic position of an axis; ``update`` may lack that axis."""
+    operand = _operand(operand, "dynamic_update_index_in_dim")
+    update = _operand(update, "dynamic_update_index_in_dim", 1)
+    axis = _canonical_axis(axis, operand.ndim)
+    if update.ndim != operand.ndim:
+        if update.ndim + 1 != operand.ndim:
+            raise TypeError(
+                "dynamic_update_index_in_dim update must have the operand's rank or one less, got "
+                f"update shape {tuple(update.shape)} for operand shape {tuple(operand.shape)}."
+            )
+        update = expand_dims(update, (axis,))
+    return dynamic_update_slice_in_dim(
+        operand, update, index, axis, allow_negative_indices=allow_negative_indices
+    )

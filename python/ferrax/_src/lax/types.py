@@ -1,0 +1,235 @@
+"""Static argument types of ``ferrax.lax``: enumerations and dimension numbers.
+
+Invariant: nothing here refers to arrays. Each type knows how to become the plain value (a string or
+an integer) that the core takes as an op parameter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+
+class Precision(enum.Enum):
+    """How exactly a dot product or convolution multiplies: DEFAULT, HIGH or HIGHEST."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        return _PRECISION_NAMES.get(value) if isinstance(value, str) else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_PRECISION_NAMES = {
+    "highest": Precision.HIGHEST,
+    "float32": Precision.HIGHEST,
+    "high": Precision.HIGH,
+    "bfloat16_3x": Precision.HIGH,
+    "tensorfloat32": Precision.HIGH,
+    "default": Precision.DEFAULT,
+    "bfloat16": Precision.DEFAULT,
+    "fastest": Precision.DEFAULT,
+}
+
+
+class DotAlgorithm(NamedTuple):
+    """A dot product's arithmetic in full: input and accumulation types, and component counts."""
+
+    lhs_precision_type: object
+    rhs_precision_type: object
+    accumulation_type: object
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Named dot algorithms; the last part of a name is the accumulation type."""
+
+    DEFAULT = enum.auto()
+    ANY_F8_ANY_F8_F32 = enum.auto()
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
+    ANY_F8_ANY_F8_ANY = enum.auto()
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
+    F16_F16_F16 = enum.auto()
+    F16_F16_F32 = enum.auto()
+    BF16_BF16_BF16 = enum.auto()
+    BF16_BF16_F32 = enum.auto()
+    BF16_BF16_F32_X3 = enum.auto()
+    BF16_BF16_F32_X6 = enum.auto()
+    BF16_BF16_F32_X9 = enum.auto()
+    TF32_TF32_F32 = enum.auto()
+    TF32_TF32_F32_X3 = enum.auto()
+    F32_F32_F32 = enum.auto()
+    F64_F64_F64 = enum.auto()
+
+
+PrecisionLike: TypeAlias = (
+    "None | str | Precision | tuple[str, str] | tuple[Precision, Precision] "
+    "| DotAlgorithm | DotAlgorithmPreset"
+)
+
+DotDimensionNumbers: TypeAlias = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
+
+
+def _preset_precision(name: str) -> Precision:
+    if name == "DEFAULT" or "F8" in name or name in ("BF16_BF16_BF16", "BF16_BF16_F32"):
+        return Precision.DEFAULT
+    if name in ("BF16_BF16_F32_X3", "TF32_TF32_F32"):
+        return Precision.HIGH
+    return Precision.HIGHEST
+
+
+def precision_name(precision: PrecisionLike) -> str | None:
+    """The core's name for a precision: None, "default", "high" or "highest".
+
+    A pair (left operand, right operand) becomes the more exact of the two: the kernels have one
+    precision for both sides, and more exact is always allowed.
+    """
+    if precision is None:
+        return None
+    if isinstance(precision, Precision):
+        return precision.name.lower()
+    if isinstance(precision, str):
+        found = _PRECISION_NAMES.get(precision)
+        if found is None and precision in DotAlgorithmPreset.__members__:
+            found = _preset_precision(precision)
+        if found is not None:
+            return found.name.lower()
+    elif isinstance(precision, DotAlgorithmPreset):
+        return _preset_precision(precision.name).name.lower()
+    elif isinstance(precision, DotAlgorithm):
+        exact = np.dtype(precision.lhs_precision_type).itemsize >= 4
+        return "highest" if exact else "default"
+    elif isinstance(precision, (tuple, list)) and len(precision) == 2:
+        names = [precision_name(p) for p in precision]
+        order = ("default", "high", "highest")
+        return max(names, key=lambda n: -1 if n is None else order.index(n))
+    raise ValueError(
+        "Precision argument must be one of: None, a string in "
+        f"{list(_PRECISION_NAMES)}, a lax.Precision value, a tuple of two of these, a "
+        "lax.DotAlgorithmPreset or the name of one, or a lax.DotAlgorithm value; "
+        f"but got {precision!r}"
+    )
+
+
+class RoundingMethod(enum.IntEnum):
+    """What ``lax.round`` does with halves: away from zero, or to the nearest even integer."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+class AccuracyMode(enum.Enum):
+    """Requested accuracy of an elementwise function. All of ours are within 2 ulp."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Tolerance:
+    """Requested error bound of an elementwise function: absolute, relative, and in ulps."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+    def __post_init__(self):
+        if self.atol < 0.0 or self.rtol < 0.0 or self.ulps < 0:
+            raise ValueError("Tolerances must be non-negative.")
+
+
+class GatherScatterMode(enum.Enum):
+    """What a gather or scatter does with an index that is out of bounds.
+
+    CLIP moves it to the nearest in-bounds position; FILL_OR_DROP yields the fill value (gather) or
+    skips the update (scatter); PROMISE_IN_BOUNDS says that there is none.
+    """
+
+    CLIP = enum.auto()
+    FILL_OR_DROP = enum.auto()
+    PROMISE_IN_BOUNDS = enum.auto()
+    ONE_HOT = enum.auto()
+
+    @staticmethod
+    def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
+        """A mode from itself, from its name, or from None (FILL_OR_DROP)."""
+        if isinstance(s, GatherScatterMode):
+            return s
+        if s in _MODE_NAMES:
+            return _MODE_NAMES[s]
+        raise ValueError(f'Unknown gather mode "{s}"')
+
+    @property
+    def core_name(self) -> str:
+        """The core's name of the mode: "clip", "fill" or "promise_in_bounds"."""
+        if self is GatherScatterMode.ONE_HOT:
+            raise NotImplementedError("gather/scatter mode ONE_HOT is not implemented")
+        return _CORE_MODE_NAMES[self]
+
+
+_MODE_NAMES = {
+    None: GatherScatterMode.FILL_OR_DROP,
+    "fill": GatherScatterMode.FILL_OR_DROP,
+    "drop": GatherScatterMode.FILL_OR_DROP,
+    "clip": GatherScatterMode.CLIP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+    "one_hot": GatherScatterMode.ONE_HOT,
+}
+_CORE_MODE_NAMES = {
+    GatherScatterMode.CLIP: "clip",
+    GatherScatterMode.FILL_OR_DROP: "fill",
+    GatherScatterMode.PROMISE_IN_BOUNDS: "promise_in_bounds",
+}
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """How a gather's operand, start indices and output dimensions correspond.
+
+    Args:
+      offset_dims: output dimensions that run over the window, in order.
+      collapsed_slice_dims: operand dimensions of window size 1 that the output leaves out.
+      start_index_map: operand dimension that each component of an index vector addresses.
+      operand_batching_dims: operand dimensions paired with indices' batching dimensions.
+      start_indices_batching_dims: those dimensions of the indices.
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """How a scatter's operand, indices and updates correspond; the mirror image of a gather's.
+
+    Args:
+      update_window_dims: updates' dimensions that run over the window.
+      inserted_window_dims: operand dimensions of window size 1 that the updates leave out.
+      scatter_dims_to_operand_dims: operand dimension each component of an index vector addresses.
+      operand_batching_dims: operand dimensions paired with indices' batching dimensions.
+      scatter_indices_batching_dims: those dimensions of the indices.
+    """
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+    operand_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()

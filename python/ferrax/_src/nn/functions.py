@@ -1,0 +1,651 @@
+"""Activations, normalisations and attention of `jax.nn`.
+
+Invariants:
+- Values, dtypes and derivatives are JAX's, also at kinks: `relu'(0) = 0`, and NaN passes through.
+  Where JAX has a derivative rule of its own, the formula here is written so that its plain
+  derivative is that rule: what must not be differentiated is under `stop_gradient`, and both sides
+  of a `where` are finite wherever they are not chosen.
+- What JAX compiles as one function is compiled here as one; so are the others, but inlined.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import warnings
+
+import numpy as np
+from ferrax import lax
+from ferrax import numpy as jnp
+from ferrax._src import core, dtypes
+from ferrax._src.api import jit
+from ferrax._src.logsumexp import _logsumexp, as_array, as_inexact, hashable_axis
+from ferrax._src.logsumexp import logsumexp as logsumexp
+
+# ---------------------------------------------------------------------------------------------
+# Elementwise activations.
+
+
+@jit
+def identity(x):
+    """The argument as an array."""
+    return as_array("identity", x)
+
+
+@jit
+def relu(x):
+    """`max(x, 0)`, with derivative 0 at 0.
+
+    Args:
+        x: array.
+    Returns:
+        Array of the same shape and dtype.
+
+    Example:
+        >>> jax.nn.relu(jnp.array([-1.0, 0.0, 2.0]))
+        Array([0., 0., 2.], dtype=float32)
+    """
+    value = jnp.maximum(x, 0)
+    return jnp.where(x > 0, x, lax.stop_gradient(value))
+
+
+@jit
+def relu6(x):
+    """`min(max(x, 0), 6)`, with derivative 0 at 0 and at 6."""
+    value = jnp.minimum(jnp.maximum(x, 0), 6.0)
+    return jnp.where((x > 0) & (x < 6), x, lax.stop_gradient(value))
+
+
+@jit
+def squareplus(x, b=4):
+    """`(x + sqrt(x**2 + b)) / 2`: a smooth relu of algebraic form."""
+    x, b = as_array("squareplus", x), as_array("squareplus", b, 1)
+    return (x + jnp.sqrt(jnp.square(x) + b)) / 2
+
+
+@jit
+def softplus(x):
+    """`log(1 + exp(x))`: a smooth relu."""
+    return jnp.logaddexp(x, 0)
+
+
+@jit
+def sparse_plus(x):
+    """0 below -1, x above 1, and the parabola `(x + 1)**2 / 4` that joins the two."""
+    x = as_array("sparse_plus", x)
+    return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+@jit
+def soft_sign(x):
+    """`x / (abs(x) + 1)`."""
+    x = as_array("soft_sign", x)
+    return x / (jnp.abs(x) + 1)
+
+
+@functools.partial(jit, inline=True)
+def sigmoid(x):
+    """`1 / (1 + exp(-x))`. Floating or complex arrays only.
+
+    Example:
+        >>> jax.nn.sigmoid(0.0)
+        Array(0.5, dtype=float32, weak_type=True)
+    """
+    return lax.logistic(x)
+
+
+@jit
+def sparse_sigmoid(x):
+    """0 below -1, 1 above 1, and `(x + 1) / 2` between: the derivative of `sparse_plus`."""
+    return 0.5 * jnp.clip(as_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+
+
+@jit
+def silu(x):
+    """`x * sigmoid(x)`, also known as swish."""
+    x = as_array("silu", x)
+    return x * sigmoid(x)
+
+
+swish = silu
+
+
+@jit
+def mish(x):
+    """`x * tanh(softplus(x))`."""
+    x = as_array("mish", x)
+    return x * jnp.tanh(softplus(x))
+
+
+@jit
+def log_sigmoid(x):
+    """`log(sigmoid(x))`, exact also where the sigmoid underflows."""
+    return -softplus(-as_array("log_sigmoid", x))
+
+
+@jit
+def elu(x, alpha=1.0):
+    """x for x > 0, else `alpha * (exp(x) - 1)`."""
+    x = as_array("elu", x)
+    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
+
+
+@jit
+def leaky_relu(x, negative_slope=0.01):
+    """x for x >= 0, else `negative_slope * x`."""
+    x = as_array("leaky_relu", x)
+    return jnp.where(x >= 0, x, negative_slope * x)
+
+
+@jit
+def hard_tanh(x):
+    """x, limited to [-1, 1]."""
+    x = as_array("hard_tanh", x)
+    return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
+
+
+@jit
+def celu(x, alpha=1.0):
+    """x for x > 0, else `alpha * (exp(x / alpha) - 1)`."""
+    return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
+
+
+@jit
+def selu(x):
+    """`elu`, scaled so that layers keep mean zero and variance one (Klambauer et al., 2017)."""
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+def gelu(x, approximate=True):
+    """`x` times the standard normal distribution function of x.
+
+    Args:
+        x: array.
+        approximate: whether to use the approximation by tanh (Hendrycks and Gimpel, 2016), of
+            error below 1e-3, rather than erfc.
+    Returns:
+        Floating array of the same shape.
+    """
+    return _gelu(as_array("gelu", x), bool(approximate))
+
+
+@functools.partial(jit, static_argnums=(1,), inline=True)
+def _gelu(x, approximate):
+    x = as_inexact("gelu", x)
+    if approximate:
+        inner = np.array(np.sqrt(2 / np.pi), x.dtype) * (x + 0.044715 * x**3)
+        return x * (0.5 * (1.0 + jnp.tanh(inner)))
+    half = np.array(np.sqrt(0.5), x.dtype)
+    return jnp.array(0.5 * x * lax.erfc(-x * half), dtype=x.dtype)
+
+
+@jit
+def hard_sigmoid(x):
+    """`relu6(x + 3) / 6`: a piecewise linear sigmoid."""
+    return relu6(as_array("hard_sigmoid", x) + 3.0) / 6.0
+
+
+@jit
+def hard_silu(x):
+    """`x * hard_sigmoid(x)`, also known as hard swish."""
+    x = as_array("hard_silu", x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+@jit
+def log1mexp(x):
+    """`log(1 - exp(-x))` for x > 0, by the formula that is exact at that x (Maechler, 2012)."""
+    x = as_array("log1mexp", x)
+    border = float(np.log(2.0))
+    small = x < border
+    # Each formula gets arguments of its own side only, where its derivative is finite.
+    of_small = jnp.log(-jnp.expm1(-jnp.where(small, x, border)))
+    of_large = jnp.log1p(-jnp.exp(-jnp.where(small, border, x)))
+    return jnp.where(small, of_small, of_large)
+
+
+@functools.partial(jit, static_argnames=("axis",))
+def glu(x, axis=-1):
+    """The first half of the array along `axis`, times the sigmoid of the second half.
+
+    Args:
+        x: array whose size along `axis` is even.
+        axis: which axis is halved.
+    Raises:
+        ValueError: if that size is odd.
+    """
+    x = as_array("glu", x)
+    size = x.shape[axis]
+    if size % 2:
+        raise ValueError(f"glu needs an axis of even size, got size {size} along axis {axis}.")
+    first, second = jnp.split(x, 2, axis)
+    return first * sigmoid(second)
+
+
+# ---------------------------------------------------------------------------------------------
+# Along axes.
+
+
+def _max(x, axis, where):
+    return jnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
+
+
+def softmax(x, axis=-1, where=None):
+    """`exp(x) / sum(exp(x))` along an axis, without overflow.
+
+    Args:
+        x: array.
+        axis: the axis or axes along which the result sums to one.
+        where: boolean array that broadcasts with `x`: which elements count; others give 0.
+    Returns:
+        Floating array of the shape of `x`.
+
+    Example:
+        >>> jax.nn.softmax(jnp.array([0.0, jnp.log(3.0)]))
+        Array([0.25, 0.75], dtype=float32)
+    """
+    return _softmax(as_array("softmax", x), where, hashable_axis(axis))
+
+
+@functools.partial(jit, static_argnums=(2,), inline=True)
+def _softmax(x, where, axis):
+    x = as_inexact("softmax", x)
+    safe = x if where is None else jnp.where(where, x, -np.inf)
+    terms = jnp.exp(safe - lax.stop_gradient(_max(x, axis, where)))
+    result = terms / jnp.sum(terms, axis, where=where, keepdims=True)
+    return result if where is None else jnp.where(where, result, 0)
+
+
+@functools.partial(jit, static_argnames=("axis",))
+def log_softmax(x, axis=-1, where=None):
+    """The logarithm of `softmax`, without overflow.
+
+    Args:
+        x: array.
+        axis: the axis or axes along which the softmax sums to one.
+        where: boolean array that broadcasts with `x`: which elements count; others give -inf.
+    Returns:
+        Floating array of the shape of `x`.
+    """
+    x = as_inexact("log_softmax", x)
+    safe = x if where is None else jnp.where(where, x, -np.inf)
+    shifted = safe - lax.stop_gradient(_max(x, axis, where))
+    total = jnp.sum(jnp.exp(shifted), axis, where=where, keepdims=True)
+    result = shifted - jnp.log(total)
+    return result if where is None else jnp.where(where, result, -np.inf)
+
+
+@functools.partial(jit, static_argnames=("axis", "keepdims"))
+def logmeanexp(x, axis=None, where=None, keepdims=False):
+    """`log(mean(exp(x)))` without overflow.
+
+    Args:
+        x: array.
+        axis: the axis or axes of the mean; default: all.
+        where: boolean array that broadcasts with `x`: which elements count.
+        keepdims: whether the axes stay, with size 1.
+    Returns:
+        Floating array.
+    """
+    x = as_array("logmeanexp", x)
+    total = _logsumexp(x, None, where, hashable_axis(axis), keepdims, False)
+    counted = True if where is None else where
+    counted = jnp.broadcast_to(counted, x.shape)
+    count = jnp.sum(counted, axis=axis, keepdims=keepdims, dtype=total.dtype)
+    return total - jnp.log(count)
+
+
+@functools.partial(jit, static_argnames=("axis", "algorithm"))
+def standardize(
+    x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"
+):
+    """`(x - mean) / sqrt(variance + epsilon)`, by default with the array's own mean and variance.
+
+    Args:
+        x: array.
+        axis: the axis or axes over which mean and variance are taken.
+        mean, variance: arrays that broadcast with `x`, instead of the array's own.
+        epsilon: a small number.
+        where: boolean array that broadcasts with `x`: which elements count.
+        algorithm: 'fast': variance as mean of squares less square of mean; 'stable': mean square
+            of differences.
+    Returns:
+        Floating array of the shape of `x`.
+    Raises:
+        ValueError: for another algorithm.
+    """
+    x = as_array("standardize", x)
+    if mean is None:
+        mean = jnp.mean(x, axis, keepdims=True, where=where)
+    if variance is None:
+        if algorithm == "stable":
+            variance = jnp.mean(jnp.square(x - mean), axis, keepdims=True, where=where)
+        elif algorithm == "fast":
+            squares = jnp.mean(jnp.square(x), axis, keepdims=True, where=where)
+            variance = jnp.clip(squares - jnp.square(mean), 0)
+        else:
+            raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
+    return jnp.subtract(x, mean) * lax.rsqrt(jnp.asarray(variance + epsilon))
+
+
+def one_hot(x, num_classes, *, dtype=None, axis=-1):
+    """Vectors with a one at the place that an integer gives, and zeros elsewhere.
+
+    Args:
+        x: integer array; integers out of range give zeros alone.
+        num_classes: int: the length of the vectors.
+        dtype: default float32 (float64 with x64).
+        axis: the position of the new axis in the result; or the name of a mapped axis of size
+            `num_classes`, over which the vector is then spread.
+    Returns:
+        Array of one more axis than `x`.
+
+    Example:
+        >>> jax.nn.one_hot(jnp.array([0, 2]), 3)
+        Array([[1., 0., 0.],
+               [0., 0., 1.]], dtype=float32)
+    """
+    num_classes = core.concrete_or_error(
+        operator.index, num_classes, "The error arose in jax.nn.one_hot argument `num_classes`."
+    )
+    x = jnp.asarray(x)
+    if not dtypes.issubdtype(x.dtype, np.integer):
+        warnings.warn(
+            f"jax.nn.one_hot input should be integer-typed; got dtype={x.dtype}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    dtype = dtypes.default_float_dtype() if dtype is None else dtype
+    dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")
+    try:
+        axis = operator.index(axis)
+    except TypeError:
+        size = lax.axis_size(axis)
+        if size != num_classes:
+            raise ValueError(
+                f"Expected num_classes to match the size of axis {axis}, but {num_classes} != "
+                f"{size}"
+            ) from None
+        return jnp.asarray(x == lax.axis_index(axis), dtype=dtype)
+    if not -x.ndim - 1 <= axis <= x.ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {x.ndim + 1}")
+    return _one_hot(x, num_classes, dtype, axis % (x.ndim + 1))
+
+
+@functools.partial(jit, static_argnums=(1, 2, 3))
+def _one_hot(x, num_classes, dtype, axis):
+    shape = [1] * (x.ndim + 1)
+    shape[axis] = num_classes
+    classes = lax.broadcasted_iota(x.dtype, tuple(shape), axis)
+    return (lax.expand_dims(x, (axis,)) == classes).astype(dtype)
+
+
+# ---------------------------------------------------------------------------------------------
+# Attention.
+
+
+def _check_operand(name, x, shape, dtype):
+    """Raises ValueError unless `x` is None or has this shape (-1: any size) and dtype."""
+    if x is None:
+        return
+    if x.ndim != len(shape):
+        raise ValueError(f"{name} ndim should be {len(shape)}, but got {x.ndim}")
+    if dtype is not None and x.dtype != dtype:
+        raise ValueError(f"{name} dtype should be {dtype}, but got {x.dtype}")
+    if any(want not in (-1, got) for want, got in zip(shape, x.shape)):
+        raise ValueError(f"{name} shape should be {shape}: but got {x.shape}")
+
+
+def dot_product_attention(
+    query, key, value, bias=None, mask=None, *, scale=None, is_causal=False,
+    query_seq_lengths=None, key_value_seq_lengths=None, local_window_size=None,
+    implementation=None, return_residual=False,
+):  # fmt: skip
+    """Scaled dot-product attention: `softmax(query @ key.T * scale + bias) @ value`.
+
+    Sizes: B batch, T query positions, S key positions, N query heads, K key heads (N is a
+    multiple of K: each key head serves N / K query heads), H features. B may be left out.
+
+    Args:
+        query: array of shape (B, T, N, H).
+        key, value: arrays of shape (B, S, K, H).
+        bias: array that broadcasts to (B, N, T, S), added to the logits.
+        mask: boolean array that broadcasts to (B, N, T, S): which pairs may attend.
+        scale: factor of the logits; default `1 / sqrt(H)`.
+        is_causal: whether position t attends to positions up to t only.
+        query_seq_lengths, key_value_seq_lengths: int32 arrays of shape (B,): positions from
+            there on are padding.
+        local_window_size: how many positions before, and after, are attended: an int or a pair.
+        implementation: None or 'xla'.
+        return_residual: whether to return, second, the logarithm of the softmax's denominator, of
+            shape (B, T, N).
+    Returns:
+        Array of the shape of `query` and the dtype of `value`.
+    Raises:
+        ValueError: if shapes or dtypes do not fit.
+        NotImplementedError: for `implementation='cudnn'`.
+    """
+    if implementation == "cudnn":
+        raise NotImplementedError(
+            "dot_product_attention: implementation='cudnn' is not available; use None."
+        )
+    if implementation not in (None, "xla"):
+        raise ValueError(f"Unsupported implementation option: {implementation}")
+    query = jnp.asarray(query)
+    output_shape = query.shape
+
+    def four_axes(x):
+        if x is None:
+            return None
+        x = jnp.asarray(x)
+        return x.reshape((1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x
+
+    query, key, value = four_axes(query), four_axes(key), four_axes(value)
+    bias, mask = four_axes(bias), four_axes(mask)
+    lengths = [
+        None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)
+    ]
+    if key.ndim != 4:
+        raise ValueError(f"key ndim should be 4, but got {key.ndim}")
+    batch, _, key_heads, features = key.shape
+    _check_operand("value", value, list(key.shape), key.dtype)
+    _check_operand("query", query, [batch, -1, -1, features], key.dtype)
+    _check_operand("mask", mask, [-1] * 4, np.dtype(bool))
+    _check_operand("bias", bias, [-1] * 4, None)
+    _check_operand("query_seq_lengths", lengths[0], [batch], np.dtype("int32"))
+    _check_operand("key_value_seq_lengths", lengths[1], [batch], np.dtype("int32"))
+    if query.shape[2] % key_heads:
+        raise ValueError(
+            "The number of query heads must be a multiple of key/value heads, but got "
+            f"{query.shape[2]} vs {key_heads}"
+        )
+    if isinstance(local_window_size, int):
+        local_window_size = (local_window_size, local_window_size)
+    output, residual = _attention(
+        query, key, value, bias, mask, *lengths,
+        1.0 / np.sqrt(features) if scale is None else scale,
+        bool(is_causal), local_window_size, bool(return_residual),
+    )  # fmt: skip
+    output = output.reshape(output_shape)
+    return (output, residual.reshape(output_shape[:-1])) if return_residual else output
+
+
+@functools.partial(jit, static_argnums=(8, 9, 10), inline=True)
+def _attention(
+    query, key, value, bias, mask, query_lengths, key_lengths, scale, is_causal, window,
+    with_residual,
+):  # fmt: skip
+    batch, size_t, heads, features = query.shape
+    size_s, key_heads = key.shape[1:3]
+    groups = heads // key_heads
+
+    def grouped(x):
+        """(B, N, T, S) with broadcast axes of size 1, as (B, K, G, T, S)."""
+        if x is None:
+            return None
+        split = (1, 1) if x.shape[1] == 1 else (key_heads, groups)
+        return x.reshape((x.shape[0], *split, *x.shape[2:]))
+
+    logits_dtype = dtypes.promote_types(query.dtype, np.float32)
+    logits = jnp.einsum(
+        "BTKGH,BSKH->BKGTS",
+        query.reshape((batch, size_t, key_heads, groups, features)),
+        key,
+        preferred_element_type=logits_dtype,
+    )
+    logits = logits * jnp.asarray(scale, dtype=logits.dtype)
+    if bias is not None:
+        logits = (logits + grouped(bias)).astype(logits.dtype)
+
+    rows = jnp.arange(size_t).reshape((size_t, 1))
+    columns = jnp.arange(size_s).reshape((1, size_s))
+    rows, columns = (x.reshape((1, 1, 1, *x.shape)) for x in (rows, columns))
+    allowed = grouped(mask)
+
+    def restrict(condition):
+        nonlocal allowed
+        allowed = condition if allowed is None else jnp.logical_and(allowed, condition)
+
+    if is_causal:
+        restrict(columns <= rows)
+    if window is not None:
+        restrict((rows <= columns + window[0]) & (rows >= columns - window[1]))
+    if query_lengths is not None:
+        restrict(rows < query_lengths.reshape((batch, 1, 1, 1, 1)))
+    if key_lengths is not None:
+        restrict(columns < key_lengths.reshape((batch, 1, 1, 1, 1)))
+    if allowed is not None:
+        # Not -inf: a row that may attend to nothing gives the plain mean.
+        largest = min(dtypes.finfo(logits.dtype).max, dtypes.finfo(np.float32).max)
+        logits = jnp.where(allowed, logits, jnp.asarray(-0.7 * float(largest), logits.dtype))
+
+    logits = logits.astype(np.float32)
+    weights = softmax(logits, axis=-1).astype(key.dtype)
+    output = jnp.einsum("BKGTS,BSKH->BTKGH", weights, value)
+    if query_lengths is not None:
+        real = jnp.arange(size_t).reshape((1, size_t)) < query_lengths.reshape((batch, 1))
+        output = output * real.reshape((batch, size_t, 1, 1, 1)).astype(output.dtype)
+    residual = None
+    if with_residual:
+        residual = logsumexp(logits, axis=-1).astype(key.dtype)
+        residual = lax.stop_gradient(jnp.transpose(residual, (0, 3, 1, 2)))
+    return output.reshape(query.shape), residual
+
+
+# ---------------------------------------------------------------------------------------------
+# Products of block-scaled arrays.
+
+
+class BlockScaleConfig:
+    """How the operands of `scaled_dot_general` are quantised: see `get_scaled_dot_general_config`.
+
+    Attributes:
+        mode: 'nvfp4' or 'mxfp8'.
+        block_size: how many elements along the contracted axis share a scale.
+        data_type, scale_type: the dtypes of elements and of scales.
+        global_scale: one more scale, for 'nvfp4'.
+        infer_only: whether derivatives are left out.
+    """
+
+    def __init__(self, mode, block_size, data_type, scale_type, global_scale, infer_only):
+        self.mode, self.block_size = mode, block_size
+        self.data_type, self.scale_type = data_type, scale_type
+        self.global_scale, self.infer_only = global_scale, infer_only
+
+    def __repr__(self):
+        return f"BlockScaleConfig(mode={self.mode!r}, block_size={self.block_size})"
+
+
+def get_scaled_dot_general_config(mode, global_scale=None):
+    """The quantisation of an operand of `scaled_dot_general`.
+
+    Args:
+        mode: 'nvfp4' (float4_e2m1fn in blocks of 16) or 'mxfp8' (float8_e4m3fn in blocks of 32).
+        global_scale: float32 array of shape (1,), for 'nvfp4'; default: one.
+    Raises:
+        ValueError: for another mode.
+    """
+    if mode == "nvfp4":
+        scale = jnp.ones((1,), dtype=np.float32) if global_scale is None else global_scale
+        return BlockScaleConfig(
+            mode, 16, dtypes.float4_e2m1fn, dtypes.float8_e4m3fn, scale, False
+        )
+    if mode == "mxfp8":
+        return BlockScaleConfig(mode, 32, dtypes.float8_e4m3fn, dtypes.float8_e8m0fnu, None, False)
+    raise ValueError(f"Unsupported mode: {mode}")
+
+
+def scaled_dot_general(
+    lhs, rhs, dimension_numbers, preferred_element_type=np.float32, configs=None,
+    implementation=None,
+):  # fmt: skip
+    """`lax.dot_general` of operands that are quantised on the way, as `configs` say.
+
+    Args:
+        lhs, rhs, dimension_numbers, preferred_element_type: as in `lax.dot_general`.
+        configs: quantisations of operands and gradients; None: none.
+        implementation: ignored.
+    Raises:
+        NotImplementedError: if `configs` are given.
+    """
+    if implementation is not None:
+        warnings.warn(
+            "The implementation argument of scaled_dot_general is ignored.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    if configs is not None:
+        raise NotImplementedError(
+            "scaled_dot_general: quantised products are not available; quantise the operands and "
+            "use jax.nn.scaled_matmul."
+        )
+    return lax.dot_general(
+        lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type
+    )
+
+
+def scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, preferred_element_type=np.float32):
+    """`lhs @ rhs.T` of batches of matrices whose elements have scales in common by blocks.
+
+    Args:
+        lhs: array of shape (B, M, K).
+        rhs: array of shape (B, N, K).
+        lhs_scales: array of shape (B, M, K / block): factors of blocks of `lhs` along K.
+        rhs_scales: array of shape (B, N, K / block).
+        preferred_element_type: dtype of the result.
+    Returns:
+        Array of shape (B, M, N).
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    arrays = [jnp.asarray(x) for x in (lhs, rhs, lhs_scales, rhs_scales)]
+    lhs, rhs, lhs_scales, rhs_scales = arrays
+    shapes = [x.shape for x in arrays]
+    if any(x.ndim != 3 for x in arrays):
+        raise ValueError(f"scaled_matmul requires 3-dimensional arrays, got shapes {shapes}.")
+    if lhs.shape[::2] != rhs.shape[::2] or lhs_scales.shape[::2] != rhs_scales.shape[::2]:
+        raise ValueError(
+            "scaled_matmul requires equal batch (B) and contracted (K) sizes of both sides, got "
+            f"shapes {shapes}."
+        )
+    if (
+        lhs.shape[:2] != lhs_scales.shape[:2]
+        or rhs.shape[:2] != rhs_scales.shape[:2]
+        or lhs_scales.shape[2] == 0
+        or lhs.shape[2] % lhs_scales.shape[2]
+    ):
+        raise ValueError(
+            "scaled_matmul requires scales of the operands' shapes, but for blocks along the last "
+            f"axis, got shapes {shapes}."
+        )
+    dtype = dtypes.check_and_canonicalize_user_dtype(preferred_element_type, "scaled_matmul")
+
+    def scaled(x, scales):
+        blocks = x.astype(np.float32).reshape((*scales.shape, x.shape[2] // scales.shape[2]))
+        return (blocks * scales.astype(np.float32).reshape((*scales.shape, 1))).reshape(x.shape)
+
+    product = jnp.einsum("bmk,bnk->bmn", scaled(lhs, lhs_scales), scaled(rhs, rhs_scales))
+    return product.astype(dtype)

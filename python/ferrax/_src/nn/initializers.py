@@ -1,0 +1,315 @@
+"""Initial values of the weights of neural networks, `jax.nn.initializers`.
+
+An initializer is a function `(key, shape, dtype=None) -> array`. Numbers are those that JAX gives
+for the same key.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from ferrax import numpy as jnp
+from ferrax._src import dtypes, random, random_distributions
+from ferrax._src.prng import canonicalize_shape, split
+
+
+@runtime_checkable
+class Initializer(Protocol):
+    """What the functions of this module return: `init(key, shape, dtype=None)`."""
+
+    def __call__(self, key, shape, dtype=None, out_sharding=None):
+        raise NotImplementedError("Initializer is a protocol: call one of its implementations.")
+
+
+def _dtype(dtype):
+    if dtype is None:
+        return dtypes.default_float_dtype()
+    return dtypes.check_and_canonicalize_user_dtype(dtype, "nn.initializers")
+
+
+def _check_sharding(name, out_sharding):
+    if out_sharding is not None:
+        raise NotImplementedError(
+            f"the out_sharding argument of the initializer {name} is not supported yet: apply "
+            "jax.lax.with_sharding_constraint to the result."
+        )
+
+
+def zeros(key, shape, dtype=None, out_sharding=None):
+    """An initializer that gives zeros. The key is not used."""
+    _check_sharding("zeros", out_sharding)
+    return jnp.zeros(shape, _dtype(dtype))
+
+
+def ones(key, shape, dtype=None, out_sharding=None):
+    """An initializer that gives ones. The key is not used."""
+    _check_sharding("ones", out_sharding)
+    return jnp.ones(shape, _dtype(dtype))
+
+
+def constant(value, dtype=None):
+    """An initializer that gives `value`, a scalar or an array that broadcasts to the shape.
+
+    Example:
+        >>> jax.nn.initializers.constant(-7)(jax.random.key(42), (2,), jnp.float32)
+        Array([-7., -7.], dtype=float32)
+    """
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        _check_sharding("constant", out_sharding)
+        return jnp.full(shape, value, dtype=_dtype(dtype))
+
+    return init
+
+
+def uniform(scale=1e-2, dtype=None):
+    """An initializer that gives uniform numbers in [0, scale)."""
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        dtype = _dtype(dtype)
+        samples = random.uniform(key, shape, dtype, out_sharding=out_sharding)
+        return samples * jnp.array(scale, dtype)
+
+    return init
+
+
+def normal(stddev=1e-2, dtype=None):
+    """An initializer that gives normal numbers of the given standard deviation."""
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        dtype = _dtype(dtype)
+        samples = random.normal(key, shape, dtype, out_sharding=out_sharding)
+        return samples * jnp.array(stddev, dtype)
+
+    return init
+
+
+def truncated_normal(stddev=1e-2, dtype=None, lower=-2.0, upper=2.0):
+    """An initializer that gives normal numbers, cut off at `lower` and `upper` times `stddev`.
+
+    `stddev` is the standard deviation before the cut; that of the result is smaller.
+    """
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        dtype = _dtype(dtype)
+        samples = random.truncated_normal(
+            key, lower, upper, shape, dtype, out_sharding=out_sharding
+        )
+        return samples * jnp.array(stddev, dtype)
+
+    return init
+
+
+def _compute_fans(shape, in_axis=-2, out_axis=-1, batch_axis=()):
+    """How many inputs and outputs a unit of a layer with weights of this shape has."""
+    if isinstance(in_axis, int) and in_axis == -2 and len(shape) <= 1:
+        raise ValueError(
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor "
+            "with default in_axis. Must be at least 2D or specify in_axis explicitly."
+        )
+
+    def size(axis):
+        return shape[axis] if isinstance(axis, int) else math.prod(shape[i] for i in axis)
+
+    in_size, out_size, batch_size = size(in_axis), size(out_axis), size(batch_axis)
+    receptive_field = math.prod(shape) / in_size / out_size / batch_size
+    return in_size * receptive_field, out_size * receptive_field
+
+
+def _phases(key, shape, real_dtype, dtype):
+    angle = 2 * np.pi * random.uniform(key, shape, real_dtype).astype(dtype)
+    return jnp.exp(1j * angle)
+
+
+def _complex_parts(key, dtype):
+    real_dtype = dtypes.finfo(dtype).dtype
+    return (*split(key), real_dtype, dtypes.to_complex_dtype(real_dtype))
+
+
+def _complex_uniform(key, shape, dtype):
+    """Numbers uniform in a disk, of variance one."""
+    radius_key, phase_key, real_dtype, dtype = _complex_parts(key, dtype)
+    radius = jnp.sqrt(2 * random.uniform(radius_key, shape, real_dtype)).astype(dtype)
+    return radius * _phases(phase_key, shape, real_dtype, dtype)
+
+
+def _complex_truncated_normal(key, upper, shape, dtype):
+    """Complex normal numbers, conditioned to lie in a disk of radius `upper`."""
+    radius_key, phase_key, real_dtype, dtype = _complex_parts(key, dtype)
+    u = random.uniform(radius_key, shape, real_dtype).astype(dtype)
+    level = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * u
+    return jnp.sqrt(-jnp.log(1 - level)) * _phases(phase_key, shape, real_dtype, dtype)
+
+
+def variance_scaling(
+    scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None
+):
+    """An initializer whose numbers have variance `scale / n`, with n a layer's inputs or outputs.
+
+    Args:
+        scale: a positive number.
+        mode: what n is: 'fan_in': inputs, 'fan_out': outputs, 'fan_avg', 'fan_geo_avg': their
+            arithmetic or geometric mean.
+        distribution: 'normal', 'truncated_normal' (cut off at two standard deviations) or
+            'uniform' (around zero).
+        in_axis, out_axis: axis or axes of the weights that run over inputs and outputs; the other
+            axes are spatial.
+        batch_axis: axis or axes that run over separate layers.
+        dtype: default dtype of the result.
+    Returns:
+        An initializer. It raises ValueError for an unknown mode or distribution, and for shapes of
+        fewer than two axes unless `in_axis` is given.
+    """
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        shape = canonicalize_shape(shape, "nn.initializers")
+        dtype = _dtype(dtype)
+        fan_in, fan_out = _compute_fans(shape, in_axis, out_axis, batch_axis)
+        if mode == "fan_in":
+            denominator = fan_in
+        elif mode == "fan_out":
+            denominator = fan_out
+        elif mode == "fan_avg":
+            denominator = (fan_in + fan_out) / 2
+        elif mode == "fan_geo_avg":
+            denominator = (fan_in * fan_out) ** 0.5
+        else:
+            raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
+        variance = jnp.array(scale / denominator, dtype=dtype)
+        is_real = dtypes.issubdtype(dtype, np.floating)
+
+        if distribution == "normal":
+            samples = random.normal(key, shape, dtype, out_sharding=out_sharding)
+            return samples * jnp.sqrt(variance)
+        if distribution == "uniform":
+            if is_real:
+                samples = random.uniform(key, shape, dtype, -1, out_sharding=out_sharding)
+                return samples * jnp.sqrt(3 * variance)
+            _check_sharding("variance_scaling of a complex dtype", out_sharding)
+            return _complex_uniform(key, shape, dtype) * jnp.sqrt(variance)
+        if distribution == "truncated_normal":
+            if is_real:
+                # The standard deviation of a standard normal number that is cut off at two.
+                stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)
+                samples = random.truncated_normal(
+                    key, -2, 2, shape, dtype, out_sharding=out_sharding
+                )
+                return samples * stddev
+            _check_sharding("variance_scaling of a complex dtype", out_sharding)
+            # The same for a complex one, cut off at modulus two.
+            stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
+            return _complex_truncated_normal(key, 2, shape, dtype) * stddev
+        raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+
+    return init
+
+
+def _scaled(name, scale, mode, distribution, summary):
+    def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""{summary}
+
+    It is `variance_scaling({scale}, '{mode}', '{distribution}')`; see there for the arguments.
+
+    Example:
+        >>> init = jax.nn.initializers.{name}()
+        >>> weights = init(jax.random.key(42), (2, 3), jnp.float32)
+    """
+    return make
+
+
+glorot_uniform = _scaled(
+    "glorot_uniform", 1.0, "fan_avg", "uniform",
+    "An initializer of uniform numbers by Glorot and Bengio (2010), also known as Xavier's.",
+)  # fmt: skip
+glorot_normal = _scaled(
+    "glorot_normal", 1.0, "fan_avg", "truncated_normal",
+    "An initializer of normal numbers by Glorot and Bengio (2010), also known as Xavier's.",
+)  # fmt: skip
+lecun_uniform = _scaled(
+    "lecun_uniform", 1.0, "fan_in", "uniform",
+    "An initializer of uniform numbers by LeCun et al. (1998).",
+)  # fmt: skip
+lecun_normal = _scaled(
+    "lecun_normal", 1.0, "fan_in", "truncated_normal",
+    "An initializer of normal numbers by LeCun et al. (1998).",
+)  # fmt: skip
+he_uniform = _scaled(
+    "he_uniform", 2.0, "fan_in", "uniform",
+    "An initializer of uniform numbers by He et al. (2015), also known as Kaiming's.",
+)  # fmt: skip
+he_normal = _scaled(
+    "he_normal", 2.0, "fan_in", "truncated_normal",
+    "An initializer of normal numbers by He et al. (2015), also known as Kaiming's.",
+)  # fmt: skip
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def orthogonal(scale=1.0, column_axis=-1, dtype=None):
+    """An initializer that gives uniformly distributed orthogonal matrices, times `scale`.
+
+    Args:
+        scale: a factor.
+        column_axis: the axis that runs over columns; the others together run over rows. If there
+            are fewer rows than columns, the rows are orthonormal, else the columns.
+        dtype: default dtype of the result.
+    Returns:
+        An initializer. It raises ValueError for shapes of fewer than two axes.
+    """
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        _check_sharding("orthogonal", out_sharding)
+        dtype = _dtype(dtype)
+        shape = canonicalize_shape(shape, "nn.initializers.orthogonal")
+        if len(shape) < 2:
+            raise ValueError("orthogonal initializer requires at least a 2D shape")
+        if 0 in shape:
+            return jnp.zeros(shape, dtype=dtype)
+        columns = shape[column_axis]
+        rows = list(shape)
+        del rows[column_axis]
+        matrix = random_distributions.orthogonal(key, math.prod(rows), (), dtype, columns)
+        matrix = jnp.moveaxis(matrix.reshape((*rows, columns)), -1, column_axis)
+        return jnp.array(scale, dtype) * matrix
+
+    return init
+
+
+def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
+    """An initializer of convolution kernels: orthogonal at the centre, zero elsewhere.
+
+    The last two axes run over inputs and outputs, the one to three before them over space (Xiao et
+    al., 2018).
+
+    Args:
+        scale, column_axis, dtype: as in `orthogonal`.
+    Returns:
+        An initializer. It raises ValueError for shapes of fewer than 3 or more than 5 axes, or
+        with more inputs than outputs.
+    """
+    default = dtype
+
+    def init(key, shape, dtype=default, out_sharding=None):
+        _check_sharding("delta_orthogonal", out_sharding)
+        dtype = _dtype(dtype)
+        shape = canonicalize_shape(shape, "nn.initializers.delta_orthogonal")
+        if len(shape) not in (3, 4, 5):
+            raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
+        if shape[-1] < shape[-2]:
+            raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
+        matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
+        centre = tuple((size - 1) // 2 for size in shape[:-2])
+        return jnp.zeros(shape, dtype=dtype).at[centre].set(matrix)
+
+    return init

@@ -1,0 +1,499 @@
+"""Array creation: conversion of nested Python data, constant arrays, ranges and grids.
+
+Invariants: lists of numbers become strong arrays by one NumPy conversion; a nested sequence that
+holds arrays or tracers is stacked by `concatenate`. Python scalars alone stay weakly typed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import partial
+
+import numpy as np
+
+from ferrax import lax
+from ferrax._core import ufuncs
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import Array, as_array, concrete_or_error
+from ferrax._src.numpy.util import (
+    PYTHON_SCALARS,
+    broadcast_to,
+    canonical_shape,
+    check_array_like,
+    convert,
+    ensure_array,
+    ensure_arrays,
+    normalize_axis,
+    user_dtype,
+)
+
+
+def _place(x, device, out_sharding=None):
+    """Moves a finished array to a requested device or sharding."""
+    target = out_sharding if device is None else device
+    if target is None:
+        return x
+    from ferrax._src.api import device_put
+
+    return device_put(x, target)
+
+
+# ---------------------------------------------------------------------------- array, asarray
+
+
+def _has_arrays(x) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(_has_arrays(item) for item in x)
+    return isinstance(x, Array) or hasattr(x, "__jax_array__")
+
+
+def _reject_none(x) -> None:
+    if x is None:
+        raise ValueError("None is not a valid value for jnp.array")
+    if isinstance(x, (list, tuple)):
+        for item in x:
+            _reject_none(item)
+
+
+def _leaves(x):
+    if isinstance(x, (list, tuple)):
+        for item in x:
+            yield from _leaves(item)
+    else:
+        yield x
+
+
+def _stack_nested(x, dtype):
+    if not isinstance(x, (list, tuple)):
+        return convert(as_array(x), dtype)
+    if not x:
+        return as_array(np.zeros((0,), dtype))
+    if not _has_arrays(x):
+        return as_array(np.asarray(x, dtype))
+    items = [_stack_nested(item, dtype) for item in x]
+    shapes = {tuple(item.shape) for item in items}
+    if len(shapes) != 1:
+        raise ValueError(f"jnp.array got nested sequences of different shapes: {sorted(shapes)}")
+    return lax.concatenate([lax.expand_dims(item, (0,)) for item in items], dimension=0)
+
+
+def _from_sequence(x, dtype):
+    _reject_none(x)
+    leaves = list(_leaves(x))
+    if dtype is None:
+        # Lists decide the category by their leaves, and the result is strong.
+        dtype = (
+            dtypes.result_type(*[_dtype_source(leaf) for leaf in leaves])
+            if leaves
+            else dtypes.default_float_dtype()
+        )
+    if _has_arrays(x):
+        return _stack_nested(x, dtype)
+    return as_array(np.asarray(x, dtype))
+
+
+def _dtype_source(leaf):
+    if isinstance(leaf, (Array, np.ndarray, np.generic, *PYTHON_SCALARS)):
+        return leaf
+    if hasattr(leaf, "__jax_array__"):
+        return leaf.__jax_array__()
+    converted = np.asarray(leaf)
+    _check_numeric(leaf, converted.dtype)
+    return converted
+
+
+def _check_numeric(x, dtype) -> None:
+    if dtype.kind not in "biufcV" or (dtype.kind == "V" and dtype.names is not None):
+        raise TypeError(
+            f"Value '{x}' with dtype {dtype} is not a valid JAX array type. Only arrays of"
+            " numeric types are supported by JAX."
+        )
+
+
+def array(object, dtype=None, *args, copy=True, order="K", ndmin=0, device=None,  # noqa: A002
+          out_sharding=None):
+    """Makes an array of numbers, nested sequences, NumPy arrays, buffers or arrays.
+
+    Args: object: the data; dtype: its dtype, inferred if None; copy: never share memory with
+    the input; ndmin: least rank, reached by leading 1s; device: where to put it.
+    Raises: TypeError for data that is not numeric, ValueError for ragged sequences, OverflowError
+    for Python integers out of range.
+
+    Example: `jnp.array([1, 2.5])` is a float32 vector; `jnp.array(1)` is a weak int32 scalar.
+    """
+    if args:
+        raise TypeError(f"jnp.array takes at most 2 positional arguments, got {2 + len(args)}")
+    if order is not None and order != "K":
+        raise NotImplementedError("Only implemented for order='K'")
+    dtype = user_dtype(dtype, "array")
+    out = _to_array(object, dtype, copy)
+    if ndmin > out.ndim:
+        out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
+    return _place(out, device, out_sharding)
+
+
+def _to_array(x, dtype, copy):
+    if hasattr(x, "__jax_array__") and not isinstance(x, Array):
+        x = x.__jax_array__()
+    if isinstance(x, Array):
+        same = dtype is None or x.dtype == dtype
+        out = x if dtype is None else convert(x, dtype)
+        return _copy(out) if copy and same and out is x else out
+    if isinstance(x, PYTHON_SCALARS):
+        if dtype is None:
+            return as_array(x)
+        return convert(as_array(x) if isinstance(x, complex) else x, dtype) if not _lossy(
+            x, dtype) else as_array(np.asarray(x).astype(dtype))
+    if isinstance(x, (np.ndarray, np.generic)):
+        _check_numeric(x, x.dtype)
+        if dtype is None or x.dtype == dtype:
+            return as_array(np.array(x) if copy and isinstance(x, np.ndarray) else x)
+        return convert(as_array(x), dtype)
+    if isinstance(x, (list, tuple)):
+        return _from_sequence(x, dtype)
+    _reject_none(x)
+    if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return _to_array(np.asarray(x), dtype, copy)
+    try:
+        view = memoryview(x)
+    except TypeError:
+        view = None
+    if view is not None and not isinstance(x, (bytes, bytearray, str)):
+        return _to_array(np.asarray(view), dtype, copy)
+    if hasattr(x, "__len__") and hasattr(x, "__getitem__") and not isinstance(
+            x, (str, bytes, bytearray, dict)):
+        return _from_sequence(list(x), dtype)
+    converted = np.asarray(x)
+    _check_numeric(x, converted.dtype)
+    return _to_array(converted, dtype, copy)
+
+
+def _lossy(x, dtype) -> bool:
+    """True for a float cast to an integer or a complex cast to a real dtype."""
+    if isinstance(x, complex):
+        return not dtypes.issubdtype(dtype, np.complexfloating)
+    return isinstance(x, float) and dtypes.issubdtype(dtype, np.integer)
+
+
+def _copy(x):
+    return lax.copy_p.bind(x)
+
+
+def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):
+    """As `array`, but returns an array of the right dtype as it is unless `copy=True`."""
+    return array(a, dtype=dtype, copy=bool(copy), order=order or "K", device=device,
+                 out_sharding=out_sharding)
+
+
+def copy(a, order=None):
+    """A copy of an array."""
+    if order not in (None, "K"):
+        raise NotImplementedError("Only implemented for order='K'")
+    check_array_like("copy", a)
+    return array(a, copy=True)
+
+
+def astype(x, dtype, /, *, copy=False, device=None):
+    """Converts to a dtype: floats truncate and saturate to integers, complex drops its
+    imaginary part, everything non-zero is True. None means the default float dtype."""
+    x = ensure_array("astype", x)
+    dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "astype")
+    out = convert(x, dtype)
+    return _place(_copy(out) if copy and out is x else out, device)
+
+
+def frombuffer(buffer, dtype=float, count=-1, offset=0):
+    """A 1-d array of the bytes of a buffer."""
+    return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
+
+
+def fromstring(string, dtype=float, count=-1, *, sep):
+    """A 1-d array parsed from text with separator `sep`."""
+    return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
+
+
+def fromfile(*args, **kwargs):
+    """Not implemented: reading a file is not pure. Use `jnp.asarray(np.fromfile(...))`."""
+    raise NotImplementedError(
+        "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe under"
+        " transformations; use jnp.asarray(np.fromfile(...)) outside of them."
+    )
+
+
+def fromiter(*args, **kwargs):
+    """Not implemented: an iterator is not pure. Use `jnp.asarray(np.fromiter(...))`."""
+    raise NotImplementedError(
+        "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe under"
+        " transformations; use jnp.asarray(np.fromiter(...)) outside of them."
+    )
+
+
+def fromfunction(function, shape, *, dtype=float, **kwargs):
+    """Calls `function` on index vectors, mapped over every index of `shape`."""
+    from ferrax._src.api import vmap
+
+    shape = canonical_shape(shape)
+    for i in range(len(shape)):
+        in_axes = [0 if i == j else None for j in range(len(shape))]
+        function = vmap(function, in_axes=tuple(in_axes[::-1]))
+    return function(*(arange(size, dtype=dtype) for size in shape), **kwargs)
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    """An array of an object with `__dlpack__`."""
+    from ferrax._src.dlpack import from_dlpack as import_dlpack
+
+    return import_dlpack(x, device=device, copy=copy)
+
+
+# ---------------------------------------------------------------------------- filled arrays
+
+
+def zeros(shape, dtype=None, *, device=None, out_sharding=None):
+    """An array of zeros; float32 by default. Raises TypeError for a shape that is not static."""
+    return _filled("zeros", 0, shape, dtype, device, out_sharding)
+
+
+def ones(shape, dtype=None, *, device=None, out_sharding=None):
+    """An array of ones; float32 by default."""
+    return _filled("ones", 1, shape, dtype, device, out_sharding)
+
+
+def empty(shape, dtype=None, *, device=None, out_sharding=None):
+    """An array of zeros: there is no uninitialised memory."""
+    return _filled("empty", 0, shape, dtype, device, out_sharding)
+
+
+def _filled(name, value, shape, dtype, device, out_sharding):
+    dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, name)
+    return _place(lax.full(canonical_shape(shape), value, dtype), device, out_sharding)
+
+
+def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
+    """An array of `fill_value`, broadcast to `shape`; a Python scalar gives a weak array."""
+    check_array_like("full", fill_value)
+    dtype = user_dtype(dtype, "full")
+    shape = canonical_shape(shape)
+    if np.ndim(fill_value) == 0:
+        return _place(lax.full(shape, fill_value, dtype), device, out_sharding)
+    return _place(broadcast_to(asarray(fill_value, dtype=dtype), shape), device, out_sharding)
+
+
+def _like(name, a, fill, dtype, shape, device, out_sharding=None):
+    if not (hasattr(a, "shape") and hasattr(a, "dtype")):
+        check_array_like(name, a)
+    dtype = user_dtype(dtype, name)
+    if shape is not None:
+        shape = canonical_shape(shape)
+    if np.ndim(fill) == 0:
+        return _place(lax.full_like(a, fill, dtype, shape), device, out_sharding)
+    shape = np.shape(a) if shape is None else shape
+    target = dtypes.result_type(a) if dtype is None else dtype
+    return _place(broadcast_to(asarray(fill, dtype=target), tuple(shape)), device, out_sharding)
+
+
+def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+    """Zeros with the shape and dtype of `a`, unless they are given."""
+    return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
+
+
+def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+    """Ones with the shape and dtype of `a`, unless they are given."""
+    return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
+
+
+def empty_like(prototype, dtype=None, shape=None, *, device=None):
+    """Zeros with the shape and dtype of `prototype`, unless they are given."""
+    return _like("empty_like", prototype, 0, dtype, shape, device)
+
+
+def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
+    """An array of `fill_value` with the shape and dtype of `a`, unless they are given."""
+    check_array_like("full_like", fill_value)
+    return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
+
+
+# ---------------------------------------------------------------------------- ranges
+
+
+def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
+    """Evenly spaced values in [start, stop), or [0, start) if `stop` is None.
+
+    Args: start, stop, step: concrete real scalars; dtype: inferred from them if None.
+    Raises: ConcretizationTypeError for tracers, ValueError for complex, ZeroDivisionError for a
+    step of 0.
+
+    Example: `jnp.arange(1, 7, 2)` is `[1, 3, 5]`.
+    """
+    dtype = user_dtype(dtype, "arange")
+    check_array_like("arange", start, *(x for x in (stop, step) if x is not None))
+    given = [x for x in (start, stop, step) if x is not None]
+    if dtype is None:
+        result = dtypes.result_type(*given)
+    else:
+        result = dtype
+    if any(dtypes.issubdtype(dtypes.dtype(x), np.complexfloating) for x in given):
+        raise ValueError(
+            "Passing complex start/stop/step to jnp.arange is not supported, got"
+            f" {[str(dtypes.dtype(x)) for x in given]}."
+        )
+    if any(np.ndim(x) for x in given):
+        raise ValueError("jnp.arange: start, stop and step must be scalars")
+    message = "It arose in the jnp.arange argument '{}'"
+    start = _concrete_scalar(start, message.format("start"))
+    stop = None if stop is None else _concrete_scalar(stop, message.format("stop"))
+    step = None if step is None else _concrete_scalar(step, message.format("step"))
+    if stop is None:
+        start, stop = 0, start
+        first = True
+    else:
+        first = False
+    if first and step is None:
+        return _place(lax.iota(result, _length(0, stop, 1)), device, out_sharding)
+    length = _length(start, stop, 1 if step is None else step)
+    out = lax.iota(result, length)
+    if dtypes.issubdtype(result, np.bool_) or length == 0:
+        return _place(out, device, out_sharding)
+    if step is not None:
+        out = lax.mul(as_array(np.asarray(step).astype(result)), out)
+    if step is not None or start != 0:
+        out = lax.add(as_array(np.asarray(start).astype(result)), out)
+    return _place(out, device, out_sharding)
+
+
+def _concrete_scalar(x, context):
+    value = concrete_or_error(None, x, context)
+    return value.item() if isinstance(value, (Array, np.ndarray, np.generic)) else value
+
+
+def _length(start, stop, step) -> int:
+    if all(isinstance(x, int) for x in (start, stop, step)):
+        return max(0, -((start - stop) // step))
+    return max(0, math.ceil((stop - start) / step))
+
+
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *,
+             device=None):
+    """`num` evenly spaced values from `start` to `stop`, which may be arrays.
+
+    Args: endpoint: include `stop`; retstep: also return the step; axis: where to put the new
+    axis. Integer dtypes round down. Raises ValueError for a negative `num`.
+    """
+    num = operator.index(concrete_or_error(operator.index, num, "'num' argument of jnp.linspace"))
+    axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.linspace")
+    check_array_like("linspace", start, stop)
+    dtype = user_dtype(dtype, "linspace")
+    out = _linspace(start, stop, num, bool(endpoint), bool(retstep), dtype, axis)
+    return (_place(out[0], device), out[1]) if retstep else _place(out, device)
+
+
+_SPACE_STATIC = ("num", "endpoint", "retstep", "dtype", "axis")
+
+
+@partial(jit, static_argnames=_SPACE_STATIC)
+def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    if dtype is None:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    compute = dtypes.to_inexact_dtype(dtypes.promote_types(
+        dtypes.result_type(start, stop), dtype))
+    start, stop = (convert(ensure_array("linspace", x), compute) for x in (start, stop))
+    shape = lax.broadcast_shapes(start.shape, stop.shape)
+    start, stop = broadcast_to(start, shape), broadcast_to(stop, shape)
+    intervals = num - 1 if endpoint else num
+    delta = _nan_like(start)
+    if num > 1 or (num == 1 and not endpoint):
+        delta = lax.div(lax.sub(stop, start), as_array(np.asarray(intervals, compute)))
+    if num == 0:
+        out = lax.full((0, *shape), 0, compute)
+    elif num == 1:
+        out = lax.reshape(start, (1, *shape))
+    else:
+        real = np.zeros((), compute).real.dtype
+        steps = lax.div(
+            lax.iota(real, intervals), as_array(np.asarray(intervals, real))
+        )
+        ratio = lax.reshape(steps, (intervals,) + (1,) * len(shape)) if shape else steps
+        ratio = convert(ratio, compute)
+        one = as_array(np.asarray(1, compute))
+        out = ufuncs.add(
+            ufuncs.multiply(lax.reshape(start, (1, *shape)), lax.sub(one, ratio)),
+            ufuncs.multiply(lax.reshape(stop, (1, *shape)), ratio),
+        )
+        if endpoint:
+            out = lax.concatenate([out, lax.expand_dims(stop, (0,))], dimension=0)
+    axis = normalize_axis(axis, out.ndim)
+    if axis:
+        out = lax.transpose(out, (*range(1, axis + 1), 0, *range(axis + 1, out.ndim)))
+    if dtypes.issubdtype(dtype, np.integer) and not dtypes.issubdtype(out.dtype, np.integer):
+        out = lax.floor(out)
+    out = convert(out, dtype)
+    return (out, delta) if retstep else out
+
+
+def _nan_like(x):
+    return lax.full(x.shape, math.nan, x.dtype)
+
+
+@partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+def _logspace(start, stop, num, endpoint, base, dtype, axis):
+    if dtype is None:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    compute = dtypes.to_inexact_dtype(dtypes.promote_types(
+        dtypes.result_type(start, stop), dtype))
+    exponent = _linspace(convert(ensure_array("logspace", start), compute),
+                         convert(ensure_array("logspace", stop), compute),
+                         num, endpoint, False, None, axis)
+    base = convert(ensure_array("logspace", base), compute)
+    if base.ndim:
+        base = lax.expand_dims(base, (axis,))
+    exponent, base = _broadcast_pair(exponent, base)
+    return convert(lax.pow(base, exponent), dtype)
+
+
+def _broadcast_pair(x, y):
+    shape = lax.broadcast_shapes(x.shape, y.shape)
+    return broadcast_to(x, shape), broadcast_to(y, shape)
+
+
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    """`base` to the power of evenly spaced exponents; arguments as for `linspace`."""
+    num = concrete_or_error(operator.index, num, "'num' argument of jnp.logspace")
+    axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.logspace")
+    check_array_like("logspace", start, stop)
+    return _logspace(start, stop, num, bool(endpoint), base, user_dtype(dtype, "logspace"), axis)
+
+
+@partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+def _geomspace(start, stop, num, endpoint, dtype, axis):
+    if dtype is None:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    compute = dtypes.to_inexact_dtype(dtypes.promote_types(
+        dtypes.result_type(start, stop), dtype))
+    start, stop = ensure_arrays("geomspace", start, stop)
+    start, stop = convert(start, compute), convert(stop, compute)
+    sign = lax.sign(start)
+    shape = lax.broadcast_shapes(start.shape, stop.shape)
+    unit = lax.div(start, sign), ufuncs.true_divide(stop, sign)
+    powers = _logspace(ufuncs.log10(unit[0]), ufuncs.log10(unit[1]), num, endpoint, 10.0, compute,
+                       0)
+    out = ufuncs.multiply(broadcast_to(sign, shape), powers)
+    if endpoint and num > 1:
+        out = lax.concatenate(
+            [lax.expand_dims(broadcast_to(start, shape), (0,)), lax.slice_in_dim(out, 1, num - 1),
+             lax.expand_dims(broadcast_to(stop, shape), (0,))], dimension=0)
+    axis = normalize_axis(axis, out.ndim)
+    if axis:
+        out = lax.transpose(out, (*range(1, axis + 1), 0, *range(axis + 1, out.ndim)))
+    return convert(out, dtype)
+
+
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """`num` values in geometric progression from `start` to `stop`."""
+    num = concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
+    axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")
+    check_array_like("geomspace", start, stop)
+    return _geomspace(start, stop, num, bool(endpoint), user_dtype(dtype, "geomspace"), axis)

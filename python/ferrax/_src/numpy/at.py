@@ -1,0 +1,237 @@
+"""``Array.at``: updated copies of arrays. How they are computed is in ``update.py``."""
+
+from __future__ import annotations
+
+from ferrax import _core
+from ferrax._core import Array
+from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.creation import full_like
+from ferrax._src.numpy.index_parse import parse
+from ferrax._src.numpy.indexing import static_getitem
+from ferrax._src.numpy.update import apply_at, update
+
+
+class IndexUpdateHelper:
+    """``x.at[index]`` names elements of ``x``; methods return an updated copy.
+
+    ``.set(v)  .add(v)  .subtract(v)  .multiply(v)  .divide(v)  .power(v)  .min(v)  .max(v)
+    .apply(f)  .get()`` — with ``mode`` ("drop", "fill", "clip", "promise_in_bounds"),
+    ``indices_are_sorted``, ``unique_indices`` and ``wrap_negative_indices`` as options.
+
+    >>> jnp.zeros(3).at[1].set(5.0)
+    Array([0., 5., 0.], dtype=float32)
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array):
+        self.array = array
+
+    def __getitem__(self, index) -> IndexUpdateRef:
+        return IndexUpdateRef(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self.array!r})"
+
+
+class IndexUpdateRef:
+    """Elements of an array that an update names; see ``Array.at``."""
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array, index):
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        fill_value=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index]``; mode "fill" yields ``fill_value`` (default NaN, or the integer type's
+        extreme) out of bounds.
+
+        >>> jnp.arange(3.0).at[5].get(mode="fill", fill_value=-1)
+        Array(-1., dtype=float32)
+        """
+        reject_out_sharding("at[].get", out_sharding)
+        x = self.array
+        return static_getitem(
+            x,
+            parse(x.shape, self.index),
+            mode=mode,
+            fill_value=fill_value,
+            unique_indices=unique_indices,
+            indices_are_sorted=indices_are_sorted,
+            wrap=wrap_negative_indices,
+        )
+
+    def set(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = values``. Where indices repeat, which value stays is unspecified."""
+        reject_out_sharding("at[].set", out_sharding)
+        return update(
+            "scatter", self.array, self.index, values, indices_are_sorted, unique_indices, mode,
+            wrap_negative_indices,
+        )  # fmt: skip
+
+    def add(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] += values``, once for each time that an index occurs."""
+        reject_out_sharding("at[].add", out_sharding)
+        return update(
+            "scatter_add", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def subtract(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] -= values``, once for each time that an index occurs."""
+        reject_out_sharding("at[].subtract", out_sharding)
+        return update(
+            "scatter_sub", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def multiply(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] *= values``, once for each time that an index occurs.
+
+        Its derivative needs ``unique_indices=True`` (or an index without arrays).
+        """
+        reject_out_sharding("at[].multiply", out_sharding)
+        return update(
+            "scatter_mul", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    mul = multiply
+
+    def divide(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] /= values``, once for each time that an index occurs; integers become
+        floating."""
+        reject_out_sharding("at[].divide", out_sharding)
+        divisor = update(
+            "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
+            unique_indices, mode, wrap_negative_indices,
+        )  # fmt: skip
+        return _core.ufuncs.true_divide(self.array, divisor)
+
+    def power(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] **= values``, once for each time that an index occurs."""
+        from ferrax.numpy import power
+
+        reject_out_sharding("at[].power", out_sharding)
+        exponent = update(
+            "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
+            unique_indices, mode, wrap_negative_indices,
+        )  # fmt: skip
+        return power(self.array, exponent)
+
+    def min(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = minimum(x[index], values)``."""
+        reject_out_sharding("at[].min", out_sharding)
+        return update(
+            "scatter_min", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def max(
+        self,
+        values,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        out_sharding=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = maximum(x[index], values)``."""
+        reject_out_sharding("at[].max", out_sharding)
+        return update(
+            "scatter_max", self.array, self.index, values, indices_are_sorted, unique_indices,
+            mode, wrap_negative_indices,
+        )  # fmt: skip
+
+    def apply(
+        self,
+        func,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode=None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        """``x[index] = func(x[index])`` for an elementwise function, applied once for each time
+        that an index occurs."""
+        return apply_at(
+            self.array, self.index, func, indices_are_sorted, unique_indices, mode,
+            wrap_negative_indices,
+        )  # fmt: skip

@@ -1,0 +1,246 @@
+"""Functions whose result has as many elements as a condition is true: nonzero, compress, place, …
+
+Invariant: such a count must be known while tracing. Eagerly it is computed with NumPy; traced calls
+need ``size``, and the result is cut or filled to it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+from ferrax._core import Array
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.lax import elementwise as lax
+from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.creation import full, iota
+from ferrax._src.lax.gather_scatter import _static_scalar
+from ferrax._src.lax.reduce import cumsum
+from ferrax._src.lax.shape import _broadcast_to, reshape, stack
+from ferrax._src.lax.slicing import slice_in_dim
+from ferrax._src.numpy.take import _resized, array_argument, take
+
+
+def _default_int() -> np.dtype:
+    return np.dtype(dtypes.canonicalize_dtype(np.int64))
+
+
+def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Array, ...]:
+    """Positions of the nonzero elements, one index array for each axis.
+
+    Args:
+      a: array of at least one axis.
+      size: static length of the results; needed under jit. Missing ones are filled, others cut.
+      fill_value: scalar, or a tuple of one for each axis; default 0.
+
+    >>> jnp.nonzero(jnp.array([0, 3, 0, 5]))
+    (Array([1, 3], dtype=int32),)
+    """
+    a = array_argument("nonzero", a)
+    if a.ndim == 0:
+        raise ValueError(
+            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() "
+            "instead."
+        )
+    if size is None:
+        value = concrete_or_error(
+            None,
+            a,
+            "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero "
+            "within transformations.",
+        )
+        dtype = _default_int()
+        return tuple([as_array(index.astype(dtype)) for index in np.nonzero(np.asarray(value))])
+    size = operator.index(concrete_or_error(None, size, "size argument of jnp.nonzero"))
+    if fill_value is None:
+        fill = (0,) * a.ndim
+    elif isinstance(fill_value, tuple):
+        fill = fill_value
+        if len(fill) != a.ndim:
+            raise ValueError(
+                f"fill_value of jnp.nonzero must have one entry for each of {a.ndim} axes, "
+                f"got {len(fill)}"
+            )
+    else:
+        fill = (fill_value,) * a.ndim
+    places, valid = _nonzero_jit(a, size)
+    from ferrax.numpy import where
+
+    return tuple([where(valid, place, value) for place, value in zip(places, fill)])
+
+
+def _nonzero(a: Array, size: int):
+    """Positions of the first ``size`` nonzero elements, and which of the results are such."""
+    dtype = _default_int()
+    count = math.prod(a.shape)
+    if size == 0 or count == 0:
+        return [full((size,), 0, dtype)] * a.ndim, full((size,), False, np.dtype(bool))
+    mask = reshape(a, (count,))
+    if mask.dtype != np.bool_:
+        mask = lax.ne(mask, mask.dtype.type(0))
+    ranks = cumsum(lax._convert_element_type(mask, dtype))
+    # Each nonzero element writes its position at its rank; the others go out of bounds.
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    one = dtype.type(1)
+    target = lax.select_n(mask, full((count,), size, dtype), lax.sub(ranks, one))
+    flat = IndexUpdateHelper(full((size,), 0, dtype))[target].set(
+        iota(dtype, count), mode="drop", unique_indices=True, wrap_negative_indices=False
+    )
+    total = slice_in_dim(ranks, count - 1, count)
+    valid = lax.lt(iota(dtype, size), _broadcast_to(total, (size,)))
+    places = []
+    rest = flat
+    for axis_size in reversed(a.shape):
+        length = dtype.type(axis_size)
+        places.append(lax.rem(rest, length) if a.ndim > 1 else rest)
+        rest = lax.div(rest, length) if a.ndim > 1 else rest
+    return places[::-1], valid
+
+
+_nonzero_jit = jit(_nonzero, static_argnums=(1,))
+
+
+def flatnonzero(a, *, size: int | None = None, fill_value=None) -> Array:
+    """Positions of the nonzero elements of the flattened array; see ``nonzero``."""
+    a = array_argument("flatnonzero", a)
+    flat = reshape(a, (math.prod(a.shape),))
+    return nonzero(flat, size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a, *, size: int | None = None, fill_value=None) -> Array:
+    """Positions of the nonzero elements as rows of an array of shape (count, a.ndim)."""
+    a = array_argument("argwhere", a)
+    dtype = _default_int()
+    if a.ndim == 0:
+        if size is None:
+            size = int(bool(concrete_or_error(None, a, "size argument of jnp.argwhere")))
+        return full((operator.index(size), 0), 0, dtype)
+    places = nonzero(a, size=size, fill_value=fill_value)
+    return stack(places, 1)
+
+
+def compress(
+    condition, a, axis: int | None = None, *, size: int | None = None, fill_value=0, out=None
+) -> Array:
+    """Slices of ``a`` along ``axis`` where a 1-D condition holds.
+
+    Args:
+      condition: 1-D; may be shorter than the axis, and longer where the rest is false.
+      a: array; flattened if ``axis`` is None.
+      size, fill_value: static length of the result's axis, and what pads it; needed under jit.
+      out: not supported.
+
+    >>> jnp.compress(jnp.array([True, False, True]), jnp.array([1, 2, 3]))
+    Array([1, 3], dtype=int32)
+    """
+    condition = array_argument("compress", condition, 0)
+    a = array_argument("compress", a, 1)
+    if out is not None:
+        raise NotImplementedError("out argument is not supported by jnp.compress")
+    if condition.ndim != 1:
+        raise ValueError("condition must be a 1D array")
+    if axis is None:
+        a, axis = reshape(a, (math.prod(a.shape),)), 0
+    axis = canonical_axis(axis, a.ndim)
+    length = a.shape[axis]
+    if condition.dtype != np.bool_:
+        condition = lax.ne(condition, condition.dtype.type(0))
+    if condition.shape[0] > length:
+        extra = slice_in_dim(condition, length, None)
+        if is_concrete(extra) and np.any(np.asarray(concrete_or_error(None, extra))):
+            raise ValueError("condition contains entries that are out of bounds")
+        condition = slice_in_dim(condition, 0, length)
+    if size is None:
+        (places,) = nonzero(condition)
+        return take(a, places, axis, mode="clip")
+    size = operator.index(size)
+    if not 0 <= size <= length:
+        raise ValueError(
+            "size must be positive and not greater than the size of the array axis; got "
+            f"size={size} for a.shape[axis]={length}"
+        )
+    if size == 0:
+        return slice_in_dim(a, 0, 0, 1, axis)
+    (places,) = nonzero(condition, size=size, fill_value=length)
+    return take(a, places, axis, mode="fill", fill_value=_static_scalar(fill_value))
+
+
+def extract(condition, arr, *, size: int | None = None, fill_value=0) -> Array:
+    """Elements of ``arr`` where ``condition`` holds, both flattened; see ``compress``."""
+    condition = array_argument("extract", condition, 0)
+    arr = array_argument("extract", arr, 1)
+    flat = reshape(condition, (math.prod(condition.shape),))
+    return compress(flat, arr, size=size, fill_value=fill_value)
+
+
+def place(arr, mask, vals, *, inplace: bool = True) -> Array:
+    """A copy of ``arr`` where the elements under ``mask`` are the first of ``vals``, repeated.
+
+    ``inplace=False`` is required. Works under jit.
+
+    >>> jnp.place(jnp.arange(4), jnp.array([0, 1, 1, 1]), jnp.array([7, 8]), inplace=False)
+    Array([0, 7, 8, 7], dtype=int32)
+    """
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    arr = array_argument("place", arr, 0)
+    mask = array_argument("place", mask, 1)
+    vals = array_argument("place", vals, 2)
+    if inplace:
+        raise ValueError(
+            "jnp.place cannot modify arrays in-place, because arrays are immutable. Pass "
+            "inplace=False to instead return an updated array."
+        )
+    count = math.prod(arr.shape)
+    if math.prod(mask.shape) != count:
+        raise ValueError("place: arr and mask must be the same size")
+    given = math.prod(vals.shape)
+    if given == 0:
+        raise ValueError("Cannot place values from an empty array")
+    if count == 0:
+        return arr
+    places = flatnonzero(mask, size=count, fill_value=count)
+    values = _resized(reshape(vals, (given,)), given, count)
+    flat = IndexUpdateHelper(reshape(arr, (count,)))[places].set(values, mode="drop")
+    return reshape(flat, arr.shape)
+
+
+def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True) -> Array:
+    """A copy of ``a`` with its diagonal set to ``val`` (a scalar, or values repeated along it).
+
+    ``inplace=False`` is required; ``wrap=True`` is not supported. With more than two axes, all must
+    have one size.
+
+    >>> jnp.fill_diagonal(jnp.zeros((2, 3)), 1, inplace=False)
+    Array([[1., 0., 0.],
+           [0., 1., 0.]], dtype=float32)
+    """
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    if inplace:
+        raise NotImplementedError("arrays are immutable, must use inplace=False")
+    if wrap:
+        raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
+    a = array_argument("fill_diagonal", a, 0)
+    val = array_argument("fill_diagonal", val, 1)
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if a.ndim > 2 and len(set(a.shape)) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    length = min(a.shape)
+    given = math.prod(val.shape)
+    if length == 0 or given == 0:
+        return a
+    values = val if val.ndim == 0 else _resized(reshape(val, (given,)), given, length)
+    index = np.arange(length, dtype=np.int32)
+    return IndexUpdateHelper(a)[(index,) * a.ndim].set(values, unique_indices=True)
+
+
+def mask_indices(n: int, mask_func, k: int = 0, *, size: int | None = None):
+    """Positions where ``mask_func(ones((n, n)), k)`` is nonzero, for example with ``jnp.triu``."""
+    ones = full((operator.index(n), operator.index(n)), 1, np.dtype(np.float32))
+    return nonzero(mask_func(ones, k), size=size)

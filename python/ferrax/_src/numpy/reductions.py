@@ -1,0 +1,610 @@
+"""Reductions over axes: sums, extrema, moments, arg-extrema, cumulative functions, nan variants.
+
+Invariants: integers narrower than the default integer are summed in it (cumulative functions keep
+their dtype), half-precision floats accumulate in float32, results are strongly typed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from functools import partial
+
+import numpy as np
+
+from ferrax import lax
+from ferrax._core import ufuncs
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array
+from ferrax._src.numpy.ufuncs import isnan
+from ferrax._src.numpy.util import (
+    broadcast_to,
+    check_array_like,
+    convert,
+    ensure_array,
+    is_subdtype,
+    normalize_axes,
+    normalize_axis,
+    promote_dtypes_inexact,
+    real_dtype,
+    reject_out,
+    user_dtype,
+    where as select_where,
+)
+
+_REDUCERS = {
+    "sum": lax.reduce_sum,
+    "prod": lax.reduce_prod,
+    "max": lax.reduce_max,
+    "min": lax.reduce_min,
+    "any": lax.reduce_or,
+    "all": lax.reduce_and,
+}
+
+
+def _keep_dims(x, axes, shape):
+    kept = tuple(1 if d in axes else size for d, size in enumerate(shape))
+    return lax.broadcast_in_dim(
+        x, kept, tuple(d for d in range(len(shape)) if d not in axes)
+    )
+
+
+def _summation_dtype(dtype):
+    """Accumulation dtype of sum and prod without `dtype=`: small integers are widened."""
+    if dtypes.issubdtype(dtype, np.bool_):
+        return dtypes.default_int_dtype()
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        default = dtypes.default_uint_dtype()
+    elif dtypes.issubdtype(dtype, np.integer):
+        default = dtypes.default_int_dtype()
+    else:
+        return dtype
+    return default if np.iinfo(default).bits > dtypes.iinfo(dtype).bits else dtype
+
+
+def _upcast_half(dtype):
+    if dtypes.issubdtype(dtype, np.floating) and np.dtype(dtype).itemsize == 2:
+        return np.dtype(np.float32)
+    return np.dtype(dtype)
+
+
+def _is_sum_like(name):
+    return name in ("sum", "prod")
+
+
+def _identity(name, dtype):
+    if name == "sum" or name == "any":
+        return np.zeros((), dtype)
+    if name == "prod" or name == "all":
+        return np.ones((), dtype)
+    if dtypes.issubdtype(dtype, np.bool_):
+        return np.asarray(name == "min", dtype)
+    if dtypes.issubdtype(dtype, np.integer):
+        info = dtypes.iinfo(dtype)
+        return np.asarray(info.min if name == "max" else info.max, dtype)
+    return np.asarray(-math.inf if name == "max" else math.inf, dtype)
+
+
+def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integers=True,
+            upcast=True):
+    reject_out(name, out)
+    a = ensure_array(name, a)
+    if initial is not None:
+        check_array_like(name, initial)
+    axes = normalize_axes(axis, a.ndim)
+    has_identity = name not in ("max", "min")
+    if initial is None and not has_identity:
+        if builtins.any(a.shape[d] == 0 for d in axes):
+            raise ValueError(
+                f"zero-size array to reduction operation {name} which has no identity"
+            )
+        if where is not None:
+            raise ValueError(
+                f"reduction operation {name} does not have an identity, so to use a where mask"
+                " one has to specify 'initial'"
+            )
+    if name in ("any", "all"):
+        result_dtype = np.dtype(bool)
+    elif dtype is not None:
+        result_dtype = dtype
+    elif promote_integers and _is_sum_like(name):
+        result_dtype = _summation_dtype(a.dtype)
+    else:
+        result_dtype = a.dtype
+    compute_dtype = result_dtype
+    if upcast and _is_sum_like(name):
+        compute_dtype = _upcast_half(result_dtype)
+    if name == "prod" or name == "sum":
+        a = _drop_imaginary(a, compute_dtype)
+    a = convert(a, compute_dtype)
+    if where is not None:
+        mask = ensure_array(name, where)
+        if not dtypes.issubdtype(mask.dtype, np.bool_):
+            raise ValueError(
+                f"The where argument to {name} must be boolean, got {mask.dtype}"
+            )
+        a = select_where(mask, a, as_array(_identity(name, a.dtype)))
+    shape = a.shape
+    reducer = name
+    if a.dtype == bool:
+        reducer = {"sum": "any", "prod": "all"}.get(name, name)
+    result = _REDUCERS[reducer](a, axes=tuple(sorted(axes)))
+    if initial is not None:
+        combine = {"sum": lax.add, "prod": lax.mul, "max": lax.max, "min": lax.min}[name]
+        start = convert(initial, compute_dtype)
+        if start.ndim:
+            raise ValueError(f"initial value must be a scalar. Got array of shape {start.shape}")
+        result = combine(start, result)
+    if keepdims:
+        result = _keep_dims(result, axes, shape)
+    return convert(result, result_dtype)
+
+
+def _drop_imaginary(a, dtype):
+    if is_subdtype(a, np.complexfloating) and not dtypes.issubdtype(dtype, np.complexfloating):
+        return convert(a, dtype)
+    return a
+
+
+def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None,
+        promote_integers=True):
+    """Sums elements over axes.
+
+    Args: a: array; axis: None (all), an axis or a tuple; dtype: result dtype; keepdims: keep
+    reduced axes with size 1; initial: scalar added to the sum; where: bool mask that broadcasts
+    with `a`; promote_integers: widen small integers to the default integer dtype.
+    Raises: ValueError for axes out of bounds or repeated; NotImplementedError for `out`.
+
+    Example: `jnp.sum(jnp.ones((2, 3)), axis=0)` is `[2., 2., 2.]`.
+    """
+    return _reduce("sum", a, axis, user_dtype(dtype, "sum"), out, keepdims, initial, where,
+                   promote_integers)
+
+
+def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None,
+         promote_integers=True):
+    """Multiplies elements over axes; arguments as for `sum`."""
+    return _reduce("prod", a, axis, user_dtype(dtype, "prod"), out, keepdims, initial, where,
+                   promote_integers)
+
+
+def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """Largest elements over axes; NaN wins. An empty reduction without `initial` raises."""
+    return _reduce("max", a, axis, None, out, keepdims, initial, where)
+
+
+def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises."""
+    return _reduce("min", a, axis, None, out, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+def any(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
+    """True where some element over the axes is non-zero. Returns bool."""
+    return _reduce("any", a, axis, None, out, keepdims, None, where)
+
+
+def all(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
+    """True where every element over the axes is non-zero. Returns bool."""
+    return _reduce("all", a, axis, None, out, keepdims, None, where)
+
+
+def _axis_size(a, axis):
+    return math.prod(a.shape[d] for d in normalize_axes(axis, a.ndim))
+
+
+def _count(a, axis, where, dtype, keepdims):
+    """Number of elements that a mean divides by: a scalar, or counts of a mask."""
+    if where is None:
+        return as_array(np.asarray(_axis_size(a, axis), dtype))
+    mask = broadcast_to(ensure_array("mean", where), a.shape)
+    return sum(convert(convert(mask, np.dtype(np.int32)), dtype), axis, dtype=dtype,
+               keepdims=keepdims)
+
+
+def _mean(a, axis, dtype, out, keepdims, where, upcast=True):
+    reject_out("mean", out)
+    a = ensure_array("mean", a)
+    result_dtype = dtypes.to_inexact_dtype(a.dtype) if dtype is None else dtype
+    compute_dtype = _upcast_half(result_dtype) if upcast else result_dtype
+    normalizer = _count(a, axis, where, compute_dtype, keepdims)
+    total = _reduce("sum", a, axis, compute_dtype, None, keepdims, None, where)
+    return convert(lax.div(total, normalizer), result_dtype)
+
+
+def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
+    """Arithmetic mean over axes; integers give floats; an empty mean is NaN.
+
+    Args: as for `sum`. Example: `jnp.mean(jnp.arange(4))` is `1.5`.
+    """
+    return _mean(a, axis, user_dtype(dtype, "mean"), out, keepdims, where)
+
+
+def average(a, axis=None, weights=None, returned=False, keepdims=False):
+    """Weighted mean over axes.
+
+    Args: weights: None, or an array of the shape of `a`, or 1-d along one `axis`;
+    returned: also return the sum of weights. Raises ValueError for mismatched shapes.
+    """
+    a = ensure_array("average", a)
+    if weights is None:
+        result = mean(a, axis=axis, keepdims=keepdims)
+        count = as_array(np.asarray(_axis_size(a, axis), result.dtype))
+        return (result, lax.full_like(result, count)) if returned else result
+    weights = ensure_array("average", weights)
+    a, weights = promote_dtypes_inexact(a, weights)
+    if a.shape != weights.shape:
+        if axis is None:
+            raise ValueError("Axis must be specified when shapes of a and weights differ.")
+        if isinstance(axis, tuple):
+            axes = normalize_axes(axis, a.ndim)
+            if weights.shape != tuple(a.shape[d] for d in axes):
+                raise ValueError(
+                    "Shape of weights must be consistent with shape of a along specified axis."
+                )
+        else:
+            if weights.ndim != 1:
+                raise ValueError("1D weights expected when shapes of a and weights differ.")
+            axes = (normalize_axis(axis, a.ndim),)
+            if weights.shape[0] != a.shape[axes[0]]:
+                raise ValueError("Length of weights not compatible with specified axis.")
+        order = sorted(range(len(axes)), key=axes.__getitem__)
+        weights = lax.transpose(weights, order) if len(order) > 1 else weights
+        weights = lax.broadcast_in_dim(weights, a.shape, tuple(sorted(axes)))
+    scale = sum(weights, axis=axis, keepdims=keepdims)
+    total = sum(lax.mul(a, weights), axis=axis, keepdims=keepdims)
+    result = lax.div(total, scale)
+    return (result, broadcast_to(scale, result.shape)) if returned else result
+
+
+# ---------------------------------------------------------------------------- moments
+
+
+def _var_dtypes(a_dtype, dtype):
+    """(computation dtype of deviations, result dtype); moments of complex input are real."""
+    if dtype is not None:
+        if (not dtypes.issubdtype(dtype, np.complexfloating)
+                and dtypes.issubdtype(a_dtype, np.complexfloating)):
+            raise ValueError(
+                "jax.numpy.var does not yet support real dtype parameters when computing the"
+                f" variance of an array of complex values. Got dtype {dtype} and {a_dtype}."
+            )
+        inexact = dtypes.to_inexact_dtype(dtype)
+        compute = dtypes.promote_types(a_dtype, inexact)
+        result = real_dtype(inexact)
+    else:
+        compute = dtypes.to_inexact_dtype(a_dtype)
+        result = real_dtype(compute)
+    return _upcast_half(compute), result
+
+
+def _squared_deviation(a, center):
+    centered = lax.sub(a, center)
+    if is_subdtype(centered, np.complexfloating):
+        return lax.real(lax.mul(centered, lax.conj(centered)))
+    return lax.square(centered)
+
+
+@partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+def _var(a, axis=None, dtype=None, correction=0, keepdims=False, where=None, mean=None):
+    compute_dtype, result_dtype = _var_dtypes(a.dtype, dtype)
+    a = convert(a, compute_dtype)
+    if mean is None:
+        mean = _mean(a, axis, compute_dtype, None, True, where)
+    mean = broadcast_to(convert(mean, compute_dtype), _broadcast_shape(a, mean))
+    squares = _squared_deviation(a, mean)
+    normalizer = _count(a, axis, where, squares.dtype, keepdims)
+    normalizer = ufuncs.subtract(normalizer, convert(correction, squares.dtype))
+    total = _reduce("sum", squares, axis, squares.dtype, None, keepdims, None, where)
+    result = convert(lax.div(total, normalizer), result_dtype)
+    positive = lax.gt(normalizer, as_array(np.zeros((), normalizer.dtype)))
+    return select_where(positive, result, float("nan"))
+
+
+def _broadcast_shape(a, mean):
+    return tuple(mean.shape) if len(mean.shape) in (0, a.ndim) else lax.broadcast_shapes(
+        a.shape, mean.shape)
+
+
+@partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+def _std(a, axis=None, dtype=None, correction=0, keepdims=False, where=None, mean=None):
+    return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
+
+
+def _moment(name, function, a, axis, dtype, out, ddof, keepdims, where, mean, correction):
+    reject_out(name, out)
+    if correction is None:
+        correction = ddof
+    elif ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    a = ensure_array(name, a)
+    axes = None if axis is None else normalize_axes(axis, a.ndim)
+    return function(a, axes, user_dtype(dtype, name), correction, bool(keepdims), where, mean)
+
+
+def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None,
+        correction=None):
+    """Variance over axes; the divisor is the count minus `ddof` (or `correction`).
+
+    Args: as for `mean`; mean: the mean, if known, with reduced axes kept.
+    A divisor that is not positive gives NaN. Complex input gives a real result.
+    """
+    return _moment("var", _var, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None,
+        correction=None):
+    """Standard deviation over axes: the square root of `var`, with its arguments."""
+    return _moment("std", _std, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+@partial(jit, static_argnames=("axis", "keepdims"))
+def _ptp(a, axis=None, keepdims=False):
+    return lax.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+def ptp(a, axis=None, out=None, keepdims=False):
+    """Range (maximum minus minimum) over axes."""
+    reject_out("ptp", out)
+    a = ensure_array("ptp", a)
+    return _ptp(a, None if axis is None else normalize_axes(axis, a.ndim), bool(keepdims))
+
+
+@partial(jit, static_argnames=("axis", "keepdims"))
+def count_nonzero(a, axis=None, keepdims=False):
+    """Number of non-zero elements over axes, in the default integer dtype."""
+    a = ensure_array("count_nonzero", a)
+    non_zero = lax.ne(a, as_array(np.zeros((), a.dtype)))
+    return sum(non_zero, axis=axis, keepdims=keepdims)
+
+
+# ---------------------------------------------------------------------------- arg-extrema
+
+
+def _arg_extremum(name, function, a, axis, out, keepdims):
+    reject_out(name, out)
+    a = ensure_array(name, a)
+    shape = a.shape
+    if axis is None:
+        flat, axis, rank = lax.reshape(a, (a.size,)) if a.ndim != 1 else a, 0, None
+    else:
+        flat, axis = a, normalize_axis(axis, a.ndim)
+        rank = axis
+    if flat.shape[axis] == 0:
+        raise ValueError(f"attempt to get {name} of an empty sequence")
+    result = function(flat, axis, dtypes.default_int_dtype())
+    if keepdims:
+        kept = (1,) * len(shape) if rank is None else tuple(
+            1 if d == rank else size for d, size in enumerate(shape))
+        result = lax.reshape(result, kept)
+    return result
+
+
+def argmax(a, axis=None, out=None, keepdims=None):
+    """Index of the first maximum along an axis (of the flattened array for None); NaN wins.
+
+    Raises ValueError for an empty axis. Returns the default integer dtype.
+    """
+    return _arg_extremum("argmax", lax.argmax, a, axis, out, keepdims)
+
+
+def argmin(a, axis=None, out=None, keepdims=None):
+    """Index of the first minimum along an axis (of the flattened array for None); NaN wins."""
+    return _arg_extremum("argmin", lax.argmin, a, axis, out, keepdims)
+
+
+def _nan_arg_extremum(name, function, fill, a, axis, keepdims):
+    if not is_subdtype(a, np.inexact):
+        return function(a, axis=axis, keepdims=keepdims)
+    missing = isnan(a)
+    result = function(select_where(missing, fill, a), axis=axis, keepdims=keepdims)
+    return select_where(all(missing, axis=axis, keepdims=keepdims), -1, result)
+
+
+@partial(jit, static_argnames=("axis", "keepdims"))
+def _nanargmax(a, axis=None, keepdims=False):
+    return _nan_arg_extremum("nanargmax", argmax, -math.inf, a, axis, keepdims)
+
+
+@partial(jit, static_argnames=("axis", "keepdims"))
+def _nanargmin(a, axis=None, keepdims=False):
+    return _nan_arg_extremum("nanargmin", argmin, math.inf, a, axis, keepdims)
+
+
+def nanargmax(a, axis=None, out=None, keepdims=None):
+    """As `argmax`, ignoring NaN; -1 where all elements are NaN."""
+    reject_out("nanargmax", out)
+    return _nanargmax(ensure_array("nanargmax", a), axis, bool(keepdims))
+
+
+def nanargmin(a, axis=None, out=None, keepdims=None):
+    """As `argmin`, ignoring NaN; -1 where all elements are NaN."""
+    reject_out("nanargmin", out)
+    return _nanargmin(ensure_array("nanargmin", a), axis, bool(keepdims))
+
+
+# ---------------------------------------------------------------------------- nan variants
+
+_NAN_STATIC = ("axis", "keepdims", "dtype", "out")
+
+
+def _without_nan(a, fill):
+    if not is_subdtype(a, np.inexact):
+        return a
+    return select_where(isnan(a), as_array(np.asarray(fill, a.dtype)), a)
+
+
+@partial(jit, static_argnames=_NAN_STATIC)
+def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
+    """As `sum`, NaN counting as 0."""
+    a = ensure_array("nansum", a)
+    return _reduce("sum", _without_nan(a, 0), axis, user_dtype(dtype, "nansum"), out, keepdims,
+                   initial, where, upcast=False)
+
+
+@partial(jit, static_argnames=_NAN_STATIC)
+def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
+    """As `prod`, NaN counting as 1."""
+    a = ensure_array("nanprod", a)
+    return _reduce("prod", _without_nan(a, 1), axis, user_dtype(dtype, "nanprod"), out, keepdims,
+                   initial, where, upcast=False)
+
+
+def _nan_extremum(name, function, fill, a, axis, out, keepdims, initial, where):
+    a = ensure_array(name, a)
+    result = function(_without_nan(a, fill), axis=axis, out=out, keepdims=keepdims,
+                      initial=initial, where=where)
+    if not is_subdtype(a, np.inexact):
+        return result
+    all_nan = all(isnan(a), axis=axis, keepdims=keepdims)
+    return select_where(all_nan, as_array(np.asarray(math.nan, a.dtype)), result)
+
+
+@partial(jit, static_argnames=("axis", "keepdims", "out"))
+def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """As `max`, ignoring NaN; NaN where all elements are."""
+    return _nan_extremum("nanmax", max, -math.inf, a, axis, out, keepdims, initial, where)
+
+
+@partial(jit, static_argnames=("axis", "keepdims", "out"))
+def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """As `min`, ignoring NaN; NaN where all elements are."""
+    return _nan_extremum("nanmin", min, math.inf, a, axis, out, keepdims, initial, where)
+
+
+@partial(jit, static_argnames=_NAN_STATIC)
+def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
+    """As `mean`, ignoring NaN; NaN where all elements are."""
+    a = ensure_array("nanmean", a)
+    dtype = user_dtype(dtype, "nanmean")
+    if not is_subdtype(a, np.inexact):
+        return mean(a, axis, dtype, out, keepdims, where=where)
+    dtype = a.dtype if dtype is None else dtype
+    present = convert(convert(lax.bitwise_not(isnan(a)), np.dtype(np.int32)), dtype)
+    normalizer = _reduce("sum", present, axis, dtype, None, keepdims, None, where, upcast=False)
+    return lax.div(nansum(a, axis, dtype=dtype, keepdims=keepdims, where=where), normalizer)
+
+
+@partial(jit, static_argnames=_NAN_STATIC)
+def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
+    """As `var`, ignoring NaN; NaN where fewer than `ddof + 1` numbers remain."""
+    reject_out("nanvar", out)
+    a = ensure_array("nanvar", a)
+    compute_dtype, result_dtype = _var_dtypes(a.dtype, user_dtype(dtype, "nanvar"))
+    a = convert(a, compute_dtype)
+    if mean is None:
+        mean = nanmean(a, axis, dtype=compute_dtype, keepdims=True, where=where)
+    squares = select_where(
+        isnan(a), as_array(np.zeros((), real_dtype(a.dtype))), _squared_deviation(a, mean)
+    )
+    counts = sum(lax.bitwise_not(isnan(a)), axis=axis, keepdims=keepdims, where=where)
+    normalizer = ufuncs.subtract(counts, ddof)
+    invalid = ufuncs.less_equal(normalizer, 0)
+    total = sum(squares, axis=axis, keepdims=keepdims, where=where)
+    safe = convert(select_where(invalid, 1, normalizer), total.dtype)
+    result = select_where(invalid, math.nan, lax.div(total, safe))
+    return convert(result, result_dtype)
+
+
+@partial(jit, static_argnames=_NAN_STATIC)
+def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
+    """Square root of `nanvar`, with its arguments."""
+    reject_out("nanstd", out)
+    return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where,
+                           mean=mean))
+
+
+# ---------------------------------------------------------------------------- cumulative
+
+
+def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_integers=False):
+    reject_out(name, out)
+    a = ensure_array(name, a)
+    dtype = user_dtype(dtype, name)
+    if axis is None:
+        a, axis = (lax.reshape(a, (a.size,)) if a.ndim != 1 else a), 0
+    axis = normalize_axis(axis, a.ndim)
+    if fill_nan is not None:
+        a = select_where(isnan(a), as_array(np.asarray(fill_nan, a.dtype)), a)
+    if dtype is None:
+        if is_subdtype(a, np.bool_):
+            dtype = dtypes.default_int_dtype()
+        else:
+            dtype = _summation_dtype(a.dtype) if promote_integers else a.dtype
+    if dtypes.issubdtype(dtype, np.bool_):
+        counts = function(convert(a, dtypes.default_int_dtype()), axis=axis)
+        return convert(counts, dtype)
+    return function(convert(a, dtype), axis=axis)
+
+
+@partial(jit, static_argnames=("axis", "dtype"))
+def cumsum(a, axis=None, dtype=None, out=None):
+    """Cumulative sum along an axis, of the flattened array for None; small integers keep dtype.
+
+    Example: `jnp.cumsum(jnp.arange(4))` is `[0, 1, 3, 6]`.
+    """
+    return _cumulate("cumsum", lax.cumsum, a, axis, dtype, out)
+
+
+@partial(jit, static_argnames=("axis", "dtype"))
+def cumprod(a, axis=None, dtype=None, out=None):
+    """Cumulative product along an axis; arguments as for `cumsum`."""
+    return _cumulate("cumprod", lax.cumprod, a, axis, dtype, out)
+
+
+@partial(jit, static_argnames=("axis", "dtype"))
+def nancumsum(a, axis=None, dtype=None, out=None):
+    """As `cumsum`, NaN counting as 0."""
+    return _cumulate("nancumsum", lax.cumsum, a, axis, dtype, out, fill_nan=0)
+
+
+@partial(jit, static_argnames=("axis", "dtype"))
+def nancumprod(a, axis=None, dtype=None, out=None):
+    """As `cumprod`, NaN counting as 1."""
+    return _cumulate("nancumprod", lax.cumprod, a, axis, dtype, out, fill_nan=1)
+
+
+@partial(jit, static_argnames=("axis", "dtype"))
+def _cumsum_with_promotion(a, axis=None, dtype=None):
+    return _cumulate("cumsum", lax.cumsum, a, axis, dtype, None, promote_integers=True)
+
+
+def _cumulative(name, function, fill, x, axis, dtype, include_initial):
+    x = ensure_array(name, x)
+    if x.ndim == 0:
+        raise ValueError("The input must be non-scalar to take a cumulative function.")
+    if axis is None:
+        axis = 0
+        if x.ndim > 1:
+            raise ValueError(
+                f"The input array has rank {x.ndim}, however axis was not set to an explicit"
+                " value. The axis argument is only optional for one-dimensional arrays."
+            )
+    axis = normalize_axis(axis, x.ndim)
+    out = function(x, axis, user_dtype(dtype, name))
+    if include_initial:
+        shape = tuple(1 if d == axis else size for d, size in enumerate(out.shape))
+        start = lax.full(shape, fill, out.dtype)
+        out = lax.concatenate([start, out], dimension=axis)
+    return out
+
+
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Cumulative sum along an axis; small integers are widened.
+
+    Args: axis: needed for rank above 1; include_initial: prepend the empty sum.
+    """
+    return _cumulative("cumulative_sum", _cumsum_with_promotion, 0, x, axis, dtype,
+                       include_initial)
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Cumulative product along an axis; arguments as for `cumulative_sum`."""
+    def product(x, axis, dtype):
+        return _cumulate("cumulative_prod", lax.cumprod, x, axis, dtype, None,
+                         promote_integers=True)
+
+    return _cumulative("cumulative_prod", product, 1, x, axis, dtype, include_initial)

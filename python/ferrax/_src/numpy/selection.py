@@ -1,0 +1,322 @@
+"""Choosing among arrays by conditions, and removing or inserting slices."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from ferrax._core import Array
+from ferrax._src import dtypes
+from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.lax import elementwise as lax
+from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.creation import full
+from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
+from ferrax._src.lax.slicing import slice_in_dim
+from ferrax._src.numpy.take import _floor_mod, array_argument, take, take_along_axis
+
+_INT32 = np.dtype(np.int32)
+
+
+def select(condlist: Sequence, choicelist: Sequence, default=0) -> Array:
+    """Elementwise the choice of the first condition that holds, else ``default``.
+
+    Conditions and choices broadcast together; choices promote to one dtype.
+
+    >>> x = jnp.arange(4)
+    >>> jnp.select([x < 1, x < 3], [x, 10 * x], -1)
+    Array([ 0, 10, 20, -1], dtype=int32)
+    """
+    from ferrax.numpy import where
+
+    if len(condlist) != len(choicelist):
+        raise ValueError(
+            "condlist must have length equal to choicelist "
+            f"({len(condlist)} vs {len(choicelist)})"
+        )
+    if len(condlist) == 0:
+        raise ValueError("condlist must be non-empty")
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist)):
+        result = where(condition, choice, result)
+    return result
+
+
+def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
+    """Elementwise ``choices[a]``: the element of the choice that ``a`` numbers.
+
+    Args:
+      a: integers.
+      choices: a sequence of arrays, or an array whose first axis numbers them; all broadcast.
+      out: not supported.
+      mode: for numbers out of range "raise" (not under jit), "wrap" or "clip".
+
+    >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([3, 2], dtype=int32)
+    """
+    from ferrax import numpy as jnp
+
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
+    a = array_argument("choose", a, 0)
+    if not dtypes.issubdtype(a.dtype, np.integer):
+        raise ValueError("`a` array must be integer typed")
+    choices = [array_argument("choose", choice, 1) for choice in choices]
+    if not choices:
+        raise ValueError("choose requires at least one choice")
+    count = len(choices)
+    if mode == "raise":
+        value = concrete_or_error(
+            None,
+            a,
+            "The error occurred because jnp.choose was jit-compiled with mode='raise'. Use "
+            "mode='wrap' or mode='clip' instead.",
+        )
+        value = np.asarray(value)
+        if np.any((value < 0) | (value >= count)):
+            raise ValueError("invalid entry in choice array")
+    elif mode == "wrap":
+        a = _floor_mod(a, a.dtype.type(count))
+    elif mode == "clip":
+        a = lax.clamp(a.dtype.type(0), a, a.dtype.type(count - 1))
+    else:
+        raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
+    a, *choices = jnp.broadcast_arrays(a, *choices)
+    stacked = lax._convert_element_type(jnp.stack(choices))  # never weakly typed
+    picked = take_along_axis(
+        stacked, expand_dims(a, (0,)), 0, "promise_in_bounds", wrap_negative_indices=False
+    )
+    return squeeze(picked, (0,))
+
+
+def piecewise(x, condlist, funclist: list, *args, **kw) -> Array:
+    """A function given by pieces: where several conditions hold, the last one counts.
+
+    Args:
+      x: array.
+      condlist: boolean arrays, or one whose first axis numbers them.
+      funclist: one function or scalar for each condition, and optionally one for the rest
+        (default 0). Functions are elementwise and are evaluated everywhere.
+      args, kw: further arguments for the functions.
+
+    The result has ``x``'s dtype.
+
+    >>> x = jnp.array([-2, 3])
+    >>> jnp.piecewise(x, [x < 0], [lambda x: -x, lambda x: x])
+    Array([2, 3], dtype=int32)
+    """
+    from ferrax.numpy import where
+
+    x = array_argument("piecewise", x)
+    conditions = list(condlist)
+    pieces = list(funclist)
+    count = len(conditions)
+    if len(pieces) == count + 1:
+        default = pieces.pop()
+    elif len(pieces) == count:
+        default = 0
+    else:
+        raise ValueError(
+            f"with {count} condition(s), either {count} or {count + 1} functions are expected; "
+            f"got {len(pieces)}"
+        )
+
+    def evaluate(piece: Callable | Array) -> Array:
+        value = piece(x, *args, **kw) if callable(piece) else piece
+        value = lax._convert_element_type(value, x.dtype)
+        return _broadcast_to(value, x.shape)
+
+    result = evaluate(default)
+    for condition, piece in zip(conditions, pieces):
+        result = where(condition, evaluate(piece), result)
+    return result
+
+
+def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
+    """A copy of ``arr`` without some slices along an axis.
+
+    Args:
+      arr: array; flattened if ``axis`` is None.
+      obj: an integer, slice, integer array or boolean mask; concrete, unless the next is True.
+      assume_unique_indices: says that an integer array has no repetitions.
+
+    Raises IndexError or ValueError for positions out of bounds.
+
+    >>> jnp.delete(jnp.arange(4), 1)
+    Array([0, 2, 3], dtype=int32)
+    """
+    arr = array_argument("delete", arr, 0)
+    if axis is None:
+        arr, axis = reshape(arr, (math.prod(arr.shape),)), 0
+    axis = canonical_axis(axis, arr.ndim)
+    size = arr.shape[axis]
+    keep = np.ones(size, bool)
+    if isinstance(obj, slice):
+        keep[obj] = False
+        return _kept(arr, keep, axis)
+    array_argument("delete", obj, 1)
+    if assume_unique_indices and isinstance(obj, Array) and not is_concrete(obj):
+        return _delete_traced(arr, obj, axis)
+    value = np.asarray(concrete_or_error(None, obj, "'obj' array argument of jnp.delete()"))
+    if value.dtype == np.bool_:
+        if value.shape != (size,):
+            raise ValueError(
+                "boolean array argument obj to delete must be one dimensional and match the axis "
+                f"length of {size}"
+            )
+        return _kept(arr, ~value, axis)
+    if value.dtype.kind not in "iu":
+        raise ValueError(f"jnp.delete: got obj.dtype={value.dtype}; must be integer or bool.")
+    if value.ndim == 0:
+        place = int(value)
+        if not -size <= place < size:
+            raise ValueError(f"axis {place} is out of bounds for array of dimension {size}")
+        place = place + size if place < 0 else place
+        return concatenate(
+            [slice_in_dim(arr, 0, place, 1, axis), slice_in_dim(arr, place + 1, None, 1, axis)]
+            if place + 1 < size
+            else [slice_in_dim(arr, 0, place, 1, axis)],
+            axis,
+        )
+    outside = value[(value < -size) | (value >= size)]
+    if outside.size:
+        raise IndexError(
+            f"index {outside.flat[0]} is out of bounds for axis {axis} with size {size}"
+        )
+    keep[value] = False
+    return _kept(arr, keep, axis)
+
+
+def _kept(arr: Array, keep: np.ndarray, axis: int) -> Array:
+    places = as_array(np.nonzero(keep)[0].astype(_INT32))
+    return take(arr, places, axis, mode="clip", unique_indices=True, indices_are_sorted=True)
+
+
+def _delete_traced(arr: Array, obj: Array, axis: int) -> Array:
+    from ferrax import numpy as jnp
+
+    if not dtypes.issubdtype(obj.dtype, np.integer):
+        raise ValueError(f"jnp.delete: got obj.dtype={obj.dtype}; must be integer or bool.")
+    size = arr.shape[axis]
+    obj = reshape(obj, (math.prod(obj.shape),))
+    obj = jnp.where(obj < 0, obj + size, obj)
+    obj = jnp.sort(jnp.clip(obj, 0, size - 1))
+    removed = obj.shape[0]
+    # An element's new position counts as many removed ones as were in front of it.
+    shifted = obj - jnp.arange(removed, dtype=obj.dtype)
+    places = jnp.arange(size - removed, dtype=obj.dtype)
+    skipped = jnp.sum(places[None, :] >= shifted[:, None], axis=0, dtype=obj.dtype)
+    return take(arr, places + skipped, axis, mode="clip")
+
+
+def insert(arr, obj, values, axis: int | None = None) -> Array:
+    """A copy of ``arr`` with slices inserted before given positions of an axis.
+
+    Args:
+      arr: array; flattened if ``axis`` is None.
+      obj: an integer, slice or 1-D integer array: positions in ``arr``. May be traced.
+      values: what to insert; broadcast, and cast to ``arr``'s dtype.
+
+    >>> jnp.insert(jnp.array([1, 2]), 1, 9)
+    Array([1, 9, 2], dtype=int32)
+    """
+    from ferrax import numpy as jnp
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    arr = array_argument("insert", arr, 0)
+    values = array_argument("insert", values, 2)
+    if axis is None:
+        arr, axis = reshape(arr, (math.prod(arr.shape),)), 0
+    axis = canonical_axis(axis, arr.ndim)
+    size = arr.shape[axis]
+    if isinstance(obj, slice):
+        places = as_array(np.arange(*obj.indices(size), dtype=_INT32))
+    else:
+        places = array_argument("insert", obj, 1)
+    if places.ndim > 1:
+        raise ValueError("jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar")
+    if not dtypes.issubdtype(places.dtype, np.integer):
+        if math.prod(places.shape) == 0:
+            places = lax._convert_element_type(places, _INT32)
+        else:
+            raise ValueError(f"jnp.insert(): index array must be integer typed; got {obj}")
+    places = lax._convert_element_type(places, _INT32)
+    values = lax._convert_element_type(values, arr.dtype)
+    if values.ndim > arr.ndim:
+        raise ValueError(
+            f"jnp.insert(): values of {values.ndim} axes do not fit an array of {arr.ndim}"
+        )
+    if values.ndim < arr.ndim:
+        values = expand_dims(values, tuple(range(arr.ndim - values.ndim)))
+    if places.ndim == 0:
+        # A single position takes the values' first axis as the inserted one.
+        values = jnp.moveaxis(values, 0, axis)
+    if math.prod(places.shape) == 1:
+        count = values.shape[axis]
+        places = _broadcast_to(reshape(places, (1,)), (count,))
+    else:
+        count = places.shape[0]
+    values = _broadcast_to(values, (*arr.shape[:axis], count, *arr.shape[axis + 1 :]))
+    total = size + count
+    places = jnp.where(places < 0, places + size, places)
+    places = jnp.clip(places, 0, size)
+    order = jnp.argsort(places)
+    target = take(places, order, 0, mode="clip") + jnp.arange(count, dtype=_INT32)
+    # Where each slice of the result comes from: the inserted ones at ``target``, in order; the
+    # others are the array's own, in theirs.
+    is_new = IndexUpdateHelper(full((total,), 0, _INT32))[target].set(1)
+    new_rank = jnp.cumsum(is_new, dtype=_INT32) - is_new
+    own_rank = jnp.arange(total, dtype=_INT32) - new_rank
+    if count == 0:
+        return arr
+    source = jnp.where(is_new > 0, take(order, new_rank, 0, mode="clip") + size, own_rank)
+    both = concatenate([arr, values], axis)
+    return take(both, source, axis, mode="clip", unique_indices=True)
+
+
+def ix_(*args) -> tuple[Array, ...]:
+    """1-D integer arrays as an open mesh: ``x[jnp.ix_(rows, columns)]`` is the submatrix.
+
+    >>> jnp.arange(9).reshape(3, 3)[jnp.ix_(jnp.array([0, 2]), jnp.array([1]))]
+    Array([[1],
+           [7]], dtype=int32)
+    """
+    arrays = [array_argument("ix", arg, i) for i, arg in enumerate(args)]
+    result = []
+    for axis, array in enumerate(arrays):
+        if array.ndim != 1:
+            raise ValueError(
+                f"Arguments to jnp.ix_ must be 1-dimensional, got shape {tuple(array.shape)}"
+            )
+        if array.dtype == np.bool_:
+            raise NotImplementedError("Boolean arguments to jnp.ix_ are not implemented")
+        shape = [1] * len(arrays)
+        shape[axis] = array.shape[0]
+        if array.shape[0] == 0:
+            array = lax._convert_element_type(array, _INT32)
+        result.append(reshape(array, tuple(shape)))
+    return tuple(result)
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """The index arrays of the main diagonal of an array of ``ndim`` axes of size ``n``."""
+    n = operator.index(concrete_or_error(None, n, "'n' argument of jnp.diag_indices()"))
+    ndim = operator.index(concrete_or_error(None, ndim, "'ndim' argument of jnp.diag_indices()"))
+    if n < 0:
+        raise ValueError(f"n argument to diag_indices must be nonnegative, got {n}")
+    if ndim < 0:
+        raise ValueError(f"ndim argument to diag_indices must be nonnegative, got {ndim}")
+    index = as_array(np.arange(n, dtype=np.dtype(dtypes.canonicalize_dtype(np.int64))))
+    return (index,) * ndim
+
+
+def diag_indices_from(arr) -> tuple[Array, ...]:
+    """``diag_indices`` for an array whose axes all have one size."""
+    arr = array_argument("diag_indices_from", arr)
+    if arr.ndim < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(arr.shape)) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return diag_indices(arr.shape[0], arr.ndim)

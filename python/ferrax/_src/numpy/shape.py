@@ -1,0 +1,753 @@
+"""Functions that move, join, split or repeat elements without computing on them.
+
+Invariants: axes may be negative everywhere; a function that changes nothing returns its argument;
+joins promote dtypes, and a single operand is returned without a `concatenate`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from functools import partial
+
+import numpy as np
+
+from ferrax import lax
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
+from ferrax._src.numpy.util import (
+    broadcast_to as _broadcast_to,
+    canonical_shape,
+    check_array_like,
+    convert,
+    ensure_array,
+    ensure_arrays,
+    is_array_like,
+    normalize_axes,
+    normalize_axis,
+    promote_dtypes,
+    user_dtype,
+)
+
+# ---------------------------------------------------------------------------- queries
+
+
+def shape(a):
+    """The shape as a tuple of ints; lists are accepted with a DeprecationWarning."""
+    if hasattr(a, "shape"):
+        return tuple(a.shape)
+    _warn_not_array("shape", a)
+    return np.shape(a)
+
+
+def ndim(a):
+    """The number of axes."""
+    if hasattr(a, "ndim"):
+        return a.ndim
+    _warn_not_array("ndim", a)
+    return np.ndim(a)
+
+
+def size(a, axis=None):
+    """The number of elements, or the product of the sizes of some axes."""
+    if axis is None and hasattr(a, "size") and not isinstance(a, (list, tuple)):
+        return a.size
+    dims = shape(a)
+    return math.prod(dims[d] for d in normalize_axes(axis, len(dims)))
+
+
+def _warn_not_array(name, a):
+    if not is_array_like(a):
+        warnings.warn(
+            f"{name} requires ndarray or scalar arguments, got {type(a)}.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+
+
+def iscomplexobj(x):
+    """True if the dtype is complex, whatever the values."""
+    if x is None:
+        return False
+    try:
+        dtype = x.dtype
+    except AttributeError:
+        dtype = np.asarray(x).dtype
+    return bool(dtypes.issubdtype(dtype, np.complexfloating))
+
+
+def isrealobj(x):
+    """True if the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element):
+    """True for numbers and 0-d arrays."""
+    if np.isscalar(element) or isinstance(element, (np.generic,)):
+        return True
+    if hasattr(element, "__jax_array__"):
+        element = element.__jax_array__()
+    return getattr(element, "ndim", None) == 0
+
+
+def iterable(y):
+    """True if `iter(y)` works."""
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------------- reshape
+
+
+def _resolve_shape(a, newshape):
+    sizes = canonical_shape(newshape)
+    unknown = [i for i, d in enumerate(sizes) if isinstance(d, int) and d == -1]
+    if len(unknown) > 1:
+        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {sizes}")
+    if unknown:
+        known = math.prod(d for i, d in enumerate(sizes) if i != unknown[0])
+        if known == 0 or a.size % known:
+            raise TypeError(
+                f"cannot reshape array of shape {tuple(a.shape)} (size {a.size}) into shape"
+                f" {sizes} because the product of specified axis sizes ({known}) does not evenly"
+                f" divide {a.size}"
+            )
+        i = unknown[0]
+        sizes = (*sizes[:i], a.size // known, *sizes[i + 1:])
+    elif math.prod(sizes) != a.size:
+        raise TypeError(
+            f"cannot reshape array of shape {tuple(a.shape)} (size {a.size}) into shape"
+            f" {sizes} (size {math.prod(sizes)})"
+        )
+    return sizes
+
+
+def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
+    """Gives an array another shape of the same size; one entry may be -1.
+
+    Args: order: "C" (row-major) or "F" (column-major). Raises TypeError for a wrong size.
+
+    Example: `jnp.reshape(jnp.arange(6), (2, -1))` has shape (2, 3).
+    """
+    del copy
+    a = ensure_array("reshape", a)
+    sizes = _resolve_shape(a, shape)
+    if order == "C":
+        return a if sizes == tuple(a.shape) else lax.reshape(a, sizes)
+    if order == "F":
+        reverse = tuple(range(a.ndim))[::-1]
+        out = lax.reshape(lax.transpose(a, reverse), sizes[::-1])
+        return lax.transpose(out, tuple(range(len(sizes)))[::-1])
+    if order == "A":
+        raise NotImplementedError("np.reshape order=A is not implemented.")
+    raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+
+
+@partial(jit, static_argnames=("order", "out_sharding"), inline=True)
+def ravel(a, order="C", *, out_sharding=None):
+    """Flattens to one axis."""
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'.")
+    a = ensure_array("ravel", a)
+    return reshape(a, (a.size,), order)
+
+
+def transpose(a, axes=None):
+    """Permutes axes; None reverses them. Raises TypeError if `axes` is no permutation."""
+    a = ensure_array("transpose", a)
+    if axes is None:
+        permutation = tuple(range(a.ndim))[::-1]
+    else:
+        permutation = tuple(normalize_axis(i, a.ndim) for i in axes)
+        if sorted(permutation) != list(range(a.ndim)):
+            raise TypeError(
+                "transpose permutation isn't a permutation of operand dimensions, got permutation"
+                f" {tuple(axes)} for operand shape {tuple(a.shape)}."
+            )
+    return a if permutation == tuple(range(a.ndim)) else lax.transpose(a, permutation)
+
+
+def permute_dims(a, /, axes):
+    """Permutes axes (array API name of `transpose`)."""
+    return transpose(a, axes)
+
+
+def matrix_transpose(x, /):
+    """Swaps the last two axes; ValueError below rank 2."""
+    x = ensure_array("matrix_transpose", x)
+    if x.ndim < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim}")
+    return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@partial(jit, static_argnames=("axis1", "axis2"), inline=True)
+def swapaxes(a, axis1, axis2):
+    """Exchanges two axes."""
+    a = ensure_array("swapaxes", a)
+    axis1, axis2 = normalize_axis(axis1, a.ndim), normalize_axis(axis2, a.ndim)
+    permutation = list(range(a.ndim))
+    permutation[axis1], permutation[axis2] = axis2, axis1
+    return transpose(a, permutation)
+
+
+def _axis_list(axis):
+    try:
+        return (operator.index(axis),)
+    except TypeError:
+        return tuple(operator.index(x) for x in axis)
+
+
+def moveaxis(a, source, destination):
+    """Moves axes to new positions; the others keep their order."""
+    a = ensure_array("moveaxis", a)
+    source = tuple(normalize_axis(i, a.ndim) for i in _axis_list(source))
+    destination = tuple(normalize_axis(i, a.ndim) for i in _axis_list(destination))
+    if len(source) != len(destination):
+        raise ValueError(
+            f"Inconsistent number of elements: {len(source)} vs {len(destination)}"
+        )
+    if len(set(source)) != len(source) or len(set(destination)) != len(destination):
+        raise ValueError(f"repeated axis in moveaxis: {source} to {destination}")
+    permutation = [i for i in range(a.ndim) if i not in source]
+    for target, origin in sorted(zip(destination, source)):
+        permutation.insert(target, origin)
+    return transpose(a, permutation)
+
+
+@partial(jit, static_argnames=("axis", "start"), inline=True)
+def rollaxis(a, axis, start=0):
+    """Moves an axis back to lie before position `start`."""
+    a = ensure_array("rollaxis", a)
+    start = operator.index(start)
+    if not -a.ndim <= start <= a.ndim:
+        raise ValueError(f"start={start!r} must satisfy -ndim<=start<=ndim, ndim={a.ndim}")
+    axis = normalize_axis(axis, a.ndim)
+    start += a.ndim if start < 0 else 0
+    start -= axis < start
+    return moveaxis(a, axis, start)
+
+
+def squeeze(a, axis=None):
+    """Drops axes of size 1: all, or those named. ValueError if a named size is not 1."""
+    a = ensure_array("squeeze", a)
+    if axis is None:
+        axes = tuple(d for d, n in enumerate(a.shape) if n == 1)
+    else:
+        axes = tuple(sorted(normalize_axes(axis, a.ndim)))
+        if any(a.shape[d] != 1 for d in axes):
+            raise ValueError(
+                "cannot select an axis to squeeze out which has size not equal to one, got"
+                f" shape={tuple(a.shape)} and dimensions={axes}"
+            )
+    return lax.squeeze(a, axes) if axes else a
+
+
+def expand_dims(a, axis):
+    """Inserts axes of size 1 at positions of the result."""
+    a = ensure_array("expand_dims", a)
+    axes = _axis_list(axis)
+    rank = a.ndim + len(axes)
+    out = tuple(normalize_axis(i, rank) for i in axes)
+    if len(set(out)) != len(out):
+        raise ValueError(f"repeated axis in expand_dims: {axes}")
+    return lax.expand_dims(a, out) if out else a
+
+
+def broadcast_to(array, shape, *, out_sharding=None):
+    """Broadcasts to a shape by NumPy's rule; ValueError if it does not fit."""
+    return _broadcast_to(ensure_array("broadcast_to", array), canonical_shape(shape))
+
+
+def broadcast_shapes(*shapes):
+    """The common shape of several shapes; ValueError if there is none."""
+    return lax.broadcast_shapes(*[canonical_shape(s) for s in shapes])
+
+
+def broadcast_arrays(*args):
+    """Broadcasts arrays against each other; returns a list."""
+    args = ensure_arrays("broadcast_arrays", *args)
+    if not args:
+        return []
+    target = lax.broadcast_shapes(*[tuple(x.shape) for x in args])
+    return [_broadcast_to(x, target) for x in args]
+
+
+# ---------------------------------------------------------------------------- joins
+
+
+def _sequence(name, arrays):
+    """The operands of a join; an array stands for its rows."""
+    if isinstance(arrays, (Array, np.ndarray)):
+        array = ensure_array(name, arrays)
+        if array.ndim == 0:
+            raise TypeError(f"{name} requires a sequence of arrays, got a 0-d array.")
+        return [lax.index_in_dim(array, i, keepdims=False) for i in range(array.shape[0])]
+    try:
+        arrays = list(arrays)
+    except TypeError:
+        raise TypeError(
+            f"{name} requires a sequence of arrays, got {type(arrays).__name__}."
+        ) from None
+    check_array_like(name, *arrays)
+    return arrays
+
+
+def concatenate(arrays, axis=0, dtype=None):
+    """Joins arrays along an existing axis, or flattened for None, after promotion.
+
+    Raises: ValueError for no arrays, TypeError for shapes or ranks that do not match.
+    """
+    arrays = _sequence("concatenate", arrays)
+    if not arrays:
+        raise ValueError("Need at least one array to concatenate.")
+    arrays = list(ensure_arrays("concatenate", *arrays))
+    if axis is None:
+        return concatenate([ravel(x) for x in arrays], axis=0, dtype=dtype)
+    if arrays[0].ndim == 0:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    axis = normalize_axis(concrete_or_error(operator.index, axis, "axis of concatenate"),
+                          arrays[0].ndim)
+    if dtype is None:
+        arrays = promote_dtypes(*arrays)
+    else:
+        dtype = user_dtype(dtype, "concatenate")
+        arrays = [convert(x, dtype) for x in arrays]
+    if len({x.ndim for x in arrays}) > 1:
+        raise TypeError(
+            "Cannot concatenate arrays with different numbers of dimensions: got"
+            f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
+        )
+    return arrays[0] if len(arrays) == 1 else lax.concatenate(arrays, dimension=axis)
+
+
+def concat(arrays, /, *, axis=0):
+    """Joins arrays along an existing axis (array API name of `concatenate`)."""
+    return concatenate(arrays, axis=axis)
+
+
+def stack(arrays, axis=0, out=None, dtype=None):
+    """Joins arrays of one shape along a new axis. ValueError for none or different shapes."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    if isinstance(arrays, (Array, np.ndarray)):
+        axis = normalize_axis(axis, arrays.ndim)
+        out = moveaxis(arrays, 0, axis)
+        return out if dtype is None else convert(out, user_dtype(dtype, "stack"))
+    arrays = _sequence("stack", arrays)
+    if not arrays:
+        raise ValueError("Need at least one array to stack.")
+    arrays = ensure_arrays("stack", *arrays)
+    if len({tuple(x.shape) for x in arrays}) > 1:
+        raise ValueError(
+            "All input arrays must have the same shape. Got"
+            f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
+        )
+    axis = normalize_axis(axis, arrays[0].ndim + 1)
+    if dtype is None:
+        arrays = promote_dtypes(*arrays)
+    else:
+        dtype = user_dtype(dtype, "stack")
+        arrays = [convert(x, dtype) for x in arrays]
+    return lax.concatenate([lax.expand_dims(x, (axis,)) for x in arrays], dimension=axis)
+
+
+def _atleast(name, arys, raise_rank):
+    arys = ensure_arrays(name, *arys)
+    out = [raise_rank(x) for x in arys]
+    return out[0] if len(out) == 1 else out
+
+
+@jit
+def atleast_1d(*arys):
+    """Makes scalars 1-d; a list for several arguments."""
+    return _atleast("atleast_1d", arys, lambda x: x if x.ndim else lax.expand_dims(x, (0,)))
+
+
+@jit
+def atleast_2d(*arys):
+    """Prepends axes up to rank 2; a list for several arguments."""
+    return _atleast("atleast_2d", arys, lambda x: x if x.ndim > 1 else lax.expand_dims(
+        x, tuple(range(2 - x.ndim))))
+
+
+@jit
+def atleast_3d(*arys):
+    """Adds axes up to rank 3 as NumPy does: (N,) gives (1, N, 1), (M, N) gives (M, N, 1)."""
+    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
+    return _atleast("atleast_3d", arys, lambda x: x if x.ndim > 2 else lax.expand_dims(
+        x, new[x.ndim]))
+
+
+def vstack(tup, dtype=None):
+    """Joins along the first axis; vectors count as rows."""
+    return concatenate([atleast_2d(x) for x in _sequence("vstack", tup)], axis=0, dtype=dtype)
+
+
+def hstack(tup, dtype=None):
+    """Joins along the second axis, vectors along their only one."""
+    arrays = [atleast_1d(x) for x in _sequence("hstack", tup)]
+    return concatenate(arrays, axis=0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype)
+
+
+def dstack(tup, dtype=None):
+    """Joins along the third axis."""
+    return concatenate([atleast_3d(x) for x in _sequence("dstack", tup)], axis=2, dtype=dtype)
+
+
+def column_stack(tup):
+    """Joins vectors as columns, matrices along the second axis."""
+    arrays = [ensure_array("column_stack", x) for x in _sequence("column_stack", tup)]
+    arrays = [lax.expand_dims(x, (1,)) if x.ndim == 1 else atleast_2d(x).T if x.ndim == 0 else x
+              for x in arrays]
+    return concatenate(arrays, axis=1)
+
+
+def _block(xs):
+    if isinstance(xs, tuple):
+        raise ValueError("jax.numpy.block does not allow tuples, got {}".format(xs))
+    if isinstance(xs, list):
+        if not xs:
+            raise ValueError("jax.numpy.block does not allow empty list arguments")
+        items, depths = zip(*[_block(x) for x in xs])
+        if any(d != depths[0] for d in depths[1:]):
+            raise ValueError("Mismatched list depths in jax.numpy.block")
+        rank = max(depths[0], max(x.ndim for x in items))
+        items = [lax.expand_dims(x, tuple(range(rank - x.ndim))) if x.ndim < rank else x
+                 for x in items]
+        return concatenate(items, axis=-depths[0]), depths[0] + 1
+    return ensure_array("block", xs), 1
+
+
+@jit
+def block(arrays):
+    """Assembles an array from nested lists of blocks: the innermost joins the last axis."""
+    return _block(arrays)[0]
+
+
+@partial(jit, static_argnames=("axis",))
+def append(arr, values, axis=None):
+    """Joins two arrays, flattened for `axis=None`."""
+    if axis is None:
+        return concatenate([ravel(arr), ravel(values)], axis=0)
+    return concatenate([arr, values], axis=axis)
+
+
+# ---------------------------------------------------------------------------- splits
+
+
+def _split(name, a, indices_or_sections, axis):
+    a = ensure_array(name, a)
+    axis = normalize_axis(concrete_or_error(operator.index, axis, f"axis of jnp.{name}"), a.ndim)
+    length = a.shape[axis]
+    message = f"in jax.numpy.{name} argument 'indices_or_sections'"
+    if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections) > 0:
+        points = np.asarray([
+            concrete_or_error(operator.index, i, message) for i in indices_or_sections], np.int64)
+        points = np.where(points < 0, points + length, points)
+        bounds = np.concatenate([[0], np.clip(points, 0, length), [length]])
+        sizes = [int(max(0, n)) for n in np.diff(bounds)]
+        if np.any(np.diff(bounds) < 0):
+            starts = bounds[:-1]
+            return [lax.slice_in_dim(a, int(s), int(s) + n, axis=axis)
+                    for s, n in zip(starts, sizes)]
+    else:
+        sections = operator.index(concrete_or_error(operator.index, indices_or_sections, message))
+        part, rest = divmod(length, sections)
+        if rest and name != "array_split":
+            raise ValueError(f"array split does not result in an equal division: rest is {rest}")
+        sizes = [part + (i < rest) for i in range(sections)]
+    return list(lax.split(a, tuple(int(n) for n in sizes), axis=axis))
+
+
+def split(ary, indices_or_sections, axis=0):
+    """Splits along an axis into equal parts (an int) or at indices (a sequence).
+
+    Returns a list. ValueError if parts would not be equal.
+    """
+    return _split("split", ary, indices_or_sections, axis)
+
+
+def array_split(ary, indices_or_sections, axis=0):
+    """As `split`, the first parts being one longer if the division is not even."""
+    return _split("array_split", ary, indices_or_sections, axis)
+
+
+def vsplit(ary, indices_or_sections):
+    """Splits along the first axis."""
+    return _split("vsplit", ary, indices_or_sections, 0)
+
+
+def hsplit(ary, indices_or_sections):
+    """Splits along the second axis, a vector along its only one."""
+    a = ensure_array("hsplit", ary)
+    return _split("hsplit", a, indices_or_sections, 0 if a.ndim == 1 else 1)
+
+
+def dsplit(ary, indices_or_sections):
+    """Splits along the third axis."""
+    return _split("dsplit", ary, indices_or_sections, 2)
+
+
+@partial(jit, static_argnames=("axis",), inline=True)
+def unstack(x, /, *, axis=0):
+    """Splits along an axis into a tuple of arrays without it."""
+    x = ensure_array("unstack", x)
+    if x.ndim == 0:
+        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+    axis = normalize_axis(axis, x.ndim)
+    return tuple(lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis]))
+
+
+# ---------------------------------------------------------------------------- repetition
+
+
+def tile(A, reps):
+    """Repeats the whole array `reps` times per axis."""
+    A = ensure_array("tile", A)
+    try:
+        reps = (operator.index(reps),)
+    except TypeError:
+        reps = tuple(operator.index(r) for r in reps)
+    rank = max(len(reps), A.ndim)
+    reps = (1,) * (rank - len(reps)) + reps
+    dims = (1,) * (rank - A.ndim) + tuple(A.shape)
+    if all(r == 1 for r in reps):
+        return reshape(A, dims)
+    interleaved = tuple(n for pair in zip(reps, dims) for n in pair)
+    kept = tuple(2 * (rank - A.ndim + d) + 1 for d in range(A.ndim))
+    out = lax.broadcast_in_dim(A, interleaved, kept)
+    return lax.reshape(out, tuple(r * d for r, d in zip(reps, dims)))
+
+
+def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
+    """Repeats each element along an axis, of the flattened array for None.
+
+    Args: repeats: a count or one count per element, concrete unless `total_repeat_length` is
+    given; then the result has that length, truncated or filled with the last element.
+    """
+    a, counts = ensure_arrays("repeat", a, repeats)
+    if axis is None:
+        a, axis = ravel(a), 0
+    elif a.ndim == 0:
+        a = lax.expand_dims(a, (0,))
+    axis = normalize_axis(concrete_or_error(operator.index, axis, "axis of jnp.repeat"), a.ndim)
+    length = a.shape[axis]
+    if counts.ndim > 1 or (counts.ndim == 1 and counts.shape[0] not in (1, length)):
+        raise ValueError(
+            f"jnp.repeat: repeats has shape {tuple(counts.shape)}; expected () or ({length},)"
+        )
+    if total_repeat_length is None:
+        concrete = np.asarray(concrete_or_error(
+            None, repeats, "'repeats' argument of jnp.repeat; give total_repeat_length under jit"))
+        if (concrete < 0).any():
+            raise ValueError(f"jnp.repeat: repeats must not be negative, got {concrete}")
+        if concrete.size == 1:
+            return _repeat_uniform(a, int(concrete.reshape(())), axis)
+        indices = np.repeat(np.arange(length), concrete)
+        return _take_rows(a, as_array(indices.astype(np.int32)), axis)
+    counts = _broadcast_to(counts, (length,))
+    total = operator.index(total_repeat_length)
+    if length == 0 or total == 0:
+        dims = tuple(total if d == axis else n for d, n in enumerate(a.shape))
+        return lax.full(dims, 0, a.dtype)
+    ends = lax.cumsum(convert(counts, np.dtype(np.int32)))
+    positions = lax.iota(np.int32, total)
+    # The row at output position p is the number of rows that end at or before p.
+    ended = lax.le(_broadcast_to(lax.expand_dims(ends, (0,)), (total, length)),
+                   lax.broadcast_in_dim(positions, (total, length), (0,)))
+    rows = lax.reduce_sum(lax.convert_element_type(ended, np.int32), axes=(1,))
+    rows = lax.min(rows, as_array(np.int32(length - 1)))
+    return _take_rows(a, rows, axis)
+
+
+def _repeat_uniform(a, count, axis):
+    dims = tuple(a.shape)
+    wide = (*dims[:axis + 1], count, *dims[axis + 1:])
+    kept = (*range(axis + 1), *range(axis + 2, len(wide)))
+    out = lax.broadcast_in_dim(a, wide, kept)
+    return lax.reshape(out, (*dims[:axis], dims[axis] * count, *dims[axis + 1:]))
+
+
+def _take_rows(a, indices, axis):
+    """Gathers slices at in-bounds indices along an axis."""
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(d for d in range(a.ndim) if d != axis),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    return lax.gather(
+        a, lax.expand_dims(indices, (1,)), numbers,
+        slice_sizes=tuple(1 if d == axis else n for d, n in enumerate(a.shape)),
+        mode="clip",
+    )
+
+
+@partial(jit, static_argnames=("new_shape",))
+def resize(a, new_shape):
+    """Repeats or truncates the flattened array to fill a new shape."""
+    a = ensure_array("resize", a)
+    sizes = canonical_shape(new_shape)
+    if any(n < 0 for n in sizes):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    total = math.prod(sizes)
+    if a.size == 0 or total == 0:
+        return lax.full(sizes, 0, a.dtype)
+    flat = tile(ravel(a), -(-total // a.size))
+    flat = lax.slice_in_dim(flat, 0, total) if flat.shape[0] != total else flat
+    return reshape(flat, sizes)
+
+
+# ---------------------------------------------------------------------------- flips and rolls
+
+
+@partial(jit, static_argnames=("axis",))
+def _flip(m, axis=None):
+    return lax.rev(m, normalize_axes(axis, m.ndim))
+
+
+def _static_axes(axis):
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def flip(m, axis=None):
+    """Reverses the order along axes, along all for None."""
+    return _flip(ensure_array("flip", m), _static_axes(axis))
+
+
+def flipud(m):
+    """Reverses the first axis."""
+    return _flip(ensure_array("flipud", m), 0)
+
+
+def fliplr(m):
+    """Reverses the second axis."""
+    return _flip(ensure_array("fliplr", m), 1)
+
+
+@partial(jit, static_argnames=("k", "axes"))
+def rot90(m, k=1, axes=(0, 1)):
+    """Rotates by `k` quarter turns in the plane of two axes."""
+    m = ensure_array("rot90", m)
+    if len(axes) != 2:
+        raise ValueError(f"len(axes) must be 2, got axes={axes}")
+    ax1, ax2 = (normalize_axis(x, m.ndim) for x in axes)
+    if ax1 == ax2:
+        raise ValueError("Axes must be different")
+    k %= 4
+    if k == 0:
+        return m
+    if k == 2:
+        return _flip(_flip(m, ax1), ax2)
+    permutation = list(range(m.ndim))
+    permutation[ax1], permutation[ax2] = ax2, ax1
+    if k == 1:
+        return transpose(_flip(m, ax2), permutation)
+    return _flip(transpose(m, permutation), ax2)
+
+
+@partial(jit, static_argnames=("shift", "axis"))
+def _roll_static(a, shift, axis):
+    for amount, d in zip(shift, axis):
+        amount = amount % a.shape[d] if a.shape[d] else 0
+        if amount:
+            cut = a.shape[d] - amount
+            a = lax.concatenate(
+                [lax.slice_in_dim(a, cut, a.shape[d], axis=d), lax.slice_in_dim(a, 0, cut, axis=d)],
+                dimension=d,
+            )
+    return a
+
+
+@partial(jit, static_argnames=("axis",))
+def _roll_dynamic(a, shift, axis):
+    for i, d in enumerate(axis):
+        n = a.shape[d]
+        if n == 0:
+            continue
+        amount = convert(lax.index_in_dim(shift, i, keepdims=False), np.dtype(np.int32))
+        amount = lax.rem(lax.add(lax.rem(amount, as_array(np.int32(n))), as_array(np.int32(n))),
+                         as_array(np.int32(n)))
+        twice = lax.concatenate([a, a], dimension=d)
+        a = lax.dynamic_slice_in_dim(twice, lax.sub(as_array(np.int32(n)), amount), n, axis=d)
+    return a
+
+
+def roll(a, shift, axis=None):
+    """Shifts elements cyclically along axes, or through the flattened array for None.
+
+    Args: shift: an integer or one per axis, possibly traced.
+
+    Example: `jnp.roll(jnp.arange(4), 1)` is `[3, 0, 1, 2]`.
+    """
+    a = ensure_array("roll", a)
+    if axis is None:
+        return reshape(roll(ravel(a), shift, 0), a.shape)
+    axes = tuple(normalize_axis(d, a.ndim) for d in _axis_list(axis))
+    if is_concrete(shift) if isinstance(shift, Array) else True:
+        amounts = np.asarray(shift)
+        if amounts.dtype.kind not in "iub" and not np.all(amounts == np.trunc(amounts)):
+            raise TypeError(f"jnp.roll: shift must be integers, got {shift}")
+        amounts, places = np.broadcast_arrays(np.atleast_1d(amounts).astype(np.int64),
+                                              np.asarray(axes))
+        return _roll_static(a, tuple(map(int, amounts)), tuple(map(int, places)))
+    count = max(len(axes), shift.size if shift.ndim else 1)
+    amounts = _broadcast_to(lax.expand_dims(shift, (0,)) if shift.ndim == 0 else shift, (count,))
+    places = axes * count if len(axes) == 1 else axes
+    return _roll_dynamic(a, amounts, tuple(places))
+
+
+def array_equal(a1, a2, equal_nan=False):
+    """0-d bool: same shape and equal elements; with `equal_nan`, NaNs are equal."""
+    return _array_equal("array_equal", a1, a2, equal_nan)
+
+
+def _array_equal(name, a1, a2, equal_nan):
+    from ferrax._src.numpy.ufuncs import isnan
+
+    try:
+        a1, a2 = as_array(np.asarray(a1)) if isinstance(a1, (list, tuple)) else ensure_array(
+            name, a1), as_array(np.asarray(a2)) if isinstance(a2, (list, tuple)) else ensure_array(
+            name, a2)
+    except TypeError:
+        return as_array(np.bool_(False))
+    if tuple(a1.shape) != tuple(a2.shape):
+        return as_array(np.bool_(False))
+    a1, a2 = promote_dtypes(a1, a2)
+    equal = lax.eq(a1, a2)
+    if equal_nan:
+        equal = lax.bitwise_or(equal, lax.bitwise_and(isnan(a1), isnan(a2)))
+    return lax.reduce_and(equal, axes=tuple(range(equal.ndim)))
+
+
+def array_equiv(a1, a2):
+    """0-d bool: equal elements after broadcasting; False if shapes do not broadcast."""
+    try:
+        a1, a2 = ensure_arrays("array_equiv", a1, a2)
+        a1, a2 = broadcast_arrays(a1, a2)
+    except (TypeError, ValueError):
+        return as_array(np.bool_(False))
+    return _array_equal("array_equiv", a1, a2, False)
+
+
+def trim_zeros(filt, trim="fb", axis=None):
+    """Removes zeros at the front ("f") and back ("b") of a concrete array."""
+    values = np.asarray(concrete_or_error(
+        None, filt, "Error arose in the `filt` argument of trim_zeros()"))
+    if not set(trim.lower()) <= {"f", "b"}:
+        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
+    out = ensure_array("trim_zeros", filt)
+    for d in normalize_axes(axis, values.ndim):
+        others = tuple(k for k in range(values.ndim) if k != d)
+        used = np.flatnonzero((values != 0).any(axis=others))
+        n = values.shape[d]
+        start = (used[0] if used.size else n) if "f" in trim.lower() else 0
+        stop = (used[-1] + 1 if used.size else 0) if "b" in trim.lower() else n
+        out = lax.slice_in_dim(out, int(min(start, n)), int(max(stop, min(start, n))), axis=d)
+    return out
+
+

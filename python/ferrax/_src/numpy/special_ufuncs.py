@@ -1,0 +1,208 @@
+"""Elementwise functions with derivative rules or bit-level definitions of their own.
+
+Invariant: `frexp` and `ldexp` are exact for subnormal inputs as far as the backend keeps them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ferrax import lax
+from ferrax._core import ufuncs
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.custom_derivatives import custom_jvp
+from ferrax._src.numpy.ufuncs import isinf
+from ferrax._src.numpy.util import (
+    check_array_like,
+    constant,
+    convert,
+    ensure_array,
+    filler,
+    is_subdtype,
+    promote_args_inexact,
+    promote_dtypes_inexact,
+    promote_shapes,
+    where,
+)
+
+# ---------------------------------------------------------------------------- sinc, i0
+
+
+@partial(custom_jvp, nondiff_argnums=(0,))
+def _sinc_maclaurin(k, x):
+    """k-th derivative of sin(x)/x at 0; its own derivative is the next one."""
+    value = 0.0 if k % 2 else (-1) ** (k // 2) / (k + 1)
+    return lax.full_like(x, value)
+
+
+@_sinc_maclaurin.defjvp
+def _sinc_maclaurin_jvp(k, primals, tangents):
+    (x,), (t,) = primals, tangents
+    return _sinc_maclaurin(k, x), lax.mul(_sinc_maclaurin(k + 1, x), t)
+
+
+@jit
+def sinc(x, /):
+    """`sin(pi x) / (pi x)`, 1 at zero; all derivatives at zero are exact.
+
+    Example: `jnp.sinc(0.)` is `1.`.
+    """
+    (x,) = promote_args_inexact("sinc", x)
+    is_zero = lax.eq(x, filler(0, x))
+    scaled = lax.mul(filler(np.pi, x), x)
+    safe = where(is_zero, filler(1, x), scaled)
+    return where(is_zero, _sinc_maclaurin(0, scaled), lax.div(lax.sin(safe), safe))
+
+
+@custom_jvp
+def _i0(x):
+    x = lax.abs(x)
+    return lax.mul(lax.exp(x), lax.bessel_i0e(x))
+
+
+@_i0.defjvp
+def _i0_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    magnitude = lax.abs(x)
+    slope = lax.mul(lax.exp(magnitude), lax.bessel_i1e(x))
+    return _i0(x), lax.mul(slope, t)
+
+
+@jit
+def i0(x):
+    """Modified Bessel function of the first kind, order 0; real input only."""
+    (x,) = promote_args_inexact("i0", x)
+    if not is_subdtype(x, np.floating):
+        raise ValueError(f"Unsupported input type to jax.numpy.i0: {x.dtype}")
+    return _i0(x)
+
+
+# ---------------------------------------------------------------------------- frexp, ldexp
+
+
+@custom_jvp
+def _frexp(x):
+    info = dtypes.finfo(x.dtype)
+    bits = np.dtype(f"int{info.bits}")
+    mantissa_bits, bias = info.nmant, 1 - info.minexp
+    exponent_mask = (1 << (info.bits - 1 - mantissa_bits)) - 1
+    # Subnormal numbers are scaled up first; the scale is taken off the exponent again.
+    subnormal = lax.lt(lax.abs(x), constant(info.tiny, x))
+    scaled = where(subnormal, lax.mul(x, constant(2.0**mantissa_bits, x)), x)
+    offset = where(subnormal, np.int32(-mantissa_bits), np.int32(0))
+    pattern = lax.bitcast_convert_type(scaled, bits)
+    biased = lax.bitwise_and(
+        lax.shift_right_arithmetic(pattern, constant(mantissa_bits, pattern)),
+        constant(exponent_mask, pattern),
+    )
+    exponent = lax.convert_element_type(biased, np.int32)
+    exponent = lax.add(lax.add(exponent, constant(1 - bias, exponent)), offset)
+    keep = constant(~(exponent_mask << mantissa_bits), pattern)
+    half = constant((bias - 1) << mantissa_bits, pattern)
+    mantissa = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_and(pattern, keep), half), x.dtype)
+    special = ufuncs.logical_or(
+        ufuncs.logical_or(isinf(x), lax.ne(x, x)), lax.eq(x, constant(0, x))
+    )
+    return where(special, x, mantissa), where(special, constant(0, exponent), exponent)
+
+
+@_frexp.defjvp
+def _frexp_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    mantissa, exponent = _frexp(x)
+    scale = lax.exp2(lax.neg(convert(exponent, x.dtype, x.weak_type)))
+    return (mantissa, exponent), (
+        lax.mul(t, scale),
+        np.zeros(exponent.shape, dtypes.float0),
+    )
+
+
+@jit
+def frexp(x, /):
+    """Mantissa in [0.5, 1) and int32 exponent with `x == mantissa * 2**exponent`."""
+    check_array_like("frexp", x)
+    (x,) = promote_dtypes_inexact(x)
+    if is_subdtype(x, np.complexfloating):
+        raise TypeError("frexp does not support complex-valued inputs")
+    if x.dtype.itemsize == 2 and x.dtype != np.float16:
+        # The bit widths below come from finfo; bfloat16 is exact in float32.
+        mantissa, exponent = _frexp(lax.convert_element_type(x, np.float32))
+        return lax.convert_element_type(mantissa, x.dtype), exponent
+    return _frexp(x)
+
+
+@jit
+def ldexp(x1, x2, /):
+    """`x1 * 2**x2` for an integer `x2`, without overflow of the intermediate power.
+
+    Raises ValueError for complex `x1` and TypeError for a non-integer `x2`.
+    """
+    check_array_like("ldexp", x1, x2)
+    x1, x2 = ensure_array("ldexp", x1), ensure_array("ldexp", x2)
+    if is_subdtype(x1, np.complexfloating) or not (
+        is_subdtype(x2, np.integer) or is_subdtype(x2, np.bool_)
+    ):
+        raise ValueError(f"ldexp not supported for input types {(x1.dtype, x2.dtype)}")
+    (x1,) = promote_dtypes_inexact(x1)
+    x2 = convert(x2, x1.dtype)
+    x1, x2 = promote_shapes("ldexp", x1, x2)
+    mantissa, exponent = frexp(x1)
+    exponent = ufuncs.add(lax.convert_element_type(exponent, x1.dtype), x2)
+    # Doubling the mantissa keeps the power of the largest exponent finite.
+    positive = lax.gt(exponent, constant(0, exponent))
+    mantissa = where(positive, lax.mul(mantissa, constant(2, mantissa)), mantissa)
+    exponent = where(positive, lax.sub(exponent, constant(1, exponent)), exponent)
+    scaled = lax.mul(mantissa, lax.pow(constant(2, exponent), exponent))
+    unscaled = ufuncs.logical_or(isinf(x1), lax.eq(x1, constant(0, x1)))
+    return where(unscaled, x1, scaled)
+
+
+# ---------------------------------------------------------------------------- gcd, lcm
+
+
+def _integers(fun_name, x1, x2):
+    check_array_like(fun_name, x1, x2)
+    dtype, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
+    if not dtypes.issubdtype(dtype, np.integer):
+        raise ValueError(f"Arguments to jax.numpy.{fun_name} must be integers, got {dtype}.")
+    x1, x2 = convert(x1, dtype, weak_type), convert(x2, dtype, weak_type)
+    shape = lax.broadcast_shapes(x1.shape, x2.shape)
+    x1, x2 = (ufuncs.abs(lax.broadcast_in_dim(
+        x, shape, tuple(range(len(shape) - x.ndim, len(shape))))) for x in (x1, x2))
+    return x1, x2
+
+
+def _gcd_step(pair):
+    x1, x2 = pair
+    zero = filler(0, x2)
+    busy = lax.ne(x2, zero)
+    divisor = where(busy, x2, filler(1, x2))
+    return where(busy, x2, x1), where(busy, lax.rem(x1, divisor), zero)
+
+
+def _gcd_busy(pair):
+    x2 = pair[1]
+    return lax.reduce_or(lax.ne(x2, filler(0, x2)), axes=tuple(range(x2.ndim)))
+
+
+@jit
+def gcd(x1, x2):
+    """Greatest common divisor of integers, never negative; ValueError for other dtypes."""
+    x1, x2 = _integers("gcd", x1, x2)
+    dtype = x1.dtype  # a strong carry: the step mixes in strong constants
+    weak_type = x1.weak_type and x1.ndim == 0
+    pair = convert(x1, dtype, weak_type), convert(x2, dtype, weak_type)
+    return lax.while_loop(_gcd_busy, _gcd_step, pair)[0]
+
+
+@jit
+def lcm(x1, x2):
+    """Least common multiple of integers, never negative; 0 if either is 0."""
+    x1, x2 = _integers("lcm", x1, x2)
+    divisor = gcd(x1, x2)
+    zero = filler(0, divisor)
+    safe = where(lax.eq(divisor, zero), filler(1, divisor), divisor)
+    return where(lax.eq(divisor, zero), zero, lax.mul(x1, lax.div(x2, safe)))

@@ -1,0 +1,362 @@
+"""``take``, ``put`` and their along-axis forms.
+
+Invariant: unlike ``x[i]``, taking out of bounds *fills* by default (NaN, or the integer type's
+extreme); negative indices count from the end once, except in modes "clip" and "wrap".
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+from ferrax._core import Array, bind
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array
+from ferrax._src.lax import elementwise as lax
+from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.creation import full
+from ferrax._src.lax.gather_scatter import _static_scalar, gather
+from ferrax._src.lax.shape import (
+    _broadcast_to,
+    broadcast_shapes,
+    expand_dims,
+    reshape,
+    squeeze,
+)
+from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode
+from ferrax._src.numpy.index_plan import wrap_negative
+
+_INT32 = np.dtype(np.int32)
+
+
+def array_argument(name: str, x, position: int = 0) -> Array:
+    """``x`` as an array; TypeError for lists and other non-scalars."""
+    if isinstance(x, Array):
+        return x
+    try:
+        return as_array(x)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
+        ) from error
+
+
+def _integer_indices(x: Array, message: str, error=ValueError) -> Array:
+    if dtypes.issubdtype(x.dtype, np.integer):
+        return x
+    raise error(message)
+
+
+def take(
+    a,
+    indices,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value=None,
+):
+    """Elements (or slices along ``axis``) at integer positions.
+
+    Args:
+      a: array of any shape.
+      indices: integer array; its shape replaces the axis.
+      axis: the axis to take along; None takes from the flattened array.
+      out: not supported.
+      mode: "fill" (default), "clip" or "wrap".
+      unique_indices, indices_are_sorted: promises about ``indices``.
+      fill_value: scalar for mode "fill".
+
+    Raises IndexError when taking from an empty axis.
+
+    >>> jnp.take(jnp.array([10.0, 20.0]), jnp.array([1, 5]))
+    Array([20., nan], dtype=float32)
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
+    a = array_argument("take", a, 0)
+    indices = array_argument("take", indices, 1)
+    if axis is not None:
+        axis = operator.index(axis)
+    if mode == "raise":
+        raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
+    if mode not in (None, "fill", "clip", "wrap"):
+        raise ValueError(f"Invalid mode '{mode}' for np.take")
+    if fill_value is not None:
+        fill_value = _static_scalar(fill_value)
+        if isinstance(fill_value, float) and fill_value != fill_value:
+            fill_value = None  # NaN is the default; as a key it would equal nothing
+    return _take_jit(
+        a, indices, axis, mode, bool(unique_indices), bool(indices_are_sorted), fill_value
+    )
+
+
+def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value):
+    if axis is None:
+        a = reshape(a, (math.prod(a.shape),))
+        axis = 0
+    elif a.ndim:
+        axis = canonical_axis(axis, a.ndim)
+    if a.ndim == 0:
+        a, axis = reshape(a, (1,)), 0
+    if indices.dtype == np.bool_:
+        indices = lax._convert_element_type(indices, _INT32)
+    _integer_indices(indices, "indices must have an integer type")
+    size = a.shape[axis]
+    if size == 0 and math.prod(indices.shape):
+        raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
+    if size == 0:
+        return full((*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :]), 0, a.dtype)
+    if mode == "wrap":
+        length = indices.dtype.type(size) if size <= np.iinfo(indices.dtype).max else size
+        indices = _floor_mod(indices, length)
+        gather_mode = "promise_in_bounds"
+    elif mode == "clip":
+        gather_mode = "clip"
+    else:
+        gather_mode = "fill"
+        if indices.dtype.kind == "i":
+            indices = wrap_negative(indices, size, _INT32)
+    if indices.dtype != _INT32 and indices.dtype.itemsize < 4:
+        indices = lax._convert_element_type(indices, _INT32)
+    numbers = GatherDimensionNumbers(
+        offset_dims=(*range(axis), *range(axis + indices.ndim, a.ndim + indices.ndim - 1)),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    return gather(
+        a,
+        expand_dims(indices, (indices.ndim,)),
+        numbers,
+        (*a.shape[:axis], 1, *a.shape[axis + 1 :]),
+        mode=gather_mode,
+        unique_indices=unique_indices,
+        indices_are_sorted=indices_are_sorted,
+        fill_value=fill_value,
+    )
+
+
+_take_jit = jit(_take, static_argnums=(2, 3, 4, 5, 6))
+
+
+def _floor_mod(x: Array, size) -> Array:
+    """``x`` modulo a positive size, in ``[0, size)``."""
+    if not isinstance(size, np.generic):  # the size does not fit the index dtype
+        x = lax._convert_element_type(x, _INT32)
+        size = _INT32.type(size)
+    remainder = lax.rem(x, size)
+    if x.dtype.kind == "u":
+        return remainder
+    zero = x.dtype.type(0)
+    return lax.select_n(lax.lt(remainder, zero), remainder, lax.add(remainder, size))
+
+
+def _along_axis_shapes(name: str, arr: Array, indices: Array, axis: int | None):
+    """Flattens for ``axis=None``; checks ranks and the index dtype."""
+    _integer_indices(
+        indices,
+        f"{name} indices must be of integer type, got {indices.dtype}",
+        TypeError,
+    )
+    if axis is None:
+        if indices.ndim != 1:
+            raise ValueError(f"{name} indices must be 1D if axis=None, got shape {indices.shape}")
+        return reshape(arr, (math.prod(arr.shape),)), indices, 0
+    if arr.ndim != indices.ndim:
+        raise ValueError(
+            "indices and arr must have the same number of dimensions; "
+            f"{indices.ndim} vs. {arr.ndim}"
+        )
+    return arr, indices, canonical_axis(axis, arr.ndim)
+
+
+def take_along_axis(
+    arr,
+    indices,
+    axis: int | None = -1,
+    mode=None,
+    fill_value=None,
+    *,
+    wrap_negative_indices: bool | None = None,
+):
+    """Elements at positions along one axis, which may differ at each place of the other axes.
+
+    Args:
+      arr: array.
+      indices: integer array of the same rank; other axes broadcast against ``arr``'s.
+      axis: the axis; None takes from the flattened array by 1-D indices.
+      mode: "fill" (default), "clip" or "promise_in_bounds".
+      fill_value: scalar for mode "fill".
+      wrap_negative_indices: False if no index is negative.
+
+    >>> x = jnp.array([[3, 1], [2, 4]])
+    >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
+    arr = array_argument("take_along_axis", arr, 0)
+    indices = array_argument("take_along_axis", indices, 1)
+    mode = GatherScatterMode.from_any(mode).core_name
+    if fill_value is not None:
+        fill_value = _static_scalar(fill_value)
+    if axis is not None:
+        axis = operator.index(axis)
+    wrap = True if wrap_negative_indices is None else bool(wrap_negative_indices)
+    return _take_along_axis_jit(arr, indices, axis, mode, fill_value, wrap)
+
+
+def _take_along_axis(arr, indices, axis, mode, fill_value, wrap):
+    arr, indices, axis = _along_axis_shapes("take_along_axis", arr, indices, axis)
+    size = arr.shape[axis]
+    others_arr = [*arr.shape[:axis], 1, *arr.shape[axis + 1 :]]
+    others_index = [*indices.shape[:axis], 1, *indices.shape[axis + 1 :]]
+    out_shape = list(broadcast_shapes(tuple(others_index), tuple(others_arr)))
+    out_shape[axis] = indices.shape[axis]
+    if wrap and indices.dtype.kind == "i":
+        indices = wrap_negative(indices, size, _INT32)
+    if indices.dtype.itemsize < 4:
+        indices = lax._convert_element_type(indices, _INT32)
+
+    # Per other axis: both vary (a batch), only the array does (a window), or only the indices do.
+    batch, window, gone = [], [], []
+    for d in range(arr.ndim):
+        if d == axis:
+            continue
+        if arr.shape[d] == 1:
+            gone.append(d)
+        elif indices.shape[d] == 1:
+            window.append(d)
+        else:
+            batch.append(d)
+    kept = [d for d in range(arr.ndim) if d not in window]
+    index_positions = {d: n for n, d in enumerate(kept)}
+    if window:
+        indices = squeeze(indices, tuple(window))
+    numbers = GatherDimensionNumbers(
+        offset_dims=tuple(window),
+        collapsed_slice_dims=(*sorted([axis, *gone]),),
+        start_index_map=(axis,),
+        operand_batching_dims=tuple(batch),
+        start_indices_batching_dims=tuple([index_positions[d] for d in batch]),
+    )
+    slice_sizes = tuple([arr.shape[d] if d in window else 1 for d in range(arr.ndim)])
+    if 0 in out_shape:
+        return full(tuple(out_shape), 0, arr.dtype)
+    if size == 0:
+        raise IndexError("Cannot do a non-empty jnp.take_along_axis() from an empty axis.")
+    return gather(
+        arr,
+        expand_dims(indices, (indices.ndim,)),
+        numbers,
+        slice_sizes,
+        mode=mode,
+        fill_value=fill_value,
+    )
+
+
+_take_along_axis.__name__ = "take_along_axis"
+_take_along_axis_jit = jit(_take_along_axis, static_argnums=(2, 3, 4, 5))
+
+
+def _reject_inplace(name: str, inplace: bool) -> None:
+    if inplace:
+        raise ValueError(
+            f"{name} cannot modify arrays in-place, because arrays are immutable. Pass "
+            "inplace=False to instead return an updated array."
+        )
+
+
+def put_along_axis(
+    arr, indices, values, axis: int | None, inplace: bool = True, *, mode: str | None = None
+):
+    """A copy of ``arr`` with the elements that ``take_along_axis`` would read replaced.
+
+    ``inplace=False`` is required. ``mode`` is that of ``.at[].set``.
+
+    >>> jnp.put_along_axis(jnp.zeros((2, 2)), jnp.array([[1], [0]]), 9.0, 1, inplace=False)
+    Array([[0., 9.],
+           [9., 0.]], dtype=float32)
+    """
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    _reject_inplace("jnp.put_along_axis", inplace)
+    original = array_argument("put_along_axis", arr, 0)
+    indices = array_argument("put_along_axis", indices, 1)
+    values = array_argument("put_along_axis", values, 2)
+    arr, indices, axis = _along_axis_shapes("put_along_axis", original, indices, axis)
+    others_arr = (*arr.shape[:axis], 1, *arr.shape[axis + 1 :])
+    others_index = (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
+    shape = list(broadcast_shapes(others_index, others_arr))
+    shape[axis] = indices.shape[axis]
+    places = []
+    for d in range(arr.ndim):
+        if d == axis:
+            places.append(_broadcast_to(indices, tuple(shape)))
+        else:
+            positions = np.arange(arr.shape[d], dtype=_INT32)
+            places.append(positions.reshape([-1 if i == d else 1 for i in range(arr.ndim)]))
+    result = IndexUpdateHelper(arr)[tuple(places)].set(values, mode=mode)
+    return reshape(result, original.shape)
+
+
+def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
+    """A copy of ``a`` with elements at positions of the flattened array replaced.
+
+    Args:
+      a: array of any shape.
+      ind: integer positions.
+      v: values, repeated as needed.
+      mode: "clip", "wrap", or None to ignore positions out of bounds.
+      inplace: must be False.
+
+    >>> jnp.put(jnp.zeros(3), jnp.array([0, 2]), 5.0, inplace=False)
+    Array([5., 0., 5.], dtype=float32)
+    """
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    _reject_inplace("jnp.put", inplace)
+    a = array_argument("put", a, 0)
+    ind = array_argument("put", ind, 1)
+    v = array_argument("put", v, 2)
+    if a.ndim == 0 and math.prod(ind.shape) == 0 or 0 in ind.shape or 0 in v.shape:
+        return a
+    ind = reshape(ind, (math.prod(ind.shape),))
+    count, given = ind.shape[0], math.prod(v.shape)
+    v = reshape(v, (given,))
+    if given != count:
+        v = _resized(v, given, count)
+    size = math.prod(a.shape)
+    flat = reshape(a, (size,))
+    if mode is None:
+        scatter_mode = "drop"
+    elif mode == "clip":
+        zero, last = ind.dtype.type(0), ind.dtype.type(size - 1)
+        ind = lax.clamp(zero, ind, last)
+        scatter_mode = "promise_in_bounds"
+    elif mode == "wrap":
+        ind = _floor_mod(ind, ind.dtype.type(size))
+        scatter_mode = "promise_in_bounds"
+    elif mode == "raise":
+        raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
+    else:
+        raise ValueError(f"mode should be one of 'wrap' or 'clip'; got {mode=}")
+    result = IndexUpdateHelper(flat)[ind].set(v, mode=scatter_mode)
+    return reshape(result, a.shape)
+
+
+def _resized(v: Array, given: int, count: int) -> Array:
+    """The 1-D values repeated or cut to ``count``."""
+    repeats = -(-count // given)
+    if repeats > 1:
+        spread = bind(
+            "broadcast_in_dim", (v,), {"shape": (repeats, given), "broadcast_dimensions": (1,)}
+        )
+        v = reshape(spread, (repeats * given,))
+    if v.shape[0] == count:
+        return v
+    return bind(
+        "slice", (v,), {"start_indices": (0,), "limit_indices": (count,), "strides": None}
+    )

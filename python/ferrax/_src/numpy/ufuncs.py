@@ -1,0 +1,657 @@
+"""Elementwise functions that are composed from native ones.
+
+Invariants: dtypes and weak types follow the promotion lattice; functions that the reference
+inlines are jitted with `inline=True`, the others appear by name in a Program.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+import numpy as np
+
+from ferrax import lax
+from ferrax._core import ufuncs
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import Array
+from ferrax._src.custom_derivatives import custom_jvp
+from ferrax._src.numpy.util import (
+    broadcast_to,
+    check_array_like,
+    constant,
+    convert,
+    ensure_array,
+    filler,
+    is_subdtype,
+    jit_inline,
+    promote_args,
+    promote_args_inexact,
+    promote_args_numeric,
+    promote_dtypes_inexact,
+    promote_dtypes_numeric,
+    real_dtype,
+    reject_out,
+    strong_constant,
+    where,
+)
+
+_INF = float("inf")
+
+
+def _inexact(fun_name, x) -> Array:
+    return promote_args_inexact(fun_name, x)[0]
+
+
+def _is_complex(x) -> bool:
+    return is_subdtype(x, np.complexfloating)
+
+
+def _is_integer(x) -> bool:
+    return is_subdtype(x, np.integer)
+
+
+# ---------------------------------------------------------------------------- predicates
+
+
+@jit_inline
+def isnan(x, /):
+    """Tests elementwise for NaN; a complex number is NaN if either part is. Returns bool."""
+    x = ensure_array("isnan", x)
+    return lax.ne(x, x)
+
+
+@jit_inline
+def isfinite(x, /):
+    """Tests elementwise for neither NaN nor infinite. Returns bool."""
+    x = ensure_array("isfinite", x)
+    if is_subdtype(x, np.floating):
+        return lax.is_finite(x)
+    if _is_complex(x):
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.full(x.shape, True, dtype=bool)
+
+
+@jit
+def isinf(x, /):
+    """Tests elementwise for positive or negative infinity. Returns bool."""
+    x = ensure_array("isinf", x)
+    if is_subdtype(x, np.floating):
+        return lax.eq(lax.abs(x), strong_constant(_INF, x))
+    if _is_complex(x):
+        re, im = lax.real(x), lax.imag(x)
+        return lax.bitwise_or(
+            lax.eq(lax.abs(re), strong_constant(_INF, re)), lax.eq(lax.abs(im), strong_constant(_INF, im))
+        )
+    return lax.full(x.shape, False, dtype=bool)
+
+
+def _is_signed_inf(fun_name, infinity, x, out):
+    x = ensure_array(fun_name, x)
+    reject_out(fun_name, out)
+    if is_subdtype(x, np.floating):
+        return lax.eq(x, strong_constant(infinity, x))
+    if _is_complex(x):
+        raise ValueError(f"{fun_name} is not well defined for complex types, got {x.dtype}")
+    return lax.full(x.shape, False, dtype=bool)
+
+
+def isposinf(x, /, out=None):
+    """Tests elementwise for positive infinity; complex input raises ValueError."""
+    return _is_signed_inf("isposinf", _INF, x, out)
+
+
+def isneginf(x, /, out=None):
+    """Tests elementwise for negative infinity; complex input raises ValueError."""
+    return _is_signed_inf("isneginf", -_INF, x, out)
+
+
+@jit
+def iscomplex(x):
+    """Tests elementwise for a non-zero imaginary part. Returns bool."""
+    imaginary = ufuncs.imag(ensure_array("iscomplex", x))
+    return lax.ne(imaginary, strong_constant(0, imaginary))
+
+
+@jit
+def isreal(x):
+    """Tests elementwise for a zero imaginary part. Returns bool."""
+    imaginary = ufuncs.imag(ensure_array("isreal", x))
+    return lax.eq(imaginary, strong_constant(0, imaginary))
+
+
+@jit
+def signbit(x, /):
+    """Tests elementwise for a set sign bit, -0.0 and negative NaN included. Returns bool."""
+    x = ensure_array("signbit", x)
+    if _is_integer(x):
+        return lax.lt(x, strong_constant(0, x))
+    if is_subdtype(x, np.bool_):
+        return lax.full(x.shape, False, dtype=bool)
+    if not is_subdtype(x, np.floating):
+        raise ValueError(f"jax.numpy.signbit is not well defined for {x.dtype}")
+    bits = _bits(x)
+    shifted = lax.shift_right_arithmetic(bits, strong_constant(8 * bits.dtype.itemsize - 1, bits))
+    return lax.convert_element_type(shifted, bool)
+
+
+def _bits(x) -> Array:
+    return lax.bitcast_convert_type(x, np.dtype(f"int{8 * x.dtype.itemsize}"))
+
+
+@partial(jit, static_argnames=("equal_nan",))
+def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Tests elementwise for `|a - b| <= atol + rtol * |b|`.
+
+    Args: a, b: arrays that broadcast together; rtol, atol: tolerances; equal_nan: NaNs compare
+    equal. Returns: bool array.
+    """
+    a, b = promote_args("isclose", a, b)
+    if is_subdtype(a, np.integer) or is_subdtype(a, np.bool_):
+        a, b = promote_args_inexact("isclose", a, b)
+    dtype = real_dtype(a.dtype)
+    rtol, atol = convert(rtol, dtype), convert(atol, dtype)
+    both_nan = lax.bitwise_and(*promote_args("isclose", lax.ne(a, a), lax.ne(b, b)))
+    finite = isfinite(b)
+    within = lax.le(
+        lax.abs(lax.sub(a, b)), ufuncs.add(atol, ufuncs.multiply(rtol, lax.abs(b)))
+    )
+    out = ufuncs.logical_or(lax.eq(a, b), ufuncs.logical_and(finite, within))
+    return ufuncs.logical_or(out, both_nan) if equal_nan else out
+
+
+@partial(jit, static_argnames=("equal_nan",))
+def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """True if all elements of `isclose(a, b, rtol, atol, equal_nan)` are. Returns a 0-d bool."""
+    check_array_like("allclose", a, b)
+    close = isclose(a, b, rtol, atol, equal_nan)
+    return lax.reduce_and(close, axes=tuple(range(close.ndim)))
+
+
+# ---------------------------------------------------------------------------- arithmetic
+
+
+def power(x1, x2, /):
+    """Raises elementwise `x1 ** x2`.
+
+    A Python integer exponent keeps the dtype of `x1` and is computed by repeated multiplication;
+    integers to a static negative power raise TypeError.
+
+    Example: `jnp.power(jnp.arange(3.), 2)` is `[0., 1., 4.]`.
+    """
+    check_array_like("power", x1, x2)
+    if isinstance(x2, (int, np.integer)) and not isinstance(x2, bool):
+        (base,) = promote_dtypes_numeric(x1)
+        return lax.integer_pow(base, operator.index(x2))
+    return _power(x1, x2)
+
+
+@jit_inline
+def _power(x1, x2):
+    x1, x2 = ensure_array("power", x1), ensure_array("power", x2)
+    if is_subdtype(x1, np.inexact) and _is_integer(x2):
+        dtype, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
+        x1, x2 = convert(x1, dtype, weak_type), x2
+        shape = lax.broadcast_shapes(x1.shape, x2.shape)
+        x1, x2 = (_to_shape(x, shape) for x in (x1, x2))
+        return lax.pow(x1, x2)
+    x1, x2 = promote_args_numeric("power", x1, x2)
+    if is_subdtype(x1, np.inexact):
+        return lax.pow(x1, x2)
+    return _integer_power(x1, x2)
+
+
+def _to_shape(x, shape):
+    if x.ndim in (0, len(shape)):
+        return x
+    return lax.expand_dims(x, tuple(range(len(shape) - x.ndim)))
+
+
+def _integer_power(x1, x2):
+    """Square and multiply over the low six bits: the higher ones overflow any integer dtype."""
+    zero, one = filler(0, x2), filler(1, x2)
+    zero_base = ufuncs.logical_and(lax.eq(x1, filler(0, x1)), lax.ne(x2, zero))
+    acc = where(zero_base, filler(0, x1), filler(1, x1))
+    for step in range(6):
+        odd = lax.bitwise_and(x2, one)
+        acc = where(odd, lax.mul(acc, x1), acc)
+        if step < 5:
+            x1 = lax.mul(x1, x1)
+            x2 = lax.shift_right_logical(x2, one)
+    return acc
+
+
+def pow(x1, x2, /):
+    """Alias of `power`."""
+    return power(x1, x2)
+
+
+@jit_inline
+def float_power(x, y, /):
+    """Raises `x ** y` after promotion of both to a floating dtype."""
+    x, y = promote_args_inexact("float_power", x, y)
+    return lax.pow(x, y)
+
+
+@jit
+def floor_divide(x1, x2, /):
+    """Divides and rounds toward minus infinity; booleans become integers.
+
+    Division of an integer by zero gives an unspecified value. Complex input raises TypeError.
+
+    Example: `jnp.floor_divide(-3, 2)` is `-2`.
+    """
+    x1, x2 = promote_args_numeric("floor_divide", x1, x2)
+    if is_subdtype(x1, np.unsignedinteger):
+        return lax.div(x1, x2)
+    if _is_integer(x1):
+        quotient = lax.div(x1, x2)
+        inexact = lax.ne(lax.rem(x1, x2), constant(0, x1))
+        adjust = ufuncs.logical_and(ufuncs.not_equal(lax.sign(x1), lax.sign(x2)), inexact)
+        return where(adjust, lax.sub(quotient, constant(1, x1)), quotient)
+    if _is_complex(x1):
+        raise TypeError(f"floor_divide does not support complex-valued inputs, got {x1.dtype}")
+    return _float_divmod(x1, x2)[0]
+
+
+def _float_divmod(x1, x2):
+    remainder_ = lax.rem(x1, x2)
+    # Division by zero keeps the numerator, so that x // 0 is an infinity rather than NaN.
+    numerator = where(lax.eq(x2, constant(0, x2)), x1, lax.sub(x1, remainder_))
+    quotient = lax.div(numerator, x2)
+    adjust = lax.bitwise_and(
+        lax.ne(remainder_, constant(0, remainder_)),
+        ufuncs.not_equal(lax.sign(x2), lax.sign(remainder_)),
+    )
+    remainder_ = lax.select(adjust, lax.add(remainder_, x2), remainder_)
+    quotient = lax.select(adjust, lax.sub(quotient, constant(1, quotient)), quotient)
+    return lax.round(quotient, lax.RoundingMethod.AWAY_FROM_ZERO), remainder_
+
+
+@jit
+def remainder(x1, x2, /):
+    """Remainder of floor division: it has the sign of `x2`; an integer modulo zero is 0.
+
+    Example: `jnp.remainder(-3, 2)` is `1`.
+    """
+    x1, x2 = promote_args_numeric("remainder", x1, x2)
+    if _is_integer(x1):
+        x2 = where(lax.eq(x2, constant(0, x2)), constant(1, x2), x2)
+    trunc_mod = lax.rem(x1, x2)
+    zero = constant(0, x1)
+    non_zero = lax.ne(trunc_mod, zero)
+    if is_subdtype(x1, np.unsignedinteger):
+        return trunc_mod
+    signs_differ = ufuncs.not_equal(lax.lt(trunc_mod, zero), lax.lt(x2, zero))
+    do_plus = ufuncs.logical_and(signs_differ, non_zero)
+    return lax.select(do_plus, lax.add(trunc_mod, x2), trunc_mod)
+
+
+def mod(x1, x2, /):
+    """Alias of `remainder`."""
+    return remainder(x1, x2)
+
+
+@jit
+def divmod(x1, x2, /):
+    """The pair `(x1 // x2, x1 % x2)`."""
+    x1, x2 = promote_args_numeric("divmod", x1, x2)
+    if _is_integer(x1):
+        return floor_divide(x1, x2), remainder(x1, x2)
+    if _is_complex(x1):
+        raise TypeError(f"divmod does not support complex-valued inputs, got {x1.dtype}")
+    return _float_divmod(x1, x2)
+
+
+@jit
+def fmod(x1, x2, /):
+    """Remainder of truncated division: it has the sign of `x1`; an integer by zero is 0."""
+    x1, x2 = promote_args_numeric("fmod", x1, x2)
+    if _is_integer(x1):
+        x2 = where(lax.eq(x2, constant(0, x2)), constant(1, x2), x2)
+    return lax.rem(x1, x2)
+
+
+@jit_inline
+def fabs(x, /):
+    """Absolute value as a floating dtype; complex input raises TypeError."""
+    x = _inexact("fabs", x)
+    if _is_complex(x):
+        raise TypeError("ufunc 'fabs' does not support complex dtypes")
+    return lax.abs(x)
+
+
+@jit
+def fmax(x1, x2):
+    """Elementwise maximum that ignores NaN where the other operand is a number."""
+    check_array_like("fmax", x1, x2)
+    return where(ufuncs.logical_or(ufuncs.greater(x1, x2), isnan(x2)), x1, x2)
+
+
+@jit
+def fmin(x1, x2):
+    """Elementwise minimum that ignores NaN where the other operand is a number."""
+    check_array_like("fmin", x1, x2)
+    return where(ufuncs.logical_or(ufuncs.less(x1, x2), isnan(x2)), x1, x2)
+
+
+@jit
+def hypot(x1, x2, /):
+    """`sqrt(x1**2 + x2**2)` without intermediate overflow; complex input raises TypeError."""
+    x1, x2 = promote_args_inexact("hypot", x1, x2)
+    if _is_complex(x1):
+        raise ValueError(
+            f"jnp.hypot is not well defined for complex-valued inputs, got {x1.dtype}; convert"
+            " to real values first, for instance by jnp.abs(x)"
+        )
+    x1, x2 = lax.abs(x1), lax.abs(x2)
+    larger, smaller = lax.max(x1, x2), lax.min(x1, x2)
+    inf, one, zero = constant(_INF, larger), filler(1, larger), constant(0, larger)
+    any_inf = ufuncs.logical_or(
+        lax.eq(x1, constant(_INF, x1)), lax.eq(x2, constant(_INF, x2))
+    )
+    is_zero = lax.eq(larger, zero)
+    ratio = lax.div(smaller, where(is_zero, one, larger))
+    length = lax.mul(larger, lax.sqrt(lax.add(one, lax.square(ratio))))
+    return where(any_inf, inf, where(is_zero, larger, length))
+
+
+@jit
+def copysign(x1, x2, /):
+    """The magnitude of `x1` with the sign of `x2`; complex input raises TypeError."""
+    x1, x2 = promote_args_inexact("copysign", x1, x2)
+    if _is_complex(x1):
+        raise TypeError("copysign does not support complex-valued inputs")
+    return where(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
+
+
+@jit
+def heaviside(x1, x2, /):
+    """Step function: 0 for negative `x1`, `x2` at zero, 1 for positive, NaN for NaN."""
+    check_array_like("heaviside", x1, x2)
+    x1, x2 = promote_dtypes_inexact(x1, x2)
+    zero, one = filler(0, x1), filler(1, x1)
+    out = where(lax.ne(x1, x1), x1, x2)
+    return where(lax.lt(x1, zero), zero, where(lax.gt(x1, zero), one, out))
+
+
+@jit_inline
+def deg2rad(x, /):
+    """Degrees to radians."""
+    x = _inexact("deg2rad", x)
+    return lax.mul(x, filler(np.pi / 180, x))
+
+
+@jit_inline
+def rad2deg(x, /):
+    """Radians to degrees."""
+    x = _inexact("rad2deg", x)
+    return lax.mul(x, filler(180 / np.pi, x))
+
+
+def radians(x, /):
+    """Alias of `deg2rad`."""
+    return deg2rad(x)
+
+
+def degrees(x, /):
+    """Alias of `rad2deg`."""
+    return rad2deg(x)
+
+
+def divide(x1, x2, /):
+    """Alias of `true_divide`."""
+    return ufuncs.true_divide(x1, x2)
+
+
+@jit
+def bitwise_count(x, /):
+    """Number of set bits of the absolute value of integers. Returns uint8."""
+    x = ensure_array("bitwise_count", x)
+    if not _is_integer(x) and not is_subdtype(x, np.bool_):
+        raise TypeError(f"bitwise_count requires integer input, got {x.dtype}")
+    if is_subdtype(x, np.bool_):
+        return lax.convert_element_type(x, np.uint8)
+    magnitude = lax.abs(x) if is_subdtype(x, np.signedinteger) else x
+    return lax.convert_element_type(lax.population_count(magnitude), np.uint8)
+
+
+@partial(jit, static_argnames=("deg",))
+def angle(z, deg=False):
+    """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
+    z = ensure_array("angle", z)
+    re, im = ufuncs.real(z), ufuncs.imag(z)
+    if not is_subdtype(re, np.inexact):
+        re, im = promote_dtypes_inexact(re, im)
+    result = lax.atan2(im, re)
+    return ufuncs.multiply(result, convert(180 / np.pi, result.dtype)) if deg else result
+
+
+# ---------------------------------------------------------------------------- rounding
+
+
+def _round_any(a, decimals):
+    if decimals < 0 and not is_subdtype(a, np.inexact):
+        raise NotImplementedError("integer np.round not implemented for decimals < 0")
+    if not is_subdtype(a, np.inexact):
+        return a
+    if _is_complex(a):
+        return lax.complex(
+            _round_floating(lax.real(a), decimals), _round_floating(lax.imag(a), decimals)
+        )
+    return _round_floating(a, decimals)
+
+
+def _round_floating(x, decimals):
+    nearest_even = lax.RoundingMethod.TO_NEAREST_EVEN
+    if decimals == 0:
+        return lax.round(x, nearest_even)
+    dtype = x.dtype
+    if dtype.itemsize < 4:
+        x = lax.convert_element_type(x, np.float32)
+    factor = constant(10 ** abs(decimals) if abs(decimals) < 300 else _INF, x)
+    if decimals > 0:
+        out = lax.div(lax.round(lax.mul(x, factor), nearest_even), factor)
+    else:
+        out = lax.mul(lax.round(lax.div(x, factor), nearest_even), factor)
+    return lax.convert_element_type(out, dtype) if out.dtype != dtype else out
+
+
+@partial(jit, static_argnames=("decimals",))
+def round(a, decimals=0, out=None):
+    """Rounds to a number of decimals, halves to even; integers are returned as they are.
+
+    Negative decimals of integers raise NotImplementedError.
+
+    Example: `jnp.round(jnp.array([0.5, 1.5]))` is `[0., 2.]`.
+    """
+    reject_out("round", out)
+    return _round_any(ensure_array("round", a), operator.index(decimals))
+
+
+def around(a, decimals=0, out=None):
+    """Alias of `round`."""
+    return round(a, decimals, out)
+
+
+def fix(x, out=None):
+    """Rounds toward zero."""
+    reject_out("fix", out)
+    return ufuncs.trunc(x)
+
+
+@jit
+def clip(arr=None, /, min=None, max=None):
+    """Limits values to [min, max]; the upper bound wins if the bounds cross.
+
+    Args: arr: real array; min, max: bounds that broadcast with it, or None.
+    Complex arguments raise ValueError.
+
+    Example: `jnp.clip(jnp.arange(4), 1, 2)` is `[1, 1, 2, 2]`.
+    """
+    if arr is None:
+        raise ValueError("clip expects an input array, got none")
+    arr = ensure_array("clip", arr)
+    bounds = [b for b in (min, max) if b is not None]
+    check_array_like("clip", arr, *bounds)
+    if any(dtypes.issubdtype(dtypes.dtype(x), np.complexfloating) for x in (arr, *bounds)):
+        raise ValueError(
+            "Clip received a complex value either through the input or the min/max keywords."
+            " Complex values have no ordering and cannot be clipped. Please convert to a real"
+            " value or array by taking the real or imaginary components."
+        )
+    if min is not None:
+        arr = ufuncs.maximum(min, arr)
+    if max is not None:
+        arr = ufuncs.minimum(max, arr)
+    return arr
+
+
+@partial(jit, static_argnames=("copy",))
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    """Replaces NaN by `nan` and infinities by `posinf`, `neginf` (the finite extremes)."""
+    del copy
+    x = ensure_array("nan_to_num", x)
+    if not is_subdtype(x, np.inexact):
+        return x
+    if _is_complex(x):
+        return lax.complex(
+            nan_to_num(lax.real(x), nan=nan, posinf=posinf, neginf=neginf),
+            nan_to_num(lax.imag(x), nan=nan, posinf=posinf, neginf=neginf),
+        )
+    limits = dtypes.finfo(x.dtype)
+    posinf = constant(limits.max, x) if posinf is None else posinf
+    neginf = constant(limits.min, x) if neginf is None else neginf
+    out = where(isnan(x), convert(nan, x.dtype), x)
+    out = where(isposinf(out), convert(posinf, x.dtype), out)
+    return where(isneginf(out), convert(neginf, x.dtype), out)
+
+
+@jit
+def modf(x, /, out=None):
+    """Fractional and integral parts, both with the sign of `x`."""
+    reject_out("modf", out)
+    x = _inexact("modf", x)
+    whole = where(lax.ge(x, constant(0, x)), lax.floor(x), lax.ceil(x))
+    return lax.sub(x, whole), whole
+
+
+@jit
+def _spacing(x):
+    inf, tiny = strong_constant(_INF, x), strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
+    step = lax.sub(lax.nextafter(x, copysign(inf, x)), x)
+    return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
+
+
+def spacing(x, /):
+    """Distance to the next representable number away from zero; real floating input only."""
+    x = ensure_array("spacing", x)
+    if not is_subdtype(x, np.floating):
+        if _is_complex(x):
+            raise ValueError("jnp.spacing is not defined for complex inputs")
+        x = _inexact("spacing", x)
+    return _spacing(x)
+
+
+def real_if_close(a, tol=100):
+    """Real part of `a` if every imaginary part is within `tol` epsilons of 0, else `a`.
+
+    The decision depends on values: under `jit` it raises a concretization error.
+    """
+    a = ensure_array("real_if_close", a)
+    if not _is_complex(a):
+        return a
+    limit = tol * dtypes.finfo(a.dtype).eps if tol > 1 else tol
+    small = lax.lt(lax.abs(lax.imag(a)), constant(limit, lax.imag(a)))
+    return lax.real(a) if bool(lax.reduce_and(small, tuple(range(a.ndim)))) else a
+
+
+# ---------------------------------------------------------------------------- log-exp family
+
+
+@custom_jvp
+def _logaddexp_core(x1, x2):
+    if _is_complex(x1):
+        return _complex_logaddexp(x1, x2)
+    return _stable_logaddexp(x1, x2, lax.exp, None)
+
+
+def _stable_logaddexp(x1, x2, exponential, scale):
+    larger = lax.max(x1, x2)
+    delta = lax.sub(x1, x2)
+    tail = lax.log1p(exponential(lax.neg(lax.abs(delta))))
+    if scale is not None:
+        tail = lax.mul(filler(scale, tail), tail)
+    # The difference of equal infinities is NaN: their sum is the result there.
+    return lax.select(lax.ne(delta, delta), lax.add(x1, x2), lax.add(larger, tail))
+
+
+def _wrap_phase(z):
+    im = lax.imag(z)
+    period, half = constant(2 * np.pi, im), constant(np.pi, im)
+    turned = lax.rem(lax.add(im, half), period)
+    turned = lax.select(lax.lt(turned, constant(0, im)), lax.add(turned, period), turned)
+    return lax.complex(lax.real(z), lax.sub(turned, half))
+
+
+def _complex_logaddexp(x1, x2):
+    larger = lax.max(x1, x2)
+    difference = lax.sub(lax.add(x1, x2), lax.mul(larger, constant(2, larger)))
+    return _wrap_phase(lax.add(larger, lax.log1p(lax.exp(difference))))
+
+
+def _logaddexp_tangent(primals, tangents, core, exponential):
+    x1, x2 = primals
+    t1, t2 = tangents
+    out = core(x1, x2)
+    finite_out = _replace_infinite(out)
+    w1 = exponential(lax.sub(_replace_infinite(x1), finite_out))
+    w2 = exponential(lax.sub(_replace_infinite(x2), finite_out))
+    return out, lax.add(lax.mul(t1, w1), lax.mul(t2, w2))
+
+
+def _replace_infinite(x):
+    return lax.select(lax.eq(x, constant(_INF, x)), lax.full_like(x, 0), x)
+
+
+@_logaddexp_core.defjvp
+def _logaddexp_jvp(primals, tangents):
+    return _logaddexp_tangent(primals, tangents, _logaddexp_core, lax.exp)
+
+
+@jit_inline
+def logaddexp(x1, x2, /):
+    """`log(exp(x1) + exp(x2))`, stable for large and infinite values.
+
+    Example: `jnp.logaddexp(0., 0.)` is `log(2)`.
+    """
+    x1, x2 = promote_args_inexact("logaddexp", x1, x2)
+    return _logaddexp_core(*_same_shapes(x1, x2))
+
+
+@custom_jvp
+def _logaddexp2_core(x1, x2):
+    if _is_complex(x1):
+        log2 = constant(np.log(2), x1)
+        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
+    return _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
+
+
+@_logaddexp2_core.defjvp
+def _logaddexp2_jvp(primals, tangents):
+    return _logaddexp_tangent(primals, tangents, _logaddexp2_core, lax.exp2)
+
+
+@jit_inline
+def logaddexp2(x1, x2, /):
+    """`log2(2**x1 + 2**x2)`, stable for large and infinite values."""
+    x1, x2 = promote_args_inexact("logaddexp2", x1, x2)
+    return _logaddexp2_core(*_same_shapes(x1, x2))
+
+
+def _same_shapes(x1, x2):
+    if x1.shape == x2.shape:
+        return x1, x2
+    shape = lax.broadcast_shapes(x1.shape, x2.shape)
+    return broadcast_to(x1, shape), broadcast_to(x2, shape)

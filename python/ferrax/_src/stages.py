@@ -1,0 +1,160 @@
+"""Ahead-of-time compilation: `jit(f).trace(...)`, `.lower(...)`, `.compile()`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core, tree_util
+
+
+class ArgInfo:
+    """Shape, dtype and donation of one argument."""
+
+    __slots__ = ("shape", "dtype", "donated")
+
+    def __init__(self, shape, dtype, donated):
+        self.shape = shape
+        self.dtype = dtype
+        self.donated = donated
+
+    def __repr__(self):
+        return f"ArgInfo({np.dtype(self.dtype).name}{list(self.shape)}, donated={self.donated})"
+
+
+class OutInfo:
+    """Shape and dtype of one output."""
+
+    __slots__ = ("shape", "dtype", "sharding")
+
+    def __init__(self, shape, dtype):
+        self.shape = shape
+        self.dtype = dtype
+        self.sharding = None
+
+    def __repr__(self):
+        return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
+
+
+class _Stage:
+    """What all stages know: the program, its captured arrays, its trees."""
+
+    def __init__(self, program, captured, in_tree, out_tree, donated, name):
+        self._program = program
+        self._captured = captured
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self._donated = donated
+        self.fun_name = name
+
+    def _args(self):
+        return self._program, self._captured, self.in_tree, self.out_tree, self._donated, self.fun_name
+
+    @property
+    def args_info(self):
+        """Shape, dtype and donation of each argument, in the arguments' tree."""
+        count = self.in_tree.num_leaves
+        donated = self._donated or [False] * count
+        infos = [
+            ArgInfo(shape, dtype, flag)
+            for (shape, dtype, _), flag in zip(self._program.in_types[:count], donated)
+        ]
+        return self.in_tree.unflatten(infos)
+
+    @property
+    def out_info(self):
+        """Shape and dtype of each output, in the outputs' tree."""
+        return self.out_tree.unflatten(
+            [OutInfo(shape, dtype) for shape, dtype, _ in self._program.out_types]
+        )
+
+    @property
+    def in_avals(self):
+        count = self.in_tree.num_leaves
+        avals = [core.ShapedArray(*ty) for ty in self._program.in_types[:count]]
+        return self.in_tree.unflatten(avals)
+
+    @property
+    def donate_argnums(self):
+        return tuple(i for i, flag in enumerate(self._donated or ()) if flag)
+
+
+class Traced(_Stage):
+    """A function traced for given argument types."""
+
+    @property
+    def jaxpr(self):
+        from ferrax._src.jaxpr import ClosedJaxpr
+
+        return ClosedJaxpr(self._program, self._captured)
+
+    def lower(self, *, lowering_platforms=None, _private_parameters=None):
+        """The next stage."""
+        return Lowered(*self._args())
+
+
+class Lowered(_Stage):
+    """A traced function, ready to be compiled."""
+
+    def compile(self, compiler_options=None):
+        """Compiles for the CPU. `compiler_options` must be empty: there are none."""
+        if compiler_options:
+            raise ValueError(f"unknown compiler options: {sorted(compiler_options)}")
+        self._program.compile()
+        return Compiled(*self._args())
+
+    def as_text(self, dialect=None, *, debug_info=False) -> str:
+        """The optimised program as text."""
+        return self._program.optimise().text(0)
+
+    def cost_analysis(self):
+        """Rough costs: `flops`, one for each output element of each equation."""
+        return {"flops": float(self._program.flops())}
+
+
+class Compiled(_Stage):
+    """A compiled function for fixed argument types.
+
+    Errors on call: TypeError for other types, trees or transformations.
+    """
+
+    def as_text(self) -> str:
+        return self._program.optimise().text(0)
+
+    def cost_analysis(self):
+        return {"flops": float(self._program.flops())}
+
+    def memory_analysis(self):
+        return None
+
+    def runtime_executable(self):
+        return self._program
+
+    def __call__(self, *args, **kwargs):
+        leaves, tree = tree_util.tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise TypeError(
+                f"Function compiled with input pytree does not match the input pytree it was called with: "
+                f"{self.fun_name} was compiled for {self.in_tree}, got {tree}."
+            )
+        arrays = []
+        for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
+            if isinstance(leaf, core.Tracer):
+                raise TypeError(
+                    f"Cannot apply transformations to a function lowered and compiled for a particular "
+                    f"signature. Detected argument of Tracer type {leaf._type_text()}; transform the "
+                    f"original function instead."
+                )
+            array = core.as_array(leaf, self.fun_name)
+            shape, dtype, weak = expected
+            scalar = not isinstance(leaf, (core.Array, np.ndarray, np.generic))
+            if scalar and shape == () and array.dtype != dtype:
+                array = _core.array_from_numpy(np.asarray(leaf, dtype), True)
+            if array.shape != shape or array.dtype != dtype:
+                raise TypeError(
+                    f"Argument types differ from the types for which this computation was compiled: "
+                    f"argument {index} of {self.fun_name} has {array._type_text()}, expected "
+                    f"{core.ShapedArray(shape, dtype).str_short(True)}."
+                )
+            arrays.append(array)
+        return self.out_tree.unflatten(self._program.run(arrays + self._captured))

@@ -1,0 +1,407 @@
+//! Windows at one position: slice, dynamic_slice, dynamic_update_slice.
+//!
+//! Positions of the dynamic ones are 0-d integer operands, one for each axis,
+//! all of one dtype. They are clamped so that the window fits.
+
+use smallvec::SmallVec;
+
+use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types};
+use crate::{
+    ArrayType, Atom, Axes, Builder, DType, Dim, Result, Shape, ShowShape, Sizes, Tensor, Type,
+    internal_error, op_struct, type_error,
+};
+
+use super::common::{arrays, one, same_dtype};
+use super::index_space::*;
+use super::{Gather, GatherMode, Pad, Scatter, ScatterKind};
+
+op_struct! {
+    /// A window with fixed bounds and steps.
+    Slice "slice" { start_indices: Shape, limit_indices: Shape, strides: Option<Axes> }
+}
+op_struct! {
+    /// A window of fixed size at a position given by operands, clamped to fit.
+    DynamicSlice "dynamic_slice" { slice_sizes: Shape }
+}
+op_struct! {
+    /// The operand with a window overwritten, clamped to fit.
+    DynamicUpdateSlice "dynamic_update_slice" {}
+}
+
+impl Slice {
+    fn stride(&self, axis: usize) -> usize {
+        self.strides.as_ref().map_or(1, |strides| strides[axis])
+    }
+}
+
+impl Row for Slice {
+    row_identity!();
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        let [operand] = operands(Self::NAME, inputs)?;
+        let (starts, limits) = (&self.start_indices, &self.limit_indices);
+        let strides = self.strides.as_ref().map_or(operand.rank(), |strides| strides.len());
+        if [starts.len(), limits.len(), strides].iter().any(|&len| len != operand.rank()) {
+            return Err(type_error!(
+                "slice start_indices, limit_indices and strides must have one entry for each dimension of the \
+                 operand, got {} and {} (and {strides} strides) for operand shape {}.",
+                ShowShape(starts),
+                ShowShape(limits),
+                ShowShape(&operand.shape)
+            ));
+        }
+        let mut shape = Shape::new();
+        for axis in 0..operand.rank() {
+            let (start, limit) = (&starts[axis], &limits[axis]);
+            if !may_be_at_most(limit, &operand.shape[axis]) {
+                return Err(type_error!(
+                    "slice limit_indices must be less than or equal to operand shape, got limit_indices {} for \
+                     operand shape {}.",
+                    ShowShape(limits),
+                    ShowShape(&operand.shape)
+                ));
+            }
+            if !may_be_at_most(start, limit) {
+                return Err(type_error!(
+                    "slice limit_indices must be greater than or equal to start_indices, got start_indices {} \
+                     and limit_indices {}.",
+                    ShowShape(starts),
+                    ShowShape(limits)
+                ));
+            }
+            let span = limit.sub(start)?;
+            shape.push(match self.stride(axis) {
+                0 => {
+                    let strides: &[usize] = self.strides.as_deref().unwrap_or_default();
+                    return Err(type_error!("slice strides must be positive, got {}", tuple(strides)));
+                }
+                1 => span,
+                stride => span.add(&Dim::Const(stride - 1))?.floor_div(&Dim::Const(stride))?,
+            });
+        }
+        one(operand.with_shape(shape))
+    }
+
+    fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
+        let [operand] = tensors(Self::NAME, inputs)?;
+        let (_, sizes) = output_sizes(Self::NAME, outputs)?;
+        let starts = constants(&self.start_indices, "slice start_indices")?;
+        let old = strides(operand.sizes());
+        Ok(vec![remap(operand, &sizes, |index| {
+            (0..index.len()).map(|axis| (starts[axis] + index[axis] * self.stride(axis)) * old[axis]).sum()
+        })?])
+    }
+}
+
+fn constants(dims: &[Dim], what: &str) -> Result<Sizes> {
+    dims.iter().map(|dim| dim.require(what)).collect()
+}
+
+impl Rules for Slice {
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+        linear_jvp(self.clone(), b, eqn)
+    }
+
+    fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
+        let operand = linear_type(Self::NAME, eqn, 0)?;
+        let cotangent = only_cotangent(Self::NAME, eqn)?;
+        let sizes = b.shape(cotangent);
+        let mut padding_config = Vec::with_capacity(operand.rank());
+        for axis in 0..operand.rank() {
+            let (start, stride) = (&self.start_indices[axis], self.stride(axis));
+            // One past the last element that was taken.
+            let end = match (&sizes[axis], stride) {
+                (_, 1) => self.limit_indices[axis].clone(),
+                (Dim::Const(0), _) => start.clone(),
+                (size, _) => size.sub(&Dim::Const(1))?.mul(&Dim::Const(stride))?.add(start)?.offset(1)?,
+            };
+            let what = "the gradient of slice";
+            let low = start.require(what)?;
+            let high = operand.shape[axis].sub(&end)?.require(what)?;
+            padding_config.push((low as i64, high as i64, stride as i64 - 1));
+        }
+        let zero = b.scalar(b.dtype(cotangent), 0.0);
+        one_cotangent(b.emit1(Pad { padding_config }, &[cotangent, zero])?)
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        let (operand, dim) = only_batched(Self::NAME, eqn)?;
+        let mut op = self.clone();
+        op.start_indices.insert(dim, Dim::Const(0));
+        op.limit_indices.insert(dim, eqn.size.clone());
+        if let Some(strides) = &mut op.strides {
+            strides.insert(dim, 1);
+        }
+        one_batched(b.emit1(op, &[operand])?, dim)
+    }
+
+    fn lower(&self) -> Lowering {
+        Lowering::Movement
+    }
+}
+
+/// Checks the position operands of a dynamic window into `operand`.
+fn check_starts(name: &str, operand: &ArrayType, starts: &[&ArrayType]) -> Result<()> {
+    if starts.len() != operand.rank() {
+        return Err(type_error!(
+            "{name} start_indices must have length equal to the rank of operand, got {} indices for operand \
+             shape {}.",
+            starts.len(),
+            ShowShape(&operand.shape)
+        ));
+    }
+    if let Some(bad) = starts.iter().find(|start| start.rank() != 0) {
+        return Err(type_error!(
+            "start_indices arguments to {name} must be scalars, got an index of type {bad}"
+        ));
+    }
+    if starts.iter().any(|start| !start.dtype.is_integer() || start.dtype != starts[0].dtype) {
+        let dtypes: Vec<_> = starts.iter().map(|start| start.dtype).collect();
+        return Err(type_error!(
+            "index arguments to {name} must be integers of the same type, got: {}",
+            tuple(&dtypes)
+        ));
+    }
+    Ok(())
+}
+
+/// The positions, clamped so that a window of `window` fits into `sizes`.
+fn clamped_starts(starts: &[Tensor], sizes: &[usize], window: &[usize]) -> Result<Sizes> {
+    let fits = |((start, &size), &window): ((&Tensor, &usize), &usize)| {
+        let start = integers(start)?.first().copied().unwrap_or(0);
+        let last = size.checked_sub(window).ok_or_else(|| internal_error!("a window exceeds its array"))?;
+        usize::try_from(start.clamp(0, last as i128)).map_err(|_| internal_error!("a start is out of range"))
+    };
+    starts.iter().zip(sizes).zip(window).map(fits).collect()
+}
+
+impl Row for DynamicSlice {
+    row_identity!();
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        let all = arrays(Self::NAME, inputs)?;
+        let Some((operand, starts)) = all.split_first() else {
+            return Err(type_error!("dynamic_slice takes an operand and start indices, got nothing"));
+        };
+        if self.slice_sizes.len() != operand.rank()
+            || self.slice_sizes.iter().zip(&operand.shape).any(|(window, size)| !may_be_at_most(window, size))
+        {
+            return Err(type_error!(
+                "slice slice_sizes must be less than or equal to operand shape, got slice_sizes {} for operand \
+                 shape {}.",
+                ShowShape(&self.slice_sizes),
+                ShowShape(&operand.shape)
+            ));
+        }
+        check_starts(Self::NAME, operand, starts)?;
+        one(operand.with_shape(self.slice_sizes.clone()))
+    }
+
+    fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
+        let (_, sizes) = output_sizes(Self::NAME, outputs)?;
+        let Some((operand, starts)) = inputs.split_first() else {
+            return Err(internal_error!("dynamic_slice was evaluated on nothing"));
+        };
+        let starts = clamped_starts(starts, operand.sizes(), &sizes)?;
+        let old = strides(operand.sizes());
+        let base = offset(&starts, &old);
+        Ok(vec![remap(operand, &sizes, |index| base + offset(index, &old))?])
+    }
+}
+
+impl Rules for DynamicSlice {
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+        linear_jvp(self.clone(), b, eqn)
+    }
+
+    fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
+        let operand = linear_type(Self::NAME, eqn, 0)?;
+        let cotangent = only_cotangent(Self::NAME, eqn)?;
+        let starts = known_from(Self::NAME, eqn, 1)?;
+        let mut cotangents: Cotangents = smallvec::smallvec![None; eqn.inputs.len()];
+        let zeros = b.zeros(&operand.with_weak(false))?;
+        let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[zeros, cotangent]);
+        inputs.extend(starts);
+        cotangents[0] = Some(b.emit1(DynamicUpdateSlice {}, &inputs)?);
+        Ok(cotangents)
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        let (Some((&operand, starts)), Some((&dim, start_dims))) =
+            (eqn.inputs.split_first(), eqn.dims.split_first())
+        else {
+            return Err(internal_error!("dynamic_slice has no operand"));
+        };
+        if let (Some(dim), true) = (dim, start_dims.iter().all(Option::is_none)) {
+            let mut slice_sizes = self.slice_sizes.clone();
+            slice_sizes.insert(dim, eqn.size.clone());
+            let mut inputs: SmallVec<[Atom; 4]> = eqn.inputs.into();
+            inputs.insert(1 + dim, zero_start(b, starts));
+            return one_batched(b.emit1(DynamicSlice { slice_sizes }, &inputs)?, dim);
+        }
+        let axes: Axes = (0..starts.len()).collect();
+        let gather = Gather {
+            offset_dims: axes.clone(),
+            collapsed_slice_dims: Axes::new(),
+            start_index_map: axes,
+            operand_batching_dims: Axes::new(),
+            start_indices_batching_dims: Axes::new(),
+            slice_sizes: self.slice_sizes.clone(),
+            mode: GatherMode::Clip,
+            fill_value: None,
+            unique_indices: true,
+            indices_are_sorted: true,
+        };
+        let indices = batched_starts(b, starts, start_dims, eqn.size)?;
+        let inputs = [operand, indices];
+        gather.batch(b, &Batch { size: eqn.size, inputs: &inputs, dims: &[dim, Some(0)] })
+    }
+
+    fn lower(&self) -> Lowering {
+        Lowering::Library
+    }
+}
+
+/// A start of 0 in the dtype of the others.
+fn zero_start(b: &Builder, starts: &[Atom]) -> Atom {
+    let dtype = starts.first().map_or(DType::I32, |&start| b.dtype(start));
+    b.int_scalar(dtype, 0)
+}
+
+/// The start indices of all axes as one array (batch, axes).
+fn batched_starts(b: &mut Builder, starts: &[Atom], dims: &[Option<usize>], size: &Dim) -> Result<Atom> {
+    let column: Shape = SmallVec::from_iter([size.clone(), Dim::Const(1)]);
+    let mut columns: SmallVec<[Atom; 4]> = SmallVec::new();
+    for (&start, dim) in starts.iter().zip(dims) {
+        let axes: &[usize] = if dim.is_some() { &[0] } else { &[] };
+        columns.push(b.broadcast_in_dim(start, &column, axes)?);
+    }
+    match columns.as_slice() {
+        [only] => Ok(*only),
+        columns => b.emit1(super::Concatenate { dimension: 1 }, columns),
+    }
+}
+
+impl Row for DynamicUpdateSlice {
+    row_identity!();
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        let all = arrays(Self::NAME, inputs)?;
+        let [operand, update, starts @ ..] = all.as_slice() else {
+            return Err(type_error!(
+                "dynamic_update_slice takes an operand, an update and start indices, got {} operands",
+                all.len()
+            ));
+        };
+        if operand.rank() != update.rank() {
+            return Err(type_error!(
+                "dynamic_update_slice update must have the same rank as operand, got update shape {} for operand \
+                 shape {}.",
+                ShowShape(&update.shape),
+                ShowShape(&operand.shape)
+            ));
+        }
+        if update.shape.iter().zip(&operand.shape).any(|(window, size)| !may_be_at_most(window, size)) {
+            return Err(type_error!(
+                "dynamic_update_slice update shape must be smaller than operand shape, got update shape {} for \
+                 operand shape {}.",
+                ShowShape(&update.shape),
+                ShowShape(&operand.shape)
+            ));
+        }
+        check_starts(Self::NAME, operand, starts)?;
+        same_dtype(Self::NAME, &[operand, update])?;
+        one((*operand).clone().with_weak(all.iter().all(|ty| ty.weak)))
+    }
+
+    fn eval(&self, inputs: &[Tensor], _outputs: &[Type]) -> Result<Vec<Tensor>> {
+        let [operand, update, starts @ ..] = inputs else {
+            return Err(internal_error!("dynamic_update_slice was evaluated on {} operands", inputs.len()));
+        };
+        let starts = clamped_starts(starts, operand.sizes(), update.sizes())?;
+        let strides = strides(operand.sizes());
+        let base = offset(&starts, &strides);
+        let (width, mut output) = (operand.dtype().size(), operand.clone());
+        let target = output.bytes_mut()?;
+        let mut position = 0;
+        for_each_index(update.sizes(), |index| {
+            copy_element(update.bytes(), position, target, base + offset(index, &strides), width)?;
+            position += 1;
+            Ok(())
+        })?;
+        Ok(vec![output])
+    }
+}
+
+impl Rules for DynamicUpdateSlice {
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+        let ([operand, update, starts @ ..], [operand_tangent, update_tangent, ..]) =
+            (eqn.inputs, eqn.tangents)
+        else {
+            return Err(internal_error!("dynamic_update_slice has two operands"));
+        };
+        if operand_tangent.is_none() && update_tangent.is_none() {
+            return no_tangent();
+        }
+        let operand = instantiate(b, *operand_tangent, *operand)?;
+        let update = instantiate(b, *update_tangent, *update)?;
+        let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[operand, update]);
+        inputs.extend_from_slice(starts);
+        Ok(SmallVec::from_iter([Some(b.emit1(DynamicUpdateSlice {}, &inputs)?)]))
+    }
+
+    fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
+        let cotangent = only_cotangent(Self::NAME, eqn)?;
+        let starts = known_from(Self::NAME, eqn, 2)?;
+        let update = operand_type(b, Self::NAME, eqn, 1)?;
+        let mut cotangents: Cotangents = smallvec::smallvec![None; eqn.inputs.len()];
+        if is_linear(eqn, 0) {
+            let zeros = ArrayType::new(update.shape.clone(), b.dtype(cotangent));
+            let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[cotangent, b.zeros(&zeros)?]);
+            inputs.extend_from_slice(&starts);
+            cotangents[0] = Some(b.emit1(DynamicUpdateSlice {}, &inputs)?);
+        }
+        if is_linear(eqn, 1) {
+            let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[cotangent]);
+            inputs.extend_from_slice(&starts);
+            cotangents[1] = Some(b.emit1(DynamicSlice { slice_sizes: update.shape }, &inputs)?);
+        }
+        Ok(cotangents)
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        let ([operand, update, starts @ ..], [operand_dim, update_dim, start_dims @ ..]) =
+            (eqn.inputs, eqn.dims)
+        else {
+            return Err(internal_error!("dynamic_update_slice has two operands"));
+        };
+        if start_dims.iter().all(Option::is_none) {
+            let operand = batch_to_front(b, *operand, *operand_dim, eqn.size)?;
+            let update = batch_to_front(b, *update, *update_dim, eqn.size)?;
+            let mut inputs: SmallVec<[Atom; 4]> = SmallVec::from_slice(&[operand, update]);
+            inputs.push(zero_start(b, starts));
+            inputs.extend_from_slice(starts);
+            return one_batched(b.emit1(DynamicUpdateSlice {}, &inputs)?, 0);
+        }
+        let axes: Axes = (0..starts.len()).collect();
+        let scatter = Scatter {
+            kind: ScatterKind::Set,
+            update_window_dims: axes.clone(),
+            inserted_window_dims: Axes::new(),
+            scatter_dims_to_operand_dims: axes,
+            operand_batching_dims: Axes::new(),
+            scatter_indices_batching_dims: Axes::new(),
+            mode: GatherMode::Clip,
+            unique_indices: true,
+            indices_are_sorted: true,
+        };
+        let indices = batched_starts(b, starts, start_dims, eqn.size)?;
+        let inputs = [*operand, indices, *update];
+        scatter
+            .batch(b, &Batch { size: eqn.size, inputs: &inputs, dims: &[*operand_dim, Some(0), *update_dim] })
+    }
+
+    fn lower(&self) -> Lowering {
+        Lowering::Library
+    }
+}

@@ -1,0 +1,140 @@
+//! Checks that a program is well-formed. The invariants:
+//!
+//! 1. Every variable has a type, and is defined at most once: by the inputs, by
+//!    the constants or by one equation. What is used is defined before.
+//! 2. Inputs are distinct. Outputs are defined variables or literals.
+//! 3. Literals are 0-d arrays of a dtype that has literals (no keys, no float0).
+//! 4. Constants have the dtype and sizes that their variable's type says.
+//! 5. The outputs of an equation have exactly the types, weakness included, that
+//!    its op's type rule gives for its inputs.
+//! 6. The program's effects are those of its equations, all of them and no others.
+//! 7. Sub-programs are well-formed, and capture nothing.
+//!
+//! Cost: linear; a sub-program that several equations share is checked once.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::{Atom, Effects, Equation, Error, Program, Result, Type, Var, internal_error};
+
+/// The error names the first invariant that does not hold, and where.
+pub fn verify(program: &Program) -> Result<()> {
+    Verifier { done: FxHashSet::default() }.program(program)
+}
+
+/// Verifies in debug builds; `pass` is what made the program.
+pub fn debug_verify(program: &Program, pass: &str) -> Result<()> {
+    if !cfg!(debug_assertions) {
+        return Ok(());
+    }
+    verify(program).map_err(|error| match error {
+        Error::Internal(text) => internal_error!("after {pass}: {text}"),
+        other => internal_error!("after {pass}: {other}"),
+    })
+}
+
+struct Verifier {
+    done: FxHashSet<usize>,
+}
+
+impl Verifier {
+    fn program(&mut self, program: &Program) -> Result<()> {
+        let mut scope = Scope { program, defined: vec![false; program.types.len()] };
+        for &var in &program.inputs {
+            scope.define(var, "the list of inputs")?;
+        }
+        for (var, tensor) in &program.constants {
+            scope.define(*var, "the list of constants")?;
+            let expected = program.types[var.index()].as_array().map(|ty| ty.clone().with_weak(false));
+            if expected.as_ref() != Some(&tensor.array_type()) {
+                return Err(internal_error!(
+                    "'{}': constant {} is {} but its type says {}",
+                    program.name,
+                    var.0,
+                    tensor.array_type(),
+                    program.types[var.index()]
+                ));
+            }
+        }
+        let mut effects = Effects::new();
+        for (index, equation) in program.equations.iter().enumerate() {
+            self.equation(&mut scope, index, equation)?;
+            effects.extend(equation.op.effects());
+        }
+        for atom in &program.outputs {
+            scope.check_use(atom, &|| "an output".to_owned())?;
+        }
+        if effects != program.effects {
+            return Err(internal_error!(
+                "'{}' says effects {:?} but its equations have {effects:?}",
+                program.name,
+                program.effects
+            ));
+        }
+        Ok(())
+    }
+
+    fn equation(&mut self, scope: &mut Scope<'_>, index: usize, equation: &Equation) -> Result<()> {
+        let program = scope.program;
+        let place = || format!("'{}', equation {index} ({})", program.name, equation.op.name());
+        for atom in &equation.inputs {
+            scope.check_use(atom, &place)?;
+        }
+        for callee in equation.op.programs() {
+            if self.done.insert(Arc::as_ptr(callee).addr()) {
+                self.program(callee)?;
+            }
+        }
+        let inputs: SmallVec<[Type; 3]> = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();
+        let expected = equation.op.infer(&inputs).map_err(|error| internal_error!("{}: {error}", place()))?;
+        for &var in &equation.outputs {
+            scope.define(var, "an equation")?;
+        }
+        let got = equation.outputs.iter().map(|var| &program.types[var.index()]);
+        if !got.clone().eq(expected.iter()) {
+            let show = |types: Vec<String>| types.join(", ");
+            return Err(internal_error!(
+                "{}: outputs are ({}) but the type rule gives ({})",
+                place(),
+                show(got.map(|ty| format!("{ty:#}")).collect()),
+                show(expected.iter().map(|ty| format!("{ty:#}")).collect())
+            ));
+        }
+        Ok(())
+    }
+}
+
+struct Scope<'a> {
+    program: &'a Program,
+    defined: Vec<bool>,
+}
+
+impl Scope<'_> {
+    fn define(&mut self, var: Var, by: &str) -> Result<()> {
+        match self.defined.get_mut(var.index()) {
+            None => Err(internal_error!("'{}': variable {} of {by} has no type", self.program.name, var.0)),
+            Some(true) => {
+                Err(internal_error!("'{}': {by} defines variable {} again", self.program.name, var.0))
+            }
+            Some(flag) => {
+                *flag = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn check_use(&self, atom: &Atom, place: &dyn Fn() -> String) -> Result<()> {
+        match atom {
+            Atom::Var(var) if self.defined.get(var.index()).copied().unwrap_or(false) => Ok(()),
+            Atom::Var(var) => {
+                Err(internal_error!("{}: variable {} is used before its definition", place(), var.0))
+            }
+            Atom::Literal(literal) if literal.value.dtype().size() == 0 || literal.value.dtype().is_key() => {
+                Err(internal_error!("{}: a literal of dtype {}", place(), literal.value.dtype()))
+            }
+            Atom::Literal(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `Array`: what users hold. A concrete array has its elements; a tracer stands
+//! for a value of a program under construction.
+
+use std::sync::{Mutex, PoisonError};
+
+use ferrax_ir::{ArrayType, DType, Literal, Sizes, Tensor, Var};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::dtypes;
+
+/// What an [`Array`] is made of.
+pub enum Data {
+    Concrete(Concrete),
+    Tracer(TracerData),
+}
+
+pub struct Concrete {
+    pub sizes: Sizes,
+    pub dtype: DType,
+    pub weak: bool,
+    /// Gone once the array was deleted or donated.
+    tensor: Mutex<Option<Tensor>>,
+}
+
+/// A variable of a frame.
+pub struct TracerData {
+    pub frame: u64,
+    pub var: Var,
+    pub ty: ArrayType,
+}
+
+impl Concrete {
+    pub fn new(tensor: Tensor, weak: bool) -> Concrete {
+        Concrete { sizes: tensor.sizes().into(), dtype: tensor.dtype(), weak, tensor: Mutex::new(Some(tensor)) }
+    }
+
+    /// The elements.
+    pub fn tensor(&self) -> PyResult<Tensor> {
+        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
+            PyRuntimeError::new_err(format!(
+                "Array has been deleted with shape={}[{}]. It was deleted or donated to a jitted function; keep a \
+                 copy (x.copy()) if it is needed afterwards.",
+                self.dtype.name(),
+                self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+            ))
+        })
+    }
+
+    /// Takes the elements away: the array counts as deleted afterwards.
+    pub fn take(&self) -> Option<Tensor> {
+        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    pub fn array_type(&self) -> ArrayType {
+        ArrayType::of_sizes(&self.sizes, self.dtype).with_weak(self.weak)
+    }
+
+    /// The value of a 0-d array, as programs write it.
+    pub fn literal(&self) -> PyResult<Option<Literal>> {
+        if !self.sizes.is_empty() || self.dtype.is_key() {
+            return Ok(None);
+        }
+        Ok(self.tensor()?.to_scalar().map(|value| Literal { value, weak: self.weak }))
+    }
+}
+
+/// A multi-dimensional array with elements of one type.
+///
+/// Made by `ferrax.numpy.array` and the like. Inside `jit`, `grad`, `vmap` and
+/// other transformations the values are tracers, which are arrays as well:
+/// `isinstance(x, ferrax.Array)` holds for both.
+#[pyclass(subclass, frozen, weakref, module = "ferrax", name = "Array")]
+pub struct Array {
+    pub data: Data,
+}
+
+/// An array that has its elements.
+#[pyclass(extends = Array, frozen, weakref, module = "ferrax", name = "ArrayImpl")]
+pub struct ArrayImpl;
+
+/// A value of a function that is being traced.
+#[pyclass(extends = Array, frozen, subclass, weakref, module = "ferrax", name = "Tracer")]
+pub struct Tracer;
+
+impl Array {
+    pub fn dtype(&self) -> DType {
+        match &self.data {
+            Data::Concrete(concrete) => concrete.dtype,
+            Data::Tracer(tracer) => tracer.ty.dtype,
+        }
+    }
+
+    pub fn weak(&self) -> bool {
+        match &self.data {
+            Data::Concrete(concrete) => concrete.weak,
+            Data::Tracer(tracer) => tracer.ty.weak,
+        }
+    }
+
+    pub fn rank(&self) -> usize {
+        match &self.data {
+            Data::Concrete(concrete) => concrete.sizes.len(),
+            Data::Tracer(tracer) => tracer.ty.rank(),
+        }
+    }
+
+    pub fn array_type(&self) -> ArrayType {
+        match &self.data {
+            Data::Concrete(concrete) => concrete.array_type(),
+            Data::Tracer(tracer) => tracer.ty.clone(),
+        }
+    }
+
+    pub fn concrete(&self) -> Option<&Concrete> {
+        match &self.data {
+            Data::Concrete(concrete) => Some(concrete),
+            Data::Tracer(_) => None,
+        }
+    }
+
+    pub fn tracer(&self) -> Option<&TracerData> {
+        match &self.data {
+            Data::Concrete(_) => None,
+            Data::Tracer(tracer) => Some(tracer),
+        }
+    }
+
+    /// The sizes; symbolic ones are an error.
+    pub fn sizes(&self) -> PyResult<Sizes> {
+        match &self.data {
+            Data::Concrete(concrete) => Ok(concrete.sizes.clone()),
+            Data::Tracer(tracer) => tracer
+                .ty
+                .sizes()
+                .ok_or_else(|| PyRuntimeError::new_err(format!("{} has symbolic dimensions", tracer.ty))),
+        }
+    }
+
+    /// A new concrete array.
+    pub fn new_concrete(py: Python<'_>, tensor: Tensor, weak: bool) -> PyResult<Py<Array>> {
+        let data = Data::Concrete(Concrete::new(tensor, weak));
+        let object = Py::new(py, PyClassInitializer::from(Array { data }).add_subclass(ArrayImpl))?;
+        Ok(object.into_bound(py).into_super().unbind())
+    }
+
+    /// A new tracer.
+    pub fn new_tracer(py: Python<'_>, frame: u64, var: Var, ty: ArrayType) -> PyResult<Py<Array>> {
+        let data = Data::Tracer(TracerData { frame, var, ty });
+        let object = Py::new(py, PyClassInitializer::from(Array { data }).add_subclass(Tracer))?;
+        Ok(object.into_bound(py).into_super().unbind())
+    }
+}
+
+#[pymethods]
+impl Array {
+    /// The sizes of the dimensions.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.sizes()?)
+    }
+
+    /// The element type, a NumPy dtype.
+    #[getter(dtype)]
+    fn py_dtype(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        dtypes::to_numpy(py, self.dtype())
+    }
+
+    /// The number of dimensions.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.rank()
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn size(&self) -> PyResult<usize> {
+        Ok(self.sizes()?.iter().product())
+    }
+
+    /// Bytes of one element.
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.dtype().size()
+    }
+
+    /// Bytes of all elements.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        Ok(self.sizes()?.iter().product::<usize>() * self.dtype().size())
+    }
+
+    /// Whether the dtype gives way in promotion, as a Python scalar's does.
+    #[getter]
+    fn weak_type(&self) -> bool {
+        self.weak()
+    }
+
+    /// The shape and dtype as text, such as `f32[2,3]`.
+    fn _type_text(&self) -> String {
+        self.array_type().to_string()
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        self.sizes()?
+            .first()
+            .copied()
+            .ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length"))
+    }
+
+    /// Frees the elements; every later use raises.
+    fn delete(&self) {
+        if let Data::Concrete(concrete) = &self.data {
+            concrete.take();
+        }
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.concrete().is_some_and(Concrete::is_deleted)
+    }
+}

@@ -1,0 +1,126 @@
+//! The functions that the Python layer calls.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::array::{Array, ArrayImpl, Tracer};
+use crate::jit::{JitCache, JitFunction};
+use crate::program::{self, PyProgram};
+use crate::{cache, convert, dtypes, operators, params, promote, source, trace};
+
+/// Applies the op `name`: an array, or a list where the op has several outputs.
+#[pyfunction]
+fn bind(
+    py: Python<'_>,
+    name: &str,
+    operands: &Bound<'_, PyTuple>,
+    parameters: &Bound<'_, PyDict>,
+) -> PyResult<Py<PyAny>> {
+    let op = params::op(py, name, parameters)?;
+    let operands = operands.iter().map(|item| convert::operand(&item, name)).collect::<PyResult<Vec<_>>>()?;
+    let several = op.name() == "threefry2x32";
+    let outputs = trace::bind(py, op, &operands)?;
+    match <[Py<Array>; 1]>::try_from(outputs.into_vec()) {
+        Ok([output]) if !several => Ok(output.into_any()),
+        Ok(outputs) => Ok(PyList::new(py, outputs)?.into_any().unbind()),
+        Err(outputs) => Ok(PyList::new(py, outputs)?.into_any().unbind()),
+    }
+}
+
+/// An array for an array, a Python or NumPy scalar or a NumPy array; weakness is kept.
+#[pyfunction]
+#[pyo3(signature = (value, name = "this function"))]
+fn as_array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, Array>> {
+    convert::as_array(value, name)
+}
+
+/// Shape, dtype and weakness of what `as_array` would give.
+#[pyfunction]
+fn type_of<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let operand = convert::operand(value, "typeof")?;
+    let ty = match &operand {
+        convert::Operand::Array(array) => array.get().array_type(),
+        convert::Operand::Literal(literal) => literal.array_type(),
+    };
+    let sizes = ty.sizes().unwrap_or_default();
+    (PyTuple::new(py, sizes)?, dtypes::to_numpy(py, ty.dtype)?, ty.weak).into_pyobject(py)
+}
+
+/// The concrete array that a value is or stands for; `None` if it is abstract.
+#[pyfunction]
+fn concrete_value<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Array>>> {
+    trace::concrete(&convert::as_array(value, "this function")?)
+}
+
+/// Where a tracer came from, for messages; `None` for concrete arrays.
+#[pyfunction]
+fn describe_tracer(value: &Bound<'_, Array>) -> PyResult<Option<String>> {
+    trace::describe(value)
+}
+
+/// The NumPy view of a concrete array.
+#[pyfunction]
+fn as_numpy<'py>(value: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
+    operators::as_numpy(value)
+}
+
+/// `(dtype, weak)` of the promotion of `(dtype, weak)` pairs.
+#[pyfunction]
+fn promote_types(py: Python<'_>, pairs: Vec<(Bound<'_, PyAny>, bool)>) -> PyResult<(Py<PyAny>, bool)> {
+    let pairs =
+        pairs.iter().map(|(dtype, weak)| Ok((dtypes::from_python(dtype)?, *weak))).collect::<PyResult<Vec<_>>>()?;
+    let (dtype, weak) = promote::result_type(py, &pairs)?;
+    Ok((dtypes::to_numpy(py, dtype)?, weak))
+}
+
+/// `file:line (function)` of the user's code that runs now.
+#[pyfunction]
+fn user_location(py: Python<'_>) -> Option<String> {
+    source::current(py).line().map(|line| line.to_string())
+}
+
+/// Tells where the package lives, whose frames are not the user's.
+#[pyfunction]
+fn set_package_directory(directory: String) {
+    source::set_package(directory);
+}
+
+/// Whether nothing is being traced on this thread.
+#[pyfunction]
+fn trace_state_clean() -> bool {
+    trace::is_clean()
+}
+
+/// The identities of the frames that trace on this thread, outermost first.
+#[pyfunction]
+fn trace_frames(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+    PyTuple::new(py, trace::frame_ids())
+}
+
+/// Every op with a line of explanation.
+#[pyfunction]
+fn documented_ops() -> Vec<(&'static str, &'static str)> {
+    ferrax_ir::op::documented_ops()
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Array>()?;
+    module.add_class::<ArrayImpl>()?;
+    module.add_class::<Tracer>()?;
+    module.add_class::<PyProgram>()?;
+    module.add_class::<JitFunction>()?;
+    module.add_class::<JitCache>()?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    macro_rules! functions {
+        ($($function:path),* $(,)?) => {
+            $(module.add_function(wrap_pyfunction!($function, module)?)?;)*
+        };
+    }
+    functions!(
+        bind, as_array, type_of, concrete_value, describe_tracer, as_numpy, promote_types, user_location,
+        set_package_directory, trace_state_clean, trace_frames, documented_ops,
+        operators::array_from_numpy, program::trace_program, program::apply_program, program::call_program,
+        cache::clear_program_cache, promote::set_trace_context, promote::clear_trace_context, dtypes::register_extended_dtypes,
+    );
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Dtypes as Python sees them: NumPy's own, `ml_dtypes`' and the key dtype.
+
+use ferrax_ir::{DType, KeyImpl};
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use rustc_hash::FxHashMap;
+
+/// NumPy dtype objects in the order of `DType::ALL`, then the key dtypes.
+struct Table {
+    objects: FxHashMap<DType, Py<PyAny>>,
+    by_address: FxHashMap<usize, DType>,
+    numpy_dtype: Py<PyType>,
+}
+
+static TABLE: PyOnceLock<Table> = PyOnceLock::new();
+
+fn table(py: Python<'_>) -> PyResult<&Table> {
+    TABLE.get_or_try_init(py, || {
+        let numpy = py.import("numpy")?;
+        let ml_dtypes = py.import("ml_dtypes")?;
+        let constructor = numpy.getattr("dtype")?;
+        let mut objects = FxHashMap::default();
+        let mut by_address = FxHashMap::default();
+        for &dtype in DType::ALL {
+            if dtype == DType::Float0 {
+                continue;
+            }
+            let object = {
+                let class = ml_dtypes.getattr(dtype.name()).or_else(|_| {
+                    numpy.getattr(if dtype == DType::Bool { "bool_" } else { dtype.name() })
+                })?;
+                constructor.call1((class,))?
+            };
+            by_address.insert(object.as_ptr() as usize, dtype);
+            objects.insert(dtype, object.unbind());
+        }
+        let numpy_dtype = constructor.cast_into::<PyType>()?.unbind();
+        Ok(Table { objects, by_address, numpy_dtype })
+    })
+}
+
+static KEY_DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static FLOAT0: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Registers the objects that stand for dtypes NumPy does not have.
+#[pyfunction]
+pub fn register_extended_dtypes(py: Python<'_>, key: Py<PyAny>, float0: Py<PyAny>) {
+    // A second registration (a module reloaded) keeps the first.
+    let _ = KEY_DTYPE.set(py, key);
+    let _ = FLOAT0.set(py, float0);
+}
+
+/// The Python object of a dtype.
+pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<Py<PyAny>> {
+    let special = match dtype {
+        DType::Key(_) => KEY_DTYPE.get(py),
+        DType::Float0 => FLOAT0.get(py),
+        _ => None,
+    };
+    if let Some(object) = special {
+        return Ok(object.clone_ref(py));
+    }
+    table(py)?
+        .objects
+        .get(&dtype)
+        .map(|object| object.clone_ref(py))
+        .ok_or_else(|| PyTypeError::new_err(format!("dtype {dtype} is not registered")))
+}
+
+/// The dtype of a NumPy dtype object, a scalar type, a name or a key dtype.
+pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<DType> {
+    let py = object.py();
+    let table = table(py)?;
+    if let Some(&dtype) = table.by_address.get(&(object.as_ptr() as usize)) {
+        return Ok(dtype);
+    }
+    let same = |slot: &PyOnceLock<Py<PyAny>>| slot.get(py).map_or(Ok(false), |known| known.bind(py).eq(object));
+    if !object.is_instance_of::<PyType>() {
+        if same(&KEY_DTYPE)? {
+            return Ok(DType::Key(KeyImpl::Threefry2x32));
+        }
+        if same(&FLOAT0)? {
+            return Ok(DType::Float0);
+        }
+    }
+    let numpy = table.numpy_dtype.bind(py).call1((object,))?;
+    let name: String = numpy.getattr(intern!(py, "name"))?.extract()?;
+    if name.starts_with("void") || object.getattr(intern!(py, "names")).is_ok_and(|names| !names.is_none()) {
+        return Err(PyTypeError::new_err(format!("dtype {} is not a valid array type", object.repr()?)));
+    }
+    DType::parse(&name).map_err(|_| {
+        PyTypeError::new_err(format!(
+            "dtype {} is not a valid array type. Only arrays of numeric types are supported.",
+            object.repr().map(|text| text.to_string()).unwrap_or(name)
+        ))
+    })
+}

@@ -1,0 +1,62 @@
+//! Ops outside any trace: run at once by the backend's kernels.
+
+use ferrax_ir::{Op, Tensor};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+use crate::array::Array;
+use crate::convert::{Operand, operand_tensor};
+use crate::errors::{IntoPyResult, to_py};
+use crate::trace::{self, Outputs};
+
+/// Bytes of operands above which the GIL is released while an op runs: below,
+/// releasing costs more than it gives.
+const RELEASE_GIL_ABOVE: usize = 1 << 16;
+
+/// The operands' elements. All are concrete.
+pub fn tensors(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<SmallVec<[Tensor; 3]>> {
+    operands
+        .iter()
+        .map(|operand| {
+            operand_tensor(py, operand)?
+                .ok_or_else(|| to_py(py, ferrax_ir::internal_error!("a tracer reached eager execution")))
+        })
+        .collect()
+}
+
+/// Runs `work`, without the GIL if `bytes` of data make it worth it.
+pub fn release_gil<T: Send>(py: Python<'_>, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    if bytes > RELEASE_GIL_ABOVE { py.detach(work) } else { work() }
+}
+
+/// Runs one op on concrete operands.
+pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    let inputs = tensors(py, operands)?;
+    let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
+    let results = release_gil(py, bytes, || ferrax_cpu::run_op(op, &inputs)).py(py)?;
+    let weak = weak_outputs(py, op, operands, results.len())?;
+    results.into_iter().zip(weak).map(|(tensor, weak)| Array::new_concrete(py, tensor, weak)).collect()
+}
+
+/// Weakness of the outputs: asked of the type rule only where it can be true.
+fn weak_outputs(
+    py: Python<'_>,
+    op: &Op,
+    operands: &[Operand<'_>],
+    count: usize,
+) -> PyResult<SmallVec<[bool; 1]>> {
+    let possible = match op {
+        Op::ConvertElementType(convert) => convert.weak_type,
+        Op::Unary(_) | Op::Binary(_) => {
+            return Ok(SmallVec::from_elem(operands.iter().all(Operand::weak) && !matches!(op, Op::Unary(ferrax_ir::ops::Unary::IsFinite)), count));
+        }
+        Op::Compare(_) => false,
+        Op::Call(_) | Op::Extension(_) => true,
+        _ => operands.iter().any(Operand::weak),
+    };
+    if !possible {
+        return Ok(SmallVec::from_elem(false, count));
+    }
+    let types = op.infer(&trace::types(operands)).py(py)?;
+    Ok(types.iter().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect())
+}

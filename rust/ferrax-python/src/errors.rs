@@ -1,0 +1,60 @@
+//! Rust errors as Python exceptions.
+//!
+//! Each variant of the IR's error has one class. Classes with a constructor of
+//! their own (tracer errors) live in `ferrax._src.errors` and are made from
+//! facts, so that their texts are in one place.
+
+use ferrax_ir::Error;
+use pyo3::exceptions::{
+    PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::source;
+
+/// The Python exception for an IR error; names the user's line where one is known.
+pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
+    if let Some(pending) = crate::interrupt::take() {
+        return pending;
+    }
+    let at = source::current(py).line();
+    let text = |message: String| match &at {
+        Some(line) => format!("{message}\n  at {line}"),
+        None => message,
+    };
+    match error {
+        Error::Type(message) => PyTypeError::new_err(text(message)),
+        Error::Value(message) | Error::Parse(message) => PyValueError::new_err(text(message)),
+        Error::Index(message) => PyIndexError::new_err(text(message)),
+        Error::Overflow(message) => PyOverflowError::new_err(text(message)),
+        Error::Unsupported(message) => PyNotImplementedError::new_err(text(message)),
+        Error::Memory(message) => PyMemoryError::new_err(message),
+        internal @ Error::Internal(_) => PyRuntimeError::new_err(text(internal.to_string())),
+    }
+}
+
+/// Adds `.py(py)?` to IR results.
+pub trait IntoPyResult<T> {
+    fn py(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> IntoPyResult<T> for ferrax_ir::Result<T> {
+    fn py(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| to_py(py, error))
+    }
+}
+
+/// An exception of `ferrax._src.errors`, made by calling the class.
+pub fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
+where
+    A: pyo3::call::PyCallArgs<'py>,
+{
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("ferrax._src.errors").map(Bound::unbind));
+    let made = module.and_then(|module| module.bind(py).getattr(class)?.call1(arguments));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}

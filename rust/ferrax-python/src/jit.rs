@@ -1,0 +1,647 @@
+//! `jit`: calls of a Python function by the program it traces to.
+//!
+//! A call flattens its arguments, looks the program up by tree structure, types,
+//! static values and trace context, and runs it; or, inside another trace,
+//! records a call equation. Only a miss runs Python code of the user.
+
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferrax_ir::{ArrayType, DType, Op, Sizes, ops};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+
+use crate::array::{Array, Data};
+use crate::convert::{self, Operand};
+use crate::errors::IntoPyResult;
+use crate::program::PyProgram;
+use crate::promote::context;
+use crate::trace::{self, FrameKind};
+use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
+use crate::eager;
+
+/// Entries a function keeps before its cache starts over.
+const CACHE_LIMIT: usize = 4096;
+
+/// Shape, dtype and weakness of one argument leaf.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct LeafType {
+    dtype: DType,
+    weak: bool,
+    sizes: Sizes,
+}
+
+/// A static argument: compared by type and `==`.
+struct Static {
+    /// The position, or the position in the sorted keyword names.
+    name: StaticName,
+    value: Py<PyAny>,
+    hash: isize,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum StaticName {
+    Position(usize),
+    Keyword(String),
+}
+
+/// What a call is looked up by.
+struct Key {
+    args: TreeDef,
+    kwargs: Option<TreeDef>,
+    leaves: SmallVec<[LeafType; 4]>,
+    statics: SmallVec<[Static; 1]>,
+    context: u64,
+    hash: u64,
+}
+
+impl Key {
+    fn matches(&self, py: Python<'_>, other: &Key) -> PyResult<bool> {
+        if self.hash != other.hash
+            || self.context != other.context
+            || self.leaves != other.leaves
+            || self.statics.len() != other.statics.len()
+            || self.kwargs.is_some() != other.kwargs.is_some()
+        {
+            return Ok(false);
+        }
+        let same_tree = |a: &TreeDef, b: &TreeDef| if a.ptr_eq(b) { Ok(true) } else { a.equals(py, b) };
+        if !same_tree(&self.args, &other.args)? {
+            return Ok(false);
+        }
+        if let (Some(a), Some(b)) = (&self.kwargs, &other.kwargs)
+            && !same_tree(a, b)?
+        {
+            return Ok(false);
+        }
+        for (a, b) in self.statics.iter().zip(&other.statics) {
+            let (left, right) = (a.value.bind(py), b.value.bind(py));
+            if a.name != b.name || !left.get_type().is(right.get_type()) || !left.eq(right)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A traced program with what a call needs besides.
+pub struct Entry {
+    key: Key,
+    program: Py<PyProgram>,
+    captured: Vec<Py<Array>>,
+    out_tree: TreeDef,
+    /// Leaves whose buffers the call may reuse.
+    donated: Option<Vec<bool>>,
+}
+
+#[derive(Default)]
+struct Cache {
+    entries: FxHashMap<u64, SmallVec<[Arc<Entry>; 1]>>,
+    traces: usize,
+}
+
+/// Programs of one function under one set of options; shared by equal jits.
+#[pyclass(frozen, weakref, module = "ferrax")]
+pub struct JitCache(Mutex<Cache>);
+
+#[pymethods]
+impl JitCache {
+    #[new]
+    fn new() -> Self {
+        JitCache(Mutex::default())
+    }
+
+    /// Forgets all programs.
+    fn clear(&self) {
+        let old = std::mem::take(&mut *self.lock());
+        drop(old);
+    }
+}
+
+impl JitCache {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A compiled version of a Python function.
+#[pyclass(frozen, dict, weakref, module = "ferrax", name = "PjitFunction")]
+pub struct JitFunction {
+    function: Py<PyAny>,
+    name: String,
+    static_argnums: Vec<isize>,
+    static_argnames: Vec<String>,
+    donate_argnums: Vec<isize>,
+    donate_argnames: Vec<String>,
+    inline: bool,
+    cache: Py<JitCache>,
+}
+
+/// A call's arguments taken apart.
+struct Call<'py> {
+    key: Key,
+    operands: SmallVec<[Operand<'py>; 4]>,
+    arguments: Bound<'py, PyTuple>,
+    keywords: Option<Bound<'py, PyDict>>,
+}
+
+impl JitFunction {
+    /// Which positions of `count` arguments these numbers mean.
+    fn positions(numbers: &[isize], count: usize) -> SmallVec<[usize; 2]> {
+        let count = count.cast_signed();
+        numbers
+            .iter()
+            .map(|&number| if number < 0 { number + count } else { number })
+            .filter(|number| (0..count).contains(number))
+            .map(isize::cast_unsigned)
+            .collect()
+    }
+
+    fn prepare<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        abstract_leaves: bool,
+    ) -> PyResult<Call<'py>> {
+        let mut statics: SmallVec<[Static; 1]> = SmallVec::new();
+        let mut dynamic = args.clone();
+        if !self.static_argnums.is_empty() {
+            let positions = Self::positions(&self.static_argnums, args.len());
+            if !positions.is_empty() {
+                let mut rest = Vec::with_capacity(args.len());
+                for (index, value) in args.iter().enumerate() {
+                    if positions.contains(&index) {
+                        statics.push(static_value(&value, StaticName::Position(index))?);
+                    } else {
+                        rest.push(value);
+                    }
+                }
+                dynamic = PyTuple::new(py, rest)?;
+            }
+        }
+        let mut keywords = kwargs.filter(|kwargs| !kwargs.is_empty()).cloned();
+        if let Some(given) = &keywords
+            && !self.static_argnames.is_empty()
+        {
+            let rest = given.copy()?;
+            for name in &self.static_argnames {
+                if let Some(value) = given.get_item(name)? {
+                    statics.push(static_value(&value, StaticName::Keyword(name.clone()))?);
+                    rest.del_item(name)?;
+                }
+            }
+            keywords = (!rest.is_empty()).then_some(rest);
+        }
+        let mut leaves = Leaves::new();
+        let args_tree = tree::flatten(py, dynamic.as_any(), None, &mut leaves)?;
+        let kwargs_tree = match &keywords {
+            Some(keywords) => Some(tree::flatten(py, keywords.as_any(), None, &mut leaves)?),
+            None => None,
+        };
+        let mut operands: SmallVec<[Operand<'py>; 4]> = SmallVec::with_capacity(leaves.len());
+        let mut types: SmallVec<[LeafType; 4]> = SmallVec::with_capacity(leaves.len());
+        let mut hasher = FxHasher::default();
+        let context = context().id;
+        context.hash(&mut hasher);
+        args_tree.structural_hash().hash(&mut hasher);
+        if let Some(tree) = &kwargs_tree {
+            tree.structural_hash().hash(&mut hasher);
+        }
+        for (index, leaf) in leaves.iter().enumerate() {
+            if abstract_leaves && let Some(ty) = abstract_leaf(leaf.bind(py))? {
+                ty.hash(&mut hasher);
+                types.push(ty);
+                continue;
+            }
+            let operand = convert::operand(leaf.bind(py), &self.name)
+                .map_err(|error| self.not_an_argument(py, leaf.bind(py), index, error))?;
+            let ty = match &operand {
+                Operand::Literal(literal) => {
+                    LeafType { dtype: literal.value.dtype(), weak: literal.weak, sizes: Sizes::new() }
+                }
+                Operand::Array(array) => match &array.get().data {
+                    Data::Concrete(concrete) => {
+                        LeafType { dtype: concrete.dtype, weak: concrete.weak, sizes: concrete.sizes.clone() }
+                    }
+                    Data::Tracer(tracer) => {
+                        LeafType { dtype: tracer.ty.dtype, weak: tracer.ty.weak, sizes: array.get().sizes()? }
+                    }
+                },
+            };
+            ty.hash(&mut hasher);
+            types.push(ty);
+            operands.push(operand);
+        }
+        for value in &statics {
+            value.hash.hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        let key = Key { args: args_tree, kwargs: kwargs_tree, leaves: types, statics, context, hash };
+        Ok(Call { key, operands, arguments: dynamic, keywords })
+    }
+
+    fn not_an_argument(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, index: usize, error: PyErr) -> PyErr {
+        if !error.is_instance_of::<PyTypeError>(py) {
+            return error;
+        }
+        let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
+        PyTypeError::new_err(format!(
+            "Argument leaf {index} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
+             functions are pytrees of arrays and numbers; mark others as static (static_argnums or static_argnames) \
+             or register their class as a pytree.",
+            self.name,
+            leaf.repr().map(|text| text.to_string()).unwrap_or_default()
+        ))
+    }
+
+    fn find(&self, py: Python<'_>, key: &Key) -> PyResult<Option<Arc<Entry>>> {
+        // Compared outside the lock: `==` of static values may run Python code.
+        let candidates = self.cache.get().lock().entries.get(&key.hash).cloned();
+        for entry in candidates.into_iter().flatten() {
+            if entry.key.matches(py, key)? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Traces the function for a call that was not met before.
+    fn trace(&self, py: Python<'_>, call: Call<'_>) -> PyResult<Arc<Entry>> {
+        let types: Vec<ArrayType> = call
+            .key
+            .leaves
+            .iter()
+            .map(|leaf| ArrayType::of_sizes(&leaf.sizes, leaf.dtype).with_weak(leaf.weak))
+            .collect();
+        let names = PyTuple::new(
+            py,
+            [
+                self.function.clone_ref(py).into_any(),
+                call.arguments.clone().into_any().unbind(),
+                call.keywords.as_ref().map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
+            ],
+        )?;
+        let names = py
+            .import(intern!(py, "functools"))?
+            .call_method1(intern!(py, "partial"), (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?))?;
+        let (frame, tracers) = trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
+        let traced = self.call_on_tracers(py, &call.key, tracers).and_then(|(outputs, tree)| {
+            let traced = trace::finish(py, frame, &outputs)?;
+            Ok((traced, tree))
+        });
+        let (traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+        let donated = self.donated(py, &call, &traced.program)?;
+        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some());
+        let entry = Arc::new(Entry {
+            key: call.key,
+            program: Py::new(py, PyProgram::new(Arc::new(traced.program)))?,
+            captured: traced.captured,
+            out_tree,
+            donated,
+        });
+        let mut cache = self.cache.get().lock();
+        cache.traces += 1;
+        // Programs that captured tracers are good for this trace alone.
+        if keep {
+            if cache.entries.len() >= CACHE_LIMIT {
+                cache.entries.clear();
+            }
+            cache.entries.entry(entry.key.hash).or_default().push(entry.clone());
+        }
+        Ok(entry)
+    }
+
+    fn call_on_tracers<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Key,
+        tracers: Vec<Py<Array>>,
+    ) -> PyResult<(Vec<Operand<'py>>, TreeDef)> {
+        let mut tracers = tracers.into_iter().map(Py::into_any);
+        let count = key.args.num_leaves();
+        let dynamic = key.args.unflatten(py, tracers.by_ref().take(count))?;
+        let dynamic = dynamic.bind(py).cast::<PyTuple>()?;
+        let keywords = match &key.kwargs {
+            Some(tree) => tree.unflatten(py, tracers)?.bind(py).cast::<PyDict>()?.clone(),
+            None => PyDict::new(py),
+        };
+        let mut rest = dynamic.iter();
+        let mut args: Vec<Bound<'py, PyAny>> = Vec::with_capacity(dynamic.len() + key.statics.len());
+        for value in &key.statics {
+            match &value.name {
+                StaticName::Position(position) => {
+                    args.extend(rest.by_ref().take(position - args.len()));
+                    args.push(value.value.bind(py).clone());
+                }
+                StaticName::Keyword(name) => keywords.set_item(name, value.value.bind(py))?,
+            }
+        }
+        args.extend(rest);
+        let result = self.function.bind(py).call(PyTuple::new(py, args)?, Some(&keywords))?;
+        let mut leaves = Leaves::new();
+        let tree = tree::flatten(py, &result, None, &mut leaves)?;
+        let outputs = leaves
+            .iter()
+            .map(|leaf| {
+                convert::operand(leaf.bind(py), &self.name).map_err(|error| {
+                    if !error.is_instance_of::<PyTypeError>(py) {
+                        return error;
+                    }
+                    let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
+                    PyTypeError::new_err(format!(
+                        "function {} traced for jit returned a value of type {class}, which is not a valid array \
+                         type; return arrays, numbers or pytrees of them.",
+                        self.name
+                    ))
+                })
+            })
+            .collect::<PyResult<_>>()?;
+        Ok((outputs, tree))
+    }
+
+    /// Which leaves' buffers can be reused; warns of those that cannot.
+    fn donated(&self, py: Python<'_>, call: &Call<'_>, program: &ferrax_ir::Program) -> PyResult<Option<Vec<bool>>> {
+        if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
+            return Ok(None);
+        }
+        let mut flags = Vec::with_capacity(call.key.leaves.len());
+        // Numbers of static arguments do not count among the dynamic ones.
+        let statics = |position: usize| {
+            call.key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
+        };
+        let total = call.arguments.len() + statics(usize::MAX);
+        let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
+            .into_iter()
+            .map(|position| position - statics(position))
+            .collect();
+        for (index, child) in call.key.args.children(py)?.iter().enumerate() {
+            flags.extend(std::iter::repeat_n(positions.contains(&index), child.num_leaves()));
+        }
+        if let (Some(tree), Some(keywords)) = (&call.key.kwargs, &call.keywords) {
+            let mut names: Vec<String> = keywords.keys().extract()?;
+            names.sort();
+            for (name, child) in names.iter().zip(tree.children(py)?) {
+                flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
+            }
+        }
+        let mut outputs: Vec<_> = program.output_types().collect();
+        let mut unusable = Vec::new();
+        for (flag, ty) in flags.iter_mut().zip(program.input_types()) {
+            if *flag {
+                let same = |output: &ferrax_ir::Type| {
+                    matches!((output.as_array(), ty.as_array()),
+                        (Some(a), Some(b)) if a.shape == b.shape && a.dtype == b.dtype)
+                };
+                match outputs.iter().position(same) {
+                    Some(index) => drop(outputs.swap_remove(index)),
+                    None => {
+                        *flag = false;
+                        unusable.push(ty.to_string());
+                    }
+                }
+            }
+        }
+        if !unusable.is_empty() {
+            let text = format!(
+                "Some donated buffers were not usable: {}. Donation pays where an output has the shape and dtype of \
+                 the donated argument.",
+                unusable.join(", ")
+            );
+            let warnings = py.import(intern!(py, "warnings"))?;
+            warnings.call_method1(intern!(py, "warn"), (text,))?;
+        }
+        Ok(Some(flags))
+    }
+
+    fn run_entry(&self, py: Python<'_>, entry: &Entry, operands: &[Operand<'_>]) -> PyResult<Py<PyAny>> {
+        let program = entry.program.get();
+        let with_captured: SmallVec<[Operand<'_>; 4]>;
+        let all = if entry.captured.is_empty() {
+            operands
+        } else {
+            with_captured = operands
+                .iter()
+                .cloned()
+                .chain(entry.captured.iter().map(|array| Operand::Array(array.bind(py).clone())))
+                .collect();
+            &with_captured
+        };
+        if !trace::runs_eagerly(all) {
+            let inner = &program.program;
+            let outputs = if self.inline {
+                trace::inline(py, inner, all)?
+            } else {
+                let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
+                trace::bind(py, Op::Call(call), all)?
+            };
+            return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
+        }
+        let executable = program.executable(py)?;
+        let results = match &entry.donated {
+            Some(donated) if donated.contains(&true) => {
+                let tensors = take_donated(py, all, donated)?;
+                let mut flags = donated.clone();
+                flags.resize(tensors.len(), false);
+                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)?
+            }
+            _ => {
+                let tensors = eager::tensors(py, all)?;
+                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?
+            }
+        };
+        let outputs = &program.program.outputs;
+        let types = &program.program.types;
+        let arrays = results.into_iter().zip(outputs).map(|(tensor, atom)| {
+            let weak = match atom {
+                ferrax_ir::Atom::Var(var) => types[var.index()].as_array().is_some_and(|ty| ty.weak),
+                ferrax_ir::Atom::Literal(literal) => literal.weak,
+            };
+            Array::new_concrete(py, tensor, weak).map(Py::into_any)
+        });
+        entry.out_tree.unflatten_fallible(py, arrays)
+    }
+}
+
+/// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
+fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
+    let py = leaf.py();
+    if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
+        return Ok(None);
+    }
+    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype"))) else {
+        return Ok(None);
+    };
+    let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
+    let dtype = crate::promote::canonicalize(crate::dtypes::from_python(&dtype)?, context().x64);
+    Ok(Some(LeafType { dtype, weak, sizes: shape.extract::<Vec<usize>>()?.into() }))
+}
+
+fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
+    let hash = value.hash().map_err(|error| {
+        let shown = match &name {
+            StaticName::Position(position) => format!("at position {position}"),
+            StaticName::Keyword(name) => format!("'{name}'"),
+        };
+        PyValueError::new_err(format!(
+            "Non-hashable static arguments are not supported: the static argument {shown} has type {}, which has no \
+             usable hash ({error}). Static arguments are part of the key of compiled programs: give a hashable value \
+             (a tuple instead of a list, a frozen dataclass) or make the argument dynamic.",
+            value.get_type().qualname().map(|name| name.to_string()).unwrap_or_default()
+        ))
+    })?;
+    Ok(Static { name, value: value.clone().unbind(), hash })
+}
+
+/// The function that names an argument's leaves for messages.
+fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import(intern!(py, "ferrax._src.api_util"))?.getattr(intern!(py, "argument_names"))
+}
+
+/// The tensors of a call; donated arrays give theirs up.
+fn take_donated(py: Python<'_>, operands: &[Operand<'_>], donated: &[bool]) -> PyResult<Vec<ferrax_ir::Tensor>> {
+    let pointer = |operand: &Operand<'_>| match operand {
+        Operand::Array(array) => Some(array.as_ptr() as usize),
+        Operand::Literal(_) => None,
+    };
+    for (index, operand) in operands.iter().enumerate() {
+        let twice = donated.get(index) == Some(&true)
+            && operands.iter().enumerate().any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
+        if twice {
+            return Err(PyRuntimeError::new_err(
+                "the same array is donated and used as another argument of one call; pass a copy (x.copy())",
+            ));
+        }
+    }
+    let tensors = eager::tensors(py, operands)?;
+    for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
+        if let Operand::Array(array) = operand
+            && let Some(concrete) = array.get().concrete()
+        {
+            concrete.take();
+        }
+    }
+    Ok(tensors.into_vec())
+}
+
+#[pymethods]
+impl JitFunction {
+    #[new]
+    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, cache))]
+    #[expect(clippy::too_many_arguments, reason = "called once, by the Python jit")]
+    fn new(
+        function: Py<PyAny>,
+        name: String,
+        static_argnums: Vec<isize>,
+        static_argnames: Vec<String>,
+        donate_argnums: Vec<isize>,
+        donate_argnames: Vec<String>,
+        inline: bool,
+        cache: Py<JitCache>,
+    ) -> Self {
+        JitFunction {
+            function,
+            name,
+            static_argnums,
+            static_argnames,
+            donate_argnums,
+            donate_argnames,
+            inline,
+            cache,
+        }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        if context().disable_jit {
+            return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
+        }
+        let call = self.prepare(py, args, kwargs, false)?;
+        let operands = call.operands.clone();
+        let entry = match self.find(py, &call.key)? {
+            Some(entry) => entry,
+            None => self.trace(py, call)?,
+        };
+        self.run_entry(py, &entry, &operands)
+    }
+
+    /// `(program, captured, in_tree, out_tree, donated)` for these arguments, which may be
+    /// abstract: what `lower` and `eval_shape` are made of.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn _traced<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let call = self.prepare(py, args, kwargs, true)?;
+        let entry = match self.find(py, &call.key)? {
+            Some(entry) => entry,
+            None => self.trace(py, call)?,
+        };
+        let kwargs_tree = match &entry.key.kwargs {
+            Some(tree) => tree.clone(),
+            None => tree::flatten(py, PyDict::new(py).as_any(), None, &mut Leaves::new())?,
+        };
+        let in_tree = TreeDef::tuple(py, &[entry.key.args.clone(), kwargs_tree])?;
+        let captured: Vec<Py<Array>> = entry.captured.iter().map(|array| array.clone_ref(py)).collect();
+        (
+            entry.program.clone_ref(py),
+            captured,
+            Py::new(py, PyTreeDef::from(in_tree))?,
+            Py::new(py, PyTreeDef::from(entry.out_tree.clone()))?,
+            entry.donated.clone(),
+        )
+            .into_pyobject(py)
+    }
+
+    fn __get__<'py>(
+        slf: Bound<'py, Self>,
+        object: &Bound<'py, PyAny>,
+        _class: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if object.is_none() {
+            return Ok(slf.into_any());
+        }
+        py.import(intern!(py, "types"))?.call_method1(intern!(py, "MethodType"), (slf, object))
+    }
+
+    /// The number of programs in the cache.
+    fn _cache_size(&self) -> usize {
+        self.cache.get().lock().entries.values().map(SmallVec::len).sum()
+    }
+
+    /// How often the function was traced.
+    fn _trace_count(&self) -> usize {
+        self.cache.get().lock().traces
+    }
+
+    /// Forgets all traced programs of this function.
+    fn clear_cache(&self) {
+        self.cache.get().clear();
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<PjitFunction of {}>", self.function.bind(py).repr()?))
+    }
+
+    #[getter]
+    fn _function(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function.clone_ref(py)
+    }
+
+    #[getter]
+    fn _function_name<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        PyString::new(py, &self.name)
+    }
+}

@@ -1,0 +1,381 @@
+//! Python's operators and conversions on arrays.
+
+use ferrax_ir::ops::{Binary, Compare, Unary};
+use ferrax_ir::{DType, Op, Tensor};
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::array::{Array, Data};
+use crate::convert::{self, Operand};
+use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
+use crate::errors::{IntoPyResult, raise};
+use crate::{dtypes, params, trace};
+
+/// The other operand, or `None` for kinds that the operators leave to Python.
+fn other<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Operand<'py>>> {
+    match convert::operand(object, "this operator") {
+        Ok(operand) => Ok(Some(operand)),
+        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn apply(
+    slf: &Bound<'_, Array>,
+    object: &Bound<'_, PyAny>,
+    name: &str,
+    op: impl Into<Op>,
+    promotion: Promotion,
+    reflected: bool,
+) -> PyResult<Py<PyAny>> {
+    let py = slf.py();
+    let Some(other) = other(object)? else { return Ok(py.NotImplemented()) };
+    let this = Operand::Array(slf.clone());
+    let (x, y) = if reflected { (other, this) } else { (this, other) };
+    binary(py, name, op.into(), x, y, promotion).map(Py::into_any)
+}
+
+macro_rules! operators {
+    ($($method:ident $reflected:ident $name:literal $promotion:ident $op:expr;)*) => {
+        #[pymethods]
+        impl Array {
+            $(
+                fn $method(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+                    apply(slf, other, $name, $op, Promotion::$promotion, false)
+                }
+
+                fn $reflected(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+                    apply(slf, other, $name, $op, Promotion::$promotion, true)
+                }
+            )*
+        }
+    };
+}
+
+operators! {
+    __add__ __radd__ "add" Numeric Binary::Add;
+    __sub__ __rsub__ "subtract" Numeric Binary::Sub;
+    __mul__ __rmul__ "multiply" Numeric Binary::Mul;
+    __truediv__ __rtruediv__ "divide" Inexact Binary::Div;
+    __and__ __rand__ "bitwise_and" Numeric Binary::And;
+    __or__ __ror__ "bitwise_or" Numeric Binary::Or;
+    __xor__ __rxor__ "bitwise_xor" Numeric Binary::Xor;
+    __lshift__ __rlshift__ "left_shift" Numeric Binary::ShiftLeft;
+}
+
+/// The concrete array that `array` is or stands for, or the error that JAX
+/// raises for `what` on a tracer.
+fn require_concrete<'py>(slf: &Bound<'py, Array>, class: &str) -> PyResult<Bound<'py, Array>> {
+    match trace::concrete(slf)? {
+        Some(array) => Ok(array),
+        None => Err(conversion_error(slf, class)?),
+    }
+}
+
+/// A tracer error that tells where the value came from.
+pub fn conversion_error(array: &Bound<'_, Array>, class: &str) -> PyResult<PyErr> {
+    let py = array.py();
+    let origin = trace::describe(array)?;
+    let location = crate::source::current(py).line().map(|line| line.to_string());
+    let constructor = py.import("ferrax._src.errors")?.getattr(class)?;
+    let keywords = PyDict::new(py);
+    keywords.set_item("origin", origin)?;
+    keywords.set_item("location", location)?;
+    Ok(PyErr::from_value(constructor.call((array,), Some(&keywords))?))
+}
+
+fn only_element(array: &Bound<'_, Array>, wanted: &str) -> PyResult<Tensor> {
+    let Data::Concrete(concrete) = &array.get().data else {
+        return Err(PyTypeError::new_err("a tracer has no elements"));
+    };
+    if !concrete.sizes.is_empty() {
+        return Err(PyTypeError::new_err(format!(
+            "Only scalar arrays can be converted to Python scalars; got array with ndim={} for {wanted}. Index one \
+             element, or use x.item() for arrays of size 1.",
+            concrete.sizes.len()
+        )));
+    }
+    if concrete.dtype.is_key() {
+        return Err(PyTypeError::new_err(format!("a PRNG key cannot be converted to {wanted}")));
+    }
+    concrete.tensor()
+}
+
+/// A concrete array of one element as a Python number.
+fn python_number(array: &Bound<'_, Array>, wanted: &str) -> PyResult<Py<PyAny>> {
+    let py = array.py();
+    match only_element(array, wanted)?.to_scalar() {
+        Some(scalar) => params::scalar_to_python(py, scalar),
+        None => Err(PyTypeError::new_err(format!("an array without elements cannot be converted to {wanted}"))),
+    }
+}
+
+#[pymethods]
+impl Array {
+    fn __rshift__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let op = if slf.get().dtype().is_unsigned() { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
+        apply(slf, other, "right_shift", op, Promotion::Numeric, false)
+    }
+
+    fn __rrshift__(slf: &Bound<'_, Self>, object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let unsigned = other(object)?.is_some_and(|operand| operand.dtype().is_unsigned());
+        let op = if unsigned { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
+        apply(slf, object, "right_shift", op, Promotion::Numeric, true)
+    }
+
+    fn __neg__(slf: &Bound<'_, Self>) -> PyResult<Py<Array>> {
+        bind1(slf.py(), Unary::Neg, &[Operand::Array(slf.clone())])
+    }
+
+    fn __pos__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __abs__(slf: &Bound<'_, Self>) -> PyResult<Py<Array>> {
+        numpy_mixed::abs(slf.py(), slf.as_any())
+    }
+
+    fn __invert__(slf: &Bound<'_, Self>) -> PyResult<Py<Array>> {
+        bind1(slf.py(), Unary::Not, &[Operand::Array(slf.clone())])
+    }
+
+    fn __richcmp__(slf: &Bound<'_, Self>, object: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let Some(other) = other(object)? else { return Ok(py.NotImplemented()) };
+        let this = Operand::Array(slf.clone());
+        let (name, compare) = match op {
+            CompareOp::Eq => ("equal", Compare::Eq),
+            CompareOp::Ne => ("not_equal", Compare::Ne),
+            CompareOp::Lt => ("less", Compare::Lt),
+            CompareOp::Le => ("less_equal", Compare::Le),
+            CompareOp::Gt => ("greater", Compare::Gt),
+            CompareOp::Ge => ("greater_equal", Compare::Ge),
+        };
+        let result = match compare {
+            Compare::Eq | Compare::Ne => binary(py, name, compare.into(), this, other, Promotion::Numeric),
+            _ => numpy_mixed::order(py, name, compare, this, other),
+        };
+        result.map(Py::into_any)
+    }
+
+    /// Arrays are mutable nowhere, yet equal arrays are arrays, not truth values.
+    fn __hash__(slf: &Bound<'_, Self>) -> PyResult<isize> {
+        let class = slf.get_type().qualname()?;
+        let advice = if slf.get().tracer().is_some() {
+            " It is traced here; a value that has to be hashed must be static (static_argnums)."
+        } else {
+            " Hash a tuple of its values (tuple(x.tolist())) or its bytes (x.tobytes())."
+        };
+        Err(PyTypeError::new_err(format!("unhashable type: '{class}'.{advice}")))
+    }
+
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let array = require_concrete(slf, "TracerBoolConversionError")?;
+        let Data::Concrete(concrete) = &array.get().data else { return Ok(false) };
+        let count: usize = concrete.sizes.iter().product();
+        if count != 1 {
+            return Err(PyValueError::new_err(if count == 0 {
+                "The truth value of an empty array is ambiguous; use x.size > 0 to ask whether it has elements.".to_owned()
+            } else {
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all().".to_owned()
+            }));
+        }
+        let truth = concrete.tensor()?.to_scalar();
+        Ok(truth.is_some_and(|scalar| !scalar.is_zero()))
+    }
+
+    fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        // JAX refuses float() on every tracer, concrete or not.
+        if slf.get().tracer().is_some() {
+            return Err(conversion_error(slf, "ConcretizationTypeError")?);
+        }
+        let number = python_number(slf, "float")?.into_bound(slf.py());
+        number.call_method0("__float__")
+    }
+
+    fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().tracer().is_some() {
+            return Err(conversion_error(slf, "ConcretizationTypeError")?);
+        }
+        let py = slf.py();
+        let number = python_number(slf, "complex")?;
+        py.get_type::<pyo3::types::PyComplex>().call1((number,))
+    }
+
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        let py = slf.py();
+        py.get_type::<pyo3::types::PyInt>().call1((python_number(&array, "int")?,))
+    }
+
+    fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let array = require_concrete(slf, "TracerIntegerConversionError")?;
+        if !array.get().dtype().is_integer() {
+            return Err(PyTypeError::new_err(format!(
+                "Only integer scalar arrays can be converted to a scalar index, got dtype {}",
+                array.get().dtype()
+            )));
+        }
+        Ok(python_number(&array, "index")?.into_bound(slf.py()))
+    }
+
+    /// The only element as a Python number; with arguments, the element at that index.
+    #[pyo3(signature = (*args))]
+    fn item<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        as_numpy(&array)?.call_method1("item", args)
+    }
+
+    /// The elements as nested lists of Python numbers.
+    fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        as_numpy(&array)?.call_method0("tolist")
+    }
+
+    /// The elements' bytes in row-major order.
+    #[pyo3(signature = (order = "C"))]
+    fn tobytes<'py>(slf: &Bound<'py, Self>, order: &str) -> PyResult<Bound<'py, PyAny>> {
+        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        as_numpy(&array)?.call_method1("tobytes", (order,))
+    }
+
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if slf.get().tracer().is_some() {
+            return Err(conversion_error(slf, "TracerArrayConversionError")?);
+        }
+        let view = as_numpy(slf)?;
+        let view = match dtype {
+            Some(dtype) => {
+                let keywords = PyDict::new(slf.py());
+                keywords.set_item("copy", false)?;
+                view.call_method("astype", (dtype,), Some(&keywords))?
+            }
+            None => view,
+        };
+        if copy == Some(true) { view.call_method0("copy") } else { Ok(view) }
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: &Bound<'_, Self>, _memo: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        copy_of(slf)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        if slf.get().tracer().is_some() {
+            return Err(conversion_error(slf, "ConcretizationTypeError")?);
+        }
+        let restore = py.import("ferrax._core")?.getattr("array_from_numpy")?;
+        (restore, (as_numpy(slf)?.call_method0("copy")?, slf.get().weak())).into_pyobject(py)
+    }
+
+    /// Waits for the elements, which are there already.
+    fn block_until_ready(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Starts a copy to the host, where CPU arrays are.
+    fn copy_to_host_async(&self) {}
+
+    /// The address of the first element.
+    fn unsafe_buffer_pointer(slf: &Bound<'_, Self>) -> PyResult<usize> {
+        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        match &array.get().data {
+            Data::Concrete(concrete) => Ok(concrete.tensor()?.bytes().as_ptr() as usize),
+            Data::Tracer(_) => Ok(0),
+        }
+    }
+}
+
+/// A new array with the same elements in memory of its own.
+fn copy_of(slf: &Bound<'_, Array>) -> PyResult<Py<Array>> {
+    let py = slf.py();
+    match &slf.get().data {
+        Data::Tracer(_) => bind1(py, ferrax_ir::ops::Copy {}, &[Operand::Array(slf.clone())]),
+        Data::Concrete(concrete) => {
+            let tensor = concrete.tensor()?;
+            let copy = Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes()).py(py)?;
+            Array::new_concrete(py, copy, concrete.weak)
+        }
+    }
+}
+
+/// Keeps a tensor alive for the NumPy arrays that look at its memory.
+#[pyclass(frozen)]
+struct Memory {
+    tensor: Tensor,
+    typestr: String,
+}
+
+#[pymethods]
+impl Memory {
+    /// <https://numpy.org/doc/stable/reference/arrays.interface.html>; the memory is read-only.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("shape", PyTuple::new(py, self.tensor.sizes())?)?;
+        interface.set_item("typestr", &self.typestr)?;
+        interface.set_item("data", (self.tensor.bytes().as_ptr() as usize, true))?;
+        interface.set_item("version", 3)?;
+        Ok(interface)
+    }
+}
+
+/// A read-only NumPy view of a concrete array.
+pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    let Data::Concrete(concrete) = &array.get().data else {
+        return Err(conversion_error(array, "TracerArrayConversionError")?);
+    };
+    let dtype = concrete.dtype;
+    if dtype.is_key() {
+        return Err(raise(py, "JAXTypeError", (
+            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use ferrax.random.key_data(keys) for \
+             the raw words.",
+        )));
+    }
+    let numpy = py.import("numpy")?;
+    if concrete.sizes.contains(&0) || dtype.size() == 0 {
+        let empty = numpy.call_method1("empty", (PyTuple::new(py, &concrete.sizes)?, dtypes::to_numpy(py, dtype)?))?;
+        empty.call_method1("setflags", (false,))?;
+        return Ok(empty);
+    }
+    let size = dtype.size();
+    let typestr = match dtype.kind() {
+        ferrax_ir::Kind::Bool => "|b1".to_owned(),
+        ferrax_ir::Kind::Signed => format!("<i{size}"),
+        ferrax_ir::Kind::Complex => format!("<c{size}"),
+        ferrax_ir::Kind::Float if dtype == DType::F16 || size > 2 => format!("<f{size}"),
+        _ => format!("<u{size}"),
+    };
+    let memory = Py::new(py, Memory { tensor: concrete.tensor()?, typestr })?;
+    let view = numpy.call_method1("asarray", (memory,))?;
+    let wanted = dtypes::to_numpy(py, dtype)?;
+    let standard = matches!(dtype.kind(), ferrax_ir::Kind::Complex | ferrax_ir::Kind::Bool)
+        || (dtype.is_integer() && dtype.bits() >= 8)
+        || (dtype.is_float() && dtype != DType::BF16 && dtype.bits() >= 16);
+    if standard { Ok(view) } else { view.call_method1("view", (wanted,)) }
+}
+
+/// A concrete array from a NumPy array; 64-bit types are narrowed unless enabled.
+#[pyfunction]
+#[pyo3(signature = (value, weak = false))]
+pub fn array_from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>, weak: bool) -> PyResult<Py<Array>> {
+    match convert::numpy_value(value)? {
+        Some(tensor) => Array::new_concrete(py, tensor, weak),
+        None => Err(PyTypeError::new_err(format!(
+            "expected a NumPy array, got {}",
+            value.get_type().qualname()?
+        ))),
+    }
+}

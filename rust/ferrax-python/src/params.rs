@@ -1,0 +1,98 @@
+//! Parameters of ops between Python and the IR.
+
+use std::sync::Arc;
+
+use ferrax_ir::{DType, Op, Param, Scalar};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::dtypes;
+use crate::errors::IntoPyResult;
+use crate::program::PyProgram;
+
+/// A Python value as a parameter.
+pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Param> {
+    if value.is_none() {
+        return Ok(Param::None);
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(Param::Bool(flag.is_true()));
+    }
+    if value.is_exact_instance_of::<PyInt>() {
+        return value.extract().map(Param::Int);
+    }
+    if let Ok(items) = value.cast::<PyTuple>() {
+        return items.iter().map(|item| from_python(&item)).collect::<PyResult<_>>().map(Param::List);
+    }
+    if let Ok(items) = value.cast::<PyList>() {
+        return items.iter().map(|item| from_python(&item)).collect::<PyResult<_>>().map(Param::List);
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Param::Str(text.to_string_lossy().as_ref().into()));
+    }
+    if let Ok(number) = value.cast_exact::<PyFloat>() {
+        return Ok(Param::Scalar(Scalar::new(number.value())));
+    }
+    if let Ok(program) = value.cast::<PyProgram>() {
+        return Ok(Param::Program(program.get().program.clone()));
+    }
+    if let Ok(index) = value.call_method0("__index__") {
+        return index.extract().map(Param::Int);
+    }
+    dtypes::from_python(value).map(Param::DType).map_err(|_| {
+        PyTypeError::new_err(format!(
+            "a parameter must be an int, bool, str, dtype, tuple or None, got {}",
+            value.get_type().name().map(|name| name.to_string()).unwrap_or_default()
+        ))
+    })
+}
+
+/// A parameter as a Python value: tuples for lists.
+pub fn to_python(py: Python<'_>, value: &Param) -> PyResult<Py<PyAny>> {
+    Ok(match value {
+        Param::None => py.None(),
+        Param::Bool(flag) => flag.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Param::Int(number) => number.into_pyobject(py)?.into_any().unbind(),
+        Param::Dim(dim) => dim.to_string().into_pyobject(py)?.into_any().unbind(),
+        Param::DType(dtype) => dtypes::to_numpy(py, *dtype)?,
+        Param::Str(text) => text.as_ref().into_pyobject(py)?.into_any().unbind(),
+        Param::Scalar(scalar) => scalar_to_python(py, *scalar)?,
+        Param::List(items) => {
+            let items: Vec<_> = items.iter().map(|item| to_python(py, item)).collect::<PyResult<_>>()?;
+            PyTuple::new(py, items)?.into_any().unbind()
+        }
+        Param::Program(program) => Py::new(py, PyProgram::new(program.clone()))?.into_any(),
+    })
+}
+
+/// A scalar as a Python number.
+pub fn scalar_to_python(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
+    use ferrax_ir::convert::{Wide, load};
+    Ok(match (scalar.dtype(), load(scalar.dtype(), &scalar.bytes())) {
+        (DType::Bool, Some(Wide::Int(value))) => (value != 0).into_pyobject(py)?.to_owned().into_any().unbind(),
+        (_, Some(Wide::Int(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        (_, Some(Wide::Float(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        (_, Some(Wide::Complex(re, im))) => {
+            pyo3::types::PyComplex::from_doubles(py, re, im).into_any().unbind()
+        }
+        (dtype, None) => return Err(PyTypeError::new_err(format!("an element of {dtype} is not a Python number"))),
+    })
+}
+
+/// The op of this name with these parameters.
+pub fn op(py: Python<'_>, name: &str, params: &Bound<'_, PyDict>) -> PyResult<Op> {
+    let mut entries: Vec<(Arc<str>, Param)> = Vec::with_capacity(params.len());
+    for (key, value) in params.iter() {
+        let key: Arc<str> = key.cast::<PyString>()?.to_string_lossy().as_ref().into();
+        let mut value = from_python(&value)?;
+        // Fill values are given as Python numbers or as bits of no particular dtype.
+        if &*key == "fill_value"
+            && let Param::Int(number) = value
+        {
+            value = Param::Scalar(Scalar::new(number));
+        }
+        entries.push((key, value));
+    }
+    Op::from_params(name, entries).py(py)
+}

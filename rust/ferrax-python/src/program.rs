@@ -1,0 +1,335 @@
+//! Programs as Python sees them: made by tracing, transformed, applied, shown.
+
+use std::sync::{Arc, OnceLock};
+
+use ferrax_ir::{ArrayType, Op, Program, Type, ops};
+use ferrax_transform::OutDims;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use smallvec::SmallVec;
+
+use crate::array::Array;
+use crate::convert::{self, Operand};
+use crate::errors::IntoPyResult;
+use crate::trace::{self, FrameKind};
+use crate::{dtypes, eager, params};
+
+/// A program with its executable, which is made when first needed.
+#[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
+pub struct PyProgram {
+    pub program: Arc<Program>,
+    executable: OnceLock<Arc<ferrax_cpu::Executable>>,
+    work: OnceLock<usize>,
+}
+
+impl PyProgram {
+    pub fn new(program: Arc<Program>) -> PyProgram {
+        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new() }
+    }
+
+    pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
+        if let Some(executable) = self.executable.get() {
+            return Ok(executable);
+        }
+        let made = py.detach(|| ferrax_cpu::compile(&self.program)).py(py)?;
+        Ok(self.executable.get_or_init(|| Arc::new(made)))
+    }
+
+    /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
+    pub fn work(&self) -> usize {
+        *self.work.get_or_init(|| work(&self.program))
+    }
+
+    /// Runs on concrete operands.
+    pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
+        let executable = self.executable(py)?.clone();
+        let inputs = eager::tensors(py, operands)?;
+        let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
+        results
+            .into_iter()
+            .zip(self.program.output_types())
+            .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
+            .collect()
+    }
+}
+
+fn work(program: &Program) -> usize {
+    let bytes = |ty: &Type| {
+        ty.as_array()
+            .and_then(|ty| ferrax_ir::tensor::byte_size(&ty.sizes()?, ty.dtype).ok())
+            .unwrap_or(usize::MAX)
+    };
+    let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
+    program
+        .equations
+        .iter()
+        .flat_map(|equation| equation.op.programs())
+        .map(|inner| work(inner))
+        .fold(own, usize::saturating_add)
+}
+
+fn flops(program: &Program) -> u64 {
+    let elements = |ty: &Type| {
+        ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| sizes.iter().product::<usize>() as u64)
+    };
+    program
+        .equations
+        .iter()
+        .map(|equation| {
+            let outputs: u64 = equation.outputs.iter().map(|var| elements(&program.types[var.index()])).sum();
+            match &equation.op {
+                Op::DotGeneral(dot) => {
+                    let lhs = program.type_of(&equation.inputs[0]);
+                    let sizes = lhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
+                    let depth: usize = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).product();
+                    2 * outputs * depth as u64
+                }
+                op => op.programs().map(|inner| flops(inner)).sum::<u64>().max(outputs),
+            }
+        })
+        .sum()
+}
+
+/// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`.
+pub fn array_type(object: &Bound<'_, PyAny>) -> PyResult<ArrayType> {
+    if let Ok(array) = object.cast::<Array>() {
+        return Ok(array.get().array_type());
+    }
+    let (shape, dtype, weak): (Vec<usize>, Bound<'_, PyAny>, bool) = object.extract()?;
+    Ok(ArrayType::of_sizes(&shape, dtypes::from_python(&dtype)?).with_weak(weak))
+}
+
+fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTuple>> {
+    let array = ty.as_array().ok_or_else(|| PyValueError::new_err(format!("{ty} is not an array type")))?;
+    let shape: Vec<Py<PyAny>> = array
+        .shape
+        .iter()
+        .map(|dim| match dim.as_const() {
+            Some(size) => Ok(size.into_pyobject(py)?.into_any().unbind()),
+            None => Ok(dim.to_string().into_pyobject(py)?.into_any().unbind()),
+        })
+        .collect::<PyResult<_>>()?;
+    (PyTuple::new(py, shape)?, dtypes::to_numpy(py, array.dtype)?, array.weak).into_pyobject(py)
+}
+
+#[pymethods]
+impl PyProgram {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.program.name
+    }
+
+    /// `(shape, dtype, weak)` of each input.
+    #[getter]
+    fn in_types<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.program.input_types().map(|ty| type_tuple(py, ty)).collect()
+    }
+
+    /// `(shape, dtype, weak)` of each output.
+    #[getter]
+    fn out_types<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.program.output_types().map(|ty| type_tuple(py, &ty)).collect()
+    }
+
+    /// The number of equations, those of sub-programs included.
+    #[getter]
+    fn size(&self) -> usize {
+        self.program.size()
+    }
+
+    /// Text like a jaxpr; the first `constants` inputs are shown before the `;`.
+    #[pyo3(signature = (constants = 0))]
+    fn text(&self, constants: usize) -> String {
+        ferrax_ir::ShowCaptured(&self.program, constants).to_string()
+    }
+
+    /// The equations, as `(name, params, inputs, outputs, source)`; variables are numbers,
+    /// literals are `(value, dtype, weak)`.
+    fn equations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        self.program
+            .equations
+            .iter()
+            .map(|equation| {
+                let entries = PyDict::new(py);
+                for (name, value) in equation.op.params() {
+                    entries.set_item(name, params::to_python(py, &value)?)?;
+                }
+                let inputs: Vec<Py<PyAny>> =
+                    equation.inputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
+                let outputs: Vec<u32> = equation.outputs.iter().map(|var| var.0).collect();
+                let line = equation.source.line().map(|line| line.to_string());
+                (equation.op.name(), entries, inputs, outputs, line).into_pyobject(py)
+            })
+            .collect()
+    }
+
+    /// Input variables, output atoms and variable types.
+    fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let inputs: Vec<u32> = self.program.inputs.iter().map(|var| var.0).collect();
+        let outputs: Vec<Py<PyAny>> =
+            self.program.outputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
+        let types: Vec<_> = self.program.types.iter().map(|ty| type_tuple(py, ty)).collect::<PyResult<_>>()?;
+        (inputs, outputs, types).into_pyobject(py)
+    }
+
+    /// Tangents of the flagged inputs become further inputs; returns the
+    /// program and which outputs have tangents.
+    fn jvp(&self, py: Python<'_>, nonzero: Vec<bool>) -> PyResult<(PyProgram, Vec<bool>)> {
+        let (program, flags) = ferrax_transform::jvp(&self.program, &nonzero).py(py)?;
+        Ok((PyProgram::new(Arc::new(program)), flags))
+    }
+
+    /// `(primal, linear, which outputs have tangents)`: the primal program also
+    /// gives residuals, which are the linear one's first inputs.
+    fn linearize(&self, py: Python<'_>, nonzero: Vec<bool>) -> PyResult<(PyProgram, PyProgram, Vec<bool>)> {
+        let result = ferrax_transform::linearize(&self.program, &nonzero).py(py)?;
+        Ok((PyProgram::new(Arc::new(result.primal)), PyProgram::new(Arc::new(result.linear)), result.nonzero_out))
+    }
+
+    /// The transposed program over the flagged inputs, and which of them get a cotangent.
+    fn transpose(&self, py: Python<'_>, linear: Vec<bool>, nonzero: Vec<bool>) -> PyResult<(PyProgram, Vec<bool>)> {
+        let (program, flags) = ferrax_transform::transpose(&self.program, &linear, &nonzero).py(py)?;
+        Ok((PyProgram::new(Arc::new(program)), flags))
+    }
+
+    /// The program over a batch, and the batch dimension of each output. `out_dims` says where
+    /// they go; `None` in it for outputs that must not depend on the batch.
+    #[pyo3(signature = (size, dims, out_dims = None, axis_name = None))]
+    fn batch(
+        &self,
+        py: Python<'_>,
+        size: usize,
+        dims: Vec<Option<usize>>,
+        out_dims: Option<Vec<Option<usize>>>,
+        axis_name: Option<&str>,
+    ) -> PyResult<(PyProgram, Vec<Option<usize>>)> {
+        let policy = out_dims.as_deref().map_or(OutDims::AsIs, OutDims::Force);
+        let (program, dims) =
+            ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, policy).py(py)?;
+        Ok((PyProgram::new(Arc::new(program)), dims))
+    }
+
+    /// Scalar operations of a run, roughly: the elements of all equations' outputs, and two for
+    /// each product of a contraction.
+    fn flops(&self) -> u64 {
+        flops(&self.program)
+    }
+
+    /// Runs on concrete arrays.
+    #[pyo3(name = "run")]
+    fn py_run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.run(py, &operands(arguments)?)?)
+    }
+
+    /// The program after simplification, folding, sharing and removal of dead code.
+    fn optimise(&self, py: Python<'_>) -> PyResult<PyProgram> {
+        let program = ferrax_transform::optimise(&self.program, Default::default()).py(py)?;
+        Ok(PyProgram::new(Arc::new(program)))
+    }
+
+    /// Fails if the program breaks an invariant of the IR.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        ferrax_ir::verify::verify(&self.program).py(py)
+    }
+
+    /// Runs the reference interpreter on concrete arrays.
+    fn interpret<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let operands = operands(arguments)?;
+        let results = ferrax_ir::interpret::run(&self.program, &eager::tensors(py, &operands)?).py(py)?;
+        let arrays: Vec<_> =
+            results.into_iter().map(|tensor| Array::new_concrete(py, tensor, false)).collect::<PyResult<_>>()?;
+        PyList::new(py, arrays)
+    }
+
+    /// Compiles now.
+    fn compile(&self, py: Python<'_>) -> PyResult<()> {
+        self.executable(py).map(|_| ())
+    }
+}
+
+fn show_atom(py: Python<'_>, atom: &ferrax_ir::Atom) -> PyResult<Py<PyAny>> {
+    Ok(match atom {
+        ferrax_ir::Atom::Var(var) => var.0.into_pyobject(py)?.into_any().unbind(),
+        ferrax_ir::Atom::Literal(literal) => (
+            params::scalar_to_python(py, literal.value)?,
+            dtypes::to_numpy(py, literal.value.dtype())?,
+            literal.weak,
+        )
+            .into_pyobject(py)?
+            .into_any()
+            .unbind(),
+    })
+}
+
+/// The items of a sequence as operands.
+pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand<'py>; 4]>> {
+    sequence.try_iter()?.map(|item| convert::operand(&item?, "this function")).collect()
+}
+
+/// Traces `function`, which takes a list of arrays and returns a sequence of
+/// arrays: `(program, captured)`. `kind` is 'stage', 'diff' or 'batch';
+/// `types` are the arguments' types, `names` gives their names for messages,
+/// `values` (diff only) what they stand for.
+#[pyfunction]
+#[pyo3(signature = (function, kind, name, types, names = None, values = None))]
+pub fn trace_program<'py>(
+    py: Python<'py>,
+    function: &Bound<'py, PyAny>,
+    kind: &str,
+    name: &str,
+    types: Vec<Bound<'py, PyAny>>,
+    names: Option<Py<PyAny>>,
+    values: Option<Vec<Py<Array>>>,
+) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
+    let kind = match kind {
+        "stage" => FrameKind::Stage,
+        "diff" => FrameKind::Diff,
+        "batch" => FrameKind::Batch,
+        other => return Err(PyValueError::new_err(format!("there is no frame kind '{other}'"))),
+    };
+    let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
+    let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
+    let traced = function
+        .call1((PyList::new(py, tracers)?,))
+        .and_then(|outputs| operands(&outputs))
+        .and_then(|outputs| trace::finish(py, frame, &outputs));
+    match traced {
+        Ok(traced) => Ok((PyProgram::new(Arc::new(traced.program)), traced.captured)),
+        Err(error) => {
+            trace::abandon(frame);
+            Err(error)
+        }
+    }
+}
+
+/// Applies a program: inlined where something traces, else run.
+#[pyfunction]
+pub fn apply_program<'py>(
+    py: Python<'py>,
+    program: &Bound<'py, PyProgram>,
+    arguments: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let operands = operands(arguments)?;
+    if trace::runs_eagerly(&operands) {
+        let cached = crate::cache::shared(py, program)?;
+        return PyList::new(py, cached.bind(py).get().run(py, &operands)?);
+    }
+    PyList::new(py, trace::inline(py, &program.get().program, &operands)?)
+}
+
+/// Applies a program as one call: recorded as a `jit` equation where something traces, else run.
+#[pyfunction]
+pub fn call_program<'py>(
+    py: Python<'py>,
+    program: &Bound<'py, PyProgram>,
+    arguments: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let operands = operands(arguments)?;
+    if trace::runs_eagerly(&operands) {
+        return PyList::new(py, program.get().run(py, &operands)?);
+    }
+    let inner = &program.get().program;
+    let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
+    PyList::new(py, trace::bind(py, Op::Call(call), &operands)?)
+}

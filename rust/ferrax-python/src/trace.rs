@@ -1,0 +1,487 @@
+//! The trace stack: frames that record what traced functions do.
+//!
+//! | frame | made by | a tracer's concrete value |
+//! |---|---|---|
+//! | stage | jit, make_jaxpr, eval_shape | never |
+//! | diff | grad, vjp, jvp, linearize | on demand: the recorded prefix is evaluated, each value once |
+//! | batch | vmap | never |
+//!
+//! An op is recorded by the highest frame among its tracers or by the innermost
+//! staging frame, whichever is higher; else it runs at once. Values from lower
+//! frames are captured: they become further inputs of the frame's program.
+//! Each thread has its own stack. No Python code runs while the stack is
+//! borrowed.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferrax_ir::{ArrayType, Atom, Builder, Op, Program, Type, Var, internal_error};
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::array::{Array, Data, TracerData};
+use crate::convert::Operand;
+use crate::errors::{IntoPyResult, raise, to_py};
+use crate::{eager, source};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameKind {
+    Stage,
+    Diff,
+    Batch,
+}
+
+/// A program under construction, with what its inputs stand for.
+pub struct Frame {
+    id: u64,
+    kind: FrameKind,
+    builder: Builder,
+    /// The number of leading inputs that are arguments.
+    arguments: usize,
+    /// A Python callable that gives the arguments' names; asked only for messages.
+    names: Option<Py<PyAny>>,
+    /// What the inputs after the arguments stand for.
+    captured: Vec<Py<Array>>,
+    capture_index: FxHashMap<usize, Atom>,
+    /// Diff frames: the concrete value of each variable, as far as known.
+    values: Vec<Option<Py<Array>>>,
+    /// The equation that defines each variable; `u32::MAX` for inputs.
+    producers: Vec<u32>,
+}
+
+thread_local! {
+    static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+static NEXT_FRAME: AtomicU64 = AtomicU64::new(1);
+
+/// Outputs of an op: nearly always one.
+pub type Outputs = SmallVec<[Py<Array>; 1]>;
+
+/// A finished trace.
+pub struct Traced {
+    pub program: Program,
+    /// Outer values; the program's inputs after the arguments.
+    pub captured: Vec<Py<Array>>,
+}
+
+impl Frame {
+    fn atom(&mut self, depth_of: impl Fn(&TracerData) -> bool, operand: &Operand<'_>) -> PyResult<Atom> {
+        let array = match operand {
+            Operand::Literal(literal) => return Ok(Atom::Literal(*literal)),
+            Operand::Array(array) => array,
+        };
+        match &array.get().data {
+            Data::Tracer(tracer) if depth_of(tracer) => return Ok(Atom::Var(tracer.var)),
+            Data::Concrete(concrete) => {
+                if let Some(literal) = concrete.literal()? {
+                    return Ok(Atom::Literal(literal));
+                }
+            }
+            Data::Tracer(_) => {}
+        }
+        let key = array.as_ptr() as usize;
+        if let Some(&atom) = self.capture_index.get(&key) {
+            return Ok(atom);
+        }
+        let atom = self.builder.input(array.get().array_type());
+        self.note_variable(atom, u32::MAX, Some(array.clone().unbind()));
+        self.captured.push(array.clone().unbind());
+        self.capture_index.insert(key, atom);
+        Ok(atom)
+    }
+
+    fn note_variable(&mut self, atom: Atom, producer: u32, value: Option<Py<Array>>) {
+        if let Atom::Var(var) = atom {
+            if self.values.len() <= var.index() {
+                self.values.resize_with(var.index() + 1, || None);
+                self.producers.resize(var.index() + 1, u32::MAX);
+            }
+            self.values[var.index()] = value;
+            self.producers[var.index()] = producer;
+        }
+    }
+}
+
+/// Pushes a frame and makes its argument tracers. `values` are the arguments'
+/// concrete (or outer) values, for diff frames.
+pub fn push(
+    py: Python<'_>,
+    kind: FrameKind,
+    name: &str,
+    types: &[ArrayType],
+    names: Option<Py<PyAny>>,
+    values: Option<&[Py<Array>]>,
+) -> PyResult<(u64, Vec<Py<Array>>)> {
+    let id = NEXT_FRAME.fetch_add(1, Ordering::Relaxed);
+    let mut frame = Frame {
+        id,
+        kind,
+        builder: Builder::new(name),
+        arguments: types.len(),
+        names,
+        captured: Vec::new(),
+        capture_index: FxHashMap::default(),
+        values: Vec::new(),
+        producers: Vec::new(),
+    };
+    let mut tracers = Vec::with_capacity(types.len());
+    for (index, ty) in types.iter().enumerate() {
+        let atom = frame.builder.input(ty.clone());
+        frame.note_variable(atom, u32::MAX, values.map(|values| values[index].clone_ref(py)));
+        if let Atom::Var(var) = atom {
+            tracers.push(Array::new_tracer(py, id, var, ty.clone())?);
+        }
+    }
+    STACK.with_borrow_mut(|stack| stack.push(frame));
+    Ok((id, tracers))
+}
+
+/// Removes the frame and everything above it (left over by exceptions).
+fn remove(id: u64) -> Option<Frame> {
+    // Dropped outside the borrow: destructors may run Python code.
+    let mut removed = STACK.with_borrow_mut(|stack| {
+        let depth = stack.iter().rposition(|frame| frame.id == id)?;
+        Some(stack.split_off(depth))
+    })?;
+    removed.truncate(1);
+    removed.pop()
+}
+
+/// Drops the frame: tracing failed.
+pub fn abandon(id: u64) {
+    drop(remove(id));
+}
+
+/// Ends the frame with these outputs.
+pub fn finish(py: Python<'_>, id: u64, outputs: &[Operand<'_>]) -> PyResult<Traced> {
+    let atoms = STACK.with_borrow_mut(|stack| {
+        let depth = stack.iter().rposition(|frame| frame.id == id);
+        let Some(depth) = depth else {
+            return Err(to_py(py, internal_error!("the frame of this trace is gone")));
+        };
+        let alive: SmallVec<[u64; 8]> = stack[..=depth].iter().map(|frame| frame.id).collect();
+        let mut atoms = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            if let Operand::Array(array) = output
+                && let Data::Tracer(tracer) = &array.get().data
+                && !alive.contains(&tracer.frame)
+            {
+                return Ok(Err(array.clone()));
+            }
+            atoms.push(stack[depth].atom(|tracer| tracer.frame == id, output)?);
+        }
+        Ok(Ok(atoms))
+    })?;
+    let atoms = atoms.map_err(|escaped| unexpected_tracer(&escaped))?;
+    let frame = remove(id).ok_or_else(|| to_py(py, internal_error!("the frame of this trace is gone")))?;
+    Ok(Traced { program: frame.builder.finish(atoms), captured: frame.captured })
+}
+
+/// Whether nothing is being traced on this thread.
+pub fn is_clean() -> bool {
+    STACK.with_borrow(Vec::is_empty)
+}
+
+/// Identities of the frames on the stack, outermost first.
+pub fn frame_ids() -> Vec<u64> {
+    STACK.with_borrow(|stack| stack.iter().map(|frame| frame.id).collect())
+}
+
+/// The frame that records an op on these operands: its depth.
+fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<Array>> {
+    let mut level = stack.iter().rposition(|frame| frame.kind == FrameKind::Stage);
+    for operand in operands {
+        if let Operand::Array(array) = operand
+            && let Data::Tracer(tracer) = &array.get().data
+        {
+            match stack.iter().rposition(|frame| frame.id == tracer.frame) {
+                Some(depth) => level = level.max(Some(depth)),
+                None => return Err(array.clone().unbind()),
+            }
+        }
+    }
+    Ok(level)
+}
+
+/// Whether an op on these operands would run at once.
+pub fn runs_eagerly(operands: &[Operand<'_>]) -> bool {
+    let traced = |operand: &Operand<'_>| matches!(operand, Operand::Array(a) if a.get().tracer().is_some());
+    !operands.iter().any(traced)
+        && STACK.with_borrow(|stack| stack.iter().all(|frame| frame.kind != FrameKind::Stage))
+}
+
+/// Applies an op: records it or runs it.
+pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    if runs_eagerly(operands) {
+        return eager::run(py, &op, operands);
+    }
+    record(py, operands, |builder, atoms| builder.emit(op, atoms))
+}
+
+/// Applies a whole program: inlines it into the recording frame. The caller has
+/// checked that it cannot run at once.
+pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    let recorded = record_atoms(py, operands, |builder, atoms| Ok(builder.inline(program, atoms)?.into_iter().collect()))?;
+    recorded.outputs(py, operands)
+}
+
+fn record(
+    py: Python<'_>,
+    operands: &[Operand<'_>],
+    emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<ferrax_ir::Vars>,
+) -> PyResult<Outputs> {
+    let recorded =
+        record_atoms(py, operands, |builder, atoms| Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect()))?;
+    recorded.outputs(py, operands)
+}
+
+/// What a frame recorded: its id, the operands' and the outputs' atoms.
+struct Recorded {
+    frame: u64,
+    operands: SmallVec<[Atom; 4]>,
+    outputs: SmallVec<[(Atom, ArrayType); 1]>,
+}
+
+impl Recorded {
+    /// The outputs as arrays. An output that is an operand is that object.
+    fn outputs(self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+        self.outputs
+            .into_iter()
+            .map(|(atom, ty)| {
+                if let Some(Operand::Array(array)) =
+                    self.operands.iter().position(|known| *known == atom).and_then(|index| operands.get(index))
+                {
+                    return Ok(array.clone().unbind());
+                }
+                match atom {
+                    Atom::Var(var) => Array::new_tracer(py, self.frame, var, ty),
+                    Atom::Literal(literal) => {
+                        Array::new_concrete(py, literal.value.to_tensor().py(py)?, literal.weak)
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+fn record_atoms(
+    py: Python<'_>,
+    operands: &[Operand<'_>],
+    emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<SmallVec<[Atom; 1]>>,
+) -> PyResult<Recorded> {
+    let at = source::current(py);
+    let recorded = STACK.with_borrow_mut(|stack| {
+        let depth = match level(stack, operands) {
+            Ok(depth) => depth,
+            Err(escaped) => return Ok(Err(escaped)),
+        };
+        let Some(frame) = depth.map(|depth| &mut stack[depth]) else {
+            return Err(to_py(py, internal_error!("nothing records this op")));
+        };
+        let id = frame.id;
+        let atoms = operands
+            .iter()
+            .map(|operand| frame.atom(|tracer| tracer.frame == id, operand))
+            .collect::<PyResult<SmallVec<[Atom; 4]>>>()?;
+        frame.builder.source = at;
+        let first = frame.builder.program().equations.len();
+        let outputs = emit(&mut frame.builder, &atoms).py(py)?;
+        for index in first..frame.builder.program().equations.len() {
+            for var in frame.builder.program().equations[index].outputs.clone() {
+                frame.note_variable(Atom::Var(var), index as u32, None);
+            }
+        }
+        let outputs = outputs
+            .into_iter()
+            .map(|atom| frame.builder.array_type(atom).map(|ty| (atom, ty)))
+            .collect::<ferrax_ir::Result<_>>()
+            .py(py)?;
+        Ok(Ok(Recorded { frame: id, operands: atoms, outputs }))
+    })?;
+    recorded.map_err(|escaped| unexpected_tracer(escaped.bind(py)))
+}
+
+/// The concrete array that `array` is or, under diff frames, stands for.
+/// `None` where there is none.
+pub fn concrete<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Array>>> {
+    let py = array.py();
+    let mut current = array.clone();
+    loop {
+        let tracer = match &current.get().data {
+            Data::Concrete(_) => return Ok(Some(current)),
+            Data::Tracer(tracer) => tracer,
+        };
+        match evaluate(py, tracer, &current)? {
+            Some(value) => current = value,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The value one frame further out of a diff frame's variable.
+fn evaluate<'py>(
+    py: Python<'py>,
+    tracer: &TracerData,
+    array: &Bound<'py, Array>,
+) -> PyResult<Option<Bound<'py, Array>>> {
+    // Which equations have to run, in order; found iteratively so that long
+    // chains do not exhaust the stack.
+    let plan = STACK.with_borrow(|stack| {
+        let depth = stack.iter().rposition(|frame| frame.id == tracer.frame)?;
+        let frame = &stack[depth];
+        if frame.kind != FrameKind::Diff {
+            return Some(Err(()));
+        }
+        let program = frame.builder.program();
+        let mut needed: Vec<u32> = Vec::new();
+        let mut seen = rustc_hash::FxHashSet::default();
+        let mut pending = vec![tracer.var];
+        while let Some(var) = pending.pop() {
+            let producer = frame.producers[var.index()];
+            if frame.values[var.index()].is_some() || producer == u32::MAX || !seen.insert(producer) {
+                continue;
+            }
+            needed.push(producer);
+            pending.extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
+        }
+        needed.sort_unstable();
+        Some(Ok((depth, needed)))
+    });
+    let (depth, needed) = match plan {
+        None => return Err(unexpected_tracer(array)),
+        Some(Err(())) => return Ok(None),
+        Some(Ok(plan)) => plan,
+    };
+    // Frames above must not record what is evaluated below them.
+    let above: Vec<Frame> = STACK.with_borrow_mut(|stack| stack.split_off(depth));
+    let result = run_equations(py, above, &needed, tracer.var);
+    let (above, value) = result;
+    STACK.with_borrow_mut(|stack| stack.extend(above));
+    value.map(|value| value.map(|value| value.into_bound(py)))
+}
+
+/// Runs equations of `frames[0]` in the frames that are left on the stack.
+fn run_equations(
+    py: Python<'_>,
+    mut frames: Vec<Frame>,
+    needed: &[u32],
+    wanted: Var,
+) -> (Vec<Frame>, PyResult<Option<Py<Array>>>) {
+    let value = (|| {
+        let frame = &mut frames[0];
+        for &index in needed {
+            let equation = frame.builder.program().equations[index as usize].clone();
+            let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
+            for atom in &equation.inputs {
+                operands.push(match atom {
+                    Atom::Literal(literal) => Operand::Literal(*literal),
+                    Atom::Var(var) => match &frame.values[var.index()] {
+                        Some(value) => Operand::Array(value.bind(py).clone()),
+                        None => return Err(to_py(py, internal_error!("a value is evaluated before its inputs"))),
+                    },
+                });
+            }
+            let outputs = bind(py, equation.op, &operands)?;
+            for (var, output) in equation.outputs.iter().zip(outputs) {
+                frame.values[var.index()] = Some(output);
+            }
+        }
+        Ok(frame.values[wanted.index()].as_ref().map(|value| value.clone_ref(py)))
+    })();
+    (frames, value)
+}
+
+/// What is known of where a traced value came from.
+struct Origin {
+    /// The op that made it and the user's line, unless it is an input.
+    computed: Option<(String, Option<String>)>,
+    function: String,
+    /// The arguments that it depends on, by position; at most five.
+    arguments: Vec<usize>,
+    names: Option<Py<PyAny>>,
+}
+
+fn origin(py: Python<'_>, tracer: &TracerData) -> Option<Origin> {
+    STACK.with_borrow(|stack| {
+        let frame = stack.iter().find(|frame| frame.id == tracer.frame)?;
+        let program = frame.builder.program();
+        let producer = frame.producers.get(tracer.var.index()).copied().unwrap_or(u32::MAX);
+        let computed = program.equations.get(producer as usize).map(|equation| {
+            (equation.op.name().to_owned(), equation.source.line().map(|line| line.to_string()))
+        });
+        let mut seen = rustc_hash::FxHashSet::default();
+        let mut pending = vec![tracer.var];
+        let mut arguments = Vec::new();
+        while let Some(var) = pending.pop() {
+            if !seen.insert(var) {
+                continue;
+            }
+            match frame.producers.get(var.index()) {
+                Some(&producer) if producer != u32::MAX => {
+                    pending.extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
+                }
+                _ => arguments.extend(
+                    program.inputs.iter().position(|&input| input == var).filter(|&index| index < frame.arguments),
+                ),
+            }
+        }
+        arguments.sort_unstable();
+        arguments.truncate(5);
+        let names = frame.names.as_ref().map(|names| names.clone_ref(py));
+        Some(Origin { computed, function: program.name.to_string(), arguments, names })
+    })
+}
+
+/// How a message says where a traced value came from: what computed it, on
+/// which line, from which arguments.
+pub fn describe(array: &Bound<'_, Array>) -> PyResult<Option<String>> {
+    let py = array.py();
+    let Some(origin) = array.get().tracer().and_then(|tracer| origin(py, tracer)) else { return Ok(None) };
+    let names: Vec<String> = match &origin.names {
+        Some(names) => names.bind(py).call0()?.extract()?,
+        None => Vec::new(),
+    };
+    let listed: Vec<String> = origin
+        .arguments
+        .iter()
+        .map(|&index| names.get(index).cloned().unwrap_or_else(|| format!("number {index}")))
+        .collect();
+    let plural = if listed.len() > 1 { "s" } else { "" };
+    let function = &origin.function;
+    Ok(Some(match origin.computed {
+        Some((op, line)) => {
+            let at = line.map(|line| format!(" at {line}")).unwrap_or_default();
+            let from = if listed.is_empty() {
+                String::new()
+            } else {
+                format!(", from the argument{plural} {} of {function}", listed.join(", "))
+            };
+            format!("computed by '{op}'{at}{from}")
+        }
+        None if listed.is_empty() => format!("captured by {function}"),
+        None => format!("the argument {} of {function}", listed.join(", ")),
+    }))
+}
+
+/// The error for a tracer whose frame is gone.
+pub fn unexpected_tracer(array: &Bound<'_, Array>) -> PyErr {
+    let ty = array.get().array_type().to_string();
+    raise(array.py(), "UnexpectedTracerError", (format!(
+        "Encountered an unexpected tracer of type {ty}: it belongs to a transformed function that has already \
+         returned (a side effect, such as a global variable or an attribute, kept it), or to another thread. \
+         Return values from transformed functions instead of storing them."
+    ),))
+}
+
+/// Types of operands, for type rules.
+pub fn types(operands: &[Operand<'_>]) -> SmallVec<[Type; 3]> {
+    operands
+        .iter()
+        .map(|operand| match operand {
+            Operand::Array(array) => array.get().array_type().into(),
+            Operand::Literal(literal) => literal.array_type().into(),
+        })
+        .collect()
+}

@@ -1,0 +1,227 @@
+//! Batching: a program over values with one more axis.
+//!
+//! In: a program, the size of the new axis, and for each input where it has
+//! that axis, if it has. Out: the program over batches, with the axis of each
+//! output. Invariants: equations without batched inputs are copied as they are;
+//! an output that depends on no batched input is not batched unless asked for.
+//! Cost: linear; each sub-program is treated once for each choice of axes.
+
+use std::sync::Arc;
+
+use ferrax_ir::op::View;
+use ferrax_ir::ops::Call;
+use ferrax_ir::rules::{Batch, Batched};
+use ferrax_ir::verify::debug_verify;
+use ferrax_ir::{
+    Atom, Dim, Effect, Equation, Program, Result, Type, internal_error, unsupported, value_error,
+};
+use smallvec::SmallVec;
+
+use crate::memo::Memo;
+use crate::rewrite::{Rewriter, check_flags, with_weak};
+
+/// Where outputs shall have the new axis.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OutDims<'a> {
+    /// Wherever it ends up.
+    AsIs,
+    /// In front, for outputs that are batched.
+    Front,
+    /// For each output where, or that it must not have one.
+    Force(&'a [Option<usize>]),
+}
+
+/// `program` over a batch of `size`; see the module. `axis_name` is what
+/// collectives call the new axis.
+pub fn batch(
+    program: &Program,
+    size: &Dim,
+    dims: &[Option<usize>],
+    axis_name: Option<&str>,
+    out_dims: OutDims<'_>,
+) -> Result<(Program, Vec<Option<usize>>)> {
+    Batching { size, axis_name, callees: Memo::default() }.program(program, dims, out_dims)
+}
+
+type Dims = Vec<Option<usize>>;
+
+struct Batching<'a> {
+    size: &'a Dim,
+    axis_name: Option<&'a str>,
+    callees: Memo<Dims, (Arc<Program>, Arc<[Option<usize>]>)>,
+}
+
+impl Batching<'_> {
+    fn program(
+        &mut self,
+        program: &Program,
+        dims: &[Option<usize>],
+        out_dims: OutDims<'_>,
+    ) -> Result<(Program, Dims)> {
+        check_flags("batch", program, program.inputs.len(), dims.len())?;
+        let mut rewriter = Rewriter::new(program);
+        let mut map: Vec<Option<usize>> = vec![None; program.types.len()];
+        for (position, (&var, &dim)) in program.inputs.iter().zip(dims).enumerate() {
+            let Some(dim) = dim else {
+                rewriter.input(var);
+                continue;
+            };
+            let Type::Array(mut ty) = program.types[var.index()].clone() else {
+                return Err(unsupported!(
+                    "input {position} of '{}' is {} and cannot be batched",
+                    program.name,
+                    program.types[var.index()]
+                ));
+            };
+            if dim > ty.rank() {
+                return Err(internal_error!("batch dimension {dim} of an input of type {ty}"));
+            }
+            ty.shape.insert(dim, self.size.clone());
+            let atom = rewriter.builder.input(ty);
+            rewriter.set(var, atom);
+            map[var.index()] = Some(dim);
+        }
+        rewriter.constants(|_| true);
+        for equation in &program.equations {
+            self.equation(&mut rewriter, &mut map, equation)?;
+        }
+        let mut outputs = Vec::with_capacity(program.outputs.len());
+        let mut result_dims = Vec::with_capacity(program.outputs.len());
+        if let OutDims::Force(wanted) = out_dims {
+            check_flags("batch", program, program.outputs.len(), wanted.len())?;
+        }
+        for (position, atom) in program.outputs.iter().enumerate() {
+            let have = atom.as_var().and_then(|var| map[var.index()]);
+            let want = match out_dims {
+                OutDims::AsIs => have,
+                OutDims::Front => have.map(|_| 0),
+                OutDims::Force(wanted) => wanted[position],
+            };
+            let atom = rewriter.atom(atom)?;
+            outputs.push(self.place(&mut rewriter, atom, have, want)?);
+            result_dims.push(want);
+        }
+        let result = rewriter.builder.finish(outputs);
+        debug_verify(&result, "batch")?;
+        Ok((result, result_dims))
+    }
+
+    /// An output with its batch axis where it is wanted.
+    fn place(
+        &self,
+        rewriter: &mut Rewriter<'_>,
+        atom: Atom,
+        have: Option<usize>,
+        want: Option<usize>,
+    ) -> Result<Atom> {
+        let b = &mut rewriter.builder;
+        let rank = b.rank(atom) + usize::from(have.is_none());
+        match (have, want) {
+            (None, None) => Ok(atom),
+            (_, Some(to)) if to >= rank => Err(value_error!(
+                "vmap out_axes is {to}, which is out of bounds for an output of {rank} dimensions"
+            )),
+            (Some(from), Some(to)) => b.move_axis(atom, from, to),
+            (None, Some(to)) => b.broadcast_batch(atom, self.size, to),
+            (Some(_), None) => {
+                let axis = self.axis_name.map(|name| format!(" (axis_name={name})")).unwrap_or_default();
+                Err(value_error!("vmap has mapped output{axis} but out_axes is None"))
+            }
+        }
+    }
+
+    fn equation(
+        &mut self,
+        rewriter: &mut Rewriter<'_>,
+        map: &mut [Option<usize>],
+        equation: &Equation,
+    ) -> Result<()> {
+        let dims: SmallVec<[Option<usize>; 3]> =
+            equation.inputs.iter().map(|atom| atom.as_var().and_then(|var| map[var.index()])).collect();
+        if let Some(name) = self.axis_name
+            && equation
+                .op
+                .effects()
+                .iter()
+                .any(|effect| matches!(effect, Effect::NamedAxis(n) if &**n == name))
+        {
+            return Err(unsupported!(
+                "{} over the mapped axis '{name}' has no batching rule",
+                equation.op.name()
+            ));
+        }
+        if dims.iter().all(Option::is_none) {
+            return rewriter.copy(equation);
+        }
+        rewriter.builder.source = equation.source;
+        let inputs = rewriter.atoms(&equation.inputs)?;
+        let outputs: Batched = match equation.op.view() {
+            View::Leaf(rules) => {
+                let rule = Batch { size: self.size, inputs: &inputs, dims: &dims };
+                rules.batch(&mut rewriter.builder, &rule)?
+            }
+            View::Call(call) => {
+                let (callee, out_dims) = self.callee(call, &dims)?;
+                let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
+                let outputs = rewriter.builder.emit(op, &inputs)?;
+                outputs.into_iter().map(Atom::Var).zip(out_dims.iter().copied()).collect()
+            }
+        };
+        if outputs.len() != equation.outputs.len() {
+            return Err(internal_error!("the batch rule of {} lost outputs", equation.op.name()));
+        }
+        for (&var, (atom, dim)) in equation.outputs.iter().zip(outputs) {
+            let logical = &rewriter.source.types[var.index()];
+            self.check(rewriter, equation, logical, atom, dim)?;
+            // Equations that are copied rely on the weakness of their inputs.
+            let weak = logical.as_array().is_some_and(|ty| ty.weak);
+            let atom = with_weak(&mut rewriter.builder, atom, weak)?;
+            rewriter.set(var, atom);
+            map[var.index()] = dim;
+        }
+        Ok(())
+    }
+
+    /// Fails if a rule's output does not have the logical type with the batch axis.
+    fn check(
+        &self,
+        rewriter: &Rewriter<'_>,
+        equation: &Equation,
+        logical: &Type,
+        atom: Atom,
+        dim: Option<usize>,
+    ) -> Result<()> {
+        let got = rewriter.builder.type_of(atom);
+        let fits = match (logical, &got, dim) {
+            (Type::Array(want), Type::Array(got), Some(dim)) => {
+                let mut shape = want.shape.clone();
+                let inside = dim <= shape.len();
+                if inside {
+                    shape.insert(dim, self.size.clone());
+                }
+                inside && shape == got.shape && want.dtype == got.dtype
+            }
+            (Type::Array(want), Type::Array(got), None) => want.shape == got.shape && want.dtype == got.dtype,
+            (want, got, dim) => want == got && dim.is_none(),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(internal_error!(
+            "the batch rule of {} gave {got} (batched at {dim:?}) for an output {logical}",
+            equation.op.name()
+        ))
+    }
+
+    fn callee(
+        &mut self,
+        call: &Call,
+        dims: &[Option<usize>],
+    ) -> Result<(Arc<Program>, Arc<[Option<usize>]>)> {
+        if let Some(found) = self.callees.get(&call.program, dims.to_vec()) {
+            return Ok(found);
+        }
+        let (callee, out_dims) = self.program(&call.program, dims, OutDims::AsIs)?;
+        Ok(self.callees.insert(&call.program, dims.to_vec(), (Arc::new(callee), out_dims.into())))
+    }
+}

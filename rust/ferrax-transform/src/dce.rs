@@ -1,0 +1,118 @@
+//! Removes what no output depends on.
+//!
+//! Invariants: equations with effects stay, in order; sub-programs lose what
+//! their callers do not use: outputs, then equations, then inputs. Cost: linear;
+//! each sub-program is treated once for each set of used outputs.
+
+use std::sync::Arc;
+
+use ferrax_ir::op::View;
+use ferrax_ir::ops::Call;
+use ferrax_ir::program::Atoms;
+use ferrax_ir::verify::debug_verify;
+use ferrax_ir::{Atom, Equation, Op, Program, Result, Var};
+use smallvec::SmallVec;
+
+use crate::memo::Memo;
+use crate::rewrite::{Needed, Rewriter, check_flags, share};
+
+/// `program` without dead equations. The inputs and outputs stay.
+pub fn dce(program: &Program) -> Result<Program> {
+    let all = vec![true; program.outputs.len()];
+    Elimination::default().program(program, &all, true).map(|(program, _)| program)
+}
+
+/// `program` with only the outputs flagged in `used`, and only the inputs that
+/// it then needs: the flags of those come with it.
+pub fn dce_with(program: &Program, used: &[bool]) -> Result<(Program, Vec<bool>)> {
+    Elimination::default().program(program, used, false)
+}
+
+/// How an equation is kept.
+enum Kept {
+    Whole,
+    /// A call, of a smaller callee, with some of the inputs and outputs.
+    Call(Op, Atoms, SmallVec<[Var; 4]>),
+}
+
+#[derive(Default)]
+struct Elimination {
+    callees: Memo<Vec<bool>, (Arc<Program>, Arc<[bool]>)>,
+}
+
+impl Elimination {
+    fn program(
+        &mut self,
+        program: &Program,
+        used: &[bool],
+        keep_inputs: bool,
+    ) -> Result<(Program, Vec<bool>)> {
+        check_flags("dead code elimination", program, program.outputs.len(), used.len())?;
+        let outputs: Vec<Atom> =
+            program.outputs.iter().zip(used).filter(|(_, flag)| **flag).map(|(atom, _)| *atom).collect();
+        let mut needed = Needed::new(program);
+        needed.add(&outputs);
+        let mut kept: Vec<Option<Kept>> = Vec::with_capacity(program.equations.len());
+        for equation in program.equations.iter().rev() {
+            if !needed.any(&equation.outputs) && equation.op.effects().is_empty() {
+                kept.push(None);
+                continue;
+            }
+            let how = match equation.op.view() {
+                View::Leaf(_) => Kept::Whole,
+                View::Call(call) => self.call(call, equation, &needed)?,
+            };
+            match &how {
+                Kept::Whole => needed.add(&equation.inputs),
+                Kept::Call(_, inputs, _) => needed.add(inputs),
+            }
+            kept.push(Some(how));
+        }
+        let used_inputs: Vec<bool> =
+            program.inputs.iter().map(|&var| keep_inputs || needed.contains(var)).collect();
+        let mut rewriter = Rewriter::new(program);
+        for (&var, _) in program.inputs.iter().zip(&used_inputs).filter(|(_, flag)| **flag) {
+            rewriter.input(var);
+        }
+        rewriter.constants(|var| needed.contains(var));
+        for (equation, kept) in program.equations.iter().zip(kept.into_iter().rev()) {
+            match kept {
+                None => {}
+                Some(Kept::Whole) => rewriter.copy(equation)?,
+                Some(Kept::Call(op, inputs, outputs)) => {
+                    let inputs = rewriter.atoms(&inputs)?;
+                    let types: Vec<_> =
+                        outputs.iter().map(|var| program.types[var.index()].clone()).collect();
+                    rewriter.builder.source = equation.source;
+                    let fresh = rewriter.builder.emit_typed(op, &inputs, types);
+                    for (old, new) in outputs.into_iter().zip(fresh) {
+                        rewriter.set(old, Atom::Var(new));
+                    }
+                }
+            }
+        }
+        let result = rewriter.finish(&outputs)?;
+        debug_verify(&result, "dead code elimination")?;
+        Ok((result, used_inputs))
+    }
+
+    fn call(&mut self, call: &Call, equation: &Equation, needed: &Needed) -> Result<Kept> {
+        let used: Vec<bool> = equation.outputs.iter().map(|&var| needed.contains(var)).collect();
+        let (callee, used_inputs) = match self.callees.get(&call.program, used.clone()) {
+            Some(found) => found,
+            None => {
+                let (callee, used_inputs) = self.program(&call.program, &used, false)?;
+                let callee = share(callee, &call.program);
+                self.callees.insert(&call.program, used.clone(), (callee, used_inputs.into()))
+            }
+        };
+        if Arc::ptr_eq(&callee, &call.program) {
+            return Ok(Kept::Whole);
+        }
+        let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
+        let inputs =
+            equation.inputs.iter().zip(&*used_inputs).filter(|(_, flag)| **flag).map(|(a, _)| *a).collect();
+        let outputs = equation.outputs.iter().zip(&used).filter(|(_, flag)| **flag).map(|(v, _)| *v);
+        Ok(Kept::Call(op.into(), inputs, outputs.collect()))
+    }
+}

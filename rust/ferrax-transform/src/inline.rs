@@ -1,0 +1,81 @@
+//! Replaces calls by the equations of their callees.
+//!
+//! Invariants: arguments take the weakness that the callee was typed with;
+//! effects keep their order. Cost: linear in the size of the result; a callee
+//! is prepared once however many calls it has.
+
+use std::sync::Arc;
+
+use ferrax_ir::op::View;
+use ferrax_ir::ops::Call;
+use ferrax_ir::verify::debug_verify;
+use ferrax_ir::{Program, Result};
+
+use crate::memo::Memo;
+use crate::rewrite::{Rewriter, share, with_weak};
+
+/// Which calls are inlined.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Inline {
+    /// Those that say so.
+    Marked,
+    /// Those, and callees of at most so many equations.
+    UpTo(usize),
+    /// All.
+    All,
+}
+
+pub fn inline(program: &Program, which: Inline) -> Result<Program> {
+    let result = Inliner { which, callees: Memo::default() }.program(program)?;
+    debug_verify(&result, "inlining")?;
+    Ok(result)
+}
+
+struct Inliner {
+    which: Inline,
+    callees: Memo<(), Arc<Program>>,
+}
+
+impl Inliner {
+    fn program(&mut self, program: &Program) -> Result<Program> {
+        let mut rewriter = Rewriter::with_inputs(program);
+        rewriter.constants(|_| true);
+        for equation in &program.equations {
+            let View::Call(call) = equation.op.view() else {
+                rewriter.copy(equation)?;
+                continue;
+            };
+            let callee = self.callee(call)?;
+            let inside = match self.which {
+                Inline::Marked => call.inline,
+                Inline::UpTo(limit) => call.inline || callee.equations.len() <= limit,
+                Inline::All => true,
+            };
+            let mut inputs = rewriter.atoms(&equation.inputs)?;
+            if !inside {
+                let op = Call { name: call.name.clone(), program: callee, inline: false };
+                rewriter.copy_as(equation, op.into(), &inputs)?;
+                continue;
+            }
+            rewriter.builder.source = equation.source;
+            for (atom, ty) in inputs.iter_mut().zip(callee.input_types()) {
+                let weak = ty.as_array().is_some_and(|ty| ty.weak);
+                *atom = with_weak(&mut rewriter.builder, *atom, weak)?;
+            }
+            let outputs = rewriter.builder.inline(&callee, &inputs)?;
+            for (&var, atom) in equation.outputs.iter().zip(outputs) {
+                rewriter.set(var, atom);
+            }
+        }
+        rewriter.finish(&program.outputs)
+    }
+
+    /// The callee with its own calls inlined.
+    fn callee(&mut self, call: &Call) -> Result<Arc<Program>> {
+        if let Some(found) = self.callees.get(&call.program, ()) {
+            return Ok(found);
+        }
+        let callee = share(self.program(&call.program)?, &call.program);
+        Ok(self.callees.insert(&call.program, (), callee))
+    }
+}

@@ -1,0 +1,208 @@
+//! Forward-mode derivatives (Jacobian times vector).
+//!
+//! In: a program and which of its inputs have tangents that may differ from
+//! zero. Out: a program from primals and those tangents to primal outputs and
+//! the tangents of the outputs that depend on them, with a flag for each output.
+//! Invariants: tangents that are zero are never computed; integers, keys,
+//! tokens and references have none; a tangent has the shape and dtype of its
+//! primal, an output's tangent its weakness too. Cost: linear; each sub-program
+//! is treated once for each set of flags.
+
+use std::sync::Arc;
+
+use ferrax_ir::op::View;
+use ferrax_ir::ops::Call;
+use ferrax_ir::rules::Jvp;
+use ferrax_ir::verify::debug_verify;
+use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, type_error};
+use smallvec::SmallVec;
+
+use crate::linearize::LinearizedCall;
+use crate::memo::Memo;
+use crate::rewrite::{Rewriter, check_flags, with_weak};
+
+/// The jvp of `program`; see the module.
+pub fn jvp(program: &Program, nonzero: &[bool]) -> Result<(Program, Vec<bool>)> {
+    jvp_with(program, nonzero, &[])
+}
+
+/// The same, where outputs flagged in `instantiate` have a tangent even if it
+/// is zero. No flags mean none; integers cannot be flagged.
+pub fn jvp_with(program: &Program, nonzero: &[bool], instantiate: &[bool]) -> Result<(Program, Vec<bool>)> {
+    Forward::new(Calls::Jvp).jvp(program, nonzero, instantiate)
+}
+
+/// How sub-programs are treated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// One call that gives primals and tangents.
+    Jvp,
+    /// A call for the primals, another for the tangents.
+    Linearize,
+}
+
+/// A program under differentiation: primals and tangents in one builder.
+pub(crate) struct Joint {
+    pub builder: Builder,
+    pub outputs: Vec<Atom>,
+    pub tangents: Vec<Option<Atom>>,
+}
+
+/// The forward pass that `jvp` and `linearize` share.
+pub(crate) struct Forward {
+    calls: Calls,
+    jvps: Memo<Vec<bool>, (Arc<Program>, Arc<[bool]>)>,
+    pub linearized: Memo<Vec<bool>, Arc<LinearizedCall>>,
+}
+
+type Tangents = SmallVec<[Option<Atom>; 1]>;
+
+impl Forward {
+    pub fn new(calls: Calls) -> Self {
+        Forward { calls, jvps: Memo::default(), linearized: Memo::default() }
+    }
+
+    fn jvp(
+        &mut self,
+        program: &Program,
+        nonzero: &[bool],
+        instantiate: &[bool],
+    ) -> Result<(Program, Vec<bool>)> {
+        let joint = self.joint(program, nonzero, instantiate)?;
+        let flags = joint.tangents.iter().map(Option::is_some).collect();
+        let outputs = joint.outputs.into_iter().chain(joint.tangents.into_iter().flatten());
+        let result = joint.builder.finish(outputs);
+        debug_verify(&result, "jvp")?;
+        Ok((result, flags))
+    }
+
+    /// Differentiates all equations. The builder's inputs are the primals and
+    /// then the tangents.
+    pub fn joint(&mut self, program: &Program, nonzero: &[bool], instantiate: &[bool]) -> Result<Joint> {
+        check_flags("jvp", program, program.inputs.len(), nonzero.len())?;
+        let mut rewriter = Rewriter::with_inputs(program);
+        rewriter.constants(|_| true);
+        let mut tangents: Vec<Option<Atom>> = vec![None; program.types.len()];
+        for (position, (var, _)) in program.inputs.iter().zip(nonzero).enumerate().filter(|(_, (_, f))| **f) {
+            let tangent = match &program.types[var.index()] {
+                Type::Array(ty) if ty.dtype.is_inexact() => ty.tangent(),
+                other => {
+                    return Err(type_error!(
+                        "input {position} of '{}' is {other}, which has no tangent: only floats and complex \
+                         numbers can be differentiated",
+                        program.name
+                    ));
+                }
+            };
+            tangents[var.index()] = Some(rewriter.builder.input(tangent));
+        }
+        for equation in &program.equations {
+            let found: Tangents = equation
+                .inputs
+                .iter()
+                .map(|atom| atom.as_var().and_then(|var| tangents[var.index()]))
+                .collect();
+            if found.iter().all(Option::is_none) {
+                rewriter.copy(equation)?;
+                continue;
+            }
+            rewriter.builder.source = equation.source;
+            let outputs = match equation.op.view() {
+                View::Leaf(rules) => {
+                    rewriter.copy(equation)?;
+                    let inputs = rewriter.atoms(&equation.inputs)?;
+                    let outputs: SmallVec<[Atom; 2]> = equation
+                        .outputs
+                        .iter()
+                        .map(|&var| rewriter.atom(&Atom::Var(var)))
+                        .collect::<Result<_>>()?;
+                    let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
+                    rules.jvp(&mut rewriter.builder, &rule)?
+                }
+                View::Call(call) => self.call(&mut rewriter, equation, call, &found)?,
+            };
+            if outputs.len() != equation.outputs.len() {
+                return Err(internal_error!(
+                    "the jvp rule of {} gave {} tangents for {} outputs",
+                    equation.op.name(),
+                    outputs.len(),
+                    equation.outputs.len()
+                ));
+            }
+            for (&var, tangent) in equation.outputs.iter().zip(outputs) {
+                tangents[var.index()] =
+                    checked_tangent(&rewriter.builder, equation, &program.types[var.index()], tangent)?;
+            }
+        }
+        let mut outputs = Vec::with_capacity(program.outputs.len());
+        let mut output_tangents = Vec::with_capacity(program.outputs.len());
+        for (position, atom) in program.outputs.iter().enumerate() {
+            outputs.push(rewriter.atom(atom)?);
+            let ty = program.type_of(atom);
+            let mut tangent = atom.as_var().and_then(|var| tangents[var.index()]);
+            if let (Some(value), Some(ty)) = (tangent, ty.as_array()) {
+                tangent = Some(with_weak(&mut rewriter.builder, value, ty.weak)?);
+            } else if instantiate.get(position).copied().unwrap_or(false) {
+                let ty = ty.as_array().filter(|ty| ty.dtype.is_inexact()).ok_or_else(|| {
+                    internal_error!("output {position} of '{}' is {ty} and has no tangent", program.name)
+                })?;
+                tangent = Some(rewriter.builder.zeros(ty)?);
+            }
+            output_tangents.push(tangent);
+        }
+        Ok(Joint { builder: rewriter.builder, outputs, tangents: output_tangents })
+    }
+
+    fn call(
+        &mut self,
+        rewriter: &mut Rewriter<'_>,
+        equation: &Equation,
+        call: &Call,
+        tangents: &[Option<Atom>],
+    ) -> Result<Tangents> {
+        let nonzero: Vec<bool> = tangents.iter().map(Option::is_some).collect();
+        let arguments = rewriter.atoms(&equation.inputs)?;
+        if self.calls == Calls::Linearize {
+            let callee = self.linearized(&call.program, nonzero)?;
+            let (primals, result) =
+                callee.emit(&mut rewriter.builder, call, &arguments, tangents.iter().flatten().copied())?;
+            for (&var, atom) in equation.outputs.iter().zip(primals) {
+                rewriter.set(var, atom);
+            }
+            return Ok(result);
+        }
+        let (callee, flags) = match self.jvps.get(&call.program, nonzero.clone()) {
+            Some(found) => found,
+            None => {
+                let (callee, flags) = self.jvp(&call.program, &nonzero, &[])?;
+                self.jvps.insert(&call.program, nonzero, (Arc::new(callee), flags.into()))
+            }
+        };
+        let inputs: Vec<Atom> = arguments.iter().copied().chain(tangents.iter().flatten().copied()).collect();
+        let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
+        let mut outputs = rewriter.builder.emit(op, &inputs)?.into_iter().map(Atom::Var);
+        for (&var, atom) in equation.outputs.iter().zip(&mut outputs) {
+            rewriter.set(var, atom);
+        }
+        Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
+    }
+}
+
+/// The tangent that a rule gave, if it has the type that it must have.
+fn checked_tangent(
+    b: &Builder,
+    equation: &Equation,
+    primal: &Type,
+    tangent: Option<Atom>,
+) -> Result<Option<Atom>> {
+    let Some(atom) = tangent else { return Ok(None) };
+    let Some(primal) = primal.as_array().filter(|ty| ty.dtype.is_inexact()) else { return Ok(None) };
+    let got = b.type_of(atom);
+    match got.as_array() {
+        Some(got) if got.shape == primal.shape && got.dtype == primal.dtype => Ok(Some(atom)),
+        _ => Err(internal_error!(
+            "the jvp rule of {} gave a tangent {got} for an output {primal}",
+            equation.op.name()
+        )),
+    }
+}

@@ -1,0 +1,31 @@
+//! What a pass already made of sub-programs.
+//!
+//! The key is the identity of the sub-program together with how the pass
+//! treats it. The sub-program is kept alive, so that its address stays its own.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use ferrax_ir::Program;
+use rustc_hash::FxHashMap;
+
+pub(crate) struct Memo<K, V> {
+    entries: FxHashMap<(usize, K), (Arc<Program>, V)>,
+}
+
+impl<K, V> Default for Memo<K, V> {
+    fn default() -> Self {
+        Memo { entries: FxHashMap::default() }
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Memo<K, V> {
+    pub fn get(&self, program: &Arc<Program>, key: K) -> Option<V> {
+        self.entries.get(&(Arc::as_ptr(program).addr(), key)).map(|(_, value)| value.clone())
+    }
+
+    pub fn insert(&mut self, program: &Arc<Program>, key: K, value: V) -> V {
+        self.entries.insert((Arc::as_ptr(program).addr(), key), (program.clone(), value.clone()));
+        value
+    }
+}

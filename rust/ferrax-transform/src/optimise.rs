@@ -1,0 +1,81 @@
+//! The pipeline that programs go through before they are compiled: `inline`,
+//! then rounds of `simplify`, `fold`, `cse` and `dce`.
+//!
+//! Invariants: values, types, inputs, outputs and effects stay. Callees that are
+//! not inlined are optimised too, each once. Cost: linear for each round, and
+//! the rounds are few; they end when nothing changes.
+
+use std::sync::Arc;
+
+use ferrax_ir::op::View;
+use ferrax_ir::ops::Call;
+use ferrax_ir::{Program, Result};
+
+use crate::inline::Inline;
+use crate::memo::Memo;
+use crate::rewrite::{Rewriter, share};
+use crate::{cse, dce, fold, inline, simplify};
+
+/// What `optimise` does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Options {
+    pub inline: Inline,
+    /// The most rounds there are.
+    pub rounds: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { inline: Inline::All, rounds: 2 }
+    }
+}
+
+pub fn optimise(program: &Program, options: Options) -> Result<Program> {
+    let inlined = inline(program, options.inline)?;
+    Optimiser { rounds: options.rounds, callees: Memo::default() }.program(&inlined)
+}
+
+struct Optimiser {
+    rounds: usize,
+    callees: Memo<(), Arc<Program>>,
+}
+
+impl Optimiser {
+    fn program(&mut self, program: &Program) -> Result<Program> {
+        let mut current = self.optimise_callees(program)?;
+        for _ in 0..self.rounds {
+            let next = dce(&cse(&fold(&simplify(&current)?)?)?)?;
+            let same = next == current;
+            current = next;
+            if same {
+                break;
+            }
+        }
+        Ok(current)
+    }
+
+    fn optimise_callees(&mut self, program: &Program) -> Result<Program> {
+        let mut rewriter = Rewriter::with_inputs(program);
+        rewriter.constants(|_| true);
+        for equation in &program.equations {
+            match equation.op.view() {
+                View::Leaf(_) => rewriter.copy(equation)?,
+                View::Call(call) => {
+                    let callee = self.callee(call)?;
+                    let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
+                    let inputs = rewriter.atoms(&equation.inputs)?;
+                    rewriter.copy_as(equation, op.into(), &inputs)?;
+                }
+            }
+        }
+        rewriter.finish(&program.outputs)
+    }
+
+    fn callee(&mut self, call: &Call) -> Result<Arc<Program>> {
+        if let Some(found) = self.callees.get(&call.program, ()) {
+            return Ok(found);
+        }
+        let callee = share(self.program(&call.program)?, &call.program);
+        Ok(self.callees.insert(&call.program, (), callee))
+    }
+}

@@ -1,0 +1,144 @@
+//! Copying equations from one program into another, with new numbers.
+//!
+//! Invariants: equations are copied in order, so a variable is mapped before it
+//! is used; constants come along when first used; types are taken over as they
+//! are, so atoms put in a variable's place must have its type.
+
+use std::sync::Arc;
+
+use ferrax_ir::builder::substitute;
+use ferrax_ir::ops::ConvertElementType;
+use ferrax_ir::program::Atoms;
+use ferrax_ir::{Atom, Builder, Equation, Literal, Op, Program, Result, Type, Var, internal_error};
+
+pub(crate) struct Rewriter<'a> {
+    pub source: &'a Program,
+    pub builder: Builder,
+    map: Vec<Option<Atom>>,
+}
+
+impl<'a> Rewriter<'a> {
+    /// Starts a copy without inputs.
+    pub fn new(source: &'a Program) -> Self {
+        Rewriter { source, builder: Builder::new(source.name.clone()), map: vec![None; source.types.len()] }
+    }
+
+    /// Starts a copy with the same inputs.
+    pub fn with_inputs(source: &'a Program) -> Self {
+        let mut rewriter = Rewriter::new(source);
+        for &var in &source.inputs {
+            rewriter.input(var);
+        }
+        rewriter
+    }
+
+    pub fn input(&mut self, var: Var) -> Atom {
+        let atom = self.builder.input(self.source.types[var.index()].clone());
+        self.map[var.index()] = Some(atom);
+        atom
+    }
+
+    pub fn set(&mut self, var: Var, atom: Atom) {
+        self.map[var.index()] = Some(atom);
+    }
+
+    /// Brings the constants for which `keep` holds; others may not be used.
+    pub fn constants(&mut self, keep: impl Fn(Var) -> bool) {
+        for (var, tensor) in self.source.constants.iter().filter(|(var, _)| keep(*var)) {
+            let weak = self.source.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            let atom = self.builder.constant(tensor.clone(), weak);
+            self.map[var.index()] = Some(atom);
+        }
+    }
+
+    pub fn atom(&self, atom: &Atom) -> Result<Atom> {
+        match atom {
+            Atom::Var(var) => self.map[var.index()].ok_or_else(|| {
+                internal_error!("variable {} of '{}' is used before it is mapped", var.0, self.source.name)
+            }),
+            literal => Ok(*literal),
+        }
+    }
+
+    pub fn atoms(&self, atoms: &[Atom]) -> Result<Atoms> {
+        substitute(&self.map, atoms)
+    }
+
+    /// The types of the equation's outputs.
+    pub fn output_types(&self, equation: &Equation) -> impl Iterator<Item = Type> + use<'a> {
+        let source = self.source;
+        let outputs = equation.outputs.clone();
+        outputs.into_iter().map(move |var| source.types[var.index()].clone())
+    }
+
+    pub fn copy(&mut self, equation: &Equation) -> Result<()> {
+        let inputs = self.atoms(&equation.inputs)?;
+        self.copy_as(equation, equation.op.clone(), &inputs)
+    }
+
+    /// Copies the equation with another op and other inputs that give outputs
+    /// of the same types.
+    pub fn copy_as(&mut self, equation: &Equation, op: Op, inputs: &[Atom]) -> Result<()> {
+        let types = self.output_types(equation);
+        self.builder.source = equation.source;
+        let outputs = self.builder.emit_typed(op, inputs, types);
+        for (old, new) in equation.outputs.iter().zip(outputs) {
+            self.map[old.index()] = Some(Atom::Var(new));
+        }
+        Ok(())
+    }
+
+    pub fn finish(self, outputs: &[Atom]) -> Result<Program> {
+        let outputs = outputs.iter().map(|atom| self.atom(atom)).collect::<Result<Vec<_>>>()?;
+        Ok(self.builder.finish(outputs))
+    }
+}
+
+/// `atom` with this weakness: a conversion where it differs.
+pub(crate) fn with_weak(b: &mut Builder, atom: Atom, weak: bool) -> Result<Atom> {
+    match atom {
+        Atom::Literal(literal) => Ok(Atom::Literal(Literal { weak, ..literal })),
+        Atom::Var(_) => match b.type_of(atom) {
+            Type::Array(ty) if ty.weak != weak && !ty.dtype.is_key() => {
+                b.emit1(ConvertElementType { new_dtype: ty.dtype, weak_type: weak }, &[atom])
+            }
+            _ => Ok(atom),
+        },
+    }
+}
+
+/// Fails unless there is one flag for each of `count` things.
+pub(crate) fn check_flags(what: &str, program: &Program, count: usize, flags: usize) -> Result<()> {
+    if count == flags {
+        return Ok(());
+    }
+    Err(internal_error!("{what} of '{}': {flags} flags for {count} values", program.name))
+}
+
+/// Variables that are needed for something, found going backwards.
+pub(crate) struct Needed(Vec<bool>);
+
+impl Needed {
+    pub fn new(program: &Program) -> Self {
+        Needed(vec![false; program.types.len()])
+    }
+
+    pub fn add<'a>(&mut self, atoms: impl IntoIterator<Item = &'a Atom>) {
+        for var in atoms.into_iter().filter_map(Atom::as_var) {
+            self.0[var.index()] = true;
+        }
+    }
+
+    pub fn contains(&self, var: Var) -> bool {
+        self.0[var.index()]
+    }
+
+    pub fn any(&self, vars: &[Var]) -> bool {
+        vars.iter().any(|&var| self.contains(var))
+    }
+}
+
+/// `program` behind a pointer, or the pointer itself where nothing changed.
+pub(crate) fn share(program: Program, original: &Arc<Program>) -> Arc<Program> {
+    if program == **original { original.clone() } else { Arc::new(program) }
+}

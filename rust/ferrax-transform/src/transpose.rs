@@ -1,0 +1,218 @@
+//! Turns linear programs around.
+//!
+//! In: a program, the inputs in which it is linear, and which outputs have a
+//! cotangent. Out: a program from the other inputs and those cotangents to the
+//! cotangents of the linear inputs that are not zero, with a flag for each input
+//! of the original (never set for one that is not linear). Invariants:
+//! equations that do not depend on linear inputs are evaluated first, in order,
+//! if they are needed; cotangents of a variable that is used several times are
+//! added in reverse order of use; a cotangent has the shape and dtype of its
+//! variable, at an input its weakness too. Cost: linear; each sub-program is
+//! treated once for each set of flags.
+
+use std::sync::Arc;
+
+use ferrax_ir::op::View;
+use ferrax_ir::ops::Call;
+use ferrax_ir::rules::{Operand, Transpose};
+use ferrax_ir::verify::debug_verify;
+use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error};
+use smallvec::SmallVec;
+
+use crate::memo::Memo;
+use crate::rewrite::{Needed, Rewriter, check_flags, with_weak};
+
+/// The transpose of `program`; see the module.
+pub fn transpose(program: &Program, linear: &[bool], cotangents: &[bool]) -> Result<(Program, Vec<bool>)> {
+    Transposition::default().program(program, linear, cotangents)
+}
+
+type Flags = (Vec<bool>, Vec<bool>);
+type Cotangents = SmallVec<[Option<Atom>; 3]>;
+
+#[derive(Default)]
+struct Transposition {
+    callees: Memo<Flags, (Arc<Program>, Arc<[bool]>)>,
+}
+
+/// The cotangents so far.
+struct Sums(Vec<Option<Atom>>);
+
+impl Sums {
+    /// Adds a cotangent of an atom; those of literals are nobody's.
+    fn add(&mut self, b: &mut Builder, to: &Atom, cotangent: Atom) -> Result<()> {
+        let Atom::Var(var) = to else { return Ok(()) };
+        let sum = match self.0[var.index()] {
+            Some(before) => b.add(before, cotangent)?,
+            None => cotangent,
+        };
+        self.0[var.index()] = Some(sum);
+        Ok(())
+    }
+}
+
+impl Transposition {
+    fn program(
+        &mut self,
+        program: &Program,
+        linear: &[bool],
+        cotangents: &[bool],
+    ) -> Result<(Program, Vec<bool>)> {
+        check_flags("transpose", program, program.inputs.len(), linear.len())?;
+        check_flags("transpose", program, program.outputs.len(), cotangents.len())?;
+        let mut is_linear = vec![false; program.types.len()];
+        for (var, &flag) in program.inputs.iter().zip(linear) {
+            is_linear[var.index()] = flag;
+        }
+        let backward: Vec<bool> = program
+            .equations
+            .iter()
+            .map(|equation| {
+                let depends = equation.inputs.iter().filter_map(Atom::as_var).any(|v| is_linear[v.index()]);
+                for var in &equation.outputs {
+                    is_linear[var.index()] = depends;
+                }
+                depends
+            })
+            .collect();
+        let forward = needed_forward(program, &backward);
+
+        let mut rewriter = Rewriter::new(program);
+        for (&var, _) in program.inputs.iter().zip(linear).filter(|(_, flag)| !**flag) {
+            rewriter.input(var);
+        }
+        let mut sums = Sums(vec![None; program.types.len()]);
+        let mut given = Vec::new();
+        for (atom, _) in program.outputs.iter().zip(cotangents).filter(|(_, flag)| **flag) {
+            let ty = match program.type_of(atom) {
+                Type::Array(ty) => ty.tangent(),
+                other => return Err(internal_error!("an output of type {other} has no cotangent")),
+            };
+            given.push((atom, rewriter.builder.input(ty)));
+        }
+        rewriter.constants(|_| true);
+        for (equation, _) in program.equations.iter().zip(&forward).filter(|(_, flag)| **flag) {
+            rewriter.copy(equation)?;
+        }
+        for (atom, cotangent) in given {
+            sums.add(&mut rewriter.builder, atom, cotangent)?;
+        }
+        for (equation, _) in program.equations.iter().zip(&backward).rev().filter(|(_, flag)| **flag) {
+            self.equation(&mut rewriter, &mut sums, equation, &is_linear)?;
+        }
+
+        let mut flags = Vec::with_capacity(program.inputs.len());
+        let mut outputs = Vec::new();
+        for (&var, &flag) in program.inputs.iter().zip(linear) {
+            let sum = sums.0[var.index()].filter(|_| flag);
+            flags.push(sum.is_some());
+            if let Some(atom) = sum {
+                let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+                outputs.push(with_weak(&mut rewriter.builder, atom, weak)?);
+            }
+        }
+        let result = rewriter.builder.finish(outputs);
+        debug_verify(&result, "transpose")?;
+        Ok((result, flags))
+    }
+
+    fn equation(
+        &mut self,
+        rewriter: &mut Rewriter<'_>,
+        sums: &mut Sums,
+        equation: &Equation,
+        is_linear: &[bool],
+    ) -> Result<()> {
+        let program = rewriter.source;
+        let cotangents: SmallVec<[Option<Atom>; 1]> =
+            equation.outputs.iter().map(|var| sums.0[var.index()]).collect();
+        if cotangents.iter().all(Option::is_none) && equation.op.effects().is_empty() {
+            return Ok(());
+        }
+        rewriter.builder.source = equation.source;
+        let operands: SmallVec<[Operand; 3]> = equation
+            .inputs
+            .iter()
+            .map(|atom| match atom {
+                Atom::Var(var) if is_linear[var.index()] => {
+                    Ok(Operand::Linear(program.types[var.index()].clone()))
+                }
+                atom => rewriter.atom(atom).map(Operand::Known),
+            })
+            .collect::<Result<_>>()?;
+        let result = match equation.op.view() {
+            View::Leaf(rules) => {
+                let outputs: SmallVec<[Type; 1]> = rewriter.output_types(equation).collect();
+                let rule = Transpose { inputs: &operands, outputs: &outputs, cotangents: &cotangents };
+                rules.transpose(&mut rewriter.builder, &rule)?
+            }
+            View::Call(call) => self.call(&mut rewriter.builder, call, &operands, &cotangents)?,
+        };
+        if result.len() != operands.len() {
+            return Err(internal_error!(
+                "the transpose rule of {} gave {} cotangents for {} inputs",
+                equation.op.name(),
+                result.len(),
+                operands.len()
+            ));
+        }
+        for ((atom, operand), cotangent) in equation.inputs.iter().zip(&operands).zip(result) {
+            let (Some(cotangent), Operand::Linear(ty)) = (cotangent, operand) else { continue };
+            let got = rewriter.builder.type_of(cotangent);
+            let fits = match (ty, &got) {
+                (Type::Array(ty), Type::Array(got)) => got.shape == ty.shape && got.dtype == ty.dtype,
+                _ => false,
+            };
+            if !fits {
+                return Err(internal_error!(
+                    "the transpose rule of {} gave a cotangent {got} for an input {ty}",
+                    equation.op.name()
+                ));
+            }
+            sums.add(&mut rewriter.builder, atom, cotangent)?;
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        b: &mut Builder,
+        call: &Call,
+        operands: &[Operand],
+        cotangents: &[Option<Atom>],
+    ) -> Result<Cotangents> {
+        let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
+        let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
+        let key = (linear, given);
+        let (callee, flags) = match self.callees.get(&call.program, key.clone()) {
+            Some(found) => found,
+            None => {
+                let (callee, flags) = self.program(&call.program, &key.0, &key.1)?;
+                self.callees.insert(&call.program, key, (Arc::new(callee), flags.into()))
+            }
+        };
+        if callee.outputs.is_empty() && callee.effects.is_empty() {
+            return Ok(flags.iter().map(|_| None).collect());
+        }
+        let inputs: Vec<Atom> =
+            operands.iter().filter_map(Operand::known).chain(cotangents.iter().flatten().copied()).collect();
+        let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
+        let mut outputs = b.emit(op, &inputs)?.into_iter().map(Atom::Var);
+        Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
+    }
+}
+
+/// The equations that are evaluated forwards: not linear, and needed by linear
+/// ones or effectful.
+fn needed_forward(program: &Program, backward: &[bool]) -> Vec<bool> {
+    let mut needed = Needed::new(program);
+    let mut forward = vec![false; program.equations.len()];
+    for (index, equation) in program.equations.iter().enumerate().rev() {
+        forward[index] =
+            !backward[index] && (needed.any(&equation.outputs) || !equation.op.effects().is_empty());
+        if forward[index] || backward[index] {
+            needed.add(&equation.inputs);
+        }
+    }
+    forward
+}

@@ -1,0 +1,405 @@
+"""Random numbers: the same keys, bits and samples as JAX's."""
+
+import contextlib
+
+import ferrax
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from ferrax import numpy as fnp
+from ferrax import random
+from ferrax._src import config
+
+BF16 = ml_dtypes.bfloat16
+F32 = np.float32
+
+
+@contextlib.contextmanager
+def flag(name, value):
+    """Sets a flag in ferrax and in JAX."""
+    with getattr(config, name)(value), getattr(jax, name)(value):
+        yield
+
+
+def host(x):
+    return np.asarray(x)
+
+
+def words(keys):
+    return host(random.key_data(keys))
+
+
+def assert_same(ours, theirs, rtol=None):
+    """Equal shape, dtype and weak type; equal values, or close ones if `rtol` is given."""
+    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+    assert ours.weak_type == theirs.weak_type
+    a, b = host(ours), host(theirs)
+    if rtol is None:
+        np.testing.assert_array_equal(a, b)
+    else:
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=rtol, atol=rtol)
+
+
+# ---------------------------------------------------------------------------------------------
+# Keys.
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize(
+    "seed", [0, 1, -1, 2**31 - 1, 2**31, 2**40, 2**63 - 1, np.uint32(7), np.int64(-3), True],
+    ids=repr,
+)  # fmt: skip
+def test_seeds(seed, x64):
+    with flag("enable_x64", x64):
+        np.testing.assert_array_equal(words(random.key(seed)), jax.random.PRNGKey(seed))
+        legacy = random.PRNGKey(seed)
+        assert legacy.dtype == np.uint32 and legacy.shape == (2,)
+        np.testing.assert_array_equal(host(legacy), jax.random.PRNGKey(seed))
+
+
+def test_known_values():
+    key = random.key(0)
+    assert host(random.bits(key, (4,))).tolist() == [
+        4070199207, 4202968722, 1427181096, 2012915765]  # fmt: skip
+    assert words(random.split(key)).tolist() == [
+        [1797259609, 2579123966], [928981903, 3453687069]]  # fmt: skip
+    assert host(random.bits(key, (4,), np.uint8)).tolist() == [167, 146, 40, 53]
+
+
+def test_key_arrays():
+    key = random.key(0)
+    assert str(key.dtype) == "key<fry>" and key.shape == () and key.ndim == 0
+    keys = random.split(key, (2, 3))
+    assert keys.shape == (2, 3) and keys[1].shape == (3,)
+    one, two, three = keys[0]
+    np.testing.assert_array_equal(words(two), words(keys)[0, 1])
+    assert random.key_impl(key) == "threefry2x32"
+    assert random.key_dtype() == key.dtype
+    wrapped = random.wrap_key_data(fnp.asarray(words(keys)))
+    assert wrapped.dtype == keys.dtype
+    np.testing.assert_array_equal(words(wrapped), words(keys))
+    np.testing.assert_array_equal(words(random.clone(keys)), words(keys))
+    np.testing.assert_array_equal(words(random.key(3, dtype=key.dtype)), [0, 3])
+    with pytest.raises(TypeError):
+        np.asarray(key)
+
+
+def test_split_is_prefix_stable_and_fold_in_of_the_index():
+    key = random.key(5)
+    many = words(random.split(key, 7))
+    np.testing.assert_array_equal(many[:3], words(random.split(key, 3)))
+    for i in range(3):
+        np.testing.assert_array_equal(many[i], words(random.fold_in(key, i)))
+    np.testing.assert_array_equal(words(random.split(key, (7, 1)))[:, 0], many)
+
+
+@pytest.mark.parametrize("data", [0, 1, 2**32 - 1, np.uint32(9), 1.5], ids=repr)
+def test_fold_in(data):
+    np.testing.assert_array_equal(
+        words(random.fold_in(random.key(1), data)),
+        jax.random.key_data(jax.random.fold_in(jax.random.key(1), data)),
+    )
+
+
+def test_legacy_keys_give_the_same_numbers_and_legacy_keys():
+    key, legacy = random.key(3), random.PRNGKey(3)
+    assert_same(random.uniform(legacy, (3,)), random.uniform(key, (3,)))
+    assert_same(random.normal(host(legacy), (3,)), random.normal(key, (3,)))
+    pair = random.split(legacy)
+    assert pair.dtype == np.uint32 and pair.shape == (2, 2)
+    np.testing.assert_array_equal(host(pair), words(random.split(key)))
+    assert random.fold_in(legacy, 1).dtype == np.uint32
+
+
+def test_random_seed_offset():
+    with config.random_seed_offset(10):
+        assert words(random.key(1)).tolist() == [0, 11]
+
+
+@pytest.mark.parametrize(
+    "call,error",
+    [
+        (lambda: random.key(1.5), TypeError),
+        (lambda: random.key(np.arange(2)), TypeError),
+        (lambda: random.key(random.key(0)), TypeError),
+        (lambda: random.key(2**63), OverflowError),
+        (lambda: random.key(0, impl="nonsense"), ValueError),
+        (lambda: random.key(0, impl="rbg"), NotImplementedError),
+        (lambda: random.key(0, impl=3), TypeError),
+        (lambda: random.fold_in(random.key(0), np.arange(2)), TypeError),
+        (lambda: random.fold_in(random.key(0), -1), OverflowError),
+        (lambda: random.split(random.split(random.key(0))), ValueError),
+        (lambda: random.split(random.key(0), 1.5), TypeError),
+        (lambda: random.wrap_key_data(np.zeros(3, np.uint32)), TypeError),
+        (lambda: random.wrap_key_data(np.zeros((4, 2))), TypeError),
+        (lambda: random.uniform(random.split(random.key(0))), ValueError),
+        (lambda: random.uniform(3), TypeError),
+        (lambda: random.uniform([0, 1]), TypeError),
+        (lambda: random.uniform(np.zeros(2)), TypeError),
+        (lambda: random.uniform(random.key(0), (1.5,)), TypeError),
+        (lambda: random.uniform(random.key(0), dtype=int), ValueError),
+        (lambda: random.normal(random.key(0), dtype=int), ValueError),
+        (lambda: random.bits(random.key(0), dtype="int32"), ValueError),
+        (lambda: random.randint(random.key(0), (2,), 0, 5, float), TypeError),
+        (lambda: random.bernoulli(random.key(0), 1), TypeError),
+        (lambda: random.bernoulli(random.key(0), np.ones(3, F32), (2,)), ValueError),
+        (lambda: random.gumbel(random.key(0), mode="lower"), ValueError),
+        (lambda: random.categorical(random.key(0), [1.0, 2.0]), TypeError),
+        (lambda: random.categorical(random.key(0), np.ones((2, 3), F32), shape=(3,)), ValueError),
+        (lambda: random.choice(random.key(0), 3, 3), TypeError),
+        (lambda: random.choice(random.key(0), 3, (4,), replace=False), ValueError),
+        (lambda: random.choice(random.key(0), 3, p=np.ones(2, F32)), ValueError),
+        (lambda: random.choice(random.key(0), 0, (1,)), ValueError),
+        (lambda: random.permutation(random.key(0), 1.5), TypeError),
+        (lambda: random.permutation(random.key(0), np.arange(3), axis=1), ValueError),
+        (lambda: random.pareto(random.key(0), np.ones(3, F32), (2,)), ValueError),
+    ],
+)
+def test_errors(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_error_for_key_batches_says_what_to_do():
+    with pytest.raises(ValueError, match=r"uniform accepts a single key.*\(2,\).*Use jax.vmap"):
+        random.uniform(random.split(random.key(0)))
+
+
+@pytest.mark.parametrize("policy,error", [("error", ValueError), ("warn", UserWarning)])
+def test_legacy_key_policy(policy, error):
+    legacy = random.PRNGKey(0)
+    with config.legacy_prng_key(policy):
+        check = pytest.raises if policy == "error" else pytest.warns
+        with check(error, match="jax.random.key"):
+            random.uniform(legacy)
+
+
+# ---------------------------------------------------------------------------------------------
+# Samples. The entries: function, arguments, relative tolerance (None: bit for bit).
+
+MATRIX = np.array([[2.0, 0.5], [0.5, 1.0]], F32)
+TABLE = np.arange(12, dtype=F32).reshape(3, 4)
+EXACT = [
+    ("bits", {"shape": (3, 2)}),
+    ("bits", {"shape": (0, 2)}),
+    ("bits", {"shape": (5,), "dtype": np.uint8}),
+    ("bits", {"shape": (5,), "dtype": np.uint16}),
+    ("uniform", {}),
+    ("uniform", {"shape": 3}),
+    ("uniform", {"shape": (1000,)}),
+    ("uniform", {"shape": (64,), "dtype": np.float16}),
+    ("uniform", {"shape": (64,), "dtype": BF16}),
+    ("randint", {"shape": (500,), "minval": 0, "maxval": 10}),
+    ("randint", {"shape": (50,), "minval": -5, "maxval": np.arange(50)}),
+    ("randint", {"shape": (50,), "minval": 0, "maxval": 256, "dtype": np.uint8}),
+    ("randint", {"shape": (50,), "minval": -1000, "maxval": 1000, "dtype": np.int8}),
+    (
+        "randint",
+        {"shape": (3, 2), "minval": np.array([[1], [2], [3]]), "maxval": 7, "dtype": np.int16},
+    ),
+    ("randint", {"shape": (5,), "minval": 3, "maxval": 1}),
+    ("randint", {"shape": (5,), "minval": -(2**31), "maxval": 2**31 - 1}),
+    ("randint", {"shape": (5,), "minval": 0.5, "maxval": 7.9}),
+    ("bernoulli", {}),
+    ("bernoulli", {"p": 0.3, "shape": (40,)}),
+    ("bernoulli", {"p": np.array([0.1, 0.9], F32)}),
+    ("bernoulli", {"p": 0.3, "shape": (40,), "mode": "high"}),
+    ("rademacher", {"shape": (20,)}),
+    ("rademacher", {"shape": (20,), "dtype": F32}),
+]
+SORTED = [
+    ("permutation", {"x": 10}),
+    ("permutation", {"x": TABLE}),
+    ("permutation", {"x": TABLE, "axis": -1}),
+    ("permutation", {"x": TABLE, "axis": 1, "independent": True}),
+    ("choice", {"a": 5, "shape": (4,)}),
+    ("choice", {"a": TABLE, "shape": (2, 2), "axis": 1}),
+    ("choice", {"a": 5, "shape": (0, 2)}),
+    ("choice", {"a": TABLE, "shape": (2,), "replace": False}),
+    ("choice", {"a": np.arange(4.0, dtype=F32), "shape": (9,), "p": np.arange(4, dtype=F32) / 6}),
+    ("choice", {"a": 9, "shape": (3,), "p": np.arange(9, dtype=F32) / 36, "replace": False}),
+    ("categorical", {"logits": TABLE}),
+    ("categorical", {"logits": TABLE, "axis": 0, "shape": (5, 4)}),
+    ("categorical", {"logits": TABLE, "axis": 1, "shape": (2, 3), "replace": False}),
+]
+CLOSE = [
+    ("uniform", {"shape": (2, 3), "minval": -2.0, "maxval": np.arange(3, dtype=F32)}, 2e-7),
+    ("normal", {"shape": (1000,)}, 2e-6),
+    ("normal", {"shape": (64,), "dtype": np.complex64}, 2e-6),
+    ("normal", {"shape": (64,), "dtype": BF16}, 1e-2),
+    ("normal", {"shape": (64,), "dtype": np.float16}, 2e-3),
+    ("truncated_normal", {"lower": -1.0, "upper": np.array([1, 2, 3], F32)}, 2e-6),
+    ("truncated_normal", {"lower": -2, "upper": 2, "shape": (40,)}, 2e-6),
+    ("exponential", {"shape": (200,)}, 2e-6),
+    ("gumbel", {"shape": (200,)}, 3e-6),
+    ("gumbel", {"shape": (200,), "mode": "high"}, 3e-6),
+    ("gumbel", {"shape": (200,), "mode": "highest"}, 3e-6),
+    ("gumbel", {"shape": (20,), "mode": "highest", "dtype": np.float16}, 1e-2),
+    ("laplace", {"shape": (200,)}, 2e-6),
+    ("logistic", {"shape": (200,)}, 3e-6),
+    ("cauchy", {"shape": (100,)}, 1e-3),
+    ("pareto", {"b": np.array([1, 2], F32)}, 2e-6),
+    ("rayleigh", {"scale": np.array([1, 2], F32)}, 2e-6),
+    ("rayleigh", {"scale": np.array([1, 2], F32), "shape": (3, 2)}, 2e-6),
+    ("lognormal", {"shape": (20,)}, 1e-5),
+    ("lognormal", {"shape": (4,), "dtype": np.complex64}, 1e-5),
+    ("weibull_min", {"scale": 2.0, "concentration": 1.5, "shape": (20,)}, 3e-6),
+    ("triangular", {"left": 0.0, "mode": 0.3, "right": 1.0, "shape": (20,)}, 2e-6),
+    ("maxwell", {"shape": (20,)}, 2e-6),
+    ("double_sided_maxwell", {"loc": 1.0, "scale": 2.0, "shape": (20,)}, 3e-6),
+    ("wald", {"mean": np.array([1, 2], F32)}, 1e-5),
+]
+INTEGER_OF_LOG = [("geometric", {"p": 0.3, "shape": (200,)})]
+FACTORED = [
+    ("multivariate_normal", {"mean": np.zeros(2, F32), "cov": MATRIX, "shape": (3,)}, 3e-6),
+    ("multivariate_normal", {"mean": np.ones((4, 1, 2), F32), "cov": MATRIX}, 3e-6),
+    ("orthogonal", {"n": 3}, 3e-6),
+    ("orthogonal", {"n": 2, "m": 4, "shape": (2,)}, 3e-6),
+]
+LOOPING = [
+    ("gamma", {"a": np.array([0.1, 0.5, 1, 2, 10], F32)}, 1e-5),
+    ("gamma", {"a": 1.5, "shape": (2, 3)}, 1e-5),
+    ("loggamma", {"a": np.array([0.1, 0.5, 1, 2, 10], F32)}, 1e-5),
+    ("beta", {"a": 1.0, "b": 2.0, "shape": (4,)}, 1e-5),
+    ("dirichlet", {"alpha": np.array([0.1, 1, 3], F32), "shape": (2,)}, 1e-5),
+    ("chisquare", {"df": 3.0, "shape": (4,)}, 1e-5),
+    ("f", {"dfnum": 3.0, "dfden": 4.0, "shape": (4,)}, 1e-5),
+    ("t", {"df": 3.0, "shape": (4,)}, 1e-5),
+    ("generalized_normal", {"p": 3.0, "shape": (4,)}, 1e-5),
+    ("ball", {"d": 3, "shape": (2,)}, 1e-5),
+    ("poisson", {"lam": np.array([0, 0.5, 3, 20, 1000, np.nan], F32)}, 1e-6),
+    ("binomial", {"n": np.array([3, 50, 1000, -1, np.inf], F32), "p": 0.3}, 1e-6),
+    ("binomial", {"n": 100, "p": np.array([0.01, 0.5, 0.99, 1.5, np.nan], F32)}, 1e-6),
+    ("multinomial", {"n": 20, "p": np.array([[0.2, 0.3, 0.5], [0, 0, 1]], F32)}, 1e-6),
+]
+EVERY = (
+    [(name, kwargs, None) for name, kwargs in EXACT + SORTED + INTEGER_OF_LOG]
+    + CLOSE
+    + FACTORED
+    + LOOPING
+)
+
+
+@pytest.mark.parametrize(
+    "name,kwargs,rtol", EVERY, ids=[f"{i}-{name}" for i, (name, *_) in enumerate(EVERY)]
+)
+def test_samples(name, kwargs, rtol):
+    ours = getattr(random, name)(random.key(42), **kwargs)
+    theirs = getattr(jax.random, name)(jax.random.key(42), **kwargs)
+    assert_same(ours, theirs, rtol)
+
+
+X64 = [
+    ("bits", {"shape": (4,)}, None),
+    ("bits", {"shape": (4,), "dtype": np.uint64}, None),
+    ("uniform", {"shape": (100,)}, None),
+    ("uniform", {"shape": (100,), "dtype": F32}, None),
+    ("normal", {"shape": (100,)}, 1e-12),
+    ("normal", {"shape": (10,), "dtype": np.complex128}, 1e-12),
+    ("randint", {"shape": (100,), "minval": 0, "maxval": 10}, None),
+    ("randint", {"shape": (100,), "minval": -(2**60), "maxval": 2**61}, None),
+    ("randint", {"shape": (9,), "minval": 0, "maxval": 2**32, "dtype": np.uint32}, None),
+    ("bernoulli", {"shape": (40,)}, None),
+    ("exponential", {"shape": (40,)}, 1e-12),
+    ("permutation", {"x": 9}, None),
+]
+
+
+@pytest.mark.parametrize(
+    "name,kwargs,rtol", X64, ids=[f"{i}-{name}" for i, (name, *_) in enumerate(X64)]
+)
+def test_samples_in_x64(name, kwargs, rtol):
+    with flag("enable_x64", True):
+        ours = getattr(random, name)(random.key(42), **kwargs)
+        theirs = getattr(jax.random, name)(jax.random.key(42), **kwargs)
+        assert_same(ours, theirs, rtol)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (5, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+def test_older_stream(shape, dtype):
+    with flag("threefry_partitionable", False):
+        ours = random.bits(random.key(0), shape, dtype)
+        assert_same(ours, jax.random.bits(jax.random.key(0), shape, dtype))
+        np.testing.assert_array_equal(
+            words(random.split(random.key(0), 3)),
+            jax.random.key_data(jax.random.split(jax.random.key(0), 3)),
+        )
+
+
+# ---------------------------------------------------------------------------------------------
+# Properties.
+
+
+def test_shape_only_reshapes_the_stream():
+    key = random.key(1)
+    flat = host(random.uniform(key, (12,)))
+    np.testing.assert_array_equal(host(random.uniform(key, (3, 4))).ravel(), flat)
+    np.testing.assert_array_equal(host(random.uniform(key, (5,))), flat[:5])
+
+
+@pytest.mark.parametrize("dtype", [F32, np.float16, BF16], ids=str)
+def test_uniform_stays_in_its_interval(dtype):
+    for low, high in [(0.0, 1.0), (-1.0, 1.0), (3.0, 3.0)]:
+        x = host(random.uniform(random.key(2), (4096,), dtype, low, high)).astype(float)
+        assert x.min() >= low and (x.max() < high or low == high == x.max())
+
+
+def test_truncated_normal_stays_inside():
+    x = host(random.truncated_normal(random.key(2), -0.1, 0.1, (4096,)))
+    assert x.min() > -0.1 and x.max() < 0.1 and abs(x.mean()) < 0.01
+
+
+def test_permutation_is_one_and_choice_without_replacement_has_no_repeats():
+    assert sorted(host(random.permutation(random.key(3), 100))) == list(range(100))
+    drawn = host(random.choice(random.key(4), 50, (40,), replace=False))
+    assert len(set(drawn.tolist())) == 40
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "bits", "bernoulli"])
+def test_vmap_equals_the_loop_over_keys(name):
+    sampler = getattr(random, name)
+    keys = random.split(random.key(7), 3)
+    batched = ferrax.vmap(lambda key: sampler(key, shape=(4,)))(keys)
+    assert_same(batched, fnp.stack([sampler(key, shape=(4,)) for key in keys]))
+
+
+def test_inside_jit():
+    key = random.key(9)
+
+    def sample(key, low):
+        a, b = random.split(key)
+        return random.uniform(a, (3,), minval=low), random.randint(b, (3,), 0, 100)
+
+    floats, integers = sample(key, -1.0)
+    jitted_floats, jitted_integers = ferrax.jit(sample)(key, -1.0)
+    assert_same(jitted_integers, integers)
+    assert_same(jitted_floats, floats, 1e-6)
+    np.testing.assert_array_equal(
+        words(ferrax.jit(lambda k: random.split(k, 4))(key)), words(random.split(key, 4))
+    )
+
+
+@pytest.mark.parametrize("name", ["gamma", "loggamma"])
+def test_gamma_is_differentiable_in_its_parameter(name):
+    a = np.array([0.2, 1.0, 3.0], F32)
+    ours = ferrax.grad(lambda a: getattr(random, name)(random.key(0), a).sum())(a)
+    theirs = jax.grad(lambda a: getattr(jax.random, name)(jax.random.key(0), a).sum())(a)
+    assert_same(ours, theirs, 1e-5)
+
+
+def test_gradient_through_location_and_scale():
+    def loss(low, high):
+        return random.uniform(random.key(0), (5,), minval=low, maxval=high).sum()
+
+    u = host(random.uniform(random.key(0), (5,)))
+    by_low, by_high = ferrax.grad(loss, argnums=(0, 1))(0.5, 2.0)
+    np.testing.assert_allclose(host(by_low), (1 - u).sum(), rtol=1e-6)
+    np.testing.assert_allclose(host(by_high), u.sum(), rtol=1e-6)
+
+
+def test_public_module_has_every_function_of_jax():
+    missing = [n for n in dir(jax.random) if n[0] != "_" and not hasattr(random, n)]
+    assert missing in ([], ["random_gamma_p"])
