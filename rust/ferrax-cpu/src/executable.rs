@@ -52,7 +52,9 @@ fn bind(plan: Plan) -> Result<Executable> {
     for step in &plan.steps {
         steps.push(match step {
             Step::Kernel { launch, operands } => Ready::Kernel {
-                bound: Box::new(Bound::new(launch, &|a, b| share(operands[a as usize], operands[b as usize]))?),
+                bound: Box::new(Bound::new(launch, &|a, b| {
+                    share(operands[a as usize], operands[b as usize])
+                })?),
                 operands: operands.iter().map(|id| id.0).collect(),
             },
             Step::Library { op, inputs, outputs } => Ready::Library {
@@ -128,7 +130,12 @@ impl Executable {
 
     fn check(&self, inputs: &[Tensor]) -> Result<()> {
         if inputs.len() != self.inputs.len() {
-            return Err(value_error!("'{}' takes {} inputs, got {}", self.name, self.inputs.len(), inputs.len()));
+            return Err(value_error!(
+                "'{}' takes {} inputs, got {}",
+                self.name,
+                self.inputs.len(),
+                inputs.len()
+            ));
         }
         for (position, (tensor, (dtype, sizes))) in inputs.iter().zip(&self.inputs).enumerate() {
             if tensor.dtype() != *dtype || tensor.sizes() != sizes.as_slice() {

@@ -107,7 +107,9 @@ pub fn threads() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let wanted = std::env::var("FERRAX_NUM_THREADS").ok().and_then(|text| text.parse().ok());
-        wanted.filter(|&n| n > 0).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        wanted
+            .filter(|&n| n > 0)
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     })
 }
 

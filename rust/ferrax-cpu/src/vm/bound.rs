@@ -122,8 +122,9 @@ impl Bound {
         let epilogue_tile = tile.epilogue(&nest);
         let shares: Vec<bool> = (0..kernel.operands.len() as u32)
             .map(|operand| {
-                (0..kernel.operands.len() as u32)
-                    .any(|other| other != operand && !kernel.operands[other as usize].written && may_share(operand, other))
+                (0..kernel.operands.len() as u32).any(|other| {
+                    other != operand && !kernel.operands[other as usize].written && may_share(operand, other)
+                })
             })
             .collect();
         let mut layout = Layout::default();
@@ -299,7 +300,13 @@ impl Bound {
     ///
     /// # Safety
     /// As `run`.
-    unsafe fn work(&self, operands: &[*mut u8], from: usize, to: usize, partial: Option<usize>) -> Result<()> {
+    unsafe fn work(
+        &self,
+        operands: &[*mut u8],
+        from: usize,
+        to: usize,
+        partial: Option<usize>,
+    ) -> Result<()> {
         self.with_worker(operands, |worker| {
             // SAFETY: passed on.
             unsafe {
@@ -473,9 +480,8 @@ impl Worker<'_> {
                 let by_row = matches!(instr, Instr::Rows { .. });
                 let first = self.at[axis as usize];
                 // SAFETY: the slot holds one i64 per lane.
-                let block = unsafe {
-                    std::slice::from_raw_parts_mut(self.table[to as usize].cast::<i64>(), lanes)
-                };
+                let block =
+                    unsafe { std::slice::from_raw_parts_mut(self.table[to as usize].cast::<i64>(), lanes) };
                 for (row, line) in block.chunks_exact_mut(self.cols).enumerate() {
                     if by_row {
                         line.fill(first + row as i64);
@@ -533,7 +539,11 @@ impl Worker<'_> {
             unsafe {
                 if let Apply::Plain(op) = &fold.apply {
                     for index in 0..kept {
-                        std::ptr::copy_nonoverlapping(op.start.as_ptr(), values.add(index * fold.size), fold.size);
+                        std::ptr::copy_nonoverlapping(
+                            op.start.as_ptr(),
+                            values.add(index * fold.size),
+                            fold.size,
+                        );
                     }
                 } else {
                     values.write_bytes(0, kept * fold.size);
@@ -585,7 +595,9 @@ impl Worker<'_> {
 
     unsafe fn save(&mut self, to: *mut u8) {
         // SAFETY: `to` is valid for the accumulators of one unit.
-        unsafe { self.each_slot(|slot, bytes, offset| std::ptr::copy_nonoverlapping(slot, to.add(offset), bytes)) };
+        unsafe {
+            self.each_slot(|slot, bytes, offset| std::ptr::copy_nonoverlapping(slot, to.add(offset), bytes))
+        };
     }
 
     unsafe fn each_slot(&self, mut visit: impl FnMut(*mut u8, usize, usize)) {

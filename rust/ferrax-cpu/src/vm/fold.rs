@@ -358,13 +358,22 @@ unsafe fn arg<T: Extreme, const MAX: bool, const SHAPE: u8>(
             }
             let index = base + row as i64 * row_step + place * col_step;
             // SAFETY: as above.
-            unsafe { update::<T, MAX>(best, index, &mut *values.add(accumulator), &mut *indices.add(accumulator)) };
+            unsafe {
+                update::<T, MAX>(best, index, &mut *values.add(accumulator), &mut *indices.add(accumulator))
+            };
         } else {
             for (col, &value) in line.iter().enumerate() {
                 let accumulator = if SHAPE == 0 { row * cols + col } else { col };
                 let index = base + row as i64 * row_step + col as i64 * col_step;
                 // SAFETY: as above.
-                unsafe { update::<T, MAX>(value, index, &mut *values.add(accumulator), &mut *indices.add(accumulator)) };
+                unsafe {
+                    update::<T, MAX>(
+                        value,
+                        index,
+                        &mut *values.add(accumulator),
+                        &mut *indices.add(accumulator),
+                    )
+                };
             }
         }
     }

@@ -49,7 +49,8 @@ impl Nest {
                 .then(|| view.ranges.iter().copied().collect()),
         };
         // Without accumulators nothing is reduced.
-        let reducing = !kernel.accumulators.is_empty() || kernel.stores.iter().any(|s| s.stage == Stage::Epilogue);
+        let reducing =
+            !kernel.accumulators.is_empty() || kernel.stores.iter().any(|s| s.stage == Stage::Epilogue);
         let mut nest = Nest {
             extents: launch.extents.iter().copied().collect(),
             reduced: kernel.axes.iter().map(|&kind| reducing && kind == AxisKind::Reduction).collect(),
@@ -57,8 +58,9 @@ impl Nest {
             stores: launch.stores.iter().map(map).collect(),
             axis_of: (0..launch.extents.len()).map(Some).collect(),
         };
-        let indexed: PerAxis<bool> =
-            (0..launch.extents.len()).map(|axis| uses_index([&kernel.body, &kernel.epilogue], axis)).collect();
+        let indexed: PerAxis<bool> = (0..launch.extents.len())
+            .map(|axis| uses_index([&kernel.body, &kernel.epilogue], axis))
+            .collect();
         let mut indexed = indexed;
         // Neighbours that every map walks as one.
         let mut axis = nest.extents.len();
@@ -232,6 +234,10 @@ impl Tile {
 
     /// Elements of a tile along `axis`: its span, or 1.
     pub fn step(&self, axis: usize) -> usize {
-        [self.row, self.col].into_iter().flatten().find(|span| span.axis == axis).map_or(1, |span| span.length)
+        [self.row, self.col]
+            .into_iter()
+            .flatten()
+            .find(|span| span.axis == axis)
+            .map_or(1, |span| span.length)
     }
 }

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use ferrax_ir::scalar::{Narrow, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
-use half::{bf16, f16};
 
 use super::isa::{BlockFn, Lane, select};
 use super::math;
@@ -103,7 +102,7 @@ macro_rules! floats {
 floats!(f32 f64);
 
 /// Operations on bits, by width.
-pub trait Bits: Copy + Eq + 'static {
+pub trait Bits: Copy + PartialEq + 'static {
     fn and(self, b: Self) -> Self;
     fn or(self, b: Self) -> Self;
     fn xor(self, b: Self) -> Self;
@@ -382,7 +381,12 @@ macro_rules! by_float {
 /// The block function of `op`, `None` if there is none for these uniform
 /// arguments (then they are to be splat). `result` is the type of the result,
 /// `arg` that of the first argument (for `Select`: of the second).
-pub fn block_fn(op: ScalarOp, result: ScalarType, arg: ScalarType, uniform: Uniform) -> Result<Option<BlockFn>> {
+pub fn block_fn(
+    op: ScalarOp,
+    result: ScalarType,
+    arg: ScalarType,
+    uniform: Uniform,
+) -> Result<Option<BlockFn>> {
     Ok(match op {
         ScalarOp::Add => by_width_or_float!(result, binary::<Add>(uniform)),
         ScalarOp::Mul => by_width_or_float!(result, binary::<Mul>(uniform)),
@@ -436,8 +440,15 @@ pub fn swapped(op: ScalarOp, arg: ScalarType) -> Result<Option<BlockFn>> {
     Ok(match op {
         ScalarOp::Lt => by_type!(arg, binary::<Gt>(uniform)),
         ScalarOp::Le => by_type!(arg, binary::<Ge>(uniform)),
-        ScalarOp::Add | ScalarOp::Mul | ScalarOp::Min | ScalarOp::Max | ScalarOp::And | ScalarOp::Or
-        | ScalarOp::Xor | ScalarOp::Eq | ScalarOp::Ne => block_fn(op, arg, arg, uniform)?,
+        ScalarOp::Add
+        | ScalarOp::Mul
+        | ScalarOp::Min
+        | ScalarOp::Max
+        | ScalarOp::And
+        | ScalarOp::Or
+        | ScalarOp::Xor
+        | ScalarOp::Eq
+        | ScalarOp::Ne => block_fn(op, arg, arg, uniform)?,
         _ => None,
     })
 }
@@ -487,10 +498,18 @@ fn convert(from: ScalarType, to: ScalarType) -> Result<BlockFn> {
     // Integers narrow alike whatever their signs; widening follows the source's.
     let narrow = to.size() < from.size();
     Ok(match (from, to) {
-        (U8 | Bool, _) => targets!(u8: U16 => u16, I16 => u16, U32 => u32, I32 => u32, U64 => u64, I64 => u64, F32 => f32, F64 => f64),
-        (I8, _) => targets!(i8: U16 => u16, I16 => u16, U32 => u32, I32 => u32, U64 => u64, I64 => u64, F32 => f32, F64 => f64),
-        (F32, _) => targets!(f32: I8 => i8, I16 => i16, I32 => i32, I64 => i64, U8 => u8, U16 => u16, U32 => u32, U64 => u64, F64 => f64),
-        (F64, _) => targets!(f64: I8 => i8, I16 => i16, I32 => i32, I64 => i64, U8 => u8, U16 => u16, U32 => u32, U64 => u64, F32 => f32),
+        (U8 | Bool, _) => {
+            targets!(u8: U16 => u16, I16 => u16, U32 => u32, I32 => u32, U64 => u64, I64 => u64, F32 => f32, F64 => f64)
+        }
+        (I8, _) => {
+            targets!(i8: U16 => u16, I16 => u16, U32 => u32, I32 => u32, U64 => u64, I64 => u64, F32 => f32, F64 => f64)
+        }
+        (F32, _) => {
+            targets!(f32: I8 => i8, I16 => i16, I32 => i32, I64 => i64, U8 => u8, U16 => u16, U32 => u32, U64 => u64, F64 => f64)
+        }
+        (F64, _) => {
+            targets!(f64: I8 => i8, I16 => i16, I32 => i32, I64 => i64, U8 => u8, U16 => u16, U32 => u32, U64 => u64, F32 => f32)
+        }
         (U16 | I16, U8 | I8) if narrow => make::<Convert<u16, u8>>(),
         (U32 | I32, U8 | I8) => make::<Convert<u32, u8>>(),
         (U32 | I32, U16 | I16) => make::<Convert<u32, u16>>(),
@@ -508,6 +527,8 @@ fn convert(from: ScalarType, to: ScalarType) -> Result<BlockFn> {
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+
     use super::*;
 
     #[test]

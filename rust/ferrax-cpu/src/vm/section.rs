@@ -109,13 +109,31 @@ pub struct StoreStep {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Instr {
-    Apply { function: BlockFn, to: Place, a: Place, b: Place, c: Place, one: bool },
+    Apply {
+        function: BlockFn,
+        to: Place,
+        a: Place,
+        b: Place,
+        c: Place,
+        one: bool,
+    },
     /// A load that is copied.
-    Load { step: u32 },
+    Load {
+        step: u32,
+    },
     /// Loop indices: of the tile's rows, its columns, or of one axis outside.
-    Rows { to: Place, axis: u32 },
-    Cols { to: Place, axis: u32 },
-    Outside { to: Place, axis: u32 },
+    Rows {
+        to: Place,
+        axis: u32,
+    },
+    Cols {
+        to: Place,
+        axis: u32,
+    },
+    Outside {
+        to: Place,
+        axis: u32,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -366,9 +384,12 @@ impl Builder<'_> {
     fn input(&mut self, operand: u32, part: u8, index: usize) -> Result<Place> {
         let Some(map) = self.load_map(operand).cloned() else {
             let accumulator = operand as usize - self.context.nest.loads.len();
-            return self.context.accumulators.get(accumulator).copied().ok_or_else(|| {
-                internal_error!("load {operand} does not exist")
-            });
+            return self
+                .context
+                .accumulators
+                .get(accumulator)
+                .copied()
+                .ok_or_else(|| internal_error!("load {operand} does not exist"));
         };
         let load = self.context.kernel.loads[operand as usize];
         let dtype = self.context.kernel.operands[load.operand as usize].dtype;
@@ -472,7 +493,11 @@ impl Builder<'_> {
             };
             let to = self.layout.slot(8);
             let instr = make(function, to, &places, true);
-            if self.invariant[index] { self.section.before.push(instr) } else { self.section.instrs.push(instr) }
+            if self.invariant[index] {
+                self.section.before.push(instr)
+            } else {
+                self.section.instrs.push(instr)
+            }
             return Ok(to);
         }
         let mut flags = [false; 3];
