@@ -288,3 +288,19 @@ class named_scope:
 def disable_jit(disable: bool = True):
     """A context in which jitted functions run as plain Python."""
     return config.disable_jit(disable)
+
+
+# The rest of the transformations, under the name by which other modules know them all.
+from ferrax._src.autodiff import (  # noqa: E402, F401
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from ferrax._src.batching import vmap  # noqa: E402, F401

@@ -80,7 +80,6 @@ from ferrax._src.numpy.matrices import (
     identity as identity,
     indices as indices,
     ix_ as ix_,
-    kaiser as kaiser,
     mask_indices as mask_indices,
     meshgrid as meshgrid,
     mgrid as mgrid,
@@ -212,7 +211,6 @@ from ferrax._src.numpy.shape import (
 from ferrax._src.numpy.special_ufuncs import (
     frexp as frexp,
     gcd as gcd,
-    i0 as i0,
     lcm as lcm,
     ldexp as ldexp,
     sinc as sinc,

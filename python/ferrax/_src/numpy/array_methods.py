@@ -325,8 +325,6 @@ PROPERTIES = {
 class _Method:
     """Binds a callable that is no Python function (a jitted one) as a method."""
 
-    __slots__ = ("function", "__doc__", "__name__")
-
     def __init__(self, name, function):
         self.function, self.__name__, self.__doc__ = function, name, function.__doc__
 

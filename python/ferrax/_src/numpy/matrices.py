@@ -268,7 +268,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
     axes, "ij" does not; copy: only True. Raises ValueError for inputs above rank 1.
     """
-    args = [lax.expand_dims(x, (0,)) if x.ndim == 0 else x for x in ensure_arrays("meshgrid", *xi)]
+    args = ensure_arrays("meshgrid", *xi)
     if not copy:
         raise ValueError("jax.numpy.meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
@@ -331,7 +331,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     index = list(ensure_arrays("ravel_multi_index", *multi_index))
     for x in index:
         if not is_subdtype(x, np.integer):
-            raise TypeError("only int indices permitted")
+            raise ValueError(f"ravel_multi_index: indices must be integers, got {x.dtype}")
     if mode == "raise":
         for x, n in zip(index, dims):
             values = np.asarray(concrete_or_error(
@@ -488,19 +488,5 @@ def bartlett(M):
     ramp = lax.mul(n, as_array(np.asarray(2 / (M - 1), dtype)))
     one = as_array(np.asarray(1, dtype))
     return lax.sub(one, lax.abs(lax.sub(ramp, one)))
-
-
-def kaiser(M, beta):
-    """Kaiser window of M points with shape parameter `beta`."""
-    from ferrax._src.numpy.special_ufuncs import i0
-
-    M, dtype, n = _window("kaiser", M)
-    if M <= 1:
-        return lax.full((max(M, 0),), 1, dtype)
-    half = as_array(np.asarray(0.5 * (M - 1), dtype))
-    (beta,) = promote_args_inexact("kaiser", beta)
-    one = as_array(np.asarray(1, dtype))
-    inside = lax.sub(one, lax.square(lax.div(lax.sub(n, half), half)))
-    return ufuncs.true_divide(i0(ufuncs.multiply(beta, lax.sqrt(inside))), i0(beta))
 
 

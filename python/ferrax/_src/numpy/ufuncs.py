@@ -16,7 +16,6 @@ from ferrax._core import ufuncs
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array
-from ferrax._src.custom_derivatives import custom_jvp
 from ferrax._src.numpy.util import (
     broadcast_to,
     check_array_like,
@@ -570,13 +569,6 @@ def real_if_close(a, tol=100):
 # ---------------------------------------------------------------------------- log-exp family
 
 
-@custom_jvp
-def _logaddexp_core(x1, x2):
-    if _is_complex(x1):
-        return _complex_logaddexp(x1, x2)
-    return _stable_logaddexp(x1, x2, lax.exp, None)
-
-
 def _stable_logaddexp(x1, x2, exponential, scale):
     larger = lax.max(x1, x2)
     delta = lax.sub(x1, x2)
@@ -601,23 +593,27 @@ def _complex_logaddexp(x1, x2):
     return _wrap_phase(lax.add(larger, lax.log1p(lax.exp(difference))))
 
 
-def _logaddexp_tangent(primals, tangents, core, exponential):
-    x1, x2 = primals
-    t1, t2 = tangents
-    out = core(x1, x2)
-    finite_out = _replace_infinite(out)
-    w1 = exponential(lax.sub(_replace_infinite(x1), finite_out))
-    w2 = exponential(lax.sub(_replace_infinite(x2), finite_out))
-    return out, lax.add(lax.mul(t1, w1), lax.mul(t2, w2))
+def _with_derivatives_of(value, smooth):
+    """`value`, which is accurate, with the derivatives of `smooth`, which is equal but for rounding.
+
+    Where `smooth` is not finite the derivatives are zero.
+    """
+    change = lax.sub(smooth, lax.stop_gradient(smooth))
+    finite = lax.eq(change, change)
+    return lax.add(lax.stop_gradient(value), lax.select(finite, change, lax.full_like(change, 0)))
 
 
-def _replace_infinite(x):
-    return lax.select(lax.eq(x, constant(_INF, x)), lax.full_like(x, 0), x)
+def _log_sum(x1, x2, exponential, logarithm):
+    """The sum of exponentials about a fixed centre: its derivatives of all orders are exact."""
+    centre = lax.stop_gradient(lax.max(x1, x2))
+    infinite = lax.eq(lax.abs(centre), constant(_INF, centre))
+    centre = lax.select(infinite, lax.full_like(centre, 0), centre)
+    total = lax.add(exponential(lax.sub(x1, centre)), exponential(lax.sub(x2, centre)))
+    return lax.add(logarithm(total), centre)
 
 
-@_logaddexp_core.defjvp
-def _logaddexp_jvp(primals, tangents):
-    return _logaddexp_tangent(primals, tangents, _logaddexp_core, lax.exp)
+def _log2(x):
+    return lax.div(lax.log(x), constant(np.log(2), x))
 
 
 @jit_inline
@@ -627,27 +623,23 @@ def logaddexp(x1, x2, /):
     Example: `jnp.logaddexp(0., 0.)` is `log(2)`.
     """
     x1, x2 = promote_args_inexact("logaddexp", x1, x2)
-    return _logaddexp_core(*_same_shapes(x1, x2))
-
-
-@custom_jvp
-def _logaddexp2_core(x1, x2):
+    x1, x2 = _same_shapes(x1, x2)
     if _is_complex(x1):
-        log2 = constant(np.log(2), x1)
-        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
-    return _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
-
-
-@_logaddexp2_core.defjvp
-def _logaddexp2_jvp(primals, tangents):
-    return _logaddexp_tangent(primals, tangents, _logaddexp2_core, lax.exp2)
+        return _complex_logaddexp(x1, x2)
+    accurate = _stable_logaddexp(x1, x2, lax.exp, None)
+    return _with_derivatives_of(accurate, _log_sum(x1, x2, lax.exp, lax.log))
 
 
 @jit_inline
 def logaddexp2(x1, x2, /):
     """`log2(2**x1 + 2**x2)`, stable for large and infinite values."""
     x1, x2 = promote_args_inexact("logaddexp2", x1, x2)
-    return _logaddexp2_core(*_same_shapes(x1, x2))
+    x1, x2 = _same_shapes(x1, x2)
+    if _is_complex(x1):
+        log2 = constant(np.log(2), x1)
+        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
+    accurate = _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
+    return _with_derivatives_of(accurate, _log_sum(x1, x2, lax.exp2, _log2))
 
 
 def _same_shapes(x1, x2):

@@ -87,9 +87,7 @@ def convert(x, dtype, weak_type: bool = False) -> Array:
         return x
     if x.dtype != dtype and dtype == bool:
         return lax.ne(x, as_array(np.zeros((), x.dtype)))
-    return lax.convert_element_type_p.bind(
-        x, new_dtype=np.dtype(dtype), weak_type=bool(weak_type), sharding=None
-    )
+    return lax._convert_element_type(x, dtype, weak_type)
 
 
 def _convert_python_scalar(x, dtype, weak_type: bool) -> Array:
