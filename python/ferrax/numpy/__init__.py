@@ -65,6 +65,38 @@ from ferrax._src.numpy.einsum import (
     einsum as einsum,
     einsum_path as einsum_path,
 )
+from ferrax._src.numpy.take import (
+    put as put,
+    put_along_axis as put_along_axis,
+    take as take,
+    take_along_axis as take_along_axis,
+)
+from ferrax._src.numpy.nonzero import (
+    argwhere as argwhere,
+    compress as compress,
+    extract as extract,
+    fill_diagonal as fill_diagonal,
+    flatnonzero as flatnonzero,
+    mask_indices as mask_indices,
+    nonzero as nonzero,
+    place as place,
+)
+from ferrax._src.numpy.selection import (
+    choose as choose,
+    delete as delete,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    insert as insert,
+    ix_ as ix_,
+    piecewise as piecewise,
+    select as select,
+)
+from ferrax._src.numpy.index_tricks import (
+    c_ as c_,
+    index_exp as index_exp,
+    r_ as r_,
+    s_ as s_,
+)
 from ferrax._src.numpy.matrices import (
     bartlett as bartlett,
     blackman as blackman,
