@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import operator
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
 from ferrax._src.core import concrete_or_error
-from ferrax._src.numpy import reductions, ufuncs as composed
+from ferrax._src.numpy import reductions
+from ferrax._src.numpy import ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.shape import moveaxis, ravel, reshape
 from ferrax._src.numpy.util import (
@@ -26,9 +25,13 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     reject_out,
     user_dtype,
+)
+from ferrax._src.numpy.util import (
     where as select_where,
 )
 from ferrax._src.numpy.vectorization import vectorize
+
+import numpy as np
 
 
 class ufunc(functools.partial):
