@@ -19,11 +19,7 @@ ARRAYS = {
     "list": [1],
     "empty": np.zeros((0, 3), np.float32),
 }
-NAMES = (
-    "sum prod max min any all mean var std nansum nanprod nanmax nanmin nanmean nanvar nanstd ptp"
-    " average count_nonzero argmax argmin nanargmax nanargmin cumsum cumprod nancumsum nancumprod"
-    " cumulative_sum cumulative_prod"
-).split()
+NAMES = ["sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "ptp", "average", "count_nonzero", "argmax", "argmin", "nanargmax", "nanargmin", "cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"]
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
@@ -91,11 +87,10 @@ def test_empty(name, shape):
 @pytest.mark.parametrize(
     "name", ["sum", "prod", "max", "mean", "var", "std", "cumsum", "cumprod", "nansum", "nanmax"])
 def test_gradient(name):
-    import jax
-    import jax.numpy as jax_numpy
-
     import ferrax
     import ferrax.numpy as ferrax_numpy
+    import jax
+    import jax.numpy as jax_numpy
 
     x = np.array([[1.0, 2.0, 0.0], [2.0, 2.0, 5.0]], np.float32)
     got = ferrax.grad(lambda v: getattr(ferrax_numpy, name)(v).sum())(ferrax_numpy.asarray(x))
@@ -104,9 +99,8 @@ def test_gradient(name):
 
 
 def test_half_precision_accumulates_wider():
-    import ml_dtypes
-
     import ferrax.numpy as jnp
+    import ml_dtypes
 
     ones = jnp.asarray(np.ones(4096, ml_dtypes.bfloat16))
     assert float(jnp.sum(ones)) == 4096.0 and jnp.mean(ones).dtype == ml_dtypes.bfloat16

@@ -10,8 +10,6 @@ import math
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -28,6 +26,8 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     user_dtype,
 )
+
+import numpy as np
 
 
 def _place(x, device, out_sharding=None):
