@@ -219,3 +219,26 @@ def test_float0_and_info():
 def test_public_module_has_every_name_of_jax():
     names = [n for n in dir(jax.dtypes) if not n.startswith("_")]
     assert [n for n in names if not hasattr(ferrax.dtypes, n)] == []
+
+
+@pytest.mark.parametrize("promotion", ["standard", "strict"])
+@pytest.mark.parametrize("x64", [False, True])
+def test_native_core_has_the_same_lattice(x64, promotion):
+    core = pytest.importorskip("ferrax._src.core")
+    from ferrax import _core
+
+    if not hasattr(_core, "promote_types"):
+        pytest.skip("not the native core")
+    assert core.Array is _core.Array
+    unknown = {"int1", "uint1", "float6_e2m3fn", "float6_e3m2fn"}
+    with modes(x64, promotion):
+        operands = [(d, False) for d in DTYPES if d.name not in unknown]
+        if not x64:
+            operands = [(d, w) for d, w in operands if d == fdt.canonicalize_dtype(d)]
+        operands += [(make(), True) for make in fdt.default_types.values() if make().kind in "ifc"]
+        python_types = {"i": int, "f": float, "c": complex}
+        for pair in itertools.product(operands, repeat=2):
+            types = [python_types[d.kind] if weak else d for d, weak in pair]
+            assert outcome(_core.promote_types, list(pair)) == outcome(
+                fdt.lattice_result_type, *types
+            ), pair

@@ -34,13 +34,9 @@ def test_documentation_has_an_example(name):
     assert doc
 
 
-class FakeAval:
-    def str_short(self):
-        return "float32[3]"
-
-
 class FakeTracer:
-    aval = FakeAval()
+    dtype = "float32"
+    shape = (3,)
 
     def _origin_msg(self):
         return "\nThe error occurred while tracing the function f at a.py:3 for jit."
@@ -58,10 +54,11 @@ def test_message_states_value_place_origin_and_cure(name):
 
 @pytest.mark.parametrize("name", TRACER_ERRORS)
 def test_facts_may_be_given_as_text(name):
-    error = getattr(errors, name)("traced array i8[]", origin="while tracing g", location="b.py:7")
+    facts = {"origin": "the argument x of g", "location": "b.py:7"}
+    error = getattr(errors, name)("traced array i8[]", **facts)
     text = str(error)
     assert "the traced array i8[]" in text
-    assert "\nAt b.py:7.\nWhile tracing g.\n" in text
+    assert "\nAt b.py:7.\nIt is the argument x of g.\n" in text
 
 
 def test_concretization_error_names_the_operation_and_context():

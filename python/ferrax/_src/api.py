@@ -11,59 +11,11 @@ import functools
 import weakref
 
 import numpy as np
-
 from ferrax import _core
 from ferrax._src import api_util, config, core, dtypes, stages, tree_util
+from ferrax._src.avals import ShapeDtypeStruct
 
 float0 = dtypes.float0
-
-
-class ShapeDtypeStruct:
-    """The shape and dtype of an array that need not exist.
-
-    Example:
-        >>> ferrax.eval_shape(jnp.sin, ferrax.ShapeDtypeStruct((3,), jnp.float32))
-        ShapeDtypeStruct(shape=(3,), dtype=float32)
-    """
-
-    __slots__ = ["shape", "dtype", "sharding", "weak_type"]
-
-    def __init__(self, shape, dtype, *, sharding=None, weak_type=False, vma=None, is_ref=False):
-        if dtype is None:
-            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.shape = tuple(shape)
-        extended = dtypes.issubdtype(dtype, dtypes.extended)
-        self.dtype = dtype if extended else np.dtype(dtype)
-        self.sharding = sharding
-        self.weak_type = weak_type
-
-    size = property(lambda self: int(np.prod(self.shape, dtype=np.int64)))
-    ndim = property(lambda self: len(self.shape))
-
-    def update(self, **fields):
-        """A copy with these fields replaced."""
-        old = {name: getattr(self, name) for name in self.__slots__}
-        return ShapeDtypeStruct(**{**old, **fields})
-
-    def __len__(self):
-        try:
-            return self.shape[0]
-        except IndexError:
-            raise TypeError("len() of unsized object") from None
-
-    def _key(self):
-        return self.shape, self.dtype, self.sharding, self.weak_type
-
-    def __eq__(self, other):
-        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
-
-    def __hash__(self):
-        return hash(self._key())
-
-    def __repr__(self):
-        weak = ", weak_type=True" if self.weak_type else ""
-        name = self.dtype.name
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{weak})"
 
 
 def abstract_type(x) -> tuple:
@@ -335,3 +287,19 @@ class named_scope:
 def disable_jit(disable: bool = True):
     """A context in which jitted functions run as plain Python."""
     return config.disable_jit(disable)
+
+
+# The rest of the transformations, under the name by which other modules know them all.
+from ferrax._src.autodiff import (  # noqa: E402, F401
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from ferrax._src.batching import vmap  # noqa: E402, F401

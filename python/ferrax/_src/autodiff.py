@@ -10,7 +10,6 @@ import functools
 import operator
 
 import numpy as np
-
 from ferrax import _core
 from ferrax._src import api_util, core, dtypes, tree_util
 from ferrax._src.api import Flat
@@ -27,7 +26,7 @@ def _float0_zeros(shape):
 
 
 def _zeros(shape, dtype):
-    from ferrax._src.lax import full
+    from ferrax.lax import full
 
     return full(shape, 0, dtype)
 
@@ -89,7 +88,7 @@ class _Linearized:
         linear = [False] * len(self.residuals) + [True] * sum(self.nonzero_in)
         program, flags = self.linear.transpose(linear, wanted)
         results = iter(_core.apply_program(program, self.residuals + given))
-        flags = iter(flags)
+        flags = iter(flags[len(self.residuals) :])
         return [
             next(results) if nonzero and next(flags) else None for nonzero in self.nonzero_in
         ]
@@ -481,7 +480,7 @@ def _std_basis(leaves):
 
 def _split_rows(array, leaves, axis):
     """Cuts the axis of all unit tangents into the leaves' own axes."""
-    from ferrax._src import lax
+    from ferrax import lax
 
     parts, start = [], 0
     for leaf in leaves:

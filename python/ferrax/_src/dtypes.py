@@ -21,13 +21,16 @@ import warnings
 import ml_dtypes
 import numpy as np
 from ferrax._src import config
-from ferrax._src.extended_dtypes import ExtendedDType as ExtendedDType
-from ferrax._src.extended_dtypes import KeyTy as KeyTy
-from ferrax._src.extended_dtypes import PRNGImpl as PRNGImpl
-from ferrax._src.extended_dtypes import extended as extended
-from ferrax._src.extended_dtypes import key_fry as key_fry
-from ferrax._src.extended_dtypes import prng_key as prng_key
-from ferrax._src.extended_dtypes import threefry2x32_impl as threefry2x32_impl
+from ferrax._src.errors import TypePromotionError as TypePromotionError
+from ferrax._src.extended_dtypes import (
+    ExtendedDType as ExtendedDType,
+    KeyTy as KeyTy,
+    PRNGImpl as PRNGImpl,
+    extended as extended,
+    key_fry as key_fry,
+    prng_key as prng_key,
+    threefry2x32_impl as threefry2x32_impl,
+)
 
 # ---------------------------------------------------------------------------------------------
 # Dtypes.
@@ -228,6 +231,8 @@ def short_dtype_name(dtype) -> str:
     """The dtype as types print it: f32, i8, u16, c64, bf16, key<fry>."""
     if isinstance(dtype, ExtendedDType):
         return str(dtype)
+    if dtype == float0:
+        return "float0"
     name = dtype.name
     for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
         name = name.replace(long, short)
@@ -496,20 +501,6 @@ def _require_valid(d, x):
 
 # ---------------------------------------------------------------------------------------------
 # Promotion.
-
-
-class TypePromotionError(ValueError):
-    """Dtypes that have no implicit promotion to a common dtype met in one operation.
-
-    Cause: narrow formats (8-bit floats and smaller, 4-bit integers and smaller) promote with
-    nothing but Python scalars, and with `jax_numpy_dtype_promotion='strict'` no two different
-    dtypes do. Cure: cast explicitly.
-
-    Example:
-        >>> x = jnp.ones(3, jnp.float8_e4m3fn)
-        >>> x + jnp.ones(3)                    # TypePromotionError
-        >>> x.astype(jnp.float32) + jnp.ones(3)
-    """
 
 
 # Each type with the types directly above it; `int*`, `float*` and `complex*` are the weak types.

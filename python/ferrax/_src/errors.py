@@ -6,7 +6,7 @@ to do about it:
 
     tracer      a tracer, or a string that describes one ("traced array float32[3]")
     operation   what was asked of it ("`if`", "jnp.arange argument 'stop'")
-    origin      which trace it belongs to ("while tracing f at model.py:3 for jit")
+    origin      what it is in the user's function ("the argument x of f at model.py:3")
     location    the user's "file:line (function)"; found on the stack where it is not given
 """
 
@@ -32,22 +32,19 @@ def user_location() -> str:
 def _describe(tracer) -> str:
     if isinstance(tracer, str):
         return tracer
-    aval = getattr(tracer, "aval", None)
-    if aval is None:
+    dtype, shape = getattr(tracer, "dtype", None), getattr(tracer, "shape", None)
+    if dtype is None or shape is None:
         return f"value of type {type(tracer).__name__}"
-    short = aval.str_short() if hasattr(aval, "str_short") else str(aval)
-    return f"traced array {short}"
+    return f"traced array {dtype}[{','.join(map(str, shape))}]"
 
 
 def _origin(tracer, origin) -> str:
-    """The sentence that says which trace a tracer belongs to, with its line break, or ""."""
+    """The sentence that says where a tracer came from, with its line break, or ""."""
     if origin is None:
         message = getattr(tracer, "_origin_msg", None)
-        origin = message() if callable(message) else ""
-    origin = origin.strip().rstrip(".")
-    if not origin:
-        return ""
-    return f"{origin[0].upper()}{origin[1:]}.\n"
+        origin = message().strip() if callable(message) else ""
+        return f"{origin}\n" if origin else ""
+    return f"It is {origin}.\n" if origin else ""
 
 
 def _where(location) -> str:
@@ -288,6 +285,21 @@ class JaxRuntimeError(RuntimeError):
     """
 
 
+class TypePromotionError(ValueError):
+    """Dtypes that have no implicit promotion to a common dtype met in one operation.
+
+    Cause: narrow formats (8-bit floats and smaller, 4-bit integers and smaller) promote with
+    nothing but Python scalars, and with `jax_numpy_dtype_promotion='strict'` no two different
+    dtypes do. Cure: cast explicitly.
+
+    Example:
+        >>> x = jnp.ones(3, jnp.float8_e4m3fn)
+        >>> x + jnp.ones(3)                    # TypePromotionError
+        >>> x.astype(jnp.float32) + jnp.ones(3)
+    """
+
+
+TypePromotionError.__module__ = "ferrax.dtypes"
 _PUBLIC = (
     JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError,
     TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError,

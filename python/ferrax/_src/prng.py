@@ -7,19 +7,19 @@ Invariants:
 - Bits are a counter hash (threefry2x32, 20 rounds: Salmon et al., "Parallel random numbers: as
   easy as 1, 2, 3", 2011). With `jax_threefry_partitionable`, each element's bits depend on its own
   position alone: word i of a sample is the xor of both outputs of the hash of the counter i.
-- The native core implements the primitives bound here, and reads the partitionable flag from the
-  trace context at the time of binding.
+- The native core's `random_bits` and `random_split` are the partitionable ones; the older stream
+  is composed here of `threefry2x32`.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from ferrax import _core
-from ferrax import numpy as jnp
+from ferrax import _core, numpy as jnp
 from ferrax._src import config, core, dtypes
 
 PRNGImpl = dtypes.PRNGImpl
@@ -53,9 +53,11 @@ def random_seed(seeds, impl):
     return _core.bind("random_seed", (seeds,), {"impl": impl.name})
 
 
-def random_split(keys, shape):
-    """Keys of shape `keys.shape + shape`."""
-    return _core.bind("random_split", (keys,), {"shape": shape})
+def random_split(key, shape):
+    """Keys of this shape from a single key."""
+    if not config.threefry_partitionable.value:
+        return random_wrap(_older_words(key, 2 * math.prod(shape)).reshape((*shape, 2)), _impl(key))
+    return _core.bind("random_split", (key,), {"shape": shape})
 
 
 def random_fold_in(keys, data):
@@ -63,9 +65,11 @@ def random_fold_in(keys, data):
     return _core.bind("random_fold_in", (keys, data), {})
 
 
-def random_bits(keys, bit_width, shape):
-    """Uniform unsigned integers of 8, 16, 32 or 64 bits, of shape `keys.shape + shape`."""
-    return _core.bind("random_bits", (keys,), {"bit_width": bit_width, "shape": shape})
+def random_bits(key, bit_width, shape):
+    """Uniform unsigned integers of 8, 16, 32 or 64 bits, of this shape, from a single key."""
+    if not config.threefry_partitionable.value:
+        return _older_bits(key, bit_width, shape)
+    return _core.bind("random_bits", (key,), {"bit_width": bit_width, "shape": shape})
 
 
 def random_wrap(key_data, impl):
@@ -103,6 +107,38 @@ def threefry_2x32(keypair, count):
     halves = jnp.split(flat, 2)
     out = _core.bind("threefry2x32", (jnp.asarray(key1), jnp.asarray(key2), *halves), {})
     return jnp.concatenate(list(out))[:size].reshape(count.shape)
+
+
+def _impl(key):
+    return key.dtype._impl
+
+
+def _older_words(key, count):
+    """The first words of the stream that `jax_threefry_partitionable=False` selects.
+
+    Its counters are 0 ... count - 1, of which the hash takes the first half and the second half as
+    pairs; so words depend on how many there are.
+    """
+    if count > 2**32 - 1:
+        raise NotImplementedError(
+            "random samples of more than 2**32 - 1 words need jax_threefry_partitionable=True."
+        )
+    words = random_unwrap(key)
+    return threefry_2x32((words[0], words[1]), jnp.arange(count, dtype=np.uint32))
+
+
+def _older_bits(key, bit_width, shape):
+    size = math.prod(shape)
+    words = _older_words(key, -(-bit_width * size // 32))
+    dtype = np.dtype(f"uint{bit_width}")
+    if bit_width == 64:
+        high, low = words[:size].astype(dtype), words[size:].astype(dtype)
+        words = (high << np.array(32, dtype)) | low
+    elif bit_width < 32:
+        shifts = jnp.arange(0, 32, bit_width, dtype=np.uint32)
+        parts = words.reshape((-1, 1)) >> shifts.reshape((1, -1))
+        words = parts.astype(dtype).ravel()[:size]
+    return words.reshape(shape)
 
 
 # ---------------------------------------------------------------------------------------------

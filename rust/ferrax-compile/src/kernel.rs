@@ -173,8 +173,9 @@ impl Launch {
             }
         }
         let old_loads = kernel.loads.len() as u32;
-        let input = |operand: u32| {
-            load_map.get(operand as usize).map_or(operand - old_loads + count, |slot| slot.unwrap_or(0))
+        let input = |operand: u32| match load_map.get(operand as usize) {
+            Some(slot) => slot.unwrap_or(0),
+            None => operand - old_loads + count,
         };
         let (body, main) = rebuild(&kernel.body, &live[0], input);
         let (epilogue, after) = rebuild(&kernel.epilogue, &live[1], input);

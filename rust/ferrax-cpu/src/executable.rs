@@ -1,35 +1,232 @@
-//! Programs made ready to run on the CPU.
+//! Programs made ready to run on the CPU: steps with all sizes and places bound.
 
-use std::sync::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use ferrax_ir::{Program, Result, Tensor, interpret};
+use ferrax_compile::{BufferId, Place, Plan, Step};
+use ferrax_ir::{DType, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
+use smallvec::SmallVec;
 
-/// A compiled program. Runs may overlap.
+use crate::alloc::{Buffer, storage};
+use crate::kernels::{self, Call, Kernel};
+use crate::vm::Bound;
+
+/// A compiled program. It holds no memory but its constants; runs may overlap.
 #[derive(Debug)]
 pub struct Executable {
-    program: Program,
+    name: Arc<str>,
+    inputs: Vec<(DType, Sizes)>,
+    constants: Vec<Tensor>,
+    places: Vec<Place>,
+    steps: Vec<Ready>,
+    outputs: Vec<ferrax_compile::Output>,
+    fresh: Vec<usize>,
+    arena: usize,
+    donations: Vec<(usize, usize)>,
+}
+
+#[derive(Debug)]
+enum Ready {
+    Kernel { bound: Box<Bound>, operands: SmallVec<[u32; 4]> },
+    Library { kernel: Box<dyn Kernel>, inputs: SmallVec<[u32; 4]>, outputs: SmallVec<[u32; 2]> },
 }
 
 /// Compiles a program whose dimensions are all constant.
 pub fn compile(program: &Program) -> Result<Executable> {
-    Ok(Executable { program: program.clone() })
+    let flat = ferrax_compile::expand(program)?;
+    bind(ferrax_compile::plan(&flat)?)
 }
+
+fn bind(plan: Plan) -> Result<Executable> {
+    let places: Vec<Place> = plan.buffers.iter().map(|buffer| buffer.place).collect();
+    let share = |a: BufferId, b: BufferId| {
+        a == b
+            || match (places[a.0 as usize], places[b.0 as usize]) {
+                (Place::Input(i), Place::Fresh(f)) | (Place::Fresh(f), Place::Input(i)) => {
+                    plan.donations.contains(&(i, f))
+                }
+                _ => false,
+            }
+    };
+    let mut steps = Vec::with_capacity(plan.steps.len());
+    for step in &plan.steps {
+        steps.push(match step {
+            Step::Kernel { launch, operands } => Ready::Kernel {
+                bound: Box::new(Bound::new(launch, &|a, b| {
+                    share(operands[a as usize], operands[b as usize])
+                })?),
+                operands: operands.iter().map(|id| id.0).collect(),
+            },
+            Step::Library { op, inputs, outputs } => Ready::Library {
+                kernel: kernels::bind(op, inputs, outputs)?,
+                inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
+                outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
+            },
+        });
+    }
+    Ok(Executable {
+        name: plan.name,
+        inputs: plan.inputs,
+        constants: plan.constants,
+        places,
+        steps,
+        outputs: plan.outputs,
+        fresh: plan.fresh,
+        arena: plan.arena,
+        donations: plan.donations,
+    })
+}
+
+type Fresh = SmallVec<[(Arc<dyn Storage>, *mut u8); 4]>;
 
 impl Executable {
-    /// The outputs for these inputs, whose dtypes and sizes must be the program's.
-    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        interpret::run(&self.program, inputs)
+    /// What the user called the program.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// As `run`; the memory of inputs marked in `donate` may become outputs.
-    pub fn run_donating(&self, inputs: Vec<Tensor>, _donate: &[bool]) -> Result<Vec<Tensor>> {
-        self.run(&inputs)
+    /// The number of kernels and library calls in one run.
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The outputs for these inputs, whose dtypes and sizes must be the program's.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.check(inputs)?;
+        let mut fresh = Fresh::new();
+        for &bytes in &self.fresh {
+            fresh.push(storage(bytes)?);
+        }
+        self.execute(inputs, &fresh)?;
+        self.results(inputs, &fresh)
+    }
+
+    /// As `run`; the memory of inputs that are marked in `donate` and that
+    /// nobody else holds may become that of outputs.
+    pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Vec<Tensor>> {
+        self.check(&inputs)?;
+        let mut fresh = Fresh::new();
+        for (number, &bytes) in self.fresh.iter().enumerate() {
+            let donor = self
+                .donations
+                .iter()
+                .find(|&&(input, target)| {
+                    target == number
+                        && donate.get(input) == Some(&true)
+                        && Arc::strong_count(inputs[input].storage()) == 1
+                })
+                .map(|&(input, _)| input);
+            fresh.push(match donor {
+                Some(input) => {
+                    let pointer = inputs[input].bytes_mut()?.as_mut_ptr();
+                    (inputs[input].storage().clone(), pointer)
+                }
+                None => storage(bytes)?,
+            });
+        }
+        self.execute(&inputs, &fresh)?;
+        self.results(&inputs, &fresh)
+    }
+
+    fn check(&self, inputs: &[Tensor]) -> Result<()> {
+        if inputs.len() != self.inputs.len() {
+            return Err(value_error!(
+                "'{}' takes {} inputs, got {}",
+                self.name,
+                self.inputs.len(),
+                inputs.len()
+            ));
+        }
+        for (position, (tensor, (dtype, sizes))) in inputs.iter().zip(&self.inputs).enumerate() {
+            if tensor.dtype() != *dtype || tensor.sizes() != sizes.as_slice() {
+                return Err(value_error!(
+                    "input {position} of '{}' expected {dtype}{sizes:?}, got {}{:?}",
+                    self.name,
+                    tensor.dtype(),
+                    tensor.sizes()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&self, inputs: &[Tensor], fresh: &Fresh) -> Result<()> {
+        let arena = if self.arena > 0 { Some(Buffer::new(self.arena)?) } else { None };
+        // Arrays without elements have places even where there is no arena: aligned, never read.
+        let arena = arena.as_ref().map_or(std::ptr::without_provenance_mut(64), Buffer::pointer);
+        let pointers: SmallVec<[*mut u8; 16]> = self
+            .places
+            .iter()
+            .map(|place| match *place {
+                // Inputs and constants are only read.
+                Place::Input(index) => inputs[index].bytes().as_ptr().cast_mut(),
+                Place::Constant(index) => self.constants[index].bytes().as_ptr().cast_mut(),
+                Place::Arena(offset) => arena.wrapping_add(offset),
+                Place::Fresh(index) => fresh[index].1,
+            })
+            .collect();
+        for (number, step) in self.steps.iter().enumerate() {
+            if number > 0 && interrupted() {
+                return Err(value_error!("'{}' was interrupted", self.name));
+            }
+            match step {
+                Ready::Kernel { bound, operands } => {
+                    let operands: SmallVec<[*mut u8; 8]> =
+                        operands.iter().map(|&id| pointers[id as usize]).collect();
+                    // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as the
+                    // kernel was told; inputs were checked against the plan's types.
+                    unsafe { bound.run(&operands)? };
+                }
+                Ready::Library { kernel, inputs, outputs } => {
+                    let inputs: SmallVec<[*const u8; 8]> =
+                        inputs.iter().map(|&id| pointers[id as usize].cast_const()).collect();
+                    let outputs: SmallVec<[*mut u8; 4]> =
+                        outputs.iter().map(|&id| pointers[id as usize]).collect();
+                    // SAFETY: as above.
+                    unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs })? };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn results(&self, inputs: &[Tensor], fresh: &Fresh) -> Result<Vec<Tensor>> {
+        let mut results = Vec::with_capacity(self.outputs.len());
+        for output in &self.outputs {
+            let storage = match self.places[output.buffer.0 as usize] {
+                Place::Fresh(index) => fresh[index].0.clone(),
+                Place::Input(index) => inputs[index].storage().clone(),
+                Place::Constant(index) => self.constants[index].storage().clone(),
+                // Only arrays without elements.
+                Place::Arena(_) => storage(0)?.0,
+            };
+            results.push(Tensor::from_storage(output.dtype, output.sizes.clone(), storage)?);
+        }
+        Ok(results)
     }
 }
 
-static INTERRUPT: RwLock<Option<fn() -> bool>> = RwLock::new(None);
+static INTERRUPT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Installs a function that is asked between steps whether to stop.
 pub fn set_interrupt_check(check: fn() -> bool) {
-    *INTERRUPT.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(check);
+    INTERRUPT.store(check as *mut (), Ordering::Release);
+}
+
+fn interrupted() -> bool {
+    let check = INTERRUPT.load(Ordering::Acquire);
+    if check.is_null() {
+        return false;
+    }
+    // SAFETY: only `set_interrupt_check` stores here, always a `fn() -> bool`.
+    let check: fn() -> bool = unsafe { std::mem::transmute(check) };
+    check()
+}
+
+/// The outputs as an error if there is not exactly one.
+pub fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
+    match (outputs.pop(), outputs.len()) {
+        (Some(tensor), 0) => Ok(tensor),
+        (_, count) => Err(internal_error!("expected one output, got {}", count + 1)),
+    }
 }

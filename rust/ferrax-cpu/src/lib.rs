@@ -4,9 +4,16 @@
 //! |---|---|
 //! | `executable` | [`compile`] and [`Executable`] |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
+//! | `vm/` | runs kernels block by block |
+//! | `kernels/` | library kernels: products, gathers, … |
+//! | `pool`, `alloc` | threads and memory |
 
+pub mod alloc;
 pub mod eager;
 pub mod executable;
+pub mod kernels;
+pub mod pool;
+pub mod vm;
 
 pub use eager::run_op;
 pub use executable::{Executable, compile, set_interrupt_check};

@@ -20,16 +20,26 @@ pub(crate) const RESERVED: &[&str] = &["in", "let", "lambda", "nan", "inf"];
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ShowCaptured(self, 0).fmt(f)
+    }
+}
+
+/// Prints a program whose last inputs stand for captured arrays: so many of them
+/// are shown in front of the `;`, as a jaxpr shows its constants.
+pub struct ShowCaptured<'a>(pub &'a Program, pub usize);
+
+impl fmt::Display for ShowCaptured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut printer = Printer::new(f.alternate());
         let mut shared = Vec::new();
-        printer.find_shared(self, &mut shared);
+        printer.find_shared(self.0, &mut shared);
         for program in &shared {
             let text = printer.hoisted[&Arc::as_ptr(program).addr()].clone();
-            let body = printer.program(program, Names::default());
+            let body = printer.program(program, 0, Names::default());
             Doc::Concat(vec![Doc::text(format!("let {text} = ")), body, Doc::text(" in")]).write(f)?;
             f.write_str("\n")?;
         }
-        printer.program(self, Names::default()).write(f)
+        printer.program(self.0, self.1, Names::default()).write(f)
     }
 }
 
@@ -120,12 +130,13 @@ impl Printer {
         }
     }
 
-    fn program(&mut self, program: &Program, mut names: Names) -> Doc {
+    fn program(&mut self, program: &Program, captured: usize, mut names: Names) -> Doc {
         let mut head = vec![Doc::text("{ lambda ")];
         if self.exact {
             head.push(Doc::text(format!("{} ", quoted(&program.name))));
         }
-        let constants = program
+        let (arguments, captured) = program.inputs.split_at(program.inputs.len().saturating_sub(captured));
+        let mut constants: Vec<Doc> = program
             .constants
             .iter()
             .map(|(var, tensor)| {
@@ -133,10 +144,11 @@ impl Printer {
                 Doc::text(if self.exact { format!("{declared}=#{}", hex(tensor)) } else { declared })
             })
             .collect();
+        constants.extend(captured.iter().map(|&var| Doc::text(self.declaration(program, &mut names, var))));
         head.push(Doc::fill(constants).nest(4));
         head.push(Doc::text("; "));
         let inputs =
-            program.inputs.iter().map(|&var| Doc::text(self.declaration(program, &mut names, var))).collect();
+            arguments.iter().map(|&var| Doc::text(self.declaration(program, &mut names, var))).collect();
         head.push(Doc::fill(inputs).nest(4));
         head.push(Doc::text(". let"));
         let equations = program.equations.iter().map(|eqn| self.equation(program, &mut names, eqn)).collect();
@@ -207,7 +219,7 @@ impl Printer {
         if let Op::Call(call) = op {
             let body = match self.hoisted.get(&Arc::as_ptr(&call.program).addr()) {
                 Some(name) => Doc::text(name.clone()),
-                None => self.program(&call.program, inner),
+                None => self.program(&call.program, 0, inner),
             };
             let mut params = vec![
                 Doc::text(format!("name={}", word(&call.name))),
@@ -259,7 +271,7 @@ impl Printer {
             }
             Param::Program(program) => match self.hoisted.get(&Arc::as_ptr(program).addr()) {
                 Some(name) => Doc::text(name.clone()),
-                None => self.program(program, Names::default()),
+                None => self.program(program, 0, Names::default()),
             },
         }
     }
@@ -341,14 +353,14 @@ pub(crate) fn scalar_text(value: Scalar, exact: bool) -> String {
         Kind::Signed | Kind::Unsigned => value.to_i128().map_or_else(bits, |value| value.to_string()),
         Kind::Float => {
             let Some(number) = value.to_f64() else { return bits() };
-            if exact && Scalar::from_f64(dtype, number) != value {
+            if exact && Scalar::from_f64(dtype, plain(number)) != value {
                 return bits();
             }
             float_text(dtype, number)
         }
         Kind::Complex => {
             let (re, im) = complex_parts(value);
-            if exact && complex_scalar(dtype, re, im) != value {
+            if exact && complex_scalar(dtype, plain(re), plain(im)) != value {
                 return bits();
             }
             let short = |part: f64| {
@@ -361,6 +373,11 @@ pub(crate) fn scalar_text(value: Scalar, exact: bool) -> String {
         }
         _ => bits(),
     }
+}
+
+/// What the text of a number reads back to: of all NaNs the usual one.
+fn plain(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
 }
 
 pub(crate) fn complex_parts(value: Scalar) -> (f64, f64) {

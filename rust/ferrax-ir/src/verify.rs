@@ -43,10 +43,10 @@ impl Verifier {
     fn program(&mut self, program: &Program) -> Result<()> {
         let mut scope = Scope { program, defined: vec![false; program.types.len()] };
         for &var in &program.inputs {
-            scope.define(var, "the inputs")?;
+            scope.define(var, "the list of inputs")?;
         }
         for (var, tensor) in &program.constants {
-            scope.define(*var, "the constants")?;
+            scope.define(*var, "the list of constants")?;
             let expected = program.types[var.index()].as_array().map(|ty| ty.clone().with_weak(false));
             if expected.as_ref() != Some(&tensor.array_type()) {
                 return Err(internal_error!(
@@ -116,7 +116,7 @@ impl Scope<'_> {
         match self.defined.get_mut(var.index()) {
             None => Err(internal_error!("'{}': variable {} of {by} has no type", self.program.name, var.0)),
             Some(true) => {
-                Err(internal_error!("'{}': {by} define variable {} again", self.program.name, var.0))
+                Err(internal_error!("'{}': {by} defines variable {} again", self.program.name, var.0))
             }
             Some(flag) => {
                 *flag = true;

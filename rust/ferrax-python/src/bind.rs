@@ -16,8 +16,9 @@ fn bind(
     operands: &Bound<'_, PyTuple>,
     parameters: &Bound<'_, PyDict>,
 ) -> PyResult<Py<PyAny>> {
-    let op = params::op(py, name, parameters)?;
     let operands = operands.iter().map(|item| convert::operand(&item, name)).collect::<PyResult<Vec<_>>>()?;
+    let element = operands.first().map(convert::Operand::dtype);
+    let op = params::op(py, name, parameters, element)?;
     let several = op.name() == "threefry2x32";
     let outputs = trace::bind(py, op, &operands)?;
     match <[Py<Array>; 1]>::try_from(outputs.into_vec()) {
@@ -120,7 +121,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         bind, as_array, type_of, concrete_value, describe_tracer, as_numpy, promote_types, user_location,
         set_package_directory, trace_state_clean, trace_frames, documented_ops,
         operators::array_from_numpy, program::trace_program, program::apply_program, program::call_program,
-        cache::clear_program_cache, promote::set_trace_context, dtypes::register_extended_dtypes,
+        cache::clear_program_cache, promote::set_trace_context, promote::clear_trace_context, dtypes::register_extended_dtypes,
     );
     Ok(())
 }

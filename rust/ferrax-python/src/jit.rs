@@ -114,6 +114,12 @@ impl JitCache {
     fn new() -> Self {
         JitCache(Mutex::default())
     }
+
+    /// Forgets all programs.
+    fn clear(&self) {
+        let old = std::mem::take(&mut *self.lock());
+        drop(old);
+    }
 }
 
 impl JitCache {
@@ -160,6 +166,7 @@ impl JitFunction {
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
+        abstract_leaves: bool,
     ) -> PyResult<Call<'py>> {
         let mut statics: SmallVec<[Static; 1]> = SmallVec::new();
         let mut dynamic = args.clone();
@@ -206,6 +213,11 @@ impl JitFunction {
             tree.structural_hash().hash(&mut hasher);
         }
         for (index, leaf) in leaves.iter().enumerate() {
+            if abstract_leaves && let Some(ty) = abstract_leaf(leaf.bind(py))? {
+                ty.hash(&mut hasher);
+                types.push(ty);
+                continue;
+            }
             let operand = convert::operand(leaf.bind(py), &self.name)
                 .map_err(|error| self.not_an_argument(py, leaf.bind(py), index, error))?;
             let ty = match &operand {
@@ -357,7 +369,7 @@ impl JitFunction {
         if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
             return Ok(None);
         }
-        let mut flags = Vec::with_capacity(call.operands.len());
+        let mut flags = Vec::with_capacity(call.key.leaves.len());
         // Numbers of static arguments do not count among the dynamic ones.
         let statics = |position: usize| {
             call.key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
@@ -455,6 +467,20 @@ impl JitFunction {
     }
 }
 
+/// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
+fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
+    let py = leaf.py();
+    if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
+        return Ok(None);
+    }
+    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype"))) else {
+        return Ok(None);
+    };
+    let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
+    let dtype = crate::promote::canonicalize(crate::dtypes::from_python(&dtype)?, context().x64);
+    Ok(Some(LeafType { dtype, weak, sizes: shape.extract::<Vec<usize>>()?.into() }))
+}
+
 fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
     let hash = value.hash().map_err(|error| {
         let shown = match &name {
@@ -539,7 +565,7 @@ impl JitFunction {
         if context().disable_jit {
             return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
         }
-        let call = self.prepare(py, args, kwargs)?;
+        let call = self.prepare(py, args, kwargs, false)?;
         let operands = call.operands.clone();
         let entry = match self.find(py, &call.key)? {
             Some(entry) => entry,
@@ -557,7 +583,7 @@ impl JitFunction {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let call = self.prepare(py, args, kwargs)?;
+        let call = self.prepare(py, args, kwargs, true)?;
         let entry = match self.find(py, &call.key)? {
             Some(entry) => entry,
             None => self.trace(py, call)?,
@@ -602,8 +628,7 @@ impl JitFunction {
 
     /// Forgets all traced programs of this function.
     fn clear_cache(&self) {
-        let old = std::mem::take(&mut *self.cache.get().lock());
-        drop(old);
+        self.cache.get().clear();
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

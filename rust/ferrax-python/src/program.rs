@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ferrax_ir::{ArrayType, Op, Program, Type, ops};
+use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -68,6 +69,28 @@ fn work(program: &Program) -> usize {
         .fold(own, usize::saturating_add)
 }
 
+fn flops(program: &Program) -> u64 {
+    let elements = |ty: &Type| {
+        ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| sizes.iter().product::<usize>() as u64)
+    };
+    program
+        .equations
+        .iter()
+        .map(|equation| {
+            let outputs: u64 = equation.outputs.iter().map(|var| elements(&program.types[var.index()])).sum();
+            match &equation.op {
+                Op::DotGeneral(dot) => {
+                    let lhs = program.type_of(&equation.inputs[0]);
+                    let sizes = lhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
+                    let depth: usize = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).product();
+                    2 * outputs * depth as u64
+                }
+                op => op.programs().map(|inner| flops(inner)).sum::<u64>().max(outputs),
+            }
+        })
+        .sum()
+}
+
 /// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`.
 pub fn array_type(object: &Bound<'_, PyAny>) -> PyResult<ArrayType> {
     if let Ok(array) = object.cast::<Array>() {
@@ -118,7 +141,7 @@ impl PyProgram {
     /// Text like a jaxpr; the first `constants` inputs are shown before the `;`.
     #[pyo3(signature = (constants = 0))]
     fn text(&self, constants: usize) -> String {
-        let _ = constants; format!("{:?}", self.program)
+        ferrax_ir::ShowCaptured(&self.program, constants).to_string()
     }
 
     /// The equations, as `(name, params, inputs, outputs, source)`; variables are numbers,
@@ -170,17 +193,33 @@ impl PyProgram {
         Ok((PyProgram::new(Arc::new(program)), flags))
     }
 
-    /// The program over a batch, and the batch dimension of each output.
-    #[pyo3(signature = (size, dims, axis_name = None))]
+    /// The program over a batch, and the batch dimension of each output. `out_dims` says where
+    /// they go; `None` in it for outputs that must not depend on the batch.
+    #[pyo3(signature = (size, dims, out_dims = None, axis_name = None))]
     fn batch(
         &self,
         py: Python<'_>,
         size: usize,
         dims: Vec<Option<usize>>,
+        out_dims: Option<Vec<Option<usize>>>,
         axis_name: Option<&str>,
     ) -> PyResult<(PyProgram, Vec<Option<usize>>)> {
-        let (program, dims) = ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, ferrax_transform::OutDims::AsIs).py(py)?;
+        let policy = out_dims.as_deref().map_or(OutDims::AsIs, OutDims::Force);
+        let (program, dims) =
+            ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, policy).py(py)?;
         Ok((PyProgram::new(Arc::new(program)), dims))
+    }
+
+    /// Scalar operations of a run, roughly: the elements of all equations' outputs, and two for
+    /// each product of a contraction.
+    fn flops(&self) -> u64 {
+        flops(&self.program)
+    }
+
+    /// Runs on concrete arrays.
+    #[pyo3(name = "run")]
+    fn py_run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.run(py, &operands(arguments)?)?)
     }
 
     /// The program after simplification, folding, sharing and removal of dead code.

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::{DType, Kind};
 use pyo3::prelude::*;
@@ -25,19 +26,53 @@ pub struct Context {
 }
 
 thread_local! {
-    static CONTEXT: Cell<Context> = const {
-        Cell::new(Context { x64: false, strict: false, rank_promotion: 0, disable_jit: false, id: 0 })
-    };
+    /// This thread's own settings, if it has any.
+    static OWN: Cell<Option<Context>> = const { Cell::new(None) };
 }
 
+/// Settings of threads without their own, as [`Context::pack`] writes them.
+static SHARED: AtomicU64 = AtomicU64::new(0);
+
+impl Context {
+    fn pack(self) -> u64 {
+        u64::from(self.x64)
+            | u64::from(self.strict) << 1
+            | u64::from(self.disable_jit) << 2
+            | u64::from(self.rank_promotion) << 3
+            | self.id << 8
+    }
+
+    fn unpack(bits: u64) -> Context {
+        Context {
+            x64: bits & 1 != 0,
+            strict: bits & 2 != 0,
+            disable_jit: bits & 4 != 0,
+            rank_promotion: (bits >> 3 & 3) as u8,
+            id: bits >> 8,
+        }
+    }
+}
+
+/// The settings that hold on this thread.
 pub fn context() -> Context {
-    CONTEXT.get()
+    OWN.get().unwrap_or_else(|| Context::unpack(SHARED.load(Ordering::Relaxed)))
 }
 
-/// Sets this thread's trace context.
+/// Sets the trace context of this thread or, with `shared`, of all threads without their own.
 #[pyfunction]
-pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, disable_jit: bool, id: u64) {
-    CONTEXT.set(Context { x64, strict, rank_promotion, disable_jit, id });
+pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, disable_jit: bool, id: u64, shared: bool) {
+    let context = Context { x64, strict, rank_promotion, disable_jit, id };
+    if shared {
+        SHARED.store(context.pack(), Ordering::Relaxed);
+    } else {
+        OWN.set(Some(context));
+    }
+}
+
+/// This thread follows the shared settings again.
+#[pyfunction]
+pub fn clear_trace_context() {
+    OWN.set(None);
 }
 
 /// Weak ints, floats and complex are nodes of their own, after all dtypes.

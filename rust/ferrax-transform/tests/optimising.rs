@@ -149,7 +149,9 @@ fn weakness_is_part_of_the_type() {
     let program = b.finish([y]);
     let simpler = simplify(&program).unwrap();
     assert!(simpler.output_types().eq(program.output_types()));
-    let strong = |b: &mut Builder, x| b.emit1(ConvertElementType { new_dtype: DType::F32, weak_type: false }, &[x]).unwrap();
+    let strong = |b: &mut Builder, x| {
+        b.emit1(ConvertElementType { new_dtype: DType::F32, weak_type: false }, &[x]).unwrap()
+    };
     assert_eq!(left(DType::F32, strong), 0);
 }
 
@@ -202,8 +204,8 @@ fn folding_is_bounded() {
     let two = b.scalar(DType::F32, 2.0);
     let root = b.unary(Unary::Sqrt, two).unwrap();
     let scaled = b.mul(x, root).unwrap();
-    let small = b.constant(Tensor::from_elements([3], &[1.0f32, 2.0, 3.0]).unwrap(), false);
-    let large = b.constant(Tensor::from_elements([1000], &[1.0f32; 1000]).unwrap(), false);
+    let small = b.constant(Tensor::from_elements([3].as_slice(), &[1.0f32, 2.0, 3.0]).unwrap(), false);
+    let large = b.constant(Tensor::from_elements([1000].as_slice(), &[1.0f32; 1000]).unwrap(), false);
     let (small, large) = (b.neg(small).unwrap(), b.neg(large).unwrap());
     let program = dce(&fold(&b.finish([scaled, small, large])).unwrap()).unwrap();
     let names: Vec<&str> = program.equations.iter().map(|equation| equation.op.name()).collect();

@@ -5,9 +5,11 @@ from __future__ import annotations
 from ferrax._core import bind
 from ferrax._src import dtypes
 from ferrax._src.config import config
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    int_tuple as _int_tuple,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 from ferrax._src.lax.types import precision_name
 
 
@@ -93,8 +95,8 @@ def dot(
 ):
     """Matrix or vector product without batches, or ``dot_general`` if dimension numbers are given.
 
-    Operands have one or two axes; the last axis of ``lhs`` meets the first of ``rhs``. ``precision``
-    and ``preferred_element_type`` may also be passed by position.
+    Operands have one or two axes; the last axis of ``lhs`` meets the first of ``rhs``.
+    ``precision`` and ``preferred_element_type`` may also be passed by position.
 
     >>> lax.dot(jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
@@ -140,7 +142,9 @@ def batch_matmul(lhs, rhs, precision=None):
             f"Arguments to batch_matmul must be at least 2D, got {lhs.ndim}, {rhs.ndim}"
         )
     if lhs.ndim != rhs.ndim:
-        raise ValueError(f"Arguments to batch_matmul must have same ndim, got {lhs.ndim}, {rhs.ndim}")
+        raise ValueError(
+            f"Arguments to batch_matmul must have same ndim, got {lhs.ndim}, {rhs.ndim}"
+        )
     batch = tuple(range(lhs.ndim - 2))
     return dot_general(
         lhs,

@@ -1,7 +1,7 @@
 """Gathers and scatters of ``ferrax.lax``.
 
-Invariants: dimension numbers reach the core as tuples of Python integers, modes as strings. Negative
-indices do not wrap here (``index_take`` excepted): that is the indexing layer's business.
+Invariants: dimension numbers reach the core as tuples of Python integers, modes as strings.
+Negative indices do not wrap here (``index_take`` excepted): that is the indexing layer's business.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.core import as_array, is_concrete
 from ferrax._src.lax import elementwise
-from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
-from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import (
+    canonical_axis as _canonical_axis,
+    canonical_shape as _canonical_shape,
+    int_tuple as _int_tuple,
+    operand as _operand,
+)
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import _wrap_dynamic
@@ -32,7 +34,7 @@ def _default_fill(dtype):
     if dtypes.issubdtype(dtype, np.unsignedinteger):
         return int(dtypes.iinfo(dtype).max)
     if dtypes.issubdtype(dtype, np.bool_):
-        return True
+        return 1
     return 0xFFFFFFFF  # PRNG keys: all bits of their words set
 
 
@@ -68,13 +70,14 @@ def gather(
       dimension_numbers: what the axes mean; see ``GatherDimensionNumbers``.
       slice_sizes: the window's size along each operand axis.
       unique_indices, indices_are_sorted: promises about ``start_indices``.
-      mode: what to do out of bounds: "fill" (default), "clip" or "promise_in_bounds".
+      mode: what to do out of bounds: "fill", "clip" or "promise_in_bounds" (default; such indices
+        are clipped, but their gradient is dropped).
       fill_value: scalar for mode "fill"; default NaN, or the integer type's extreme.
     """
     operand = _operand(operand, "gather")
     start_indices = _operand(start_indices, "gather", 1)
     _check_indices(start_indices)
-    mode_name = GatherScatterMode.from_any(mode).core_name
+    mode_name = "promise_in_bounds" if mode is None else GatherScatterMode.from_any(mode).core_name
     if mode_name != "fill":
         fill_value = None
     elif fill_value is None:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.lax import elementwise
-from ferrax._src.lax.arguments import describe as _describe
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    describe as _describe,
+    int_tuple as _int_tuple,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 from ferrax._src.lax.shape import _broadcast_to, concatenate, reshape, transpose
 
 
@@ -154,7 +156,9 @@ _MONOIDS = {
 _KNOWN_FUNCTIONS = {combine: name for name, (_, combine) in _MONOIDS.items()}
 
 
-def reduce(operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None):
+def reduce(
+    operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None
+):
     """Combines the elements along ``dimensions`` with a binary function.
 
     Args:
@@ -181,7 +185,7 @@ def reduce(operands, init_values, computation: Callable, dimensions: Sequence[in
     if not flat:
         return operands
     flat = [_operand(x, "reduce", 0) for x in flat]
-    flat_init = [_operand(x, "reduce", 1) for x in flat_init]
+    flat_init = [elementwise._convert_element_type(_operand(x, "reduce", 1)) for x in flat_init]
     if any(x.shape != flat[0].shape for x in flat):
         raise ValueError(f"reduce operands must have equal shapes, got {[x.shape for x in flat]}")
     if any(x.ndim for x in flat_init):

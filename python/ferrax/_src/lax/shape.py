@@ -1,7 +1,7 @@
 """Functions of ``ferrax.lax`` that move elements without arithmetic.
 
-Invariant: shapes and axes reach the core as tuples of non-negative Python integers. Functions return
-their operand itself where nothing would change.
+Invariant: shapes and axes reach the core as tuples of non-negative Python integers. Functions
+return their operand itself where nothing would change.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array, bind
-from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
-from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
-from ferrax._src.lax.arguments import describe as _describe
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    canonical_axis as _canonical_axis,
+    canonical_shape as _canonical_shape,
+    describe as _describe,
+    int_tuple as _int_tuple,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 
 
 def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
@@ -99,7 +101,7 @@ def broadcast_to_rank(x, rank: int):
 
 
 def broadcast_like(arr, like_arr):
-    """Broadcasts ``arr`` to the shape of ``like_arr`` by NumPy's rules (ValueError if it cannot)."""
+    """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot)."""
     arr = _operand(arr, "broadcast_like")
     return _broadcast_to(arr, _operand(like_arr, "broadcast_like", 1).shape)
 
@@ -270,7 +272,10 @@ def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
     operand = _operand(operand, "pad")
     padding_value = _operand(padding_value, "pad", 1)
     config = tuple(
-        [(operator.index(lo), operator.index(hi), operator.index(mid)) for lo, hi, mid in padding_config]
+        [
+            (operator.index(lo), operator.index(hi), operator.index(mid))
+            for lo, hi, mid in padding_config
+        ]
     )
     if len(config) != operand.ndim:
         raise ValueError(

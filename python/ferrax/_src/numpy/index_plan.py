@@ -1,8 +1,8 @@
 """Plans: how one index structure on one shape becomes a gather or a scatter.
 
 A plan depends on the *structure* of an index (kinds of entries, sizes of slices, shapes of index
-arrays), not on its values: starts of slices, integers and index arrays are given when it is applied.
-So ``x.at[i].set(v)`` in a Python loop uses one plan and one compiled kernel.
+arrays), not on its values: starts of slices, integers and index arrays are given when it is
+applied. So ``x.at[i].set(v)`` in a Python loop uses one plan and one compiled kernel.
 
 Entries of a structure, from the first axis on:
 
@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from ferrax._core import Array, bind
+from ferrax._core import Array, Tracer, bind
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.shape import broadcast_shapes
+
+import numpy as np
 
 _INT32_MAX = 2**31 - 1
 
@@ -296,3 +297,18 @@ def plan_for(shape: tuple[int, ...], structure: tuple) -> Plan:
             _PLANS.clear()
         plan = _PLANS[key] = Plan(shape, structure)
     return plan
+
+
+def traced(x: Array, starts: tuple, arrays: tuple) -> bool:
+    """Whether any of the operands is a tracer."""
+    if isinstance(x, Tracer):
+        return True
+    return any(isinstance(a, Tracer) for a in arrays) or any(
+        isinstance(s, Tracer) for s in starts
+    )
+
+
+def as_arguments(plan: Plan, starts: tuple) -> tuple:
+    """Static starts as scalars that a compiled function takes as arguments."""
+    scalar = plan.index_dtype.type
+    return tuple([scalar(s) if isinstance(s, int) else s for s in starts])

@@ -22,9 +22,9 @@ class _IndexExpression:
 class _Concatenator:
     """``r_[a, 1:5, 0:1:3j]`` joins arrays, ranges and, with an imaginary step, even spacings.
 
-    A first entry ``"axis,ndmin,position"`` chooses the axis to join along, the least number of axes,
-    and where the original axes go when axes are added; ``"r"`` and ``"c"`` make the result a row or
-    column of two axes.
+    A first entry ``"axis,ndmin,position"`` chooses the axis to join along, the least number of
+    axes, and where the original axes go when axes are added; ``"r"`` and ``"c"`` make the result a
+    row or column of two axes.
     """
 
     __slots__ = ("_axis", "_ndmin", "_name", "_position")

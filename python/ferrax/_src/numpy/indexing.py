@@ -12,17 +12,27 @@ boolean arrays must be concrete (their number of True decides the result's shape
 
 from __future__ import annotations
 
-import numpy as np
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
 from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
 from ferrax._src.lax.types import GatherScatterMode
+from ferrax._src.numpy.basic_index import (
+    basic_getitem,
+    cached_steps,
+    clamped,
+    static_integer,
+    static_key,
+    static_row,
+)
 from ferrax._src.numpy.index_parse import Mask, Range, numpy_index_array, parse
-from ferrax._src.numpy.index_plan import Plan, plan_for, wrap_negative
+from ferrax._src.numpy.index_plan import Plan, as_arguments, plan_for, traced, wrap_negative
 from ferrax.errors import NonConcreteBooleanIndexError
 
+import numpy as np
+
 _INT32 = np.dtype(np.int32)
+_DEFAULT_MODE = "promise_in_bounds"
 
 
 def getitem(x: Array, index) -> Array:
@@ -34,30 +44,29 @@ def getitem(x: Array, index) -> Array:
     >>> getitem(jnp.arange(5), slice(None, None, 2))
     Array([0, 2, 4], dtype=int32)
     """
-    if type(index) is int:
-        shape = x.shape
+    kind = type(index)
+    shape = x.shape
+    if kind is int:
         if shape:
-            return _static_row(x, shape, index)
-    return static_getitem(x, parse(x.shape, index))
+            return static_row(x, shape, index)
+    elif kind is tuple or kind is slice:
+        key = static_key(index if kind is tuple else (index,))
+        if key is not None:
+            for name, params in cached_steps(shape, key, index):
+                x = bind(name, (x,), params)
+            return x
+    elif isinstance(index, Array) and shape and index.ndim and _plain_integers(index.dtype):
+        # The most common advanced index: one array along the first axis.
+        entry = ("a", index.shape, index.dtype.kind == "i")
+        plan = plan_for(shape, (entry, *((":",) * (len(shape) - 1))))
+        if isinstance(x, Tracer) or isinstance(index, Tracer):
+            return _gather(plan, _DEFAULT_MODE, None, False, False, True, x, (), (index,))
+        return _compiled_gather(plan, _DEFAULT_MODE, None, False, False, True, x, (), (index,))
+    return static_getitem(x, parse(shape, index))
 
 
-def _static_row(x: Array, shape: tuple[int, ...], index: int) -> Array:
-    size = shape[0]
-    if size == 0:
-        raise IndexError("index is out of bounds for axis 0 with size 0")
-    index = index + size if index < 0 else index
-    index = 0 if index < 0 else size - 1 if index >= size else index
-    zeros = (0,) * (len(shape) - 1)
-    row = bind(
-        "slice",
-        (x,),
-        {
-            "start_indices": (index, *zeros),
-            "limit_indices": (index + 1, *shape[1:]),
-            "strides": None,
-        },
-    )
-    return bind("squeeze", (row,), {"dimensions": (0,)})
+def _plain_integers(dtype) -> bool:
+    return getattr(dtype, "kind", "V") in "iu"
 
 
 def static_getitem(
@@ -71,7 +80,7 @@ def static_getitem(
     wrap: bool = True,
 ) -> Array:
     """``x`` at parsed entries; the other arguments are those of ``.at[].get``."""
-    mode_name = "promise_in_bounds" if mode is None else GatherScatterMode.from_any(mode).core_name
+    mode_name = _DEFAULT_MODE if mode is None else GatherScatterMode.from_any(mode).core_name
     entries = concrete_masks(entries)
     entries, empty = _settle_booleans(entries)
     has_scalars = has_arrays = False
@@ -90,7 +99,7 @@ def static_getitem(
     elif has_scalars:
         out = _dynamic_getitem(x, entries, wrap)
     else:
-        out = _basic_getitem(x, entries, wrap)
+        out = basic_getitem(x, entries, wrap)
     if empty is not None:
         limits = list(out.shape)
         limits[empty] = 0
@@ -145,89 +154,17 @@ def _settle_booleans(entries: list) -> tuple[list, int | None]:
     return result, None if value else seen
 
 
-def static_integer(value: int, size: int, wrap: bool) -> int:
-    """A static integer counted from the front, kept within what an int32 holds."""
-    value = value + size if value < 0 and wrap else value
-    return max(-(2**31), min(value, 2**31 - 1))
-
-
 def _may_miss(shape, entries: list, wrap: bool) -> bool:
     """Whether a static integer is out of bounds."""
     axis = 0
     for entry in entries:
-        if type(entry) is int:
-            if not 0 <= static_integer(entry, shape[axis], wrap) < shape[axis]:
-                return True
+        if type(entry) is int and not (
+            0 <= static_integer(entry, shape[axis], wrap) < shape[axis]
+        ):
+            return True
         if entry is not None and type(entry) is not str:
             axis += 1
     return False
-
-
-def _clamped(value: int, size: int, wrap: bool) -> int:
-    return max(0, min(static_integer(value, size, wrap), size - 1))
-
-
-def _basic_getitem(x: Array, entries: list, wrap: bool) -> Array:
-    """Integers, slices and new axes: slice, rev, squeeze, broadcast_in_dim as needed."""
-    shape = x.shape
-    starts: list[int] = []
-    limits: list[int] = []
-    strides: list[int] = []
-    reverse: list[int] = []
-    dropped: list[int] = []
-    new_axes: list[int] = []
-    out_shape: list[int] = []
-    whole = True
-    for entry in entries:
-        kind = type(entry)
-        if kind is Range:
-            axis = len(starts)
-            start, size, step, is_whole = entry
-            if step < 0:
-                reverse.append(axis)
-                last = start + (size - 1) * step
-                starts.append(last)
-                limits.append(start + 1)
-                strides.append(-step)
-            else:
-                starts.append(start)
-                limits.append(start + (size - 1) * step + 1 if size else start)
-                strides.append(step)
-            whole = whole and (is_whole or (size == shape[axis] and step == -1))
-            out_shape.append(size)
-        elif kind is int:
-            axis = len(starts)
-            value = _clamped(entry, shape[axis], wrap)
-            starts.append(value)
-            limits.append(value + 1)
-            strides.append(1)
-            dropped.append(axis)
-            whole = whole and shape[axis] == 1
-        elif entry is None:
-            new_axes.append(len(out_shape))
-            out_shape.append(1)
-    if not whole:
-        x = bind(
-            "slice",
-            (x,),
-            {
-                "start_indices": tuple(starts),
-                "limit_indices": tuple(limits),
-                "strides": None if max(strides) == 1 else tuple(strides),
-            },
-        )
-    if reverse:
-        x = bind("rev", (x,), {"dimensions": tuple(reverse)})
-    if dropped:
-        x = bind("squeeze", (x,), {"dimensions": tuple(dropped)})
-    if new_axes:
-        kept = tuple([axis for axis in range(len(out_shape)) if axis not in new_axes])
-        x = bind(
-            "broadcast_in_dim",
-            (x,),
-            {"shape": tuple(out_shape), "broadcast_dimensions": kept},
-        )
-    return x
 
 
 def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
@@ -251,7 +188,7 @@ def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
             after.append(Range(0, entry.size, 1, True))
         else:
             if type(entry) is int:
-                start = as_array(_INT32.type(_clamped(entry, shape[axis], wrap)))
+                start = as_array(_INT32.type(clamped(entry, shape[axis], wrap)))
             else:
                 start = dynamic_start(entry, shape[axis], wrap)
             starts.append(start)
@@ -260,7 +197,7 @@ def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
     x = bind("dynamic_slice", (x, *starts), {"slice_sizes": tuple(sizes)})
     if dropped:
         x = bind("squeeze", (x,), {"dimensions": tuple(dropped)})
-    return _basic_getitem(x, after, wrap) if None in after else x
+    return basic_getitem(x, after, wrap) if None in after else x
 
 
 def dynamic_start(index, size: int, wrap: bool) -> Array:
@@ -292,7 +229,7 @@ def _preslice(x: Array, entries: list) -> tuple[Array, list]:
             before.append(Range(0, x.shape[axis], 1, True))
             after.append(entry)
         axis += 1
-    return _basic_getitem(x, before, True), after
+    return basic_getitem(x, before, True), after
 
 
 def structure_of(
@@ -328,21 +265,6 @@ def structure_of(
             arrays.append(entry)
         axis += 1
     return plan_for(tuple(shape), tuple(structure)), tuple(starts), tuple(arrays)
-
-
-def traced(x: Array, starts: tuple, arrays: tuple) -> bool:
-    """Whether any of the operands is a tracer."""
-    if isinstance(x, Tracer):
-        return True
-    return any(isinstance(a, Tracer) for a in arrays) or any(
-        isinstance(s, Tracer) for s in starts
-    )
-
-
-def as_arguments(plan: Plan, starts: tuple) -> tuple:
-    """Static starts as scalars that a compiled function takes as arguments."""
-    scalar = plan.index_dtype.type
-    return tuple([scalar(s) if isinstance(s, int) else s for s in starts])
 
 
 def _gather_getitem(
@@ -383,11 +305,11 @@ _compiled_gather = jit(_gather, static_argnums=(0, 1, 2, 3, 4, 5), inline=True)
 
 
 def iterate(x: Array):
-    """``iter(x)``: the slices along the first axis, in one split; TypeError for 0-d arrays."""
+    """``iter(x)``: the slices along the first axis; TypeError for 0-d arrays."""
     if x.ndim == 0:
         raise TypeError("iteration over a 0-d array")
     shape = x.shape
-    return (_static_row(x, shape, i) for i in range(shape[0]))
+    return (static_row(x, shape, i) for i in range(shape[0]))
 
 
 def setitem(x: Array, index, value):

@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from ferrax._core import Array
 from ferrax._src import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
@@ -16,6 +15,8 @@ from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.take import _floor_mod, array_argument, take, take_along_axis
+
+import numpy as np
 
 _INT32 = np.dtype(np.int32)
 
@@ -84,7 +85,7 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
     else:
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
     a, *choices = jnp.broadcast_arrays(a, *choices)
-    stacked = jnp.stack(choices)
+    stacked = lax._convert_element_type(jnp.stack(choices))  # never weakly typed
     picked = take_along_axis(
         stacked, expand_dims(a, (0,)), 0, "promise_in_bounds", wrap_negative_indices=False
     )
@@ -139,7 +140,7 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
 
     Args:
       arr: array; flattened if ``axis`` is None.
-      obj: an integer, slice, integer array or boolean mask. Must be concrete, unless
+      obj: an integer, slice, integer array or boolean mask; concrete, unless the next is True.
       assume_unique_indices: says that an integer array has no repetitions.
 
     Raises IndexError or ValueError for positions out of bounds.
@@ -168,7 +169,7 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
             )
         return _kept(arr, ~value, axis)
     if value.dtype.kind not in "iu":
-        raise ValueError(f"np.delete(arr, obj): got obj.dtype={value.dtype}; must be integer or bool.")
+        raise ValueError(f"jnp.delete: got obj.dtype={value.dtype}; must be integer or bool.")
     if value.ndim == 0:
         place = int(value)
         if not -size <= place < size:
@@ -198,7 +199,7 @@ def _delete_traced(arr: Array, obj: Array, axis: int) -> Array:
     from ferrax import numpy as jnp
 
     if not dtypes.issubdtype(obj.dtype, np.integer):
-        raise ValueError(f"np.delete(arr, obj): got obj.dtype={obj.dtype}; must be integer or bool.")
+        raise ValueError(f"jnp.delete: got obj.dtype={obj.dtype}; must be integer or bool.")
     size = arr.shape[axis]
     obj = reshape(obj, (math.prod(obj.shape),))
     obj = jnp.where(obj < 0, obj + size, obj)
@@ -269,8 +270,9 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     is_new = IndexUpdateHelper(full((total,), 0, _INT32))[target].set(1)
     new_rank = jnp.cumsum(is_new, dtype=_INT32) - is_new
     own_rank = jnp.arange(total, dtype=_INT32) - new_rank
-    source = jnp.where(is_new > 0, take(order, new_rank, 0, mode="clip") + size, own_rank) \
-        if count else own_rank
+    if count == 0:
+        return arr
+    source = jnp.where(is_new > 0, take(order, new_rank, 0, mode="clip") + size, own_rank)
     both = concatenate([arr, values], axis)
     return take(both, source, axis, mode="clip", unique_indices=True)
 

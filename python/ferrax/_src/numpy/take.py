@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 
-import numpy as np
 from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -27,6 +26,8 @@ from ferrax._src.lax.shape import (
 )
 from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.numpy.index_plan import wrap_negative
+
+import numpy as np
 
 _INT32 = np.dtype(np.int32)
 
@@ -87,8 +88,8 @@ def take(
         raise ValueError(f"Invalid mode '{mode}' for np.take")
     if fill_value is not None:
         fill_value = _static_scalar(fill_value)
-        if fill_value != fill_value:
-            fill_value = None if not isinstance(fill_value, complex) else fill_value
+        if isinstance(fill_value, float) and fill_value != fill_value:
+            fill_value = None  # NaN is the default; as a key it would equal nothing
     return _take_jit(
         a, indices, axis, mode, bool(unique_indices), bool(indices_are_sorted), fill_value
     )

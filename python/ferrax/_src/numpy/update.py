@@ -15,26 +15,25 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
 from ferrax._core import Array, Tracer, bind
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
 from ferrax._src.core import as_array
-from ferrax._src.lax import elementwise as lax
-from ferrax._src.lax import gather_scatter
+from ferrax._src.lax import elementwise as lax, gather_scatter
 from ferrax._src.lax.shape import _broadcast_to, reshape
 from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.numpy.index_parse import Mask, Range, parse
+from ferrax._src.numpy.index_plan import as_arguments, traced
 from ferrax._src.numpy.indexing import (
     _settle_booleans,
-    as_arguments,
     concrete_masks,
     static_getitem,
     structure_of,
-    traced,
 )
 from ferrax.errors import NonConcreteBooleanIndexError
+
+import numpy as np
 
 _COMBINE = {
     "scatter_add": lax.add,
@@ -137,9 +136,8 @@ def _promoted(dtype, x: Array, values: Array) -> tuple[Array, Array]:
         return x, values
     if x.dtype != dtype:
         x = lax._convert_element_type(x, dtype)
-    if values.dtype != dtype:
-        values = lax._convert_element_type(values, dtype)
-    return x, values
+    # Made strong as well: a weak value's cotangent is weak only through this conversion.
+    return x, lax._convert_element_type(values, dtype)
 
 
 def _restored(x: Array, out: Array) -> Array:

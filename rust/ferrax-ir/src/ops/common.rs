@@ -3,7 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::rules::{Batch, Batched, Types};
-use crate::{ArrayType, Axes, Builder, Op, Result, Shape, ShowShape, Type, internal_error, type_error};
+use crate::{
+    ArrayType, Atom, Axes, Builder, DType, Op, Result, Shape, ShowShape, Type, internal_error, type_error,
+};
 
 /// The array types of an op's operands, or a type error.
 pub fn arrays<'a>(name: &str, inputs: &'a [Type]) -> Result<SmallVec<[&'a ArrayType; 3]>> {
@@ -30,16 +32,91 @@ pub fn elementwise_shape(name: &str, arrays: &[&ArrayType]) -> Result<Shape> {
             None => shape = Some(&array.shape),
             Some(shape) if *shape == array.shape => {}
             Some(shape) => {
-                return Err(type_error!(
-                    "{name} got incompatible shapes for broadcasting: {}, {}. The lax operations take equal \
-                     shapes (or scalars); use the numpy functions to broadcast.",
-                    ShowShape(shape),
-                    ShowShape(&array.shape)
-                ));
+                let (a, b) = (ShowShape(shape), ShowShape(&array.shape));
+                return Err(if shape.len() == array.rank() {
+                    type_error!(
+                        "{name} got incompatible shapes for broadcasting: {a}, {b}. The lax operations take equal \
+                         shapes (or scalars); use the numpy functions to broadcast."
+                    )
+                } else {
+                    type_error!(
+                        "{name}: arrays must have the same number of dimensions, got {a}, {b}. Use the numpy \
+                         functions to broadcast."
+                    )
+                });
             }
         }
     }
     Ok(shape.cloned().unwrap_or_default())
+}
+
+/// A set of dtypes that an op accepts, under the name that errors give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accept {
+    Bool,
+    Integer,
+    SignedInteger,
+    Floating,
+    Complex,
+    /// `float32` and `float64`: the parts of complex numbers.
+    Parts,
+}
+
+impl Accept {
+    const fn name(self) -> &'static str {
+        match self {
+            Accept::Bool => "bool",
+            Accept::Integer => "integer",
+            Accept::SignedInteger => "signedinteger",
+            Accept::Floating => "floating",
+            Accept::Complex => "complexfloating",
+            Accept::Parts => "float32, float64",
+        }
+    }
+
+    pub const fn holds(self, dtype: DType) -> bool {
+        match self {
+            Accept::Bool => dtype.is_bool(),
+            Accept::Integer => dtype.is_integer(),
+            Accept::SignedInteger => dtype.is_signed(),
+            Accept::Floating => dtype.is_float(),
+            Accept::Complex => dtype.is_complex(),
+            Accept::Parts => matches!(dtype, DType::F32 | DType::F64),
+        }
+    }
+}
+
+fn accepted(accept: &[Accept]) -> String {
+    accept.iter().map(|group| group.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// Fails unless one of `accept` holds the dtype of the operand at `position`
+/// (of an op with several) and it can be computed with.
+pub fn check_dtype(name: &str, dtype: DType, accept: &[Accept], position: Option<usize>) -> Result<()> {
+    if !accept.iter().any(|group| group.holds(dtype)) {
+        let groups = accepted(accept);
+        return Err(match position {
+            None => {
+                type_error!("{name} does not accept dtype {dtype}. Accepted dtypes are subtypes of {groups}.")
+            }
+            Some(position) => type_error!(
+                "{name} does not accept dtype {dtype} at position {position}. Accepted dtypes at position \
+                 {position} are subtypes of {groups}."
+            ),
+        });
+    }
+    check_computes(name, dtype)
+}
+
+/// Fails for dtypes that arrays are stored in but not computed in.
+pub fn check_computes(name: &str, dtype: DType) -> Result<()> {
+    if !dtype.is_storage_only() {
+        return Ok(());
+    }
+    Err(type_error!(
+        "{name} does not accept dtype {dtype}: arrays of {dtype} can be stored, moved and converted but not \
+         computed with. Convert first, for example with lax.convert_element_type."
+    ))
 }
 
 /// The common dtype of operands that must share one.
@@ -61,42 +138,37 @@ pub fn one(ty: ArrayType) -> Result<Types> {
     Ok(SmallVec::from_iter([Type::Array(ty)]))
 }
 
-/// The batch rule of elementwise ops: batched operands get their batch
-/// dimension in front, unbatched ones of rank > 0 a new axis of size 1..n.
+/// The batch rule of elementwise ops with one output.
 pub fn elementwise_batch(op: impl Into<Op>, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-    let first = eqn.inputs.iter().zip(eqn.dims).find_map(|(&atom, dim)| dim.map(|dim| (b.shape(atom), dim)));
-    let Some((shape, dim)) = first else { return Err(internal_error!("nothing is batched")) };
-    // With the same batch dimension everywhere nothing has to move.
-    let aligned = eqn.inputs.iter().zip(eqn.dims).all(|(&atom, d)| match d {
-        Some(d) => *d == dim && b.rank(atom) == shape.len(),
-        None => b.rank(atom) == 0,
-    });
-    if aligned {
-        let output = b.emit1(op, eqn.inputs)?;
-        return Ok(SmallVec::from_iter([(output, Some(dim))]));
+    let (operands, dim) = elementwise_operands(b, eqn)?;
+    let output = b.emit1(op, &operands)?;
+    Ok(SmallVec::from_iter([(output, Some(dim))]))
+}
+
+/// The operands of an elementwise op over a batch, and where the result has
+/// its batch dimension. Unbatched 0-d operands stay as they are; of the others
+/// as few as possible are moved.
+pub fn elementwise_operands(b: &mut Builder, eqn: &Batch<'_>) -> Result<(SmallVec<[Atom; 3]>, usize)> {
+    let rank = |b: &Builder, atom: Atom, dim: Option<usize>| b.rank(atom) - usize::from(dim.is_some());
+    let operands = || eqn.inputs.iter().copied().zip(eqn.dims.iter().copied());
+    let full = operands().map(|(atom, dim)| rank(b, atom, dim)).max().unwrap_or(0);
+    if operands().all(|(_, dim)| dim.is_none()) {
+        return Err(internal_error!("nothing is batched"));
     }
-    let rank =
-        eqn.inputs.iter().zip(eqn.dims).map(|(&atom, d)| b.rank(atom) - usize::from(d.is_some())).max();
-    let rank = rank.unwrap_or(0);
-    let mut operands: SmallVec<[_; 3]> = SmallVec::new();
-    for (&atom, d) in eqn.inputs.iter().zip(eqn.dims) {
-        operands.push(match d {
-            Some(d) => {
-                let moved = b.move_axis(atom, *d, 0)?;
-                if b.rank(moved) == 1 && rank > 0 {
-                    let mut full: Shape = logical_shape(b, eqn, rank);
-                    full.insert(0, eqn.size.clone());
-                    b.broadcast_in_dim(moved, &full, &[0])?
-                } else {
-                    moved
-                }
-            }
+    let target =
+        operands().filter(|&(atom, dim)| rank(b, atom, dim) == full).find_map(|(_, dim)| dim).unwrap_or(0);
+    let mut shape = logical_shape(b, eqn, full);
+    shape.insert(target, eqn.size.clone());
+    let mut aligned = SmallVec::new();
+    for (atom, dim) in operands() {
+        aligned.push(match dim {
+            Some(_) if b.rank(atom) == 1 && full > 0 => b.broadcast_in_dim(atom, &shape, &[target])?,
+            Some(dim) => b.move_axis(atom, dim, target)?,
             None if b.rank(atom) == 0 => atom,
-            None => b.broadcast_batch(atom, eqn.size, 0)?,
+            None => b.broadcast_batch(atom, eqn.size, target)?,
         });
     }
-    let output = b.emit1(op, &operands)?;
-    Ok(SmallVec::from_iter([(output, Some(0))]))
+    Ok((aligned, target))
 }
 
 /// The shape without batch of the operand that has the full rank.

@@ -38,32 +38,46 @@ macro_rules! reduction_params {
 }
 
 mod accumulate;
+mod arithmetic;
 mod assemble;
+mod binary;
+mod binary_derivatives;
 mod call;
 pub(crate) mod common;
+mod compare;
+mod complex;
+mod complex_inverse;
+mod convert;
 mod cumulative;
+mod derive;
 mod dot;
-mod elementwise;
+mod evaluate;
 mod gather;
 pub(crate) mod index_space;
-mod pending;
 mod random;
+mod random_expand;
 mod reduce;
+mod rounding;
 mod scatter;
+mod select;
 mod shape;
 mod slice;
+mod unary;
+mod unary_derivatives;
 
 pub use assemble::{Concatenate, Iota, Pad, Rev};
+pub use binary::Binary;
 pub use call::Call;
+pub use compare::Compare;
+pub use convert::{BitcastConvertType, ConvertElementType};
 pub use cumulative::{Cumulative, CumulativeKind};
 pub use dot::{DotGeneral, Precision};
-pub use elementwise::{
-    Binary, BitcastConvertType, Clamp, Compare, ConvertElementType, Copy, IntegerPow, ReducePrecision, Round,
-    SelectN, StopGradient, Unary,
-};
 pub use gather::{Gather, GatherMode};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};
 pub use reduce::{ArgKind, ArgReduce, Reduce, ReduceKind};
+pub use rounding::{IntegerPow, ReducePrecision, Round};
 pub use scatter::{Scatter, ScatterKind};
+pub use select::{Clamp, Copy, SelectN, StopGradient};
 pub use shape::{BroadcastInDim, Reshape, Squeeze, Transpose};
 pub use slice::{DynamicSlice, DynamicUpdateSlice, Slice};
+pub use unary::Unary;

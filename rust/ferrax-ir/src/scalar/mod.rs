@@ -6,6 +6,8 @@
 //! Kernel IR wraps bodies in loops; emitters turn them into machine code, block
 //! operations of the vector VM, or WGSL.
 
+pub mod reference;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -43,6 +45,8 @@ impl ScalarType {
             DType::U32 => ScalarType::U32,
             DType::U64 => ScalarType::U64,
             DType::F64 | DType::C128 => ScalarType::F64,
+            // Keys are compared and selected as one word; nothing else is done to them.
+            DType::Key(_) => ScalarType::U64,
             dtype if matches!(dtype.kind(), Kind::Float | Kind::Complex) => ScalarType::F32,
             other => return Err(type_error!("elements of {other} cannot be computed with")),
         })
@@ -158,7 +162,7 @@ pub enum ScalarOp {
     Xor,
     /// Bitwise; logical for `Bool`.
     Not,
-    /// Zero (or for `ShrArithmetic` the sign) where the shift is not below the width.
+    /// Zero (or for `ShrArithmetic` the sign) where the shift, read as unsigned, is not below the width.
     Shl,
     ShrArithmetic,
     ShrLogical,

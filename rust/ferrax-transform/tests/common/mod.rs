@@ -12,7 +12,7 @@ use ferrax_ir::ops::{
     Binary, Call, Compare, Concatenate, Cumulative, CumulativeKind, IntegerPow, ReduceKind, Rev, Unary,
 };
 use ferrax_ir::verify::verify;
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Tensor, Type, interpret};
+use ferrax_ir::{ArrayType, Atom, Axes, Builder, DType, Dim, Program, Tensor, Type, interpret};
 
 /// A small generator (Marsaglia's xorshift).
 pub struct Random(u64);
@@ -80,10 +80,10 @@ fn generate(random: &mut Random, size: usize, depth: usize, callees: &mut Vec<Ar
         let value = random.tensor(&ty);
         pool.push(b.constant(value, false));
     }
-    pool.push(b.scalar(DType::F64, 0.5));
     for _ in 0..size {
         // Late values are picked more often, so that programs are deep.
-        let x = if random.flag() { *pool.last().unwrap() } else { random.pick(&pool) };
+        let recent = pool.len().min(3);
+        let x = if random.flag() { pool[pool.len() - 1 - random.below(recent)] } else { random.pick(&pool) };
         let result = match random.below(if depth > 0 { 16 } else { 14 }) {
             0 => b.unary(Unary::Sin, x).unwrap(),
             1 => b.unary(Unary::Tanh, x).unwrap(),
@@ -118,7 +118,7 @@ fn generate(random: &mut Random, size: usize, depth: usize, callees: &mut Vec<Ar
             11 => {
                 let count = Dim::product(&b.shape(x)).unwrap();
                 let flat = b.reshape(x, &[count]).unwrap();
-                let reversed = b.emit1(Rev { dimensions: [0].into() }, &[flat]).unwrap();
+                let reversed = b.emit1(Rev { dimensions: Axes::from_slice(&[0]) }, &[flat]).unwrap();
                 b.reshape(reversed, &b.shape(x)).unwrap()
             }
             12 if b.rank(x) > 0 => b
@@ -137,10 +137,8 @@ fn generate(random: &mut Random, size: usize, depth: usize, callees: &mut Vec<Ar
                     callees[random.below(callees.len())].clone()
                 };
                 let types: Vec<Type> = callee.input_types().cloned().collect();
-                let arguments: Vec<Atom> = types
-                    .iter()
-                    .map(|ty| reshaped(random, &mut b, &pool, ty.as_array().unwrap()))
-                    .collect();
+                let arguments: Vec<Atom> =
+                    types.iter().map(|ty| reshaped(random, &mut b, &pool, ty.as_array().unwrap())).collect();
                 let call = Call { name: callee.name.clone(), program: callee, inline: random.below(4) == 0 };
                 let outputs = b.emit(call, &arguments).unwrap();
                 pool.extend(outputs.iter().map(|&var| Atom::Var(var)));
@@ -150,15 +148,21 @@ fn generate(random: &mut Random, size: usize, depth: usize, callees: &mut Vec<Ar
         };
         pool.push(result);
     }
-    let mut outputs = vec![*pool.last().unwrap()];
+    let mut outputs = vec![*pool.last().unwrap(), pool[pool.len() / 2]];
     for _ in 0..random.below(3) {
         outputs.push(random.pick(&pool));
+    }
+    if random.below(4) == 0 {
+        outputs.push(b.scalar(DType::F64, 0.25));
     }
     b.finish(outputs)
 }
 
 /// A value of the shape of `x`, or a scalar.
 fn same_shape(random: &mut Random, b: &mut Builder, pool: &[Atom], x: Atom) -> Atom {
+    if random.below(5) == 0 {
+        return b.scalar(DType::F64, 0.5);
+    }
     let shape = b.shape(x);
     let fitting: Vec<Atom> =
         pool.iter().copied().filter(|&atom| b.rank(atom) == 0 || b.shape(atom) == shape).collect();

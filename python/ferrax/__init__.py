@@ -1,0 +1,78 @@
+"""ferrax: NumPy functions that `grad`, `vmap` and `jit` transform, on a compiler of its own.
+
+Example:
+    >>> import ferrax
+    >>> import ferrax.numpy as jnp
+    >>> ferrax.grad(lambda x: jnp.sum(x ** 2))(jnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+"""
+
+# ruff: noqa: I001, F401
+from ferrax._src import runtime as _runtime  # first: it connects the native core
+
+from ferrax import core, dtypes, errors, lax, nn, numpy, random, stages, tree, tree_util, typing, util
+from ferrax._core import Array
+from ferrax._src.api import (
+    ShapeDtypeStruct,
+    block_until_ready,
+    clear_caches,
+    copy_to_host_async,
+    device_get,
+    device_put,
+    eval_shape,
+    jit,
+    make_jaxpr,
+    named_scope,
+)
+from ferrax._src.autodiff import (
+    fwd_and_bwd,
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from ferrax._src.batching import vmap
+from ferrax._src.config import (
+    check_tracer_leaks,
+    config,
+    debug_infs,
+    debug_key_reuse,
+    debug_nans,
+    default_device,
+    default_matmul_precision,
+    default_prng_impl,
+    disable_jit,
+    enable_checks,
+    enable_custom_prng,
+    enable_x64,
+    explain_cache_misses,
+    legacy_prng_key,
+    log_compiles,
+    numpy_dtype_promotion,
+    numpy_rank_promotion,
+    threefry_partitionable,
+)
+from ferrax._src.core import typeof
+from ferrax._src.devices import (
+    Device,
+    default_backend,
+    device_count,
+    devices,
+    host_count,
+    host_id,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+    process_indices,
+)
+from ferrax._src.dtypes import float0
+from ferrax.version import __version__, __version_info__
+
+_runtime.install_array_methods()

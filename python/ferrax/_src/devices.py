@@ -1,0 +1,76 @@
+"""Devices. There is one, the CPU."""
+
+from __future__ import annotations
+
+
+class Device:
+    """A device that arrays live on and programs run on."""
+
+    __slots__ = ("id", "platform", "device_kind", "process_index", "host_id")
+
+    def __init__(self, id, platform):
+        self.id = id
+        self.platform = platform
+        self.device_kind = platform
+        self.process_index = self.host_id = 0
+
+    @property
+    def client(self):
+        return self
+
+    @property
+    def local_hardware_id(self):
+        return self.id
+
+    def memory_stats(self):
+        return None
+
+    def __repr__(self):
+        return f"{self.platform.capitalize()}Device(id={self.id})"
+
+    def __str__(self):
+        return f"{self.platform.upper()}_{self.id}"
+
+
+_CPU = Device(0, "cpu")
+
+
+def devices(backend=None) -> list[Device]:
+    """All devices of a backend. Errors: RuntimeError for backends that do not exist."""
+    if backend not in (None, "cpu"):
+        raise RuntimeError(
+            f"Unknown backend: '{backend}' requested, but no platforms that are instances of it are "
+            f"present. Platforms present are: cpu"
+        )
+    return [_CPU]
+
+
+def local_devices(process_index=None, backend=None, host_id=None) -> list[Device]:
+    return devices(backend)
+
+
+def device_count(backend=None) -> int:
+    return len(devices(backend))
+
+
+local_device_count = device_count
+
+
+def default_backend() -> str:
+    return "cpu"
+
+
+def process_index(backend=None) -> int:
+    return 0
+
+
+def process_count(backend=None) -> int:
+    return 1
+
+
+def process_indices(backend=None) -> list[int]:
+    return [0]
+
+
+host_id = process_index
+host_count = process_count

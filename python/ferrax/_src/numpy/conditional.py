@@ -1,0 +1,29 @@
+"""`where` with one or three arguments."""
+
+from __future__ import annotations
+
+from ferrax._src.numpy.util import check_array_like, where as select_where
+
+
+def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
+    """Elements of `x` where the condition holds, else of `y`, broadcast and promoted.
+
+    With the condition alone, the same as `nonzero`. Both branches are computed; for gradients
+    make the unused one finite too.
+
+    Raises: TypeError if only one of `x` and `y` is given; ValueError for `size` or `fill_value`
+    with three arguments.
+
+    Example: `jnp.where(jnp.arange(3) > 1, 1., 0.)` is `[0., 0., 1.]`.
+    """
+    if x is None and y is None:
+        check_array_like("where", condition)
+        from ferrax._src.numpy.indexing import nonzero
+
+        return nonzero(condition, size=size, fill_value=fill_value)
+    check_array_like("where", condition, x, y)
+    if size is not None or fill_value is not None:
+        raise ValueError(
+            "size and fill_value arguments cannot be used in three-term where function."
+        )
+    return select_where(condition, x, y)

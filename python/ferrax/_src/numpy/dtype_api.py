@@ -1,0 +1,36 @@
+"""Dtype queries of the public namespace: `can_cast`, `issubdtype`, `result_type`, `isdtype`."""
+
+from __future__ import annotations
+
+from ferrax._src import dtypes
+from ferrax._src.numpy.util import is_array_like
+
+import numpy as np
+
+
+def result_type(*args):
+    """The dtype that the arguments (arrays, scalars, dtypes) promote to."""
+    return dtypes.result_type(*args)
+
+
+def promote_types(a, b):
+    """The dtype that two dtypes promote to."""
+    return dtypes.promote_types(a, b)
+
+
+def issubdtype(arg1, arg2):
+    """True if the first dtype or dtype class lies below the second in the hierarchy."""
+    return dtypes.issubdtype(arg1, arg2)
+
+
+def isdtype(dtype, kind):
+    """True if a dtype is of a kind: a dtype, a kind's name ("integral", ...), or a tuple."""
+    return dtypes.isdtype(dtype, kind)
+
+
+def can_cast(from_, to, casting="safe"):
+    """True if a cast between dtypes is allowed under a casting rule."""
+    if is_array_like(from_) and not hasattr(from_, "dtype"):
+        raise TypeError("can_cast() does not support Python ints, floats, and complex")
+    source = from_.dtype if hasattr(from_, "dtype") else from_
+    return np.can_cast(np.dtype(source), np.dtype(getattr(to, "dtype", to)), casting=casting)

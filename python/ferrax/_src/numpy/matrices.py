@@ -1,0 +1,492 @@
+"""Diagonals, triangles, grids and index arithmetic.
+
+Invariant: masks are built from two iotas and one comparison, so that they fuse into consumers.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import partial
+
+from ferrax import lax
+from ferrax._core import ufuncs
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.numpy.array_creation import _place, arange, linspace
+from ferrax._src.numpy.shape import concatenate, ravel, stack
+from ferrax._src.numpy.ufuncs import clip, floor_divide, power, remainder
+from ferrax._src.numpy.util import (
+    broadcast_to,
+    canonical_shape,
+    convert,
+    ensure_array,
+    ensure_arrays,
+    is_subdtype,
+    normalize_axis,
+    promote_args_inexact,
+    reject_out,
+    strong_constant,
+    user_dtype,
+    where,
+)
+
+import numpy as np
+
+
+def _int32(value):
+    return as_array(np.int32(value))
+
+
+def _offset(k):
+    return _int32(k) if isinstance(k, (int, np.integer)) else convert(
+        as_array(k), np.dtype(np.int32))
+
+
+def _iotas(shape):
+    return (lax.broadcasted_iota(np.int32, shape, len(shape) - 2),
+            lax.broadcasted_iota(np.int32, shape, len(shape) - 1))
+
+
+def _band(shape, k, compare):
+    """Mask of positions where `compare(row + k, column)`."""
+    rows, columns = _iotas(shape)
+    return compare(lax.add(rows, _offset(k)), columns)
+
+
+def eye(N, M=None, k=0, dtype=None, *, device=None):
+    """Ones on the k-th diagonal of an (N, M) matrix. ValueError for negative sizes."""
+    dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "eye")
+    shape = canonical_shape((N, N if M is None else M))
+    if min(shape) < 0:
+        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    if isinstance(k, (int, np.integer)):
+        k = operator.index(k)
+    elif not dtypes.issubdtype(dtypes.dtype(k), np.integer):
+        raise TypeError(f"jnp.eye: k must be an integer, got {k}")
+    mask = _band(shape, k, lax.eq)
+    return _place(mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype), device)
+
+
+def identity(n, dtype=None):
+    """The (n, n) identity matrix."""
+    return eye(n, dtype=user_dtype(dtype, "identity"))
+
+
+def tri(N, M=None, k=0, dtype=None):
+    """Ones at and below the k-th diagonal."""
+    dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
+    shape = canonical_shape((N, N if M is None else M))
+    if min(shape) < 0:
+        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    mask = _band(shape, k, lax.ge)
+    return mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype)
+
+
+def _triangle(name, m, k, lower):
+    m = ensure_array(name, m)
+    if m.ndim < 2:
+        raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
+    mask = _band(tuple(m.shape[-2:]), k if lower else k - 1, lax.ge)
+    mask = broadcast_to(mask, tuple(m.shape))
+    zeros = lax.full_like(m, 0)
+    return lax.select_n(mask, zeros, m) if lower else lax.select_n(mask, m, zeros)
+
+
+@partial(jit, static_argnames=("k",))
+def tril(m, k=0):
+    """Zeroes elements above the k-th diagonal of the last two axes."""
+    return _triangle("tril", m, k, True)
+
+
+@partial(jit, static_argnames=("k",))
+def triu(m, k=0):
+    """Zeroes elements below the k-th diagonal of the last two axes."""
+    return _triangle("triu", m, k, False)
+
+
+def _swap_last(a, axis1, axis2):
+    axis1, axis2 = normalize_axis(axis1, a.ndim), normalize_axis(axis2, a.ndim)
+    if axis1 == axis2:
+        raise ValueError("axis1 and axis2 cannot be same")
+    rest = [d for d in range(a.ndim) if d not in (axis1, axis2)]
+    permutation = (*rest, axis1, axis2)
+    return a if permutation == tuple(range(a.ndim)) else lax.transpose(a, permutation)
+
+
+@partial(jit, static_argnames=("offset", "axis1", "axis2"))
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """The diagonal of two axes, as a last axis. ValueError below rank 2."""
+    a = ensure_array("diagonal", a)
+    if a.ndim < 2:
+        raise ValueError("diagonal requires an array of at least two dimensions.")
+    a = _swap_last(a, axis1, axis2)
+    rows, columns = a.shape[-2:]
+    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    start = max(0, -offset) * columns + max(0, offset)
+    if length == 0:
+        return lax.full((*a.shape[:-2], 0), 0, a.dtype)
+    flat = lax.reshape(a, (*a.shape[:-2], rows * columns))
+    stop = start + (length - 1) * (columns + 1) + 1
+    return lax.slice_in_dim(flat, start, stop, columns + 1, axis=-1)
+
+
+@partial(jit, static_argnames=("offset", "axis1", "axis2", "dtype"))
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    """Sum of the diagonal of two axes; small integers are widened."""
+    from ferrax._src.numpy.reductions import sum as reduce_sum
+
+    reject_out("trace", out)
+    a = ensure_array("trace", a)
+    a = _swap_last(a, axis1, axis2)
+    mask = broadcast_to(_band(tuple(a.shape[-2:]), offset, lax.eq), tuple(a.shape))
+    return reduce_sum(where(mask, a, lax.full_like(a, 0)), axis=(-2, -1), dtype=dtype)
+
+
+@partial(jit, static_argnames=("k",))
+def _diag(v, k):
+    n = v.shape[0] + abs(k)
+    padded = lax.pad(v, strong_constant(0, v), ((max(0, k), max(0, -k), 0),))
+    mask = _band((n, n), k, lax.eq)
+    wide = lax.broadcast_in_dim(padded, (n, n), (1,))
+    return where(mask, wide, lax.full_like(wide, 0))
+
+
+def diag(v, k=0):
+    """The k-th diagonal of a matrix, or a matrix with a vector on it. ValueError otherwise."""
+    v = ensure_array("diag", v)
+    k = operator.index(k)
+    if v.ndim == 1:
+        return _diag(v, k)
+    if v.ndim == 2:
+        return diagonal(v, offset=k)
+    raise ValueError("diag input must be 1d or 2d")
+
+
+def diagflat(v, k=0):
+    """A matrix with the flattened input on its k-th diagonal."""
+    return _diag(ravel(ensure_array("diagflat", v)), operator.index(k))
+
+
+@partial(jit, static_argnames=("N", "increasing"))
+def vander(x, N=None, increasing=False):
+    """Matrix of powers of a vector, falling unless `increasing`."""
+    x = ensure_array("vander", x)
+    if x.ndim != 1:
+        raise ValueError("x must be a one-dimensional array")
+    N = x.shape[0] if N is None else operator.index(N)
+    if N < 0:
+        raise ValueError("N must be nonnegative")
+    powers = lax.iota(x.dtype, N)
+    if not increasing:
+        powers = lax.sub(strong_constant(N - 1, x), powers)
+    return power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
+
+
+
+
+# ---------------------------------------------------------------------------- index arrays
+
+
+def _static_indices(arrays):
+    return tuple(as_array(i.astype(dtypes.default_int_dtype())) for i in arrays)
+
+
+def tril_indices(n, k=0, m=None):
+    """Row and column indices of the lower triangle of an (n, m) matrix."""
+    return _static_indices(np.tril_indices(operator.index(n), k, m))
+
+
+def triu_indices(n, k=0, m=None):
+    """Row and column indices of the upper triangle of an (n, m) matrix."""
+    return _static_indices(np.triu_indices(operator.index(n), k, m))
+
+
+def _matrix_shape(name, arr):
+    dims = np.shape(arr) if not hasattr(arr, "shape") else tuple(arr.shape)
+    if len(dims) != 2:
+        raise ValueError(f"Only 2-D inputs are accepted by jnp.{name}, got shape {dims}")
+    return dims
+
+
+def tril_indices_from(arr, k=0):
+    """`tril_indices` for the shape of a matrix."""
+    n, m = _matrix_shape("tril_indices_from", arr)
+    return tril_indices(n, k, m)
+
+
+def triu_indices_from(arr, k=0):
+    """`triu_indices` for the shape of a matrix."""
+    n, m = _matrix_shape("triu_indices_from", arr)
+    return triu_indices(n, k, m)
+
+
+def diag_indices(n, ndim=2):
+    """Indices of the main diagonal of an array with `ndim` axes of size n."""
+    n = concrete_or_error(operator.index, n, "'n' argument of jnp.diag_indices()")
+    ndim = concrete_or_error(operator.index, ndim, "'ndim' argument of jnp.diag_indices()")
+    if n < 0 or ndim < 0:
+        raise ValueError(f"n and ndim of jnp.diag_indices must not be negative, got {n}, {ndim}")
+    return (lax.iota(dtypes.default_int_dtype(), n),) * ndim
+
+
+def diag_indices_from(arr):
+    """`diag_indices` for the shape of an array with equal sizes."""
+    arr = ensure_array("diag_indices_from", arr)
+    if arr.ndim < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(arr.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return diag_indices(arr.shape[0], arr.ndim)
+
+
+def mask_indices(n, mask_func, k=0, *, size=None):
+    """Indices of the non-zero entries of `mask_func(ones((n, n)), k)`."""
+    from ferrax._src.numpy.array_creation import ones
+    from ferrax._src.numpy.indexing import nonzero
+
+    return nonzero(mask_func(ones((n, n)), k), size=size)
+
+
+def indices(dimensions, dtype=None, sparse=False):
+    """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`."""
+    dtype = dtypes.default_int_dtype() if dtype is None else user_dtype(dtype, "indices")
+    dims = canonical_shape(dimensions)
+    out = []
+    for i, n in enumerate(dims):
+        shape = tuple(n if i == d else 1 for d in range(len(dims))) if sparse else dims
+        out.append(lax.broadcast_in_dim(lax.iota(dtype, n), shape, (i,)))
+    if sparse:
+        return tuple(out)
+    return stack(out) if out else lax.full((0,), 0, dtype)
+
+
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    """Coordinate arrays of the grid of vectors: a list of arrays.
+
+    Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
+    axes, "ij" does not; copy: only True. Raises ValueError for inputs above rank 1.
+    """
+    args = ensure_arrays("meshgrid", *xi)
+    if not copy:
+        raise ValueError("jax.numpy.meshgrid only supports copy=True")
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
+    if any(x.ndim != 1 for x in args):
+        raise ValueError(
+            "Arguments to jax.numpy.meshgrid must be 1D, got shapes"
+            f" {[tuple(x.shape) for x in args]}"
+        )
+    order = list(range(len(args)))
+    if indexing == "xy" and len(args) >= 2:
+        order[0], order[1] = 1, 0
+    dims = [args[i].shape[0] for i in order]
+    out = []
+    for i, x in enumerate(args):
+        axis = order.index(i)
+        shape = [n if d == axis or not sparse else 1 for d, n in enumerate(dims)]
+        out.append(lax.broadcast_in_dim(x, tuple(shape), (axis,)))
+    return out
+
+
+def ix_(*args):
+    """Open grid of index vectors: a tuple of arrays that broadcast to their product."""
+    vectors = ensure_arrays("ix", *args)
+    out = []
+    for i, x in enumerate(vectors):
+        if x.ndim != 1:
+            raise ValueError(f"Arguments to jnp.ix_ must be 1-dimensional, got shape {x.shape}")
+        if is_subdtype(x, np.bool_):
+            raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
+        shape = tuple(x.shape[0] if d == i else 1 for d in range(len(vectors)))
+        out.append(lax.broadcast_in_dim(x, shape, (i,)))
+    return tuple(out)
+
+
+def unravel_index(indices, shape):
+    """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped."""
+    indices = ensure_array("unravel_index", indices)
+    sizes = canonical_shape(shape)
+    total = math.prod(sizes)
+    flat = clip(indices, -total, total - 1) if total else indices
+    flat = where(ufuncs.less(flat, 0), ufuncs.add(flat, total), flat)
+    out = []
+    for size in reversed(sizes):
+        out.append(remainder(flat, size))
+        flat = floor_divide(flat, size)
+    return tuple(reversed(out))
+
+
+def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None):
+    """Flat indices of coordinates.
+
+    Args: mode: "raise" (concrete coordinates only), "wrap" or "clip"; order: "C" or "F".
+    Raises ValueError for entries out of bounds in mode "raise".
+    """
+    if len(multi_index) != len(dims):
+        raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
+    dims = tuple(concrete_or_error(operator.index, d, "in `dims` argument of ravel_multi_index().")
+                 for d in dims)
+    index = list(ensure_arrays("ravel_multi_index", *multi_index))
+    for x in index:
+        if not is_subdtype(x, np.integer):
+            raise ValueError(f"ravel_multi_index: indices must be integers, got {x.dtype}")
+    if mode == "raise":
+        for x, n in zip(index, dims):
+            values = np.asarray(concrete_or_error(
+                None, x,
+                "The error occurred because ravel_multi_index was jit-compiled with mode='raise'."
+                " Use mode='wrap' or mode='clip' instead."))
+            if ((values < 0) | (values >= n)).any():
+                raise ValueError("invalid entry in coordinates array")
+    elif mode == "clip":
+        index = [clip(x, 0, n - 1) for x, n in zip(index, dims)]
+    elif mode == "wrap":
+        index = [remainder(x, n) for x, n in zip(index, dims)]
+    else:
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    if order not in ("C", "F"):
+        raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
+    strides = np.cumprod((1, *(dims[1:][::-1] if order == "C" else dims[:-1])))
+    strides = strides[::-1] if order == "C" else strides
+    target = user_dtype(dtype, "ravel_multi_index") or dtypes.default_int_dtype()
+    result = _zero(target)
+    for x, s in zip(index, strides):
+        result = ufuncs.add(result, ufuncs.multiply(convert(x, target), int(s)))
+    return result
+
+
+def _zero(dtype):
+    return as_array(np.zeros((), dtype))
+
+
+# ---------------------------------------------------------------------------- grid objects
+
+
+def _axis_values(key):
+    start, stop, step = key.start, key.stop, key.step
+    start = 0 if start is None else start
+    if stop is None:
+        raise ValueError("jnp grids need a stop in every slice")
+    if isinstance(step, complex):
+        return linspace(start, stop, int(abs(step)))
+    return arange(start, stop, 1 if step is None else step)
+
+
+class _Grid:
+    """Dense or open grid from slices, e.g. `mgrid[0:2, 0:1:3j]`."""
+
+    def __init__(self, name, sparse):
+        self._name, self._sparse = name, sparse
+
+    def __repr__(self):
+        return f"<ferrax.numpy.{self._name}>"
+
+    def __getitem__(self, key):
+        if isinstance(key, slice):
+            return _axis_values(key)
+        grid = meshgrid(*[_axis_values(k) for k in key], indexing="ij", sparse=self._sparse)
+        if self._sparse:
+            return grid
+        return stack(grid) if grid else as_array(np.zeros((0,), dtypes.default_int_dtype()))
+
+
+mgrid = _Grid("mgrid", False)
+ogrid = _Grid("ogrid", True)
+
+
+class _Concatenator:
+    """Base of `r_` and `c_`: joins slices, scalars and arrays in one subscript."""
+
+    def __init__(self, name, axis, ndmin, trans1d):
+        self._name, self._defaults = name, (axis, ndmin, trans1d)
+
+    def __repr__(self):
+        return f"<ferrax.numpy.{self._name}>"
+
+    def __len__(self):
+        return 0
+
+    def __getitem__(self, key):
+        axis, ndmin, trans1d = self._defaults
+        items = key if isinstance(key, tuple) else (key,)
+        if items and isinstance(items[0], str):
+            directive, items = items[0], items[1:]
+            if directive in ("r", "c"):
+                raise NotImplementedError("jnp.r_ and jnp.c_ do not make matrices")
+            fields = [int(f) for f in directive.split(",")]
+            axis, ndmin, trans1d = (*fields, *(axis, ndmin, trans1d)[len(fields):])
+        arrays = []
+        for item in items:
+            x = _axis_values(item) if isinstance(item, slice) else _as_item(item)
+            new = ndmin - x.ndim
+            if x.ndim == 0:
+                x = lax.expand_dims(x, tuple(range(max(1, ndmin))))
+            elif new > 0:
+                # trans1d says where the original axes go among the new ones of size 1.
+                start = trans1d if trans1d >= 0 else ndmin + trans1d + 1 - x.ndim
+                kept = range(start, start + x.ndim)
+                x = lax.expand_dims(x, tuple(d for d in range(ndmin) if d not in kept))
+            arrays.append(x)
+        return concatenate(arrays, axis=axis)
+
+
+def _as_item(item):
+    from ferrax._src.numpy.array_creation import asarray
+
+    return asarray(item)
+
+
+r_ = _Concatenator("r_", 0, 1, -1)
+c_ = _Concatenator("c_", -1, 2, 0)
+
+
+# ---------------------------------------------------------------------------- windows
+
+
+def _window(name, M):
+    M = concrete_or_error(operator.index, M, f"M argument of jnp.{name}")
+    dtype = dtypes.default_float_dtype()
+    return M, dtype, lax.iota(dtype, max(M, 0))
+
+
+def _cosine_window(name, M, coefficients):
+    M, dtype, n = _window(name, M)
+    if M <= 1:
+        return lax.full((max(M, 0),), 1, dtype)
+    out = None
+    for k, c in enumerate(coefficients):
+        if k == 0:
+            out = as_array(np.asarray(c, dtype))
+            continue
+        angle = lax.mul(n, as_array(np.asarray(2 * np.pi * k / (M - 1), dtype)))
+        out = lax.add(out, lax.mul(lax.cos(angle), as_array(np.asarray(c, dtype))))
+    return out
+
+
+def blackman(M):
+    """Blackman window of M points."""
+    return _cosine_window("blackman", M, (0.42, -0.5, 0.08))
+
+
+def hamming(M):
+    """Hamming window of M points."""
+    return _cosine_window("hamming", M, (0.54, -0.46))
+
+
+def hanning(M):
+    """Hann window of M points."""
+    return _cosine_window("hanning", M, (0.5, -0.5))
+
+
+def bartlett(M):
+    """Triangular window of M points that ends in zeros."""
+    M, dtype, n = _window("bartlett", M)
+    if M <= 1:
+        return lax.full((max(M, 0),), 1, dtype)
+    ramp = lax.mul(n, as_array(np.asarray(2 / (M - 1), dtype)))
+    one = as_array(np.asarray(1, dtype))
+    return lax.sub(one, lax.abs(lax.sub(ramp, one)))
+
+

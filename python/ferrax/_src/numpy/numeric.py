@@ -1,0 +1,377 @@
+"""Differences, integration, interpolation, covariance, polynomials' values, phase unwrapping.
+
+Invariant: integer input is promoted to floats once, at the start, wherever a division follows.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+from ferrax import lax
+from ferrax._core import ufuncs
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array
+from ferrax._src.numpy import reductions
+from ferrax._src.numpy.shape import (
+    _take_rows,
+    atleast_2d,
+    concatenate,
+    moveaxis,
+    ravel,
+    squeeze,
+)
+from ferrax._src.numpy.ufuncs import clip, floor_divide, remainder
+from ferrax._src.numpy.util import (
+    broadcast_to,
+    convert,
+    ensure_array,
+    ensure_arrays,
+    is_subdtype,
+    normalize_axes,
+    normalize_axis,
+    promote_args_inexact,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    strong_constant,
+    user_dtype,
+    where,
+)
+
+import numpy as np
+
+
+def _slice(x, start, stop, axis):
+    return lax.slice_in_dim(x, start, stop, axis=axis)
+
+
+@partial(jit, static_argnames=("n", "axis"))
+def diff(a, n=1, axis=-1, prepend=None, append=None):
+    """n-th differences along an axis; booleans give exclusive or.
+
+    Args: prepend, append: values joined at the ends first. Raises ValueError for negative n or a
+    scalar.
+
+    Example: `jnp.diff(jnp.array([1, 4, 9]))` is `[3, 5]`.
+    """
+    a = ensure_array("diff", a)
+    n = operator.index(n)
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if a.ndim == 0:
+        raise ValueError("diff requires input that is at least one dimensional; got"
+                         f" shape {tuple(a.shape)}")
+    axis = normalize_axis(axis, a.ndim)
+
+    def end(x):
+        x = ensure_array("diff", x)
+        if x.ndim == 0:
+            x = broadcast_to(x, tuple(1 if d == axis else m for d, m in enumerate(a.shape)))
+        return [x]
+
+    parts = (end(prepend) if prepend is not None else []) + [a]
+    parts += end(append) if append is not None else []
+    if len(parts) > 1:
+        a = concatenate(parts, axis=axis)
+    for _ in range(n):
+        m = a.shape[axis]
+        later, earlier = _slice(a, min(1, m), m, axis), _slice(a, 0, max(m - 1, 0), axis)
+        a = lax.ne(later, earlier) if is_subdtype(a, np.bool_) else lax.sub(later, earlier)
+    return a
+
+
+@jit
+def ediff1d(ary, to_end=None, to_begin=None):
+    """Differences of the flattened array, with values to put before and after."""
+    flat = ravel(ensure_array("ediff1d", ary))
+    m = flat.shape[0]
+    out = lax.sub(_slice(flat, min(1, m), m, 0), _slice(flat, 0, max(m - 1, 0), 0))
+    if to_begin is not None:
+        out = concatenate([ravel(convert(ensure_array("ediff1d", to_begin), out.dtype)), out])
+    if to_end is not None:
+        out = concatenate([out, ravel(convert(ensure_array("ediff1d", to_end), out.dtype))])
+    return out
+
+
+@partial(jit, static_argnames=("axis", "edge_order"))
+def gradient(f, *varargs, axis=None, edge_order=None):
+    """Central differences inside, one-sided at the ends.
+
+    Args: varargs: no spacing, one scalar, or one scalar or coordinate vector per axis; axis: the
+    axes. Returns one array per axis, in a list if there are several.
+    """
+    if edge_order is not None:
+        raise NotImplementedError(
+            "The 'edge_order' argument to jnp.gradient is not supported.")
+    (f,) = promote_args_inexact("gradient", f)
+    axes = normalize_axes(axis, f.ndim)
+    if any(f.shape[d] < 2 for d in axes):
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, at least 2 elements are"
+            " required.")
+    if len(varargs) == 0:
+        spacings = [1.0] * len(axes)
+    elif len(varargs) == 1:
+        spacings = list(varargs) * len(axes)
+    elif len(varargs) == len(axes):
+        spacings = list(varargs)
+    else:
+        raise TypeError(
+            f"Invalid number of spacing arguments {len(varargs)} for axis={axis}")
+    out = [_gradient_along(f, ensure_array("gradient", h), d) for h, d in zip(spacings, axes)]
+    return out[0] if len(out) == 1 else out
+
+
+def _gradient_along(f, h, axis):
+    n = f.shape[axis]
+    first = lax.sub(_slice(f, 1, 2, axis), _slice(f, 0, 1, axis))
+    last = lax.sub(_slice(f, n - 1, n, axis), _slice(f, n - 2, n - 1, axis))
+    if h.ndim == 0:
+        step = convert(h, f.dtype)
+        inner = lax.mul(lax.sub(_slice(f, 2, n, axis), _slice(f, 0, n - 2, axis)),
+                        strong_constant(0.5, f))
+        return lax.div(concatenate([first, inner, last], axis=axis), step)
+    if h.ndim != 1 or h.shape[0] != n:
+        raise ValueError(
+            f"jnp.gradient: spacing along axis {axis} must be a scalar or a vector of {n}"
+            f" coordinates, got shape {tuple(h.shape)}")
+    steps = diff(convert(h, f.dtype))
+    dims = tuple(-1 if d == axis else 1 for d in range(f.ndim))
+
+    def along(x):
+        return lax.reshape(x, tuple(x.shape[0] if d == -1 else 1 for d in dims))
+
+    left, right = along(_slice(steps, 0, n - 2, 0)), along(_slice(steps, 1, n - 1, 0))
+    total = ufuncs.add(left, right)
+    low = ufuncs.negative(ufuncs.true_divide(right, ufuncs.multiply(left, total)))
+    mid = ufuncs.true_divide(ufuncs.subtract(right, left), ufuncs.multiply(left, right))
+    high = ufuncs.true_divide(left, ufuncs.multiply(right, total))
+    inner = ufuncs.add(
+        ufuncs.add(ufuncs.multiply(low, _slice(f, 0, n - 2, axis)),
+                   ufuncs.multiply(mid, _slice(f, 1, n - 1, axis))),
+        ufuncs.multiply(high, _slice(f, 2, n, axis)))
+    first = ufuncs.true_divide(first, along(_slice(steps, 0, 1, 0)))
+    last = ufuncs.true_divide(last, along(_slice(steps, n - 2, n - 1, 0)))
+    return concatenate([first, inner, last], axis=axis)
+
+
+@partial(jit, static_argnames=("axis",))
+def trapezoid(y, x=None, dx=1.0, axis=-1):
+    """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`."""
+    if x is None:
+        (y,) = promote_args_inexact("trapezoid", y)
+        dx = convert(dx, y.dtype)
+        y = moveaxis(y, axis, -1)
+        n = y.shape[-1]
+        ends = lax.add(lax.index_in_dim(y, 0, -1, keepdims=False),
+                       lax.index_in_dim(y, n - 1, -1, keepdims=False))
+        inner = lax.sub(reductions.sum(y, -1), lax.mul(strong_constant(0.5, y), ends))
+        return ufuncs.multiply(dx, inner)
+    y, x = promote_dtypes_inexact(*ensure_arrays("trapezoid", y, x))
+    y = moveaxis(y, axis, -1)
+    steps = diff(x) if x.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
+    n = y.shape[-1]
+    pairs = lax.add(_slice(y, 1, n, y.ndim - 1), _slice(y, 0, n - 1, y.ndim - 1))
+    return lax.mul(strong_constant(0.5, y), reductions.sum(ufuncs.multiply(steps, pairs), -1))
+
+
+def _search_right(sorted_values, x):
+    """Number of sorted values that are <= x, by a binary search unrolled to log2(n) steps."""
+    n = sorted_values.shape[0]
+    low = lax.full(x.shape, 0, np.int32)
+    high = lax.full(x.shape, n, np.int32)
+    for _ in range(n.bit_length()):
+        middle = lax.shift_right_logical(lax.add(low, high), as_array(np.int32(1)))
+        flat = lax.reshape(middle, (middle.size,))
+        probe = lax.reshape(_take_rows(sorted_values, flat, 0), x.shape)
+        go_right = lax.bitwise_and(lax.le(probe, x), lax.lt(low, high))
+        next_low = lax.select(go_right, lax.add(middle, as_array(np.int32(1))), low)
+        high = lax.select(go_right, high, middle)
+        low = next_low
+    return low
+
+
+@partial(jit, static_argnames=("left", "right"))
+def _interp_static_ends(x, xp, fp, left, right, period):
+    return _interp(x, xp, fp, left, right, period)
+
+
+@jit
+def _interp_jit(x, xp, fp, left=None, right=None, period=None):
+    return _interp(x, xp, fp, left, right, period)
+
+
+def _interp(x, xp, fp, left, right, period):
+    x, xp, fp = ensure_arrays("interp", x, xp, fp)
+    if xp.shape != fp.shape or xp.ndim != 1:
+        raise ValueError("xp and fp must be one-dimensional arrays of equal size")
+    x, xp = promote_dtypes_inexact(x, xp)
+    (fp,) = promote_dtypes_inexact(fp)
+    if is_subdtype(x, np.complexfloating):
+        raise ValueError("jnp.interp: complex x values not supported.")
+    if period is not None:
+        period = convert(ufuncs.abs(ensure_array("interp", period)), x.dtype)
+        x, xp = remainder(x, period), remainder(xp, period)
+        xp, fp = lax.sort((xp, fp), num_keys=1)
+        n = xp.shape[0]
+        xp = concatenate([ufuncs.subtract(_slice(xp, n - 1, n, 0), period), xp,
+                          ufuncs.add(_slice(xp, 0, 1, 0), period)])
+        fp = concatenate([_slice(fp, n - 1, n, 0), fp, _slice(fp, 0, 1, 0)])
+    n = xp.shape[0]
+    flat = lax.reshape(x, (x.size,))
+    i = clip(_search_right(xp, flat), 1, max(n - 1, 1))
+    before = lax.sub(i, as_array(np.int32(1)))
+    x0, x1 = _take_rows(xp, before, 0), _take_rows(xp, i, 0)
+    f0, f1 = _take_rows(fp, before, 0), _take_rows(fp, i, 0)
+    width, delta = lax.sub(x1, x0), lax.sub(flat, x0)
+    epsilon = strong_constant(np.spacing(dtypes.finfo(x.dtype).eps).astype(x.dtype), width)
+    tiny = lax.le(lax.abs(width), epsilon)
+    slope = ufuncs.true_divide(delta, where(tiny, strong_constant(1, width), width))
+    value = where(tiny, f0, ufuncs.add(f0, ufuncs.multiply(slope, lax.sub(f1, f0))))
+    if period is None:
+        first, last = _slice(xp, 0, 1, 0), _slice(xp, n - 1, n, 0)
+        if left != "extrapolate" if isinstance(left, str) else True:
+            end = _slice(fp, 0, 1, 0) if left is None else left
+            value = where(ufuncs.less(flat, first), end, value)
+        if right != "extrapolate" if isinstance(right, str) else True:
+            end = _slice(fp, n - 1, n, 0) if right is None else right
+            value = where(ufuncs.greater(flat, last), end, value)
+    return lax.reshape(value, x.shape)
+
+
+def interp(x, xp, fp, left=None, right=None, period=None):
+    """Piecewise linear interpolation at `x` of points (xp, fp), `xp` increasing.
+
+    Args: left, right: values outside, or "extrapolate" (default: the end values); period: wraps
+    `x` and `xp` (then `xp` need not be sorted).
+    """
+    for end in (left, right):
+        if isinstance(end, str) and end != "extrapolate":
+            raise ValueError(
+                f"the only valid string value of `left` and `right` is 'extrapolate', got {end!r}")
+    if isinstance(left, str) or isinstance(right, str):
+        return _interp_static_ends(x, xp, fp, left, right, period)
+    return _interp_jit(x, xp, fp, left, right, period)
+
+
+@partial(jit, static_argnames=("rowvar", "bias", "ddof", "dtype"))
+def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, dtype=None):
+    """Covariance matrix of variables (rows of `m`, or columns).
+
+    Args: y: more variables; bias: divide by N; ddof: overrides bias; fweights: integer counts;
+    aweights: importance weights. Raises ValueError above rank 2.
+    """
+    dtype = user_dtype(dtype, "cov")
+    m = ensure_array("cov", m)
+    if y is not None:
+        y = ensure_array("cov", y)
+        m, y = promote_dtypes_inexact(m, y)
+        if y.ndim > 2:
+            raise ValueError("y has more than 2 dimensions")
+    else:
+        (m,) = promote_args_inexact("cov", m)
+    if m.ndim > 2:
+        raise ValueError("m has more than 2 dimensions")
+    if dtype is not None:
+        m = convert(m, dtype)
+    X = atleast_2d(m)
+    if not rowvar and X.shape[0] != 1:
+        X = lax.transpose(X, (1, 0))
+    if X.shape[0] == 0:
+        return lax.full((0, 0), 0, X.dtype)
+    if y is not None:
+        Y = atleast_2d(convert(y, X.dtype))
+        if not rowvar and Y.shape[0] != 1:
+            Y = lax.transpose(Y, (1, 0))
+        X = concatenate([X, Y], axis=0)
+    if ddof is None:
+        ddof = 0 if bias else 1
+    w = None
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is None:
+            continue
+        weights = ensure_array("cov", weights)
+        if weights.ndim > 1:
+            raise RuntimeError(f"cannot handle multidimensional {name}")
+        if weights.shape[0] != X.shape[1]:
+            raise RuntimeError(f"incompatible numbers of samples and {name}")
+        if name == "fweights" and not is_subdtype(weights, np.integer):
+            raise TypeError("fweights must be integer.")
+        weights = ufuncs.abs(weights)
+        w = weights if w is None else ufuncs.multiply(w, weights)
+    average, total = reductions.average(X, axis=1, weights=w, returned=True)
+    total = lax.index_in_dim(total, 0, keepdims=False)
+    if w is None:
+        divisor = as_array(np.asarray(X.shape[1] - ddof, X.dtype))
+    elif ddof == 0:
+        divisor = total
+    elif aweights is None:
+        divisor = ufuncs.subtract(total, ddof)
+    else:
+        spread = reductions.sum(ufuncs.multiply(w, ufuncs.abs(ensure_array("cov", aweights))))
+        divisor = ufuncs.subtract(
+            total, ufuncs.true_divide(ufuncs.multiply(ddof, spread), total))
+    X = ufuncs.subtract(X, lax.expand_dims(average, (1,)))
+    weighted = lax.transpose(X if w is None else ufuncs.multiply(X, lax.expand_dims(w, (0,))),
+                             (1, 0))
+    product = lax.dot_general(X, convert(ufuncs.conj(weighted), X.dtype), (((1,), (0,)), ((), ())),
+                              preferred_element_type=X.dtype)
+    return squeeze(ufuncs.true_divide(product, divisor))
+
+
+@partial(jit, static_argnames=("rowvar", "dtype"))
+def corrcoef(x, y=None, rowvar=True, dtype=None):
+    """Matrix of Pearson correlation coefficients; arguments as for `cov`."""
+    c = cov(x, y, rowvar=rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return ufuncs.true_divide(c, c)
+    n = c.shape[0]
+    variances = lax.slice_in_dim(lax.reshape(c, (n * n,)), 0, n * n, n + 1)
+    deviation = lax.sqrt(lax.real(variances) if is_subdtype(c, np.complexfloating) else variances)
+    c = ufuncs.true_divide(c, convert(lax.expand_dims(deviation, (1,)), c.dtype))
+    c = ufuncs.true_divide(c, convert(lax.expand_dims(deviation, (0,)), c.dtype))
+    if is_subdtype(c, np.complexfloating):
+        return lax.complex(clip(lax.real(c), -1, 1), clip(lax.imag(c), -1, 1))
+    return clip(c, -1, 1)
+
+
+@partial(jit, static_argnames=("unroll",))
+def polyval(p, x, *, unroll=16):
+    """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
+    p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
+    shape = lax.broadcast_shapes(p.shape[1:], x.shape)
+    start = broadcast_to(lax.full_like(x, 0), shape)
+
+    def step(y, coefficient):
+        return ufuncs.add(ufuncs.multiply(x, y), coefficient), None
+
+    return lax.scan(step, start, p, unroll=unroll)[0]
+
+
+@partial(jit, static_argnames=("axis",))
+def unwrap(p, discont=None, axis=-1, period=2 * np.pi):
+    """Adds multiples of `period` along an axis so that jumps stay within half a period."""
+    p = ensure_array("unwrap", p)
+    if is_subdtype(p, np.complexfloating):
+        raise ValueError("jnp.unwrap does not support complex inputs.")
+    if p.shape[axis] == 0:
+        return convert(p, dtypes.to_inexact_dtype(p.dtype))
+    p, period = promote_dtypes(p, period)
+    axis = normalize_axis(axis, p.ndim)
+    discont = ufuncs.true_divide(period, 2) if discont is None else discont
+    integer = is_subdtype(p, np.integer)
+    half = floor_divide(period, 2) if integer else ufuncs.true_divide(period, 2)
+    jump = diff(p, axis=axis)
+    wrapped = ufuncs.subtract(remainder(ufuncs.add(jump, half), period), half)
+    boundary = ufuncs.logical_and(ufuncs.equal(wrapped, ufuncs.negative(half)),
+                                  ufuncs.greater(jump, 0))
+    wrapped = where(boundary, half, wrapped)
+    correction = where(ufuncs.less(ufuncs.abs(jump), discont), 0, ufuncs.subtract(wrapped, jump))
+    n = p.shape[axis]
+    rest = ufuncs.add(_slice(p, 1, n, axis), reductions.cumsum(correction, axis=axis))
+    return concatenate([_slice(p, 0, 1, axis), rest], axis=axis)
+
+

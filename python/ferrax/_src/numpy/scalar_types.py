@@ -1,0 +1,73 @@
+"""Dtype objects such as `float32`: callable, equal to NumPy's types, usable wherever a dtype is.
+
+Invariant: `scalar_type(x)` makes a strongly typed array; instances cannot be made.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+
+import numpy as np
+
+
+class _ScalarMeta(type):
+    dtype: np.dtype
+
+    def __hash__(self):
+        return hash(self.dtype.type)
+
+    def __eq__(self, other):
+        if self is other:
+            return True
+        if isinstance(other, _ScalarMeta):
+            return self.dtype == other.dtype
+        try:
+            return self.dtype == other if other is not None else False
+        except TypeError:
+            return False
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __call__(self, x):
+        from ferrax._src.numpy.array_creation import asarray
+
+        return asarray(x, dtype=self.dtype)
+
+    def __instancecheck__(self, instance):
+        return isinstance(instance, self.dtype.type)
+
+
+def _scalar_type(name, numpy_type):
+    dtype = np.dtype(numpy_type)
+    members = {"dtype": dtype, "__doc__": f"The dtype {name}; calling it converts."}
+    kind = _ScalarMeta(name, (object,), members)
+    kind.__module__ = "ferrax.numpy"
+    return kind
+
+
+_names = {
+    "bool_": np.bool_,
+    **{f"{u}int{b}": getattr(np, f"{u}int{b}") for u in ("", "u") for b in (8, 16, 32, 64)},
+    **{f"float{b}": getattr(np, f"float{b}") for b in (16, 32, 64)},
+    "complex64": np.complex64,
+    "complex128": np.complex128,
+    **{
+        name: getattr(ml_dtypes, name)
+        for name in (
+            "bfloat16", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
+            "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+            "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "int1", "int2", "int4", "uint1",
+            "uint2", "uint4",
+        )
+        if hasattr(ml_dtypes, name)
+    },
+}
+SCALAR_TYPES = {name: _scalar_type(name, kind) for name, kind in _names.items()}
+SCALAR_TYPES |= {
+    "bool": SCALAR_TYPES["bool_"],
+    "single": SCALAR_TYPES["float32"],
+    "double": SCALAR_TYPES["float64"],
+    "csingle": SCALAR_TYPES["complex64"],
+    "cdouble": SCALAR_TYPES["complex128"],
+}

@@ -1,0 +1,184 @@
+"""`vectorize`, `apply_along_axis` and `apply_over_axes`: functions mapped by `vmap`.
+
+Invariant: an operand is mapped over a broadcast axis only where its size is not 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from ferrax import lax
+from ferrax._src.api import vmap
+from ferrax._src.numpy.shape import expand_dims, squeeze
+from ferrax._src.numpy.util import ensure_array, ensure_arrays, normalize_axis
+
+import numpy as np
+
+_NAME = r"\w+"
+_TERM = rf"\((?:{_NAME}(?:,{_NAME})*)?\)"
+_SIDE = rf"(?:{_TERM}(?:,{_TERM})*)?"
+_SIGNATURE = re.compile(rf"^{_SIDE}->{_SIDE}$")
+
+
+def _parse_signature(signature):
+    text = re.sub(r"\s+", "", signature)
+    if not _SIGNATURE.match(text):
+        raise ValueError(f"not a valid gufunc signature: {signature}")
+    return tuple(
+        [tuple(re.findall(_NAME, term)) for term in re.findall(_TERM, side)]
+        for side in text.split("->")
+    )
+
+
+def _core_sizes(shape, core, sizes, what):
+    if len(shape) < len(core):
+        raise ValueError(
+            f"{what} does not have enough dimensions for all core dimensions {core}: got shape"
+            f" {tuple(shape)}"
+        )
+    for name, n in zip(core, shape[len(shape) - len(core):]):
+        if name.isdigit():
+            if int(name) != n:
+                raise ValueError(f"{what}: core dimension {name} has size {n}")
+        elif sizes.setdefault(name, n) != n:
+            raise ValueError(
+                f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}")
+
+
+def _apply_excluded(func, excluded, args, kwargs):
+    """Moves excluded arguments into the function; returns it with the arguments that remain."""
+    if not excluded:
+        return func, args, kwargs
+    fixed = {i: x for i, x in enumerate(args) if i in excluded}
+    mapped = [x for i, x in enumerate(args) if i not in excluded]
+    fixed_kw = {k: v for k, v in kwargs.items() if k in excluded}
+    mapped_kw = {k: v for k, v in kwargs.items() if k not in excluded}
+    count = len(args)
+
+    def inner(*values, **keywords):
+        rest = iter(values)
+        merged = [fixed[i] if i in fixed else next(rest) for i in range(count)]
+        return func(*merged, **keywords, **fixed_kw)
+
+    return inner, mapped, mapped_kw
+
+
+def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
+    """A function that broadcasts `pyfunc` over the leading axes of its arguments.
+
+    Args: excluded: positions and names passed through unmapped; signature: core axes, such as
+    "(n),(n)->()"; without it the core is scalar. Raises ValueError for malformed signatures and
+    sizes that do not match, TypeError for bad `excluded`.
+
+    Example: `jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, y)` gives row-wise dots.
+    """
+    if any(not isinstance(e, (str, int)) for e in excluded):
+        raise TypeError(
+            "jax.numpy.vectorize can only exclude integer or string arguments, but"
+            f" excluded={excluded!r}")
+    if any(isinstance(e, int) and e < 0 for e in excluded):
+        raise ValueError(f"excluded={excluded!r} contains negative numbers")
+    parsed = None if signature is None else _parse_signature(signature)
+
+    @functools.wraps(pyfunc)
+    def wrapped(*args, **kwargs):
+        message = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
+        func, mapped, mapped_kw = _apply_excluded(pyfunc, excluded, args, kwargs)
+        if signature is not None and mapped_kw:
+            raise ValueError(f"vectorize: keyword arguments {sorted(mapped_kw)} {message}")
+        names = list(mapped_kw)
+        values = ensure_arrays("vectorize", *mapped, *mapped_kw.values())
+        count = len(mapped)
+
+        def call(*xs):
+            return func(*xs[:count], **dict(zip(names, xs[count:])))
+
+        if parsed is None:
+            cores, outputs = [()] * len(values), None
+        else:
+            cores, outputs = parsed
+            if len(cores) != len(values):
+                raise TypeError(
+                    f"wrong number of positional arguments: expected {len(cores)}, got"
+                    f" {len(values)} {message}")
+        sizes = {}
+        for i, (x, core) in enumerate(zip(values, cores)):
+            _core_sizes(x.shape, core, sizes, f"input {i}")
+        batches = [tuple(x.shape[:x.ndim - len(core)]) for x, core in zip(values, cores)]
+        batch = lax.broadcast_shapes(*batches) if batches else ()
+        rank = len(batch)
+        squeezed, axes_of = [], []
+        for x, own in zip(values, batches):
+            lead = rank - len(own)
+            unit = tuple(d for d, n in enumerate(own) if n == 1)
+            squeezed.append(squeeze(x, unit) if unit else x)
+            axes_of.append([d + lead for d, n in enumerate(own) if n != 1])
+        checked = _checked(call, outputs, sizes) if outputs is not None else call
+        mapped_dims = [d for d in range(rank) if any(d in axes for axes in axes_of)]
+        for d in reversed(mapped_dims):
+            in_axes = tuple(0 if d in axes else None for axes in axes_of)
+            checked = vmap(checked, in_axes=in_axes)
+        out = checked(*squeezed)
+        missing = tuple(d for d in range(rank) if d not in mapped_dims)
+        if not missing:
+            return out
+        if isinstance(out, tuple):
+            return tuple(expand_dims(x, missing) for x in out)
+        return expand_dims(out, missing)
+
+    return wrapped
+
+
+def _checked(function, outputs, sizes):
+    def inner(*args):
+        out = function(*args)
+        results = out if isinstance(out, tuple) else (out,)
+        if len(outputs) > 1 and not isinstance(out, tuple):
+            raise TypeError(
+                f"output must be a tuple of {len(outputs)} arrays, got {type(out).__name__}")
+        if len(results) != len(outputs):
+            raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got"
+                            f" {len(results)}")
+        known = dict(sizes)
+        for i, (x, core) in enumerate(zip(results, outputs)):
+            shape = tuple(np.shape(x))
+            if len(shape) != len(core):
+                raise ValueError(
+                    f"output {i} has shape {shape}, which does not fit core dimensions {core}")
+            _core_sizes(shape, core, known, f"output {i}")
+        return out
+
+    return inner
+
+
+def apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    """Maps a function of 1-d arrays over the slices along an axis, whose place results take."""
+    arr = ensure_array("apply_along_axis", arr)
+    axis = normalize_axis(axis, arr.ndim)
+
+    def function(row):
+        return func1d(row, *args, **kwargs)
+
+    # Axes after `axis` are mapped at 1 for the input and last for the output, those before at 0.
+    for _ in range(arr.ndim - axis - 1):
+        function = vmap(function, in_axes=1, out_axes=-1)
+    for _ in range(axis):
+        function = vmap(function, in_axes=0, out_axes=0)
+    return function(arr)
+
+
+def apply_over_axes(func, a, axes):
+    """Calls `func(a, axis)` for each axis in turn, keeping reduced axes with size 1."""
+    out = ensure_array("apply_over_axes", a)
+    for axis in axes:
+        result = func(out, axis)
+        if result.ndim == out.ndim:
+            out = result
+        elif result.ndim == out.ndim - 1:
+            out = expand_dims(result, axis)
+        else:
+            raise ValueError("function is not returning an array of the correct shape")
+    return out
+
+

@@ -1,0 +1,11 @@
+"""The version of JAX's interface that this package offers, and the package's own.
+
+Libraries compare `__version__` with JAX's releases, so that is what it names.
+"""
+
+from ferrax._core import __version__ as __ferrax_version__
+
+__version__ = "0.10.2"
+__version_info__ = (0, 10, 2)
+
+__all__ = ["__ferrax_version__", "__version__", "__version_info__"]

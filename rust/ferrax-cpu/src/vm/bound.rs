@@ -1,0 +1,638 @@
+//! A launch made ready to run, and its run.
+//!
+//! Tiles of the parallel axes are units of work. Where a reduction has few
+//! units and is long, its tiles are cut into segments, each with accumulators
+//! of its own, that are merged in order; the cut depends on sizes alone.
+
+use std::cell::Cell;
+
+use ferrax_compile::{Accumulator, Launch, Stage};
+use ferrax_ir::{Result, internal_error};
+use smallvec::SmallVec;
+
+use super::fold::{ArgFn, ArgMergeFn, FoldOp, FoldShape, arg_fns, fold_op};
+use super::nest::{Nest, PerAxis, Tile};
+use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build, pressure};
+use super::transfer::Rect;
+use crate::alloc::Buffer;
+use crate::pool;
+
+/// Scratch that a block's registers may take.
+const BLOCK_BYTES: usize = 24 << 10;
+const MAX_LANES: usize = 1024;
+const MIN_LANES: usize = 128;
+/// Nanoseconds below which work stays on one thread.
+const SERIAL_NANOS: f64 = 20_000.0;
+/// Nanoseconds that a chunk should take.
+const CHUNK_NANOS: f64 = 12_000.0;
+/// Elements per segment of a long reduction, and the most segments.
+const SEGMENT: usize = 1 << 16;
+const MAX_SEGMENTS: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct TileLoop {
+    axis: usize,
+    step: usize,
+    blocks: usize,
+}
+
+#[derive(Debug)]
+struct Fold {
+    accumulator: Accumulator,
+    size: usize,
+    /// Accumulated values; for arg reductions also their indices.
+    values: Place,
+    indices: Option<Place>,
+    from: Place,
+    apply: Apply,
+}
+
+enum Apply {
+    Plain(FoldOp),
+    Arg(ArgFn, ArgMergeFn),
+}
+
+impl std::fmt::Debug for Apply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self, Apply::Plain(_)) { "Plain" } else { "Arg" })
+    }
+}
+
+/// A kernel with its sizes, as block instructions.
+#[derive(Debug)]
+pub struct Bound {
+    extents: PerAxis<usize>,
+    tile: Tile,
+    loops: PerAxis<TileLoop>,
+    reduce_loops: PerAxis<TileLoop>,
+    tiles: usize,
+    reduce_tiles: usize,
+    segments: usize,
+    shape: FoldShape,
+    weights: PerAxis<i64>,
+    folds: Vec<Fold>,
+    main: Section,
+    epilogue: Option<Section>,
+    epilogue_tile: Tile,
+    entries: Vec<Entry>,
+    constants: Vec<u64>,
+    scratch: usize,
+    nanos_per_tile: f64,
+}
+
+/// The state of one thread at work on a launch.
+struct Worker<'a> {
+    bound: &'a Bound,
+    operands: &'a [*mut u8],
+    table: SmallVec<[*mut u8; 32]>,
+    at: SmallVec<[i64; 8]>,
+    /// The tile of the section that runs, and its size here.
+    tile: Tile,
+    rows: usize,
+    cols: usize,
+}
+
+thread_local! {
+    /// Scratch memory of this thread; taken while in use.
+    static SCRATCH: Cell<Option<Buffer>> = const { Cell::new(None) };
+}
+
+struct Operands<'a>(&'a [*mut u8]);
+
+// SAFETY: threads write disjoint elements: every index of the parallel axes belongs to one unit.
+unsafe impl Sync for Operands<'_> {}
+
+impl Operands<'_> {
+    fn get(&self) -> &[*mut u8] {
+        self.0
+    }
+}
+
+impl Bound {
+    /// Prepares a launch. `may_share` tells whether two operands (by number)
+    /// may lie in the same memory.
+    pub fn new(launch: &Launch, may_share: &dyn Fn(u32, u32) -> bool) -> Result<Bound> {
+        let kernel = &launch.kernel;
+        let nest = Nest::new(launch);
+        let main_stores: Vec<bool> = kernel.stores.iter().map(|store| store.stage == Stage::Main).collect();
+        let per_lane = pressure(&kernel.body).max(pressure(&kernel.epilogue)).max(1);
+        let lanes = (BLOCK_BYTES / per_lane).clamp(MIN_LANES, MAX_LANES) / 64 * 64;
+        let tile = Tile::choose(&nest, &main_stores, lanes);
+        let shape = tile.fold_shape(&nest);
+        let epilogue_tile = tile.epilogue(&nest);
+        let shares: Vec<bool> = (0..kernel.operands.len() as u32)
+            .map(|operand| {
+                (0..kernel.operands.len() as u32).any(|other| {
+                    other != operand && !kernel.operands[other as usize].written && may_share(operand, other)
+                })
+            })
+            .collect();
+        let mut layout = Layout::default();
+        // Accumulators live across the tiles of a unit.
+        let kept = epilogue_tile.lanes();
+        let mut folds = Vec::new();
+        let mut accumulator_places = Vec::new();
+        for &accumulator in &kernel.accumulators {
+            let size = accumulator.ty.size();
+            let values = layout.slot(size * kept);
+            let indices = accumulator.kind.is_arg().then(|| layout.slot(8 * kept));
+            let apply = if accumulator.kind.is_arg() {
+                let (apply, merge) = arg_fns(accumulator.kind, accumulator.ty, shape);
+                Apply::Arg(apply, merge)
+            } else {
+                Apply::Plain(fold_op(accumulator.kind, accumulator.ty, shape)?)
+            };
+            accumulator_places.push(indices.unwrap_or(values));
+            folds.push(Fold { accumulator, size, values, indices, from: 0, apply });
+        }
+        let stores_of = |stage: Stage| -> Vec<usize> {
+            (0..kernel.stores.len()).filter(|&index| kernel.stores[index].stage == stage).collect()
+        };
+        let wanted: Vec<_> = kernel.accumulators.iter().map(|accumulator| accumulator.arg).collect();
+        let context =
+            Context { kernel, nest: &nest, tile, accumulators: &accumulator_places, shares: &shares };
+        let main = build(&context, &kernel.body, &mut layout, &stores_of(Stage::Main), &wanted)?;
+        for (fold, &from) in folds.iter_mut().zip(&main.results) {
+            fold.from = from;
+        }
+        let epilogue_stores = stores_of(Stage::Epilogue);
+        let epilogue = if epilogue_stores.is_empty() {
+            None
+        } else {
+            let context = Context { tile: epilogue_tile, ..context };
+            Some(build(&context, &kernel.epilogue, &mut layout, &epilogue_stores, &[])?)
+        };
+        let tile_loop = |axis: usize| TileLoop {
+            axis,
+            step: tile.step(axis),
+            blocks: nest.extents[axis].div_ceil(tile.step(axis).max(1)),
+        };
+        let axes = 0..nest.extents.len();
+        let loops: PerAxis<TileLoop> = axes.clone().filter(|&a| !nest.reduced[a]).map(tile_loop).collect();
+        let reduce_loops: PerAxis<TileLoop> = axes.filter(|&a| nest.reduced[a]).map(tile_loop).collect();
+        let tiles = loops.iter().map(|l| l.blocks).product();
+        let reduce_tiles: usize = reduce_loops.iter().map(|l| l.blocks).product();
+        let per_unit = reduce_tiles * tile.lanes();
+        let segments = if folds.is_empty() || tiles >= 16 || per_unit < 2 * SEGMENT {
+            1
+        } else {
+            (per_unit / SEGMENT).min(MAX_SEGMENTS).min(reduce_tiles).max(1)
+        };
+        if nest.count() > 0 && kernel.stores.is_empty() {
+            return Err(internal_error!("a kernel stores nothing"));
+        }
+        let lanes = tile.lanes() as f64;
+        let nanos_per_tile = 15.0 + lanes * (0.12 * main.cost + 0.15 * folds.len() as f64);
+        Ok(Bound {
+            weights: nest.reduction_weights(),
+            extents: nest.extents.clone(),
+            tile,
+            loops,
+            reduce_loops,
+            tiles,
+            reduce_tiles,
+            segments,
+            shape,
+            folds,
+            main,
+            epilogue,
+            epilogue_tile,
+            entries: layout.entries,
+            constants: layout.constants,
+            scratch: layout.scratch,
+            nanos_per_tile,
+        })
+    }
+
+    /// Runs the kernel over these operands.
+    ///
+    /// # Safety
+    /// Each operand is valid for every element that the launch reads (or
+    /// writes, where it is written). Operands overlap only as `may_share` said.
+    pub unsafe fn run(&self, operands: &[*mut u8]) -> Result<()> {
+        if self.tiles == 0 {
+            return Ok(());
+        }
+        let total = self.tiles as f64 * self.reduce_tiles.max(1) as f64 * self.nanos_per_tile;
+        if total < SERIAL_NANOS && self.segments == 1 {
+            // SAFETY: passed on.
+            return unsafe { self.work(operands, 0, self.tiles, None) };
+        }
+        let units = self.tiles * self.segments;
+        let chunks = ((total / CHUNK_NANOS) as usize).clamp(1, units).min(pool::threads() * 16);
+        let shared = Operands(operands);
+        let failed = std::sync::Mutex::new(None);
+        let partial = if self.segments == 1 {
+            None
+        } else {
+            Some(Buffer::new(self.tiles * self.segments * self.partial_bytes())?)
+        };
+        let partials = partial.as_ref().map(Buffer::pointer).map_or(0, |p| p as usize);
+        let each = |chunks: usize, units: usize, partial: Option<usize>| {
+            pool::run(chunks, &|chunk| {
+                let (from, to) = (chunk * units / chunks, (chunk + 1) * units / chunks);
+                // SAFETY: units are disjoint.
+                if let Err(error) = unsafe { self.work(shared.get(), from, to, partial) } {
+                    *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+                }
+            });
+        };
+        each(chunks, units, partial.as_ref().map(|_| partials));
+        if partial.is_some() {
+            // SAFETY: as above; merging is small.
+            unsafe { self.merge(operands, partials)? };
+        }
+        match failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of the accumulators of one unit.
+    fn partial_bytes(&self) -> usize {
+        let kept = self.epilogue_tile.lanes();
+        self.folds
+            .iter()
+            .map(|fold| {
+                (fold.size * kept).next_multiple_of(64)
+                    + fold.indices.map_or(0, |_| (8 * kept).next_multiple_of(64))
+            })
+            .sum()
+    }
+
+    fn with_worker(
+        &self,
+        operands: &[*mut u8],
+        work: impl FnOnce(&mut Worker<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut scratch = SCRATCH.take();
+        if self.scratch > 0 && scratch.as_ref().is_none_or(|buffer| buffer.capacity() < self.scratch) {
+            scratch = None;
+            scratch = scratch.or(Some(Buffer::new(self.scratch.max(64 << 10))?));
+        }
+        let base = scratch.as_ref().map_or(std::ptr::null_mut(), Buffer::pointer);
+        let constants = self.constants.as_ptr().cast::<u8>().cast_mut();
+        let table = self
+            .entries
+            .iter()
+            .map(|entry| match *entry {
+                Entry::Scratch(offset) => base.wrapping_add(offset),
+                Entry::Constant(offset) => constants.wrapping_add(offset),
+                Entry::Moving => std::ptr::null_mut(),
+            })
+            .collect();
+        let mut worker = Worker {
+            bound: self,
+            operands,
+            table,
+            at: SmallVec::from_elem(0, self.extents.len()),
+            tile: self.tile,
+            rows: 1,
+            cols: 1,
+        };
+        let result = work(&mut worker);
+        SCRATCH.set(scratch);
+        result
+    }
+
+    /// Runs units `from..to`. With `partial`, units are (tile, segment) pairs
+    /// whose accumulators go there.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn work(
+        &self,
+        operands: &[*mut u8],
+        from: usize,
+        to: usize,
+        partial: Option<usize>,
+    ) -> Result<()> {
+        self.with_worker(operands, |worker| {
+            // SAFETY: passed on.
+            unsafe {
+                worker.prepare(&self.main);
+                if let (Some(epilogue), None) = (&self.epilogue, partial) {
+                    worker.prepare(epilogue);
+                }
+                for unit in from..to {
+                    let (tile, segment) = (unit / self.segments, unit % self.segments);
+                    worker.seek(&self.loops, tile);
+                    if self.folds.is_empty() && self.reduce_loops.is_empty() {
+                        worker.measure(self.tile);
+                        worker.execute(&self.main);
+                    } else {
+                        worker.start_folds();
+                        let first = segment * self.reduce_tiles / self.segments;
+                        let last = (segment + 1) * self.reduce_tiles / self.segments;
+                        for reduce_tile in first..last {
+                            worker.seek(&self.reduce_loops, reduce_tile);
+                            worker.measure(self.tile);
+                            worker.execute(&self.main);
+                            worker.fold();
+                        }
+                    }
+                    match partial {
+                        Some(partial) => worker.save((partial + unit * self.partial_bytes()) as *mut u8),
+                        None => worker.finish(),
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Merges the accumulators of all segments, in order, and finishes.
+    ///
+    /// # Safety
+    /// As `run`; `partials` holds the accumulators of every unit.
+    unsafe fn merge(&self, operands: &[*mut u8], partials: usize) -> Result<()> {
+        self.with_worker(operands, |worker| {
+            // SAFETY: passed on.
+            unsafe {
+                if let Some(epilogue) = &self.epilogue {
+                    worker.prepare(epilogue);
+                }
+                for tile in 0..self.tiles {
+                    worker.seek(&self.loops, tile);
+                    worker.start_folds();
+                    for segment in 0..self.segments {
+                        let unit = tile * self.segments + segment;
+                        worker.restore((partials + unit * self.partial_bytes()) as *const u8);
+                    }
+                    worker.finish();
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Worker<'_> {
+    /// Runs what does not change between tiles.
+    ///
+    /// # Safety
+    /// As `Bound::run`, here and below.
+    unsafe fn prepare(&mut self, section: &Section) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for step in &section.loads_before {
+                self.load(step, true);
+            }
+            for instr in &section.before {
+                self.apply(section, instr, 1);
+            }
+        }
+    }
+
+    /// Moves to tile `number` of these loops.
+    fn seek(&mut self, loops: &[TileLoop], mut number: usize) {
+        for tile_loop in loops.iter().rev() {
+            let block = number % tile_loop.blocks;
+            number /= tile_loop.blocks;
+            self.at[tile_loop.axis] = (block * tile_loop.step) as i64;
+        }
+    }
+
+    /// The size of the tile here.
+    fn measure(&mut self, tile: Tile) {
+        let here = |span: Option<super::nest::Span>| {
+            span.map_or(1, |span| {
+                span.length.min(self.bound.extents[span.axis] - self.at[span.axis] as usize)
+            })
+        };
+        (self.rows, self.cols) = (here(tile.row), here(tile.col));
+        self.tile = tile;
+    }
+
+    fn position(&self, walk: &super::section::Walk) -> *mut u8 {
+        let mut offset = walk.offset;
+        for &(axis, stride) in &walk.strides {
+            offset += self.at[axis as usize] as isize * stride;
+        }
+        self.operands[walk.operand as usize].wrapping_offset(offset)
+    }
+
+    unsafe fn load(&mut self, step: &LoadStep, copy: bool) {
+        let pointer = self.position(&step.walk);
+        let Some(transfer) = &step.transfer else {
+            self.table[step.place as usize] = pointer;
+            return;
+        };
+        if !copy {
+            return;
+        }
+        let (rows, cols) = if step.uniform { (1, 1) } else { (self.rows, self.cols) };
+        let mut rect = Rect {
+            rows,
+            cols,
+            row_stride: transfer.row_stride,
+            col_stride: transfer.col_stride,
+            block_stride: cols,
+        };
+        let block = self.table[step.place as usize];
+        // SAFETY: the rectangle is inside the operand where the guards hold.
+        unsafe {
+            let Some(guards) = &step.guards else {
+                (transfer.function)(&rect, pointer, block);
+                return;
+            };
+            let tile = self.tile;
+            let mut inside = true;
+            let (mut row_range, mut col_range) = ((0, rows as i64), (0, cols as i64));
+            for (axis, &(low, high)) in guards.ranges.iter().enumerate() {
+                let at = self.at[axis];
+                if tile.row.is_some_and(|span| span.axis == axis) && !step.uniform {
+                    row_range = (row_range.0.max(low - at), row_range.1.min(high - at));
+                } else if tile.col.is_some_and(|span| span.axis == axis) && !step.uniform {
+                    col_range = (col_range.0.max(low - at), col_range.1.min(high - at));
+                } else {
+                    inside &= low <= at && at < high;
+                }
+            }
+            inside &= row_range.0 < row_range.1 && col_range.0 < col_range.1;
+            let whole = inside && row_range == (0, rows as i64) && col_range == (0, cols as i64);
+            if !whole {
+                let value = self.table[guards.value as usize];
+                (guards.fill)(rows * cols, block, value, value, value);
+            }
+            if inside {
+                rect.rows = (row_range.1 - row_range.0) as usize;
+                rect.cols = (col_range.1 - col_range.0) as usize;
+                let skip = row_range.0 as isize * rect.row_stride + col_range.0 as isize * rect.col_stride;
+                let to = (row_range.0 as usize * cols + col_range.0 as usize) * guards.element;
+                (transfer.function)(&rect, pointer.wrapping_offset(skip), block.add(to));
+            }
+        }
+    }
+
+    unsafe fn apply(&mut self, section: &Section, instr: &Instr, lanes: usize) {
+        match *instr {
+            Instr::Apply { function, to, a, b, c, one } => {
+                let table = &self.table;
+                let at = |place: Place| table[place as usize];
+                let count = if one { 1 } else { lanes };
+                // SAFETY: places are valid for a tile, uniform ones for one element.
+                unsafe { function(count, at(to), at(a), at(b), at(c)) };
+            }
+            // SAFETY: as above.
+            Instr::Load { step } => unsafe { self.load(&section.loads[step as usize], true) },
+            Instr::Rows { to, axis } | Instr::Cols { to, axis } => {
+                let by_row = matches!(instr, Instr::Rows { .. });
+                let first = self.at[axis as usize];
+                // SAFETY: the slot holds one i64 per lane.
+                let block =
+                    unsafe { std::slice::from_raw_parts_mut(self.table[to as usize].cast::<i64>(), lanes) };
+                for (row, line) in block.chunks_exact_mut(self.cols).enumerate() {
+                    if by_row {
+                        line.fill(first + row as i64);
+                    } else {
+                        for (value, index) in line.iter_mut().zip(first..) {
+                            *value = index;
+                        }
+                    }
+                }
+            }
+            // SAFETY: the slot holds one i64.
+            Instr::Outside { to, axis } => unsafe {
+                *self.table[to as usize].cast::<i64>() = self.at[axis as usize];
+            },
+        }
+    }
+
+    /// Runs a section over the tile here.
+    unsafe fn execute(&mut self, section: &Section) {
+        let lanes = self.rows * self.cols;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for step in &section.loads {
+                if step.transfer.is_none() {
+                    self.table[step.place as usize] = self.position(&step.walk);
+                }
+            }
+            for step in &section.stores {
+                self.table[step.place as usize] = self.position(&step.walk);
+            }
+            for instr in &section.instrs {
+                self.apply(section, instr, lanes);
+            }
+            for step in &section.stores {
+                if let Some((transfer, from)) = &step.transfer {
+                    let rect = Rect {
+                        rows: self.rows,
+                        cols: self.cols,
+                        row_stride: transfer.row_stride,
+                        col_stride: transfer.col_stride,
+                        block_stride: self.cols,
+                    };
+                    (transfer.function)(&rect, self.table[*from as usize], self.table[step.place as usize]);
+                }
+            }
+        }
+    }
+
+    /// Accumulators that have seen nothing.
+    unsafe fn start_folds(&mut self) {
+        let kept = self.bound.epilogue_tile.lanes();
+        for fold in &self.bound.folds {
+            let values = self.table[fold.values as usize];
+            // SAFETY: slots hold `kept` accumulators.
+            unsafe {
+                if let Apply::Plain(op) = &fold.apply {
+                    for index in 0..kept {
+                        std::ptr::copy_nonoverlapping(
+                            op.start.as_ptr(),
+                            values.add(index * fold.size),
+                            fold.size,
+                        );
+                    }
+                } else {
+                    values.write_bytes(0, kept * fold.size);
+                }
+                if let Some(indices) = fold.indices {
+                    std::slice::from_raw_parts_mut(self.table[indices as usize].cast::<i64>(), kept).fill(-1);
+                }
+            }
+        }
+    }
+
+    unsafe fn fold(&mut self) {
+        let bound = self.bound;
+        let weight = |span: Option<super::nest::Span>| span.map_or(0, |span| bound.weights[span.axis]);
+        for fold in &bound.folds {
+            let (from, values) = (self.table[fold.from as usize], self.table[fold.values as usize]);
+            // SAFETY: the block holds the tile, the slots its accumulators.
+            unsafe {
+                match (&fold.apply, fold.indices) {
+                    (Apply::Plain(op), _) => (op.apply)(self.rows, self.cols, from, values),
+                    (Apply::Arg(apply, _), Some(indices)) => {
+                        let base = self.at.iter().zip(&bound.weights).map(|(at, weight)| at * weight).sum();
+                        apply(
+                            self.rows,
+                            self.cols,
+                            from,
+                            values,
+                            self.table[indices as usize].cast(),
+                            base,
+                            weight(bound.tile.row),
+                            weight(bound.tile.col),
+                        );
+                    }
+                    (Apply::Arg(..), None) => {}
+                }
+            }
+        }
+    }
+
+    /// Runs the epilogue where the parallel loops stand.
+    unsafe fn finish(&mut self) {
+        let bound = self.bound;
+        if let Some(epilogue) = &bound.epilogue {
+            self.measure(bound.epilogue_tile);
+            // SAFETY: the caller's promise.
+            unsafe { self.execute(epilogue) };
+        }
+    }
+
+    unsafe fn save(&mut self, to: *mut u8) {
+        // SAFETY: `to` is valid for the accumulators of one unit.
+        unsafe {
+            self.each_slot(|slot, bytes, offset| std::ptr::copy_nonoverlapping(slot, to.add(offset), bytes))
+        };
+    }
+
+    unsafe fn each_slot(&self, mut visit: impl FnMut(*mut u8, usize, usize)) {
+        let kept = self.bound.epilogue_tile.lanes();
+        let mut offset = 0;
+        for fold in &self.bound.folds {
+            visit(self.table[fold.values as usize], fold.size * kept, offset);
+            offset += (fold.size * kept).next_multiple_of(64);
+            if let Some(indices) = fold.indices {
+                visit(self.table[indices as usize], 8 * kept, offset);
+                offset += (8 * kept).next_multiple_of(64);
+            }
+        }
+    }
+
+    /// Merges saved accumulators into those here.
+    unsafe fn restore(&mut self, from: *const u8) {
+        let kept = self.bound.epilogue_tile.lanes();
+        let mut offset = 0;
+        for fold in &self.bound.folds {
+            let values = self.table[fold.values as usize];
+            // SAFETY: `from` holds the accumulators of one unit.
+            unsafe {
+                let saved = from.add(offset);
+                offset += (fold.size * kept).next_multiple_of(64);
+                match (&fold.apply, fold.indices) {
+                    (Apply::Plain(op), _) => (op.merge)(1, kept, saved, values),
+                    (Apply::Arg(_, merge), Some(indices)) => {
+                        let saved_indices = from.add(offset).cast::<i64>();
+                        offset += (8 * kept).next_multiple_of(64);
+                        merge(kept, saved, saved_indices, values, self.table[indices as usize].cast());
+                    }
+                    (Apply::Arg(..), None) => {}
+                }
+            }
+        }
+    }
+}

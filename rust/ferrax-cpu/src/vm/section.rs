@@ -1,0 +1,650 @@
+//! A body made ready for tiles of one shape: loads, block instructions over
+//! numbered places, stores.
+//!
+//! Places are entries of a pointer table: scratch slots that are reused as
+//! values die, constants, and pointers into operands that move with the tile.
+//! A value that is stored densely is computed straight into the operand, unless
+//! the operand may share memory with one that is read.
+
+use ferrax_compile::Kernel;
+use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
+use ferrax_ir::{Result, Scalar, internal_error};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::isa::BlockFn;
+use super::nest::{Map, Nest, PerAxis, Tile};
+use super::ops;
+use super::transfer::{TransferFn, is_native, load_fn, part_size, register_type, store_fn};
+
+/// An index into the pointer table.
+pub type Place = u32;
+
+/// What a table entry points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    Scratch(usize),
+    Constant(usize),
+    /// Set for each tile.
+    Moving,
+}
+
+/// Memory that a section's places lie in, shared by the sections of a kernel.
+#[derive(Debug, Default)]
+pub struct Layout {
+    pub entries: Vec<Entry>,
+    pub constants: Vec<u64>,
+    pub scratch: usize,
+}
+
+impl Layout {
+    pub fn entry(&mut self, entry: Entry) -> Place {
+        self.entries.push(entry);
+        self.entries.len() as Place - 1
+    }
+
+    /// `bytes` of scratch, apart from all else.
+    pub fn slot(&mut self, bytes: usize) -> Place {
+        let offset = self.scratch;
+        self.scratch += bytes.next_multiple_of(64);
+        self.entry(Entry::Scratch(offset))
+    }
+
+    /// A constant of `size` bytes, `count` times.
+    pub fn constant(&mut self, bits: u64, size: usize, count: usize) -> Place {
+        let start = self.constants.len();
+        self.constants.resize(start + (count * size).div_ceil(8).next_multiple_of(8), 0);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.constants[start..]);
+        for chunk in bytes.chunks_exact_mut(size).take(count) {
+            chunk.copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+        self.entry(Entry::Constant(start * 8))
+    }
+}
+
+/// A walk over an operand: where the tile's first element is.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    pub operand: u32,
+    pub offset: isize,
+    /// Byte strides of the axes that move it.
+    pub strides: SmallVec<[(u32, isize); 4]>,
+}
+
+/// How elements get between operand and block.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    pub function: TransferFn,
+    pub row_stride: isize,
+    pub col_stride: isize,
+}
+
+#[derive(Clone, Debug)]
+pub struct LoadStep {
+    pub walk: Walk,
+    pub place: Place,
+    /// Copied to `place`; else `place` points at the operand.
+    pub transfer: Option<Transfer>,
+    pub guards: Option<Guards>,
+    /// One element serves the whole tile.
+    pub uniform: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Guards {
+    pub ranges: PerAxis<(i64, i64)>,
+    /// Fills what the guards leave out, from this constant.
+    pub fill: BlockFn,
+    pub value: Place,
+    pub element: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct StoreStep {
+    pub walk: Walk,
+    pub place: Place,
+    /// Copied from this place; else `place` points at the operand.
+    pub transfer: Option<(Transfer, Place)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Instr {
+    Apply {
+        function: BlockFn,
+        to: Place,
+        a: Place,
+        b: Place,
+        c: Place,
+        one: bool,
+    },
+    /// A load that is copied.
+    Load {
+        step: u32,
+    },
+    /// Loop indices: of the tile's rows, its columns, or of one axis outside.
+    Rows {
+        to: Place,
+        axis: u32,
+    },
+    Cols {
+        to: Place,
+        axis: u32,
+    },
+    Outside {
+        to: Place,
+        axis: u32,
+    },
+}
+
+#[derive(Debug, Default)]
+pub struct Section {
+    /// Done once before the first tile.
+    pub before: Vec<Instr>,
+    pub loads_before: Vec<LoadStep>,
+    pub loads: Vec<LoadStep>,
+    pub instrs: Vec<Instr>,
+    pub stores: Vec<StoreStep>,
+    /// Where each register that was asked for is, and whether it is uniform.
+    pub results: Vec<Place>,
+    /// Rough cost per lane, in additions.
+    pub cost: f64,
+}
+
+pub struct Context<'a> {
+    pub kernel: &'a Kernel,
+    pub nest: &'a Nest,
+    pub tile: Tile,
+    /// Places of accumulators, for the epilogue.
+    pub accumulators: &'a [Place],
+    /// Whether operand `store` may share memory with an operand that is read.
+    pub shares: &'a [bool],
+}
+
+struct Builder<'a> {
+    context: &'a Context<'a>,
+    body: &'a Body,
+    layout: &'a mut Layout,
+    section: Section,
+    places: Vec<Option<Place>>,
+    uniform: Vec<bool>,
+    invariant: Vec<bool>,
+    last_use: Vec<usize>,
+    free: [Vec<Place>; 4],
+    owned: FxHashMap<Place, usize>,
+    lanes: usize,
+}
+
+/// Bytes of live vector registers per lane at the worst point of `body`.
+pub fn pressure(body: &Body) -> usize {
+    let instructions = body.instructions();
+    let mut last = vec![0; instructions.len()];
+    for (index, instruction) in instructions.iter().enumerate() {
+        for arg in &instruction.args {
+            last[arg.0 as usize] = index;
+        }
+    }
+    let (mut live, mut most) = (0usize, 0usize);
+    let mut ending: FxHashMap<usize, usize> = FxHashMap::default();
+    for (index, instruction) in instructions.iter().enumerate() {
+        if matches!(instruction.op, ScalarOp::Const { .. }) {
+            continue;
+        }
+        live += instruction.ty.size();
+        most = most.max(live);
+        if last[index] > index {
+            *ending.entry(last[index]).or_insert(0) += instruction.ty.size();
+        }
+        live -= ending.remove(&index).unwrap_or(0).min(live);
+    }
+    most
+}
+
+/// Prepares `body`. `wanted` registers are kept in places; stores are those of
+/// `stores` (indices into the kernel's).
+pub fn build(
+    context: &Context<'_>,
+    body: &Body,
+    layout: &mut Layout,
+    stores: &[usize],
+    wanted: &[Reg],
+) -> Result<Section> {
+    let count = body.instructions().len();
+    let mut builder = Builder {
+        context,
+        body,
+        layout,
+        section: Section::default(),
+        places: vec![None; count],
+        uniform: vec![false; count],
+        invariant: vec![false; count],
+        last_use: vec![0; count],
+        free: Default::default(),
+        owned: FxHashMap::default(),
+        lanes: context.tile.lanes(),
+    };
+    builder.analyse(stores, wanted);
+    builder.emit(stores)?;
+    builder.finish(stores, wanted)
+}
+
+impl Builder<'_> {
+    fn load_map(&self, operand: u32) -> Option<&Map> {
+        self.context.nest.loads.get(operand as usize)
+    }
+
+    fn spans(&self, axis: usize) -> bool {
+        let tile = self.context.tile;
+        [tile.row, tile.col].into_iter().flatten().any(|span| span.axis == axis)
+    }
+
+    /// The same element over the whole tile.
+    fn fixed_in_tile(&self, map: &Map) -> bool {
+        (0..map.strides.len()).filter(|&axis| self.spans(axis)).all(|axis| {
+            let full = (0, self.context.nest.extents[axis] as i64);
+            map.strides[axis] == 0 && map.guards.as_ref().is_none_or(|guards| guards[axis] == full)
+        })
+    }
+
+    fn analyse(&mut self, stores: &[usize], wanted: &[Reg]) {
+        let instructions = self.body.instructions();
+        let accumulator_uniform = self.context.tile.col.is_none();
+        for (index, instruction) in instructions.iter().enumerate() {
+            let all = |flags: &[bool]| instruction.args.iter().all(|arg| flags[arg.0 as usize]);
+            (self.uniform[index], self.invariant[index]) = match instruction.op {
+                ScalarOp::Input { operand, .. } => match self.load_map(operand) {
+                    Some(map) => {
+                        let still = map.strides.iter().all(|&stride| stride == 0) && map.guards.is_none();
+                        (self.fixed_in_tile(map), still)
+                    }
+                    None => (accumulator_uniform, false),
+                },
+                ScalarOp::Index { axis } => {
+                    let axis = self.context.nest.axis_of[axis as usize];
+                    (axis.is_none_or(|axis| !self.spans(axis)), false)
+                }
+                ScalarOp::Const { .. } => (true, true),
+                _ => (all(&self.uniform), all(&self.invariant)),
+            };
+        }
+        let end = instructions.len();
+        for reg in wanted {
+            self.last_use[reg.0 as usize] = end;
+        }
+        for &store in stores {
+            for reg in ferrax_compile::registers(self.context.kernel.stores[store].value) {
+                self.last_use[reg.0 as usize] = end;
+            }
+        }
+        for (index, instruction) in instructions.iter().enumerate().rev() {
+            // A value that needs no code lives as long as what it renames.
+            let through = self.renames(instruction);
+            for arg in &instruction.args {
+                let until = if through { self.last_use[index].max(index) } else { index };
+                let last = &mut self.last_use[arg.0 as usize];
+                *last = (*last).max(until);
+            }
+        }
+    }
+
+    /// Whether the result has the bits of the argument.
+    fn renames(&self, instruction: &Instruction) -> bool {
+        match instruction.op {
+            ScalarOp::Bitcast => true,
+            ScalarOp::Convert => {
+                let from = self.body.type_of(instruction.args[0]);
+                let to = instruction.ty;
+                !from.is_float() && !to.is_float() && from.size() == to.size() && to != ScalarType::Bool
+            }
+            _ => false,
+        }
+    }
+
+    /// A scratch slot for a block of elements of `size` bytes.
+    fn take(&mut self, size: usize) -> Place {
+        let class = size.trailing_zeros() as usize;
+        let place = match self.free[class].pop() {
+            Some(place) => place,
+            None => self.layout.slot(size * self.lanes),
+        };
+        self.owned.insert(place, class);
+        place
+    }
+
+    fn release(&mut self, place: Place) {
+        if let Some(class) = self.owned.remove(&place) {
+            self.free[class].push(place);
+        }
+    }
+
+    fn place(&self, reg: Reg) -> Result<Place> {
+        self.places[reg.0 as usize].ok_or_else(|| internal_error!("register {} has no place", reg.0))
+    }
+
+    fn emit(&mut self, stores: &[usize]) -> Result<()> {
+        let instructions = self.body.instructions();
+        let direct = self.direct_stores(stores)?;
+        let mut dying: FxHashMap<usize, SmallVec<[Reg; 4]>> = FxHashMap::default();
+        for (index, &last) in self.last_use.iter().enumerate() {
+            dying.entry(last.max(index)).or_default().push(Reg(index as u32));
+        }
+        for (index, instruction) in instructions.iter().enumerate() {
+            let place = match instruction.op {
+                ScalarOp::Const { bits } => self.layout.constant(bits, instruction.ty.size(), 1),
+                ScalarOp::Input { operand, part } => self.input(operand, part, index)?,
+                ScalarOp::Index { axis } => self.index(axis)?,
+                _ if self.renames(instruction) => self.place(instruction.args[0])?,
+                _ => self.apply(index, instruction, direct.get(&(index as u32)).copied())?,
+            };
+            self.places[index] = Some(place);
+            for reg in dying.remove(&index).unwrap_or_default() {
+                // Renamed values share a place, which the first holder outlives.
+                if !self.renames(&instructions[reg.0 as usize])
+                    && let Some(place) = self.places[reg.0 as usize]
+                {
+                    self.release(place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn walk(&self, operand: u32, map: &Map, part: u8, element: usize, part_bytes: usize) -> Walk {
+        Walk {
+            operand,
+            offset: map.offset as isize * element as isize + isize::from(part) * part_bytes as isize,
+            strides: map
+                .strides
+                .iter()
+                .enumerate()
+                .filter(|(_, stride)| **stride != 0)
+                .map(|(axis, &stride)| (axis as u32, stride as isize * element as isize))
+                .collect(),
+        }
+    }
+
+    /// Byte strides of a map along the rows and columns of a tile.
+    fn tile_strides(&self, map: &Map, element: usize) -> (isize, isize) {
+        let along = |span: Option<super::nest::Span>| {
+            span.map_or(0, |span| map.strides[span.axis] as isize * element as isize)
+        };
+        (along(self.context.tile.row), along(self.context.tile.col))
+    }
+
+    /// Whether a tile is one dense run of elements of `element` bytes.
+    fn is_dense(&self, strides: (isize, isize), element: usize) -> bool {
+        let tile = self.context.tile;
+        let Some(col) = tile.col else { return true };
+        let extent = self.context.nest.extents[col.axis];
+        strides.1 == element as isize
+            && tile.row.is_none_or(|row| {
+                row.length == 1 || (col.length == extent && strides.0 == (extent * element) as isize)
+            })
+    }
+
+    fn input(&mut self, operand: u32, part: u8, index: usize) -> Result<Place> {
+        let Some(map) = self.load_map(operand).cloned() else {
+            let accumulator = operand as usize - self.context.nest.loads.len();
+            return self
+                .context
+                .accumulators
+                .get(accumulator)
+                .copied()
+                .ok_or_else(|| internal_error!("load {operand} does not exist"));
+        };
+        let load = self.context.kernel.loads[operand as usize];
+        let dtype = self.context.kernel.operands[load.operand as usize].dtype;
+        let (element, part_bytes) = (dtype.size(), part_size(dtype));
+        let ty = register_type(dtype)?;
+        let strides = self.tile_strides(&map, element);
+        let uniform = self.uniform[index];
+        let walk = self.walk(load.operand, &map, part, element, part_bytes);
+        let dense = uniform || (self.is_dense(strides, element) && element == part_bytes);
+        self.section.cost += if dense { 0.5 } else { 2.0 } * if uniform { 0.0 } else { 1.0 };
+        let step = if dense && is_native_or_part(dtype, uniform) && map.guards.is_none() {
+            let place = self.layout.entry(Entry::Moving);
+            LoadStep { walk, place, transfer: None, guards: None, uniform }
+        } else {
+            let place = if uniform { self.layout.slot(8) } else { self.take(ty.size()) };
+            let guards = match &map.guards {
+                None => None,
+                Some(ranges) => {
+                    let value = load.fill.unwrap_or(Scalar::zero(ty.dtype()));
+                    let value = match self.fill_bits(value, part, ty) {
+                        Some(bits) => self.layout.constant(bits, ty.size(), 1),
+                        None => return Err(internal_error!("a load has a fill that is not a number")),
+                    };
+                    Some(Guards {
+                        ranges: ranges.clone(),
+                        fill: ops::copy(ty.size(), true),
+                        value,
+                        element: ty.size(),
+                    })
+                }
+            };
+            let transfer =
+                Transfer { function: load_fn(dtype)?, row_stride: strides.0, col_stride: strides.1 };
+            LoadStep { walk, place, transfer: Some(transfer), guards, uniform }
+        };
+        let place = step.place;
+        if self.invariant[index] {
+            self.section.loads_before.push(step);
+        } else {
+            if step.transfer.is_some() {
+                // In order, for its slot may have held another value.
+                self.section.instrs.push(Instr::Load { step: self.section.loads.len() as u32 });
+            }
+            self.section.loads.push(step);
+        }
+        Ok(place)
+    }
+
+    fn fill_bits(&self, value: Scalar, part: u8, ty: ScalarType) -> Option<u64> {
+        if value.dtype().is_complex() {
+            let half = value.dtype().size() as u32 * 4;
+            let bits = value.bits() >> (u32::from(part) * half);
+            return Some((bits & ((1u128 << half) - 1)) as u64);
+        }
+        if value.dtype().is_key() || value.dtype() == ty.dtype() {
+            return Some(value.bits() as u64);
+        }
+        let mut body = Body::default();
+        let reg = body.constant(value);
+        match body.instructions()[reg.0 as usize].op {
+            ScalarOp::Const { bits } => Some(bits),
+            _ => None,
+        }
+    }
+
+    fn index(&mut self, axis: u32) -> Result<Place> {
+        let Some(axis) = self.context.nest.axis_of[axis as usize] else {
+            return Ok(self.layout.constant(0, 8, 1));
+        };
+        let tile = self.context.tile;
+        let is = |span: Option<super::nest::Span>| span.is_some_and(|span| span.axis == axis);
+        let number = axis as u32;
+        Ok(if is(tile.row) || is(tile.col) {
+            let to = self.take(8);
+            self.section.cost += 1.0;
+            self.section.instrs.push(if is(tile.row) {
+                Instr::Rows { to, axis: number }
+            } else {
+                Instr::Cols { to, axis: number }
+            });
+            to
+        } else {
+            let to = self.layout.slot(8);
+            self.section.instrs.push(Instr::Outside { to, axis: number });
+            to
+        })
+    }
+
+    fn apply(&mut self, index: usize, instruction: &Instruction, direct: Option<Place>) -> Result<Place> {
+        let args = &instruction.args;
+        let mut places: SmallVec<[Place; 3]> = SmallVec::new();
+        for &arg in args {
+            places.push(self.place(arg)?);
+        }
+        let typed = if instruction.op == ScalarOp::Select { args[1] } else { args[0] };
+        let arg = self.body.type_of(typed);
+        let to_ty = instruction.ty;
+        if self.uniform[index] {
+            let Some(function) = ops::block_fn(instruction.op, to_ty, arg, [false; 3])? else {
+                return Err(internal_error!("{:?} has no code", instruction.op));
+            };
+            let to = self.layout.slot(8);
+            let instr = make(function, to, &places, true);
+            if self.invariant[index] {
+                self.section.before.push(instr)
+            } else {
+                self.section.instrs.push(instr)
+            }
+            return Ok(to);
+        }
+        let mut flags = [false; 3];
+        for (flag, arg) in flags.iter_mut().zip(args) {
+            *flag = self.uniform[arg.0 as usize];
+        }
+        let mut temporary: SmallVec<[Place; 3]> = SmallVec::new();
+        let mut function = ops::block_fn(instruction.op, to_ty, arg, flags)?;
+        if function.is_none() && args.len() == 2 && flags[0] && !flags[1] {
+            function = ops::swapped(instruction.op, arg)?;
+            if function.is_some() {
+                places.swap(0, 1);
+            }
+        }
+        if function.is_none() {
+            for (position, &arg) in args.iter().enumerate().filter(|(position, _)| flags[*position]) {
+                places[position] = self.splat(arg, places[position], &mut temporary);
+            }
+            function = ops::block_fn(instruction.op, to_ty, arg, [false; 3])?;
+        }
+        let Some(function) = function else {
+            return Err(internal_error!("{:?} has no code", instruction.op));
+        };
+        let to = direct.unwrap_or_else(|| self.take(to_ty.size()));
+        self.section.instrs.push(make(function, to, &places, false));
+        self.section.cost += match instruction.op {
+            ScalarOp::Math(_) => 12.0,
+            ScalarOp::Div | ScalarOp::Rem | ScalarOp::Sqrt => 4.0,
+            _ => 1.0,
+        } * (to_ty.size().max(arg.size()) as f64 / 4.0);
+        for place in temporary {
+            self.release(place);
+        }
+        Ok(to)
+    }
+
+    /// A uniform value as a block.
+    fn splat(&mut self, reg: Reg, place: Place, temporary: &mut SmallVec<[Place; 3]>) -> Place {
+        let size = self.body.type_of(reg).size();
+        if let ScalarOp::Const { bits } = self.body.instructions()[reg.0 as usize].op {
+            return self.layout.constant(bits, size, self.lanes);
+        }
+        let to = self.take(size);
+        temporary.push(to);
+        self.section.instrs.push(make(ops::copy(size, true), to, &[place], false));
+        to
+    }
+
+    /// Where a store goes densely and alone, the value is computed in place:
+    /// for each register that can be, the operand's entry.
+    fn direct_stores(&mut self, stores: &[usize]) -> Result<FxHashMap<u32, Place>> {
+        let mut direct = FxHashMap::default();
+        for &index in stores {
+            let store = self.context.kernel.stores[index];
+            let dtype = self.context.kernel.operands[store.operand as usize].dtype;
+            let Value::Real(reg) = store.value else { continue };
+            let map = &self.context.nest.stores[index];
+            let element = dtype.size();
+            let instruction = &self.body.instructions()[reg.0 as usize];
+            let computed = !matches!(
+                instruction.op,
+                ScalarOp::Input { .. } | ScalarOp::Const { .. } | ScalarOp::Index { .. }
+            ) && !self.renames(instruction)
+                && !self.uniform[reg.0 as usize];
+            let dense = self.is_dense(self.tile_strides(map, element), element);
+            if computed
+                && dense
+                && is_native(dtype)
+                && !self.context.shares[store.operand as usize]
+                && !direct.contains_key(&reg.0)
+            {
+                let place = self.layout.entry(Entry::Moving);
+                let walk = self.walk(store.operand, map, 0, element, element);
+                self.section.stores.push(StoreStep { walk, place, transfer: None });
+                direct.insert(reg.0, place);
+            }
+        }
+        Ok(direct)
+    }
+
+    fn finish(mut self, stores: &[usize], wanted: &[Reg]) -> Result<Section> {
+        let mut results = Vec::new();
+        for &reg in wanted {
+            let place = self.place(reg)?;
+            results.push(if self.uniform[reg.0 as usize] {
+                let mut temporary = SmallVec::new();
+                self.splat(reg, place, &mut temporary)
+            } else {
+                place
+            });
+        }
+        for &index in stores {
+            let store = self.context.kernel.stores[index];
+            let dtype = self.context.kernel.operands[store.operand as usize].dtype;
+            let map = self.context.nest.stores[index].clone();
+            let (element, part_bytes) = (dtype.size(), part_size(dtype));
+            let strides = self.tile_strides(&map, element);
+            for (part, reg) in (0u8..).zip(ferrax_compile::registers(store.value)) {
+                let place = self.place(reg)?;
+                let walk = self.walk(store.operand, &map, part, element, part_bytes);
+                // Computed in place already?
+                let done = |step: &StoreStep| {
+                    step.transfer.is_none()
+                        && step.place == place
+                        && step.walk.operand == walk.operand
+                        && step.walk.offset == walk.offset
+                };
+                if self.section.stores.iter().any(done) {
+                    continue;
+                }
+                let size = self.body.type_of(reg).size();
+                let uniform = self.uniform[reg.0 as usize];
+                let dense = self.is_dense(strides, element) && element == part_bytes && is_native(dtype);
+                let shared = self.context.shares[store.operand as usize];
+                self.section.cost += if dense { 0.5 } else { 2.0 };
+                if dense && !shared {
+                    let to = self.layout.entry(Entry::Moving);
+                    self.section.stores.push(StoreStep { walk, place: to, transfer: None });
+                    let one = self.context.tile.col.is_none();
+                    self.section.instrs.push(make(ops::copy(size, uniform && !one), to, &[place], one));
+                    continue;
+                }
+                let from = if uniform && self.lanes > 1 {
+                    let mut temporary = SmallVec::new();
+                    self.splat(reg, place, &mut temporary)
+                } else {
+                    place
+                };
+                let transfer =
+                    Transfer { function: store_fn(dtype)?, row_stride: strides.0, col_stride: strides.1 };
+                let place = self.layout.entry(Entry::Moving);
+                self.section.stores.push(StoreStep { walk, place, transfer: Some((transfer, from)) });
+            }
+        }
+        self.section.results = results;
+        Ok(self.section)
+    }
+}
+
+/// Whether registers can be read where the element lies.
+fn is_native_or_part(dtype: ferrax_ir::DType, uniform: bool) -> bool {
+    is_native(dtype) || (uniform && dtype.is_complex())
+}
+
+fn make(function: BlockFn, to: Place, sources: &[Place], one: bool) -> Instr {
+    let a = sources.first().copied().unwrap_or(to);
+    let b = sources.get(1).copied().unwrap_or(a);
+    let c = sources.get(2).copied().unwrap_or(b);
+    Instr::Apply { function, to, a, b, c, one }
+}

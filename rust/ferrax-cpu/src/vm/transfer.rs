@@ -1,0 +1,294 @@
+//! Loads and stores that are more than a pointer: rectangles of a strided array
+//! to or from a dense block, with conversion between storage and register.
+
+use std::sync::LazyLock;
+
+use ferrax_ir::minifloat::MiniFloat;
+use ferrax_ir::scalar::ScalarType;
+use ferrax_ir::{DType, Result, internal_error};
+
+use super::isa::{Isa, isa};
+use super::ops::{bf16_bits, f16_from_f32, f32_from_f16};
+
+/// A rectangle: `rows` by `cols`, with byte strides in the array and an
+/// element stride between rows of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Rect {
+    pub rows: usize,
+    pub cols: usize,
+    pub row_stride: isize,
+    pub col_stride: isize,
+    pub block_stride: usize,
+}
+
+/// `f(rectangle, source, destination)`; for loads the source is the array.
+pub type TransferFn = unsafe fn(&Rect, *const u8, *mut u8);
+
+trait Cast {
+    type S: Copy;
+    type R: Copy;
+    fn cast(s: Self::S) -> Self::R;
+}
+
+/// Rows of the array to rows of the block.
+///
+/// # Safety
+/// Every element of the rectangle is valid for reading in the array and for
+/// writing in the block, which do not overlap.
+#[inline(always)]
+unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
+    let Rect { rows, cols, row_stride, col_stride, block_stride } = *rect;
+    let size = size_of::<C::S>() as isize;
+    let block = block.cast::<C::R>();
+    // SAFETY: all indices stay in the rectangle.
+    unsafe {
+        if rows >= 8 && cols > 1 && row_stride == size && col_stride != size && col_stride != 0 {
+            // Contiguous along rows: strips of 8 rows keep both sides in cache.
+            let mut row = 0;
+            while row < rows {
+                let strip = (rows - row).min(8);
+                let from = array.offset(row as isize * row_stride);
+                for col in 0..cols {
+                    let from = from.offset(col as isize * col_stride).cast::<C::S>();
+                    for i in 0..strip {
+                        *block.add((row + i) * block_stride + col) = C::cast(*from.add(i));
+                    }
+                }
+                row += strip;
+            }
+            return;
+        }
+        for row in 0..rows {
+            let from = array.offset(row as isize * row_stride);
+            let to = std::slice::from_raw_parts_mut(block.add(row * block_stride), cols);
+            if col_stride == size {
+                let from = std::slice::from_raw_parts(from.cast::<C::S>(), cols);
+                for (to, &from) in to.iter_mut().zip(from) {
+                    *to = C::cast(from);
+                }
+            } else if col_stride == 0 {
+                to.fill(C::cast(*from.cast::<C::S>()));
+            } else {
+                for (col, to) in to.iter_mut().enumerate() {
+                    *to = C::cast(*from.offset(col as isize * col_stride).cast::<C::S>());
+                }
+            }
+        }
+    }
+}
+
+/// Rows of the block to rows of the array.
+///
+/// # Safety
+/// As `load_rect`, with the directions exchanged.
+#[inline(always)]
+unsafe fn store_rect<C: Cast>(rect: &Rect, block: *const u8, array: *mut u8) {
+    let Rect { rows, cols, row_stride, col_stride, block_stride } = *rect;
+    let block = block.cast::<C::S>();
+    // SAFETY: all indices stay in the rectangle.
+    unsafe {
+        for row in 0..rows {
+            let to = array.offset(row as isize * row_stride);
+            let from = std::slice::from_raw_parts(block.add(row * block_stride), cols);
+            if col_stride == size_of::<C::R>() as isize {
+                let to = std::slice::from_raw_parts_mut(to.cast::<C::R>(), cols);
+                for (to, &from) in to.iter_mut().zip(from) {
+                    *to = C::cast(from);
+                }
+            } else {
+                for (col, &from) in from.iter().enumerate() {
+                    *to.offset(col as isize * col_stride).cast::<C::R>() = C::cast(from);
+                }
+            }
+        }
+    }
+}
+
+macro_rules! versions {
+    ($($name:ident $inner:ident $($features:literal)?;)*) => {$(
+        $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+        unsafe fn $name<C: Cast>(rect: &Rect, from: *const u8, to: *mut u8) {
+            // SAFETY: the caller's promise.
+            unsafe { $inner::<C>(rect, from, to) }
+        }
+    )*};
+}
+
+versions! {
+    load_baseline load_rect;
+    load_avx2 load_rect "avx2,fma,bmi1,bmi2,f16c";
+    load_avx512 load_rect "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c";
+    store_baseline store_rect;
+    store_avx2 store_rect "avx2,fma,bmi1,bmi2,f16c";
+    store_avx512 store_rect "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c";
+}
+
+fn load<C: Cast>() -> TransferFn {
+    match isa() {
+        Isa::Baseline => load_baseline::<C>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => load_avx2::<C>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => load_avx512::<C>,
+    }
+}
+
+fn store<C: Cast>() -> TransferFn {
+    match isa() {
+        Isa::Baseline => store_baseline::<C>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => store_avx2::<C>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => store_avx512::<C>,
+    }
+}
+
+macro_rules! casts {
+    ($($name:ident($x:ident: $s:ty) -> $r:ty = $body:expr;)*) => {$(
+        struct $name;
+        impl Cast for $name {
+            type S = $s;
+            type R = $r;
+            #[inline(always)]
+            fn cast($x: $s) -> $r { $body }
+        }
+    )*};
+}
+
+casts! {
+    Copy1(x: u8) -> u8 = x;
+    Copy2(x: u16) -> u16 = x;
+    Copy4(x: u32) -> u32 = x;
+    Copy8(x: u64) -> u64 = x;
+    FromBf16(x: u16) -> f32 = f32::from_bits(u32::from(x) << 16);
+    FromF16(x: u16) -> f32 = f32_from_f16(x);
+    ToBf16(x: f32) -> u16 = bf16_bits(x);
+    ToF16(x: f32) -> u16 = f16_from_f32(x);
+    LowU2(x: u8) -> u8 = x & 3;
+    LowU4(x: u8) -> u8 = x & 15;
+    LowI2(x: u8) -> u8 = ((x << 6).cast_signed() >> 6).cast_unsigned();
+    LowI4(x: u8) -> u8 = ((x << 4).cast_signed() >> 4).cast_unsigned();
+    ToBool(x: u8) -> u8 = u8::from(x != 0);
+}
+
+macro_rules! small_floats {
+    ($($name:ident $dtype:ident;)*) => {
+        $(struct $name;
+        impl Cast for $name {
+            type S = u8;
+            type R = f32;
+            #[inline(always)]
+            fn cast(x: u8) -> f32 {
+                static TABLE: LazyLock<[f32; 256]> = LazyLock::new(|| {
+                    let format = MiniFloat::of(DType::$dtype);
+                    std::array::from_fn(|bits| format.map_or(0.0, |format| format.decode(bits as u8) as f32))
+                });
+                TABLE[usize::from(x)]
+            }
+        }
+        )*
+        fn load_small_float(dtype: DType) -> Option<TransferFn> {
+            match dtype {
+                $(DType::$dtype => Some(load_baseline::<$name>),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+small_floats! {
+    FromF4E2M1FN F4E2M1FN; FromF8E3M4 F8E3M4; FromF8E4M3 F8E4M3; FromF8E4M3B11FNUZ F8E4M3B11FNUZ;
+    FromF8E4M3FN F8E4M3FN; FromF8E4M3FNUZ F8E4M3FNUZ; FromF8E5M2 F8E5M2; FromF8E5M2FNUZ F8E5M2FNUZ;
+    FromF8E8M0FNU F8E8M0FNU;
+}
+
+macro_rules! to_small_floats {
+    ($($name:ident $dtype:ident;)*) => {
+        $(struct $name;
+        impl Cast for $name {
+            type S = f32;
+            type R = u8;
+            #[inline(always)]
+            fn cast(x: f32) -> u8 {
+                const FORMAT: Option<MiniFloat> = MiniFloat::of(DType::$dtype);
+                FORMAT.map_or(0, |format| format.encode(f64::from(x)))
+            }
+        }
+        )*
+        fn store_small_float(dtype: DType) -> Option<TransferFn> {
+            match dtype {
+                $(DType::$dtype => Some(store_baseline::<$name>),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+to_small_floats! {
+    ToF4E2M1FN F4E2M1FN; ToF8E3M4 F8E3M4; ToF8E4M3 F8E4M3; ToF8E4M3B11FNUZ F8E4M3B11FNUZ;
+    ToF8E4M3FN F8E4M3FN; ToF8E4M3FNUZ F8E4M3FNUZ; ToF8E5M2 F8E5M2; ToF8E5M2FNUZ F8E5M2FNUZ;
+    ToF8E8M0FNU F8E8M0FNU;
+}
+
+/// The register type of an array's elements (of their parts, if complex).
+pub fn register_type(dtype: DType) -> Result<ScalarType> {
+    if dtype.is_key() { Ok(ScalarType::U64) } else { ScalarType::of(dtype) }
+}
+
+/// Whether elements are stored as registers hold them.
+pub fn is_native(dtype: DType) -> bool {
+    match dtype {
+        DType::I2 | DType::I4 | DType::U2 | DType::U4 | DType::BF16 | DType::F16 => false,
+        DType::C64 | DType::C128 => false,
+        other => MiniFloat::of(other).is_none(),
+    }
+}
+
+/// Bytes of one part of an element in memory.
+pub fn part_size(dtype: DType) -> usize {
+    if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() }
+}
+
+fn copy(size: usize, make: [TransferFn; 4]) -> TransferFn {
+    make[size.trailing_zeros().min(3) as usize]
+}
+
+/// Reads elements (or parts) of `dtype`.
+pub fn load_fn(dtype: DType) -> Result<TransferFn> {
+    Ok(match dtype {
+        DType::BF16 => load::<FromBf16>(),
+        DType::F16 => load::<FromF16>(),
+        DType::U2 => load::<LowU2>(),
+        DType::U4 => load::<LowU4>(),
+        DType::I2 => load::<LowI2>(),
+        DType::I4 => load::<LowI4>(),
+        DType::Bool => load::<ToBool>(),
+        DType::Float0 => return Err(internal_error!("float0 has no elements to load")),
+        other => match load_small_float(other) {
+            Some(found) => found,
+            None => {
+                copy(part_size(other), [load::<Copy1>(), load::<Copy2>(), load::<Copy4>(), load::<Copy8>()])
+            }
+        },
+    })
+}
+
+/// Writes elements (or parts) of `dtype`.
+pub fn store_fn(dtype: DType) -> Result<TransferFn> {
+    Ok(match dtype {
+        DType::BF16 => store::<ToBf16>(),
+        DType::F16 => store::<ToF16>(),
+        DType::U2 => store::<LowU2>(),
+        DType::U4 => store::<LowU4>(),
+        DType::I2 => store::<LowI2>(),
+        DType::I4 => store::<LowI4>(),
+        DType::Float0 => return Err(internal_error!("float0 has no elements to store")),
+        other => match store_small_float(other) {
+            Some(found) => found,
+            None => copy(
+                part_size(other),
+                [store::<Copy1>(), store::<Copy2>(), store::<Copy4>(), store::<Copy8>()],
+            ),
+        },
+    })
+}

@@ -1,0 +1,118 @@
+//! Test data, and comparison with the reference interpreter.
+
+use ferrax_cpu::compile;
+use ferrax_ir::{DType, Program, Scalar, Tensor, interpret};
+
+/// A small generator of reproducible numbers.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// An array of varied values: small numbers, and for floats now and then a
+/// zero of either sign.
+pub fn fill(dtype: DType, sizes: &[usize], seed: u64) -> Tensor {
+    let mut random = Random::new(seed + 1);
+    let count: usize = sizes.iter().product();
+    let mut bytes = Vec::new();
+    for _ in 0..count {
+        let mut number = || match random.below(40) {
+            0 => 0.0,
+            1 => -0.0,
+            _ => (random.next() % 4001) as f64 / 500.0 - 4.0,
+        };
+        let scalar = if dtype.is_complex() {
+            let (re, im) = (number(), number());
+            let half = dtype.size() as u32 * 4;
+            let re = Scalar::from_f64(dtype.real(), re).bits();
+            let im = Scalar::from_f64(dtype.real(), im).bits();
+            Scalar::from_bits(dtype, re | (im << half))
+        } else if dtype.is_float() {
+            Scalar::from_f64(dtype, number())
+        } else if dtype == DType::Bool {
+            Scalar::bool(number() > 0.0)
+        } else if dtype.is_key() {
+            Scalar::from_bits(dtype, u128::from(random.next()))
+        } else {
+            Scalar::from_i64(dtype, (random.next() % 23) as i64 - if dtype.is_signed() { 11 } else { 0 })
+        };
+        bytes.extend_from_slice(&scalar.bytes());
+    }
+    Tensor::from_bytes(dtype, sizes, &bytes).unwrap()
+}
+
+/// Arguments for a program.
+pub fn arguments(program: &Program, seed: u64) -> Vec<Tensor> {
+    program
+        .input_types()
+        .enumerate()
+        .map(|(index, ty)| {
+            let array = ty.as_array().unwrap();
+            fill(array.dtype, &array.sizes().unwrap(), seed + index as u64 * 77)
+        })
+        .collect()
+}
+
+/// Runs compiled and interpreted and compares; floats may differ by `ulps` of
+/// the largest magnitude nearby.
+pub fn check(program: &Program, ulps: u64) {
+    check_with(program, &arguments(program, 3), ulps);
+}
+
+pub fn check_with(program: &Program, inputs: &[Tensor], ulps: u64) {
+    let executable = compile(program).unwrap_or_else(|error| panic!("{error}\n{program:?}"));
+    let got = executable.run(inputs).unwrap();
+    let want = interpret::run(program, inputs).unwrap();
+    assert_eq!(got.len(), want.len());
+    for (index, (got, want)) in got.iter().zip(&want).enumerate() {
+        assert_eq!(got.dtype(), want.dtype());
+        assert_eq!(got.sizes(), want.sizes());
+        compare(got, want, ulps, &format!("output {index} of {}", program.name));
+    }
+}
+
+pub fn compare(got: &Tensor, want: &Tensor, ulps: u64, what: &str) {
+    if got == want {
+        return;
+    }
+    let size = got.dtype().size();
+    let dtype = got.dtype();
+    let real = dtype.real();
+    let epsilon = match real {
+        DType::F64 => f64::EPSILON,
+        DType::F32 => f64::from(f32::EPSILON),
+        DType::F16 => 2f64.powi(-10),
+        DType::BF16 => 2f64.powi(-7),
+        _ => 0.0,
+    };
+    let part = if dtype.is_complex() { size / 2 } else { size };
+    for (at, (g, w)) in got.bytes().chunks_exact(part).zip(want.bytes().chunks_exact(part)).enumerate() {
+        if g == w {
+            continue;
+        }
+        let (g, w) = (Scalar::from_bytes(real, g).unwrap(), Scalar::from_bytes(real, w).unwrap());
+        let (a, b) = (g.to_f64().unwrap_or(0.0), w.to_f64().unwrap_or(0.0));
+        let both_nan = a.is_nan() && b.is_nan();
+        let near = (a - b).abs() <= ulps as f64 * epsilon * a.abs().max(b.abs()).max(1e-2);
+        assert!(
+            dtype.is_inexact() && (both_nan || (a == b && ulps > 0) || (near && ulps > 0)),
+            "{what}, element {at}: got {a:?} ({:#x}), want {b:?} ({:#x})",
+            g.bits(),
+            w.bits()
+        );
+    }
+}
