@@ -7,10 +7,10 @@ Example:
     Array([0., 2., 4.], dtype=float32)
 """
 
+# ruff: noqa: I001, F401
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
-from ferrax import dtypes, errors, lax, nn, numpy, random, tree, tree_util, typing, util
-from ferrax import export, stages, test_util
+from ferrax import core, dtypes, errors, lax, nn, numpy, random, stages, tree, tree_util, typing, util
 from ferrax._core import Array
 from ferrax._src.api import (
     ShapeDtypeStruct,
@@ -74,3 +74,5 @@ from ferrax._src.devices import (
 )
 from ferrax._src.dtypes import float0
 from ferrax.version import __version__, __version_info__
+
+_runtime.install_array_methods()

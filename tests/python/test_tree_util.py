@@ -157,6 +157,7 @@ TREES = {
     "dict of ints": {3: "x", 1: "y", -2: "z"},
     "dict of numbers": {2: 1, 1.5: 3, True: 4},
     "dict of tuples": {(1, "b"): 1, (1, "a"): 2},
+    "dict of long strings": {"prefix__b": 1, "prefix__a": 2, "prefix_": 3, "prefix": 4, "p\0": 5},
     "dict of non-ascii": {"é": 1, "z": 2, "\U0001f600": 3, "\uffff": 4},
     "dict with a surrogate": {"\ud800": 1, "a": 2, "\ue000": 3},
     "namedtuple": Pair(1, [2]),

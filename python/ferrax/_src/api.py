@@ -11,7 +11,6 @@ import functools
 import weakref
 
 import numpy as np
-
 from ferrax import _core
 from ferrax._src import api_util, config, core, dtypes, stages, tree_util
 from ferrax._src.avals import ShapeDtypeStruct
@@ -288,3 +287,19 @@ class named_scope:
 def disable_jit(disable: bool = True):
     """A context in which jitted functions run as plain Python."""
     return config.disable_jit(disable)
+
+
+# The rest of the transformations, under the name by which other modules know them all.
+from ferrax._src.autodiff import (  # noqa: E402, F401
+    grad,
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from ferrax._src.batching import vmap  # noqa: E402, F401

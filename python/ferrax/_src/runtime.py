@@ -35,3 +35,13 @@ def _on_context(context, process_wide) -> None:
 
 
 config._on_context_change(_on_context)
+
+
+def install_array_methods() -> None:
+    """Sets the methods of `Array` that are written in Python."""
+    from ferrax._src import array
+    from ferrax._src.numpy import array_methods, indexing
+
+    array_methods.install(_core.Array)
+    indexing.install(_core.Array)
+    array.install(_core.Array)

@@ -156,7 +156,8 @@ impl Executable {
 
     fn execute(&self, inputs: &[Tensor], fresh: &Fresh) -> Result<()> {
         let arena = if self.arena > 0 { Some(Buffer::new(self.arena)?) } else { None };
-        let arena = arena.as_ref().map_or(std::ptr::null_mut(), Buffer::pointer);
+        // Arrays without elements have places even where there is no arena: aligned, never read.
+        let arena = arena.as_ref().map_or(std::ptr::without_provenance_mut(64), Buffer::pointer);
         let pointers: SmallVec<[*mut u8; 16]> = self
             .places
             .iter()

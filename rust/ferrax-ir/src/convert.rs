@@ -70,15 +70,15 @@ pub fn store(dtype: DType, value: Wide) -> Option<Scalar> {
         DType::U8 => u128::from(saturate_unsigned(value, u8::MAX.into()) as u8),
         DType::U16 => u128::from(saturate_unsigned(value, u16::MAX.into()) as u16),
         DType::U32 => u128::from(saturate_unsigned(value, u32::MAX.into()) as u32),
-        DType::U64 => u128::from(saturate_unsigned(value, u64::MAX.into()) as u64),
+        DType::U64 => u128::from(saturate_unsigned(value, u64::MAX) as u64),
         DType::I2 => u128::from((((integer(-2.0, 1.0) as i8) << 6) >> 6).cast_unsigned()),
         DType::I4 => u128::from((((integer(-8.0, 7.0) as i8) << 4) >> 4).cast_unsigned()),
         DType::I8 => u128::from((saturate_signed(value, i8::MAX.into()) as i8).cast_unsigned()),
         DType::I16 => u128::from((saturate_signed(value, i16::MAX.into()) as i16).cast_unsigned()),
         DType::I32 => u128::from((saturate_signed(value, i32::MAX.into()) as i32).cast_unsigned()),
-        DType::I64 => u128::from((saturate_signed(value, i64::MAX.into()) as i64).cast_unsigned()),
+        DType::I64 => u128::from((saturate_signed(value, i64::MAX) as i64).cast_unsigned()),
         DType::BF16 => u128::from(round_bf16(value, re).to_bits()),
-        DType::F16 => u128::from(f16::from_f64(re).to_bits()),
+        DType::F16 => u128::from(f16::from_f32(to_odd(re)).to_bits()),
         DType::F32 => u128::from(to_f32(value, re).to_bits()),
         DType::F64 => u128::from(re.to_bits()),
         DType::C64 => u128::from((re as f32).to_bits()) | (u128::from((im as f32).to_bits()) << 32),
@@ -97,10 +97,23 @@ fn to_f32(value: Wide, re: f64) -> f32 {
     }
 }
 
+/// `value` as an `f32` whose last bit is set wherever it is not exact, so that
+/// rounding it to a narrower format rounds as once. (`half` itself drops the
+/// low bits of an `f64`.)
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    if back == value || value.is_nan() {
+        return nearest;
+    }
+    let truncated = nearest.to_bits() - u32::from(back.abs() > value.abs());
+    f32::from_bits(truncated | 1)
+}
+
 fn round_bf16(value: Wide, re: f64) -> bf16 {
     match value {
         Wide::Int(value) => bf16::from_f32(value as f32),
-        _ => bf16::from_f64(re),
+        _ => bf16::from_f32(to_odd(re)),
     }
 }
 

@@ -209,7 +209,10 @@ fn errors_name_the_place() {
         other => panic!("{other:?}"),
     };
     let cases = [
-        ("{ lambda ; a:f32[]. let\n b:f32[] = sin c in (b,) }", "line 2, column 17: there is no variable 'c'"),
+        (
+            "{ lambda ; a:f32[]. let\n b:f32[] = sin c in (b,) }",
+            "line 2, column 17: there is no variable 'c'",
+        ),
         ("{ lambda ; a:f32[]. let b:f32[] = frob a in (b,) }", "no op named 'frob'"),
         ("{ lambda ; a:f32[]. let b:f64[] = sin a in (b,) }", "declared f64[]"),
         ("{ lambda ; a:f32[] a:f32[]. let in () }", "defined twice"),
@@ -256,8 +259,35 @@ fn hostile_text_is_an_error_and_never_a_panic() {
     let text = format!("{program:#}");
     assert!(Program::parse(&text).is_ok());
     let pieces = [
-        "(", ")", "[", "]", "{", "}", ":", "=", "-", "0", "9", "~", "\"", "\\", "é", " ", "let", "in", "None",
-        "99999999999999999999", "n", ",", "(0,)", "(5, 7)", "#", "0x", "inf", "\n", "a",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ":",
+        "=",
+        "-",
+        "0",
+        "9",
+        "~",
+        "\"",
+        "\\",
+        "é",
+        " ",
+        "let",
+        "in",
+        "None",
+        "99999999999999999999",
+        "n",
+        ",",
+        "(0,)",
+        "(5, 7)",
+        "#",
+        "0x",
+        "inf",
+        "\n",
+        "a",
     ];
     let mut state = 12345u64;
     let mut random = |limit: usize| {

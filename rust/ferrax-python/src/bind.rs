@@ -16,8 +16,9 @@ fn bind(
     operands: &Bound<'_, PyTuple>,
     parameters: &Bound<'_, PyDict>,
 ) -> PyResult<Py<PyAny>> {
-    let op = params::op(py, name, parameters)?;
     let operands = operands.iter().map(|item| convert::operand(&item, name)).collect::<PyResult<Vec<_>>>()?;
+    let element = operands.first().map(convert::Operand::dtype);
+    let op = params::op(py, name, parameters, element)?;
     let several = op.name() == "threefry2x32";
     let outputs = trace::bind(py, op, &operands)?;
     match <[Py<Array>; 1]>::try_from(outputs.into_vec()) {

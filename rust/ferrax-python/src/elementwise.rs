@@ -466,6 +466,41 @@ pub mod numpy_mixed {
         unary(py, IntegerPow { y: -1 }, x, Promotion::Inexact)
     }
 
+    macro_rules! logarithms {
+        ($($name:ident $base:literal),* $(,)?) => {$(
+            /// The natural logarithm over that of the base.
+            #[pyfunction]
+            #[pyo3(signature = (x, /))]
+            pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
+                let x = crate::convert::operand(x, stringify!($name))?;
+                let log = unary(py, Unary::Log, x, Promotion::Inexact)?.into_bound(py);
+                let value = Scalar::from_f64(log.get().dtype(), f64::ln($base));
+                let base = Operand::Literal(Literal { value, weak: true });
+                bind1(py, Binary::Div, &[Operand::Array(log), base])
+            }
+        )*};
+    }
+
+    logarithms!(log2 2.0, log10 10.0);
+
+    /// Rounds towards zero; integers are their own result.
+    #[pyfunction]
+    #[pyo3(signature = (x, /))]
+    pub fn trunc(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
+        let x = array(x, "trunc")?;
+        let dtype = x.get().dtype();
+        if dtype.is_integer() || dtype.is_bool() {
+            return Ok(x.unbind());
+        }
+        let x = Operand::Array(x);
+        let zero = Operand::Literal(Literal { value: Scalar::zero(dtype), weak: true });
+        let one = std::slice::from_ref(&x);
+        let negative = Operand::Array(bind1(py, Compare::Lt, &[x.clone(), zero])?.into_bound(py));
+        let up = Operand::Array(bind1(py, Unary::Ceil, one)?.into_bound(py));
+        let down = Operand::Array(bind1(py, Unary::Floor, one)?.into_bound(py));
+        bind1(py, ferrax_ir::ops::SelectN {}, &[negative, down, up])
+    }
+
     /// Signed integers keep their sign.
     #[pyfunction]
     #[pyo3(signature = (x, y, /))]
@@ -524,6 +559,9 @@ pub mod numpy_mixed {
         module.add_function(wrap_pyfunction!(real, module)?)?;
         module.add_function(wrap_pyfunction!(imag, module)?)?;
         module.add_function(wrap_pyfunction!(reciprocal, module)?)?;
+        module.add_function(wrap_pyfunction!(log2, module)?)?;
+        module.add_function(wrap_pyfunction!(log10, module)?)?;
+        module.add_function(wrap_pyfunction!(trunc, module)?)?;
         module.add_function(wrap_pyfunction!(right_shift, module)?)?;
         module.add_function(wrap_pyfunction!(less, module)?)?;
         module.add_function(wrap_pyfunction!(less_equal, module)?)?;

@@ -13,7 +13,7 @@ use ferrax_ir::{Program, Result};
 
 use crate::inline::Inline;
 use crate::memo::Memo;
-use crate::rewrite::{Rewriter, share};
+use crate::rewrite::{Rewriter, is_same, share};
 use crate::{cse, dce, fold, inline, simplify};
 
 /// What `optimise` does.
@@ -45,7 +45,7 @@ impl Optimiser {
         let mut current = self.optimise_callees(program)?;
         for _ in 0..self.rounds {
             let next = dce(&cse(&fold(&simplify(&current)?)?)?)?;
-            let same = next == current;
+            let same = is_same(&next, &current);
             current = next;
             if same {
                 break;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ferrax_ir::builder::substitute;
 use ferrax_ir::ops::ConvertElementType;
 use ferrax_ir::program::Atoms;
-use ferrax_ir::{Atom, Builder, Equation, Literal, Op, Program, Result, Type, Var, internal_error};
+use ferrax_ir::{Atom, Builder, Equation, Error, Literal, Op, Program, Result, Type, Var, internal_error};
 
 pub(crate) struct Rewriter<'a> {
     pub source: &'a Program,
@@ -107,6 +107,25 @@ pub(crate) fn with_weak(b: &mut Builder, atom: Atom, weak: bool) -> Result<Atom>
     }
 }
 
+/// Adds the user's line to why a rule refused an equation. The innermost line
+/// stays: an error that names one is passed on.
+pub(crate) fn at<T>(equation: &Equation, result: Result<T>) -> Result<T> {
+    const MARK: &str = "\n  at ";
+    result.map_err(|error| {
+        let Some(line) = equation.source.line() else { return error };
+        let place = |text: String| {
+            if text.contains(MARK) { text } else { format!("{text}{MARK}{line}") }
+        };
+        match error {
+            Error::Type(text) => Error::Type(place(text)),
+            Error::Value(text) => Error::Value(place(text)),
+            Error::Unsupported(text) => Error::Unsupported(place(text)),
+            Error::Internal(text) => Error::Internal(place(text)),
+            other => other,
+        }
+    })
+}
+
 /// Fails unless there is one flag for each of `count` things.
 pub(crate) fn check_flags(what: &str, program: &Program, count: usize, flags: usize) -> Result<()> {
     if count == flags {
@@ -140,5 +159,31 @@ impl Needed {
 
 /// `program` behind a pointer, or the pointer itself where nothing changed.
 pub(crate) fn share(program: Program, original: &Arc<Program>) -> Arc<Program> {
-    if program == **original { original.clone() } else { Arc::new(program) }
+    if is_same(&program, original) { original.clone() } else { Arc::new(program) }
+}
+
+/// Whether two programs are equal, where callees and captured arrays are equal
+/// only if they are the same objects: looking into them would cost more than
+/// linear time where they are shared.
+pub(crate) fn is_same(a: &Program, b: &Program) -> bool {
+    let same_op = |a: &Op, b: &Op| match (a, b) {
+        (Op::Call(a), Op::Call(b)) => {
+            Arc::ptr_eq(&a.program, &b.program) && a.inline == b.inline && a.name == b.name
+        }
+        _ => a == b,
+    };
+    a.name == b.name
+        && a.inputs == b.inputs
+        && a.outputs == b.outputs
+        && a.types == b.types
+        && a.effects == b.effects
+        && a.constants.len() == b.constants.len()
+        && a.constants.iter().zip(&b.constants).all(|((var, tensor), (other_var, other))| {
+            var == other_var && std::ptr::eq(tensor.bytes(), other.bytes())
+        })
+        && a.equations.len() == b.equations.len()
+        && a.equations
+            .iter()
+            .zip(&b.equations)
+            .all(|(a, b)| a.inputs == b.inputs && a.outputs == b.outputs && same_op(&a.op, &b.op))
 }

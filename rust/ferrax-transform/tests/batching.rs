@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use ferrax_ir::verify::verify;
 use ferrax_ir::{ArrayType, Builder, DType, Dim, Tensor, Type};
-use ferrax_transform::{OutDims, batch, vjp_program, jvp};
+use ferrax_transform::{OutDims, batch, jvp, vjp_program};
 
 /// Element `index` along `axis`.
 fn take(tensor: &Tensor, axis: usize, index: usize) -> Tensor {

@@ -149,7 +149,9 @@ fn weakness_is_part_of_the_type() {
     let program = b.finish([y]);
     let simpler = simplify(&program).unwrap();
     assert!(simpler.output_types().eq(program.output_types()));
-    let strong = |b: &mut Builder, x| b.emit1(ConvertElementType { new_dtype: DType::F32, weak_type: false }, &[x]).unwrap();
+    let strong = |b: &mut Builder, x| {
+        b.emit1(ConvertElementType { new_dtype: DType::F32, weak_type: false }, &[x]).unwrap()
+    };
     assert_eq!(left(DType::F32, strong), 0);
 }
 

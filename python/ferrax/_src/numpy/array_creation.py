@@ -10,8 +10,6 @@ import math
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -28,6 +26,8 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     user_dtype,
 )
+
+import numpy as np
 
 
 def _place(x, device, out_sharding=None):
@@ -75,7 +75,7 @@ def _stack_nested(x, dtype):
     items = [_stack_nested(item, dtype) for item in x]
     shapes = {tuple(item.shape) for item in items}
     if len(shapes) != 1:
-        raise ValueError(f"jnp.array got nested sequences of different shapes: {sorted(shapes)}")
+        raise TypeError(f"jnp.array got nested sequences of different shapes: {sorted(shapes)}")
     return lax.concatenate([lax.expand_dims(item, (0,)) for item in items], dimension=0)
 
 
@@ -165,6 +165,8 @@ def _to_array(x, dtype, copy):
     if hasattr(x, "__len__") and hasattr(x, "__getitem__") and not isinstance(
             x, (str, bytes, bytearray, dict)):
         return _from_sequence(list(x), dtype)
+    if isinstance(x, str) and dtype is not None:
+        return as_array(np.asarray(x).astype(dtype))
     converted = np.asarray(x)
     _check_numeric(x, converted.dtype)
     return _to_array(converted, dtype, copy)
@@ -178,7 +180,7 @@ def _lossy(x, dtype) -> bool:
 
 
 def _copy(x):
-    return lax.copy_p.bind(x)
+    return lax.copy(x)
 
 
 def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):

@@ -9,8 +9,6 @@ import math
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -33,6 +31,8 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
+
+import numpy as np
 
 
 def _int32(value):
@@ -66,7 +66,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     elif not dtypes.issubdtype(dtypes.dtype(k), np.integer):
         raise TypeError(f"jnp.eye: k must be an integer, got {k}")
     mask = _band(shape, k, lax.eq)
-    return _place(mask if dtype == bool else lax.convert_element_type(mask, dtype), device)
+    return _place(mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype), device)
 
 
 def identity(n, dtype=None):
@@ -81,7 +81,7 @@ def tri(N, M=None, k=0, dtype=None):
     if min(shape) < 0:
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
     mask = _band(shape, k, lax.ge)
-    return mask if dtype == bool else lax.convert_element_type(mask, dtype)
+    return mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype)
 
 
 def _triangle(name, m, k, lower):
@@ -268,7 +268,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
     axes, "ij" does not; copy: only True. Raises ValueError for inputs above rank 1.
     """
-    args = [lax.expand_dims(x, (0,)) if x.ndim == 0 else x for x in ensure_arrays("meshgrid", *xi)]
+    args = ensure_arrays("meshgrid", *xi)
     if not copy:
         raise ValueError("jax.numpy.meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
@@ -296,7 +296,7 @@ def ix_(*args):
     out = []
     for i, x in enumerate(vectors):
         if x.ndim != 1:
-            raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {x.shape}")
+            raise ValueError(f"Arguments to jnp.ix_ must be 1-dimensional, got shape {x.shape}")
         if is_subdtype(x, np.bool_):
             raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
         shape = tuple(x.shape[0] if d == i else 1 for d in range(len(vectors)))
@@ -331,7 +331,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     index = list(ensure_arrays("ravel_multi_index", *multi_index))
     for x in index:
         if not is_subdtype(x, np.integer):
-            raise TypeError("only int indices permitted")
+            raise ValueError(f"ravel_multi_index: indices must be integers, got {x.dtype}")
     if mode == "raise":
         for x, n in zip(index, dims):
             values = np.asarray(concrete_or_error(
@@ -488,19 +488,5 @@ def bartlett(M):
     ramp = lax.mul(n, as_array(np.asarray(2 / (M - 1), dtype)))
     one = as_array(np.asarray(1, dtype))
     return lax.sub(one, lax.abs(lax.sub(ramp, one)))
-
-
-def kaiser(M, beta):
-    """Kaiser window of M points with shape parameter `beta`."""
-    from ferrax._src.numpy.special_ufuncs import i0
-
-    M, dtype, n = _window("kaiser", M)
-    if M <= 1:
-        return lax.full((max(M, 0),), 1, dtype)
-    half = as_array(np.asarray(0.5 * (M - 1), dtype))
-    (beta,) = promote_args_inexact("kaiser", beta)
-    one = as_array(np.asarray(1, dtype))
-    inside = lax.sub(one, lax.square(lax.div(lax.sub(n, half), half)))
-    return ufuncs.true_divide(i0(ufuncs.multiply(beta, lax.sqrt(inside))), i0(beta))
 
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
 from ferrax._src.api import jit
-from ferrax._src.custom_derivatives import custom_jvp
 from ferrax._src.numpy.ufuncs import isinf
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -28,25 +25,28 @@ from ferrax._src.numpy.util import (
     where,
 )
 
-# ---------------------------------------------------------------------------- sinc, i0
+import numpy as np
+
+# ---------------------------------------------------------------------------- sinc
 
 
-@partial(custom_jvp, nondiff_argnums=(0,))
-def _sinc_maclaurin(k, x):
-    """k-th derivative of sin(x)/x at 0; its own derivative is the next one."""
-    value = 0.0 if k % 2 else (-1) ** (k // 2) / (k + 1)
-    return lax.full_like(x, value)
-
-
-@_sinc_maclaurin.defjvp
-def _sinc_maclaurin_jvp(k, primals, tangents):
-    (x,), (t,) = primals, tangents
-    return _sinc_maclaurin(k, x), lax.mul(_sinc_maclaurin(k + 1, x), t)
+def _sinc_series(x):
+    """sin(x)/x about 0 to order 12: its derivatives at 0 are exact to that order."""
+    square = lax.mul(x, x)
+    total = lax.full_like(x, 0)
+    factorial = 1.0
+    terms = []
+    for order in range(0, 14, 2):
+        terms.append((-1) ** (order // 2) / factorial)
+        factorial *= (order + 2) * (order + 3)
+    for coefficient in reversed(terms):
+        total = lax.add(lax.mul(total, square), constant(coefficient, x))
+    return total
 
 
 @jit
 def sinc(x, /):
-    """`sin(pi x) / (pi x)`, 1 at zero; all derivatives at zero are exact.
+    """`sin(pi x) / (pi x)`, 1 at zero.
 
     Example: `jnp.sinc(0.)` is `1.`.
     """
@@ -54,36 +54,13 @@ def sinc(x, /):
     is_zero = lax.eq(x, filler(0, x))
     scaled = lax.mul(filler(np.pi, x), x)
     safe = where(is_zero, filler(1, x), scaled)
-    return where(is_zero, _sinc_maclaurin(0, scaled), lax.div(lax.sin(safe), safe))
-
-
-@custom_jvp
-def _i0(x):
-    x = lax.abs(x)
-    return lax.mul(lax.exp(x), lax.bessel_i0e(x))
-
-
-@_i0.defjvp
-def _i0_jvp(primals, tangents):
-    (x,), (t,) = primals, tangents
-    magnitude = lax.abs(x)
-    slope = lax.mul(lax.exp(magnitude), lax.bessel_i1e(x))
-    return _i0(x), lax.mul(slope, t)
-
-
-@jit
-def i0(x):
-    """Modified Bessel function of the first kind, order 0; real input only."""
-    (x,) = promote_args_inexact("i0", x)
-    if not is_subdtype(x, np.floating):
-        raise ValueError(f"Unsupported input type to jax.numpy.i0: {x.dtype}")
-    return _i0(x)
+    near = _sinc_series(where(is_zero, scaled, filler(0, x)))
+    return where(is_zero, near, lax.div(lax.sin(safe), safe))
 
 
 # ---------------------------------------------------------------------------- frexp, ldexp
 
 
-@custom_jvp
 def _frexp(x):
     info = dtypes.finfo(x.dtype)
     bits = np.dtype(f"int{info.bits}")
@@ -102,22 +79,17 @@ def _frexp(x):
     exponent = lax.add(lax.add(exponent, constant(1 - bias, exponent)), offset)
     keep = constant(~(exponent_mask << mantissa_bits), pattern)
     half = constant((bias - 1) << mantissa_bits, pattern)
-    mantissa = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_and(pattern, keep), half), x.dtype)
+    pattern = lax.bitwise_or(lax.bitwise_and(pattern, keep), half)
+    mantissa = lax.bitcast_convert_type(pattern, x.dtype)
     special = ufuncs.logical_or(
         ufuncs.logical_or(isinf(x), lax.ne(x, x)), lax.eq(x, constant(0, x))
     )
-    return where(special, x, mantissa), where(special, constant(0, exponent), exponent)
-
-
-@_frexp.defjvp
-def _frexp_jvp(primals, tangents):
-    (x,), (t,) = primals, tangents
-    mantissa, exponent = _frexp(x)
+    exponent = where(special, constant(0, exponent), exponent)
+    # The bits have no derivative; the mantissa is x times a constant power of two.
+    change = lax.sub(x, lax.stop_gradient(x))
     scale = lax.exp2(lax.neg(convert(exponent, x.dtype, x.weak_type)))
-    return (mantissa, exponent), (
-        lax.mul(t, scale),
-        np.zeros(exponent.shape, dtypes.float0),
-    )
+    slope = lax.mul(where(special, constant(0, x), change), scale)
+    return lax.add(where(special, lax.stop_gradient(x), mantissa), slope), exponent
 
 
 @jit

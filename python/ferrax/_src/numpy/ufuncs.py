@@ -9,14 +9,11 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
 from ferrax._src.api import jit
-from ferrax._src.core import Array
-from ferrax._src.custom_derivatives import custom_jvp
+from ferrax._src.core import Array, is_concrete
 from ferrax._src.numpy.util import (
     broadcast_to,
     check_array_like,
@@ -36,6 +33,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
+
+import numpy as np
 
 _INF = float("inf")
 
@@ -111,14 +110,14 @@ def isneginf(x, /, out=None):
 def iscomplex(x):
     """Tests elementwise for a non-zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array("iscomplex", x))
-    return lax.ne(imaginary, strong_constant(0, imaginary))
+    return lax.ne(imaginary, filler(0, imaginary))
 
 
 @jit
 def isreal(x):
     """Tests elementwise for a zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array("isreal", x))
-    return lax.eq(imaginary, strong_constant(0, imaginary))
+    return lax.eq(imaginary, filler(0, imaginary))
 
 
 @jit
@@ -181,7 +180,9 @@ def power(x1, x2, /):
     Example: `jnp.power(jnp.arange(3.), 2)` is `[0., 1., 4.]`.
     """
     check_array_like("power", x1, x2)
-    if isinstance(x2, (int, np.integer)) and not isinstance(x2, bool):
+    if isinstance(x2, (Array, np.ndarray)) and x2.ndim == 0 and _is_integer(x2) and is_concrete(x2):
+        x2 = int(x2)
+    if isinstance(x2, (int, np.integer)):
         (base,) = promote_dtypes_numeric(x1)
         return lax.integer_pow(base, operator.index(x2))
     return _power(x1, x2)
@@ -422,8 +423,8 @@ def angle(z, deg=False):
     """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
     z = ensure_array("angle", z)
     re, im = ufuncs.real(z), ufuncs.imag(z)
-    if not is_subdtype(re, np.inexact):
-        re, im = promote_dtypes_inexact(re, im)
+    dtype = dtypes.to_inexact_dtype(re.dtype)
+    re, im = convert(re, dtype), convert(im, dtype)
     result = lax.atan2(im, re)
     return ufuncs.multiply(result, convert(180 / np.pi, result.dtype)) if deg else result
 
@@ -473,12 +474,6 @@ def round(a, decimals=0, out=None):
 def around(a, decimals=0, out=None):
     """Alias of `round`."""
     return round(a, decimals, out)
-
-
-def fix(x, out=None):
-    """Rounds toward zero."""
-    reject_out("fix", out)
-    return ufuncs.trunc(x)
 
 
 @jit
@@ -554,27 +549,7 @@ def spacing(x, /):
     return _spacing(x)
 
 
-def real_if_close(a, tol=100):
-    """Real part of `a` if every imaginary part is within `tol` epsilons of 0, else `a`.
-
-    The decision depends on values: under `jit` it raises a concretization error.
-    """
-    a = ensure_array("real_if_close", a)
-    if not _is_complex(a):
-        return a
-    limit = tol * dtypes.finfo(a.dtype).eps if tol > 1 else tol
-    small = lax.lt(lax.abs(lax.imag(a)), constant(limit, lax.imag(a)))
-    return lax.real(a) if bool(lax.reduce_and(small, tuple(range(a.ndim)))) else a
-
-
 # ---------------------------------------------------------------------------- log-exp family
-
-
-@custom_jvp
-def _logaddexp_core(x1, x2):
-    if _is_complex(x1):
-        return _complex_logaddexp(x1, x2)
-    return _stable_logaddexp(x1, x2, lax.exp, None)
 
 
 def _stable_logaddexp(x1, x2, exponential, scale):
@@ -601,23 +576,27 @@ def _complex_logaddexp(x1, x2):
     return _wrap_phase(lax.add(larger, lax.log1p(lax.exp(difference))))
 
 
-def _logaddexp_tangent(primals, tangents, core, exponential):
-    x1, x2 = primals
-    t1, t2 = tangents
-    out = core(x1, x2)
-    finite_out = _replace_infinite(out)
-    w1 = exponential(lax.sub(_replace_infinite(x1), finite_out))
-    w2 = exponential(lax.sub(_replace_infinite(x2), finite_out))
-    return out, lax.add(lax.mul(t1, w1), lax.mul(t2, w2))
+def _with_derivatives_of(value, smooth):
+    """`value`, which is accurate, with the derivatives of `smooth`, which is equal but for rounding.
+
+    Where `smooth` is not finite the derivatives are zero.
+    """
+    change = lax.sub(smooth, lax.stop_gradient(smooth))
+    finite = lax.eq(change, change)
+    return lax.add(lax.stop_gradient(value), lax.select(finite, change, lax.full_like(change, 0)))
 
 
-def _replace_infinite(x):
-    return lax.select(lax.eq(x, constant(_INF, x)), lax.full_like(x, 0), x)
+def _log_sum(x1, x2, exponential, logarithm):
+    """The sum of exponentials about a fixed centre: its derivatives of all orders are exact."""
+    centre = lax.stop_gradient(lax.max(x1, x2))
+    infinite = lax.eq(lax.abs(centre), constant(_INF, centre))
+    centre = lax.select(infinite, lax.full_like(centre, 0), centre)
+    total = lax.add(exponential(lax.sub(x1, centre)), exponential(lax.sub(x2, centre)))
+    return lax.add(logarithm(total), centre)
 
 
-@_logaddexp_core.defjvp
-def _logaddexp_jvp(primals, tangents):
-    return _logaddexp_tangent(primals, tangents, _logaddexp_core, lax.exp)
+def _log2(x):
+    return lax.div(lax.log(x), constant(np.log(2), x))
 
 
 @jit_inline
@@ -627,27 +606,23 @@ def logaddexp(x1, x2, /):
     Example: `jnp.logaddexp(0., 0.)` is `log(2)`.
     """
     x1, x2 = promote_args_inexact("logaddexp", x1, x2)
-    return _logaddexp_core(*_same_shapes(x1, x2))
-
-
-@custom_jvp
-def _logaddexp2_core(x1, x2):
+    x1, x2 = _same_shapes(x1, x2)
     if _is_complex(x1):
-        log2 = constant(np.log(2), x1)
-        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
-    return _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
-
-
-@_logaddexp2_core.defjvp
-def _logaddexp2_jvp(primals, tangents):
-    return _logaddexp_tangent(primals, tangents, _logaddexp2_core, lax.exp2)
+        return _complex_logaddexp(x1, x2)
+    accurate = _stable_logaddexp(x1, x2, lax.exp, None)
+    return _with_derivatives_of(accurate, _log_sum(x1, x2, lax.exp, lax.log))
 
 
 @jit_inline
 def logaddexp2(x1, x2, /):
     """`log2(2**x1 + 2**x2)`, stable for large and infinite values."""
     x1, x2 = promote_args_inexact("logaddexp2", x1, x2)
-    return _logaddexp2_core(*_same_shapes(x1, x2))
+    x1, x2 = _same_shapes(x1, x2)
+    if _is_complex(x1):
+        log2 = constant(np.log(2), x1)
+        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
+    accurate = _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
+    return _with_derivatives_of(accurate, _log_sum(x1, x2, lax.exp2, _log2))
 
 
 def _same_shapes(x1, x2):

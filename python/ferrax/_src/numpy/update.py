@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
 from ferrax._core import Array, Tracer, bind
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
 from ferrax._src.core import as_array
-from ferrax._src.lax import elementwise as lax
-from ferrax._src.lax import gather_scatter
+from ferrax._src.lax import elementwise as lax, gather_scatter
 from ferrax._src.lax.shape import _broadcast_to, reshape
 from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.numpy.index_parse import Mask, Range, parse
@@ -34,6 +32,8 @@ from ferrax._src.numpy.indexing import (
     structure_of,
 )
 from ferrax.errors import NonConcreteBooleanIndexError
+
+import numpy as np
 
 _COMBINE = {
     "scatter_add": lax.add,

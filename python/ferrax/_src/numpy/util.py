@@ -10,13 +10,13 @@ import operator
 import warnings
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
 from ferrax._src.core import Array, as_array
+
+import numpy as np
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -85,11 +85,9 @@ def convert(x, dtype, weak_type: bool = False) -> Array:
         x = as_array(x)
     if x.dtype == dtype and x.weak_type == weak_type:
         return x
-    if x.dtype != dtype and dtype == bool:
+    if x.dtype != dtype and dtype == np.bool_:
         return lax.ne(x, as_array(np.zeros((), x.dtype)))
-    return lax.convert_element_type_p.bind(
-        x, new_dtype=np.dtype(dtype), weak_type=bool(weak_type), sharding=None
-    )
+    return lax._convert_element_type(x, dtype, weak_type)
 
 
 def _convert_python_scalar(x, dtype, weak_type: bool) -> Array:

@@ -149,7 +149,8 @@ impl Binary {
             Binary::ShiftLeft | Binary::ShiftRightLogical if amount >= width => 0,
             Binary::ShiftLeft => x << amount,
             Binary::ShiftRightLogical => (((x as u128) & mask) >> amount) as i128,
-            Binary::ShiftRightArithmetic => x >> amount.min(width - 1),
+            // The highest bit counts as the sign, of unsigned numbers too.
+            Binary::ShiftRightArithmetic => ((x << (128 - width)) >> (128 - width)) >> amount.min(width - 1),
             _ => return Err(internal_error!("{} of integers", self.op_name())),
         }))
     }
@@ -258,11 +259,27 @@ impl Rules for Binary {
                 // An exponent of another dtype is rounded as the base's would be.
                 let y =
                     if *self == Binary::Pow && types[1].dtype != dtype { body.round_to(dtype, y) } else { y };
+                if op == ScalarOp::ShrArithmetic && dtype.is_unsigned() {
+                    let signed = signed_type(ty);
+                    let (x, y) = (body.bitcast(x, signed), body.bitcast(y, signed));
+                    let shifted = body.push(op, signed, &[x, y]);
+                    return Ok(Value::Real(body.bitcast(shifted, ty)));
+                }
                 let result = body.push(op, ty, &[x, y]);
                 Ok(Value::Real(body.round_to(dtype, result)))
             }
             _ => Err(internal_error!("{} of a real and a complex number", self.op_name())),
         }
+    }
+}
+
+/// The signed type of a register type's size.
+fn signed_type(ty: ScalarType) -> ScalarType {
+    match ty.size() {
+        1 => ScalarType::I8,
+        2 => ScalarType::I16,
+        4 => ScalarType::I32,
+        _ => ScalarType::I64,
     }
 }
 

@@ -46,6 +46,7 @@ mod call;
 pub(crate) mod common;
 mod compare;
 mod complex;
+mod complex_inverse;
 mod convert;
 mod cumulative;
 mod derive;

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::arithmetic::{Arithmetic, Emit, Native};
 use super::common::{Accept, arrays, check_arity, check_dtype, elementwise_batch, one};
-use super::{complex, evaluate, unary_derivatives};
+use super::{complex, complex_inverse, evaluate, unary_derivatives};
 use crate::convert::Wide;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use crate::scalar::{Body, MathFn, ScalarOp, Value, reference};
@@ -130,14 +130,14 @@ impl Unary {
             Unary::Sin => complex::sin(a, z),
             Unary::Cos => complex::cos(a, z),
             Unary::Tan => complex::tan(a, z),
-            Unary::Asin => complex::asin(a, z),
-            Unary::Acos => complex::acos(a, z),
-            Unary::Atan => complex::atan(a, z),
+            Unary::Asin => complex_inverse::asin(a, z),
+            Unary::Acos => complex_inverse::acos(a, z),
+            Unary::Atan => complex_inverse::atan(a, z),
             Unary::Sinh => complex::sinh(a, z),
             Unary::Cosh => complex::cosh(a, z),
-            Unary::Asinh => complex::asinh(a, z),
-            Unary::Acosh => complex::acosh(a, z),
-            Unary::Atanh => complex::atanh(a, z),
+            Unary::Asinh => complex_inverse::asinh(a, z),
+            Unary::Acosh => complex_inverse::acosh(a, z),
+            Unary::Atanh => complex_inverse::atanh(a, z),
             Unary::Sqrt => complex::sqrt(a, z),
             Unary::Rsqrt => complex::rsqrt(a, z),
             Unary::Conj => (z.0, a.neg(z.1)),

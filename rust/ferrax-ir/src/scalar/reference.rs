@@ -87,7 +87,13 @@ pub fn erf_inv(x: f64) -> f64 {
         (w.sqrt() - 3.0, far)
     };
     let mut y = x * coefficients.iter().fold(0.0, |sum, c| sum * t + c);
-    for _ in 0..3 {
+    if w > 16.0 {
+        // Beyond single precision: erfc(y) ≈ e^(-y²) / (y √π).
+        let rest = 1.0 - x.abs();
+        let first = (-rest.ln()).sqrt();
+        y = (-(rest * first * std::f64::consts::PI.sqrt()).ln()).sqrt().copysign(x);
+    }
+    for _ in 0..4 {
         // In the tails erf(y) - x cancels; the complement 1 - |x| is exact there.
         let error = if x.abs() > 0.5 {
             x.signum() * ((1.0 - x.abs()) - libm::erfc(y.abs()))
@@ -205,12 +211,12 @@ fn step(
         _ => {}
     }
     let wide: Vec<Wide> = args.iter().filter_map(|arg| load(arg.dtype(), &arg.bytes())).collect();
-    let value = match wide.as_slice() {
-        &[Wide::Float(x), Wide::Float(y), Wide::Float(z)] => Wide::Float(fused(*op, *ty, x, y, z)?),
-        &[Wide::Float(x), Wide::Float(y)] => float_binary(*op, x, y)?,
-        &[Wide::Float(x)] => float_unary(*op, x)?,
-        &[Wide::Int(x), Wide::Int(y)] => integer_binary(*op, args[0].dtype(), x, y)?,
-        &[Wide::Int(x)] => integer_unary(*op, args[0].dtype(), x)?,
+    let value = match *wide.as_slice() {
+        [Wide::Float(x), Wide::Float(y), Wide::Float(z)] => Wide::Float(fused(*op, *ty, x, y, z)?),
+        [Wide::Float(x), Wide::Float(y)] => float_binary(*op, x, y)?,
+        [Wide::Float(x)] => float_unary(*op, x)?,
+        [Wide::Int(x), Wide::Int(y)] => integer_binary(*op, args[0].dtype(), x, y)?,
+        [Wide::Int(x)] => integer_unary(*op, args[0].dtype(), x)?,
         _ => return Err(internal_error!("{op:?} of {wide:?}")),
     };
     store(dtype, value).ok_or_else(|| internal_error!("no register holds {dtype}"))
@@ -234,8 +240,8 @@ fn float_unary(op: ScalarOp, x: f64) -> Result<Wide> {
         ScalarOp::Trunc => x.trunc(),
         ScalarOp::RoundEven => x.round_ties_even(),
         ScalarOp::Convert => x,
-        ScalarOp::RoundTo(Narrow::BF16) => half::bf16::from_f64(x).to_f64(),
-        ScalarOp::RoundTo(Narrow::F16) => half::f16::from_f64(x).to_f64(),
+        ScalarOp::RoundTo(Narrow::BF16) => half::bf16::from_f32(x as f32).to_f64(),
+        ScalarOp::RoundTo(Narrow::F16) => half::f16::from_f32(x as f32).to_f64(),
         ScalarOp::Math(function) => math(function, x, 0.0),
         _ => return Err(internal_error!("{op:?} does not take one float")),
     }))
@@ -292,7 +298,7 @@ fn integer_unary(op: ScalarOp, dtype: DType, x: i128) -> Result<Wide> {
 }
 
 /// Arithmetic of integers before it wraps.
-pub fn integer_binary(op: ScalarOp, dtype: DType, x: i128, y: i128) -> Result<Wide> {
+fn integer_binary(op: ScalarOp, dtype: DType, x: i128, y: i128) -> Result<Wide> {
     let width = dtype.bits() as i128;
     let mask = u128::MAX >> (128 - dtype.bits());
     let amount = (y as u128) & mask;

@@ -11,9 +11,7 @@ use smallvec::SmallVec;
 
 use super::flatten::{flatten_with, flatten_with_path, keyed_children, one_level, sorted_items};
 use super::keys::{DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey};
-use super::registry::{
-    Class, Registration, RegistrationKind, Registry, RegistryOptions, default_registry,
-};
+use super::registry::{Class, Registration, RegistrationKind, Registry, RegistryOptions, default_registry};
 use super::treedef::{Kind, TreeDef};
 use super::up_to::node_data;
 use super::{Leaves, flatten, state};
@@ -40,11 +38,7 @@ impl PyTreeDef {
 }
 
 /// Unflattens from any iterable of leaves.
-fn unflatten_any(
-    py: Python<'_>,
-    definition: &TreeDef,
-    leaves: &Bound<'_, PyAny>,
-) -> PyResult<Py<PyAny>> {
+fn unflatten_any(py: Python<'_>, definition: &TreeDef, leaves: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     if let Ok(list) = leaves.cast_exact::<PyList>() {
         if list.len() < definition.num_leaves() {
             return Err(PyValueError::new_err(format!(
@@ -83,11 +77,7 @@ impl PyTreeDef {
 
     /// The list of subtrees of `tree` at this definition's leaves. ValueError if it is no prefix.
     #[pyo3(signature = (tree, /))]
-    fn flatten_up_to<'py>(
-        &self,
-        py: Python<'py>,
-        tree: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyList>> {
+    fn flatten_up_to<'py>(&self, py: Python<'py>, tree: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let mut leaves = Leaves::new();
         self.definition.flatten_up_to(py, tree, &mut leaves)?;
         PyList::new(py, leaves)
@@ -112,13 +102,9 @@ impl PyTreeDef {
     }
 
     /// Rebuilds a tree whose containers are given as plain iterables of their children.
-    #[pyo3(signature = (tree, /))]
-    fn from_iterable_tree<'py>(
-        &self,
-        py: Python<'py>,
-        tree: &Bound<'py, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
-        self.definition.from_iterable_tree(py, tree)
+    #[pyo3(name = "from_iterable_tree", signature = (tree, /))]
+    fn rebuild_from_iterables<'py>(&self, py: Python<'py>, tree: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
+        self.definition.rebuild_from_iterables(py, tree)
     }
 
     /// The definitions of the root's children.
@@ -128,10 +114,7 @@ impl PyTreeDef {
 
     /// `(type, data)` of the root, None for a leaf. The data are the sorted keys of a dict, and the
     /// aux data of a registered type; None for others.
-    fn node_data<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    fn node_data<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         node_data(py, &self.definition.root().kind)
     }
 
@@ -148,8 +131,7 @@ impl PyTreeDef {
             None => Kind::Leaf,
             Some((node_type, data)) => kind_from_data(py, registry.registry, node_type, data)?,
         };
-        let children: Vec<TreeDef> =
-            children.iter().map(|child| child.definition.clone()).collect();
+        let children: Vec<TreeDef> = children.iter().map(|child| child.definition.clone()).collect();
         Ok(TreeDef::with_children(py, kind, &children)?.into())
     }
 
@@ -185,10 +167,7 @@ impl PyTreeDef {
         Ok((equal == wanted).into_pyobject(py)?.to_owned().into_any().unbind())
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyList>,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyList>,))> {
         let load = py.get_type::<PyTreeDef>().getattr(intern!(py, "_from_state"))?;
         Ok((load, (state::save(py, &self.definition)?,)))
     }
@@ -337,11 +316,7 @@ impl PyTreeRegistry {
     }
 
     /// `(children, data)` of a container, None for a leaf.
-    fn flatten_one_level<'py>(
-        &self,
-        py: Python<'py>,
-        tree: &Bound<'py, PyAny>,
-    ) -> PyResult<OneLevel<'py>> {
+    fn flatten_one_level<'py>(&self, py: Python<'py>, tree: &Bound<'py, PyAny>) -> PyResult<OneLevel<'py>> {
         let none = py.None().into_bound(py);
         Ok(match self.registry.classify(tree)? {
             Class::Leaf => None,
@@ -351,9 +326,7 @@ impl PyTreeRegistry {
                 let (keys, values): (Vec<_>, Vec<_>) = sorted_items(dict)?.into_iter().unzip();
                 Some((PyTuple::new(py, values)?.into_any(), PyTuple::new(py, keys)?.into_any()))
             }
-            Class::NamedTuple(tuple) => {
-                Some((tuple.to_list().into_any(), tree.get_type().into_any()))
-            }
+            Class::NamedTuple(tuple) => Some((tuple.to_list().into_any(), tree.get_type().into_any())),
             Class::Registered(registration) => {
                 let (children, aux) = one_level(py, tree, registration)?;
                 Some((children.into_any(), aux))
@@ -426,10 +399,7 @@ impl PyTreeRegistry {
         PyList::new(py, types.iter().map(|entry| entry.node_type.bind(py)))?.try_iter()
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         if !std::ptr::eq(self.registry, default_registry()) {
             return Err(PyTypeError::new_err("only the default pytree registry can be pickled"));
         }
@@ -620,6 +590,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let registry = PyTreeRegistry::_default(py)?;
     pytree.add("default_registry", registry.clone_ref(py))?;
     module.add("pytree", &pytree)?;
+    py.import("sys")?.getattr("modules")?.set_item("ferrax._core.pytree", &pytree)?;
     module.add("default_registry", registry)?;
     module.add_class::<PyTreeDef>()
 }

@@ -16,11 +16,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 pub enum RegistrationKind {
     /// Functions: `to_iterable(x) -> (children, aux)`, `from_iterable(aux, children) -> x`, and
     /// `to_iterable_with_keys(x) -> ((key, child) …, aux)`.
-    Custom {
-        to_iterable: Py<PyAny>,
-        from_iterable: Py<PyAny>,
-        to_iterable_with_keys: Option<Py<PyAny>>,
-    },
+    Custom { to_iterable: Py<PyAny>, from_iterable: Py<PyAny>, to_iterable_with_keys: Option<Py<PyAny>> },
     /// Attributes: `data_fields` are children, `meta_fields` are aux data, and the type is called
     /// with all of them as keywords.
     Dataclass { data_fields: Vec<Py<PyString>>, meta_fields: Vec<Py<PyString>> },
@@ -50,8 +46,7 @@ pub struct RegistryOptions {
 }
 
 impl RegistryOptions {
-    pub const ALL: Self =
-        Self { none: true, tuple: true, named_tuple: true, list: true, dict: true };
+    pub const ALL: Self = Self { none: true, tuple: true, named_tuple: true, list: true, dict: true };
 }
 
 /// What an object is to `flatten`; the casts are already checked.

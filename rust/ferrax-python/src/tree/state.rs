@@ -29,9 +29,7 @@ pub fn save<'py>(py: Python<'py>, definition: &TreeDef) -> PyResult<Bound<'py, P
             Kind::Tuple => (TUPLE, none(), none()),
             Kind::List => (LIST, none(), none()),
             Kind::Dict(keys) => (DICT, PyTuple::new(py, keys)?.into_any(), none()),
-            Kind::NamedTuple(node_type) => {
-                (NAMED_TUPLE, none(), node_type.bind(py).clone().into_any())
-            }
+            Kind::NamedTuple(node_type) => (NAMED_TUPLE, none(), node_type.bind(py).clone().into_any()),
             Kind::Registered(registration, aux) => {
                 let node_type = registration.node_type.bind(py);
                 let known = default_registry().lookup(node_type.as_ptr() as usize);
@@ -62,10 +60,9 @@ pub fn load(py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<TreeDef> {
             NONE => Kind::None,
             TUPLE => Kind::Tuple,
             LIST => Kind::List,
-            DICT => Kind::Dict(data.try_iter()?.map(|key| Ok(key?.unbind())).collect::<PyResult<
-                Box<[_]>,
-            >>(
-            )?),
+            DICT => {
+                Kind::Dict(data.try_iter()?.map(|key| Ok(key?.unbind())).collect::<PyResult<Box<[_]>>>()?)
+            }
             NAMED_TUPLE => Kind::NamedTuple(node_type.cast_into::<PyType>()?.unbind()),
             REGISTERED => Kind::Registered(find(&node_type)?, data.unbind()),
             _ => return Err(malformed()),

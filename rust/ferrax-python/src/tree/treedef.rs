@@ -39,9 +39,7 @@ impl Kind {
             Kind::List => Kind::List,
             Kind::Dict(keys) => Kind::Dict(keys.iter().map(|key| key.clone_ref(py)).collect()),
             Kind::NamedTuple(node_type) => Kind::NamedTuple(node_type.clone_ref(py)),
-            Kind::Registered(registration, aux) => {
-                Kind::Registered(registration, aux.clone_ref(py))
-            }
+            Kind::Registered(registration, aux) => Kind::Registered(registration, aux.clone_ref(py)),
         }
     }
 
@@ -93,12 +91,7 @@ fn counted(kind: Kind, arity: usize, num_leaves: usize, num_nodes: usize) -> PyR
     let narrow = |count: usize| {
         u32::try_from(count).map_err(|_| PyValueError::new_err("pytree has more than 2³² nodes"))
     };
-    Ok(Node {
-        kind,
-        arity: narrow(arity)?,
-        num_leaves: narrow(num_leaves)?,
-        num_nodes: narrow(num_nodes)?,
-    })
+    Ok(Node { kind, arity: narrow(arity)?, num_leaves: narrow(num_leaves)?, num_nodes: narrow(num_nodes)? })
 }
 
 /// A node over the last `num_nodes - 1` nodes, of which `num_leaves` are leaves.
@@ -146,8 +139,7 @@ impl TreeDef {
 
     /// A tuple of `arity` leaves.
     pub fn flat_tuple(py: Python<'_>, arity: usize) -> PyResult<Self> {
-        static SHARED: [OnceLock<TreeDef>; SHARED_ARITY + 1] =
-            [const { OnceLock::new() }; SHARED_ARITY + 1];
+        static SHARED: [OnceLock<TreeDef>; SHARED_ARITY + 1] = [const { OnceLock::new() }; SHARED_ARITY + 1];
         match SHARED.get(arity) {
             Some(cell) => Self::shared(py, cell, false, arity),
             None => Self::shared(py, &OnceLock::new(), false, arity),
@@ -156,8 +148,7 @@ impl TreeDef {
 
     /// A list of `arity` leaves.
     pub fn flat_list(py: Python<'_>, arity: usize) -> PyResult<Self> {
-        static SHARED: [OnceLock<TreeDef>; SHARED_ARITY + 1] =
-            [const { OnceLock::new() }; SHARED_ARITY + 1];
+        static SHARED: [OnceLock<TreeDef>; SHARED_ARITY + 1] = [const { OnceLock::new() }; SHARED_ARITY + 1];
         match SHARED.get(arity) {
             Some(cell) => Self::shared(py, cell, true, arity),
             None => Self::shared(py, &OnceLock::new(), true, arity),
@@ -203,10 +194,7 @@ impl TreeDef {
             _ => true,
         };
         if !fits {
-            return Err(PyValueError::new_err(format!(
-                "node data does not fit {} children",
-                children.len()
-            )));
+            return Err(PyValueError::new_err(format!("node data does not fit {} children", children.len())));
         }
         let mut nodes = Nodes::new();
         let mut num_leaves = usize::from(matches!(kind, Kind::Leaf));
@@ -349,12 +337,7 @@ impl TreeDef {
                 starts.push(start);
                 let num_leaves = node.num_leaves as usize * inner.num_leaves();
                 let num_nodes = nodes.len() - start + 1;
-                nodes.push(parent(
-                    node.kind.clone_ref(py),
-                    node.arity as usize,
-                    num_leaves,
-                    num_nodes,
-                )?);
+                nodes.push(parent(node.kind.clone_ref(py), node.arity as usize, num_leaves, num_nodes)?);
             }
         }
         TreeDef::from_nodes(py, nodes)
@@ -416,9 +399,7 @@ impl TreeDef {
 }
 
 fn kinds_equal(py: Python<'_>, a: &Kind, b: &Kind) -> PyResult<bool> {
-    let same = |a: &Py<PyAny>, b: &Py<PyAny>| -> PyResult<bool> {
-        Ok(a.is(b) || a.bind(py).eq(b.bind(py))?)
-    };
+    let same = |a: &Py<PyAny>, b: &Py<PyAny>| -> PyResult<bool> { Ok(a.is(b) || a.bind(py).eq(b.bind(py))?) };
     match (a, b) {
         (Kind::Leaf, Kind::Leaf)
         | (Kind::None, Kind::None)
@@ -459,9 +440,7 @@ where
             }
             dict.into_any().unbind()
         }
-        Kind::NamedTuple(node_type) => {
-            node_type.bind(py).call1(PyTuple::new(py, children)?)?.unbind()
-        }
+        Kind::NamedTuple(node_type) => node_type.bind(py).call1(PyTuple::new(py, children)?)?.unbind(),
         Kind::Registered(registration, aux) => match &registration.kind {
             RegistrationKind::Custom { from_iterable, .. } => {
                 from_iterable.bind(py).call1((aux, PyTuple::new(py, children)?))?.unbind()

@@ -79,10 +79,7 @@ impl TreeDef {
                     let tuple = object.cast::<PyTuple>().ok();
                     let Some(tuple) = tuple.filter(|tuple| matches!(tuple.hasattr("_fields"), Ok(true)))
                     else {
-                        return Err(mismatch(format!(
-                            "Expected named tuple, got {}.",
-                            object.repr()?
-                        )));
+                        return Err(mismatch(format!("Expected named tuple, got {}.", object.repr()?)));
                     };
                     check_arity("Named tuple", tuple.len(), node.arity, &object)?;
                     if !tuple.get_type().is(node_type.bind(py)) {
@@ -108,7 +105,7 @@ impl TreeDef {
     /// Rebuilds a tree in which every container has been replaced by an iterable of its children.
     ///
     /// Errors: ValueError if an iterable has another number of items than the container.
-    pub fn from_iterable_tree<'py>(
+    pub fn rebuild_from_iterables<'py>(
         &self,
         py: Python<'py>,
         tree: &Bound<'py, PyAny>,
@@ -150,10 +147,7 @@ impl TreeDef {
         for node in self.nodes() {
             let value = if matches!(node.kind, Kind::Leaf) {
                 let leaf = leaves.next().ok_or_else(|| {
-                    mismatch(format!(
-                        "Too few leaves for PyTreeDef; expected {}.",
-                        self.num_leaves()
-                    ))
+                    mismatch(format!("Too few leaves for PyTreeDef; expected {}.", self.num_leaves()))
                 })??;
                 match leaf_function {
                     Some(function) => function.call1((leaf,))?,
@@ -171,10 +165,7 @@ impl TreeDef {
             stack.push(value);
         }
         if leaves.next().is_some() {
-            return Err(mismatch(format!(
-                "Too many leaves for PyTreeDef; expected {}.",
-                self.num_leaves()
-            )));
+            return Err(mismatch(format!("Too many leaves for PyTreeDef; expected {}.", self.num_leaves())));
         }
         match stack.pop() {
             Some(value) => Ok(value.unbind()),
@@ -224,7 +215,7 @@ fn registered_children<'py>(
         RegistrationKind::Custom { .. } => "custom",
         RegistrationKind::Dataclass { .. } => "custom dataclass",
     };
-    if object.get_type_ptr() as usize != registration.node_type.as_ptr() as usize {
+    if !object.get_type().is(registration.node_type.bind(py)) {
         let capital = what.replacen('c', "C", 1);
         return Err(mismatch(format!(
             "{capital} node type mismatch: expected type: {}, value: {}.",
@@ -256,9 +247,7 @@ pub fn node_data<'py>(
         Kind::None => Some((none().get_type().into_any(), none())),
         Kind::Tuple => Some((py.get_type::<PyTuple>().into_any(), none())),
         Kind::List => Some((py.get_type::<PyList>().into_any(), none())),
-        Kind::Dict(keys) => {
-            Some((py.get_type::<PyDict>().into_any(), PyList::new(py, keys)?.into_any()))
-        }
+        Kind::Dict(keys) => Some((py.get_type::<PyDict>().into_any(), PyList::new(py, keys)?.into_any())),
         Kind::NamedTuple(node_type) => Some((node_type.bind(py).clone().into_any(), none())),
         Kind::Registered(registration, aux) => {
             Some((registration.node_type.bind(py).clone().into_any(), aux.bind(py).clone()))

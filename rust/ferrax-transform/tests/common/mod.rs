@@ -137,10 +137,8 @@ fn generate(random: &mut Random, size: usize, depth: usize, callees: &mut Vec<Ar
                     callees[random.below(callees.len())].clone()
                 };
                 let types: Vec<Type> = callee.input_types().cloned().collect();
-                let arguments: Vec<Atom> = types
-                    .iter()
-                    .map(|ty| reshaped(random, &mut b, &pool, ty.as_array().unwrap()))
-                    .collect();
+                let arguments: Vec<Atom> =
+                    types.iter().map(|ty| reshaped(random, &mut b, &pool, ty.as_array().unwrap())).collect();
                 let call = Call { name: callee.name.clone(), program: callee, inline: random.below(4) == 0 };
                 let outputs = b.emit(call, &arguments).unwrap();
                 pool.extend(outputs.iter().map(|&var| Atom::Var(var)));

@@ -1,0 +1,165 @@
+//! Passes ask each equation's rules a bounded number of times, whatever the
+//! size of the program; and what they emit grows in proportion.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ferrax_ir::ops::{Call, Unary};
+use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Operand, Row, Rules, Transpose, Types, not_linear};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Extension, Op, Param, Program, Result, Tensor, Type};
+use ferrax_transform::{
+    Inline, Options, OutDims, batch, cse, dce, fold, inline, jvp, linearize, optimise, partial_eval,
+    simplify, vjp_program,
+};
+use smallvec::{SmallVec, smallvec};
+
+/// Twice its operand, and counts what it is asked.
+#[derive(Debug, Default)]
+struct Counting {
+    asked: AtomicUsize,
+}
+
+impl Counting {
+    fn count(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Double(Arc<Counting>);
+
+impl Double {
+    fn again(&self) -> Op {
+        Op::Extension(Extension(Arc::new(Double(self.0.clone()))))
+    }
+}
+
+impl Row for Double {
+    fn name(&self) -> &str {
+        "double"
+    }
+
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::new()
+    }
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        self.0.count();
+        Ok(smallvec![inputs[0].clone()])
+    }
+
+    fn eval(&self, inputs: &[Tensor], _outputs: &[Type]) -> Result<Vec<Tensor>> {
+        self.0.count();
+        let values: Vec<f64> = inputs[0].elements::<f64>()?.iter().map(|x| 2.0 * x).collect();
+        Ok(vec![Tensor::from_elements(inputs[0].sizes(), &values)?])
+    }
+}
+
+impl Rules for Double {
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<SmallVec<[Option<Atom>; 1]>> {
+        self.0.count();
+        let Some(tangent) = eqn.tangents[0] else { return Ok(smallvec![None]) };
+        Ok(smallvec![Some(b.emit1(self.again(), &[tangent])?)])
+    }
+
+    fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<SmallVec<[Option<Atom>; 3]>> {
+        self.0.count();
+        match (&eqn.inputs[0], eqn.cotangents[0]) {
+            (Operand::Linear(_), Some(cotangent)) => {
+                Ok(smallvec![Some(b.emit1(self.again(), &[cotangent])?)])
+            }
+            _ => not_linear(self),
+        }
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        self.0.count();
+        Ok(smallvec![(b.emit1(self.again(), eqn.inputs)?, eqn.dims[0])])
+    }
+
+    fn lower(&self) -> Lowering {
+        Lowering::Elementwise
+    }
+}
+
+/// A chain of `size` doublings and sines, in turn.
+fn chain(size: usize, counting: &Arc<Counting>) -> Program {
+    let mut b = Builder::new("chain");
+    let mut x = b.input(ArrayType::of_sizes(&[2], DType::F64));
+    let double = Op::Extension(Extension(Arc::new(Double(counting.clone()))));
+    for index in 0..size {
+        x = if index % 2 == 0 {
+            b.emit1(double.clone(), &[x]).unwrap()
+        } else {
+            b.unary(Unary::Sin, x).unwrap()
+        };
+    }
+    b.finish([x])
+}
+
+type Pass = fn(&Program) -> Result<Program>;
+
+const PASSES: &[(&str, Pass)] = &[
+    ("jvp", |program| Ok(jvp(program, &[true])?.0)),
+    ("linearize", |program| Ok(linearize(program, &[true])?.linear)),
+    ("partial_eval", |program| Ok(partial_eval(program, &[true])?.unknown)),
+    ("vjp", |program| vjp_program(program, &[true], &[true])),
+    ("batch", |program| Ok(batch(program, &Dim::Const(3), &[Some(0)], None, OutDims::AsIs)?.0)),
+    ("simplify", simplify),
+    ("fold", fold),
+    ("cse", cse),
+    ("dce", dce),
+    ("optimise", |program| optimise(program, Options::default())),
+];
+
+#[test]
+fn work_is_proportional_to_size() {
+    for (name, pass) in PASSES {
+        let measure = |size: usize| {
+            let counting = Arc::new(Counting::default());
+            let program = chain(size, &counting);
+            counting.asked.store(0, Ordering::Relaxed);
+            let result = pass(&program).unwrap();
+            (counting.asked.load(Ordering::Relaxed), result.equations.len())
+        };
+        let (small, large) = (measure(500), measure(5000));
+        assert!(large.0 <= 10 * small.0 + 100, "{name} asks {} and {} times", small.0, large.0);
+        assert!(large.1 <= 10 * small.1 + 100, "{name} emits {} and {}", small.1, large.1);
+        // Verification in debug builds included, no rule is asked more than this.
+        assert!(large.0 <= 5000 * 20, "{name} asks {} times", large.0);
+    }
+}
+
+/// A tower in which each program calls the one below twice.
+fn tower(height: usize, counting: &Arc<Counting>) -> Program {
+    let mut program = chain(2, counting);
+    for _ in 0..height {
+        let callee = Arc::new(program);
+        let mut b = Builder::new("level");
+        let x = b.input(ArrayType::of_sizes(&[2], DType::F64));
+        let call = Call { name: "below".into(), program: callee, inline: false };
+        let y = Atom::Var(b.emit(call.clone(), &[x]).unwrap()[0]);
+        let z = Atom::Var(b.emit(call, &[y]).unwrap()[0]);
+        program = b.finish([z]);
+    }
+    program
+}
+
+#[test]
+fn shared_callees_cost_once() {
+    let without_inlining: &[(&str, Pass)] = &[
+        ("optimise", |program| optimise(program, Options { inline: Inline::Marked, rounds: 2 })),
+        ("inline marked", |program| inline(program, Inline::Marked)),
+    ];
+    // Each of the 2^40 calls has residuals of its own: linearising cannot be cheap.
+    let cheap = PASSES.iter().filter(|(name, _)| !["linearize", "vjp", "optimise"].contains(name));
+    for (name, pass) in cheap.chain(without_inlining) {
+        let counting = Arc::new(Counting::default());
+        let program = tower(40, &counting);
+        counting.asked.store(0, Ordering::Relaxed);
+        pass(&program).unwrap();
+        let asked = counting.asked.load(Ordering::Relaxed);
+        // One by one the calls would be 2^40.
+        assert!(asked < 5000, "{name} asks {asked} times");
+    }
+}

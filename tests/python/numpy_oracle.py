@@ -1,0 +1,70 @@
+"""Compares a ferrax.numpy expression with the same expression of the reference library."""
+
+import warnings
+
+import ferrax
+import ferrax.numpy as ferrax_numpy
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+
+
+def prepare(lib, x):
+    """NumPy arrays become arrays of the library; containers are rebuilt, scalars stay."""
+    if isinstance(x, np.ndarray):
+        return lib.asarray(x)
+    if isinstance(x, (list, tuple)):
+        return type(x)(prepare(lib, item) for item in x)
+    return x
+
+
+def leaves(out):
+    if isinstance(out, (list, tuple)):
+        return [leaf for item in out for leaf in leaves(item)]
+    return [out]
+
+
+def run(lib, expression, args, jit):
+    values = [prepare(lib, x) for x in args]
+    module = ferrax if lib is ferrax_numpy else jax
+    function = lambda *xs: expression(lib, *xs)  # noqa: E731
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return leaves((module.jit(function) if jit else function)(*values))
+
+
+def as_float64(x):
+    x = np.asarray(x)
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def check(expression, *args, jit=False, rtol=2e-5, atol=1e-6):
+    """Same values, dtypes, weak types and shapes; or the same class of error."""
+    try:
+        expected = run(jax_numpy, expression, args, jit)
+    except Exception as error:
+        base = next(
+            c for c in (TypeError, ValueError, IndexError, NotImplementedError, OverflowError,
+                        ZeroDivisionError, AttributeError, Exception) if isinstance(error, c))
+        with pytest.raises(base):
+            run(ferrax_numpy, expression, args, jit)
+        return
+    got = run(ferrax_numpy, expression, args, jit)
+    assert len(got) == len(expected)
+    for x, y in zip(got, expected):
+        assert np.shape(x) == np.shape(y)
+        if hasattr(y, "dtype"):
+            assert (str(x.dtype), bool(getattr(x, "weak_type", False))) == (
+                str(y.dtype), bool(getattr(y, "weak_type", False)))
+            tolerance = 2e-2 if y.dtype.itemsize <= 2 and y.dtype.kind not in "iub" else rtol
+            np.testing.assert_allclose(as_float64(x), as_float64(y), rtol=tolerance,
+                                       atol=max(atol, tolerance * 1e-2))
+        else:
+            assert x == y
+
+
+def cases(table):
+    """Parametrises over (label, expression, *args) rows."""
+    return pytest.mark.parametrize("row", table, ids=[str(i) + "-" + r[0] for i, r in
+                                                      enumerate(table)])
