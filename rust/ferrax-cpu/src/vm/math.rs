@@ -24,7 +24,6 @@ macro_rules! functions {
             match (function, double) {
                 $((MathFn::$name, false) => pick::<$name<f32>>(function, uniform),
                 (MathFn::$name, true) => pick::<$name<f64>>(function, uniform),)*
-                _ => None,
             }
         }
     };
