@@ -75,7 +75,7 @@ fn step(b: &mut Builder, random: &mut Random, values: &[Atom]) -> Option<Atom> {
             to[at] *= to.remove(at + 1);
             b.reshape(x, &dims(&to)).ok()?
         }
-        13 if rank > 0 && rank < 4 && sizes[axis] % 2 == 0 && sizes[axis] > 0 => {
+        13 if rank > 0 && rank < 4 && sizes[axis].is_multiple_of(2) && sizes[axis] > 0 => {
             let mut to = sizes.clone();
             to[axis] /= 2;
             to.insert(axis + 1, 2);
