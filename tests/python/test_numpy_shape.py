@@ -76,7 +76,7 @@ n.cov(x, aweights=n.array([1., 2, 3])); n.cov(x[None]); n.cov(x * (1 + 1j)); n.c
 n.corrcoef(x[0]); n.corrcoef(x + n.arange(3) ** 2, rowvar=False)
 n.interp(n.array([-1., 0.5, 2., 9.]), n.array([0., 1., 3.]), n.array([1., 3., -2.]))
 n.interp(n.array([-1., 9.]), n.array([0., 1., 3.]), n.array([1., 3., -2.]), left=7, right=8.)
-n.interp(n.array([-1., 9.]), n.array([0., 1., 3.]), n.ones(3), left='extrapolate', right='extrapolate')
+n.interp(n.ones(2) * 9, n.array([0., 1., 3.]), n.ones(3), left='extrapolate', right='extrapolate')
 n.interp(n.array([-1., 370.]), n.array([190., 0., 10.]), n.array([1., 3., -2.]), period=360)
 n.interp(1, n.array([0, 2]), n.array([0, 5])); n.interp(1., n.ones(2), n.ones(3))
 n.interp(x, x[:, 0], x[:, 1]); n.interp(1., n.ones(2), n.ones(2), left='a'); n.polyval(x[0], x)
