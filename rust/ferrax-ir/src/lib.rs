@@ -14,6 +14,7 @@
 //! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
 //! | `verify` | the invariants of programs |
 //! | `interpret` | the reference interpreter |
+//! | `math/` | functions of floats as polynomials, shared by all backends |
 //! | `scalar/` | the scalar language that elementwise rows lower to |
 
 pub mod builder;
@@ -23,6 +24,7 @@ pub mod dim;
 pub mod dtype;
 pub mod error;
 pub mod interpret;
+pub mod math;
 pub mod minifloat;
 pub mod op;
 pub mod ops;
