@@ -151,13 +151,11 @@ impl<'a> Graph<'a> {
             Op::RandomWrap(_) | Op::RandomUnwrap(_) if no_literals => Class::Alias,
             Op::ConvertElementType(op) if no_literals && Some(op.new_dtype) == input_dtype => Class::Alias,
             Op::BitcastConvertType(op)
-                if input_dtype.is_some_and(|dtype| dtype.size() != op.new_dtype.size()) =>
+                if input_dtype.is_some_and(|dtype| dtype.bits() != op.new_dtype.bits()) =>
             {
-                if no_literals {
-                    Class::Alias
-                } else {
-                    Class::Library
-                }
+                let whole = |dtype: DType| dtype.bits() == dtype.size() * 8;
+                let dense = input_dtype.is_some_and(whole) && whole(op.new_dtype);
+                if no_literals && dense { Class::Alias } else { Class::Library }
             }
             Op::Reshape(op) => same_bytes(no_literals && op.dimensions.is_none()),
             Op::Squeeze(_) => same_bytes(no_literals),

@@ -5,6 +5,7 @@
 //! | `executable` | [`compile`] and [`Executable`] |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
+//! | `legalise` | programs into what the library kernels take |
 //! | `kernels/` | library kernels: products, gathers, … |
 //! | `pool`, `alloc` | threads and memory |
 
@@ -12,6 +13,7 @@ pub mod alloc;
 pub mod eager;
 pub mod executable;
 pub mod kernels;
+mod legalise;
 pub mod pool;
 pub mod vm;
 
