@@ -157,7 +157,7 @@ fn other_elementwise_ops() {
             try_op(Round { rounding_method }, &[x(1)], 0);
         }
         for y in [-3, -1, 0, 1, 2, 5, 10] {
-            try_op(IntegerPow { y }, &[x(1)], 4);
+            try_op(IntegerPow { y }, &[x(1)], 64);
         }
         for (exponent_bits, mantissa_bits) in [(5, 10), (8, 7), (4, 3), (8, 23), (11, 52)] {
             try_op(ReducePrecision { exponent_bits, mantissa_bits }, &[x(1)], 0);
@@ -314,7 +314,7 @@ fn products() {
             (dot(&[1], &[0], &[], &[]), &[3, 0], &[0, 5]),
             (dot(&[1], &[0], &[], &[]), &[0, 4], &[4, 5]),
         ] {
-            assert!(try_op(op, &[x(l), y(r)], 400) || dtype == DType::Bool, "{dtype} {l:?} {r:?}");
+            assert!(try_op(op, &[x(l), y(r)], 20_000) || dtype == DType::Bool, "{dtype} {l:?} {r:?}");
         }
     }
     let wide = DotGeneral {
