@@ -6,6 +6,7 @@
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
 //! | `kernels/` | library kernels: products, gathers, … |
+//! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
 
 pub mod alloc;
@@ -13,6 +14,7 @@ pub mod eager;
 pub mod executable;
 pub mod kernels;
 pub mod pool;
+pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;
