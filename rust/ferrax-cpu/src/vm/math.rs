@@ -1,5 +1,6 @@
 //! Mathematical functions as block functions.
 
+use ferrax_ir::scalar::reference::math;
 use ferrax_ir::scalar::{MathFn, ScalarType};
 use ferrax_ir::{Result, internal_error};
 
@@ -61,6 +62,11 @@ functions! {
     Atanh: |a, _| a.atanh(), |a, _| a.atanh();
     Cbrt: |a, _| a.cbrt(), |a, _| a.cbrt();
     Rsqrt: |a, _| 1.0 / a.sqrt(), |a, _| 1.0 / a.sqrt();
+    Erf: |a, _| math(MathFn::Erf, a.into(), 0.0) as f32, |a, _| math(MathFn::Erf, a, 0.0);
+    Erfc: |a, _| math(MathFn::Erfc, a.into(), 0.0) as f32, |a, _| math(MathFn::Erfc, a, 0.0);
+    ErfInv: |a, _| math(MathFn::ErfInv, a.into(), 0.0) as f32, |a, _| math(MathFn::ErfInv, a, 0.0);
+    Lgamma: |a, _| math(MathFn::Lgamma, a.into(), 0.0) as f32, |a, _| math(MathFn::Lgamma, a, 0.0);
+    Digamma: |a, _| math(MathFn::Digamma, a.into(), 0.0) as f32, |a, _| math(MathFn::Digamma, a, 0.0);
     Pow: |a, b| a.powf(b), |a, b| a.powf(b);
     Atan2: |a, b| a.atan2(b), |a, b| a.atan2(b);
 }
