@@ -2,13 +2,12 @@
 
 import warnings
 
+import ferrax
+import ferrax.numpy as ferrax_numpy
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
 import pytest
-
-import ferrax
-import ferrax.numpy as ferrax_numpy
 
 
 def prepare(lib, x):
@@ -63,6 +62,11 @@ def check(expression, *args, jit=False, rtol=2e-5, atol=1e-6):
                                        atol=max(atol, tolerance * 1e-2))
         else:
             assert x == y
+
+
+def expressions(text):
+    """The expressions of a table in text, separated by semicolons and line ends."""
+    return [e.strip() for line in text.strip().splitlines() for e in line.split("; ")]
 
 
 def cases(table):

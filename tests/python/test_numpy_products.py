@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy_oracle import check
+from numpy_oracle import check, expressions
 
 rng = np.random.default_rng(0)
 
@@ -17,7 +17,7 @@ OPERANDS = {
     "int8 3x4": normal(3, 4, dtype=np.int8), "complex": normal(3) + np.complex64(1j),
     "float": 2.0, "int": 2, "empty": normal(0, 3),
 }
-NAMES = "dot matmul vdot inner outer kron matvec vecmat vecdot".split()
+NAMES = ["dot", "matmul", "vdot", "inner", "outer", "kron", "matvec", "vecmat", "vecdot"]
 PAIRS = [
     ("vector", "vector"), ("4x3", "vector"), ("vector", "3x4"), ("4x3", "3x4"), ("4x3", "4x3"),
     ("2x4x3", "3x4"), ("2x4x3", "5x1x3x4"), ("2x4x3", "vector"), ("4x3", "int vector"),
@@ -34,8 +34,8 @@ def test_product(name, pair):
 
 
 @pytest.mark.parametrize(
-    "axes", [0, 1, 2, 5, (1, 0), ((0,), (1,)), ((0, 1), (1, 0)), ((0,), (0, 1)), [1, 2, 3], (-1, 0)],
-    ids=str)
+    "axes", [0, 1, 2, 5, (1, 0), ((0,), (1,)), ((0, 1), (1, 0)), ((0,), (0, 1)), [1, 2, 3],
+             (-1, 0)], ids=str)
 def test_tensordot(axes):
     check(lambda n, a, b: n.tensordot(a, b, axes), normal(4, 3), normal(3, 4), atol=1e-4)
 
@@ -72,17 +72,23 @@ def test_few_equations():
 F = np.array([[1.5, -2.5, 0.25], [3.0, 7.0, -1.0]], np.float32)
 I = np.array([[3, -3, 1], [7, -8, 2]])
 METHODS = """
-x // 2; x % 2; 2 // x; 2 % x; divmod(i, 2); divmod(7, i); x ** 2; x ** -1; x ** 0.5; 2 ** x; i ** 2; i ** 2.5; i ** -1; x @ x.T
-i // 2.5; i % 4; i / 2; 1 / i; -7 // i; x // [1]; x @ 2; x / 'a'; round(x, 1); round(i); round(x[0, 0]); x.T; x.mT; x.real; x.imag; (x + 1j).imag
-x.sum(); x.mean(0); x.max(axis=1); x.std(); x.var(ddof=1); i.prod(); x.any(); x.all(axis=0); i.argmax(); x.argmin(1); i.cumsum(); i.cumprod(1); x.ptp(); x.round(1); x.clip(0); x.clip(max=1.0)
-x.reshape(3, 2); x.reshape((3, 2)); x.reshape(-1); x.reshape(7); x.transpose(); x.transpose(1, 0); x.transpose((1, 0)); x.ravel(); x.flatten('F'); x.swapaxes(0, 1); x[None].squeeze(); x.squeeze(0)
-x.astype(int); x.astype('float16'); x.astype(bool); (x * 200).astype('uint8'); x.copy(); x.conj(); (x + 1j).conjugate(); x.diagonal(); x.trace(); x.dot(x.T); x.repeat(2, axis=0)
-x.view('int32'); x.view('int8'); x.view('float64'); i.view('uint8'); i.astype('int8').reshape(1, 6).view('int16'); x.reshape(1, 6).view('complex64'); (x + 1j).view('float32'); x.view('int16'); i.view(bool)
-i.byteswap(); x.nbytes; x.itemsize; x.flat; 1.5 in x[0]; 1 in x; list(x)[1]; list(x[0, 0]); x.astype(None)
+x // 2; x % 2; 2 // x; 2 % x; divmod(i, 2); divmod(7, i); x ** 2; x ** -1; x ** 0.5; 2 ** x
+i ** 2; i ** 2.5; i ** -1; x @ x.T; i // 2.5; i % 4; i / 2; 1 / i; -7 // i; x // [1]; x @ 2
+x / 'a'; round(x, 1); round(i); round(x[0, 0]); x.T; x.mT; x.real; x.imag; (x + 1j).imag; x.sum()
+x.mean(0); x.max(axis=1); x.std(); x.var(ddof=1); i.prod(); x.any(); x.all(axis=0); i.argmax()
+x.argmin(1); i.cumsum(); i.cumprod(1); x.ptp(); x.round(1); x.clip(0); x.clip(max=1.0)
+x.reshape(3, 2); x.reshape((3, 2)); x.reshape(-1); x.reshape(7); x.transpose(); x.transpose(1, 0)
+x.transpose((1, 0)); x.ravel(); x.flatten('F'); x.swapaxes(0, 1); x[None].squeeze(); x.squeeze(0)
+x.astype(int); x.astype('float16'); x.astype(bool); (x * 200).astype('uint8'); x.copy(); x.conj()
+(x + 1j).conjugate(); x.diagonal(); x.trace(); x.dot(x.T); x.repeat(2, axis=0); x.view('int32')
+x.view('int8'); x.view('float64'); i.view('uint8'); i.astype('int8').reshape(1, 6).view('int16')
+x.reshape(1, 6).view('complex64'); (x + 1j).view('float32'); x.view('int16'); i.view(bool)
+i.byteswap(); x.nbytes; x.itemsize; x.flat; 1.5 in x[0]; 1 in x; list(x)[1]; list(x[0, 0])
+x.astype(None)
 """
 
 
-@pytest.mark.parametrize("text", [e.strip() for t in METHODS.strip().splitlines() for e in t.split("; ")])
+@pytest.mark.parametrize("text", expressions(METHODS))
 def test_methods_and_operators(text):
     code = compile(text, "<case>", "eval")
     scope = {"int": int, "bool": bool, "divmod": divmod, "round": round, "list": list}

@@ -7,7 +7,6 @@ function being traced. `ShapedArray` is the type of either.
 from __future__ import annotations
 
 import numpy as np
-
 from ferrax import _core
 from ferrax._core import Array, ArrayImpl, Tracer
 from ferrax._src import dtypes

@@ -22,13 +22,15 @@ import ml_dtypes
 import numpy as np
 from ferrax._src import config
 from ferrax._src.errors import TypePromotionError as TypePromotionError
-from ferrax._src.extended_dtypes import ExtendedDType as ExtendedDType
-from ferrax._src.extended_dtypes import KeyTy as KeyTy
-from ferrax._src.extended_dtypes import PRNGImpl as PRNGImpl
-from ferrax._src.extended_dtypes import extended as extended
-from ferrax._src.extended_dtypes import key_fry as key_fry
-from ferrax._src.extended_dtypes import prng_key as prng_key
-from ferrax._src.extended_dtypes import threefry2x32_impl as threefry2x32_impl
+from ferrax._src.extended_dtypes import (
+    ExtendedDType as ExtendedDType,
+    KeyTy as KeyTy,
+    PRNGImpl as PRNGImpl,
+    extended as extended,
+    key_fry as key_fry,
+    prng_key as prng_key,
+    threefry2x32_impl as threefry2x32_impl,
+)
 
 # ---------------------------------------------------------------------------------------------
 # Dtypes.

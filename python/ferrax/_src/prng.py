@@ -19,8 +19,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from ferrax import _core
-from ferrax import numpy as jnp
+from ferrax import _core, numpy as jnp
 from ferrax._src import config, core, dtypes
 
 PRNGImpl = dtypes.PRNGImpl

@@ -15,8 +15,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from ferrax import lax
-from ferrax import numpy as jnp
+from ferrax import lax, numpy as jnp
 from ferrax._src import config, core, dtypes
 from ferrax._src.api import jit
 from ferrax._src.prng import canonicalize_shape, check_key, random_bits, random_split

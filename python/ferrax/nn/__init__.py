@@ -1,38 +1,40 @@
 """Activations, normalisations, attention and initializers of neural networks."""
 
-from ferrax._src.nn.functions import celu as celu
-from ferrax._src.nn.functions import dot_product_attention as dot_product_attention
-from ferrax._src.nn.functions import elu as elu
-from ferrax._src.nn.functions import gelu as gelu
-from ferrax._src.nn.functions import get_scaled_dot_general_config as get_scaled_dot_general_config
-from ferrax._src.nn.functions import glu as glu
-from ferrax._src.nn.functions import hard_sigmoid as hard_sigmoid
-from ferrax._src.nn.functions import hard_silu as hard_silu
-from ferrax._src.nn.functions import hard_swish as hard_swish
-from ferrax._src.nn.functions import hard_tanh as hard_tanh
-from ferrax._src.nn.functions import identity as identity
-from ferrax._src.nn.functions import leaky_relu as leaky_relu
-from ferrax._src.nn.functions import log1mexp as log1mexp
-from ferrax._src.nn.functions import log_sigmoid as log_sigmoid
-from ferrax._src.nn.functions import log_softmax as log_softmax
-from ferrax._src.nn.functions import logmeanexp as logmeanexp
-from ferrax._src.nn.functions import logsumexp as logsumexp
-from ferrax._src.nn.functions import mish as mish
-from ferrax._src.nn.functions import one_hot as one_hot
-from ferrax._src.nn.functions import relu as relu
-from ferrax._src.nn.functions import relu6 as relu6
-from ferrax._src.nn.functions import scaled_dot_general as scaled_dot_general
-from ferrax._src.nn.functions import scaled_matmul as scaled_matmul
-from ferrax._src.nn.functions import selu as selu
-from ferrax._src.nn.functions import sigmoid as sigmoid
-from ferrax._src.nn.functions import silu as silu
-from ferrax._src.nn.functions import soft_sign as soft_sign
-from ferrax._src.nn.functions import softmax as softmax
-from ferrax._src.nn.functions import softplus as softplus
-from ferrax._src.nn.functions import sparse_plus as sparse_plus
-from ferrax._src.nn.functions import sparse_sigmoid as sparse_sigmoid
-from ferrax._src.nn.functions import squareplus as squareplus
-from ferrax._src.nn.functions import standardize as standardize
-from ferrax._src.nn.functions import swish as swish
+from ferrax._src.nn.functions import (
+    celu as celu,
+    dot_product_attention as dot_product_attention,
+    elu as elu,
+    gelu as gelu,
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    glu as glu,
+    hard_sigmoid as hard_sigmoid,
+    hard_silu as hard_silu,
+    hard_swish as hard_swish,
+    hard_tanh as hard_tanh,
+    identity as identity,
+    leaky_relu as leaky_relu,
+    log1mexp as log1mexp,
+    log_sigmoid as log_sigmoid,
+    log_softmax as log_softmax,
+    logmeanexp as logmeanexp,
+    logsumexp as logsumexp,
+    mish as mish,
+    one_hot as one_hot,
+    relu as relu,
+    relu6 as relu6,
+    scaled_dot_general as scaled_dot_general,
+    scaled_matmul as scaled_matmul,
+    selu as selu,
+    sigmoid as sigmoid,
+    silu as silu,
+    soft_sign as soft_sign,
+    softmax as softmax,
+    softplus as softplus,
+    sparse_plus as sparse_plus,
+    sparse_sigmoid as sparse_sigmoid,
+    squareplus as squareplus,
+    standardize as standardize,
+    swish as swish,
+)
 from ferrax.nn import initializers as initializers
 from ferrax.numpy import tanh as tanh

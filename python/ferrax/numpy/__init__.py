@@ -24,8 +24,10 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning as ComplexWarning
 
-from ferrax._core import Array as ndarray
-from ferrax._core import ufuncs as _ufuncs
+from ferrax._core import (
+    Array as ndarray,  # noqa: F401
+    ufuncs as _ufuncs,
+)
 from ferrax._src.dtypes import finfo as finfo, iinfo as iinfo
 from ferrax._src.numpy.array_creation import (
     arange as arange,
@@ -65,13 +67,16 @@ from ferrax._src.numpy.einsum import (
     einsum as einsum,
     einsum_path as einsum_path,
 )
+from ferrax._src.numpy.index_tricks import (
+    c_ as c_,
+    index_exp as index_exp,
+    r_ as r_,
+    s_ as s_,
+)
 from ferrax._src.numpy.matrices import (
     bartlett as bartlett,
     blackman as blackman,
-    c_ as c_,
     diag as diag,
-    diag_indices as diag_indices,
-    diag_indices_from as diag_indices_from,
     diagflat as diagflat,
     diagonal as diagonal,
     eye as eye,
@@ -79,12 +84,9 @@ from ferrax._src.numpy.matrices import (
     hanning as hanning,
     identity as identity,
     indices as indices,
-    ix_ as ix_,
-    mask_indices as mask_indices,
     meshgrid as meshgrid,
     mgrid as mgrid,
     ogrid as ogrid,
-    r_ as r_,
     ravel_multi_index as ravel_multi_index,
     trace as trace,
     tri as tri,
@@ -96,6 +98,16 @@ from ferrax._src.numpy.matrices import (
     triu_indices_from as triu_indices_from,
     unravel_index as unravel_index,
     vander as vander,
+)
+from ferrax._src.numpy.nonzero import (
+    argwhere as argwhere,
+    compress as compress,
+    extract as extract,
+    fill_diagonal as fill_diagonal,
+    flatnonzero as flatnonzero,
+    mask_indices as mask_indices,
+    nonzero as nonzero,
+    place as place,
 )
 from ferrax._src.numpy.numeric import (
     corrcoef as corrcoef,
@@ -157,6 +169,17 @@ from ferrax._src.numpy.reductions import (
     sum as sum,
     var as var,
 )
+from ferrax._src.numpy.scalar_types import SCALAR_TYPES as _SCALAR_TYPES
+from ferrax._src.numpy.selection import (
+    choose as choose,
+    delete as delete,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    insert as insert,
+    ix_ as ix_,
+    piecewise as piecewise,
+    select as select,
+)
 from ferrax._src.numpy.shape import (
     append as append,
     array_equal as array_equal,
@@ -215,6 +238,12 @@ from ferrax._src.numpy.special_ufuncs import (
     ldexp as ldexp,
     sinc as sinc,
 )
+from ferrax._src.numpy.take import (
+    put as put,
+    put_along_axis as put_along_axis,
+    take as take,
+    take_along_axis as take_along_axis,
+)
 from ferrax._src.numpy.ufunc_api import (
     add as add,
     bitwise_and as bitwise_and,
@@ -267,7 +296,6 @@ from ferrax._src.numpy.ufuncs import (
     power as power,
     rad2deg as rad2deg,
     radians as radians,
-    real_if_close as real_if_close,
     remainder as remainder,
     round as round,
     signbit as signbit,
@@ -278,7 +306,6 @@ from ferrax._src.numpy.vectorization import (
     apply_over_axes as apply_over_axes,
     vectorize as vectorize,
 )
-from ferrax._src.numpy.scalar_types import SCALAR_TYPES as _SCALAR_TYPES
 
 abs = _ufuncs.abs
 sign = _ufuncs.sign

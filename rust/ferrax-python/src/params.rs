@@ -80,19 +80,37 @@ pub fn scalar_to_python(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
     })
 }
 
-/// The op of this name with these parameters.
-pub fn op(py: Python<'_>, name: &str, params: &Bound<'_, PyDict>) -> PyResult<Op> {
+/// The op of this name with these parameters. Fill values are converted to `element`, the first
+/// operand's dtype.
+pub fn op(py: Python<'_>, name: &str, params: &Bound<'_, PyDict>, element: Option<DType>) -> PyResult<Op> {
     let mut entries: Vec<(Arc<str>, Param)> = Vec::with_capacity(params.len());
     for (key, value) in params.iter() {
         let key: Arc<str> = key.cast::<PyString>()?.to_string_lossy().as_ref().into();
-        let mut value = from_python(&value)?;
-        // Fill values are given as Python numbers or as bits of no particular dtype.
-        if &*key == "fill_value"
-            && let Param::Int(number) = value
-        {
-            value = Param::Scalar(Scalar::new(number));
-        }
+        let value = match element {
+            Some(dtype) if &*key == "fill_value" && !value.is_none() => fill_value(&value, dtype)?,
+            _ => from_python(&value)?,
+        };
         entries.push((key, value));
     }
     Op::from_params(name, entries).py(py)
+}
+
+/// A Python or NumPy number as a fill value of this dtype.
+fn fill_value(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Param> {
+    use ferrax_ir::convert::{Wide, store};
+    let wide = if let Ok(flag) = value.cast::<PyBool>() {
+        Wide::Int(flag.is_true().into())
+    } else if let Ok(number) = value.extract::<i128>() {
+        Wide::Int(number)
+    } else if let Ok(number) = value.extract::<f64>() {
+        Wide::Float(number)
+    } else {
+        let number = value.cast::<pyo3::types::PyComplex>().map_err(|_| {
+            PyTypeError::new_err(format!("fill_value must be a number, got {}", value.get_type()))
+        })?;
+        Wide::Complex(number.real(), number.imag())
+    };
+    store(dtype, wide)
+        .map(Param::Scalar)
+        .ok_or_else(|| PyTypeError::new_err(format!("arrays of {dtype} have no fill value")))
 }

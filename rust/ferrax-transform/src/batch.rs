@@ -18,7 +18,7 @@ use ferrax_ir::{
 use smallvec::SmallVec;
 
 use crate::memo::Memo;
-use crate::rewrite::{Rewriter, check_flags, with_weak};
+use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
 /// Where outputs shall have the new axis.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,10 +45,13 @@ pub fn batch(
 
 type Dims = Vec<Option<usize>>;
 
+/// A batched callee and where its outputs have the axis.
+type Callee = (Arc<Program>, Arc<[Option<usize>]>);
+
 struct Batching<'a> {
     size: &'a Dim,
     axis_name: Option<&'a str>,
-    callees: Memo<Dims, (Arc<Program>, Arc<[Option<usize>]>)>,
+    callees: Memo<Dims, Callee>,
 }
 
 impl Batching<'_> {
@@ -158,10 +161,10 @@ impl Batching<'_> {
         let outputs: Batched = match equation.op.view() {
             View::Leaf(rules) => {
                 let rule = Batch { size: self.size, inputs: &inputs, dims: &dims };
-                rules.batch(&mut rewriter.builder, &rule)?
+                at(equation, rules.batch(&mut rewriter.builder, &rule))?
             }
             View::Call(call) => {
-                let (callee, out_dims) = self.callee(call, &dims)?;
+                let (callee, out_dims) = at(equation, self.callee(call, &dims))?;
                 let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
                 let outputs = rewriter.builder.emit(op, &inputs)?;
                 outputs.into_iter().map(Atom::Var).zip(out_dims.iter().copied()).collect()
@@ -213,11 +216,7 @@ impl Batching<'_> {
         ))
     }
 
-    fn callee(
-        &mut self,
-        call: &Call,
-        dims: &[Option<usize>],
-    ) -> Result<(Arc<Program>, Arc<[Option<usize>]>)> {
+    fn callee(&mut self, call: &Call, dims: &[Option<usize>]) -> Result<Callee> {
         if let Some(found) = self.callees.get(&call.program, dims.to_vec()) {
             return Ok(found);
         }

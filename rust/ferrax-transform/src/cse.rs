@@ -5,51 +5,67 @@
 //! if their bits are; calls are equal if they call the same object. Equations
 //! with effects are never merged. Cost: expected linear.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use ferrax_ir::ops::Binary;
-use ferrax_ir::program::{Atoms, Vars};
+use ferrax_ir::program::Atoms;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Op, Program, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
 
 use crate::rewrite::Rewriter;
-
-/// What decides whether two equations are equal. A call is compared by its
-/// callee's identity: reading the callee for every call would not be linear.
-#[derive(PartialEq, Eq, Hash)]
-enum Key {
-    Leaf(Op, Atoms),
-    Call(usize, Atoms),
-}
 
 pub fn cse(program: &Program) -> Result<Program> {
     let mut rewriter = Rewriter::with_inputs(program);
     share_constants(&mut rewriter);
-    let mut seen: FxHashMap<Key, Vars> = FxHashMap::default();
+    // Equations of the new program by the hash of op and inputs.
+    let mut seen: FxHashMap<u64, SmallVec<[u32; 1]>> = FxHashMap::default();
     for equation in &program.equations {
         if !equation.op.effects().is_empty() {
             rewriter.copy(equation)?;
             continue;
         }
         let inputs = rewriter.atoms(&equation.inputs)?;
-        let key = match &equation.op {
-            Op::Call(call) => Key::Call(Arc::as_ptr(&call.program).addr(), inputs.clone()),
-            op => Key::Leaf(op.clone(), in_order(op, inputs.clone())),
-        };
-        if let Some(earlier) = seen.get(&key) {
-            for (&old, &new) in equation.outputs.iter().zip(earlier) {
+        let candidates = seen.entry(hash(&equation.op, &inputs)).or_default();
+        let new = rewriter.builder.program();
+        let earlier = candidates
+            .iter()
+            .filter_map(|&index| new.equations.get(index as usize))
+            .find(|earlier| same(&equation.op, &inputs, &earlier.op, &earlier.inputs));
+        if let Some(earlier) = earlier {
+            for (&old, new) in equation.outputs.iter().zip(earlier.outputs.clone()) {
                 rewriter.set(old, Atom::Var(new));
             }
             continue;
         }
+        candidates.push(new.equations.len() as u32);
         rewriter.copy_as(equation, equation.op.clone(), &inputs)?;
-        let outputs = rewriter.atoms(&equation.outputs.iter().map(|&v| Atom::Var(v)).collect::<Atoms>())?;
-        seen.insert(key, outputs.iter().filter_map(Atom::as_var).collect());
     }
     let result = rewriter.finish(&program.outputs)?;
     debug_verify(&result, "common subexpression elimination")?;
     Ok(result)
+}
+
+/// A call is hashed and compared by its callee's identity: reading the callee
+/// for every call would not be linear.
+fn hash(op: &Op, inputs: &[Atom]) -> u64 {
+    let mut hasher = FxHasher::default();
+    match op {
+        Op::Call(call) => Arc::as_ptr(&call.program).addr().hash(&mut hasher),
+        op => op.hash(&mut hasher),
+    }
+    in_order(op, inputs).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn same(op: &Op, inputs: &[Atom], earlier_op: &Op, earlier_inputs: &[Atom]) -> bool {
+    let same_op = match (op, earlier_op) {
+        (Op::Call(a), Op::Call(b)) => Arc::ptr_eq(&a.program, &b.program),
+        (a, b) => a == b,
+    };
+    same_op && in_order(op, inputs) == in_order(op, earlier_inputs)
 }
 
 /// Constants that are the same array become one.
@@ -72,7 +88,8 @@ fn share_constants(rewriter: &mut Rewriter<'_>) {
 
 /// The inputs of a commutative op in an order that does not depend on how it
 /// was written.
-fn in_order(op: &Op, mut inputs: Atoms) -> Atoms {
+fn in_order(op: &Op, inputs: &[Atom]) -> Atoms {
+    let mut inputs = Atoms::from_slice(inputs);
     let commutes =
         matches!(op, Op::Binary(Binary::Add | Binary::Mul | Binary::And | Binary::Or | Binary::Xor));
     if commutes {

@@ -13,7 +13,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Op, Program, Result, Var};
 use smallvec::SmallVec;
 
-use crate::memo::Memo;
+use crate::memo::{Flagged, Memo};
 use crate::rewrite::{Needed, Rewriter, check_flags, share};
 
 /// `program` without dead equations. The inputs and outputs stay.
@@ -32,12 +32,18 @@ pub fn dce_with(program: &Program, used: &[bool]) -> Result<(Program, Vec<bool>)
 enum Kept {
     Whole,
     /// A call, of a smaller callee, with some of the inputs and outputs.
-    Call(Op, Atoms, SmallVec<[Var; 4]>),
+    Call(Box<Smaller>),
+}
+
+struct Smaller {
+    op: Op,
+    inputs: Atoms,
+    outputs: SmallVec<[Var; 4]>,
 }
 
 #[derive(Default)]
 struct Elimination {
-    callees: Memo<Vec<bool>, (Arc<Program>, Arc<[bool]>)>,
+    callees: Memo<Vec<bool>, Flagged>,
 }
 
 impl Elimination {
@@ -64,7 +70,7 @@ impl Elimination {
             };
             match &how {
                 Kept::Whole => needed.add(&equation.inputs),
-                Kept::Call(_, inputs, _) => needed.add(inputs),
+                Kept::Call(call) => needed.add(&call.inputs),
             }
             kept.push(Some(how));
         }
@@ -79,7 +85,8 @@ impl Elimination {
             match kept {
                 None => {}
                 Some(Kept::Whole) => rewriter.copy(equation)?,
-                Some(Kept::Call(op, inputs, outputs)) => {
+                Some(Kept::Call(call)) => {
+                    let Smaller { op, inputs, outputs } = *call;
                     let inputs = rewriter.atoms(&inputs)?;
                     let types: Vec<_> =
                         outputs.iter().map(|var| program.types[var.index()].clone()).collect();
@@ -113,6 +120,6 @@ impl Elimination {
         let inputs =
             equation.inputs.iter().zip(&*used_inputs).filter(|(_, flag)| **flag).map(|(a, _)| *a).collect();
         let outputs = equation.outputs.iter().zip(&used).filter(|(_, flag)| **flag).map(|(v, _)| *v);
-        Ok(Kept::Call(op.into(), inputs, outputs.collect()))
+        Ok(Kept::Call(Box::new(Smaller { op: op.into(), inputs, outputs: outputs.collect() })))
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! Invariants: scalars fold to literals, arrays to constants; the results have
 //! at most [`MAX_ELEMENTS`] elements and so have the inputs; keys stay; nothing
-//! with effects, no call and nothing symbolic is evaluated; an op that refuses
+//! with effects, no call, no extension op and nothing symbolic is evaluated; an op that refuses
 //! to evaluate stays as it is, for it may never run. Cost: linear.
 
 use ferrax_ir::op::View;
 use ferrax_ir::rules::Lowering;
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{Atom, Equation, Literal, Program, Result, Tensor, Type};
+use ferrax_ir::{Atom, Equation, Literal, Op, Program, Result, Tensor, Type};
 use smallvec::SmallVec;
 
 use crate::rewrite::Rewriter;
@@ -65,6 +65,10 @@ fn evaluate(
     values: &[Option<Tensor>],
 ) -> Result<Option<Vec<Tensor>>> {
     let View::Leaf(rules) = equation.op.view() else { return Ok(None) };
+    // The user's own ops run when and where the program does.
+    if matches!(equation.op, Op::Extension(_)) {
+        return Ok(None);
+    }
     // Of literals alone only scalars are made: a broadcast literal is better left so.
     let from_array = inputs.iter().any(|atom| atom.as_var().is_some());
     let small = types.iter().all(|ty| {

@@ -18,8 +18,8 @@ use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, 
 use smallvec::SmallVec;
 
 use crate::linearize::LinearizedCall;
-use crate::memo::Memo;
-use crate::rewrite::{Rewriter, check_flags, with_weak};
+use crate::memo::{Flagged, Memo};
+use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
 /// The jvp of `program`; see the module.
 pub fn jvp(program: &Program, nonzero: &[bool]) -> Result<(Program, Vec<bool>)> {
@@ -51,11 +51,11 @@ pub(crate) struct Joint {
 /// The forward pass that `jvp` and `linearize` share.
 pub(crate) struct Forward {
     calls: Calls,
-    jvps: Memo<Vec<bool>, (Arc<Program>, Arc<[bool]>)>,
+    jvps: Memo<Vec<bool>, Flagged>,
     pub linearized: Memo<Vec<bool>, Arc<LinearizedCall>>,
 }
 
-type Tangents = SmallVec<[Option<Atom>; 1]>;
+pub(crate) type Tangents = SmallVec<[Option<Atom>; 1]>;
 
 impl Forward {
     pub fn new(calls: Calls) -> Self {
@@ -117,9 +117,9 @@ impl Forward {
                         .map(|&var| rewriter.atom(&Atom::Var(var)))
                         .collect::<Result<_>>()?;
                     let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
-                    rules.jvp(&mut rewriter.builder, &rule)?
+                    at(equation, rules.jvp(&mut rewriter.builder, &rule))?
                 }
-                View::Call(call) => self.call(&mut rewriter, equation, call, &found)?,
+                View::Call(call) => at(equation, self.call(&mut rewriter, equation, call, &found))?,
             };
             if outputs.len() != equation.outputs.len() {
                 return Err(internal_error!(

@@ -14,9 +14,8 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Program, Result, internal_error};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
-use crate::jvp::{Calls, Forward};
+use crate::jvp::{Calls, Forward, Tangents};
 use crate::split::split;
 
 /// A linearised program; see the module.
@@ -162,7 +161,7 @@ impl LinearizedCall {
         call: &Call,
         arguments: &[Atom],
         tangents: impl IntoIterator<Item = Atom>,
-    ) -> Result<(Vec<Atom>, SmallVec<[Option<Atom>; 1]>)> {
+    ) -> Result<(Vec<Atom>, Tangents)> {
         let (mut primals, tangents) = self.halves.emit(b, call, arguments, tangents)?;
         primals.truncate(self.nonzero_out.len());
         let mut tangents = tangents.into_iter();

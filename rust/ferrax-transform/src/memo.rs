@@ -9,6 +9,9 @@ use std::sync::Arc;
 use ferrax_ir::Program;
 use rustc_hash::FxHashMap;
 
+/// A transformed callee, with a flag for each of its inputs or outputs.
+pub(crate) type Flagged = (Arc<Program>, Arc<[bool]>);
+
 pub(crate) struct Memo<K, V> {
     entries: FxHashMap<(usize, K), (Arc<Program>, V)>,
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ferrax_ir::builder::substitute;
 use ferrax_ir::ops::ConvertElementType;
 use ferrax_ir::program::Atoms;
-use ferrax_ir::{Atom, Builder, Equation, Literal, Op, Program, Result, Type, Var, internal_error};
+use ferrax_ir::{Atom, Builder, Equation, Error, Literal, Op, Program, Result, Type, Var, internal_error};
 
 pub(crate) struct Rewriter<'a> {
     pub source: &'a Program,
@@ -105,6 +105,25 @@ pub(crate) fn with_weak(b: &mut Builder, atom: Atom, weak: bool) -> Result<Atom>
             _ => Ok(atom),
         },
     }
+}
+
+/// Adds the user's line to why a rule refused an equation. The innermost line
+/// stays: an error that names one is passed on.
+pub(crate) fn at<T>(equation: &Equation, result: Result<T>) -> Result<T> {
+    const MARK: &str = "\n  at ";
+    result.map_err(|error| {
+        let Some(line) = equation.source.line() else { return error };
+        let place = |text: String| {
+            if text.contains(MARK) { text } else { format!("{text}{MARK}{line}") }
+        };
+        match error {
+            Error::Type(text) => Error::Type(place(text)),
+            Error::Value(text) => Error::Value(place(text)),
+            Error::Unsupported(text) => Error::Unsupported(place(text)),
+            Error::Internal(text) => Error::Internal(place(text)),
+            other => other,
+        }
+    })
 }
 
 /// Fails unless there is one flag for each of `count` things.

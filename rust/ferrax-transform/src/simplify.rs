@@ -19,6 +19,7 @@ use crate::rewrite::Rewriter;
 const MAX_STEPS: usize = 8;
 
 /// What a rewrite puts in an equation's place.
+#[allow(clippy::large_enum_variant, reason = "lives for one step")]
 enum Action {
     /// A value that is there already.
     Use(Atom),

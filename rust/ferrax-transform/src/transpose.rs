@@ -19,8 +19,8 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error};
 use smallvec::SmallVec;
 
-use crate::memo::Memo;
-use crate::rewrite::{Needed, Rewriter, check_flags, with_weak};
+use crate::memo::{Flagged, Memo};
+use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
 pub fn transpose(program: &Program, linear: &[bool], cotangents: &[bool]) -> Result<(Program, Vec<bool>)> {
@@ -32,7 +32,7 @@ type Cotangents = SmallVec<[Option<Atom>; 3]>;
 
 #[derive(Default)]
 struct Transposition {
-    callees: Memo<Flags, (Arc<Program>, Arc<[bool]>)>,
+    callees: Memo<Flags, Flagged>,
 }
 
 /// The cotangents so far.
@@ -144,9 +144,9 @@ impl Transposition {
             View::Leaf(rules) => {
                 let outputs: SmallVec<[Type; 1]> = rewriter.output_types(equation).collect();
                 let rule = Transpose { inputs: &operands, outputs: &outputs, cotangents: &cotangents };
-                rules.transpose(&mut rewriter.builder, &rule)?
+                at(equation, rules.transpose(&mut rewriter.builder, &rule))?
             }
-            View::Call(call) => self.call(&mut rewriter.builder, call, &operands, &cotangents)?,
+            View::Call(call) => at(equation, self.call(&mut rewriter.builder, call, &operands, &cotangents))?,
         };
         if result.len() != operands.len() {
             return Err(internal_error!(

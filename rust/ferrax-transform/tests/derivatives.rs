@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use ferrax_ir::ops::{Call, Unary};
 use ferrax_ir::verify::verify;
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Op, Program, Tensor};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Op, Program, Source, SourceLine, Tensor};
 use ferrax_transform::{jvp, jvp_with, linearize, partial_eval, transpose, vjp, vjp_program};
 use std::sync::Arc;
 
@@ -263,4 +263,20 @@ fn transposing_what_is_not_linear_is_refused() {
     let (program, linear) = (small(), [true]);
     let error = transpose(&program, &linear, &[true, false]).unwrap_err();
     assert!(error.to_string().contains("'sin'"), "{error}");
+}
+
+#[test]
+fn refusals_name_the_users_line() {
+    let mut b = Builder::new("f");
+    let x = b.input(ArrayType::scalar(DType::F64));
+    b.source = Source::new(SourceLine { file: "model.py".into(), line: 7, function: "loss".into() });
+    let sine = b.unary(Unary::Sin, x).unwrap();
+    let callee = Arc::new(b.finish([sine]));
+    let mut b = Builder::new("g");
+    let x = b.input(ArrayType::scalar(DType::F64));
+    b.source = Source::new(SourceLine { file: "train.py".into(), line: 9, function: "step".into() });
+    let call = Call { name: "f".into(), program: callee, inline: false };
+    let outputs = b.emit(call, &[x]).unwrap();
+    let error = transpose(&b.finish([Atom::Var(outputs[0])]), &[true], &[true]).unwrap_err().to_string();
+    assert!(error.ends_with("\n  at model.py:7 (loss)"), "{error}");
 }

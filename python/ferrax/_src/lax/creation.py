@@ -7,9 +7,11 @@ import operator
 from ferrax._core import bind
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
-from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    canonical_shape as _canonical_shape,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
 

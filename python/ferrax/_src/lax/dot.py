@@ -5,9 +5,11 @@ from __future__ import annotations
 from ferrax._core import bind
 from ferrax._src import dtypes
 from ferrax._src.config import config
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    int_tuple as _int_tuple,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 from ferrax._src.lax.types import precision_name
 
 

@@ -13,10 +13,12 @@ from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.core import as_array, is_concrete
 from ferrax._src.lax import elementwise
-from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
-from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import (
+    canonical_axis as _canonical_axis,
+    canonical_shape as _canonical_shape,
+    int_tuple as _int_tuple,
+    operand as _operand,
+)
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import _wrap_dynamic

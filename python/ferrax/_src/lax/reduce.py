@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.lax import elementwise
-from ferrax._src.lax.arguments import describe as _describe
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    describe as _describe,
+    int_tuple as _int_tuple,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 from ferrax._src.lax.shape import _broadcast_to, concatenate, reshape, transpose
 
 

@@ -11,12 +11,14 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array, bind
-from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
-from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
-from ferrax._src.lax.arguments import describe as _describe
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.arguments import reject_out_sharding as _reject_out_sharding
+from ferrax._src.lax.arguments import (
+    canonical_axis as _canonical_axis,
+    canonical_shape as _canonical_shape,
+    describe as _describe,
+    int_tuple as _int_tuple,
+    operand as _operand,
+    reject_out_sharding as _reject_out_sharding,
+)
 
 
 def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:

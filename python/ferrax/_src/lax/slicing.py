@@ -12,10 +12,12 @@ import numpy as np
 from ferrax._core import Array, bind
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise
-from ferrax._src.lax.arguments import canonical_axis as _canonical_axis
-from ferrax._src.lax.arguments import canonical_shape as _canonical_shape
-from ferrax._src.lax.arguments import int_tuple as _int_tuple
-from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.lax.arguments import (
+    canonical_axis as _canonical_axis,
+    canonical_shape as _canonical_shape,
+    int_tuple as _int_tuple,
+    operand as _operand,
+)
 from ferrax._src.lax.shape import expand_dims, squeeze
 
 

@@ -15,12 +15,16 @@ import operator
 import warnings
 
 import numpy as np
-from ferrax import lax
-from ferrax import numpy as jnp
+from ferrax import lax, numpy as jnp
 from ferrax._src import core, dtypes
 from ferrax._src.api import jit
-from ferrax._src.logsumexp import _logsumexp, as_array, as_inexact, hashable_axis
-from ferrax._src.logsumexp import logsumexp as logsumexp
+from ferrax._src.logsumexp import (
+    _logsumexp,
+    as_array,
+    as_inexact,
+    hashable_axis,
+    logsumexp as logsumexp,
+)
 
 # ---------------------------------------------------------------------------------------------
 # Elementwise activations.

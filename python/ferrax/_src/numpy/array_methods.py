@@ -12,14 +12,14 @@ import math
 import operator
 from types import MethodType
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.numpy import array_creation, matrices, products, reductions, shape, ufuncs
 from ferrax._src.numpy.operators import OPERATORS
 from ferrax._src.numpy.util import convert, reject_out, user_dtype
+
+import numpy as np
 
 
 def _lazy(module: str, name: str):
@@ -112,9 +112,9 @@ def _view(self, dtype=None, type=None):  # noqa: A002
     dtype = user_dtype(dtype, "view")
     if dtype == self.dtype:
         return self
-    if dtype == bool:
+    if dtype == np.bool_:
         return lax.ne(_view(self, np.uint8), as_array(np.uint8(0)))
-    if self.dtype == bool:
+    if self.dtype == np.bool_:
         return _view(convert(self, np.dtype(np.uint8)), dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
         part = np.zeros((), dtype).real.dtype

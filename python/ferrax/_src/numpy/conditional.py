@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ferrax._src.numpy.util import check_array_like
-from ferrax._src.numpy.util import where as select_where
+from ferrax._src.numpy.util import check_array_like, where as select_where
 
 
 def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
@@ -24,5 +23,7 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
         return nonzero(condition, size=size, fill_value=fill_value)
     check_array_like("where", condition, x, y)
     if size is not None or fill_value is not None:
-        raise ValueError("size and fill_value arguments cannot be used in three-term where function.")
+        raise ValueError(
+            "size and fill_value arguments cannot be used in three-term where function."
+        )
     return select_where(condition, x, y)

@@ -11,11 +11,11 @@ import math
 import string
 from collections import Counter
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
+
+import numpy as np
 
 _LETTERS = string.ascii_letters
 
@@ -45,9 +45,10 @@ def _letter(i: int) -> str:
 def _parse(subscripts: str, shapes):
     """(input terms, output term) without ellipsis; axes of ellipses get labels of their own."""
     text = subscripts.replace(" ", "")
-    if "-" in text or ">" in text:
-        if text.count("->") != 1 or text.count("-") > 1 or text.count(">") > 1:
-            raise ValueError(f"Subscripts can only contain one '->', got {subscripts!r}.")
+    if ("-" in text or ">" in text) and (
+        text.count("->") != 1 or text.count("-") > 1 or text.count(">") > 1
+    ):
+        raise ValueError(f"Subscripts can only contain one '->', got {subscripts!r}.")
     left, arrow, output = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):

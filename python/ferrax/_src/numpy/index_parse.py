@@ -18,9 +18,10 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from ferrax._core import Array
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
+
+import numpy as np
 
 _VALID = (
     "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "

@@ -9,8 +9,6 @@ import math
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -33,6 +31,8 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
+
+import numpy as np
 
 
 def _int32(value):
@@ -66,7 +66,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     elif not dtypes.issubdtype(dtypes.dtype(k), np.integer):
         raise TypeError(f"jnp.eye: k must be an integer, got {k}")
     mask = _band(shape, k, lax.eq)
-    return _place(mask if dtype == bool else lax.convert_element_type(mask, dtype), device)
+    return _place(mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype), device)
 
 
 def identity(n, dtype=None):
@@ -81,7 +81,7 @@ def tri(N, M=None, k=0, dtype=None):
     if min(shape) < 0:
         raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
     mask = _band(shape, k, lax.ge)
-    return mask if dtype == bool else lax.convert_element_type(mask, dtype)
+    return mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype)
 
 
 def _triangle(name, m, k, lower):
@@ -296,7 +296,7 @@ def ix_(*args):
     out = []
     for i, x in enumerate(vectors):
         if x.ndim != 1:
-            raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {x.shape}")
+            raise ValueError(f"Arguments to jnp.ix_ must be 1-dimensional, got shape {x.shape}")
         if is_subdtype(x, np.bool_):
             raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
         shape = tuple(x.shape[0] if d == i else 1 for d in range(len(vectors)))

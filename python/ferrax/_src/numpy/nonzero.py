@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 
-import numpy as np
 from ferrax._core import Array
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -22,6 +21,8 @@ from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.take import _resized, array_argument, take
+
+import numpy as np
 
 
 def _default_int() -> np.dtype:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -24,7 +22,7 @@ from ferrax._src.numpy.shape import (
     ravel,
     squeeze,
 )
-from ferrax._src.numpy.ufuncs import clip, remainder
+from ferrax._src.numpy.ufuncs import clip, floor_divide, remainder
 from ferrax._src.numpy.util import (
     broadcast_to,
     convert,
@@ -40,6 +38,8 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
+
+import numpy as np
 
 
 def _slice(x, start, stop, axis):
@@ -341,7 +341,7 @@ def corrcoef(x, y=None, rowvar=True, dtype=None):
 @partial(jit, static_argnames=("unroll",))
 def polyval(p, x, *, unroll=16):
     """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
-    p, x = promote_dtypes_inexact(*ensure_arrays("polyval", p, x))
+    p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
     shape = lax.broadcast_shapes(p.shape[1:], x.shape)
     start = broadcast_to(lax.full_like(x, 0), shape)
 
@@ -359,13 +359,11 @@ def unwrap(p, discont=None, axis=-1, period=2 * np.pi):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     if p.shape[axis] == 0:
         return convert(p, dtypes.to_inexact_dtype(p.dtype))
-    if dtypes.dtype(period).kind not in "iu":
-        p, period = promote_dtypes(p, period)
-    else:
-        (p,) = promote_dtypes_inexact(p)
+    p, period = promote_dtypes(p, period)
     axis = normalize_axis(axis, p.ndim)
-    half = ufuncs.true_divide(period, 2)
-    discont = half if discont is None else discont
+    discont = ufuncs.true_divide(period, 2) if discont is None else discont
+    integer = is_subdtype(p, np.integer)
+    half = floor_divide(period, 2) if integer else ufuncs.true_divide(period, 2)
     jump = diff(p, axis=axis)
     wrapped = ufuncs.subtract(remainder(ufuncs.add(jump, half), period), half)
     boundary = ufuncs.logical_and(ufuncs.equal(wrapped, ufuncs.negative(half)),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.api import jit
@@ -17,6 +15,8 @@ from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
 from ferrax._src.numpy.shape import concatenate, flip
 from ferrax._src.numpy.util import convert, ensure_array, is_subdtype
+
+import numpy as np
 
 _ALLOWED = {
     "constant": ("constant_values",),
@@ -188,7 +188,7 @@ def _pad(array, pad_width, mode, values, reflect_type, stat_length):
 
 
 def _pad_constant(array, pad_width, values):
-    pairs = [pair for pair in values]
+    pairs = list(values)
     one_value = all(v is pairs[0][0] for pair in pairs for v in pair) if pairs else True
     if not pairs:
         return array
@@ -197,7 +197,8 @@ def _pad_constant(array, pad_width, values):
         return lax.pad(array, fill, tuple((b, a, 0) for b, a in pad_width))
     for axis, ((before, after), (left, right)) in enumerate(zip(pad_width, pairs)):
         none = [(0, 0, 0)] * array.ndim
-        for amount, value, config in ((before, left, (before, 0, 0)), (after, right, (0, after, 0))):
+        sides = ((before, left, (before, 0, 0)), (after, right, (0, after, 0)))
+        for amount, value, config in sides:
             if amount:
                 none[axis] = config
                 array = lax.pad(array, convert(value, array.dtype), tuple(none))

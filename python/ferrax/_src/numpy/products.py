@@ -9,8 +9,6 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -26,6 +24,8 @@ from ferrax._src.numpy.util import (
     reject_out,
     user_dtype,
 )
+
+import numpy as np
 
 _DOT_STATIC = ("precision", "preferred_element_type", "out_sharding")
 
@@ -103,8 +103,9 @@ def _batched_product(name, a, b, a_matrix, b_matrix, precision, preferred):
     b_sizes = (1,) * (rank - len(b_batch)) + b_batch
     shared = [i for i in range(rank) if a_sizes[i] == b_sizes[i] and i >= rank - len(a_batch)
               and i >= rank - len(b_batch)]
-    a, a_axes = _drop_unit_axes(a, a_sizes, len(a_batch), shared)
-    b, b_axes = _drop_unit_axes(b, b_sizes, len(b_batch), shared)
+    both = range(rank - min(len(a_batch), len(b_batch)), rank)
+    a, a_axes = _drop_unit_axes(a, a_sizes, len(a_batch), shared, both)
+    b, b_axes = _drop_unit_axes(b, b_sizes, len(b_batch), shared, both)
     numbers = (
         ((a.ndim - 1,), (b.ndim - b_core,)),
         (tuple(a_axes[i] for i in shared), tuple(b_axes[i] for i in shared)),
@@ -123,11 +124,11 @@ def _batched_product(name, a, b, a_matrix, b_matrix, precision, preferred):
     return convert(out, dtype, weak_type)
 
 
-def _drop_unit_axes(x, sizes, n_batch, shared):
+def _drop_unit_axes(x, sizes, n_batch, shared, both):
     """Squeezes unshared batch axes of size 1; returns the map from batch axis to axis."""
     lead = len(sizes) - n_batch
-    present = [i for i in range(lead, len(sizes))]
-    dropped = [i for i in present if i not in shared and sizes[i] == 1]
+    present = list(range(lead, len(sizes)))
+    dropped = [i for i in present if i in both and i not in shared and sizes[i] == 1]
     if dropped:
         x = lax.squeeze(x, tuple(i - lead for i in dropped))
     kept = [i for i in present if i not in dropped]
@@ -140,6 +141,7 @@ def matvec(x1, x2, /):
     x1, x2 = ensure_arrays("matvec", x1, x2)
     _require_rank("matvec", 0, x1, 2)
     _require_rank("matvec", 1, x2, 1)
+    _require_equal_sizes("matvec", x1, x2, x1.shape[-1], x2.shape[-1])
     return _batched_product("matvec", x1, x2, True, False, None, None)
 
 
@@ -149,7 +151,16 @@ def vecmat(x1, x2, /):
     x1, x2 = ensure_arrays("vecmat", x1, x2)
     _require_rank("vecmat", 0, x1, 1)
     _require_rank("vecmat", 1, x2, 2)
+    _require_equal_sizes("vecmat", x1, x2, x1.shape[-1], x2.shape[-2])
     return _batched_product("vecmat", ufuncs.conj(x1), x2, False, True, None, None)
+
+
+def _require_equal_sizes(name, x1, x2, left, right):
+    if left != right:
+        raise ValueError(
+            f"jnp.{name}: contracted sizes {left} and {right} differ, got shapes"
+            f" {tuple(x1.shape)} and {tuple(x2.shape)}"
+        )
 
 
 def _require_rank(name, position, x, rank):
@@ -196,7 +207,11 @@ def _axis_last(x, axis):
 def inner(a, b, *, precision=None, preferred_element_type=None):
     """Sum of products over the last axes; a scalar multiplies."""
     a, b = ensure_arrays("inner", a, b)
-    contract = ((), ()) if a.ndim == 0 or b.ndim == 0 else ((a.ndim - 1,), (b.ndim - 1,))
+    if a.ndim == 0 or b.ndim == 0:
+        a, b = promote_dtypes(a, b)
+        contract = ((), ())
+    else:
+        contract = ((a.ndim - 1,), (b.ndim - 1,))
     return dot_general("inner", a, b, (contract, ((), ())), precision, preferred_element_type)
 
 

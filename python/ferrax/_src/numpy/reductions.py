@@ -10,8 +10,6 @@ import builtins
 import math
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -32,6 +30,8 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where as select_where,
 )
+
+import numpy as np
 
 _REDUCERS = {
     "sum": lax.reduce_sum,
@@ -132,7 +132,7 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
     result = _REDUCERS[reducer](a, axes=tuple(sorted(axes)))
     if initial is not None:
         combine = {"sum": lax.add, "prod": lax.mul, "max": lax.max, "min": lax.min}[name]
-        start = convert(initial, compute_dtype)
+        start = convert(as_array(initial), compute_dtype)
         if start.ndim:
             raise ValueError(f"initial value must be a scalar. Got array of shape {start.shape}")
         result = combine(start, result)
@@ -524,8 +524,8 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
     reject_out(name, out)
     a = ensure_array(name, a)
     dtype = user_dtype(dtype, name)
-    if axis is None:
-        a, axis = (lax.reshape(a, (a.size,)) if a.ndim != 1 else a), 0
+    if axis is None or a.ndim == 0:
+        a, axis = (lax.reshape(a, (a.size,)) if a.ndim != 1 else a), axis or 0
     axis = normalize_axis(axis, a.ndim)
     if fill_nan is not None:
         a = select_where(isnan(a), as_array(np.asarray(fill_nan, a.dtype)), a)
@@ -535,8 +535,8 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
         else:
             dtype = _summation_dtype(a.dtype) if promote_integers else a.dtype
     if dtypes.issubdtype(dtype, np.bool_):
-        counts = function(convert(a, dtypes.default_int_dtype()), axis=axis)
-        return convert(counts, dtype)
+        bits = convert(a, np.dtype(bool))
+        return convert(function(convert(bits, dtypes.default_int_dtype()), axis=axis), dtype)
     return function(convert(a, dtype), axis=axis)
 
 
@@ -602,9 +602,8 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Cumulative product along an axis; arguments as for `cumulative_sum`."""
+    """Cumulative product along an axis, in the dtype of `x`; as `cumulative_sum` otherwise."""
     def product(x, axis, dtype):
-        return _cumulate("cumulative_prod", lax.cumprod, x, axis, dtype, None,
-                         promote_integers=True)
+        return _cumulate("cumulative_prod", lax.cumprod, x, axis, dtype, None)
 
     return _cumulative("cumulative_prod", product, 1, x, axis, dtype, include_initial)

@@ -6,6 +6,7 @@ Invariant: `scalar_type(x)` makes a strongly typed array; instances cannot be ma
 from __future__ import annotations
 
 import ml_dtypes
+
 import numpy as np
 
 
@@ -39,7 +40,8 @@ class _ScalarMeta(type):
 
 def _scalar_type(name, numpy_type):
     dtype = np.dtype(numpy_type)
-    kind = _ScalarMeta(name, (object,), {"dtype": dtype, "__doc__": f"The dtype {name}; calling it converts."})
+    members = {"dtype": dtype, "__doc__": f"The dtype {name}; calling it converts."}
+    kind = _ScalarMeta(name, (object,), members)
     kind.__module__ = "ferrax.numpy"
     return kind
 

@@ -11,8 +11,6 @@ import operator
 import warnings
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -30,6 +28,8 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
+
+import numpy as np
 
 # ---------------------------------------------------------------------------- queries
 
@@ -181,7 +181,9 @@ def matrix_transpose(x, /):
     """Swaps the last two axes; ValueError below rank 2."""
     x = ensure_array("matrix_transpose", x)
     if x.ndim < 2:
-        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim}")
+        raise ValueError(
+            f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim}"
+        )
     return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -212,7 +214,7 @@ def moveaxis(a, source, destination):
             f"Inconsistent number of elements: {len(source)} vs {len(destination)}"
         )
     if len(set(source)) != len(source) or len(set(destination)) != len(destination):
-        raise ValueError(f"repeated axis in moveaxis: {source} to {destination}")
+        raise TypeError(f"repeated axis in moveaxis: {source} to {destination}")
     permutation = [i for i in range(a.ndim) if i not in source]
     for target, origin in sorted(zip(destination, source)):
         permutation.insert(target, origin)
@@ -353,7 +355,7 @@ def stack(arrays, axis=0, out=None, dtype=None):
     else:
         dtype = user_dtype(dtype, "stack")
         arrays = [convert(x, dtype) for x in arrays]
-    return lax.concatenate([lax.expand_dims(x, (axis,)) for x in arrays], dimension=axis)
+    return lax.stack(arrays, axis=axis)
 
 
 def _atleast(name, arys, raise_rank):
@@ -409,7 +411,7 @@ def column_stack(tup):
 
 def _block(xs):
     if isinstance(xs, tuple):
-        raise ValueError("jax.numpy.block does not allow tuples, got {}".format(xs))
+        raise ValueError(f"jax.numpy.block does not allow tuples, got {xs}")
     if isinstance(xs, list):
         if not xs:
             raise ValueError("jax.numpy.block does not allow empty list arguments")
@@ -448,13 +450,10 @@ def _split(name, a, indices_or_sections, axis):
     if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections) > 0:
         points = np.asarray([
             concrete_or_error(operator.index, i, message) for i in indices_or_sections], np.int64)
-        points = np.where(points < 0, points + length, points)
-        bounds = np.concatenate([[0], np.clip(points, 0, length), [length]])
-        sizes = [int(max(0, n)) for n in np.diff(bounds)]
-        if np.any(np.diff(bounds) < 0):
-            starts = bounds[:-1]
-            return [lax.slice_in_dim(a, int(s), int(s) + n, axis=axis)
-                    for s, n in zip(starts, sizes)]
+        sizes = np.diff(np.concatenate([[0], points, [length]]))
+        if (sizes < 0).any():
+            raise ValueError(
+                f"jnp.{name}: indices must rise from 0 to {length}, got {points.tolist()}")
     else:
         sections = operator.index(concrete_or_error(operator.index, indices_or_sections, message))
         part, rest = divmod(length, sections)
@@ -498,9 +497,11 @@ def unstack(x, /, *, axis=0):
     """Splits along an axis into a tuple of arrays without it."""
     x = ensure_array("unstack", x)
     if x.ndim == 0:
-        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+        raise ValueError(
+            "Unstack requires arrays with rank > 0, however a scalar array was passed."
+        )
     axis = normalize_axis(axis, x.ndim)
-    return tuple(lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis]))
+    return tuple(lax.unstack(x, axis=axis))
 
 
 # ---------------------------------------------------------------------------- repetition
@@ -518,10 +519,7 @@ def tile(A, reps):
     dims = (1,) * (rank - A.ndim) + tuple(A.shape)
     if all(r == 1 for r in reps):
         return reshape(A, dims)
-    interleaved = tuple(n for pair in zip(reps, dims) for n in pair)
-    kept = tuple(2 * (rank - A.ndim + d) + 1 for d in range(A.ndim))
-    out = lax.broadcast_in_dim(A, interleaved, kept)
-    return lax.reshape(out, tuple(r * d for r, d in zip(reps, dims)))
+    return lax.tile(reshape(A, dims), reps)
 
 
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
@@ -545,7 +543,7 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
         concrete = np.asarray(concrete_or_error(
             None, repeats, "'repeats' argument of jnp.repeat; give total_repeat_length under jit"))
         if (concrete < 0).any():
-            raise ValueError(f"jnp.repeat: repeats must not be negative, got {concrete}")
+            raise TypeError(f"jnp.repeat: repeats must not be negative, got {concrete}")
         if concrete.size == 1:
             return _repeat_uniform(a, int(concrete.reshape(())), axis)
         indices = np.repeat(np.arange(length), concrete)

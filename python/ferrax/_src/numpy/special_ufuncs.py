@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -26,6 +24,8 @@ from ferrax._src.numpy.util import (
     promote_shapes,
     where,
 )
+
+import numpy as np
 
 # ---------------------------------------------------------------------------- sinc
 
@@ -79,7 +79,8 @@ def _frexp(x):
     exponent = lax.add(lax.add(exponent, constant(1 - bias, exponent)), offset)
     keep = constant(~(exponent_mask << mantissa_bits), pattern)
     half = constant((bias - 1) << mantissa_bits, pattern)
-    mantissa = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_and(pattern, keep), half), x.dtype)
+    pattern = lax.bitwise_or(lax.bitwise_and(pattern, keep), half)
+    mantissa = lax.bitcast_convert_type(pattern, x.dtype)
     special = ufuncs.logical_or(
         ufuncs.logical_or(isinf(x), lax.ne(x, x)), lax.eq(x, constant(0, x))
     )

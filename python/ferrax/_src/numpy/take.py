@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 
-import numpy as np
 from ferrax._core import Array, bind
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -27,6 +26,8 @@ from ferrax._src.lax.shape import (
 )
 from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.numpy.index_plan import wrap_negative
+
+import numpy as np
 
 _INT32 = np.dtype(np.int32)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import operator
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
@@ -29,6 +27,8 @@ from ferrax._src.numpy.util import (
     where as select_where,
 )
 from ferrax._src.numpy.vectorization import vectorize
+
+import numpy as np
 
 
 class ufunc(functools.partial):

@@ -9,13 +9,11 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src import dtypes
 from ferrax._src.api import jit
-from ferrax._src.core import Array
+from ferrax._src.core import Array, is_concrete
 from ferrax._src.numpy.util import (
     broadcast_to,
     check_array_like,
@@ -35,6 +33,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
+
+import numpy as np
 
 _INF = float("inf")
 
@@ -80,9 +80,8 @@ def isinf(x, /):
         return lax.eq(lax.abs(x), strong_constant(_INF, x))
     if _is_complex(x):
         re, im = lax.real(x), lax.imag(x)
-        return lax.bitwise_or(
-            lax.eq(lax.abs(re), strong_constant(_INF, re)), lax.eq(lax.abs(im), strong_constant(_INF, im))
-        )
+        inf = strong_constant(_INF, re)
+        return lax.bitwise_or(lax.eq(lax.abs(re), inf), lax.eq(lax.abs(im), inf))
     return lax.full(x.shape, False, dtype=bool)
 
 
@@ -110,14 +109,14 @@ def isneginf(x, /, out=None):
 def iscomplex(x):
     """Tests elementwise for a non-zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array("iscomplex", x))
-    return lax.ne(imaginary, strong_constant(0, imaginary))
+    return lax.ne(imaginary, filler(0, imaginary))
 
 
 @jit
 def isreal(x):
     """Tests elementwise for a zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array("isreal", x))
-    return lax.eq(imaginary, strong_constant(0, imaginary))
+    return lax.eq(imaginary, filler(0, imaginary))
 
 
 @jit
@@ -180,7 +179,9 @@ def power(x1, x2, /):
     Example: `jnp.power(jnp.arange(3.), 2)` is `[0., 1., 4.]`.
     """
     check_array_like("power", x1, x2)
-    if isinstance(x2, (int, np.integer)) and not isinstance(x2, bool):
+    if isinstance(x2, (Array, np.ndarray)) and x2.ndim == 0 and _is_integer(x2) and is_concrete(x2):
+        x2 = int(x2)
+    if isinstance(x2, (int, np.integer)):
         (base,) = promote_dtypes_numeric(x1)
         return lax.integer_pow(base, operator.index(x2))
     return _power(x1, x2)
@@ -421,8 +422,8 @@ def angle(z, deg=False):
     """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
     z = ensure_array("angle", z)
     re, im = ufuncs.real(z), ufuncs.imag(z)
-    if not is_subdtype(re, np.inexact):
-        re, im = promote_dtypes_inexact(re, im)
+    dtype = dtypes.to_inexact_dtype(re.dtype)
+    re, im = convert(re, dtype), convert(im, dtype)
     result = lax.atan2(im, re)
     return ufuncs.multiply(result, convert(180 / np.pi, result.dtype)) if deg else result
 
@@ -472,12 +473,6 @@ def round(a, decimals=0, out=None):
 def around(a, decimals=0, out=None):
     """Alias of `round`."""
     return round(a, decimals, out)
-
-
-def fix(x, out=None):
-    """Rounds toward zero."""
-    reject_out("fix", out)
-    return ufuncs.trunc(x)
 
 
 @jit
@@ -538,7 +533,8 @@ def modf(x, /, out=None):
 
 @jit
 def _spacing(x):
-    inf, tiny = strong_constant(_INF, x), strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
+    inf = strong_constant(_INF, x)
+    tiny = strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
     step = lax.sub(lax.nextafter(x, copysign(inf, x)), x)
     return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
 
@@ -551,19 +547,6 @@ def spacing(x, /):
             raise ValueError("jnp.spacing is not defined for complex inputs")
         x = _inexact("spacing", x)
     return _spacing(x)
-
-
-def real_if_close(a, tol=100):
-    """Real part of `a` if every imaginary part is within `tol` epsilons of 0, else `a`.
-
-    The decision depends on values: under `jit` it raises a concretization error.
-    """
-    a = ensure_array("real_if_close", a)
-    if not _is_complex(a):
-        return a
-    limit = tol * dtypes.finfo(a.dtype).eps if tol > 1 else tol
-    small = lax.lt(lax.abs(lax.imag(a)), constant(limit, lax.imag(a)))
-    return lax.real(a) if bool(lax.reduce_and(small, tuple(range(a.ndim)))) else a
 
 
 # ---------------------------------------------------------------------------- log-exp family

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
-from ferrax._core import Array, Tracer, bind
+from ferrax._core import Array, Tracer, bind, update_at
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
 from ferrax._src.core import as_array
-from ferrax._src.lax import elementwise as lax
-from ferrax._src.lax import gather_scatter
+from ferrax._src.lax import elementwise as lax, gather_scatter
 from ferrax._src.lax.shape import _broadcast_to, reshape
 from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.numpy.index_parse import Mask, Range, parse
@@ -35,6 +33,8 @@ from ferrax._src.numpy.indexing import (
 )
 from ferrax.errors import NonConcreteBooleanIndexError
 
+import numpy as np
+
 _COMBINE = {
     "scatter_add": lax.add,
     "scatter_sub": lax.sub,
@@ -46,6 +46,10 @@ _COMBINE = {
 
 def update(op: str, x, index, values, is_sorted, unique, mode, wrap: bool) -> Array:
     """``x`` with ``values`` scattered (set, added, …) at an index expression."""
+    if mode is None and wrap:
+        result = update_at(x, index, values, op)
+        if result is not None:
+            return result
     entries = parse(x.shape, index)
     mode_name = GatherScatterMode.from_any(mode).core_name
     values = _as_values(values)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import re
 
-import numpy as np
-
 from ferrax import lax
 from ferrax._src.api import vmap
 from ferrax._src.numpy.shape import expand_dims, squeeze
 from ferrax._src.numpy.util import ensure_array, ensure_arrays, normalize_axis
+
+import numpy as np
 
 _NAME = r"\w+"
 _TERM = rf"\((?:{_NAME}(?:,{_NAME})*)?\)"
@@ -75,7 +75,8 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
     """
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(
-            f"jax.numpy.vectorize can only exclude integer or string arguments, but excluded={excluded!r}")
+            "jax.numpy.vectorize can only exclude integer or string arguments, but"
+            f" excluded={excluded!r}")
     if any(isinstance(e, int) and e < 0 for e in excluded):
         raise ValueError(f"excluded={excluded!r} contains negative numbers")
     parsed = None if signature is None else _parse_signature(signature)
