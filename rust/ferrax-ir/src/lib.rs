@@ -12,8 +12,10 @@
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
 //! | `program`, `builder` | programs and how to make them |
 //! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
+//! | `serial/` | programs as files and back |
 //! | `verify` | the invariants of programs |
 //! | `interpret` | the reference interpreter |
+//! | `math/` | functions of floats as polynomials, shared by all backends |
 //! | `scalar/` | the scalar language that elementwise rows lower to |
 
 pub mod builder;
@@ -23,6 +25,7 @@ pub mod dim;
 pub mod dtype;
 pub mod error;
 pub mod interpret;
+pub mod math;
 pub mod minifloat;
 pub mod op;
 pub mod ops;
@@ -33,6 +36,7 @@ mod print;
 pub mod program;
 pub mod rules;
 pub mod scalar;
+pub mod serial;
 pub mod tensor;
 pub mod types;
 pub mod verify;

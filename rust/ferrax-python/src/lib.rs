@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `array`, `operators` | the array class, its operators and conversions |
+//! | `indexing` | `x[i]` and `x.at[i].set(v)` for static indices |
 //! | `convert`, `dtypes`, `promote` | Python values as operands, dtypes, promotion |
 //! | `trace` | the trace stack: frames that record ops |
 //! | `eager` | ops outside any trace |
@@ -19,6 +20,7 @@ pub mod dtypes;
 pub mod eager;
 pub mod elementwise;
 pub mod errors;
+pub mod indexing;
 pub mod interrupt;
 pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
@@ -51,6 +53,7 @@ mod _core {
         module.add("ufuncs", &ufuncs)?;
         let lax = PyModule::new(py, "ferrax._core.lax")?;
         crate::elementwise::lax_unary::register(&lax)?;
+        crate::elementwise::lax_accurate::register(&lax)?;
         crate::elementwise::lax_binary::register(&lax)?;
         crate::elementwise::lax_mixed::register(&lax)?;
         module.add("lax", &lax)?;

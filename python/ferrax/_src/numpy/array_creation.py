@@ -202,7 +202,10 @@ def astype(x, dtype, /, *, copy=False, device=None):
     imaginary part, everything non-zero is True. None means the default float dtype."""
     x = ensure_array("astype", x)
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "astype")
-    out = convert(x, dtype)
+    if dtype == np.bool_ and x.dtype != np.bool_:
+        out = lax.ne(x, as_array(np.zeros((), x.dtype)))
+    else:
+        out = convert(x, dtype)
     return _place(_copy(out) if copy and out is x else out, device)
 
 

@@ -1,0 +1,110 @@
+//! erf, erfc, erf_inv.
+//!
+//! Small arguments: `x + x p(x²)`. Beyond, in 32 bits `erf(a) = 1 - exp(-p(a))` (the
+//! form of N. Juffa's published approximations); else from `erfc(a) = exp(-a²) R`
+//! where `R (1 + 2a)` is a polynomial of `(a - c) / (a + c)` (Shepherd and Laframboise,
+//! "Chebyshev approximation of (1 + 2x) exp(x²) erfc x", Math. Comp. 36, 1981).
+//! Coefficients: `tools/minimax.py erf`.
+
+use super::coefficients::*;
+use super::exp::{exp_of_sum, reduced};
+use super::lang::{FloatLang, FloatLangExt, calc};
+use super::log::log;
+
+/// For `|x| <= 1`.
+#[inline(always)]
+fn erf_small<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let z = l.mul(x, x);
+    let p = l.poly(z, &ERF_SMALL_32, &ERF_SMALL_64);
+    l.fma(x, p, x)
+}
+
+/// For `a >= 0.45`; zero where that is all there is.
+#[inline(always)]
+fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
+    let high = l.by_width(10.3, 28.0);
+    let a = l.at_most(a, high);
+    let c = if L::WIDE { 4.0 } else { 2.0 };
+    let t = calc!(l, div(sub(a, (c)), add(a, (c))));
+    let p = l.poly(t, &ERFC_32, &ERFC_64);
+    let (square, error) = l.two_product(a, a);
+    let square = l.neg(square);
+    let error = l.neg(error);
+    let e = exp_of_sum(l, square, error);
+    calc!(l, div(mul(p, e), fma(a, 2.0, 1.0)))
+}
+
+#[inline(always)]
+pub fn erf<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let a = l.abs(x);
+    let border = l.by_width(0.92, 1.0);
+    let is_small = l.lt(a, border);
+    let small = erf_small(l, x);
+    let high = l.by_width(4.05, 6.0);
+    let bounded = l.at_most(a, high);
+    let large = if L::WIDE {
+        let complement = erfc_large(l, bounded);
+        calc!(l, sub(1.0, complement))
+    } else {
+        let exponent = l.poly(bounded, &ERF_LARGE_32, &ERF_LARGE_32);
+        let exponent = l.neg(exponent);
+        let (p, k) = reduced(l, exponent, None);
+        let power = l.power_of_two(k, 0);
+        calc!(l, fnma(power, p, sub(1.0, power)))
+    };
+    let large = l.with_sign(large, x);
+    l.select(is_small, small, large)
+}
+
+#[inline(always)]
+pub fn erfc<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let a = l.abs(x);
+    let is_small = calc!(l, lt(a, 0.5));
+    let small = erf_small(l, x);
+    let small = calc!(l, sub(1.0, small));
+    let right = erfc_large(l, a);
+    let left = calc!(l, sub(2.0, right));
+    let negative = calc!(l, lt(x, 0.0));
+    let large = l.select(negative, left, right);
+    l.select(is_small, small, large)
+}
+
+/// `x p(w)` with `w = -log(1 - x²)`, in the far range by the root of `w` (M. Giles,
+/// "Approximating the erfinv function", GPU Computing Gems 2, 2010).
+#[inline(always)]
+pub fn erf_inv<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let one = l.float(1.0);
+    let a = l.abs(x);
+    let below = l.sub(one, a);
+    let above = l.add(one, a);
+    let product = l.mul(below, above);
+    let w = log(l, product);
+    let w = l.neg(w);
+    let root = l.sqrt(w);
+    let p = if L::WIDE {
+        let t = calc!(l, sub(w, 3.125));
+        let near = l.poly(t, &ERF_INV_NEAR_64, &ERF_INV_NEAR_64);
+        let t = calc!(l, sub(root, 3.25));
+        let middle = l.poly(t, &ERF_INV_MIDDLE_64, &ERF_INV_MIDDLE_64);
+        let t = calc!(l, sub(root, 5.0));
+        let far = l.poly(t, &ERF_INV_FAR_64, &ERF_INV_FAR_64);
+        let is_far = calc!(l, le(16.0, w));
+        let is_near = calc!(l, lt(w, 6.25));
+        let outer = l.select(is_far, far, middle);
+        l.select(is_near, near, outer)
+    } else {
+        let t = calc!(l, sub(w, 2.5));
+        let near = l.poly(t, &ERF_INV_NEAR_32, &ERF_INV_NEAR_32);
+        let t = calc!(l, sub(root, 3.0));
+        let far = l.poly(t, &ERF_INV_FAR_32, &ERF_INV_FAR_32);
+        let is_near = calc!(l, lt(w, 5.0));
+        l.select(is_near, near, far)
+    };
+    let y = l.mul(x, p);
+    let edge = l.eq(a, one);
+    let infinity = l.float(f64::INFINITY);
+    let infinity = l.with_sign(infinity, x);
+    let y = l.select(edge, infinity, y);
+    let outside = l.lt(one, a);
+    calc!(l, select(outside, (f64::NAN), y))
+}

@@ -1,0 +1,139 @@
+//! exp, exp2, expm1, logistic, tanh.
+//!
+//! `x = k ln 2 + r` with `|r| <= ln 2 / 2` by Cody and Waite's subtraction in two
+//! parts; `expm1(r)` by a minimax polynomial (`tools/minimax.py exp exp2`); `2^k` by
+//! exponent bits, in two factors where results may be subnormal or overflow (Muller
+//! et al., Handbook of Floating-Point Arithmetic, 2nd ed., 10.2).
+
+use super::coefficients::*;
+use super::lang::{FloatLang, FloatLangExt, calc};
+
+/// `expm1(r)` and the integer `k` (in the low bits) with `x + low = k ln 2 + r`;
+/// `low` is small.
+#[inline(always)]
+pub fn reduced<L: FloatLang>(l: &mut L, x: L::F, low: Option<L::F>) -> (L::F, L::I) {
+    let log2_e = l.float(std::f64::consts::LOG2_E);
+    let (k, bits) = l.round_product(x, log2_e);
+    let high_part = l.by_width(LN_2_32[0], LN_2_64[0]);
+    let low_part = l.by_width(LN_2_32[1], LN_2_64[1]);
+    let r = l.fnma(k, high_part, x);
+    let mut r = l.fnma(k, low_part, r);
+    if let Some(low) = low {
+        r = l.add(r, low);
+    }
+    (expm1_near_zero(l, r), bits)
+}
+
+/// `expm1(r)` for `|r| <= 0.35`.
+#[inline(always)]
+fn expm1_near_zero<L: FloatLang>(l: &mut L, r: L::F) -> L::F {
+    let q = l.poly(r, &EXP_32, &EXP_64);
+    calc!(l, fma(mul(r, r), q, r))
+}
+
+/// `y * 2^k` for `k` from twice the least exponent to one above the largest; rounds
+/// once where the result is subnormal.
+#[inline(always)]
+pub fn scale<L: FloatLang>(l: &mut L, y: L::F, k_bits: L::I) -> L::F {
+    let format = L::format();
+    // Adding twice the bias makes the number in the low bits positive: it can be
+    // halved by a logical shift once the magic number's bits are gone.
+    let remove = l.int(2 * format.exponent_bias - format.magic_bits);
+    let total = l.add_int(k_bits, remove);
+    let half = l.shr(total, 1);
+    let rest = l.sub_int(total, half);
+    let first = l.shl(half, format.fraction);
+    let second = l.shl(rest, format.fraction);
+    let first = l.from_bits(first);
+    let second = l.from_bits(second);
+    calc!(l, mul(mul(y, first), second))
+}
+
+/// Bounds beyond which `exp` is zero and infinite.
+#[inline(always)]
+fn clamped<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let low = l.by_width(-104.0, -746.0);
+    let high = l.by_width(89.0, 710.0);
+    l.clamp(x, low, high)
+}
+
+#[inline(always)]
+pub fn exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let x = clamped(l, x);
+    let (p, k) = reduced(l, x, None);
+    let y = calc!(l, add(p, 1.0));
+    scale(l, y, k)
+}
+
+/// `exp(x + low)` where `x <= 0` and the result may be subnormal, not infinite.
+#[inline(always)]
+pub fn exp_of_sum<L: FloatLang>(l: &mut L, x: L::F, low: L::F) -> L::F {
+    let least = l.by_width(-104.0, -746.0);
+    let x = l.at_least(x, least);
+    let (p, k) = reduced(l, x, Some(low));
+    let y = calc!(l, add(p, 1.0));
+    scale(l, y, k)
+}
+
+/// `exp(x) / 2` for `x >= 0`, finite for as long as that is.
+#[inline(always)]
+pub fn half_exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let high = l.by_width(90.0, 711.0);
+    let x = l.at_most(x, high);
+    let (p, k) = reduced(l, x, None);
+    let y = calc!(l, mul(add(p, 1.0), 0.5));
+    scale(l, y, k)
+}
+
+#[inline(always)]
+pub fn exp2<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let low = l.by_width(-151.0, -1076.0);
+    let high = l.by_width(128.0, 1024.0);
+    let x = l.clamp(x, low, high);
+    let one = l.float(1.0);
+    let (k, bits) = l.round_product(x, one);
+    let r = l.sub(x, k);
+    let q = l.poly(r, &EXP2_32, &EXP2_64);
+    let y = l.fma(r, q, one);
+    scale(l, y, bits)
+}
+
+/// `2^k (1 + p) - 1` for `k` from -60 to the largest exponent.
+#[inline(always)]
+fn scaled_minus_one<L: FloatLang>(l: &mut L, p: L::F, k: L::I) -> L::F {
+    let power = l.power_of_two(k, 0);
+    calc!(l, fma(power, p, sub(power, 1.0)))
+}
+
+#[inline(always)]
+pub fn expm1<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let low = l.by_width(-20.0, -40.0);
+    let high = l.by_width(89.0, 710.0);
+    let clamped = l.clamp(x, low, high);
+    let (p, k) = reduced(l, clamped, None);
+    // Half of it, so that 2^(k - 1) is finite.
+    let power = l.power_of_two(k, -1);
+    let half = calc!(l, fma(power, p, sub(power, 0.5)));
+    let y = l.add(half, half);
+    l.keep_zero(x, y)
+}
+
+#[inline(always)]
+pub fn logistic<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let negated = l.neg(x);
+    let e = exp(l, negated);
+    calc!(l, div(1.0, add(e, 1.0)))
+}
+
+/// `expm1(2 x) / (expm1(2 x) + 2)`.
+#[inline(always)]
+pub fn tanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+    let high = l.by_width(10.0, 20.0);
+    let a = l.abs(x);
+    let a = l.at_most(a, high);
+    let doubled = l.add(a, a);
+    let (p, k) = reduced(l, doubled, None);
+    let t = scaled_minus_one(l, p, k);
+    let y = calc!(l, div(t, add(t, 2.0)));
+    l.with_sign(y, x)
+}

@@ -1,0 +1,202 @@
+//! Functions of floats as algorithms that every backend shares.
+//!
+//! Each function of [`MathFn`] is written once over [`lang::FloatLang`] and runs as
+//! - machine code: [`Unary`] and [`Binary`] kernels on [`Native`], to be called from
+//!   loops inside `#[target_feature]` functions ([`crate::with_math_fn`]);
+//! - instructions of a scalar body: [`expand`], for emitters of machine code and WGSL.
+//!
+//! Both give the same bits. Results do not depend on the processor where it has a
+//! fused multiply-add; without one (`FUSED = false`) last bits differ.
+//!
+//! Accuracy: `cargo run --release -p ferrax-ir --example ulp`; bounds are tested in
+//! `tests/math.rs`.
+
+mod coefficients;
+mod emit;
+pub mod erf;
+pub mod exp;
+pub mod gamma;
+pub mod hyperbolic;
+pub mod inverse;
+pub mod lang;
+pub mod log;
+mod native;
+pub mod pow;
+pub mod trig;
+
+pub use emit::Emit;
+pub use lang::FloatLang;
+pub use native::Native;
+
+use crate::scalar::{Body, MathFn, Reg, ScalarType};
+use crate::{Result, internal_error};
+
+/// A function of one float.
+pub trait Unary {
+    const FUNCTION: MathFn;
+    /// `quick` equals `call` for arguments whose magnitude is at most this (in 32 and
+    /// 64 bits); infinite where the two are one.
+    const QUICK_LIMIT: (f64, f64) = (f64::INFINITY, f64::INFINITY);
+
+    fn call<L: FloatLang>(l: &mut L, x: L::F) -> L::F;
+
+    /// A cheaper form for arguments within the limit. A loop over a block may test
+    /// the block once and use this.
+    #[inline(always)]
+    fn quick<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+        Self::call(l, x)
+    }
+}
+
+/// A function of two floats.
+pub trait Binary {
+    const FUNCTION: MathFn;
+
+    fn call<L: FloatLang>(l: &mut L, x: L::F, y: L::F) -> L::F;
+}
+
+macro_rules! kernels {
+    (($d:tt) unary { $($unary:ident => $call:path $(, $quick:path, $limit:expr)?;)* }
+     binary { $($binary:ident => $call_two:path;)* }) => {
+        /// A type for each function, which implements [`Unary`] or [`Binary`].
+        pub mod kernels {
+            use super::*;
+            $(
+                #[derive(Clone, Copy, Debug)]
+                pub struct $unary;
+
+                impl Unary for $unary {
+                    const FUNCTION: MathFn = MathFn::$unary;
+                    $(const QUICK_LIMIT: (f64, f64) = $limit;)?
+
+                    #[inline(always)]
+                    fn call<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+                        $call(l, x)
+                    }
+
+                    $(
+                        #[inline(always)]
+                        fn quick<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+                            $quick(l, x)
+                        }
+                    )?
+                }
+            )*
+            $(
+                #[derive(Clone, Copy, Debug)]
+                pub struct $binary;
+
+                impl Binary for $binary {
+                    const FUNCTION: MathFn = MathFn::$binary;
+
+                    #[inline(always)]
+                    fn call<L: FloatLang>(l: &mut L, x: L::F, y: L::F) -> L::F {
+                        $call_two(l, x, y)
+                    }
+                }
+            )*
+        }
+
+        /// `with_math_fn!(function, unary K => a, binary K2 => b)`: `a` with the type
+        /// `K` of the function's kernel, or `b` with `K2` if it takes two arguments.
+        #[macro_export]
+        macro_rules! with_math_fn {
+            ($d function:expr, unary $d one:ident => $d a:expr, binary $d two:ident => $d b:expr $d(,)?) => {
+                match $d function {
+                    $($crate::scalar::MathFn::$unary => {
+                        type $d one = $crate::math::kernels::$unary;
+                        $d a
+                    })*
+                    $($crate::scalar::MathFn::$binary => {
+                        type $d two = $crate::math::kernels::$binary;
+                        $d b
+                    })*
+                }
+            };
+        }
+    };
+}
+
+kernels! {
+    ($)
+    unary {
+        Exp => exp::exp;
+        Exp2 => exp::exp2;
+        Expm1 => exp::expm1;
+        Log => log::log;
+        Log1p => log::log1p;
+        Tanh => exp::tanh;
+        Logistic => exp::logistic;
+        Sin => trig::sin, trig::sin_moderate, trig::MODERATE;
+        Cos => trig::cos, trig::cos_moderate, trig::MODERATE;
+        Tan => trig::tan, trig::tan_moderate, trig::MODERATE;
+        Asin => inverse::asin;
+        Acos => inverse::acos;
+        Atan => inverse::atan;
+        Sinh => hyperbolic::sinh;
+        Cosh => hyperbolic::cosh;
+        Asinh => hyperbolic::asinh;
+        Acosh => hyperbolic::acosh;
+        Atanh => hyperbolic::atanh;
+        Cbrt => inverse::cbrt;
+        Rsqrt => inverse::rsqrt;
+        Erf => erf::erf;
+        Erfc => erf::erfc;
+        ErfInv => erf::erf_inv;
+        Lgamma => gamma::lgamma;
+        Digamma => gamma::digamma;
+    }
+    binary {
+        Pow => pow::pow;
+        Atan2 => inverse::atan2;
+    }
+}
+
+/// Calls the function on emitted registers.
+fn emit<const WIDE: bool, const FUSED: bool>(body: &mut Body, function: MathFn, args: &[Reg]) -> Result<Reg> {
+    let mut l = Emit::<WIDE, FUSED>::new(body);
+    with_math_fn!(
+        function,
+        unary K => match args {
+            [x] => Ok(K::call(&mut l, *x)),
+            _ => Err(internal_error!("{} takes one argument, got {}", function.name(), args.len())),
+        },
+        binary K => match args {
+            [x, y] => Ok(K::call(&mut l, *x, *y)),
+            _ => Err(internal_error!("{} takes two arguments, got {}", function.name(), args.len())),
+        },
+    )
+}
+
+/// Appends the instructions that compute `function` of `args` (`F32` or `F64`); the
+/// same bits as [`Native`] with fused operations, [`ScalarOp::Fma`](crate::scalar::ScalarOp)
+/// among them.
+pub fn expand(body: &mut Body, function: MathFn, args: &[Reg]) -> Result<Reg> {
+    expand_for(body, function, args, true)
+}
+
+/// [`expand`], or where `fused` is false without `Fma`.
+pub fn expand_for(body: &mut Body, function: MathFn, args: &[Reg], fused: bool) -> Result<Reg> {
+    let ty = args.first().map(|reg| body.type_of(*reg));
+    match (ty, fused) {
+        (Some(ScalarType::F32), true) => emit::<false, true>(body, function, args),
+        (Some(ScalarType::F32), false) => emit::<false, false>(body, function, args),
+        (Some(ScalarType::F64), true) => emit::<true, true>(body, function, args),
+        (Some(ScalarType::F64), false) => emit::<true, false>(body, function, args),
+        (ty, _) => Err(internal_error!("{} is of F32 or F64, got {ty:?}", function.name())),
+    }
+}
+
+/// `function` of one number (`y` counts for functions of two), with fused operations:
+/// for constant folding and tests, since a call is made for each of them where the
+/// target has none.
+pub fn apply_f32(function: MathFn, x: f32, y: f32) -> f32 {
+    let mut l = Native::<f32, true>::new();
+    with_math_fn!(function, unary K => K::call(&mut l, x), binary K => K::call(&mut l, x, y))
+}
+
+/// [`apply_f32`] in 64 bits.
+pub fn apply_f64(function: MathFn, x: f64, y: f64) -> f64 {
+    let mut l = Native::<f64, true>::new();
+    with_math_fn!(function, unary K => K::call(&mut l, x), binary K => K::call(&mut l, x, y))
+}
