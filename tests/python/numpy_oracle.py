@@ -64,6 +64,11 @@ def check(expression, *args, jit=False, rtol=2e-5, atol=1e-6):
             assert x == y
 
 
+def expressions(text):
+    """The expressions of a table in text, separated by semicolons and line ends."""
+    return [e.strip() for line in text.strip().splitlines() for e in line.split("; ")]
+
+
 def cases(table):
     """Parametrises over (label, expression, *args) rows."""
     return pytest.mark.parametrize("row", table, ids=[str(i) + "-" + r[0] for i, r in

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy_oracle import cases, check
+from numpy_oracle import cases, check, expressions
 
 F = np.arange(6, dtype=np.float32).reshape(2, 3)
 I = np.arange(4)
@@ -61,7 +61,7 @@ n.astype(n.arange(3), 'float16'); n.astype(n.array([1.5, -2.5, 300]), 'uint8')
 n.astype(n.ones(2) + 1j, 'float32'); n.astype(n.array([0., 2.]), bool); n.astype(n.ones(2), None)
 n.astype(n.array([0j, 1j]), bool)
 """
-TABLE = [e.strip() for line in EXPRESSIONS.strip().splitlines() for e in line.split("; ")]
+TABLE = expressions(EXPRESSIONS)
 
 
 @pytest.mark.parametrize("text", TABLE)

@@ -26,7 +26,8 @@ TABLE = [
     ("ij,jk", A.astype(np.int8), B.astype(np.int8)), ("ij,jk", A + np.complex64(1j), B),
     ("ij,kl->ij", A, B), ("bqhd,bkhd->bhqk", Q, K), ("bhqk,bkhd->bqhd", normal(2, 2, 3, 5), K),
     ("ij,ij->j", normal(1, 3), A), ("ij,jk->ik", normal(4, 1), B),
-    ("...,...->...", normal(1, 3), A), ("ij->i", normal(0, 3)), ("ij,jk->ik", normal(2, 0), normal(0, 3)),
+    ("...,...->...", normal(1, 3), A), ("ij->i", normal(0, 3)),
+    ("ij,jk->ik", normal(2, 0), normal(0, 3)),
     ("ij->ij", 2), ("ij,jk", A, A), ("ijk", A), ("i->j", A[0]), ("i->ii", A[0]), ("i.j->ij", A),
     ("ij->->", A), ("ij",), ("ij,jk", A),
 ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy_oracle import check
+from numpy_oracle import check, expressions
 
 rng = np.random.default_rng(0)
 
@@ -34,8 +34,8 @@ def test_product(name, pair):
 
 
 @pytest.mark.parametrize(
-    "axes", [0, 1, 2, 5, (1, 0), ((0,), (1,)), ((0, 1), (1, 0)), ((0,), (0, 1)), [1, 2, 3], (-1, 0)],
-    ids=str)
+    "axes", [0, 1, 2, 5, (1, 0), ((0,), (1,)), ((0, 1), (1, 0)), ((0,), (0, 1)), [1, 2, 3],
+             (-1, 0)], ids=str)
 def test_tensordot(axes):
     check(lambda n, a, b: n.tensordot(a, b, axes), normal(4, 3), normal(3, 4), atol=1e-4)
 
@@ -88,7 +88,7 @@ x.astype(None)
 """
 
 
-@pytest.mark.parametrize("text", [e.strip() for t in METHODS.strip().splitlines() for e in t.split("; ")])
+@pytest.mark.parametrize("text", expressions(METHODS))
 def test_methods_and_operators(text):
     code = compile(text, "<case>", "eval")
     scope = {"int": int, "bool": bool, "divmod": divmod, "round": round, "list": list}

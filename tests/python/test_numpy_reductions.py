@@ -19,13 +19,18 @@ ARRAYS = {
     "list": [1],
     "empty": np.zeros((0, 3), np.float32),
 }
-NAMES = ["sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "ptp", "average", "count_nonzero", "argmax", "argmin", "nanargmax", "nanargmin", "cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"]
+NAMES = [
+    "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "nansum", "nanprod",
+    "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "ptp", "average", "count_nonzero",
+    "argmax", "argmin", "nanargmax", "nanargmin", "cumsum", "cumprod", "nancumsum",
+    "nancumprod", "cumulative_sum", "cumulative_prod",
+]
 
 
 @pytest.mark.parametrize("kind", ARRAYS)
 @pytest.mark.parametrize("name", NAMES)
 def test_axis(name, kind):
-    for axis in (0, -1) if kind != "empty" else (0,):
+    for axis in (0, -1) if kind == "f32" else (0,):
         check(lambda n, x: getattr(n, name)(x, axis=axis), ARRAYS[kind])  # noqa: B023
 
 
@@ -56,7 +61,8 @@ KEYWORDS = [
     ("var", {"correction": 1, "ddof": 1}), ("var", {"where": MASK}), ("std", {"where": MASK}),
     ("var", {"dtype": "float16"}), ("std", {"mean": np.ones((1, 3), np.float32)}),
     ("nansum", {"dtype": "int32"}), ("nanmean", {"where": MASK}), ("nanvar", {"ddof": 1}),
-    ("nanmax", {"initial": 100.0}), ("argmax", {"keepdims": True}), ("nanargmin", {"keepdims": True}),
+    ("nanmax", {"initial": 100.0}), ("argmax", {"keepdims": True}),
+    ("nanargmin", {"keepdims": True}),
     ("cumsum", {"dtype": "float32"}), ("cumsum", {"dtype": "bool"}),
     ("cumulative_sum", {"include_initial": True}), ("cumulative_prod", {"include_initial": True}),
     ("average", {"weights": np.array([1, 2, 3]), "axis": 1, "returned": True}),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy_oracle import check
+from numpy_oracle import check, expressions
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) - 4.5
 I = np.arange(6).reshape(2, 3)
@@ -76,7 +76,7 @@ n.cov(x, aweights=n.array([1., 2, 3])); n.cov(x[None]); n.cov(x * (1 + 1j)); n.c
 n.corrcoef(x[0]); n.corrcoef(x + n.arange(3) ** 2, rowvar=False)
 n.interp(n.array([-1., 0.5, 2., 9.]), n.array([0., 1., 3.]), n.array([1., 3., -2.]))
 n.interp(n.array([-1., 9.]), n.array([0., 1., 3.]), n.array([1., 3., -2.]), left=7, right=8.)
-n.interp(n.array([-1., 9.]), n.array([0., 1., 3.]), n.array([1., 3., -2.]), left='extrapolate', right='extrapolate')
+n.interp(n.ones(2) * 9, n.array([0., 1., 3.]), n.ones(3), left='extrapolate', right='extrapolate')
 n.interp(n.array([-1., 370.]), n.array([190., 0., 10.]), n.array([1., 3., -2.]), period=360)
 n.interp(1, n.array([0, 2]), n.array([0, 5])); n.interp(1., n.ones(2), n.ones(3))
 n.interp(x, x[:, 0], x[:, 1]); n.interp(1., n.ones(2), n.ones(2), left='a'); n.polyval(x[0], x)
@@ -94,7 +94,7 @@ n.vectorize(lambda a, k: a ** k, excluded={1})(x, 2)
 n.vectorize(n.dot, signature='(n),(n)->()')(x, x.T)
 n.vectorize(lambda a: a, signature='(n)->()')(x); n.vectorize(lambda a, b: a + b)(x[:1, None], x)
 """
-TABLE = [e.strip() for line in EXPRESSIONS.strip().splitlines() for e in line.split("; ")]
+TABLE = expressions(EXPRESSIONS)
 
 
 @pytest.mark.parametrize("text", TABLE)
@@ -112,7 +112,7 @@ n.repeat(x, i[0], axis=1)
 """
 
 
-@pytest.mark.parametrize("text", [e.strip() for t in TRACED.strip().splitlines() for e in t.split("; ")])
+@pytest.mark.parametrize("text", expressions(TRACED))
 def test_traced(text):
     code = compile(text, "<case>", "eval")
     check(lambda n, x, i: eval(code, {"n": n, "x": x, "i": i}), X, I, jit=True)

@@ -20,7 +20,12 @@ ARGUMENTS = {
     "numpy scalar": np.float32(1.25),
     "list": [1],
 }
-UNARY = ["isnan", "isfinite", "isinf", "isposinf", "isneginf", "iscomplex", "isreal", "signbit", "fabs", "deg2rad", "rad2deg", "degrees", "radians", "bitwise_count", "angle", "round", "around", "nan_to_num", "modf", "sinc", "i0", "frexp", "positive", "conjugate", "absolute", "invert"]
+UNARY = [
+    "isnan", "isfinite", "isinf", "isposinf", "isneginf", "iscomplex", "isreal", "signbit",
+    "fabs", "deg2rad", "rad2deg", "degrees", "radians", "bitwise_count", "angle", "round",
+    "around", "nan_to_num", "modf", "sinc", "i0", "frexp", "positive", "conjugate",
+    "absolute", "invert",
+]
 SKIP = {("round", "bool"), ("around", "bool")}  # the reference rejects it, by accident
 
 
@@ -31,7 +36,10 @@ def test_unary(name, kind):
         check(lambda n, x: getattr(n, name)(x), ARGUMENTS[kind])
 
 
-BINARY = ["isclose", "power", "float_power", "floor_divide", "remainder", "divmod", "fmod", "fmax", "fmin", "hypot", "copysign", "heaviside", "logaddexp", "logaddexp2", "gcd", "lcm"]
+BINARY = [
+    "isclose", "power", "float_power", "floor_divide", "remainder", "divmod", "fmod", "fmax",
+    "fmin", "hypot", "copysign", "heaviside", "logaddexp", "logaddexp2", "gcd", "lcm",
+]
 PAIRS = [
     ("f32", "f32"), ("f32", "python int"), ("f32", "i8"), ("i32", "i32"), ("i32", "python float"),
     ("u8", "python int"), ("u8", "i8"), ("python int", "python int"), ("python float", "i32"),
@@ -88,7 +96,8 @@ TABLE = [
     ("where size", lambda n, x: n.where(x > 0, x, x, size=2), FLOATS),
     ("ufunc reduce", lambda n, x: n.add.reduce(x, axis=1), np.ones((2, 3), np.int8)),
     ("ufunc generic reduce", lambda n, x: n.subtract.reduce(x), INTS),
-    ("ufunc reduce axes", lambda n, x: n.logaddexp.reduce(x, axis=None), np.ones((2, 3), np.float32)),
+    ("ufunc reduce axes", lambda n, x: n.logaddexp.reduce(x, axis=None),
+     np.ones((2, 3), np.float32)),
     ("ufunc maximum", lambda n, x: n.maximum.reduce(x, keepdims=True), INTS),
     ("ufunc accumulate", lambda n, x: n.multiply.accumulate(x), INTS),
     ("ufunc generic accumulate", lambda n, x: n.maximum.accumulate(x), INTS),

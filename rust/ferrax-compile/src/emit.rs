@@ -705,7 +705,7 @@ fn ceil_div(a: i64, b: i64) -> i64 {
 
 /// The reduction of nothing.
 fn reduce_identity(kind: ReduceKind, dtype: DType) -> Scalar {
-    let float = dtype.is_float();
+    let float = dtype.is_inexact();
     let bits = dtype.bits() as u32;
     match kind {
         ReduceKind::Sum | ReduceKind::Or | ReduceKind::Xor => Scalar::zero(dtype),

@@ -150,14 +150,10 @@ impl<'a> Graph<'a> {
             Op::Copy(_) | Op::StopGradient(_) if no_literals => Class::Alias,
             Op::RandomWrap(_) | Op::RandomUnwrap(_) if no_literals => Class::Alias,
             Op::ConvertElementType(op) if no_literals && Some(op.new_dtype) == input_dtype => Class::Alias,
-            Op::BitcastConvertType(op)
-                if input_dtype.is_some_and(|dtype| dtype.size() != op.new_dtype.size()) =>
-            {
-                if no_literals {
-                    Class::Alias
-                } else {
-                    Class::Library
-                }
+            Op::BitcastConvertType(op) if bitcast_in_memory(input_dtype, op.new_dtype) => {
+                let whole = |dtype: DType| dtype.bits() == dtype.size() * 8;
+                let dense = input_dtype.is_some_and(whole) && whole(op.new_dtype);
+                if no_literals && dense { Class::Alias } else { Class::Library }
             }
             Op::Reshape(op) => same_bytes(no_literals && op.dimensions.is_none()),
             Op::Squeeze(_) => same_bytes(no_literals),
@@ -210,13 +206,11 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Whether an alias changes how many bytes an element has.
+    /// Whether an alias reads its operand's memory as another dtype.
     fn reinterprets(&self, equation: &Equation) -> bool {
         matches!(equation.op, Op::RandomWrap(_) | Op::RandomUnwrap(_))
-            || (matches!(equation.op, Op::BitcastConvertType(_))
-                && equation.inputs.iter().any(|atom| {
-                    self.atom_dtype(atom).size() != self.dtypes[equation.outputs[0].index()].size()
-                }))
+            || matches!(&equation.op, Op::BitcastConvertType(op)
+                if bitcast_in_memory(equation.inputs.first().map(|atom| self.atom_dtype(atom)), op.new_dtype))
     }
 
     /// Fills `base`.
@@ -298,6 +292,15 @@ impl<'a> Graph<'a> {
         }
         self.find_bases();
     }
+}
+
+/// Whether registers cannot hold both sides of a bitcast: other widths, or
+/// formats that exist in memory alone.
+fn bitcast_in_memory(from: Option<DType>, to: DType) -> bool {
+    from.is_none_or(|from| {
+        let stored = |dtype: DType| dtype.is_storage_only() || dtype.is_key();
+        from.bits() != to.bits() || (from != to && (stored(from) || stored(to)))
+    })
 }
 
 /// The work of one element, in additions.

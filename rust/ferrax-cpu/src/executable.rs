@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ferrax_compile::{BufferId, Place, Plan, Step};
 use ferrax_ir::{DType, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
+use ferrax_transform::optimise::{Options, optimise};
 use smallvec::SmallVec;
 
 use crate::alloc::{Buffer, storage};
 use crate::kernels::{self, Call, Kernel};
+use crate::legalise::legalise;
 use crate::vm::Bound;
 
 /// A compiled program. It holds no memory but its constants; runs may overlap.
@@ -34,6 +36,8 @@ enum Ready {
 /// Compiles a program whose dimensions are all constant.
 pub fn compile(program: &Program) -> Result<Executable> {
     let flat = ferrax_compile::expand(program)?;
+    let flat = legalise(flat)?;
+    let flat = optimise(&flat, Options::default())?;
     bind(ferrax_compile::plan(&flat)?)
 }
 

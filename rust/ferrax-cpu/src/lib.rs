@@ -5,14 +5,18 @@
 //! | `executable` | [`compile`] and [`Executable`] |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
+//! | `legalise` | programs into what the library kernels take |
 //! | `kernels/` | library kernels: products, gathers, … |
+//! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
 
 pub mod alloc;
 pub mod eager;
 pub mod executable;
 pub mod kernels;
+mod legalise;
 pub mod pool;
+pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;

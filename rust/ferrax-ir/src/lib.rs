@@ -12,6 +12,7 @@
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
 //! | `program`, `builder` | programs and how to make them |
 //! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
+//! | `serial/` | programs as files and back |
 //! | `verify` | the invariants of programs |
 //! | `interpret` | the reference interpreter |
 //! | `math/` | functions of floats as polynomials, shared by all backends |
@@ -35,6 +36,7 @@ mod print;
 pub mod program;
 pub mod rules;
 pub mod scalar;
+pub mod serial;
 pub mod tensor;
 pub mod types;
 pub mod verify;

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, RwLock};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::{ArrayType, Op, Scalar, Tensor, Type};
+use crate::{ArrayType, Builder, Op, Result, Scalar, Tensor, Type, value_error};
 
 /// A variable of one program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -127,6 +127,29 @@ impl Program {
             .iter()
             .map(|equation| 1 + equation.op.programs().map(|p| p.size()).sum::<usize>())
             .sum()
+    }
+
+    /// The same program where the last inputs are constants with these values.
+    pub fn bind_constants(&self, values: &[Tensor]) -> Result<Program> {
+        let kept = self.inputs.len().checked_sub(values.len()).ok_or_else(|| {
+            value_error!(
+                "{} values for '{}', which has {} inputs",
+                values.len(),
+                self.name,
+                self.inputs.len()
+            )
+        })?;
+        let mut b = Builder::new(self.name.clone());
+        let mut arguments: Vec<Atom> = self.input_types().take(kept).map(|ty| b.input(ty.clone())).collect();
+        for ((position, ty), value) in self.input_types().enumerate().skip(kept).zip(values) {
+            let expected = ty.as_array().filter(|ty| value.array_type() == (*ty).clone().with_weak(false));
+            let expected = expected.ok_or_else(|| {
+                value_error!("input {position} of '{}' is {ty}, got {}", self.name, value.array_type())
+            })?;
+            arguments.push(b.constant(value.clone(), expected.weak));
+        }
+        let outputs = b.inline(self, &arguments)?;
+        Ok(b.finish(outputs))
     }
 }
 

@@ -11,7 +11,7 @@ import operator
 from functools import partial
 
 from ferrax import lax
-from ferrax._core import ufuncs
+from ferrax._core import bind, ufuncs
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, as_array, concrete_or_error
@@ -180,7 +180,7 @@ def _lossy(x, dtype) -> bool:
 
 
 def _copy(x):
-    return lax.copy(x)
+    return bind("copy", (x,), {})
 
 
 def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):
@@ -202,7 +202,10 @@ def astype(x, dtype, /, *, copy=False, device=None):
     imaginary part, everything non-zero is True. None means the default float dtype."""
     x = ensure_array("astype", x)
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "astype")
-    out = convert(x, dtype)
+    if dtype == np.bool_ and x.dtype != np.bool_:
+        out = lax.ne(x, as_array(np.zeros((), x.dtype)))
+    else:
+        out = convert(x, dtype)
     return _place(_copy(out) if copy and out is x else out, device)
 
 

@@ -103,8 +103,9 @@ def _batched_product(name, a, b, a_matrix, b_matrix, precision, preferred):
     b_sizes = (1,) * (rank - len(b_batch)) + b_batch
     shared = [i for i in range(rank) if a_sizes[i] == b_sizes[i] and i >= rank - len(a_batch)
               and i >= rank - len(b_batch)]
-    a, a_axes = _drop_unit_axes(a, a_sizes, len(a_batch), shared)
-    b, b_axes = _drop_unit_axes(b, b_sizes, len(b_batch), shared)
+    both = range(rank - min(len(a_batch), len(b_batch)), rank)
+    a, a_axes = _drop_unit_axes(a, a_sizes, len(a_batch), shared, both)
+    b, b_axes = _drop_unit_axes(b, b_sizes, len(b_batch), shared, both)
     numbers = (
         ((a.ndim - 1,), (b.ndim - b_core,)),
         (tuple(a_axes[i] for i in shared), tuple(b_axes[i] for i in shared)),
@@ -123,11 +124,11 @@ def _batched_product(name, a, b, a_matrix, b_matrix, precision, preferred):
     return convert(out, dtype, weak_type)
 
 
-def _drop_unit_axes(x, sizes, n_batch, shared):
+def _drop_unit_axes(x, sizes, n_batch, shared, both):
     """Squeezes unshared batch axes of size 1; returns the map from batch axis to axis."""
     lead = len(sizes) - n_batch
     present = list(range(lead, len(sizes)))
-    dropped = [i for i in present if i not in shared and sizes[i] == 1]
+    dropped = [i for i in present if i in both and i not in shared and sizes[i] == 1]
     if dropped:
         x = lax.squeeze(x, tuple(i - lead for i in dropped))
     kept = [i for i in present if i not in dropped]

@@ -535,8 +535,8 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
         else:
             dtype = _summation_dtype(a.dtype) if promote_integers else a.dtype
     if dtypes.issubdtype(dtype, np.bool_):
-        counts = function(convert(convert(a, np.dtype(bool)), dtypes.default_int_dtype()), axis=axis)
-        return convert(counts, dtype)
+        bits = convert(a, np.dtype(bool))
+        return convert(function(convert(bits, dtypes.default_int_dtype()), axis=axis), dtype)
     return function(convert(a, dtype), axis=axis)
 
 

@@ -355,7 +355,7 @@ def stack(arrays, axis=0, out=None, dtype=None):
     else:
         dtype = user_dtype(dtype, "stack")
         arrays = [convert(x, dtype) for x in arrays]
-    return lax.concatenate([lax.expand_dims(x, (axis,)) for x in arrays], dimension=axis)
+    return lax.stack(arrays, axis=axis)
 
 
 def _atleast(name, arys, raise_rank):
@@ -501,7 +501,7 @@ def unstack(x, /, *, axis=0):
             "Unstack requires arrays with rank > 0, however a scalar array was passed."
         )
     axis = normalize_axis(axis, x.ndim)
-    return tuple(lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis]))
+    return tuple(lax.unstack(x, axis=axis))
 
 
 # ---------------------------------------------------------------------------- repetition
@@ -519,10 +519,7 @@ def tile(A, reps):
     dims = (1,) * (rank - A.ndim) + tuple(A.shape)
     if all(r == 1 for r in reps):
         return reshape(A, dims)
-    interleaved = tuple(n for pair in zip(reps, dims) for n in pair)
-    kept = tuple(2 * (rank - A.ndim + d) + 1 for d in range(A.ndim))
-    out = lax.broadcast_in_dim(A, interleaved, kept)
-    return lax.reshape(out, tuple(r * d for r, d in zip(reps, dims)))
+    return lax.tile(reshape(A, dims), reps)
 
 
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):

@@ -80,9 +80,8 @@ def isinf(x, /):
         return lax.eq(lax.abs(x), strong_constant(_INF, x))
     if _is_complex(x):
         re, im = lax.real(x), lax.imag(x)
-        return lax.bitwise_or(
-            lax.eq(lax.abs(re), strong_constant(_INF, re)), lax.eq(lax.abs(im), strong_constant(_INF, im))
-        )
+        inf = strong_constant(_INF, re)
+        return lax.bitwise_or(lax.eq(lax.abs(re), inf), lax.eq(lax.abs(im), inf))
     return lax.full(x.shape, False, dtype=bool)
 
 
@@ -534,7 +533,8 @@ def modf(x, /, out=None):
 
 @jit
 def _spacing(x):
-    inf, tiny = strong_constant(_INF, x), strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
+    inf = strong_constant(_INF, x)
+    tiny = strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
     step = lax.sub(lax.nextafter(x, copysign(inf, x)), x)
     return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
 

@@ -85,7 +85,7 @@ def convert(x, dtype, weak_type: bool = False) -> Array:
         x = as_array(x)
     if x.dtype == dtype and x.weak_type == weak_type:
         return x
-    if x.dtype != dtype and dtype == np.bool_:
+    if dtype == np.bool_ and x.dtype.kind == "c":
         return lax.ne(x, as_array(np.zeros((), x.dtype)))
     return lax._convert_element_type(x, dtype, weak_type)
 
@@ -283,7 +283,8 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
 @jit
 def _where(condition, x, y):
     x, y = promote_dtypes(x, y)
-    condition = convert(condition, np.dtype(bool))
+    if condition.dtype != np.bool_:
+        condition = lax.ne(condition, strong_constant(0, condition))
     shape = lax.broadcast_shapes(condition.shape, x.shape, y.shape)
     if condition.ndim:
         condition = broadcast_to(condition, shape)

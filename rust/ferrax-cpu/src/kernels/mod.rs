@@ -4,7 +4,11 @@
 //! runs over raw operands. Operands are dense and row-major. Where the plan lets
 //! an op work in place its first output is its first input.
 
+pub mod copy;
+pub mod cumulative;
+pub mod gemm;
 pub mod reference;
+pub mod windows;
 
 use ferrax_compile::Argument;
 use ferrax_ir::{Op, Result};
@@ -27,5 +31,15 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
 
 /// The kernel for `op` on operands of these types.
 pub fn bind(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
-    Ok(Box::new(reference::Reference::new(op, inputs, outputs)))
+    let own = match op {
+        Op::DotGeneral(op) => Some(gemm::bind(op, inputs, outputs)?),
+        Op::Gather(op) => Some(windows::gather(op, inputs, outputs)?),
+        Op::Scatter(op) => windows::scatter(op, inputs, outputs)?,
+        Op::DynamicSlice(op) => Some(windows::dynamic_slice(op, inputs, outputs)?),
+        Op::DynamicUpdateSlice(_) => Some(windows::dynamic_update_slice(inputs)?),
+        Op::Cumulative(op) => cumulative::bind(op, inputs)?,
+        _ => None,
+    };
+    // Rare dtypes, ops from outside, reductions of complex numbers in their order.
+    Ok(own.unwrap_or_else(|| Box::new(reference::Reference::new(op, inputs, outputs))))
 }

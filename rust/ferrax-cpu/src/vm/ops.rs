@@ -110,6 +110,8 @@ pub trait Bits: Copy + PartialEq + 'static {
     fn shl(self, b: Self) -> Self;
     fn shr_logical(self, b: Self) -> Self;
     fn shr_arithmetic(self, b: Self) -> Self;
+    /// By at most the width less one, filling with zeros.
+    fn shr_clamped(self, b: Self) -> Self;
     fn pop_count(self) -> Self;
     fn clz(self) -> Self;
 }
@@ -130,6 +132,9 @@ macro_rules! bits {
             #[inline(always)] fn shr_arithmetic(self, b: $t) -> $t {
                 let by = if b < $t::BITS as $t { b } else { $t::BITS as $t - 1 };
                 self.cast_signed().wrapping_shr(by as u32).cast_unsigned()
+            }
+            #[inline(always)] fn shr_clamped(self, b: $t) -> $t {
+                self.wrapping_shr(if b < $t::BITS as $t { b as u32 } else { $t::BITS - 1 })
             }
             #[inline(always)] fn pop_count(self) -> $t { self.count_ones() as $t }
             #[inline(always)] fn clz(self) -> $t { self.leading_zeros() as $t }
@@ -193,6 +198,7 @@ lanes! {
     Shl<T: Bits>(a: T, b: T) -> T = a.shl(b);
     ShrLogical<T: Bits>(a: T, b: T) -> T = a.shr_logical(b);
     ShrArithmetic<T: Bits>(a: T, b: T) -> T = a.shr_arithmetic(b);
+    ShrClamped<T: Bits>(a: T, b: T) -> T = a.shr_clamped(b);
     PopCount<T: Bits>(a: T) -> T = a.pop_count();
     Clz<T: Bits>(a: T) -> T = a.clz();
     Select<T: Bits>(a: u8, b: T, c: T) -> T = if a != 0 { b } else { c };
@@ -414,7 +420,8 @@ pub fn block_fn(
         ScalarOp::Not => Some(by_width!(result, unary::<Not>(uniform))),
         ScalarOp::Shl => by_width!(result, binary::<Shl>(uniform)),
         ScalarOp::ShrLogical => by_width!(result, binary::<ShrLogical>(uniform)),
-        ScalarOp::ShrArithmetic => by_width!(result, binary::<ShrArithmetic>(uniform)),
+        ScalarOp::ShrArithmetic if result.is_signed() => by_width!(result, binary::<ShrArithmetic>(uniform)),
+        ScalarOp::ShrArithmetic => by_width!(result, binary::<ShrClamped>(uniform)),
         ScalarOp::PopCount => Some(by_width!(result, unary::<PopCount>(uniform))),
         ScalarOp::Clz => Some(by_width!(result, unary::<Clz>(uniform))),
         ScalarOp::Eq => by_width_or_float!(arg, binary::<Eq>(uniform)),

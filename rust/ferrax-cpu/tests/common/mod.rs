@@ -1,5 +1,7 @@
 //! Test data, and comparison with the reference interpreter.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use ferrax_cpu::compile;
 use ferrax_ir::{DType, Program, Scalar, Tensor, interpret};
 
@@ -107,7 +109,13 @@ pub fn compare(got: &Tensor, want: &Tensor, ulps: u64, what: &str) {
         let (g, w) = (Scalar::from_bytes(real, g).unwrap(), Scalar::from_bytes(real, w).unwrap());
         let (a, b) = (g.to_f64().unwrap_or(0.0), w.to_f64().unwrap_or(0.0));
         let both_nan = a.is_nan() && b.is_nan();
-        let near = (a - b).abs() <= ulps as f64 * epsilon * a.abs().max(b.abs()).max(1e-2);
+        // The parts of a complex number share a scale.
+        let other = |tensor: &Tensor| {
+            let bytes = &tensor.bytes()[(at ^ 1) * part..][..part];
+            Scalar::from_bytes(real, bytes).and_then(Scalar::to_f64).map_or(0.0, f64::abs)
+        };
+        let scale = if dtype.is_complex() { other(want).max(other(got)) } else { 0.0 };
+        let near = (a - b).abs() <= ulps as f64 * epsilon * a.abs().max(b.abs()).max(1e-2).max(scale);
         assert!(
             dtype.is_inexact() && (both_nan || (a == b && ulps > 0) || (near && ulps > 0)),
             "{what}, element {at}: got {a:?} ({:#x}), want {b:?} ({:#x})",

@@ -1,0 +1,81 @@
+# Every target sets up what it needs in .venv; the extension module is built once and again
+# only when its sources changed. Needs: Python ≥ 3.10 with venv, Rust (cargo).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The environment of all commands; the target directory of cargo can be set from outside.
+export VIRTUAL_ENV := $(abspath $(VENV))
+export PATH := $(abspath $(BIN)):$(PATH)
+export JAX_PLATFORMS ?= cpu
+unexport PYTHONPATH
+
+RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
+BUILT := $(VENV)/.built
+
+.PHONY: run test test-rust test-python bench lint docs docs-check build clean help
+
+help:
+	@echo "make run         train a classifier of digits, then run it from Rust"
+	@echo "make test        tests of the Rust crates and of the Python package"
+	@echo "make bench       benchmark tables, beside JAX"
+	@echo "make lint        formatting, lints, file lengths"
+	@echo "make docs        write the generated documents"
+	@echo "make docs-check  check that they are current and that the code in README runs"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each extra of pyproject.toml; `tools` is what the build itself needs.
+$(VENV)/.tools: $(BIN)/python
+	$(BIN)/python -m pip install -q 'maturin>=1.9,<2'
+	@touch $@
+
+$(VENV)/.extra-%: pyproject.toml tools/requirements.py | $(BIN)/python
+	$(BIN)/python tools/requirements.py $* > $(VENV)/requirements-$*.txt
+	$(BIN)/python -m pip install -q -r $(VENV)/requirements-$*.txt
+	@touch $@
+
+$(BUILT): $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml | $(VENV)/.tools
+	$(BIN)/maturin develop --release --locked
+	@touch $@
+
+build: $(BUILT)
+
+run: $(BUILT) $(VENV)/.extra-examples
+	$(BIN)/python examples/digits.py
+	cargo run --release --locked -q -p ferrax --example digits -- out/digits
+
+test: test-rust test-python
+
+# Debug profile: the verifier and the debug assertions are on, the numeric crates are optimised.
+test-rust:
+	cargo test -q --locked --workspace --exclude ferrax-python
+
+test-python: $(BUILT) $(VENV)/.extra-test
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+bench: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples
+	$(BIN)/python benches/run.py $(BENCH_ARGS)
+
+# clippy and rustfmt are components of the toolchain: without them a note is printed instead.
+lint: $(VENV)/.extra-lint
+	@if cargo fmt --version >/dev/null 2>&1; then echo cargo fmt --check; cargo fmt --all --check; \
+	else echo "lint: rustfmt is not installed, Rust formatting NOT checked"; fi
+	@if cargo clippy --version >/dev/null 2>&1; then echo cargo clippy; \
+	cargo clippy -q --locked --workspace --all-targets -- -D warnings; \
+	else echo "lint: clippy is not installed, Rust lints NOT checked"; fi
+	$(BIN)/ruff check .
+	$(BIN)/python tools/check_files.py
+
+docs: $(BUILT)
+	$(BIN)/python tools/ops_doc.py --write
+	$(BIN)/python tools/features.py --write
+
+docs-check: $(BUILT) $(VENV)/.extra-test
+	$(BIN)/python tools/ops_doc.py --check
+	$(BIN)/python tools/features.py --check
+	$(BIN)/python tools/run_blocks.py README.md
+
+clean:
+	rm -rf $(VENV) target out python/ferrax/_core*.so

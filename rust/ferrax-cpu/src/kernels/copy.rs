@@ -1,0 +1,107 @@
+//! Copies between strided arrays, element sizes known at bind time only.
+
+use smallvec::SmallVec;
+
+/// A loop of a copy: its count and the byte strides of both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyLoop {
+    pub count: usize,
+    pub from: isize,
+    pub to: isize,
+}
+
+/// A copy of a strided box of elements; loops outermost first, the innermost
+/// runs of adjacent bytes copied at once.
+#[derive(Clone, Debug)]
+pub struct StridedCopy {
+    loops: SmallVec<[CopyLoop; 6]>,
+    run: usize,
+}
+
+impl StridedCopy {
+    /// Loops over elements of `element` bytes.
+    pub fn new(loops: impl IntoIterator<Item = CopyLoop>, element: usize) -> StridedCopy {
+        let mut kept: SmallVec<[CopyLoop; 6]> = SmallVec::new();
+        for next in loops {
+            if next.count == 1 {
+                continue;
+            }
+            match kept.last_mut() {
+                Some(last)
+                    if last.from == next.from * next.count as isize
+                        && last.to == next.to * next.count as isize =>
+                {
+                    *last = CopyLoop { count: last.count * next.count, ..next };
+                }
+                _ => kept.push(next),
+            }
+        }
+        let mut run = element;
+        if let Some(last) = kept.last().copied()
+            && last.from == element as isize
+            && last.to == element as isize
+        {
+            run *= last.count;
+            kept.pop();
+        }
+        StridedCopy { loops: kept, run }
+    }
+
+    /// # Safety
+    /// Every element that the loops reach is valid on both sides, and the sides
+    /// do not overlap.
+    pub unsafe fn run(&self, from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { self.level(&self.loops, from, to) }
+    }
+
+    unsafe fn level(&self, loops: &[CopyLoop], from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match loops {
+                [] => std::ptr::copy_nonoverlapping(from, to, self.run),
+                [only] => match self.run {
+                    1 => elements::<u8>(only, from, to),
+                    2 => elements::<u16>(only, from, to),
+                    4 => elements::<u32>(only, from, to),
+                    8 => elements::<u64>(only, from, to),
+                    run => {
+                        for i in 0..only.count as isize {
+                            std::ptr::copy_nonoverlapping(
+                                from.offset(i * only.from),
+                                to.offset(i * only.to),
+                                run,
+                            );
+                        }
+                    }
+                },
+                [first, rest @ ..] => {
+                    for i in 0..first.count as isize {
+                        self.level(rest, from.offset(i * first.from), to.offset(i * first.to));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`StridedCopy::run`].
+unsafe fn elements<T: Copy>(each: &CopyLoop, from: *const u8, to: *mut u8) {
+    for i in 0..each.count as isize {
+        // SAFETY: elements are aligned to their size (parts of larger ones too).
+        unsafe {
+            let value = from.offset(i * each.from).cast::<T>().read_unaligned();
+            to.offset(i * each.to).cast::<T>().write_unaligned(value);
+        }
+    }
+}
+
+/// Row-major byte strides.
+pub fn byte_strides(sizes: &[usize], element: usize) -> SmallVec<[isize; 6]> {
+    let mut strides: SmallVec<[isize; 6]> = sizes.iter().map(|_| element as isize).collect();
+    for axis in (1..sizes.len()).rev() {
+        strides[axis - 1] = strides[axis] * sizes[axis].max(1) as isize;
+    }
+    strides
+}

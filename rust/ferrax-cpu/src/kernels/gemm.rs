@@ -1,0 +1,384 @@
+//! `dot_general`: products of matrices, over any axes, with batches.
+//!
+//! The axes of each operand are gathered into batch, free and contracted groups.
+//! A group that one stride walks is used where it lies; otherwise the operand is
+//! copied into that order first. Floats and complex numbers go to the `gemm`
+//! crate, cut into pieces that depend on the sizes alone; small products and
+//! integers to loops here.
+
+use bytemuck::Pod;
+use ferrax_compile::Argument;
+use ferrax_ir::ops::DotGeneral;
+use ferrax_ir::{DType, Result, unsupported};
+use gemm::Parallelism;
+use smallvec::SmallVec;
+
+use super::copy::{CopyLoop, StridedCopy, byte_strides};
+use super::{Call, Kernel};
+use crate::alloc::Buffer;
+use crate::pool;
+
+/// Multiplications below which a product is computed by plain loops.
+const TINY: usize = 8 * 8 * 8;
+/// Multiplications below which a product stays on one thread.
+const SERIAL: usize = 1 << 19;
+/// Pieces that a large product is cut into, at most, and the least rows of one:
+/// each piece packs the whole other operand.
+const PIECES: usize = 8;
+const LEAST_PIECE: usize = 256;
+
+/// One operand as a batch of matrices, in elements.
+#[derive(Debug, Clone)]
+struct Side {
+    /// Rows (of the left) or columns (of the right), and the contracted index.
+    free_stride: isize,
+    contracted_stride: isize,
+    /// Brings the operand into batch, free, contracted order first.
+    copy: Option<(StridedCopy, usize)>,
+    batch_strides: SmallVec<[isize; 4]>,
+}
+
+#[derive(Debug)]
+struct Product {
+    dtype: DType,
+    m: usize,
+    n: usize,
+    k: usize,
+    batch: SmallVec<[usize; 4]>,
+    left: Side,
+    right: Side,
+    run: fn(&Matrices),
+}
+
+/// A batch of products: pointers to the first elements, strides in elements.
+struct Matrices {
+    m: usize,
+    n: usize,
+    k: usize,
+    left: *const u8,
+    left_row: isize,
+    left_col: isize,
+    right: *const u8,
+    right_row: isize,
+    right_col: isize,
+    /// Dense rows of this many elements.
+    out: *mut u8,
+    out_row: isize,
+}
+
+/// The kernel of `op`; operands and result share a dtype.
+pub fn bind(op: &DotGeneral, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
+    let (left, right, out) = (&inputs[0], &inputs[1], &outputs[0]);
+    let dtype = out.dtype;
+    if left.dtype != dtype || right.dtype != dtype {
+        return Err(unsupported!("a product of {} and {} to {dtype} on the CPU", left.dtype, right.dtype));
+    }
+    let run = match dtype {
+        DType::F32 => float::<f32>,
+        DType::F64 => float::<f64>,
+        DType::C64 => complex32,
+        DType::C128 => complex64,
+        DType::I8 | DType::U8 => integer::<u8>,
+        DType::I16 | DType::U16 => integer::<u16>,
+        DType::I32 | DType::U32 => integer::<u32>,
+        DType::I64 | DType::U64 => integer::<u64>,
+        other => return Err(unsupported!("products of {other} on the CPU")),
+    };
+    // Pairs of contracted axes in the order of the left operand.
+    let mut pairs: SmallVec<[(usize, usize); 4]> =
+        op.lhs_contracting.iter().copied().zip(op.rhs_contracting.iter().copied()).collect();
+    pairs.sort_unstable();
+    let lhs_contracted: SmallVec<[usize; 4]> = pairs.iter().map(|pair| pair.0).collect();
+    let rhs_contracted: SmallVec<[usize; 4]> = pairs.iter().map(|pair| pair.1).collect();
+    let (left_side, m, k) = side(left, &op.lhs_batch, &lhs_contracted);
+    let (right_side, n, _) = side(right, &op.rhs_batch, &rhs_contracted);
+    let batch = op.lhs_batch.iter().map(|&axis| left.sizes[axis]).collect();
+    Ok(Box::new(Product { dtype, m, n, k, batch, left: left_side, right: right_side, run }))
+}
+
+/// An operand's groups of axes; gives the sizes of the free and contracted ones.
+fn side(operand: &Argument, batch: &[usize], contracted: &[usize]) -> (Side, usize, usize) {
+    let sizes = &operand.sizes;
+    let strides = byte_strides(sizes, 1);
+    let free: SmallVec<[usize; 4]> =
+        (0..sizes.len()).filter(|axis| !batch.contains(axis) && !contracted.contains(axis)).collect();
+    let count = |axes: &[usize]| axes.iter().map(|&axis| sizes[axis]).product::<usize>();
+    let (free_count, contracted_count) = (count(&free), count(contracted));
+    // The stride of a group that can be walked as one axis.
+    let joined = |axes: &[usize]| -> Option<isize> {
+        let moving: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| sizes[axis] != 1).collect();
+        let chained =
+            moving.windows(2).all(|pair| strides[pair[0]] == strides[pair[1]] * sizes[pair[1]] as isize);
+        chained.then(|| moving.last().map_or(1, |&axis| strides[axis]))
+    };
+    let side = match (joined(&free), joined(contracted)) {
+        (Some(free_stride), Some(contracted_stride)) => Side {
+            free_stride,
+            contracted_stride,
+            copy: None,
+            batch_strides: batch.iter().map(|&axis| strides[axis]).collect(),
+        },
+        _ => {
+            let order: SmallVec<[usize; 6]> = batch.iter().chain(&free).chain(contracted).copied().collect();
+            let ordered: SmallVec<[usize; 6]> = order.iter().map(|&axis| sizes[axis]).collect();
+            let to = byte_strides(&ordered, 1);
+            let element = operand.dtype.size();
+            let loops = order.iter().zip(&to).map(|(&axis, &to)| CopyLoop {
+                count: sizes[axis],
+                from: strides[axis] * element as isize,
+                to: to * element as isize,
+            });
+            Side {
+                free_stride: contracted_count as isize,
+                contracted_stride: 1,
+                copy: Some((StridedCopy::new(loops, element), sizes.iter().product::<usize>() * element)),
+                batch_strides: to[..batch.len()].iter().copied().collect(),
+            }
+        }
+    };
+    (side, free_count, contracted_count)
+}
+
+struct Pointers {
+    left: *const u8,
+    right: *const u8,
+    out: *mut u8,
+}
+
+// SAFETY: pieces write disjoint parts of the result and only read the operands.
+unsafe impl Sync for Pointers {}
+
+impl Kernel for Product {
+    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        let element = self.dtype.size();
+        let batches: usize = self.batch.iter().product();
+        let total = batches * self.m * self.n;
+        if total == 0 {
+            return Ok(());
+        }
+        if self.k == 0 {
+            // SAFETY: the output holds `total` elements; all zeros is zero.
+            unsafe { call.outputs[0].write_bytes(0, total * element) };
+            return Ok(());
+        }
+        let ordered = |side: &Side, pointer: *const u8| -> Result<(Option<Buffer>, *const u8)> {
+            let Some((copy, bytes)) = &side.copy else { return Ok((None, pointer)) };
+            let buffer = Buffer::new(*bytes)?;
+            // SAFETY: the copy visits the operand's elements and fills a buffer of its size.
+            unsafe { copy.run(pointer, buffer.pointer()) };
+            let start = buffer.pointer().cast_const();
+            Ok((Some(buffer), start))
+        };
+        let (_left, left) = ordered(&self.left, call.inputs[0])?;
+        let (_right, right) = ordered(&self.right, call.inputs[1])?;
+        let pointers = Pointers { left, right, out: call.outputs[0] };
+        let work = self.m.saturating_mul(self.n).saturating_mul(self.k);
+        // Pieces along the longer side of each matrix.
+        let by_rows = self.m >= self.n;
+        let long = self.m.max(self.n);
+        let pieces = if work < SERIAL {
+            1
+        } else {
+            (work / SERIAL).min(PIECES).min(long.div_ceil(LEAST_PIECE)).max(1)
+        };
+        let length = long.div_ceil(pieces).next_multiple_of(if pieces > 1 { 16 } else { 1 });
+        let pieces = long.div_ceil(length);
+        let piece = |number: usize| {
+            let (batch, piece) = (number / pieces, number % pieces);
+            let start = piece * length;
+            let size = length.min(long - start);
+            let (mut left_at, mut right_at, mut rest) = (0isize, 0isize, batch);
+            for (axis, &count) in self.batch.iter().enumerate().rev() {
+                let index = (rest % count) as isize;
+                rest /= count;
+                left_at += index * self.left.batch_strides[axis];
+                right_at += index * self.right.batch_strides[axis];
+            }
+            let mut out_at = (batch * self.m * self.n) as isize;
+            let (mut m, mut n) = (self.m, self.n);
+            if by_rows {
+                m = size;
+                left_at += start as isize * self.left.free_stride;
+                out_at += (start * self.n) as isize;
+            } else {
+                n = size;
+                right_at += start as isize * self.right.free_stride;
+                out_at += start as isize;
+            }
+            let pointers = &pointers;
+            let bytes = element as isize;
+            (self.run)(&Matrices {
+                m,
+                n,
+                k: self.k,
+                left: pointers.left.wrapping_offset(left_at * bytes),
+                left_row: self.left.free_stride,
+                left_col: self.left.contracted_stride,
+                right: pointers.right.wrapping_offset(right_at * bytes),
+                right_row: self.right.contracted_stride,
+                right_col: self.right.free_stride,
+                out: pointers.out.wrapping_offset(out_at * bytes),
+                out_row: self.n as isize,
+            });
+        };
+        let units = batches * pieces;
+        if work.saturating_mul(batches) < SERIAL {
+            (0..units).for_each(piece);
+        } else {
+            // Small products in groups, so that a chunk is worth its claim.
+            let group = (SERIAL / 4 / (work / pieces).max(1)).clamp(1, units);
+            pool::run(units.div_ceil(group), &|chunk| {
+                (chunk * group..((chunk + 1) * group).min(units)).for_each(&piece);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Sums of products by plain loops.
+fn plain<T: Copy>(of: &Matrices, zero: T, fused: impl Fn(T, T, T) -> T) {
+    let (left, right, out) = (of.left.cast::<T>(), of.right.cast::<T>(), of.out.cast::<T>());
+    for i in 0..of.m as isize {
+        for j in 0..of.n as isize {
+            let mut sum = zero;
+            for p in 0..of.k as isize {
+                // SAFETY: indices stay inside the operands' matrices.
+                sum = unsafe {
+                    fused(
+                        *left.offset(i * of.left_row + p * of.left_col),
+                        *right.offset(p * of.right_row + j * of.right_col),
+                        sum,
+                    )
+                };
+            }
+            // SAFETY: as above.
+            unsafe { *out.offset(i * of.out_row + j) = sum };
+        }
+    }
+}
+
+/// Numbers that the `gemm` crate multiplies.
+trait Blas: Copy + 'static {
+    const ZERO: Self;
+    const ONE: Self;
+    fn fused(a: Self, b: Self, c: Self) -> Self;
+}
+
+impl Blas for f32 {
+    const ZERO: f32 = 0.0;
+    const ONE: f32 = 1.0;
+    fn fused(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+impl Blas for f64 {
+    const ZERO: f64 = 0.0;
+    const ONE: f64 = 1.0;
+    fn fused(a: f64, b: f64, c: f64) -> f64 {
+        a * b + c
+    }
+}
+
+impl Blas for gemm::c32 {
+    const ZERO: gemm::c32 = gemm::c32 { re: 0.0, im: 0.0 };
+    const ONE: gemm::c32 = gemm::c32 { re: 1.0, im: 0.0 };
+    fn fused(a: gemm::c32, b: gemm::c32, c: gemm::c32) -> gemm::c32 {
+        a * b + c
+    }
+}
+
+impl Blas for gemm::c64 {
+    const ZERO: gemm::c64 = gemm::c64 { re: 0.0, im: 0.0 };
+    const ONE: gemm::c64 = gemm::c64 { re: 1.0, im: 0.0 };
+    fn fused(a: gemm::c64, b: gemm::c64, c: gemm::c64) -> gemm::c64 {
+        a * b + c
+    }
+}
+
+fn blas<T: Blas>(of: &Matrices) {
+    if of.m * of.n * of.k <= TINY {
+        return plain(of, T::ZERO, T::fused);
+    }
+    // SAFETY: the strides walk the operands' matrices, whose sizes were checked at bind.
+    unsafe {
+        gemm::gemm(
+            of.m,
+            of.n,
+            of.k,
+            of.out.cast::<T>(),
+            1,
+            of.out_row,
+            false,
+            of.left.cast::<T>(),
+            of.left_col,
+            of.left_row,
+            of.right.cast::<T>(),
+            of.right_col,
+            of.right_row,
+            T::ZERO,
+            T::ONE,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+fn float<T: Blas>(of: &Matrices) {
+    blas::<T>(of);
+}
+
+fn complex32(of: &Matrices) {
+    blas::<gemm::c32>(of);
+}
+
+fn complex64(of: &Matrices) {
+    blas::<gemm::c64>(of);
+}
+
+/// Integers that wrap.
+trait Wrapping: Pod {
+    fn multiply_add(a: Self, b: Self, c: Self) -> Self;
+}
+
+macro_rules! wrapping {
+    ($($t:ident)*) => {$(
+        impl Wrapping for $t {
+            #[inline(always)]
+            fn multiply_add(a: $t, b: $t, c: $t) -> $t { a.wrapping_mul(b).wrapping_add(c) }
+        }
+    )*};
+}
+
+wrapping!(u8 u16 u32 u64);
+
+fn integer<T: Wrapping>(of: &Matrices) {
+    if of.right_col != 1 || of.n < 8 || of.m * of.n * of.k <= TINY {
+        return plain(of, T::zeroed(), T::multiply_add);
+    }
+    // Row by row of the right operand, in strips that stay in cache.
+    const STRIP: usize = 512;
+    let (left, right, out) = (of.left.cast::<T>(), of.right.cast::<T>(), of.out.cast::<T>());
+    for start in (0..of.n).step_by(STRIP) {
+        let width = STRIP.min(of.n - start);
+        for i in 0..of.m as isize {
+            // SAFETY: the strip lies inside row i of the result.
+            let row = unsafe { std::slice::from_raw_parts_mut(out.offset(i * of.out_row).add(start), width) };
+            row.fill(T::zeroed());
+            for p in 0..of.k as isize {
+                // SAFETY: indices stay inside the operands' matrices; the right one's rows are dense.
+                let (a, line) = unsafe {
+                    (
+                        *left.offset(i * of.left_row + p * of.left_col),
+                        std::slice::from_raw_parts(right.offset(p * of.right_row).add(start), width),
+                    )
+                };
+                for (c, &b) in row.iter_mut().zip(line) {
+                    *c = T::multiply_add(a, b, *c);
+                }
+            }
+        }
+    }
+}

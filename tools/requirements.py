@@ -1,0 +1,23 @@
+"""Prints the requirements of the extras of pyproject.toml that are named as arguments, one a line.
+
+Installing `.[extra]` would build the extension module a second time; pip reads this list instead.
+"""
+
+import pathlib
+import sys
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+
+
+def main(extras: list[str]) -> None:
+    root = pathlib.Path(__file__).resolve().parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extra in extras:
+        print("\n".join(project["optional-dependencies"][extra]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
