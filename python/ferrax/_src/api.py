@@ -29,11 +29,14 @@ def abstract_type(x) -> tuple:
     return _core.type_of(x)
 
 
+_TRACED = object()
+
+
 class Flat:
     """A function of a flat list of arrays, for tracing; keeps the tree of its outputs.
 
-    `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
-    the output.
+    `has_aux`: the function returns `(output, aux)`; `num_out` of the traced leaves belong to the
+    output, the others are the arrays of aux. Other leaves of aux pass by, see `unflatten_aux`.
     """
 
     def __init__(self, fun, in_tree, has_aux=False, fixed=None):
@@ -41,7 +44,7 @@ class Flat:
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.fixed = fixed
-        self.out_tree = self.aux_tree = None
+        self.out_tree = self.aux_tree = self.aux_leaves = None
         self.num_out = 0
 
     def __call__(self, leaves):
@@ -56,12 +59,23 @@ class Flat:
                     f"has_aux=True, got {type(result).__name__}"
                 )
             result, aux = result
-            aux_leaves, self.aux_tree = tree_util.tree_flatten(aux)
+            self.aux_leaves, self.aux_tree = tree_util.tree_flatten(aux)
+            aux_leaves = [leaf for leaf in self.aux_leaves if isinstance(leaf, core.Array)]
+            # No tracer may outlive the trace.
+            self.aux_leaves = [
+                _TRACED if isinstance(leaf, core.Array) else leaf for leaf in self.aux_leaves
+            ]
         else:
             aux_leaves = []
         out, self.out_tree = tree_util.tree_flatten(result)
         self.num_out = len(out)
         return out + aux_leaves
+
+    def unflatten_aux(self, arrays):
+        """The tree aux of its arrays and of the leaves that were not arrays."""
+        arrays = iter(arrays)
+        leaves = [next(arrays) if leaf is _TRACED else leaf for leaf in self.aux_leaves]
+        return self.aux_tree.unflatten(leaves)
 
 
 def stage(fun, args, kwargs, kind="stage"):

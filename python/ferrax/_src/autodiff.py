@@ -62,7 +62,7 @@ class _Linearized:
         return self.flat.out_tree.unflatten(self.outputs)
 
     def aux_out(self):
-        return self.flat.aux_tree.unflatten(self.aux)
+        return self.flat.unflatten_aux(self.aux)
 
     def pushforward(self, tangents):
         """Output tangents (float0 for integers) for input tangents, all flat."""
@@ -325,7 +325,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     out = flat.out_tree.unflatten(results[:num_out])
     tangent = flat.out_tree.unflatten(out_tangents)
     if has_aux:
-        return out, tangent, flat.aux_tree.unflatten(results[num_out:count])
+        return out, tangent, flat.unflatten_aux(results[num_out:count])
     return out, tangent
 
 

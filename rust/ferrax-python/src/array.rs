@@ -33,7 +33,12 @@ pub struct TracerData {
 
 impl Concrete {
     pub fn new(tensor: Tensor, weak: bool) -> Concrete {
-        Concrete { sizes: tensor.sizes().into(), dtype: tensor.dtype(), weak, tensor: Mutex::new(Some(tensor)) }
+        Concrete {
+            sizes: tensor.sizes().into(),
+            dtype: tensor.dtype(),
+            weak,
+            tensor: Mutex::new(Some(tensor)),
+        }
     }
 
     /// The elements.
@@ -207,10 +212,9 @@ impl Array {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.sizes()?
-            .first()
-            .copied()
-            .ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length"))
+        self.sizes()?.first().copied().ok_or_else(|| {
+            pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
+        })
     }
 
     /// Frees the elements; every later use raises.

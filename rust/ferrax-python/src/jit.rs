@@ -17,12 +17,12 @@ use smallvec::SmallVec;
 
 use crate::array::{Array, Data};
 use crate::convert::{self, Operand};
+use crate::eager;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
-use crate::eager;
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
@@ -283,13 +283,17 @@ impl JitFunction {
             [
                 self.function.clone_ref(py).into_any(),
                 call.arguments.clone().into_any().unbind(),
-                call.keywords.as_ref().map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
+                call.keywords
+                    .as_ref()
+                    .map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
             ],
         )?;
-        let names = py
-            .import(intern!(py, "functools"))?
-            .call_method1(intern!(py, "partial"), (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?))?;
-        let (frame, tracers) = trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
+        let names = py.import(intern!(py, "functools"))?.call_method1(
+            intern!(py, "partial"),
+            (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?),
+        )?;
+        let (frame, tracers) =
+            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
         let traced = self.call_on_tracers(py, &call.key, tracers).and_then(|(outputs, tree)| {
             let traced = trace::finish(py, frame, &outputs)?;
             Ok((traced, tree))
@@ -365,14 +369,23 @@ impl JitFunction {
     }
 
     /// Which leaves' buffers can be reused; warns of those that cannot.
-    fn donated(&self, py: Python<'_>, call: &Call<'_>, program: &ferrax_ir::Program) -> PyResult<Option<Vec<bool>>> {
+    fn donated(
+        &self,
+        py: Python<'_>,
+        call: &Call<'_>,
+        program: &ferrax_ir::Program,
+    ) -> PyResult<Option<Vec<bool>>> {
         if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
             return Ok(None);
         }
         let mut flags = Vec::with_capacity(call.key.leaves.len());
         // Numbers of static arguments do not count among the dynamic ones.
         let statics = |position: usize| {
-            call.key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
+            call.key
+                .statics
+                .iter()
+                .filter(|s| matches!(s.name, StaticName::Position(p) if p <= position))
+                .count()
         };
         let total = call.arguments.len() + statics(usize::MAX);
         let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
@@ -473,7 +486,8 @@ fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
         return Ok(None);
     }
-    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype"))) else {
+    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
+    else {
         return Ok(None);
     };
     let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
@@ -503,14 +517,21 @@ fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// The tensors of a call; donated arrays give theirs up.
-fn take_donated(py: Python<'_>, operands: &[Operand<'_>], donated: &[bool]) -> PyResult<Vec<ferrax_ir::Tensor>> {
+fn take_donated(
+    py: Python<'_>,
+    operands: &[Operand<'_>],
+    donated: &[bool],
+) -> PyResult<Vec<ferrax_ir::Tensor>> {
     let pointer = |operand: &Operand<'_>| match operand {
         Operand::Array(array) => Some(array.as_ptr() as usize),
         Operand::Literal(_) => None,
     };
     for (index, operand) in operands.iter().enumerate() {
         let twice = donated.get(index) == Some(&true)
-            && operands.iter().enumerate().any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
+            && operands
+                .iter()
+                .enumerate()
+                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
         if twice {
             return Err(PyRuntimeError::new_err(
                 "the same array is donated and used as another argument of one call; pass a copy (x.copy())",

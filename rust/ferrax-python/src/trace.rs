@@ -223,7 +223,9 @@ pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Output
 /// Applies a whole program: inlines it into the recording frame. The caller has
 /// checked that it cannot run at once.
 pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    let recorded = record_atoms(py, operands, |builder, atoms| Ok(builder.inline(program, atoms)?.into_iter().collect()))?;
+    let recorded = record_atoms(py, operands, |builder, atoms| {
+        Ok(builder.inline(program, atoms)?.into_iter().collect())
+    })?;
     recorded.outputs(py, operands)
 }
 
@@ -232,8 +234,9 @@ fn record(
     operands: &[Operand<'_>],
     emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<ferrax_ir::Vars>,
 ) -> PyResult<Outputs> {
-    let recorded =
-        record_atoms(py, operands, |builder, atoms| Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect()))?;
+    let recorded = record_atoms(py, operands, |builder, atoms| {
+        Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect())
+    })?;
     recorded.outputs(py, operands)
 }
 
@@ -250,8 +253,11 @@ impl Recorded {
         self.outputs
             .into_iter()
             .map(|(atom, ty)| {
-                if let Some(Operand::Array(array)) =
-                    self.operands.iter().position(|known| *known == atom).and_then(|index| operands.get(index))
+                if let Some(Operand::Array(array)) = self
+                    .operands
+                    .iter()
+                    .position(|known| *known == atom)
+                    .and_then(|index| operands.get(index))
                 {
                     return Ok(array.clone().unbind());
                 }
@@ -379,7 +385,9 @@ fn run_equations(
                     Atom::Literal(literal) => Operand::Literal(*literal),
                     Atom::Var(var) => match &frame.values[var.index()] {
                         Some(value) => Operand::Array(value.bind(py).clone()),
-                        None => return Err(to_py(py, internal_error!("a value is evaluated before its inputs"))),
+                        None => {
+                            return Err(to_py(py, internal_error!("a value is evaluated before its inputs")));
+                        }
                     },
                 });
             }
@@ -420,10 +428,15 @@ fn origin(py: Python<'_>, tracer: &TracerData) -> Option<Origin> {
             }
             match frame.producers.get(var.index()) {
                 Some(&producer) if producer != u32::MAX => {
-                    pending.extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
+                    pending
+                        .extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
                 }
                 _ => arguments.extend(
-                    program.inputs.iter().position(|&input| input == var).filter(|&index| index < frame.arguments),
+                    program
+                        .inputs
+                        .iter()
+                        .position(|&input| input == var)
+                        .filter(|&index| index < frame.arguments),
                 ),
             }
         }
@@ -468,11 +481,15 @@ pub fn describe(array: &Bound<'_, Array>) -> PyResult<Option<String>> {
 /// The error for a tracer whose frame is gone.
 pub fn unexpected_tracer(array: &Bound<'_, Array>) -> PyErr {
     let ty = array.get().array_type().to_string();
-    raise(array.py(), "UnexpectedTracerError", (format!(
-        "Encountered an unexpected tracer of type {ty}: it belongs to a transformed function that has already \
+    raise(
+        array.py(),
+        "UnexpectedTracerError",
+        (format!(
+            "Encountered an unexpected tracer of type {ty}: it belongs to a transformed function that has already \
          returned (a side effect, such as a global variable or an attribute, kept it), or to another thread. \
          Return values from transformed functions instead of storing them."
-    ),))
+        ),),
+    )
 }
 
 /// Types of operands, for type rules.
