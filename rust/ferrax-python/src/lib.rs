@@ -9,6 +9,7 @@
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
 
@@ -21,6 +22,7 @@ pub mod eager;
 pub mod elementwise;
 pub mod errors;
 pub mod indexing;
+pub mod export;
 pub mod interrupt;
 pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
@@ -44,6 +46,7 @@ mod _core {
         ferrax_cpu::set_interrupt_check(crate::interrupt::check);
         crate::tree::register(module)?;
         crate::bind::register(module)?;
+        crate::export::register(module)?;
         let ufuncs = PyModule::new(py, "ferrax._core.ufuncs")?;
         crate::elementwise::numpy_inexact::register(&ufuncs)?;
         crate::elementwise::numpy_numeric::register(&ufuncs)?;
