@@ -29,14 +29,13 @@ def abstract_type(x) -> tuple:
     return _core.type_of(x)
 
 
-_TRACED = object()
 
 
 class Flat:
     """A function of a flat list of arrays, for tracing; keeps the tree of its outputs.
 
-    `has_aux`: the function returns `(output, aux)`; `num_out` of the traced leaves belong to the
-    output, the others are the arrays of aux. Other leaves of aux pass by, see `unflatten_aux`.
+    `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
+    the output. Leaves of aux that are not arrays are kept as they are, in `aux_kept`.
     """
 
     def __init__(self, fun, in_tree, has_aux=False, fixed=None):
@@ -44,7 +43,7 @@ class Flat:
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.fixed = fixed
-        self.out_tree = self.aux_tree = self.aux_leaves = None
+        self.out_tree = self.aux_tree = self.aux_kept = None
         self.num_out = 0
 
     def __call__(self, leaves):
@@ -53,28 +52,25 @@ class Flat:
             args = self.fixed(args)
         result = self.fun(*args, **kwargs)
         if self.has_aux:
-            if not isinstance(result, tuple) or len(result) != 2:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(
                     f"expected {api_util.fun_name(self.fun)} to return a pair (output, aux) because "
                     f"has_aux=True, got {type(result).__name__}"
                 )
             result, aux = result
-            self.aux_leaves, self.aux_tree = tree_util.tree_flatten(aux)
-            aux_leaves = [leaf for leaf in self.aux_leaves if isinstance(leaf, core.Array)]
-            # No tracer may outlive the trace.
-            self.aux_leaves = [
-                _TRACED if isinstance(leaf, core.Array) else leaf for leaf in self.aux_leaves
-            ]
+            leaves, self.aux_tree = tree_util.tree_flatten(aux)
+            aux_leaves = [leaf for leaf in leaves if isinstance(leaf, core.Array)]
+            self.aux_kept = [None if isinstance(leaf, core.Array) else (leaf,) for leaf in leaves]
         else:
             aux_leaves = []
         out, self.out_tree = tree_util.tree_flatten(result)
         self.num_out = len(out)
         return out + aux_leaves
 
-    def unflatten_aux(self, arrays):
-        """The tree aux of its arrays and of the leaves that were not arrays."""
+    def aux(self, arrays):
+        """The tree of aux for the values of its arrays."""
         arrays = iter(arrays)
-        leaves = [next(arrays) if leaf is _TRACED else leaf for leaf in self.aux_leaves]
+        leaves = [next(arrays) if kept is None else kept[0] for kept in self.aux_kept]
         return self.aux_tree.unflatten(leaves)
 
 
