@@ -25,7 +25,9 @@ fn reach(start: isize, axes: &[Axis], stride: impl Fn(&Axis) -> isize) -> Option
 }
 
 fn is_inside(range: Option<(isize, isize)>, item: usize, len: usize) -> bool {
-    range.is_some_and(|(low, high)| low >= 0 && high.cast_unsigned().checked_add(item).is_some_and(|end| end <= len))
+    range.is_some_and(|(low, high)| {
+        low >= 0 && high.cast_unsigned().checked_add(item).is_some_and(|end| end <= len)
+    })
 }
 
 /// Copies the elements of `item` bytes that `axes` (outermost first) walk over,
@@ -75,7 +77,8 @@ pub fn copy(
             16 => line::<16>(from, f, to, t, &inner),
             _ => {
                 for place in 0..inner.count.cast_signed() {
-                    let (f, t) = ((f + place * inner.from).cast_unsigned(), (t + place * inner.to).cast_unsigned());
+                    let (f, t) =
+                        ((f + place * inner.from).cast_unsigned(), (t + place * inner.to).cast_unsigned());
                     to[t..t + run].copy_from_slice(&from[f..f + run]);
                 }
             }
@@ -120,16 +123,30 @@ mod tests {
             let from: Vec<u8> = (0..60 * item).map(|i| (i * 7 % 251) as u8).collect();
             let strides = [20 * item, 5 * item, item].map(usize::cast_signed);
             for steps in [[1isize, 1, 1], [1, 2, 1], [2, 1, 2], [-1, 1, 1], [1, -1, -2], [0, 1, 0]] {
-                let counts: Vec<usize> = (0..3)
-                    .map(|axis| if steps[axis] == 0 { 2 } else { sizes[axis].div_ceil(steps[axis].unsigned_abs()) })
-                    .collect();
-                let start: isize = (0..3)
-                    .map(|axis| if steps[axis] < 0 { (sizes[axis].cast_signed() - 1) * strides[axis] } else { 0 })
-                    .sum();
+                let counts: Vec<usize> =
+                    (0..3)
+                        .map(|axis| {
+                            if steps[axis] == 0 {
+                                2
+                            } else {
+                                sizes[axis].div_ceil(steps[axis].unsigned_abs())
+                            }
+                        })
+                        .collect();
+                let start: isize =
+                    (0..3)
+                        .map(|axis| {
+                            if steps[axis] < 0 { (sizes[axis].cast_signed() - 1) * strides[axis] } else { 0 }
+                        })
+                        .sum();
                 let total: usize = counts.iter().product();
                 let outer = [counts[1] * counts[2], counts[2], 1].map(|n| (n * item).cast_signed());
                 let axes: Vec<Axis> = (0..3)
-                    .map(|axis| Axis { count: counts[axis], from: strides[axis] * steps[axis], to: outer[axis] })
+                    .map(|axis| Axis {
+                        count: counts[axis],
+                        from: strides[axis] * steps[axis],
+                        to: outer[axis],
+                    })
                     .collect();
                 let mut to = vec![0; total * item];
                 copy((&from, start.cast_unsigned()), (&mut to, 0), &axes, item).unwrap();
