@@ -53,8 +53,9 @@ floats! {
 #[inline(always)]
 unsafe fn unary_block<K: Unary, T: Float, const FUSED: bool>(n: usize, r: *mut u8, a: *const u8) {
     // SAFETY: the caller's promise.
-    let (r, a) =
-        unsafe { (std::slice::from_raw_parts_mut(r.cast::<T>(), n), std::slice::from_raw_parts(a.cast::<T>(), n)) };
+    let (r, a) = unsafe {
+        (std::slice::from_raw_parts_mut(r.cast::<T>(), n), std::slice::from_raw_parts(a.cast::<T>(), n))
+    };
     let has_quick = K::QUICK_LIMIT.0.is_finite();
     if has_quick && a.iter().fold(true, |all, x| all & x.within::<K>()) {
         for (r, &a) in r.iter_mut().zip(a) {
