@@ -145,7 +145,7 @@ QUARTER_PI = mp.pi / 4 * mpf("1.03")
 
 
 def exp_fits():
-    for bits, count in ((32, 5), (64, 11)):
+    for bits, count in ((32, 6), (64, 11)):
         fit(f"EXP_{bits}", near_zero(lambda r: (mp.expm1(r) - r) / r**2, lambda r: mpf(1) / 2 + r / 6),
             -HALF_LN2, HALF_LN2, count, bits, near_zero(lambda r: r**2 / abs(mp.expm1(r)), abs))
     parts("LN_2_32", LN2, 32, 2, 16)
@@ -244,11 +244,12 @@ def erf_inv_fits():
         y = mp.erfinv(x)
         return y / x
 
+    # erf_inv(x) = x + x p.
     def near(name, top, center, count, bits):
-        fit(name, lambda t: ratio(t + center), -center, top - center, count, bits, lambda t: 1 / ratio(t + center))
+        fit(name, lambda t: ratio(t + center) - 1, -center, top - center, count, bits, lambda t: 1 / ratio(t + center))
 
     def far(name, low, high, center, count, bits):
-        fit(name, lambda t: ratio((t + center) ** 2), mp.sqrt(low) - center, mp.sqrt(high) - center, count, bits,
+        fit(name, lambda t: ratio((t + center) ** 2) - 1, mp.sqrt(low) - center, mp.sqrt(high) - center, count, bits,
             lambda t: 1 / ratio((t + center) ** 2))
 
     near("ERF_INV_NEAR_32", mpf(5), mpf("2.5"), 11, 32)

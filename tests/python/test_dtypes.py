@@ -95,7 +95,7 @@ def test_promotion_is_commutative_and_an_upper_bound():
         "float64", np.float64, int, complex, np.dtype("int16"), None, "text", object(),
         np.array(["a"]), [1, 2], {}, np.str_, np.datetime64(1, "s"),
     ],
-    ids=repr,
+    ids=lambda value: "object" if type(value) is object else repr(value),
 )  # fmt: skip
 def test_dtype_and_weakness_of_values(value, x64):
     with modes(x64):

@@ -176,7 +176,7 @@ def test_traced_arrays(name):
         range(2),
         (0, "a"),
     ],
-    ids=repr,
+    ids=lambda index: "object" if type(index) is object else repr(index),
 )
 def test_errors(index):
     expected, got = both(lambda m, jnp: jnp.array(X)[index])

@@ -38,7 +38,7 @@ pub enum Item {
     Reduce(Var),
     /// From accumulators.
     Epilogue(Var),
-    Piece(Piece),
+    Piece(Box<Piece>),
 }
 
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl Grouper<'_> {
             |_| matches!(self.graph.equation_of(piece.target), Some((e, _)) if matches!(e.op, Op::Pad(_))),
         );
         let group = self.place(piece.target, &needs, &piece.sizes.clone(), None, after);
-        self.groups[group as usize].items.push(Item::Piece(piece));
+        self.groups[group as usize].items.push(Item::Piece(Box::new(piece)));
         Ok(group.max(after.unwrap_or(0)))
     }
 

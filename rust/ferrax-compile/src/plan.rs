@@ -136,7 +136,7 @@ pub fn plan(program: &Program) -> Result<Plan> {
                 let group = &grouping.groups[number as usize];
                 match (group.library, kernel) {
                     (Some(equation), _) => Some(Pending::Library(equation)),
-                    (None, Some(kernel)) => Some(Pending::Kernel(kernel.launch, kernel.operands)),
+                    (None, Some(kernel)) => Some(Pending::Kernel(Box::new(kernel.launch), kernel.operands)),
                     (None, None) => None,
                 }
             });
@@ -199,7 +199,7 @@ fn stored(graph: &Graph<'_>, grouping: &Grouping) -> Vec<bool> {
 }
 
 enum Pending {
-    Kernel(Launch, Vec<Var>),
+    Kernel(Box<Launch>, Vec<Var>),
     Library(usize),
 }
 
@@ -340,7 +340,7 @@ impl<'a> Placer<'a> {
                 Pending::Kernel(launch, operands) => {
                     let operands =
                         operands.into_iter().map(|var| self.var(var)).collect::<Result<Vec<_>>>()?;
-                    Step::Kernel { launch, operands }
+                    Step::Kernel { launch: *launch, operands }
                 }
                 Pending::Library(index) => {
                     let equation = &program.equations[index];

@@ -7,6 +7,7 @@
 //! | `vm/` | runs kernels block by block |
 //! | `legalise` | programs into what the library kernels take |
 //! | `kernels/` | library kernels: products, gathers, … |
+//! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
 
 pub mod alloc;
@@ -15,6 +16,7 @@ pub mod executable;
 pub mod kernels;
 mod legalise;
 pub mod pool;
+pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;

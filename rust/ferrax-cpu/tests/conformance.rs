@@ -1,5 +1,7 @@
 //! Every op over dtypes and shapes: compiled against the reference interpreter.
 
+#![allow(clippy::cloned_ref_to_slice_refs, reason = "operands are lists")]
+
 mod common;
 
 use common::{Random, check_with, compare, fill};

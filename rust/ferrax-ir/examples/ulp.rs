@@ -13,7 +13,11 @@ use ferrax_ir::with_math_fn;
 fn ulp32(got: f32, exact: f64) -> f64 {
     let rounded = exact as f32;
     if got.is_nan() && exact.is_nan() || got == rounded {
-        return if exact.is_finite() { (f64::from(got) - exact).abs() / spacing(exact) } else { 0.0 };
+        return if exact.is_finite() && got.is_finite() {
+            (f64::from(got) - exact).abs() / spacing(exact)
+        } else {
+            0.0
+        };
     }
     if !got.is_finite() || !rounded.is_finite() {
         return f64::INFINITY;

@@ -342,6 +342,13 @@ fn literal_text(literal: &Literal, exact: bool) -> String {
     format!("{}:{weak}{}[]", scalar_text(literal.value, exact), literal.value.dtype().short_name())
 }
 
+/// The value as Python writes it.
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&scalar_text(*self, false))
+    }
+}
+
 /// A value as Python writes it. Floats have as few digits as tell them from
 /// their neighbours; where even that is not exact (payloads of NaNs), and it
 /// has to be, the bits.

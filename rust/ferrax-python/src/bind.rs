@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{cache, convert, dtypes, operators, params, promote, source, trace};
+use crate::{cache, convert, dtypes, indexing, operators, params, promote, source, trace};
 
 /// Applies the op `name`: an array, or a list where the op has several outputs.
 #[pyfunction]
@@ -120,7 +120,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions!(
         bind, as_array, type_of, concrete_value, describe_tracer, as_numpy, promote_types, user_location,
         set_package_directory, trace_state_clean, trace_frames, documented_ops,
-        operators::array_from_numpy, program::trace_program, program::apply_program, program::call_program,
+        operators::array_from_numpy, indexing::update_at, program::trace_program, program::apply_program, program::call_program,
         cache::clear_program_cache, promote::set_trace_context, promote::clear_trace_context, dtypes::register_extended_dtypes,
     );
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferrax_ir::ops::{Binary, BroadcastInDim, Compare, ConvertElementType, Unary};
 use ferrax_ir::{Axes, Builder, DType, Dim, Kind, Literal, Op, Scalar, Shape, Sizes};
-use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -305,14 +305,24 @@ fn build_fused(key: &FusedKey, shape: Option<Sizes>) -> ferrax_ir::Result<(Arc<f
     Ok((Arc::new(ferrax_cpu::compile(&program)?), weak))
 }
 
+/// The only accuracy that there is: the default one.
+fn check_accuracy(name: &str, accuracy: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match accuracy {
+        None => Ok(()),
+        Some(accuracy) => Err(PyNotImplementedError::new_err(format!(
+            "{name} has one implementation, within a few units in the last place; accuracy must be None, got {accuracy}"
+        ))),
+    }
+}
+
 macro_rules! unary_functions {
-    ($module:ident, $prefix:literal, $promotion:expr, { $($name:ident => $op:ident),* $(,)? }) => {
+    ($module:ident, $prefix:literal, $promotion:expr, $signature:tt, { $($name:ident => $op:ident),* $(,)? }) => {
         pub mod $module {
             use super::*;
 
             $(
                 #[pyfunction]
-                #[pyo3(signature = (x, /))]
+                #[pyo3(signature = $signature)]
                 pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
                     let x = crate::convert::operand(x, concat!($prefix, stringify!($name)))?;
                     unary(py, Unary::$op, x, $promotion)
@@ -327,14 +337,42 @@ macro_rules! unary_functions {
     };
 }
 
-macro_rules! binary_functions {
-    ($module:ident, $prefix:literal, { $($name:ident => $promotion:ident $family:ident $op:ident),* $(,)? }) => {
+/// Functions that `lax` can be asked to compute with a given accuracy.
+macro_rules! accurate_functions {
+    ($module:ident, { $($name:ident => $op:ident),* $(,)? }) => {
         pub mod $module {
             use super::*;
 
             $(
                 #[pyfunction]
-                #[pyo3(signature = (x, y, /))]
+                #[pyo3(signature = (x, *, accuracy = None))]
+                pub fn $name(
+                    py: Python<'_>,
+                    x: &Bound<'_, PyAny>,
+                    accuracy: Option<&Bound<'_, PyAny>>,
+                ) -> PyResult<Py<Array>> {
+                    let name = concat!("lax.", stringify!($name));
+                    check_accuracy(name, accuracy)?;
+                    unary(py, Unary::$op, crate::convert::operand(x, name)?, Promotion::Strict)
+                }
+            )*
+
+            pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+                $(module.add_function(wrap_pyfunction!($name, module)?)?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+macro_rules! binary_functions {
+    ($module:ident, $prefix:literal, $signature:tt, { $($name:ident => $promotion:ident $family:ident $op:ident),* $(,)? }) => {
+        pub mod $module {
+            use super::*;
+
+            $(
+                #[pyfunction]
+                #[pyo3(signature = $signature)]
                 pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
                     let name = concat!($prefix, stringify!($name));
                     let (x, y) = (crate::convert::operand(x, name)?, crate::convert::operand(y, name)?);
@@ -350,19 +388,19 @@ macro_rules! binary_functions {
     };
 }
 
-unary_functions!(numpy_inexact, "", Promotion::Inexact, {
+unary_functions!(numpy_inexact, "", Promotion::Inexact, (x, /), {
     sqrt => Sqrt, exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log, log1p => Log1p, sin => Sin, cos => Cos,
     tan => Tan, arcsin => Asin, arccos => Acos, arctan => Atan, sinh => Sinh, cosh => Cosh, tanh => Tanh,
     arcsinh => Asinh, arccosh => Acosh, arctanh => Atanh, cbrt => Cbrt, logistic => Logistic,
 });
 
-unary_functions!(numpy_numeric, "", Promotion::Numeric, {
+unary_functions!(numpy_numeric, "", Promotion::Numeric, (x, /), {
     negative => Neg, sign => Sign, square => Square, bitwise_not => Not,
 });
 
-unary_functions!(numpy_logical, "", Promotion::Logical, { logical_not => Not });
+unary_functions!(numpy_logical, "", Promotion::Logical, (x, /), { logical_not => Not });
 
-binary_functions!(numpy_binary, "", {
+binary_functions!(numpy_binary, "", (x, y, /), {
     add => Numeric Binary Add, subtract => Numeric Binary Sub, multiply => Numeric Binary Mul,
     true_divide => Inexact Binary Div, maximum => Numeric Binary Max, minimum => Numeric Binary Min,
     equal => Numeric Compare Eq, not_equal => Numeric Compare Ne,
@@ -371,16 +409,19 @@ binary_functions!(numpy_binary, "", {
     left_shift => Numeric Binary ShiftLeft, arctan2 => Inexact Binary Atan2, nextafter => Inexact Binary Nextafter,
 });
 
-unary_functions!(lax_unary, "lax.", Promotion::Strict, {
-    neg => Neg, sign => Sign, floor => Floor, ceil => Ceil, is_finite => IsFinite, exp => Exp, exp2 => Exp2,
-    expm1 => Expm1, log => Log, log1p => Log1p, tanh => Tanh, logistic => Logistic, sin => Sin, cos => Cos,
-    tan => Tan, asin => Asin, acos => Acos, atan => Atan, sinh => Sinh, cosh => Cosh, asinh => Asinh,
-    acosh => Acosh, atanh => Atanh, sqrt => Sqrt, rsqrt => Rsqrt, cbrt => Cbrt, abs => Abs, bitwise_not => Not,
-    population_count => PopulationCount, clz => Clz, real => Real, imag => Imag, conj => Conj, erf => Erf,
-    erfc => Erfc, erf_inv => ErfInv, lgamma => Lgamma, digamma => Digamma, square => Square,
+accurate_functions!(lax_accurate, {
+    exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log, log1p => Log1p, tanh => Tanh, logistic => Logistic,
+    sin => Sin, cos => Cos, tan => Tan, sqrt => Sqrt, rsqrt => Rsqrt, cbrt => Cbrt,
 });
 
-binary_functions!(lax_binary, "lax.", {
+unary_functions!(lax_unary, "lax.", Promotion::Strict, (x), {
+    neg => Neg, sign => Sign, floor => Floor, ceil => Ceil, is_finite => IsFinite, asin => Asin, acos => Acos,
+    atan => Atan, sinh => Sinh, cosh => Cosh, asinh => Asinh, acosh => Acosh, atanh => Atanh, abs => Abs,
+    bitwise_not => Not, population_count => PopulationCount, clz => Clz, real => Real, imag => Imag, conj => Conj,
+    erf => Erf, erfc => Erfc, erf_inv => ErfInv, lgamma => Lgamma, digamma => Digamma, square => Square,
+});
+
+binary_functions!(lax_binary, "lax.", (x, y), {
     add => Strict Binary Add, sub => Strict Binary Sub, mul => Strict Binary Mul, div => Strict Binary Div,
     rem => Strict Binary Rem, pow => Strict Binary Pow, max => Strict Binary Max, min => Strict Binary Min,
     bitwise_and => Strict Binary And, bitwise_or => Strict Binary Or, bitwise_xor => Strict Binary Xor,

@@ -3,11 +3,13 @@
 //! | module | holds |
 //! |---|---|
 //! | `array`, `operators` | the array class, its operators and conversions |
+//! | `indexing` | `x[i]` and `x.at[i].set(v)` for static indices |
 //! | `convert`, `dtypes`, `promote` | Python values as operands, dtypes, promotion |
 //! | `trace` | the trace stack: frames that record ops |
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
 
@@ -19,6 +21,8 @@ pub mod dtypes;
 pub mod eager;
 pub mod elementwise;
 pub mod errors;
+pub mod indexing;
+pub mod export;
 pub mod interrupt;
 pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
@@ -42,6 +46,7 @@ mod _core {
         ferrax_cpu::set_interrupt_check(crate::interrupt::check);
         crate::tree::register(module)?;
         crate::bind::register(module)?;
+        crate::export::register(module)?;
         let ufuncs = PyModule::new(py, "ferrax._core.ufuncs")?;
         crate::elementwise::numpy_inexact::register(&ufuncs)?;
         crate::elementwise::numpy_numeric::register(&ufuncs)?;
@@ -51,6 +56,7 @@ mod _core {
         module.add("ufuncs", &ufuncs)?;
         let lax = PyModule::new(py, "ferrax._core.lax")?;
         crate::elementwise::lax_unary::register(&lax)?;
+        crate::elementwise::lax_accurate::register(&lax)?;
         crate::elementwise::lax_binary::register(&lax)?;
         crate::elementwise::lax_mixed::register(&lax)?;
         module.add("lax", &lax)?;

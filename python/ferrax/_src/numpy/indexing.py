@@ -308,8 +308,7 @@ def iterate(x: Array):
     """``iter(x)``: the slices along the first axis; TypeError for 0-d arrays."""
     if x.ndim == 0:
         raise TypeError("iteration over a 0-d array")
-    shape = x.shape
-    return (static_row(x, shape, i) for i in range(shape[0]))
+    return (x[i] for i in range(x.shape[0]))
 
 
 def setitem(x: Array, index, value):
@@ -321,10 +320,10 @@ def setitem(x: Array, index, value):
 
 
 def install(array_class: type) -> None:
-    """Gives the array class ``[]``, ``iter`` and ``.at``."""
+    """Gives the array class ``iter`` and ``.at``; ``[]`` is native and calls ``getitem`` for what
+    is not static."""
     from ferrax._src.numpy.at import IndexUpdateHelper
 
-    array_class.__getitem__ = getitem
     array_class.__iter__ = iterate
     array_class.__setitem__ = setitem
     array_class.at = property(IndexUpdateHelper, doc=IndexUpdateHelper.__doc__)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 
-from ferrax._core import Array, Tracer, bind
+from ferrax._core import Array, Tracer, bind, update_at
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
@@ -46,6 +46,10 @@ _COMBINE = {
 
 def update(op: str, x, index, values, is_sorted, unique, mode, wrap: bool) -> Array:
     """``x`` with ``values`` scattered (set, added, …) at an index expression."""
+    if mode is None and wrap:
+        result = update_at(x, index, values, op)
+        if result is not None:
+            return result
     entries = parse(x.shape, index)
     mode_name = GatherScatterMode.from_any(mode).core_name
     values = _as_values(values)

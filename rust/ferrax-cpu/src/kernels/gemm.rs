@@ -22,8 +22,10 @@ use crate::pool;
 const TINY: usize = 8 * 8 * 8;
 /// Multiplications below which a product stays on one thread.
 const SERIAL: usize = 1 << 19;
-/// Pieces that a large product is cut into, at most.
-const PIECES: usize = 16;
+/// Pieces that a large product is cut into, at most, and the least rows of one:
+/// each piece packs the whole other operand.
+const PIECES: usize = 8;
+const LEAST_PIECE: usize = 256;
 
 /// One operand as a batch of matrices, in elements.
 #[derive(Debug, Clone)]
@@ -174,8 +176,11 @@ impl Kernel for Product {
         // Pieces along the longer side of each matrix.
         let by_rows = self.m >= self.n;
         let long = self.m.max(self.n);
-        let pieces =
-            if work < SERIAL { 1 } else { (work / SERIAL).min(PIECES).min(long.div_ceil(64)).max(1) };
+        let pieces = if work < SERIAL {
+            1
+        } else {
+            (work / SERIAL).min(PIECES).min(long.div_ceil(LEAST_PIECE)).max(1)
+        };
         let length = long.div_ceil(pieces).next_multiple_of(if pieces > 1 { 16 } else { 1 });
         let pieces = long.div_ceil(length);
         let piece = |number: usize| {

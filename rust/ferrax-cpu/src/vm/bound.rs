@@ -6,11 +6,11 @@
 
 use std::cell::Cell;
 
-use ferrax_compile::{Accumulator, Launch, Stage};
+use ferrax_compile::{Launch, Stage};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
-use super::fold::{ArgFn, ArgMergeFn, FoldOp, FoldShape, arg_fns, fold_op};
+use super::fold::{ArgFn, ArgMergeFn, FoldOp, arg_fns, fold_op};
 use super::nest::{Nest, PerAxis, Tile};
 use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build, pressure};
 use super::transfer::Rect;
@@ -38,7 +38,6 @@ struct TileLoop {
 
 #[derive(Debug)]
 struct Fold {
-    accumulator: Accumulator,
     size: usize,
     /// Accumulated values; for arg reductions also their indices.
     values: Place,
@@ -68,7 +67,6 @@ pub struct Bound {
     tiles: usize,
     reduce_tiles: usize,
     segments: usize,
-    shape: FoldShape,
     weights: PerAxis<i64>,
     folds: Vec<Fold>,
     main: Section,
@@ -143,7 +141,7 @@ impl Bound {
                 Apply::Plain(fold_op(accumulator.kind, accumulator.ty, shape)?)
             };
             accumulator_places.push(indices.unwrap_or(values));
-            folds.push(Fold { accumulator, size, values, indices, from: 0, apply });
+            folds.push(Fold { size, values, indices, from: 0, apply });
         }
         let stores_of = |stage: Stage| -> Vec<usize> {
             (0..kernel.stores.len()).filter(|&index| kernel.stores[index].stage == stage).collect()
@@ -192,7 +190,6 @@ impl Bound {
             tiles,
             reduce_tiles,
             segments,
-            shape,
             folds,
             main,
             epilogue,

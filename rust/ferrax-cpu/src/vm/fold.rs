@@ -332,6 +332,7 @@ fn update<T: Extreme, const MAX: bool>(value: T, index: i64, best: &mut T, at: &
 
 /// # Safety
 /// `block` holds `rows * cols` elements, the accumulators as many as `SHAPE` says.
+#[allow(clippy::too_many_arguments, reason = "the signature of `ArgFn`")]
 unsafe fn arg<T: Extreme, const MAX: bool, const SHAPE: u8>(
     rows: usize,
     cols: usize,

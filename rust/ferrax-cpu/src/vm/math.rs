@@ -1,84 +1,164 @@
-//! Mathematical functions as block functions.
+//! Mathematical functions as block functions: the algorithms of
+//! [`ferrax_ir::math`], inlined into loops for each instruction set.
 
-use ferrax_ir::scalar::reference::math;
+use ferrax_ir::math::{Binary, Native, Unary};
 use ferrax_ir::scalar::{MathFn, ScalarType};
-use ferrax_ir::{Result, internal_error};
+use ferrax_ir::{Result, internal_error, with_math_fn};
 
-use super::isa::{BlockFn, Lane, select};
+use super::isa::{BlockFn, Isa, isa};
 use super::ops::Uniform;
 
-macro_rules! functions {
-    ($($name:ident: $f:expr, $g:expr;)*) => {
-        $(struct $name<T>(std::marker::PhantomData<T>);
-        impl Lane for $name<f32> {
-            type A = f32; type B = f32; type C = u8; type R = f32;
+/// `f32` and `f64`.
+trait Float: Copy {
+    /// Whether `quick` may stand for `call` here; false for NaN.
+    fn within<K: Unary>(self) -> bool;
+    fn quick<K: Unary, const FUSED: bool>(self) -> Self;
+    fn unary<K: Unary, const FUSED: bool>(self) -> Self;
+    fn binary<K: Binary, const FUSED: bool>(self, other: Self) -> Self;
+}
+
+macro_rules! floats {
+    ($($ty:ident $part:tt;)*) => {$(
+        impl Float for $ty {
             #[inline(always)]
-            fn lane(a: f32, b: f32, _: u8) -> f32 { let f: fn(f32, f32) -> f32 = $f; f(a, b) }
-        }
-        impl Lane for $name<f64> {
-            type A = f64; type B = f64; type C = u8; type R = f64;
+            fn within<K: Unary>(self) -> bool {
+                self.abs() <= K::QUICK_LIMIT.$part as $ty
+            }
+
             #[inline(always)]
-            fn lane(a: f64, b: f64, _: u8) -> f64 { let f: fn(f64, f64) -> f64 = $g; f(a, b) }
-        })*
-        fn find(function: MathFn, double: bool, uniform: Uniform) -> Option<BlockFn> {
-            match (function, double) {
-                $((MathFn::$name, false) => pick::<$name<f32>>(function, uniform),
-                (MathFn::$name, true) => pick::<$name<f64>>(function, uniform),)*
-                _ => None,
+            fn quick<K: Unary, const FUSED: bool>(self) -> Self {
+                K::quick(&mut Native::<$ty, FUSED>::new(), self)
+            }
+
+            #[inline(always)]
+            fn unary<K: Unary, const FUSED: bool>(self) -> Self {
+                K::call(&mut Native::<$ty, FUSED>::new(), self)
+            }
+
+            #[inline(always)]
+            fn binary<K: Binary, const FUSED: bool>(self, other: Self) -> Self {
+                K::call(&mut Native::<$ty, FUSED>::new(), self, other)
             }
         }
+    )*};
+}
+
+floats! {
+    f32 0;
+    f64 1;
+}
+
+/// # Safety
+/// As [`BlockFn`]: `r` and `a` are valid for `n` elements and do not overlap.
+#[inline(always)]
+unsafe fn unary_block<K: Unary, T: Float, const FUSED: bool>(n: usize, r: *mut u8, a: *const u8) {
+    // SAFETY: the caller's promise.
+    let (r, a) = unsafe {
+        (std::slice::from_raw_parts_mut(r.cast::<T>(), n), std::slice::from_raw_parts(a.cast::<T>(), n))
     };
-}
-
-fn pick<L: Lane>(function: MathFn, uniform: Uniform) -> Option<BlockFn> {
-    if !matches!(function, MathFn::Pow | MathFn::Atan2) {
-        return Some(select::<L, false, true, true>());
+    let has_quick = K::QUICK_LIMIT.0.is_finite();
+    if has_quick && a.iter().fold(true, |all, x| all & x.within::<K>()) {
+        for (r, &a) in r.iter_mut().zip(a) {
+            *r = a.quick::<K, FUSED>();
+        }
+    } else {
+        for (r, &a) in r.iter_mut().zip(a) {
+            *r = a.unary::<K, FUSED>();
+        }
     }
-    match uniform {
-        [false, false, _] => Some(select::<L, false, false, true>()),
-        [false, true, _] => Some(select::<L, false, true, true>()),
-        _ => None,
+}
+
+/// # Safety
+/// As [`BlockFn`]; `b` is one element where `UNIFORM`.
+#[inline(always)]
+unsafe fn binary_block<K: Binary, T: Float, const FUSED: bool, const UNIFORM: bool>(
+    n: usize,
+    r: *mut u8,
+    a: *const u8,
+    b: *const u8,
+) {
+    // SAFETY: the caller's promise.
+    let (r, a, b) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(r.cast::<T>(), n),
+            std::slice::from_raw_parts(a.cast::<T>(), n),
+            std::slice::from_raw_parts(b.cast::<T>(), if UNIFORM { 1 } else { n }),
+        )
+    };
+    if UNIFORM {
+        let b = b[0];
+        for (r, &a) in r.iter_mut().zip(a) {
+            *r = a.binary::<K, FUSED>(b);
+        }
+    } else {
+        for ((r, &a), &b) in r.iter_mut().zip(a).zip(b) {
+            *r = a.binary::<K, FUSED>(b);
+        }
     }
 }
 
-functions! {
-    Exp: |a, _| a.exp(), |a, _| a.exp();
-    Exp2: |a, _| a.exp2(), |a, _| a.exp2();
-    Expm1: |a, _| a.exp_m1(), |a, _| a.exp_m1();
-    Log: |a, _| a.ln(), |a, _| a.ln();
-    Log1p: |a, _| a.ln_1p(), |a, _| a.ln_1p();
-    Tanh: |a, _| a.tanh(), |a, _| a.tanh();
-    Logistic: |a, _| 1.0 / (1.0 + (-a).exp()), |a, _| 1.0 / (1.0 + (-a).exp());
-    Sin: |a, _| a.sin(), |a, _| a.sin();
-    Cos: |a, _| a.cos(), |a, _| a.cos();
-    Tan: |a, _| a.tan(), |a, _| a.tan();
-    Asin: |a, _| a.asin(), |a, _| a.asin();
-    Acos: |a, _| a.acos(), |a, _| a.acos();
-    Atan: |a, _| a.atan(), |a, _| a.atan();
-    Sinh: |a, _| a.sinh(), |a, _| a.sinh();
-    Cosh: |a, _| a.cosh(), |a, _| a.cosh();
-    Asinh: |a, _| a.asinh(), |a, _| a.asinh();
-    Acosh: |a, _| a.acosh(), |a, _| a.acosh();
-    Atanh: |a, _| a.atanh(), |a, _| a.atanh();
-    Cbrt: |a, _| a.cbrt(), |a, _| a.cbrt();
-    Rsqrt: |a, _| 1.0 / a.sqrt(), |a, _| 1.0 / a.sqrt();
-    Erf: |a, _| math(MathFn::Erf, a.into(), 0.0) as f32, |a, _| math(MathFn::Erf, a, 0.0);
-    Erfc: |a, _| math(MathFn::Erfc, a.into(), 0.0) as f32, |a, _| math(MathFn::Erfc, a, 0.0);
-    ErfInv: |a, _| math(MathFn::ErfInv, a.into(), 0.0) as f32, |a, _| math(MathFn::ErfInv, a, 0.0);
-    Lgamma: |a, _| math(MathFn::Lgamma, a.into(), 0.0) as f32, |a, _| math(MathFn::Lgamma, a, 0.0);
-    Digamma: |a, _| math(MathFn::Digamma, a.into(), 0.0) as f32, |a, _| math(MathFn::Digamma, a, 0.0);
-    Pow: |a, b| a.powf(b), |a, b| a.powf(b);
-    Atan2: |a, b| a.atan2(b), |a, b| a.atan2(b);
+macro_rules! versions {
+    ($($unary:ident $binary:ident $fused:literal $($features:literal)?;)*) => {$(
+        $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+        unsafe fn $unary<K: Unary, T: Float>(n: usize, r: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+            // SAFETY: as `unary_block` asks.
+            unsafe { unary_block::<K, T, $fused>(n, r, a) }
+        }
+
+        $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+        unsafe fn $binary<K: Binary, T: Float, const UNIFORM: bool>(
+            n: usize, r: *mut u8, a: *const u8, b: *const u8, _: *const u8,
+        ) {
+            // SAFETY: as `binary_block` asks.
+            unsafe { binary_block::<K, T, $fused, UNIFORM>(n, r, a, b) }
+        }
+    )*};
 }
 
+versions! {
+    unary_baseline binary_baseline false;
+    unary_avx2 binary_avx2 true "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
+    unary_avx512 binary_avx512 true
+        "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
+}
+
+fn unary<K: Unary, T: Float>() -> BlockFn {
+    match isa() {
+        Isa::Baseline => unary_baseline::<K, T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unary_avx2::<K, T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unary_avx512::<K, T>,
+    }
+}
+
+fn binary<K: Binary, T: Float, const UNIFORM: bool>() -> BlockFn {
+    match isa() {
+        Isa::Baseline => binary_baseline::<K, T, UNIFORM>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => binary_avx2::<K, T, UNIFORM>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => binary_avx512::<K, T, UNIFORM>,
+    }
+}
+
+/// The block function of a mathematical function; `None` where there is none for
+/// sources that are uniform in this way.
 pub fn block_fn(function: MathFn, ty: ScalarType, uniform: Uniform) -> Result<Option<BlockFn>> {
-    if !ty.is_float() {
-        return Err(internal_error!("{} of {ty:?}", function.name()));
-    }
-    let double = ty == ScalarType::F64;
-    // Only two-argument functions have forms that depend on what is uniform.
-    match (find(function, double, [false, false, true]), find(function, double, uniform)) {
-        (None, _) => Err(internal_error!("no vector code for {}", function.name())),
-        (Some(_), found) => Ok(found),
-    }
+    Ok(with_math_fn!(
+        function,
+        unary K => match ty {
+            ScalarType::F32 => Some(unary::<K, f32>()),
+            ScalarType::F64 => Some(unary::<K, f64>()),
+            _ => return Err(internal_error!("{} of {ty:?}", function.name())),
+        },
+        binary K => match (ty, uniform) {
+            (ScalarType::F32, [false, false, _]) => Some(binary::<K, f32, false>()),
+            (ScalarType::F32, [false, true, _]) => Some(binary::<K, f32, true>()),
+            (ScalarType::F64, [false, false, _]) => Some(binary::<K, f64, false>()),
+            (ScalarType::F64, [false, true, _]) => Some(binary::<K, f64, true>()),
+            (ScalarType::F32 | ScalarType::F64, _) => None,
+            _ => return Err(internal_error!("{} of {ty:?}", function.name())),
+        },
+    ))
 }

@@ -589,7 +589,10 @@ impl Builder<'_> {
                 place
             });
         }
-        for &index in stores {
+        // Stores over memory that is also read come last, and from places of their own.
+        let mut ordered: SmallVec<[usize; 8]> = stores.into();
+        ordered.sort_by_key(|&index| self.context.shares[self.context.kernel.stores[index].operand as usize]);
+        for index in ordered {
             let store = self.context.kernel.stores[index];
             let dtype = self.context.kernel.operands[store.operand as usize].dtype;
             let map = self.context.nest.stores[index].clone();
@@ -620,9 +623,14 @@ impl Builder<'_> {
                     self.section.instrs.push(make(ops::copy(size, uniform && !one), to, &[place], one));
                     continue;
                 }
+                let moving = matches!(self.layout.entries[place as usize], Entry::Moving);
                 let from = if uniform && self.lanes > 1 {
                     let mut temporary = SmallVec::new();
                     self.splat(reg, place, &mut temporary)
+                } else if shared && moving {
+                    let own = self.take(size);
+                    self.section.instrs.push(make(ops::copy(size, false), own, &[place], uniform));
+                    own
                 } else {
                     place
                 };

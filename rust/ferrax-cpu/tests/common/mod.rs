@@ -1,5 +1,7 @@
 //! Test data, and comparison with the reference interpreter.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use ferrax_cpu::compile;
 use ferrax_ir::{DType, Program, Scalar, Tensor, interpret};
 

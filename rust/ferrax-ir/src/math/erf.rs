@@ -7,7 +7,7 @@
 //! Coefficients: `tools/minimax.py erf`.
 
 use super::coefficients::*;
-use super::exp::{exp_of_sum, reduced};
+use super::exp::{reduced, scale};
 use super::lang::{FloatLang, FloatLangExt, calc};
 use super::log::log;
 
@@ -26,12 +26,24 @@ fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
     let a = l.at_most(a, high);
     let c = if L::WIDE { 4.0 } else { 2.0 };
     let t = calc!(l, div(sub(a, (c)), add(a, (c))));
-    let p = l.poly(t, &ERFC_32, &ERFC_64);
+    // Quotient and exponential are pairs until the last product.
+    let [first, rest] = l.poly_parts(t, &ERFC_32, &ERFC_64);
+    let (n, n_low) = l.fast_two_sum(first, rest);
+    let one = l.float(1.0);
+    let doubled = l.add(a, a);
+    let (d, d_low) = l.two_sum(doubled, one);
+    let inverse = l.div(one, d);
+    let q = l.mul(n, inverse);
+    let (again, again_low) = l.two_product(q, d);
+    let lost = calc!(l, sub(sub(sub(n, again), again_low), mul(q, d_low)));
+    let q_low = calc!(l, mul(add(lost, n_low), inverse));
     let (square, error) = l.two_product(a, a);
     let square = l.neg(square);
     let error = l.neg(error);
-    let e = exp_of_sum(l, square, error);
-    calc!(l, div(mul(p, e), fma(a, 2.0, 1.0)))
+    let (p, k) = reduced(l, square, Some(error));
+    let (e, e_low) = l.fast_two_sum(one, p);
+    let y = calc!(l, fma(e, q, fma(e, q_low, mul(e_low, q))));
+    scale(l, y, k)
 }
 
 #[inline(always)]
@@ -69,7 +81,7 @@ pub fn erfc<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     l.select(is_small, small, large)
 }
 
-/// `x p(w)` with `w = -log(1 - x²)`, in the far range by the root of `w` (M. Giles,
+/// `x + x p(w)` with `w = -log(1 - x²)`, in the far range by the root of `w` (M. Giles,
 /// "Approximating the erfinv function", GPU Computing Gems 2, 2010).
 #[inline(always)]
 pub fn erf_inv<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
@@ -100,7 +112,7 @@ pub fn erf_inv<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
         let is_near = calc!(l, lt(w, 5.0));
         l.select(is_near, near, far)
     };
-    let y = l.mul(x, p);
+    let y = l.fma(x, p, x);
     let edge = l.eq(a, one);
     let infinity = l.float(f64::INFINITY);
     let infinity = l.with_sign(infinity, x);

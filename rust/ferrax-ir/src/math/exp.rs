@@ -65,16 +65,6 @@ pub fn exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     scale(l, y, k)
 }
 
-/// `exp(x + low)` where `x <= 0` and the result may be subnormal, not infinite.
-#[inline(always)]
-pub fn exp_of_sum<L: FloatLang>(l: &mut L, x: L::F, low: L::F) -> L::F {
-    let least = l.by_width(-104.0, -746.0);
-    let x = l.at_least(x, least);
-    let (p, k) = reduced(l, x, Some(low));
-    let y = calc!(l, add(p, 1.0));
-    scale(l, y, k)
-}
-
 /// `exp(x) / 2` for `x >= 0`, finite for as long as that is.
 #[inline(always)]
 pub fn half_exp<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
@@ -98,13 +88,6 @@ pub fn exp2<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     scale(l, y, bits)
 }
 
-/// `2^k (1 + p) - 1` for `k` from -60 to the largest exponent.
-#[inline(always)]
-fn scaled_minus_one<L: FloatLang>(l: &mut L, p: L::F, k: L::I) -> L::F {
-    let power = l.power_of_two(k, 0);
-    calc!(l, fma(power, p, sub(power, 1.0)))
-}
-
 #[inline(always)]
 pub fn expm1<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let low = l.by_width(-20.0, -40.0);
@@ -125,15 +108,17 @@ pub fn logistic<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     calc!(l, div(1.0, add(e, 1.0)))
 }
 
-/// `expm1(2 x) / (expm1(2 x) + 2)`.
+/// `-expm1(-2 |x|) / (2 + expm1(-2 |x|))`; the sum is below 2, where its rounding
+/// counts half of what it does above.
 #[inline(always)]
 pub fn tanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let high = l.by_width(10.0, 20.0);
     let a = l.abs(x);
     let a = l.at_most(a, high);
-    let doubled = l.add(a, a);
+    let doubled = calc!(l, mul(a, (-2.0)));
     let (p, k) = reduced(l, doubled, None);
-    let t = scaled_minus_one(l, p, k);
-    let y = calc!(l, div(t, add(t, 2.0)));
+    let power = l.power_of_two(k, 0);
+    let n = calc!(l, fnma(power, p, sub(1.0, power)));
+    let y = calc!(l, div(n, sub(2.0, n)));
     l.with_sign(y, x)
 }

@@ -19,8 +19,9 @@ const ASYMPTOTIC: f64 = 8.0;
 /// Steps from 8 down to below 5/2.
 const STEPS: usize = 6;
 
-/// For `x >= 0`.
-fn lgamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
+/// For `x >= 0`: `lgamma(x)`; whether `x` is below 3/4, and `lgamma(1 + x)` if so.
+#[inline(always)]
+fn lgamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::B, L::F) {
     let large = calc!(l, le((ASYMPTOTIC), x));
     let below = calc!(l, lt(x, 0.75));
     // Down to [3/2, 5/2): the product of what was passed.
@@ -49,11 +50,12 @@ fn lgamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let series = l.poly(z, &STIRLING_32, &STIRLING_64);
     let tail = calc!(l, fma(inverse, series, (0.918_938_533_204_672_7 - 0.5)));
     let asymptotic = calc!(l, fma(sub(x, 0.5), sub(logarithm, 1.0), tail));
-    l.select(large, asymptotic, small)
+    (l.select(large, asymptotic, small), below, direct)
 }
 
-/// `sin(pi a)` and `cos(pi a)` but for signs, and whether `a` is an integer; for the
-/// distance of `a >= 0` to the nearest integer, whose sign the sine has.
+/// The sine and cosine of pi times the signed distance from `a` to the nearest
+/// integer: `sin(pi a)` and `cos(pi a)` but for one common sign.
+#[inline(always)]
 fn sin_cos_pi<L: FloatLang>(l: &mut L, a: L::F) -> (L::F, L::F) {
     let nearest = l.round_even(a);
     let f = l.sub(a, nearest);
@@ -76,14 +78,15 @@ fn sin_cos_pi<L: FloatLang>(l: &mut L, a: L::F) -> (L::F, L::F) {
 #[inline(always)]
 pub fn lgamma<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let a = l.abs(x);
-    let positive = lgamma_positive(l, a);
+    let (positive, below, next) = lgamma_positive(l, a);
     let (sine, _) = sin_cos_pi(l, a);
-    // log(pi / (a |sin(pi a)|)) - lgamma(a)
-    let pi = l.float(std::f64::consts::PI);
-    let product = calc!(l, mul(a, abs(sine)));
-    let quotient = l.div(pi, product);
-    let logarithm = log(l, quotient);
-    let reflected = l.sub(logarithm, positive);
+    // -log(a |sin(pi a)| / pi) - lgamma(a); close to 0, where the product underflows,
+    // -log(|sin(pi a)| / pi) - lgamma(1 + a).
+    let factor = calc!(l, select(below, 1.0, a));
+    let rest = l.select(below, next, positive);
+    let product = calc!(l, mul(mul(factor, abs(sine)), (std::f64::consts::FRAC_1_PI)));
+    let logarithm = log(l, product);
+    let reflected = calc!(l, neg(add(logarithm, rest)));
     let negative = calc!(l, lt(x, 0.0));
     let y = l.select(negative, reflected, positive);
     let finite = calc!(l, lt(a, (f64::INFINITY)));
@@ -91,6 +94,7 @@ pub fn lgamma<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 }
 
 /// For `x >= 0`.
+#[inline(always)]
 fn digamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let large = calc!(l, le((ASYMPTOTIC), x));
     let below = calc!(l, lt(x, 0.75));

@@ -34,7 +34,10 @@ pub fn asin<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let direct = l.add(y, correction);
     let high = l.by_width(PI_2_4_32[0], PI_2_4_64[0]);
     let low = l.by_width(PI_2_4_32[1], PI_2_4_64[1]);
-    let far = calc!(l, sub(high, sub(mul(direct, 2.0), low)));
+    let minus_two = l.float(-2.0);
+    let twice = l.mul(y, minus_two);
+    let (far, lost) = l.fast_two_sum(high, twice);
+    let far = calc!(l, add(far, add(lost, fma(correction, minus_two, low))));
     let result = l.select(small, direct, far);
     l.with_sign(result, x)
 }
@@ -168,7 +171,8 @@ pub fn rsqrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let a = l.abs(x);
     let tiny = calc!(l, lt(a, (L::format().min_normal)));
-    let lift: (f64, f64) = if L::WIDE { (2f64.powi(54), 2f64.powi(-18)) } else { (2f64.powi(24), 2f64.powi(-8)) };
+    let lift: (f64, f64) =
+        if L::WIDE { (2f64.powi(54), 2f64.powi(-18)) } else { (2f64.powi(24), 2f64.powi(-8)) };
     let lifted = calc!(l, mul(a, (lift.0)));
     let v = l.select(tiny, lifted, a);
     // The upper half of the bits is a small enough integer to be a float.
@@ -177,7 +181,7 @@ pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let upper = l.shr(bits, half);
     let upper = l.to_float(upper);
     // 4/3 of the bits of 1, less the error's middle.
-    let start = if L::WIDE { 1_430_993_330.0 } else { 21_835.0 };
+    let start = if L::WIDE { 1_430_188_287.0 } else { 21_666.98 };
     let upper = calc!(l, fma(upper, (-1.0 / 3.0), (start)));
     let one = l.float(1.0);
     let (_, bits) = l.round_product(upper, one);

@@ -119,6 +119,19 @@ pub trait FloatLangExt: FloatLang {
         if Self::WIDE { horner(self, x, wide) } else { horner(self, x, narrow) }
     }
 
+    /// The first coefficient, and the rest of the polynomial.
+    #[inline(always)]
+    fn poly_parts<const N: usize, const W: usize>(
+        &mut self,
+        x: Self::F,
+        narrow: &[f64; N],
+        wide: &[f64; W],
+    ) -> [Self::F; 2] {
+        let first = self.by_width(narrow[0], wide[0]);
+        let rest = if Self::WIDE { horner(self, x, &wide[1..]) } else { horner(self, x, &narrow[1..]) };
+        [first, self.mul(rest, x)]
+    }
+
     /// `c - a * b`.
     #[inline(always)]
     fn fnma(&mut self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
@@ -264,9 +277,9 @@ pub trait FloatLangExt: FloatLang {
 impl<L: FloatLang> FloatLangExt for L {}
 
 #[inline(always)]
-fn horner<L: FloatLang + ?Sized, const N: usize>(l: &mut L, x: L::F, coefficients: &[f64; N]) -> L::F {
-    let mut sum = l.float(coefficients[N - 1]);
-    let mut k = N - 1;
+fn horner<L: FloatLang + ?Sized>(l: &mut L, x: L::F, coefficients: &[f64]) -> L::F {
+    let mut k = coefficients.len() - 1;
+    let mut sum = l.float(coefficients[k]);
     while k > 0 {
         k -= 1;
         let c = l.float(coefficients[k]);

@@ -50,6 +50,7 @@ fn modulo_four<L: FloatLang>(l: &mut L, v: L::F) -> L::F {
     calc!(l, sub(v, mul(quotient, 4.0)))
 }
 
+#[inline(always)]
 pub fn reduce_large<L: FloatLang>(l: &mut L, x: L::F) -> Reduced<L> {
     const PIECES: usize = 5;
     let width: i32 = if L::WIDE { 53 } else { 24 };

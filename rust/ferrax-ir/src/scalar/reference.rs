@@ -26,6 +26,7 @@ pub fn math(function: MathFn, x: f64, y: f64) -> f64 {
         MathFn::Sinh => x.sinh(),
         MathFn::Cosh => x.cosh(),
         MathFn::Asinh => libm::asinh(x),
+        MathFn::Acosh if x < 1.0 => f64::NAN,
         MathFn::Acosh => libm::acosh(x),
         MathFn::Atanh => libm::atanh(x),
         MathFn::Cbrt => x.cbrt(),

@@ -1,0 +1,99 @@
+"""What a call costs when the arithmetic costs nothing: eager ops and warm jitted calls."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+
+import numpy as np
+from timing import LIBRARIES, Row, timed, timed_once
+
+_new_length = iter(range(1000, 10**9, 7))
+
+
+def _eager_add(library):
+    x = library.jnp.arange(8, dtype=np.float32)
+    return lambda: x + 1
+
+
+def _item(library):
+    x = library.jnp.arange(8, dtype=np.float32)
+    return lambda: x[3]
+
+
+def _set_item(library):
+    x = library.jnp.arange(8, dtype=np.float32)
+    return lambda: x.at[3].set(1.0)
+
+
+def _jit_one(library):
+    x = library.jnp.arange(8, dtype=np.float32)
+    fun = library.jax.jit(lambda x: x + 1)
+    return lambda: fun(x)
+
+
+def _jit_dict(library):
+    jnp = library.jnp
+    tree = {f"parameter_{i:02}": jnp.full(4, i, np.float32) for i in range(50)}
+    fun = library.jax.jit(lambda tree: {key: value + 1 for key, value in tree.items()})
+    return lambda: fun(tree)
+
+
+def _new_shape(library):
+    x = library.jax.device_put(np.ones(next(_new_length), np.float32)).block_until_ready()
+    return lambda: library.jnp.exp(x).block_until_ready()
+
+
+def _import_seconds(found):
+    """Wall time of `import package` after `import numpy`, each in a fresh process."""
+    code = (
+        "import numpy, time; start = time.perf_counter(); import {}; "
+        "print(time.perf_counter() - start)"
+    )
+    seconds = {key: [] for key in found}
+    for _ in range(7):
+        for key in found:
+            output = subprocess.run(
+                [sys.executable, "-c", code.format(key)],
+                capture_output=True, check=True, text=True, env=os.environ,
+            ).stdout  # fmt: skip
+            seconds[key].append(float(output))
+    return {key: 1000 * min(statistics.median(v), *v) for key, v in seconds.items()}
+
+
+def _module_megabytes(found):
+    """Size of the extension module without its symbols."""
+    import importlib.util
+    import pathlib
+    import shutil
+    import tempfile
+
+    sizes = {}
+    for key in LIBRARIES:
+        if key not in found:
+            continue
+        if key == "ferrax":
+            path = pathlib.Path(importlib.util.find_spec("ferrax._core").origin)
+        else:
+            folder = pathlib.Path(importlib.util.find_spec("jaxlib").origin).parent
+            path = max(folder.glob("*.so"), key=lambda file: file.stat().st_size)
+        with tempfile.TemporaryDirectory() as temporary:
+            copy = pathlib.Path(shutil.copy(path, temporary))
+            if shutil.which("strip"):
+                subprocess.run(["strip", str(copy)], check=True)
+            sizes[key] = copy.stat().st_size / 2**20
+    return sizes
+
+
+ROWS = [
+    timed("eager `x + 1`, 8 floats", "µs", 1.0, _eager_add),
+    timed("eager `x[3]`", "µs", 2.0, _item),
+    timed("eager `x.at[3].set(1.)`", "µs", 5.0, _set_item),
+    timed("warm `jit(f)(x)`", "µs", 1.0, _jit_one),
+    timed("warm `jit(f)` of a dict of 50 arrays", "µs", 25.0, _jit_dict),
+    timed_once("first eager `exp` of a new shape", "µs", 20.0, _new_shape, rounds=30),
+    Row("`import`, beyond NumPy's own", "ms", 80.0, _import_seconds),
+    Row("extension module, stripped", "MB", 20.0, _module_megabytes),
+]

@@ -1,0 +1,50 @@
+//! Programs as bytes: what `ferrax.export` is made of.
+
+use std::sync::Arc;
+
+use ferrax_ir::Tensor;
+use ferrax_ir::serial::{self, Interface};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyModule};
+
+use crate::eager;
+use crate::errors::IntoPyResult;
+use crate::program::{PyProgram, operands};
+
+#[pymethods]
+impl PyProgram {
+    /// The program where the last inputs are constants with these values, which are concrete.
+    fn bind_constants(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<PyProgram> {
+        let tensors: Vec<Tensor> = eager::tensors(py, &operands(values)?)?.into_iter().collect();
+        let bound = self.program.bind_constants(&tensors).py(py)?;
+        Ok(PyProgram::new(Arc::new(bound)))
+    }
+}
+
+/// The bytes of a file with this program. Names are for all inputs and outputs, or empty.
+#[pyfunction]
+#[pyo3(signature = (program, metadata, input_names = Vec::new(), output_names = Vec::new()))]
+fn program_to_bytes<'py>(
+    py: Python<'py>,
+    program: &Bound<'py, PyProgram>,
+    metadata: String,
+    input_names: Vec<String>,
+    output_names: Vec<String>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let interface = Interface { input_names, output_names, metadata };
+    let program = &program.get().program;
+    let bytes = py.detach(|| serial::to_bytes(program, &interface)).py(py)?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// `(program, metadata)` of the bytes of a file. ValueError if they hold no valid program.
+#[pyfunction]
+fn program_from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<(PyProgram, String)> {
+    let (program, interface) = serial::from_bytes(bytes).py(py)?;
+    Ok((PyProgram::new(Arc::new(program)), interface.metadata))
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(program_to_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(program_from_bytes, module)?)
+}

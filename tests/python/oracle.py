@@ -1,0 +1,132 @@
+"""Runs one Python function on ferrax and on JAX and compares what comes out.
+
+A case takes a `Side` (the modules of one library) and returns a tree of arrays, numbers and
+strings, or raises. Both sides must return equal trees (values, dtypes, shapes, weak types) or
+raise errors of the same name.
+"""
+
+import dataclasses
+import functools
+import types
+
+import jax
+import jax.numpy
+import numpy as np
+
+import ferrax
+import ferrax.numpy
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    name: str
+    jax: types.ModuleType
+    jnp: types.ModuleType
+    lax: types.ModuleType
+    random: types.ModuleType
+
+
+FERRAX = Side("ferrax", ferrax, ferrax.numpy, ferrax.lax, ferrax.random)
+JAX = Side("jax", jax, jax.numpy, jax.lax, jax.random)
+
+TOLERANCE = {
+    "bfloat16": (4e-2, 4e-2),
+    "float16": (4e-3, 4e-3),
+    "float32": (2e-5, 2e-5),
+    "complex64": (2e-5, 2e-5),
+    "float64": (1e-10, 1e-10),
+    "complex128": (1e-10, 1e-10),
+}
+
+
+class Raised:
+    """An error as a value. `plain` cases compare the class alone."""
+
+    def __init__(self, error):
+        self.error = error
+        self.name = type(error).__name__
+
+    def __repr__(self):
+        return f"{self.name}: {str(self.error)[:600]}"
+
+
+def attempt(case, side):
+    try:
+        return case(side)
+    except Exception as error:
+        return Raised(error)
+
+
+def is_array(x):
+    return isinstance(x, (ferrax.Array, jax.Array, np.ndarray, np.generic))
+
+
+def compare(ours, theirs, where="result", rtol=None, atol=None):
+    """Asserts that a result equals the oracle's."""
+    if isinstance(ours, Raised) or isinstance(theirs, Raised):
+        assert isinstance(ours, Raised), f"{where}: ferrax returned {ours!r}, jax raised {theirs!r}"
+        if not isinstance(theirs, Raised):
+            raise AssertionError(f"{where}: jax returned {theirs!r}, ferrax raised") from ours.error
+        assert ours.name == theirs.name, f"{where}: {ours!r} where jax has {theirs!r}"
+        return
+    if is_array(theirs):
+        assert is_array(ours), f"{where}: {ours!r} where jax has {theirs!r}"
+        compare_arrays(ours, theirs, where, rtol, atol)
+        return
+    assert type(ours).__name__ == type(theirs).__name__, f"{where}: {ours!r} for {theirs!r}"
+    if isinstance(theirs, dict):
+        assert list(ours) == list(theirs), f"{where}: keys {list(ours)} for {list(theirs)}"
+        for key in theirs:
+            compare(ours[key], theirs[key], f"{where}[{key!r}]", rtol, atol)
+    elif isinstance(theirs, (list, tuple)):
+        assert len(ours) == len(theirs), f"{where}: {ours!r} for {theirs!r}"
+        for index, (a, b) in enumerate(zip(ours, theirs)):
+            compare(a, b, f"{where}[{index}]", rtol, atol)
+    else:
+        assert ours == theirs, f"{where}: {ours!r} for {theirs!r}"
+
+
+def compare_arrays(ours, theirs, where="result", rtol=None, atol=None):
+    assert ours.shape == theirs.shape, f"{where}: shape {ours.shape} for {theirs.shape}"
+    assert ours.dtype.name == theirs.dtype.name, f"{where}: {ours.dtype} for {theirs.dtype}"
+    weak = getattr(theirs, "weak_type", False)
+    assert getattr(ours, "weak_type", False) == weak, f"{where}: weak type, jax has {weak}"
+    if theirs.dtype.name.startswith("key<"):
+        ours, theirs = ferrax.random.key_data(ours), jax.random.key_data(theirs)
+    a, b = np.asarray(ours), np.asarray(theirs)
+    if b.dtype == ferrax.float0:
+        return
+    if b.dtype.name in TOLERANCE:
+        default = TOLERANCE[b.dtype.name]
+        wide = np.complex128 if b.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(
+            a.astype(wide),
+            b.astype(wide),
+            rtol=default[0] if rtol is None else rtol,
+            atol=default[1] if atol is None else atol,
+            err_msg=where,
+        )
+    else:
+        np.testing.assert_array_equal(a, b, err_msg=where)
+
+
+def same(case=None, *, rtol=None, atol=None):
+    """Makes a test of a case: both sides must agree."""
+    if case is None:
+        return functools.partial(same, rtol=rtol, atol=atol)
+
+    @functools.wraps(case)
+    def test(*args, **kwargs):
+        run = functools.partial(_call, case, args, kwargs)
+        compare(attempt(run, FERRAX), attempt(run, JAX), rtol=rtol, atol=atol)
+
+    # pytest reads the parameters: those after the side are the test's own.
+    import inspect
+
+    parameters = list(inspect.signature(case).parameters.values())[1:]
+    test.__signature__ = inspect.Signature(parameters)
+    return test
+
+
+def _call(case, args, kwargs, side):
+    return case(side, *args, **kwargs)
