@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::{DType, Kind};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::errors::raise;
@@ -205,6 +206,11 @@ pub fn result_type(py: Python<'_>, operands: &[(DType, bool)]) -> PyResult<(DTyp
             .iter()
             .map(|(dtype, weak)| format!("{}{dtype}", if *weak { "weak " } else { "" }))
             .collect();
+        if let Some((dtype, _)) = operands.iter().find(|(dtype, _)| dtype.kind() == Kind::Key) {
+            return PyTypeError::new_err(format!(
+                "{dtype} does not promote: keys do not take part in arithmetic"
+            ));
+        }
         let mode =
             if strict { "strict dtype promotion is on" } else { "the types have no implicit promotion" };
         raise(

@@ -244,7 +244,7 @@ def diag_indices_from(arr):
 def mask_indices(n, mask_func, k=0, *, size=None):
     """Indices of the non-zero entries of `mask_func(ones((n, n)), k)`."""
     from ferrax._src.numpy.array_creation import ones
-    from ferrax._src.numpy.indexing import nonzero
+    from ferrax._src.numpy.nonzero import nonzero
 
     return nonzero(mask_func(ones((n, n)), k), size=size)
 
