@@ -140,17 +140,7 @@ for name in ("lt", "le", "gt", "ge"):
     binary(name, dtypes=FLOATS + INTS + (np.bool_,), smooth=False)
 
 f64 = lambda *shape, seed=1: data(shape, np.float64, seed, special=False)  # noqa: E731
-f32 = lambda *shape, seed=1: data(shape, np.float32, seed)  # noqa: E731
 MIXED = (np.float32, np.float64, BF16, np.int32, np.complex64, np.bool_)
-
-
-def many(call_of, variants, dtypes=MIXED):
-    """One call function over `(parameters, shapes)` variants: the index chooses the parameters."""
-    return [
-        (np.int32(k), *(data(shape, dtype, i) for i, shape in enumerate(shapes)))
-        for k, (_, shapes) in enumerate(variants)
-        for dtype in dtypes
-    ]
 
 
 def structural(name, variants, dtypes=MIXED, smooth=0, batch=True, loose=1.0):
@@ -178,10 +168,10 @@ I = lambda *values: np.array(values, np.int32)  # noqa: E731, E741
 structural("integer_pow", [(lambda S, x, n=n: S.lax.integer_pow(x, n), [s]) for n in (0, 1, 2, 3, 7, -1, -2) for s in
                            ((9,), ())], FLOATS + COMPLEX, smooth=6)
 structural("reduce_precision", [(lambda S, x: S.lax.reduce_precision(x, 5, 10), [s]) for s in SHAPES]
-           + [(lambda S, x: S.lax.reduce_precision(x, 8, 3), [(9,)])], FLOATS[:2])
+           + [(lambda S, x: S.lax.reduce_precision(x, 8, 3), [(9,)])], FLOATS[:2], smooth=None)
 TARGETS = ("float32", "float64", "bfloat16", "int32", "int8", "uint8", "bool", "complex64")
 structural("convert_element_type", [(lambda S, x, d=d: S.lax.convert_element_type(x, d), [(9,)]) for d in TARGETS[:-1]],
-           (np.float32, np.float64, BF16, np.int32, np.int8, np.uint32, np.bool_))
+           (np.float32, np.float64, BF16, np.int32, np.int8, np.uint32, np.bool_), smooth=1)
 structural("bitcast_convert_type", [
     (lambda S, x: S.lax.bitcast_convert_type(x, "uint32"), [(9,)]),
     (lambda S, x: S.lax.bitcast_convert_type(x, "int8"), [(2, 3)]),
@@ -197,7 +187,8 @@ structural("clamp", [
     (lambda S, lo, x, hi: S.lax.clamp(lo, x, hi), [(9,), (9,), (9,)]),
     (lambda S, lo, x, hi: S.lax.clamp(lo, x, hi), [(), (2, 3), ()]),
     (lambda S, lo, x, hi: S.lax.clamp(lo, x, hi), [(0,), (0,), (0,)]),
-], (*FLOATS, np.int32), smooth=1)
+], (*FLOATS, np.int32), smooth=None)
+ENTRIES["clamp"].smooth = (ENTRIES["clamp"].cases[0][0], np.array(-1.0), np.array([-2.0, -0.5, 0.3, 4.0]), np.array(1.5))
 structural("broadcast_in_dim", [
     (lambda S, x: S.lax.broadcast_in_dim(x, (2, 3, 4), (1,)), [(3,)]),
     (lambda S, x: S.lax.broadcast_in_dim(x, (2, 3), (0, 1)), [(1, 3)]),
@@ -227,7 +218,7 @@ structural("dynamic_slice", [
     (lambda S, x, i, j: S.lax.dynamic_slice(x, (i, j), (2, 2)), [(4, 3), I(k)[0], I(1)[0]]) for k in (-9, -1, 1, 3, 99)
 ])
 structural("dynamic_update_slice", [
-    (lambda S, x, u, i: S.lax.dynamic_update_slice(x, u, (i, 0)), [(4, 3), (2, 2), I(k)[0]]) for k in (-9, -1, 1, 99)
+    (lambda S, x, u, i: S.lax.dynamic_update_slice(x, u, (i, i * 0)), [(4, 3), (2, 2), I(k)[0]]) for k in (-9, -1, 1, 99)
 ])
 structural("concatenate", [
     (lambda S, x, y, z: S.lax.concatenate([x, y, z], 1), [(2, 3), (2, 0), (2, 1)]),

@@ -52,7 +52,7 @@ class Flat:
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(
-                    f"expected {api_util.fun_name(self.fun)} to return a pair (output, aux) because "
+                    f"expected {api_util.fun_place(self.fun)} to return a pair (output, aux) because "
                     f"has_aux=True, got {type(result).__name__}"
                 )
             result, aux = result

@@ -222,7 +222,7 @@ def value_and_grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=F
         for leaf in tree_util.tree_leaves(chosen):
             _check_input_dtype("grad", core.as_array(leaf, "grad"), holomorphic, allow_int)
         point = _Linearized(call, chosen, has_aux, merge)
-        _check_output(api_util.fun_name(fun), point.out_types, point.flat.out_tree, holomorphic)
+        _check_output(api_util.fun_place(fun), point.out_types, point.flat.out_tree, holomorphic)
         value, aux, residuals = point.take()
         one = _one_like(point.out_types[0])
         gradients = point.cotangent_or_zeros(point.pullback(residuals, [one]))

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ferrax_ir::{ArrayType, DType, Literal, Sizes, Tensor, Var};
+use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Tensor, Var};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -29,6 +29,8 @@ pub struct TracerData {
     pub frame: u64,
     pub var: Var,
     pub ty: ArrayType,
+    /// Where it was made, for messages.
+    pub source: Source,
 }
 
 impl Concrete {
@@ -155,8 +157,14 @@ impl Array {
     }
 
     /// A new tracer.
-    pub fn new_tracer(py: Python<'_>, frame: u64, var: Var, ty: ArrayType) -> PyResult<Py<Array>> {
-        let data = Data::Tracer(TracerData { frame, var, ty });
+    pub fn new_tracer(
+        py: Python<'_>,
+        frame: u64,
+        var: Var,
+        ty: ArrayType,
+        source: Source,
+    ) -> PyResult<Py<Array>> {
+        let data = Data::Tracer(TracerData { frame, var, ty, source });
         let object = Py::new(py, PyClassInitializer::from(Array { data }).add_subclass(Tracer))?;
         Ok(object.into_bound(py).into_super().unbind())
     }

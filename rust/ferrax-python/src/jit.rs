@@ -218,8 +218,9 @@ impl JitFunction {
                 types.push(ty);
                 continue;
             }
-            let operand = convert::operand(leaf.bind(py), &self.name)
-                .map_err(|error| self.not_an_argument(py, leaf.bind(py), index, error))?;
+            let operand = convert::operand(leaf.bind(py), &self.name).map_err(|error| {
+                self.not_an_argument(py, leaf.bind(py), index, (&dynamic, &keywords), error)
+            })?;
             let ty = match &operand {
                 Operand::Literal(literal) => {
                     LeafType { dtype: literal.value.dtype(), weak: literal.weak, sizes: Sizes::new() }
@@ -245,16 +246,44 @@ impl JitFunction {
         Ok(Call { key, operands, arguments: dynamic, keywords })
     }
 
-    fn not_an_argument(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, index: usize, error: PyErr) -> PyErr {
+    /// The function's name, file and line.
+    fn place(&self, py: Python<'_>) -> String {
+        let place = || -> PyResult<String> {
+            py.import("ferrax._src.api_util")?
+                .getattr("fun_place")?
+                .call1((self.function.bind(py),))?
+                .extract()
+        };
+        place().unwrap_or_else(|_| self.name.to_string())
+    }
+
+    /// `given` are the dynamic positional and keyword arguments.
+    fn not_an_argument(
+        &self,
+        py: Python<'_>,
+        leaf: &Bound<'_, PyAny>,
+        index: usize,
+        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        error: PyErr,
+    ) -> PyErr {
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
         let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
+        // Names fit positions only where no argument was taken out.
+        let named = |given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>)| -> PyResult<String> {
+            let names = py.import("ferrax._src.api_util")?.getattr("argument_names")?;
+            names.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
+        };
+        let argument = match self.static_argnums.is_empty().then(|| named(given)) {
+            Some(Ok(name)) => format!("Argument '{name}'"),
+            _ => format!("Argument leaf {index}"),
+        };
         PyTypeError::new_err(format!(
-            "Argument leaf {index} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
+            "{argument} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
              functions are pytrees of arrays and numbers; mark others as static (static_argnums or static_argnames) \
              or register their class as a pytree.",
-            self.name,
+            self.place(py),
             leaf.repr().map(|text| text.to_string()).unwrap_or_default()
         ))
     }
@@ -359,8 +388,9 @@ impl JitFunction {
                     let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
                     PyTypeError::new_err(format!(
                         "function {} traced for jit returned a value of type {class}, which is not a valid array \
-                         type; return arrays, numbers or pytrees of them.",
-                        self.name
+                         type: {}. Return arrays, numbers or pytrees of them.",
+                        self.place(py),
+                        leaf.bind(py).repr().map(|text| text.to_string()).unwrap_or_default()
                     ))
                 })
             })

@@ -102,8 +102,8 @@ def _label_sizes(inputs, shapes):
                 sizes[c] = n
             elif n not in (1, sizes[c]):
                 raise ValueError(
-                    f"Size of label '{c}' for operand {i} ({sizes[c]}) does not match previous"
-                    f" terms ({n})."
+                    f"einsum: the size of label '{c}' for operand {i} ({n}) does not match previous"
+                    f" terms ({sizes[c]})."
                 )
     return sizes
 

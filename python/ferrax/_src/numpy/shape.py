@@ -346,7 +346,7 @@ def stack(arrays, axis=0, out=None, dtype=None):
     arrays = ensure_arrays("stack", *arrays)
     if len({tuple(x.shape) for x in arrays}) > 1:
         raise ValueError(
-            "All input arrays must have the same shape. Got"
+            "stack: all input arrays must have the same shape. Got"
             f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
         )
     axis = normalize_axis(axis, arrays[0].ndim + 1)
