@@ -11,6 +11,7 @@ import functools
 import weakref
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._src import api_util, config, core, dtypes, stages, tree_util
 from ferrax._src.avals import ShapeDtypeStruct

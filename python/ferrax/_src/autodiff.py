@@ -10,6 +10,7 @@ import functools
 import operator
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._src import api_util, core, dtypes, tree_util
 from ferrax._src.api import Flat

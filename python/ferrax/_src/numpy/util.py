@@ -10,13 +10,12 @@ import operator
 import warnings
 from functools import partial
 
-from ferrax import _core, lax
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
-from ferrax._src.core import Array, Tracer, as_array
-
-import numpy as np
+from ferrax._src.core import Array, as_array
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -249,17 +248,8 @@ def canonical_shape(shape, context: str = "") -> tuple[int, ...]:
         if any(isinstance(d, Array) for d in sizes):
             message += (
                 " If using `jit`, try `static_argnums` or computing the shape from `x.shape`."
-            ) + traced_values(*sizes)
+            )
         raise TypeError(message) from None
-
-
-def traced_values(*values) -> str:
-    """Sentences on which of the values are traced, where they come from, and the user's line."""
-    lines = [
-        f"\nIt got a value that is {_core.describe_tracer(value)}." for value in values
-        if isinstance(value, Tracer)
-    ]
-    return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
 
 
 def _is_symbolic(d) -> bool:
