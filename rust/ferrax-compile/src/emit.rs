@@ -479,7 +479,7 @@ impl<'a> Emitter<'a> {
             }
             Op::Squeeze(_) => view.clone(),
             _ if graph.counts[var.index()] == 1
-                && !matches!(equation.op, Op::Pad(_))
+                && !matches!(equation.op, Op::Pad(_) | Op::ArgReduce(_))
                 && graph.atom_count_of(equation) == 1 =>
             {
                 view.scalar()

@@ -8,8 +8,10 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
@@ -38,8 +40,6 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
-
-import numpy as np
 
 
 def _slice(x, start, stop, axis):
@@ -341,14 +341,14 @@ def corrcoef(x, y=None, rowvar=True, dtype=None):
 @partial(jit, static_argnames=("unroll",))
 def polyval(p, x, *, unroll=16):
     """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
+    del unroll  # the steps are written out in any case
     p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
     shape = lax.broadcast_shapes(p.shape[1:], x.shape)
-    start = broadcast_to(lax.full_like(x, 0), shape)
-
-    def step(y, coefficient):
-        return ufuncs.add(ufuncs.multiply(x, y), coefficient), None
-
-    return lax.scan(step, start, p, unroll=unroll)[0]
+    y = broadcast_to(lax.full_like(x, 0), shape)
+    for position in range(p.shape[0]):
+        coefficient = lax.index_in_dim(p, position, keepdims=False)
+        y = ufuncs.add(ufuncs.multiply(x, y), coefficient)
+    return y
 
 
 @partial(jit, static_argnames=("axis",))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, is_concrete
@@ -33,8 +35,6 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
-
-import numpy as np
 
 _INF = float("inf")
 
@@ -586,13 +586,31 @@ def _with_derivatives_of(value, smooth):
     return lax.add(lax.stop_gradient(value), lax.select(finite, change, lax.full_like(change, 0)))
 
 
-def _log_sum(x1, x2, exponential, logarithm):
-    """The sum of exponentials about a fixed centre: its derivatives of all orders are exact."""
-    centre = lax.stop_gradient(lax.max(x1, x2))
-    infinite = lax.eq(lax.abs(centre), constant(_INF, centre))
-    centre = lax.select(infinite, lax.full_like(centre, 0), centre)
-    total = lax.add(exponential(lax.sub(x1, centre)), exponential(lax.sub(x2, centre)))
-    return lax.add(logarithm(total), centre)
+def _differentiable_logaddexp(x1, x2, exponential, logarithm, scale):
+    """The accurate value with the derivatives of a sum of exponentials about a fixed centre.
+
+    Derivatives at finite points are exact in all orders. Where the larger argument is +inf the
+    first derivative in x is exp(x), and exp(0) for infinite x: the reference's rule.
+    """
+    value = _stable_logaddexp(x1, x2, exponential, scale)
+    larger = lax.stop_gradient(lax.max(x1, x2))
+    inf, zero = constant(_INF, larger), lax.full_like(larger, 0)
+    above, below = lax.eq(larger, inf), lax.eq(larger, constant(-_INF, larger))
+    centre = lax.select(lax.bitwise_or(above, below), zero, larger)
+    total = zero
+    linear = zero
+    for x in (x1, x2):
+        # Each branch sees harmless operands where it is not taken: zero times NaN is NaN.
+        inner = lax.select(above, zero, x)
+        total = lax.add(total, exponential(lax.sub(inner, centre)))
+        fixed = lax.stop_gradient(x)
+        slope = exponential(lax.select(lax.eq(fixed, inf), zero, fixed))
+        slope = lax.select(above, slope, zero)
+        dead = lax.eq(slope, zero)
+        linear = lax.add(linear, lax.mul(slope, lax.select(dead, zero, x)))
+    smooth = lax.add(logarithm(lax.select(above, lax.full_like(total, 1), total)), centre)
+    finite = _with_derivatives_of(lax.select(above, zero, value), smooth)
+    return lax.select(above, linear, finite)
 
 
 def _log2(x):
@@ -609,8 +627,7 @@ def logaddexp(x1, x2, /):
     x1, x2 = _same_shapes(x1, x2)
     if _is_complex(x1):
         return _complex_logaddexp(x1, x2)
-    accurate = _stable_logaddexp(x1, x2, lax.exp, None)
-    return _with_derivatives_of(accurate, _log_sum(x1, x2, lax.exp, lax.log))
+    return _differentiable_logaddexp(x1, x2, lax.exp, lax.log, None)
 
 
 @jit_inline
@@ -621,8 +638,7 @@ def logaddexp2(x1, x2, /):
     if _is_complex(x1):
         log2 = constant(np.log(2), x1)
         return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
-    accurate = _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
-    return _with_derivatives_of(accurate, _log_sum(x1, x2, lax.exp2, _log2))
+    return _differentiable_logaddexp(x1, x2, lax.exp2, _log2, 1 / np.log(2))
 
 
 def _same_shapes(x1, x2):
