@@ -9,13 +9,13 @@ use ferrax_ir::{DType, Scalar, with_math_fn};
 /// for positive arguments.
 fn bound(function: MathFn) -> (f64, f64) {
     match function {
-        MathFn::Exp | MathFn::Exp2 | MathFn::Log | MathFn::Cbrt | MathFn::Erf => (1.0, 1.0),
-        MathFn::Sin | MathFn::Cos | MathFn::Asin | MathFn::Acos | MathFn::Pow => (1.25, 1.0),
+        MathFn::Exp | MathFn::Exp2 | MathFn::Log | MathFn::Cbrt => (1.0, 1.0),
+        MathFn::Sin | MathFn::Cos | MathFn::Asin | MathFn::Acos | MathFn::Pow | MathFn::Erf => (1.25, 1.1),
         MathFn::Expm1 | MathFn::Log1p | MathFn::Cosh | MathFn::Erfc | MathFn::Atan | MathFn::Atan2 => {
             (1.5, 1.0)
         }
         MathFn::Tan | MathFn::Acosh | MathFn::Atanh => (2.0, 1.0),
-        MathFn::Lgamma => (2.25, 2.0),
+        MathFn::Lgamma | MathFn::Digamma => (2.25, 2.0),
         _ => (2.0, 1.5),
     }
 }
@@ -335,12 +335,32 @@ fn special_values_of_functions_of_one() {
         (Digamma, -3.0, NAN),
         (Rsqrt, -1.0, NAN),
         (Cbrt, -27.0, -3.0),
+        (Cbrt, 2f64.powi(126), 2f64.powi(42)),
+        (Cbrt, 2f64.powi(-126), 2f64.powi(-42)),
         (Exp2, 10.0, 1024.0),
         (Exp2, -3.0, 0.125),
         (Tanh, 100.0, 1.0),
         (Expm1, -200.0, -1.0),
     ] {
         gives(function, x, 0.0, expected);
+    }
+}
+
+#[test]
+fn extremes_do_not_overflow_early() {
+    for x in [f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-45, -1e-40, 88.72, -87.3, 89.41, 1.5e38] {
+        for &function in MathFn::ALL.iter().filter(|function| !is_binary(**function)) {
+            let error = error32(function, x, 0.0, apply_f32(function, x, 0.0));
+            assert!(error <= 3.0, "{} of {x:e}: {error} ulp", function.name());
+        }
+    }
+    for x in [f64::MAX, f64::MIN_POSITIVE, 5e-324] {
+        let (got, exact) = (apply_f64(MathFn::Cbrt, x, 0.0), x.cbrt());
+        assert!((got / exact - 1.0).abs() <= f64::EPSILON, "cbrt of {x:e}: {got:e}, not {exact:e}");
+        assert!(
+            (apply_f64(MathFn::Asinh, x, 0.0) / libm::asinh(x) - 1.0).abs() <= 4.0 * f64::EPSILON,
+            "{x:e}"
+        );
     }
 }
 

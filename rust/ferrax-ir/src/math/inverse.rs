@@ -170,11 +170,15 @@ pub fn rsqrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 #[inline(always)]
 pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let a = l.abs(x);
-    let tiny = calc!(l, lt(a, (L::format().min_normal)));
-    let lift: (f64, f64) =
-        if L::WIDE { (2f64.powi(54), 2f64.powi(-18)) } else { (2f64.powi(24), 2f64.powi(-8)) };
-    let lifted = calc!(l, mul(a, (lift.0)));
-    let v = l.select(tiny, lifted, a);
+    // Neither the cube nor the low half of its pair may leave the normal range.
+    let (extreme, step) = if L::WIDE { (900, 54) } else { (90, 24) };
+    let tiny = calc!(l, lt(a, (2f64.powi(-extreme))));
+    let huge = calc!(l, lt((2f64.powi(extreme)), a));
+    let factor = calc!(l, select(huge, (2f64.powi(-step)), 1.0));
+    let factor = calc!(l, select(tiny, (2f64.powi(step)), factor));
+    let inverse_root = calc!(l, select(huge, (2f64.powi(step / 3)), 1.0));
+    let inverse_root = calc!(l, select(tiny, (2f64.powi(-step / 3)), inverse_root));
+    let v = l.mul(a, factor);
     // The upper half of the bits is a small enough integer to be a float.
     let half = if L::WIDE { 32 } else { 16 };
     let bits = l.bits(v);
@@ -200,8 +204,7 @@ pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let rest = calc!(l, sub(rest, fma(r_square_low, r, cube_low)));
     let slope = calc!(l, mul(square, (1.0 / 3.0)));
     let r = l.fma(rest, slope, r);
-    let lowered = calc!(l, mul(r, (lift.1)));
-    let r = l.select(tiny, lowered, r);
+    let r = l.mul(r, inverse_root);
     // Zero, infinity and NaN are their own roots.
     let finite = calc!(l, lt(a, (f64::INFINITY)));
     let r = l.select(finite, r, a);
