@@ -11,6 +11,7 @@
 
 /// Arithmetic on one width of float (`F`), the integers of that width (`I`) and
 /// truth values (`B`).
+#[allow(clippy::wrong_self_convention)]
 pub trait FloatLang {
     type F: Copy;
     type I: Copy;
