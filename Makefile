@@ -75,7 +75,7 @@ docs: $(BUILT)
 docs-check: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python tools/ops_doc.py --check
 	$(BIN)/python tools/features.py --check
-	$(BIN)/python tools/run_blocks.py README.md
+	$(BIN)/python -m pytest -q tests/semantics -k README
 
 clean:
 	rm -rf $(VENV) target out python/ferrax/_core*.so

@@ -39,6 +39,8 @@ def remez(points, values, weights, fixed, count):
     total = len(points)
     rest = [v - evaluate(fixed, x) for x, v in zip(points, values)]
     live = [i for i in range(total) if weights[i] != 0]
+    # What is free is x^start times a polynomial: errors over x^start alternate.
+    sign = [-1 if x < 0 and start % 2 else 1 for x in points]
     reference = [live[round((len(live) - 1) * (1 - mp.cos(mp.pi * k / free)) / 2)] for k in range(free + 1)]
     best = None
     for _ in range(30):
@@ -48,11 +50,11 @@ def remez(points, values, weights, fixed, count):
             for k in range(free):
                 matrix[row, k] = power
                 power *= points[i]
-            matrix[row, free] = (-1) ** row / weights[i]
+            matrix[row, free] = (-1) ** row * sign[i] / weights[i]
             column[row] = rest[i]
         solution = mp.lu_solve(matrix, column)
         coefficients = list(fixed) + [solution[k] for k in range(free)]
-        errors = [w * (evaluate(coefficients, x) - v) for x, v, w in zip(points, values, weights)]
+        errors = [s * w * (evaluate(coefficients, x) - v) for x, v, w, s in zip(points, values, weights, sign)]
         worst = max(abs(e) for e in errors)
         if best is None or worst < best[0]:
             best = (worst, coefficients)

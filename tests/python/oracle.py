@@ -61,7 +61,7 @@ def is_array(x):
     return isinstance(x, (ferrax.Array, jax.Array, np.ndarray, np.generic))
 
 
-def compare(ours, theirs, where="result", rtol=None, atol=None):
+def compare(ours, theirs, where="result", rtol=None, atol=None, weak=True):
     """Asserts that a result equals the oracle's."""
     if isinstance(ours, Raised) or isinstance(theirs, Raised):
         assert isinstance(ours, Raised), f"{where}: ferrax returned {ours!r}, jax raised {theirs!r}"
@@ -71,26 +71,28 @@ def compare(ours, theirs, where="result", rtol=None, atol=None):
         return
     if is_array(theirs):
         assert is_array(ours), f"{where}: {ours!r} where jax has {theirs!r}"
-        compare_arrays(ours, theirs, where, rtol, atol)
+        compare_arrays(ours, theirs, where, rtol, atol, weak)
         return
     assert type(ours).__name__ == type(theirs).__name__, f"{where}: {ours!r} for {theirs!r}"
     if isinstance(theirs, dict):
         assert list(ours) == list(theirs), f"{where}: keys {list(ours)} for {list(theirs)}"
         for key in theirs:
-            compare(ours[key], theirs[key], f"{where}[{key!r}]", rtol, atol)
+            compare(ours[key], theirs[key], f"{where}[{key!r}]", rtol, atol, weak)
     elif isinstance(theirs, (list, tuple)):
         assert len(ours) == len(theirs), f"{where}: {ours!r} for {theirs!r}"
         for index, (a, b) in enumerate(zip(ours, theirs)):
-            compare(a, b, f"{where}[{index}]", rtol, atol)
+            compare(a, b, f"{where}[{index}]", rtol, atol, weak)
     else:
         assert ours == theirs, f"{where}: {ours!r} for {theirs!r}"
 
 
-def compare_arrays(ours, theirs, where="result", rtol=None, atol=None):
+def compare_arrays(ours, theirs, where="result", rtol=None, atol=None, weak=True):
     assert ours.shape == theirs.shape, f"{where}: shape {ours.shape} for {theirs.shape}"
     assert ours.dtype.name == theirs.dtype.name, f"{where}: {ours.dtype} for {theirs.dtype}"
-    weak = getattr(theirs, "weak_type", False)
-    assert getattr(ours, "weak_type", False) == weak, f"{where}: weak type, jax has {weak}"
+    if weak:
+        expected = getattr(theirs, "weak_type", False)
+        got = getattr(ours, "weak_type", False)
+        assert got == expected, f"{where}: weak type, jax has {expected}"
     if theirs.dtype.name.startswith("key<"):
         ours, theirs = ferrax.random.key_data(ours), jax.random.key_data(theirs)
     a, b = np.asarray(ours), np.asarray(theirs)
@@ -110,15 +112,15 @@ def compare_arrays(ours, theirs, where="result", rtol=None, atol=None):
         np.testing.assert_array_equal(a, b, err_msg=where)
 
 
-def same(case=None, *, rtol=None, atol=None):
-    """Makes a test of a case: both sides must agree."""
+def same(case=None, *, rtol=None, atol=None, weak=True):
+    """Makes a test of a case: both sides must agree; `weak` says whether in weak types, too."""
     if case is None:
-        return functools.partial(same, rtol=rtol, atol=atol)
+        return functools.partial(same, rtol=rtol, atol=atol, weak=weak)
 
     @functools.wraps(case)
     def test(*args, **kwargs):
         run = functools.partial(_call, case, args, kwargs)
-        compare(attempt(run, FERRAX), attempt(run, JAX), rtol=rtol, atol=atol)
+        compare(attempt(run, FERRAX), attempt(run, JAX), rtol=rtol, atol=atol, weak=weak)
 
     # pytest reads the parameters: those after the side are the test's own.
     import inspect

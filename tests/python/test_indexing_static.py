@@ -3,11 +3,12 @@ same index under jit, and at its edges (aliasing, keys, element types of every s
 
 import random as python_random
 
-import ferrax
-import ferrax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+
+import ferrax
+import ferrax.numpy as jnp
 
 DTYPES = [np.bool_, np.int8, np.uint16, ml_dtypes.bfloat16, np.float32, np.complex64]
 

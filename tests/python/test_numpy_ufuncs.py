@@ -130,10 +130,11 @@ DERIVATIVES = ["logaddexp", "logaddexp2", "hypot", "remainder", "power", "fmax"]
 @pytest.mark.parametrize("argnum", [0, 1])
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivative_at_special_points(name, argnum):
-    import ferrax
-    import ferrax.numpy as ferrax_numpy
     import jax
     import jax.numpy as jax_numpy
+
+    import ferrax
+    import ferrax.numpy as ferrax_numpy
 
     points = np.array([0.0, 1.0, -2.0, np.inf, -np.inf], np.float32)
     x, y = (z.ravel() for z in np.meshgrid(points, points))

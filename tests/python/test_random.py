@@ -2,13 +2,13 @@
 
 import contextlib
 
-import ferrax
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from ferrax import numpy as fnp
-from ferrax import random
+
+import ferrax
+from ferrax import numpy as fnp, random
 from ferrax._src import config
 
 BF16 = ml_dtypes.bfloat16

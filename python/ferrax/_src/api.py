@@ -11,6 +11,7 @@ import functools
 import weakref
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._src import api_util, config, core, dtypes, stages, tree_util
 from ferrax._src.avals import ShapeDtypeStruct
@@ -33,7 +34,7 @@ class Flat:
     """A function of a flat list of arrays, for tracing; keeps the tree of its outputs.
 
     `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
-    the output.
+    the output. Leaves of aux that are not arrays are kept as they are, in `aux_kept`.
     """
 
     def __init__(self, fun, in_tree, has_aux=False, fixed=None):
@@ -41,7 +42,7 @@ class Flat:
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.fixed = fixed
-        self.out_tree = self.aux_tree = None
+        self.out_tree = self.aux_tree = self.aux_kept = None
         self.num_out = 0
 
     def __call__(self, leaves):
@@ -50,18 +51,26 @@ class Flat:
             args = self.fixed(args)
         result = self.fun(*args, **kwargs)
         if self.has_aux:
-            if not isinstance(result, tuple) or len(result) != 2:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(
-                    f"expected {api_util.fun_name(self.fun)} to return a pair (output, aux) because "
+                    f"expected {api_util.fun_place(self.fun)} to return a pair (output, aux) because "
                     f"has_aux=True, got {type(result).__name__}"
                 )
             result, aux = result
-            aux_leaves, self.aux_tree = tree_util.tree_flatten(aux)
+            leaves, self.aux_tree = tree_util.tree_flatten(aux)
+            aux_leaves = [leaf for leaf in leaves if isinstance(leaf, core.Array)]
+            self.aux_kept = [None if isinstance(leaf, core.Array) else (leaf,) for leaf in leaves]
         else:
             aux_leaves = []
         out, self.out_tree = tree_util.tree_flatten(result)
         self.num_out = len(out)
         return out + aux_leaves
+
+    def aux(self, arrays):
+        """The tree of aux for the values of its arrays."""
+        arrays = iter(arrays)
+        leaves = [next(arrays) if kept is None else kept[0] for kept in self.aux_kept]
+        return self.aux_tree.unflatten(leaves)
 
 
 def stage(fun, args, kwargs, kind="stage"):

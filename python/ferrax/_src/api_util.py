@@ -15,6 +15,16 @@ def fun_name(fun) -> str:
     return getattr(fun, "__name__", type(fun).__name__)
 
 
+def fun_place(fun) -> str:
+    """The name of a callable with its file and line where these are known, for messages."""
+    name = fun_name(fun)
+    code = getattr(inspect.unwrap(fun, stop=lambda f: hasattr(f, "__code__")), "__code__", None)
+    while code is None and hasattr(fun, "func"):
+        fun = fun.func
+        code = getattr(fun, "__code__", None)
+    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
 def argument_names(fun, args, kwargs) -> list[str]:
     """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`."""
     args = tuple(args)

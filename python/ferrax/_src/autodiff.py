@@ -10,6 +10,7 @@ import functools
 import operator
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._src import api_util, core, dtypes, tree_util
 from ferrax._src.api import Flat
@@ -25,10 +26,12 @@ def _float0_zeros(shape):
     return np.zeros(shape, dtype=float0)
 
 
-def _zeros(shape, dtype):
+def _zeros(shape, dtype, weak=False):
+    from ferrax._src.lax.elementwise import _convert_element_type
     from ferrax.lax import full
 
-    return full(shape, 0, dtype)
+    zeros = full(shape, 0, dtype)
+    return _convert_element_type(zeros, dtype, weak_type=True) if weak else zeros
 
 
 def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
@@ -44,37 +47,43 @@ def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
 
 
 class _Linearized:
-    """A function at a point: outputs, and the linear program of its derivative."""
+    """A function at a point: outputs, and the linear program of its derivative.
+
+    `pushforward` and `pullback` are pure functions of the residuals, so that these may be traced.
+    """
 
     def __init__(self, fun, args, has_aux=False, fixed=None, kwargs=None):
-        self.arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
-        self.nonzero_in = [_has_tangent(a.dtype) for a in self.arrays]
+        arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
+        self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
+        self.nonzero_in = [_has_tangent(a.dtype) for a in arrays]
         primal, self.linear, flags = program.linearize(self.nonzero_in + [False] * len(captured))
-        results = _core.apply_program(primal, self.arrays + captured)
+        results = _core.apply_program(primal, arrays + captured)
         count = len(flags)
         num_out = self.flat.num_out
-        self.outputs, self.aux = results[:num_out], results[num_out:count]
-        self.residuals = results[count:]
+        self._results = results[:count]
+        self._residuals = results[count:]
         self.flags = flags
         self.out_types = program.out_types[:num_out]
 
-    def out(self):
-        return self.flat.out_tree.unflatten(self.outputs)
+    def take(self):
+        """Output, aux (None without) and residuals, once: the point does not keep them alive."""
+        results, residuals = self._results, self._residuals
+        self._results = self._residuals = None
+        num_out = self.flat.num_out
+        out = self.flat.out_tree.unflatten(results[:num_out])
+        aux = self.flat.aux(results[num_out:]) if self.flat.has_aux else None
+        return out, aux, residuals
 
-    def aux_out(self):
-        return self.flat.aux_tree.unflatten(self.aux)
-
-    def pushforward(self, tangents):
+    def pushforward(self, residuals, tangents):
         """Output tangents (float0 for integers) for input tangents, all flat."""
         given = [t for t, nonzero in zip(tangents, self.nonzero_in) if nonzero]
-        results = iter(_core.apply_program(self.linear, self.residuals + given))
+        results = iter(_core.apply_program(self.linear, [*residuals, *given]))
         made = [next(results) if flag else None for flag in self.flags][: self.flat.num_out]
         return [
-            _tangent_zeros(shape, dtype) if t is None else t
-            for t, (shape, dtype, _) in zip(made, self.out_types)
+            _tangent_zeros(*ty) if t is None else t for t, ty in zip(made, self.out_types)
         ]
 
-    def pullback(self, cotangents):
+    def pullback(self, residuals, cotangents):
         """Input cotangents (None for zeros) for output cotangents, all flat."""
         wanted, given = [], []
         for index, flag in enumerate(self.flags):
@@ -84,24 +93,24 @@ class _Linearized:
                 if known:
                     given.append(cotangents[index])
         if not any(wanted):
-            return [None] * len(self.arrays)
-        linear = [False] * len(self.residuals) + [True] * sum(self.nonzero_in)
+            return [None] * len(self.in_types)
+        linear = [False] * len(residuals) + [True] * sum(self.nonzero_in)
         program, flags = self.linear.transpose(linear, wanted)
-        results = iter(_core.apply_program(program, self.residuals + given))
-        flags = iter(flags[len(self.residuals) :])
+        results = iter(_core.apply_program(program, [*residuals, *given]))
+        flags = iter(flags[len(residuals) :])
         return [
             next(results) if nonzero and next(flags) else None for nonzero in self.nonzero_in
         ]
 
     def cotangent_or_zeros(self, cotangents):
         return [
-            _tangent_zeros(a.shape, a.dtype) if ct is None else ct
-            for ct, a in zip(cotangents, self.arrays)
+            _tangent_zeros(*ty) if ct is None else ct
+            for ct, ty in zip(cotangents, self.in_types)
         ]
 
 
-def _tangent_zeros(shape, dtype):
-    return _zeros(shape, dtype) if _has_tangent(dtype) else _float0_zeros(shape)
+def _tangent_zeros(shape, dtype, weak=False):
+    return _zeros(shape, dtype, weak) if _has_tangent(dtype) else _float0_zeros(shape)
 
 
 def _check_argnums(argnums, name):
@@ -115,13 +124,16 @@ def _check_argnums(argnums, name):
     return tuple(argnums) if isinstance(argnums, list) else argnums
 
 
-def _select(argnums, args, fun):
-    """The differentiated arguments and how to put tracers in their places."""
+def _select(argnums, args, fun, too_few=ValueError):
+    """The differentiated arguments and how to put tracers in their places.
+
+    `too_few` is the class of error where fewer arguments than `argnums` asks for were given.
+    """
     single = not isinstance(argnums, tuple)
     nums = (operator.index(argnums),) if single else tuple(map(operator.index, argnums))
     for num in nums:
         if not -len(args) <= num < len(args):
-            raise TypeError(
+            raise (too_few if num >= 0 else ValueError)(
                 f"differentiating with respect to argnums={argnums} requires at least "
                 f"{max(num + 1, -num)} positional arguments to be passed by the caller, but got only "
                 f"{len(args)} positional arguments."
@@ -206,19 +218,19 @@ def value_and_grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=F
 
     @functools.wraps(fun)
     def value_and_grad_f(*args, **kwargs):
-        chosen, merge, single = _select(argnums, args, fun)
+        chosen, merge, single = _select(argnums, args, fun, TypeError)
         call = functools.partial(fun, **kwargs) if kwargs else fun
         for leaf in tree_util.tree_leaves(chosen):
             _check_input_dtype("grad", core.as_array(leaf, "grad"), holomorphic, allow_int)
         point = _Linearized(call, chosen, has_aux, merge)
-        _check_output(api_util.fun_name(fun), point.out_types, point.flat.out_tree, holomorphic)
+        _check_output(api_util.fun_place(fun), point.out_types, point.flat.out_tree, holomorphic)
+        value, aux, residuals = point.take()
         one = _one_like(point.out_types[0])
-        gradients = point.cotangent_or_zeros(point.pullback([one]))
+        gradients = point.cotangent_or_zeros(point.pullback(residuals, [one]))
         tree = tree_util.tree_structure(chosen)
         gradients = tree.unflatten(gradients)
         gradients = gradients[0] if single else gradients
-        value = point.out()
-        return ((value, point.aux_out()), gradients) if has_aux else (value, gradients)
+        return ((value, aux), gradients) if has_aux else (value, gradients)
 
     return value_and_grad_f
 
@@ -257,31 +269,31 @@ def grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, redu
     return grad_f
 
 
-def _check_tangents(name, primals, tangents, tree, tangent_tree):
+def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeError):
     if tree != tangent_tree:
         raise TypeError(
             f"primal and tangent arguments to {name} must have the same tree structure; primals have "
             f"tree structure {tree} whereas tangents have tree structure {tangent_tree}."
         )
     checked = []
-    for primal, tangent in zip(primals, tangents):
-        expected = primal.dtype if _has_tangent(primal.dtype) else float0
+    for (primal_shape, primal_dtype, _), tangent in zip(types, tangents):
+        expected = primal_dtype if _has_tangent(primal_dtype) else float0
         if isinstance(tangent, np.ndarray) and tangent.dtype == float0:
             shape, dtype = tangent.shape, float0
         else:
             tangent = core.as_array(tangent, name)
             shape, dtype = tangent.shape, tangent.dtype
         if dtype != expected:
-            raise TypeError(
+            raise wrong_dtype(
                 f"primal and tangent arguments to {name} do not match; dtypes must be equal, or in case "
                 f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
-                f"{primal.dtype.name} and so expected tangent dtype {np.dtype(expected).name}, but got "
+                f"{primal_dtype.name} and so expected tangent dtype {np.dtype(expected).name}, but got "
                 f"tangent dtype {np.dtype(dtype).name} instead."
             )
-        if shape != primal.shape:
+        if shape != primal_shape:
             raise ValueError(
                 f"{name} called with different primal and tangent shapes; got primal shape "
-                f"{primal.shape} and tangent shape as {shape}."
+                f"{primal_shape} and tangent shape as {shape}."
             )
         checked.append(tangent)
     return checked
@@ -309,7 +321,8 @@ def jvp(fun, primals, tangents, has_aux=False):
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
     arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
-    tangent_leaves = _check_tangents("jvp", arrays, tangent_leaves, tree, tangent_tree)
+    types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
+    tangent_leaves = _check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)
     arrays, program, captured, flat = _trace(fun, tree.unflatten(arrays), None, has_aux)
     nonzero = [_has_tangent(a.dtype) for a in arrays]
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
@@ -319,13 +332,12 @@ def jvp(fun, primals, tangents, has_aux=False):
     made = iter(results[count:])
     made = [next(made) if flag else None for flag in flags][:num_out]
     out_tangents = [
-        _tangent_zeros(shape, dtype) if t is None else t
-        for t, (shape, dtype, _) in zip(made, program.out_types)
+        _tangent_zeros(*ty) if t is None else t for t, ty in zip(made, program.out_types)
     ]
     out = flat.out_tree.unflatten(results[:num_out])
     tangent = flat.out_tree.unflatten(out_tangents)
     if has_aux:
-        return out, tangent, flat.aux_tree.unflatten(results[num_out:count])
+        return out, tangent, flat.aux(results[num_out:count])
     return out, tangent
 
 
@@ -341,17 +353,44 @@ def linearize(fun, *primals, has_aux=False):
         Array(2., dtype=float32, weak_type=True)
     """
     api_util.check_callable(fun)
-    tree = tree_util.tree_structure(primals)
     point = _Linearized(fun, primals, has_aux)
+    out, aux, residuals = point.take()
+    f_jvp = tree_util.Partial(_Push(point, tree_util.tree_structure(primals)), residuals)
+    return (out, f_jvp, aux) if has_aux else (out, f_jvp)
 
-    def f_jvp(*tangents):
-        leaves, tangent_tree = tree_util.tree_flatten(tangents)
-        checked = _check_tangents("linearized function", point.arrays, leaves, tree, tangent_tree)
-        return point.flat.out_tree.unflatten(point.pushforward(checked))
 
-    if has_aux:
-        return point.out(), f_jvp, point.aux_out()
-    return point.out(), f_jvp
+class _Push:
+    """The derivative at a point as a function of residuals and tangents."""
+
+    __slots__ = ("point", "tree")
+
+    def __init__(self, point, tree):
+        self.point = point
+        self.tree = tree
+
+    def __call__(self, residuals, *tangents):
+        leaves, tree = tree_util.tree_flatten(tangents)
+        checked = _check_tangents(
+            "linearized function", self.point.in_types, leaves, self.tree, tree, ValueError
+        )
+        return self.point.flat.out_tree.unflatten(self.point.pushforward(residuals, checked))
+
+
+class _Pull(_Push):
+    """The transposed derivative at a point as a function of residuals and cotangents."""
+
+    __slots__ = ()
+
+    def __call__(self, residuals, cotangent):
+        point = self.point
+        leaves, tree = tree_util.tree_flatten(cotangent)
+        if tree != point.flat.out_tree:
+            raise ValueError(
+                f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
+                f"to match {point.flat.out_tree}"
+            )
+        checked = _check_cotangents(leaves, point.out_types)
+        return self.tree.unflatten(point.cotangent_or_zeros(point.pullback(residuals, checked)))
 
 
 def vjp(fun, *primals, has_aux=False, reduce_axes=()):
@@ -370,22 +409,10 @@ def vjp(fun, *primals, has_aux=False, reduce_axes=()):
     if reduce_axes:
         raise NotImplementedError("vjp: reduce_axes is not supported")
     api_util.check_callable(fun)
-    tree = tree_util.tree_structure(primals)
     point = _Linearized(fun, primals, has_aux)
-    out_tree = point.flat.out_tree
-
-    def f_vjp(cotangent):
-        leaves, ct_tree = tree_util.tree_flatten(cotangent)
-        if ct_tree != out_tree:
-            raise ValueError(
-                f"unexpected tree structure of argument to vjp function: got {ct_tree}, but expected "
-                f"to match {out_tree}"
-            )
-        checked = _check_cotangents(leaves, point.out_types)
-        return tree.unflatten(point.cotangent_or_zeros(point.pullback(checked)))
-
-    f_vjp = tree_util.Partial(f_vjp)
-    return (point.out(), f_vjp, point.aux_out()) if has_aux else (point.out(), f_vjp)
+    out, aux, residuals = point.take()
+    f_vjp = tree_util.Partial(_Pull(point, tree_util.tree_structure(primals)), residuals)
+    return (out, f_vjp, aux) if has_aux else (out, f_vjp)
 
 
 def _check_cotangents(leaves, types):
@@ -412,7 +439,7 @@ def _check_cotangents(leaves, types):
 def linear_transpose(fun, *primals, reduce_axes=()):
     """The transpose of a linear function, given example arguments (arrays or shapes).
 
-    Errors: TypeError unless inputs and outputs are inexact; NotImplementedError naming the first
+    Errors: TypeError unless inputs and outputs are all inexact or all integers; NotImplementedError naming the first
     op that is not linear.
 
     Example:
@@ -424,17 +451,14 @@ def linear_transpose(fun, *primals, reduce_axes=()):
     api_util.check_callable(fun)
     leaves, tree = tree_util.tree_flatten(primals)
     types = [abstract_type(leaf) for leaf in leaves]
-    if not all(_has_tangent(dtype) for _, dtype, _ in types):
-        raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got "
-            f"inputs {[dtype.name for _, dtype, _ in types]}"
-        )
     program, captured, flat = stage(fun, primals, {})
     out_types = program.out_types
-    if not all(_has_tangent(dtype) for _, dtype, _ in out_types):
+    every = [dtype for _, dtype, _ in [*types, *out_types]]
+    if not all(map(_has_tangent, every)) and not all(dtypes.issubdtype(d, np.integer) for d in every):
         raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex] functions, but got "
-            f"outputs {[dtype.name for _, dtype, _ in out_types]}"
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> "
+            f"integer functions, but got {[dtype.name for _, dtype, _ in types]} -> "
+            f"{[dtype.name for _, dtype, _ in out_types]}."
         )
 
     def transposed(cotangent):
@@ -457,8 +481,7 @@ def linear_transpose(fun, *primals, reduce_axes=()):
         results = iter(_core.apply_program(back, captured + given))
         return tree.unflatten(
             [
-                next(results) if flag else _zeros(shape, dtype)
-                for flag, (shape, dtype, _) in zip(flags, types)
+                next(results) if flag else _zeros(*ty) for flag, ty in zip(flags, types)
             ]
         )
 

@@ -69,7 +69,7 @@ def _batch_size(fun, arrays, axes, names, axis_size):
     extra = "" if axis_size is None else f"\n  * axis_size is {axis_size}"
     raise ValueError(
         f"vmap got inconsistent sizes for array axes to be mapped, in the call of "
-        f"{api_util.fun_name(fun)}:\n" + "\n".join(lines) + extra
+        f"{api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
     )
 
 

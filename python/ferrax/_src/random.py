@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from ferrax import lax, numpy as jnp
 from ferrax._src import config, core, dtypes
 from ferrax._src.api import jit

@@ -15,6 +15,7 @@ import functools
 import math
 
 import numpy as np
+
 from ferrax import lax, numpy as jnp
 from ferrax._src import core, dtypes
 from ferrax._src.api import custom_jvp, jit

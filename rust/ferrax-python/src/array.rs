@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ferrax_ir::{ArrayType, DType, Literal, Sizes, Tensor, Var};
+use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Tensor, Var};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -29,11 +29,18 @@ pub struct TracerData {
     pub frame: u64,
     pub var: Var,
     pub ty: ArrayType,
+    /// Where it was made, for messages.
+    pub source: Source,
 }
 
 impl Concrete {
     pub fn new(tensor: Tensor, weak: bool) -> Concrete {
-        Concrete { sizes: tensor.sizes().into(), dtype: tensor.dtype(), weak, tensor: Mutex::new(Some(tensor)) }
+        Concrete {
+            sizes: tensor.sizes().into(),
+            dtype: tensor.dtype(),
+            weak,
+            tensor: Mutex::new(Some(tensor)),
+        }
     }
 
     /// The elements.
@@ -150,8 +157,14 @@ impl Array {
     }
 
     /// A new tracer.
-    pub fn new_tracer(py: Python<'_>, frame: u64, var: Var, ty: ArrayType) -> PyResult<Py<Array>> {
-        let data = Data::Tracer(TracerData { frame, var, ty });
+    pub fn new_tracer(
+        py: Python<'_>,
+        frame: u64,
+        var: Var,
+        ty: ArrayType,
+        source: Source,
+    ) -> PyResult<Py<Array>> {
+        let data = Data::Tracer(TracerData { frame, var, ty, source });
         let object = Py::new(py, PyClassInitializer::from(Array { data }).add_subclass(Tracer))?;
         Ok(object.into_bound(py).into_super().unbind())
     }
@@ -207,10 +220,9 @@ impl Array {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.sizes()?
-            .first()
-            .copied()
-            .ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length"))
+        self.sizes()?.first().copied().ok_or_else(|| {
+            pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
+        })
     }
 
     /// Frees the elements; every later use raises.

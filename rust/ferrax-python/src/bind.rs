@@ -68,8 +68,10 @@ fn as_numpy<'py>(value: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
 /// `(dtype, weak)` of the promotion of `(dtype, weak)` pairs.
 #[pyfunction]
 fn promote_types(py: Python<'_>, pairs: Vec<(Bound<'_, PyAny>, bool)>) -> PyResult<(Py<PyAny>, bool)> {
-    let pairs =
-        pairs.iter().map(|(dtype, weak)| Ok((dtypes::from_python(dtype)?, *weak))).collect::<PyResult<Vec<_>>>()?;
+    let pairs = pairs
+        .iter()
+        .map(|(dtype, weak)| Ok((dtypes::from_python(dtype)?, *weak)))
+        .collect::<PyResult<Vec<_>>>()?;
     let (dtype, weak) = promote::result_type(py, &pairs)?;
     Ok((dtypes::to_numpy(py, dtype)?, weak))
 }
@@ -118,10 +120,27 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         };
     }
     functions!(
-        bind, as_array, type_of, concrete_value, describe_tracer, as_numpy, promote_types, user_location,
-        set_package_directory, trace_state_clean, trace_frames, documented_ops,
-        operators::array_from_numpy, indexing::update_at, program::trace_program, program::apply_program, program::call_program,
-        cache::clear_program_cache, promote::set_trace_context, promote::clear_trace_context, dtypes::register_extended_dtypes,
+        bind,
+        as_array,
+        type_of,
+        concrete_value,
+        describe_tracer,
+        as_numpy,
+        promote_types,
+        user_location,
+        set_package_directory,
+        trace_state_clean,
+        trace_frames,
+        documented_ops,
+        operators::array_from_numpy,
+        indexing::update_at,
+        program::trace_program,
+        program::apply_program,
+        program::call_program,
+        cache::clear_program_cache,
+        promote::set_trace_context,
+        promote::clear_trace_context,
+        dtypes::register_extended_dtypes,
     );
     Ok(())
 }

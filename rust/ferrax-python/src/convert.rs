@@ -101,9 +101,10 @@ pub fn operand<'py>(object: &Bound<'py, PyAny>, function: &str) -> PyResult<Oper
     }
     if let Ok(method) = object.getattr(intern!(py, "__jax_array__")) {
         let array = method.call0()?;
-        return array.cast_into::<Array>().map(Operand::Array).map_err(|error| {
-            PyTypeError::new_err(format!("__jax_array__ must return an array: {error}"))
-        });
+        return array
+            .cast_into::<Array>()
+            .map(Operand::Array)
+            .map_err(|error| PyTypeError::new_err(format!("__jax_array__ must return an array: {error}")));
     }
     // Subclasses of Python numbers (enums, for instance) count as numbers.
     if object.is_instance_of::<PyBool>() {
@@ -125,7 +126,10 @@ fn not_an_array(object: &Bound<'_, PyAny>, function: &str) -> PyErr {
         "list" | "tuple" => " Convert it first, for instance with numpy.array(...).",
         _ => "",
     };
-    PyTypeError::new_err(format!("{function} requires ndarray or scalar arguments, got {kind}: {}.{hint}", shorten(object)))
+    PyTypeError::new_err(format!(
+        "{function} requires ndarray or scalar arguments, got {kind}: {}.{hint}",
+        shorten(object)
+    ))
 }
 
 fn shorten(object: &Bound<'_, PyAny>) -> String {
@@ -180,7 +184,10 @@ fn copy_interface(py: Python<'_>, capsule: &Bound<'_, PyCapsule>, dtype: DType) 
     };
     let rank = usize::try_from(interface.rank).unwrap_or(0);
     if interface.two != 2 || interface.itemsize as usize != dtype.size() {
-        return Err(PyValueError::new_err(format!("array of {dtype} has items of {} bytes", interface.itemsize)));
+        return Err(PyValueError::new_err(format!(
+            "array of {dtype} has items of {} bytes",
+            interface.itemsize
+        )));
     }
     if interface.flags & NATIVE_ORDER == 0 {
         return Err(PyTypeError::new_err(
@@ -207,9 +214,10 @@ fn copy_interface(py: Python<'_>, capsule: &Bound<'_, PyCapsule>, dtype: DType) 
         return Ok(tensor);
     }
     let target = tensor.bytes_mut().py(py)?;
-    let contiguous = sizes.iter().zip(strides).rev().try_fold(dtype.size() as isize, |expected, (&size, &stride)| {
-        (size == 1 || stride == expected).then_some(expected * size.cast_signed())
-    });
+    let contiguous =
+        sizes.iter().zip(strides).rev().try_fold(dtype.size() as isize, |expected, (&size, &stride)| {
+            (size == 1 || stride == expected).then_some(expected * size.cast_signed())
+        });
     if contiguous.is_some() {
         // SAFETY: a contiguous array of these sizes spans `bytes` bytes from `data`.
         target.copy_from_slice(unsafe { std::slice::from_raw_parts(interface.data.cast::<u8>(), bytes) });

@@ -29,9 +29,9 @@ fn table(py: Python<'_>) -> PyResult<&Table> {
                 continue;
             }
             let object = {
-                let class = ml_dtypes.getattr(dtype.name()).or_else(|_| {
-                    numpy.getattr(if dtype == DType::Bool { "bool_" } else { dtype.name() })
-                })?;
+                let class = ml_dtypes
+                    .getattr(dtype.name())
+                    .or_else(|_| numpy.getattr(if dtype == DType::Bool { "bool_" } else { dtype.name() }))?;
                 constructor.call1((class,))?
             };
             by_address.insert(object.as_ptr() as usize, dtype);
@@ -77,7 +77,8 @@ pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<DType> {
     if let Some(&dtype) = table.by_address.get(&(object.as_ptr() as usize)) {
         return Ok(dtype);
     }
-    let same = |slot: &PyOnceLock<Py<PyAny>>| slot.get(py).map_or(Ok(false), |known| known.bind(py).eq(object));
+    let same =
+        |slot: &PyOnceLock<Py<PyAny>>| slot.get(py).map_or(Ok(false), |known| known.bind(py).eq(object));
     if !object.is_instance_of::<PyType>() {
         if same(&KEY_DTYPE)? {
             return Ok(DType::Key(KeyImpl::Threefry2x32));

@@ -48,7 +48,11 @@ fn weak_outputs(
     let possible = match op {
         Op::ConvertElementType(convert) => convert.weak_type,
         Op::Unary(_) | Op::Binary(_) => {
-            return Ok(SmallVec::from_elem(operands.iter().all(Operand::weak) && !matches!(op, Op::Unary(ferrax_ir::ops::Unary::IsFinite)), count));
+            return Ok(SmallVec::from_elem(
+                operands.iter().all(Operand::weak)
+                    && !matches!(op, Op::Unary(ferrax_ir::ops::Unary::IsFinite)),
+                count,
+            ));
         }
         Op::Compare(_) => false,
         Op::Call(_) | Op::Extension(_) => true,

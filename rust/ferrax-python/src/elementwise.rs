@@ -58,7 +58,12 @@ fn convert_literal(literal: Literal, dtype: DType, weak: bool) -> Literal {
 }
 
 /// An operand in another dtype.
-pub fn convert<'py>(py: Python<'py>, operand: &Operand<'py>, dtype: DType, weak: bool) -> PyResult<Operand<'py>> {
+pub fn convert<'py>(
+    py: Python<'py>,
+    operand: &Operand<'py>,
+    dtype: DType,
+    weak: bool,
+) -> PyResult<Operand<'py>> {
     match operand {
         Operand::Literal(literal) => Ok(Operand::Literal(convert_literal(*literal, dtype, weak))),
         Operand::Array(array) if array.get().dtype() == dtype => Ok(Operand::Array(array.clone())),
@@ -81,8 +86,10 @@ fn broadcast_shape(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<Siz
                 (1, size) => *place = size,
                 (place, size) if place == size => {}
                 _ => {
-                    let all: Vec<String> = shapes.iter().map(|shape| format!("{:?}", shape.as_slice())).collect();
-                    let line = crate::source::current(py).line().map(|l| format!("\n  at {l}")).unwrap_or_default();
+                    let all: Vec<String> =
+                        shapes.iter().map(|shape| format!("{:?}", shape.as_slice())).collect();
+                    let line =
+                        crate::source::current(py).line().map(|l| format!("\n  at {l}")).unwrap_or_default();
                     return Err(PyTypeError::new_err(format!(
                         "{name} got incompatible shapes for broadcasting: {}.{line}",
                         all.join(", ").replace('[', "(").replace(']', ")")
@@ -278,7 +285,10 @@ fn fused(
     }
 }
 
-fn build_fused(key: &FusedKey, shape: Option<Sizes>) -> ferrax_ir::Result<(Arc<ferrax_cpu::Executable>, bool)> {
+fn build_fused(
+    key: &FusedKey,
+    shape: Option<Sizes>,
+) -> ferrax_ir::Result<(Arc<ferrax_cpu::Executable>, bool)> {
     let mut b = Builder::new("elementwise");
     let mut atoms: SmallVec<[_; 2]> = SmallVec::new();
     for (dtype, weak, sizes) in &key.operands {
@@ -478,14 +488,22 @@ pub mod numpy_mixed {
     #[pyo3(signature = (x, /))]
     pub fn conj(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
         let x = array(x, "conj")?;
-        if x.get().dtype().is_complex() { bind1(py, Unary::Conj, &[Operand::Array(x)]) } else { Ok(x.unbind()) }
+        if x.get().dtype().is_complex() {
+            bind1(py, Unary::Conj, &[Operand::Array(x)])
+        } else {
+            Ok(x.unbind())
+        }
     }
 
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn real(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
         let x = array(x, "real")?;
-        if x.get().dtype().is_complex() { bind1(py, Unary::Real, &[Operand::Array(x)]) } else { Ok(x.unbind()) }
+        if x.get().dtype().is_complex() {
+            bind1(py, Unary::Real, &[Operand::Array(x)])
+        } else {
+            Ok(x.unbind())
+        }
     }
 
     #[pyfunction]
@@ -547,7 +565,8 @@ pub mod numpy_mixed {
     #[pyo3(signature = (x, y, /))]
     pub fn right_shift(py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
         let (x, y) = (crate::convert::operand(x, "right_shift")?, crate::convert::operand(y, "right_shift")?);
-        let op = if x.dtype().is_unsigned() { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
+        let op =
+            if x.dtype().is_unsigned() { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
         binary(py, "right_shift", op.into(), x, y, Promotion::Numeric)
     }
 
@@ -581,7 +600,8 @@ pub mod numpy_mixed {
             Ok(Operand::Array(bind1(py, op, std::slice::from_ref(of))?.into_bound(py)))
         };
         let compare = |op: Compare, part_op: Unary| -> PyResult<Operand<'py>> {
-            let made = binary(py, name, op.into(), part(part_op, &x)?, part(part_op, &y)?, Promotion::Numeric)?;
+            let made =
+                binary(py, name, op.into(), part(part_op, &x)?, part(part_op, &y)?, Promotion::Numeric)?;
             Ok(Operand::Array(made.into_bound(py)))
         };
         let tie = compare(Compare::Eq, Unary::Real)?;
@@ -620,7 +640,11 @@ pub mod lax_mixed {
 
     #[pyfunction]
     #[pyo3(signature = (which, *cases))]
-    pub fn select_n(py: Python<'_>, which: &Bound<'_, PyAny>, cases: &Bound<'_, PyTuple>) -> PyResult<Py<Array>> {
+    pub fn select_n(
+        py: Python<'_>,
+        which: &Bound<'_, PyAny>,
+        cases: &Bound<'_, PyTuple>,
+    ) -> PyResult<Py<Array>> {
         let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
         operands.push(crate::convert::operand(which, "lax.select_n")?);
         for case in cases.iter() {

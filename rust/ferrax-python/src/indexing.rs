@@ -9,10 +9,10 @@
 use ferrax_cpu::strided::{self, Axis};
 use ferrax_ir::ops::Binary;
 use ferrax_ir::{DType, Sizes, Tensor, internal_error};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyEllipsis, PyInt, PyList, PySlice, PyTuple};
-use pyo3::intern;
 use smallvec::SmallVec;
 
 use crate::array::{Array, Concrete};
@@ -321,7 +321,8 @@ pub fn update_at(
     }
     let Some(region) = Region::new(&concrete.sizes, item, &items, false) else { return Ok(None) };
     let mut value = convert::operand(value, "Array.at")?;
-    if !trace::runs_eagerly(std::slice::from_ref(&value)) || !fits(py, concrete, value.dtype(), value.weak()) {
+    if !trace::runs_eagerly(std::slice::from_ref(&value)) || !fits(py, concrete, value.dtype(), value.weak())
+    {
         return Ok(None);
     }
     let sizes = match &value {
@@ -342,7 +343,9 @@ pub fn update_at(
         }
         let old = Array::new_concrete(py, region.read(py, &tensor)?, false)?;
         let old = Operand::Array(old.into_bound(py));
-        value = Operand::Array(elementwise::binary(py, kind, op.into(), old, value, Promotion::Strict)?.into_bound(py));
+        value = Operand::Array(
+            elementwise::binary(py, kind, op.into(), old, value, Promotion::Strict)?.into_bound(py),
+        );
     }
     let strides = if op.is_some() { dense_strides(&region.sizes, item) } else { strides };
     let Some(values) = convert::operand_tensor(py, &value)? else { return Ok(None) };

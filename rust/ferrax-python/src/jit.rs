@@ -17,12 +17,12 @@ use smallvec::SmallVec;
 
 use crate::array::{Array, Data};
 use crate::convert::{self, Operand};
+use crate::eager;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
-use crate::eager;
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
@@ -218,8 +218,9 @@ impl JitFunction {
                 types.push(ty);
                 continue;
             }
-            let operand = convert::operand(leaf.bind(py), &self.name)
-                .map_err(|error| self.not_an_argument(py, leaf.bind(py), index, error))?;
+            let operand = convert::operand(leaf.bind(py), &self.name).map_err(|error| {
+                self.not_an_argument(py, leaf.bind(py), index, (&dynamic, &keywords), error)
+            })?;
             let ty = match &operand {
                 Operand::Literal(literal) => {
                     LeafType { dtype: literal.value.dtype(), weak: literal.weak, sizes: Sizes::new() }
@@ -245,16 +246,44 @@ impl JitFunction {
         Ok(Call { key, operands, arguments: dynamic, keywords })
     }
 
-    fn not_an_argument(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, index: usize, error: PyErr) -> PyErr {
+    /// The function's name, file and line.
+    fn place(&self, py: Python<'_>) -> String {
+        let place = || -> PyResult<String> {
+            py.import("ferrax._src.api_util")?
+                .getattr("fun_place")?
+                .call1((self.function.bind(py),))?
+                .extract()
+        };
+        place().unwrap_or_else(|_| self.name.to_string())
+    }
+
+    /// `given` are the dynamic positional and keyword arguments.
+    fn not_an_argument(
+        &self,
+        py: Python<'_>,
+        leaf: &Bound<'_, PyAny>,
+        index: usize,
+        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        error: PyErr,
+    ) -> PyErr {
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
         let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
+        // Names fit positions only where no argument was taken out.
+        let named = |given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>)| -> PyResult<String> {
+            let names = py.import("ferrax._src.api_util")?.getattr("argument_names")?;
+            names.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
+        };
+        let argument = match self.static_argnums.is_empty().then(|| named(given)) {
+            Some(Ok(name)) => format!("Argument '{name}'"),
+            _ => format!("Argument leaf {index}"),
+        };
         PyTypeError::new_err(format!(
-            "Argument leaf {index} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
+            "{argument} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
              functions are pytrees of arrays and numbers; mark others as static (static_argnums or static_argnames) \
              or register their class as a pytree.",
-            self.name,
+            self.place(py),
             leaf.repr().map(|text| text.to_string()).unwrap_or_default()
         ))
     }
@@ -283,13 +312,17 @@ impl JitFunction {
             [
                 self.function.clone_ref(py).into_any(),
                 call.arguments.clone().into_any().unbind(),
-                call.keywords.as_ref().map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
+                call.keywords
+                    .as_ref()
+                    .map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
             ],
         )?;
-        let names = py
-            .import(intern!(py, "functools"))?
-            .call_method1(intern!(py, "partial"), (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?))?;
-        let (frame, tracers) = trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
+        let names = py.import(intern!(py, "functools"))?.call_method1(
+            intern!(py, "partial"),
+            (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?),
+        )?;
+        let (frame, tracers) =
+            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
         let traced = self.call_on_tracers(py, &call.key, tracers).and_then(|(outputs, tree)| {
             let traced = trace::finish(py, frame, &outputs)?;
             Ok((traced, tree))
@@ -355,8 +388,9 @@ impl JitFunction {
                     let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
                     PyTypeError::new_err(format!(
                         "function {} traced for jit returned a value of type {class}, which is not a valid array \
-                         type; return arrays, numbers or pytrees of them.",
-                        self.name
+                         type: {}. Return arrays, numbers or pytrees of them.",
+                        self.place(py),
+                        leaf.bind(py).repr().map(|text| text.to_string()).unwrap_or_default()
                     ))
                 })
             })
@@ -365,14 +399,23 @@ impl JitFunction {
     }
 
     /// Which leaves' buffers can be reused; warns of those that cannot.
-    fn donated(&self, py: Python<'_>, call: &Call<'_>, program: &ferrax_ir::Program) -> PyResult<Option<Vec<bool>>> {
+    fn donated(
+        &self,
+        py: Python<'_>,
+        call: &Call<'_>,
+        program: &ferrax_ir::Program,
+    ) -> PyResult<Option<Vec<bool>>> {
         if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
             return Ok(None);
         }
         let mut flags = Vec::with_capacity(call.key.leaves.len());
         // Numbers of static arguments do not count among the dynamic ones.
         let statics = |position: usize| {
-            call.key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
+            call.key
+                .statics
+                .iter()
+                .filter(|s| matches!(s.name, StaticName::Position(p) if p <= position))
+                .count()
         };
         let total = call.arguments.len() + statics(usize::MAX);
         let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
@@ -473,7 +516,8 @@ fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
         return Ok(None);
     }
-    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype"))) else {
+    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
+    else {
         return Ok(None);
     };
     let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
@@ -503,14 +547,21 @@ fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// The tensors of a call; donated arrays give theirs up.
-fn take_donated(py: Python<'_>, operands: &[Operand<'_>], donated: &[bool]) -> PyResult<Vec<ferrax_ir::Tensor>> {
+fn take_donated(
+    py: Python<'_>,
+    operands: &[Operand<'_>],
+    donated: &[bool],
+) -> PyResult<Vec<ferrax_ir::Tensor>> {
     let pointer = |operand: &Operand<'_>| match operand {
         Operand::Array(array) => Some(array.as_ptr() as usize),
         Operand::Literal(_) => None,
     };
     for (index, operand) in operands.iter().enumerate() {
         let twice = donated.get(index) == Some(&true)
-            && operands.iter().enumerate().any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
+            && operands
+                .iter()
+                .enumerate()
+                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
         if twice {
             return Err(PyRuntimeError::new_err(
                 "the same array is donated and used as another argument of one call; pass a copy (x.copy())",

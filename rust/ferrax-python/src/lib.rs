@@ -21,8 +21,8 @@ pub mod dtypes;
 pub mod eager;
 pub mod elementwise;
 pub mod errors;
-pub mod indexing;
 pub mod export;
+pub mod indexing;
 pub mod interrupt;
 pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]

@@ -108,14 +108,20 @@ fn python_number(array: &Bound<'_, Array>, wanted: &str) -> PyResult<Py<PyAny>> 
     let py = array.py();
     match only_element(array, wanted)?.to_scalar() {
         Some(scalar) => params::scalar_to_python(py, scalar),
-        None => Err(PyTypeError::new_err(format!("an array without elements cannot be converted to {wanted}"))),
+        None => {
+            Err(PyTypeError::new_err(format!("an array without elements cannot be converted to {wanted}")))
+        }
     }
 }
 
 #[pymethods]
 impl Array {
     fn __rshift__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let op = if slf.get().dtype().is_unsigned() { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
+        let op = if slf.get().dtype().is_unsigned() {
+            Binary::ShiftRightLogical
+        } else {
+            Binary::ShiftRightArithmetic
+        };
         apply(slf, other, "right_shift", op, Promotion::Numeric, false)
     }
 
@@ -179,7 +185,8 @@ impl Array {
             return Err(PyValueError::new_err(if count == 0 {
                 "The truth value of an empty array is ambiguous; use x.size > 0 to ask whether it has elements.".to_owned()
             } else {
-                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all().".to_owned()
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()."
+                    .to_owned()
             }));
         }
         let truth = concrete.tensor()?.to_scalar();
@@ -339,14 +346,19 @@ pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
     };
     let dtype = concrete.dtype;
     if dtype.is_key() {
-        return Err(raise(py, "JAXTypeError", (
-            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use ferrax.random.key_data(keys) for \
+        return Err(raise(
+            py,
+            "JAXTypeError",
+            (
+                "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use ferrax.random.key_data(keys) for \
              the raw words.",
-        )));
+            ),
+        ));
     }
     let numpy = py.import("numpy")?;
     if concrete.sizes.contains(&0) || dtype.size() == 0 {
-        let empty = numpy.call_method1("empty", (PyTuple::new(py, &concrete.sizes)?, dtypes::to_numpy(py, dtype)?))?;
+        let empty = numpy
+            .call_method1("empty", (PyTuple::new(py, &concrete.sizes)?, dtypes::to_numpy(py, dtype)?))?;
         empty.call_method1("setflags", (false,))?;
         return Ok(empty);
     }
@@ -373,9 +385,8 @@ pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
 pub fn array_from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>, weak: bool) -> PyResult<Py<Array>> {
     match convert::numpy_value(value)? {
         Some(tensor) => Array::new_concrete(py, tensor, weak),
-        None => Err(PyTypeError::new_err(format!(
-            "expected a NumPy array, got {}",
-            value.get_type().qualname()?
-        ))),
+        None => {
+            Err(PyTypeError::new_err(format!("expected a NumPy array, got {}", value.get_type().qualname()?)))
+        }
     }
 }

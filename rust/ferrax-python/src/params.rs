@@ -70,13 +70,17 @@ pub fn to_python(py: Python<'_>, value: &Param) -> PyResult<Py<PyAny>> {
 pub fn scalar_to_python(py: Python<'_>, scalar: Scalar) -> PyResult<Py<PyAny>> {
     use ferrax_ir::convert::{Wide, load};
     Ok(match (scalar.dtype(), load(scalar.dtype(), &scalar.bytes())) {
-        (DType::Bool, Some(Wide::Int(value))) => (value != 0).into_pyobject(py)?.to_owned().into_any().unbind(),
+        (DType::Bool, Some(Wide::Int(value))) => {
+            (value != 0).into_pyobject(py)?.to_owned().into_any().unbind()
+        }
         (_, Some(Wide::Int(value))) => value.into_pyobject(py)?.into_any().unbind(),
         (_, Some(Wide::Float(value))) => value.into_pyobject(py)?.into_any().unbind(),
         (_, Some(Wide::Complex(re, im))) => {
             pyo3::types::PyComplex::from_doubles(py, re, im).into_any().unbind()
         }
-        (dtype, None) => return Err(PyTypeError::new_err(format!("an element of {dtype} is not a Python number"))),
+        (dtype, None) => {
+            return Err(PyTypeError::new_err(format!("an element of {dtype} is not a Python number")));
+        }
     })
 }
 

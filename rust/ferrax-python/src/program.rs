@@ -169,7 +169,8 @@ impl PyProgram {
         let inputs: Vec<u32> = self.program.inputs.iter().map(|var| var.0).collect();
         let outputs: Vec<Py<PyAny>> =
             self.program.outputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
-        let types: Vec<_> = self.program.types.iter().map(|ty| type_tuple(py, ty)).collect::<PyResult<_>>()?;
+        let types: Vec<_> =
+            self.program.types.iter().map(|ty| type_tuple(py, ty)).collect::<PyResult<_>>()?;
         (inputs, outputs, types).into_pyobject(py)
     }
 
@@ -184,11 +185,20 @@ impl PyProgram {
     /// gives residuals, which are the linear one's first inputs.
     fn linearize(&self, py: Python<'_>, nonzero: Vec<bool>) -> PyResult<(PyProgram, PyProgram, Vec<bool>)> {
         let result = ferrax_transform::linearize(&self.program, &nonzero).py(py)?;
-        Ok((PyProgram::new(Arc::new(result.primal)), PyProgram::new(Arc::new(result.linear)), result.nonzero_out))
+        Ok((
+            PyProgram::new(Arc::new(result.primal)),
+            PyProgram::new(Arc::new(result.linear)),
+            result.nonzero_out,
+        ))
     }
 
     /// The transposed program over the flagged inputs, and which of them get a cotangent.
-    fn transpose(&self, py: Python<'_>, linear: Vec<bool>, nonzero: Vec<bool>) -> PyResult<(PyProgram, Vec<bool>)> {
+    fn transpose(
+        &self,
+        py: Python<'_>,
+        linear: Vec<bool>,
+        nonzero: Vec<bool>,
+    ) -> PyResult<(PyProgram, Vec<bool>)> {
         let (program, flags) = ferrax_transform::transpose(&self.program, &linear, &nonzero).py(py)?;
         Ok((PyProgram::new(Arc::new(program)), flags))
     }
@@ -237,8 +247,10 @@ impl PyProgram {
     fn interpret<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let operands = operands(arguments)?;
         let results = ferrax_ir::interpret::run(&self.program, &eager::tensors(py, &operands)?).py(py)?;
-        let arrays: Vec<_> =
-            results.into_iter().map(|tensor| Array::new_concrete(py, tensor, false)).collect::<PyResult<_>>()?;
+        let arrays: Vec<_> = results
+            .into_iter()
+            .map(|tensor| Array::new_concrete(py, tensor, false))
+            .collect::<PyResult<_>>()?;
         PyList::new(py, arrays)
     }
 

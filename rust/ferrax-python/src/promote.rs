@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::{DType, Kind};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::errors::raise;
@@ -60,7 +61,14 @@ pub fn context() -> Context {
 
 /// Sets the trace context of this thread or, with `shared`, of all threads without their own.
 #[pyfunction]
-pub fn set_trace_context(x64: bool, strict: bool, rank_promotion: u8, disable_jit: bool, id: u64, shared: bool) {
+pub fn set_trace_context(
+    x64: bool,
+    strict: bool,
+    rank_promotion: u8,
+    disable_jit: bool,
+    id: u64,
+    shared: bool,
+) {
     let context = Context { x64, strict, rank_promotion, disable_jit, id };
     if shared {
         SHARED.store(context.pack(), Ordering::Relaxed);
@@ -104,7 +112,17 @@ static BOUNDS: LazyLock<Vec<[Option<u8>; NODES]>> = LazyLock::new(|| {
     edge(of(I32), &[of(I64)]);
     edge(of(I64), &[WEAK_FLOAT]);
     let small_floats = [
-        F4E2M1FN, F8E3M4, F8E4M3, F8E4M3B11FNUZ, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0FNU, BF16, F16,
+        F4E2M1FN,
+        F8E3M4,
+        F8E4M3,
+        F8E4M3B11FNUZ,
+        F8E4M3FN,
+        F8E4M3FNUZ,
+        F8E5M2,
+        F8E5M2FNUZ,
+        F8E8M0FNU,
+        BF16,
+        F16,
     ];
     edge(WEAK_FLOAT, &small_floats.map(of));
     edge(WEAK_FLOAT, &[WEAK_COMPLEX]);
@@ -184,9 +202,17 @@ pub fn result_type(py: Python<'_>, operands: &[(DType, bool)]) -> PyResult<(DTyp
     let all_weak = operands.iter().all(|&(_, weak)| weak);
     let strong = || operands.iter().filter(|(_, weak)| !weak).map(|&(dtype, _)| dtype);
     let refused = || {
-        let names: Vec<String> =
-            operands.iter().map(|(dtype, weak)| format!("{}{dtype}", if *weak { "weak " } else { "" })).collect();
-        let mode = if strict { "strict dtype promotion is on" } else { "the types have no implicit promotion" };
+        let names: Vec<String> = operands
+            .iter()
+            .map(|(dtype, weak)| format!("{}{dtype}", if *weak { "weak " } else { "" }))
+            .collect();
+        if let Some((dtype, _)) = operands.iter().find(|(dtype, _)| dtype.kind() == Kind::Key) {
+            return PyTypeError::new_err(format!(
+                "{dtype} does not promote: keys do not take part in arithmetic"
+            ));
+        }
+        let mode =
+            if strict { "strict dtype promotion is on" } else { "the types have no implicit promotion" };
         raise(
             py,
             "TypePromotionError",

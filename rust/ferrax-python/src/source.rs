@@ -14,7 +14,11 @@ use rustc_hash::FxHashMap;
 enum Code {
     /// Part of this package: look further out.
     Library,
-    User { lines: FxHashMap<i32, Source>, file: String, function: String },
+    User {
+        lines: FxHashMap<i32, Source>,
+        file: String,
+        function: String,
+    },
 }
 
 #[derive(Default)]
@@ -48,7 +52,9 @@ fn find(py: Python<'_>) -> PyResult<Source> {
     let mut frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
     while let Some(current) = frame {
         // SAFETY: `current` is a frame object; a new reference is returned.
-        let code = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyFrame_GetCode(current.as_ptr().cast()).cast())? };
+        let code = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyFrame_GetCode(current.as_ptr().cast()).cast())?
+        };
         // SAFETY: `current` is a frame object.
         let line = unsafe { ffi::PyFrame_GetLineNumber(current.as_ptr().cast()) };
         if let Some(source) = lookup(&code, line)? {
@@ -65,23 +71,29 @@ fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
     let address = code.as_ptr() as usize;
     let known = CACHE.with_borrow_mut(|cache| match cache.codes.get_mut(&address) {
         Some((_, Code::Library)) => Some(None),
-        Some((_, Code::User { lines, file, function })) => Some(Some(*lines.entry(line).or_insert_with(|| {
-            Source::new(SourceLine {
-                file: file.as_str().into(),
-                line: line.max(0).cast_unsigned(),
-                function: function.as_str().into(),
-            })
-        }))),
+        Some((_, Code::User { lines, file, function })) => {
+            Some(Some(*lines.entry(line).or_insert_with(|| {
+                Source::new(SourceLine {
+                    file: file.as_str().into(),
+                    line: line.max(0).cast_unsigned(),
+                    function: function.as_str().into(),
+                })
+            })))
+        }
         None => None,
     });
     if let Some(known) = known {
         return Ok(known);
     }
     let py = code.py();
-    let file: String = code.getattr(intern!(py, "co_filename"))?.cast::<PyString>()?.to_string_lossy().into_owned();
-    let function: String = code.getattr(intern!(py, "co_name"))?.cast::<PyString>()?.to_string_lossy().into_owned();
-    let library = PACKAGE.get().is_some_and(|package| file.starts_with(package.as_str())) || file.starts_with("<frozen");
-    let entry = if library { Code::Library } else { Code::User { lines: FxHashMap::default(), file, function } };
+    let file: String =
+        code.getattr(intern!(py, "co_filename"))?.cast::<PyString>()?.to_string_lossy().into_owned();
+    let function: String =
+        code.getattr(intern!(py, "co_name"))?.cast::<PyString>()?.to_string_lossy().into_owned();
+    let library = PACKAGE.get().is_some_and(|package| file.starts_with(package.as_str()))
+        || file.starts_with("<frozen");
+    let entry =
+        if library { Code::Library } else { Code::User { lines: FxHashMap::default(), file, function } };
     CACHE.with_borrow_mut(|cache| {
         if cache.codes.len() >= CACHE_LIMIT {
             cache.codes.clear();

@@ -13,9 +13,11 @@
 //! borrowed.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferrax_ir::{ArrayType, Atom, Builder, Op, Program, Type, Var, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Op, Program, Source, Type, Var, internal_error};
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -52,6 +54,13 @@ pub struct Frame {
 
 thread_local! {
     static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Frames whose functions' names are remembered after their end, for messages.
+const ENDED_KEPT: usize = 64;
+
+thread_local! {
+    static ENDED: RefCell<VecDeque<(u64, Arc<str>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 static NEXT_FRAME: AtomicU64 = AtomicU64::new(1);
@@ -126,12 +135,13 @@ pub fn push(
         values: Vec::new(),
         producers: Vec::new(),
     };
+    let source = source::current(py);
     let mut tracers = Vec::with_capacity(types.len());
     for (index, ty) in types.iter().enumerate() {
         let atom = frame.builder.input(ty.clone());
         frame.note_variable(atom, u32::MAX, values.map(|values| values[index].clone_ref(py)));
         if let Atom::Var(var) = atom {
-            tracers.push(Array::new_tracer(py, id, var, ty.clone())?);
+            tracers.push(Array::new_tracer(py, id, var, ty.clone(), source)?);
         }
     }
     STACK.with_borrow_mut(|stack| stack.push(frame));
@@ -146,7 +156,21 @@ fn remove(id: u64) -> Option<Frame> {
         Some(stack.split_off(depth))
     })?;
     removed.truncate(1);
-    removed.pop()
+    let frame = removed.pop()?;
+    ENDED.with_borrow_mut(|ended| {
+        if ended.len() == ENDED_KEPT {
+            ended.pop_front();
+        }
+        ended.push_back((frame.id, frame.builder.program().name.clone()));
+    });
+    Some(frame)
+}
+
+/// The name of the function of a frame that ended not long ago.
+fn function_of(id: u64) -> Option<String> {
+    ENDED.with_borrow(|ended| {
+        ended.iter().rev().find(|(known, _)| *known == id).map(|(_, name)| name.to_string())
+    })
 }
 
 /// Drops the frame: tracing failed.
@@ -223,7 +247,9 @@ pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Output
 /// Applies a whole program: inlines it into the recording frame. The caller has
 /// checked that it cannot run at once.
 pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    let recorded = record_atoms(py, operands, |builder, atoms| Ok(builder.inline(program, atoms)?.into_iter().collect()))?;
+    let recorded = record_atoms(py, operands, |builder, atoms| {
+        Ok(builder.inline(program, atoms)?.into_iter().collect())
+    })?;
     recorded.outputs(py, operands)
 }
 
@@ -232,14 +258,16 @@ fn record(
     operands: &[Operand<'_>],
     emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<ferrax_ir::Vars>,
 ) -> PyResult<Outputs> {
-    let recorded =
-        record_atoms(py, operands, |builder, atoms| Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect()))?;
+    let recorded = record_atoms(py, operands, |builder, atoms| {
+        Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect())
+    })?;
     recorded.outputs(py, operands)
 }
 
-/// What a frame recorded: its id, the operands' and the outputs' atoms.
+/// What a frame recorded: its id, the user's line, the operands' and the outputs' atoms.
 struct Recorded {
     frame: u64,
+    source: Source,
     operands: SmallVec<[Atom; 4]>,
     outputs: SmallVec<[(Atom, ArrayType); 1]>,
 }
@@ -250,13 +278,16 @@ impl Recorded {
         self.outputs
             .into_iter()
             .map(|(atom, ty)| {
-                if let Some(Operand::Array(array)) =
-                    self.operands.iter().position(|known| *known == atom).and_then(|index| operands.get(index))
+                if let Some(Operand::Array(array)) = self
+                    .operands
+                    .iter()
+                    .position(|known| *known == atom)
+                    .and_then(|index| operands.get(index))
                 {
                     return Ok(array.clone().unbind());
                 }
                 match atom {
-                    Atom::Var(var) => Array::new_tracer(py, self.frame, var, ty),
+                    Atom::Var(var) => Array::new_tracer(py, self.frame, var, ty, self.source),
                     Atom::Literal(literal) => {
                         Array::new_concrete(py, literal.value.to_tensor().py(py)?, literal.weak)
                     }
@@ -298,7 +329,7 @@ fn record_atoms(
             .map(|atom| frame.builder.array_type(atom).map(|ty| (atom, ty)))
             .collect::<ferrax_ir::Result<_>>()
             .py(py)?;
-        Ok(Ok(Recorded { frame: id, operands: atoms, outputs }))
+        Ok(Ok(Recorded { frame: id, source: at, operands: atoms, outputs }))
     })?;
     recorded.map_err(|escaped| unexpected_tracer(escaped.bind(py)))
 }
@@ -379,7 +410,9 @@ fn run_equations(
                     Atom::Literal(literal) => Operand::Literal(*literal),
                     Atom::Var(var) => match &frame.values[var.index()] {
                         Some(value) => Operand::Array(value.bind(py).clone()),
-                        None => return Err(to_py(py, internal_error!("a value is evaluated before its inputs"))),
+                        None => {
+                            return Err(to_py(py, internal_error!("a value is evaluated before its inputs")));
+                        }
                     },
                 });
             }
@@ -420,10 +453,15 @@ fn origin(py: Python<'_>, tracer: &TracerData) -> Option<Origin> {
             }
             match frame.producers.get(var.index()) {
                 Some(&producer) if producer != u32::MAX => {
-                    pending.extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
+                    pending
+                        .extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
                 }
                 _ => arguments.extend(
-                    program.inputs.iter().position(|&input| input == var).filter(|&index| index < frame.arguments),
+                    program
+                        .inputs
+                        .iter()
+                        .position(|&input| input == var)
+                        .filter(|&index| index < frame.arguments),
                 ),
             }
         }
@@ -467,12 +505,25 @@ pub fn describe(array: &Bound<'_, Array>) -> PyResult<Option<String>> {
 
 /// The error for a tracer whose frame is gone.
 pub fn unexpected_tracer(array: &Bound<'_, Array>) -> PyErr {
+    let py = array.py();
     let ty = array.get().array_type().to_string();
-    raise(array.py(), "UnexpectedTracerError", (format!(
-        "Encountered an unexpected tracer of type {ty}: it belongs to a transformed function that has already \
-         returned (a side effect, such as a global variable or an attribute, kept it), or to another thread. \
-         Return values from transformed functions instead of storing them."
-    ),))
+    let (made, function) = match &array.get().data {
+        Data::Tracer(tracer) => (
+            tracer.source.line().map(|line| format!(", made at {line},")).unwrap_or_default(),
+            function_of(tracer.frame).map(|name| format!(", '{name}',")).unwrap_or_default(),
+        ),
+        Data::Concrete(_) => Default::default(),
+    };
+    let at = source::current(py).line().map(|line| format!("\n  at {line}")).unwrap_or_default();
+    raise(
+        py,
+        "UnexpectedTracerError",
+        (format!(
+            "Encountered an unexpected tracer of type {ty}{made} which belongs to a transformed function{function} that \
+         has already returned (a side effect, such as a global variable or an attribute, kept it), or to another \
+         thread. Return values from transformed functions instead of storing them.{at}"
+        ),),
+    )
 }
 
 /// Types of operands, for type rules.

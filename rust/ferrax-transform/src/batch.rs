@@ -128,7 +128,10 @@ impl Batching<'_> {
             (None, Some(to)) => b.broadcast_batch(atom, self.size, to),
             (Some(_), None) => {
                 let axis = self.axis_name.map(|name| format!(" (axis_name={name})")).unwrap_or_default();
-                Err(value_error!("vmap has mapped output{axis} but out_axes is None"))
+                Err(value_error!(
+                    "vmap has mapped output{axis} but out_axes is None; give the place of the mapped axis in out_axes, \
+                     or return a value that does not depend on mapped arguments"
+                ))
             }
         }
     }

@@ -85,6 +85,8 @@ impl Transposition {
         let mut given = Vec::new();
         for (atom, _) in program.outputs.iter().zip(cotangents).filter(|(_, flag)| **flag) {
             let ty = match program.type_of(atom) {
+                // Only a linear function of integers has integer outputs that are wanted.
+                Type::Array(ty) if ty.dtype.is_integer() => ty.clone(),
                 Type::Array(ty) => ty.tangent(),
                 other => return Err(internal_error!("an output of type {other} has no cotangent")),
             };

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array
+
 from ferrax._src.core import as_array
 
 index = operator.index
@@ -42,7 +43,14 @@ def canonical_shape(shape) -> tuple[int, ...]:
         raise TypeError(
             "Shapes must be 1D sequences of concrete values of integer type, got "
             f"{shape if isinstance(shape, tuple) else repr(shape)}."
+            f"{_traced_values(shape)}"
         ) from error
+
+
+def _traced_values(shape) -> str:
+    from ferrax._src.numpy.util import traced_values
+
+    return traced_values(*(shape if isinstance(shape, (tuple, list)) else (shape,)))
 
 
 def int_tuple(values: Sequence[int]) -> tuple[int, ...]:

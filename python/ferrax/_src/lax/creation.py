@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 
+import numpy as np
 from ferrax._core import bind
+
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax.arguments import (
@@ -31,13 +33,28 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
             f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
         )
     if dtype is not None:
-        value = _convert_element_type(value, dtype, False)
+        value = _literal(value, dtype)
+        if value is None:
+            value = _convert_element_type(fill_value, dtype, False)
     result = broadcast_in_dim(value, shape, ())
     if sharding is not None:
         from ferrax._src.api import device_put
 
         return device_put(result, sharding)
     return result
+
+
+def _literal(value, dtype):
+    """A Python scalar as a NumPy scalar of `dtype` where no value changes; None elsewhere.
+
+    It spares a conversion in the program; conversions that saturate or wrap are not NumPy's.
+    """
+    if type(value) not in (bool, int, float) or not isinstance(dtype, (np.dtype, type)):
+        return None
+    dtype = dtypes.canonicalize_dtype(dtype)
+    if dtype.kind == "f" or (dtype.kind == "i" and value in (0, 1)):
+        return np.asarray(value, np.float64).astype(dtype)[()]
+    return None
 
 
 def empty(shape, dtype, *, out_sharding=None):

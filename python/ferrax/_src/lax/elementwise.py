@@ -11,8 +11,9 @@ import operator
 import warnings
 
 import numpy as np
-from ferrax import _core
 from ferrax._core import Array, bind
+
+from ferrax import _core
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax.arguments import operand as _operand

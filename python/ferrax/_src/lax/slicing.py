@@ -10,6 +10,7 @@ import operator
 
 import numpy as np
 from ferrax._core import Array, bind
+
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
@@ -145,15 +146,14 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
             break
     result = []
     for start, size, wrap in zip(start_indices, shape, allow_negative):
-        if isinstance(start, Array):
-            if start.ndim == 0 and wrap and start.dtype.kind in "iu":
-                start = _wrap_dynamic(start, size)
-        elif isinstance(start, (int, np.integer)):
+        if isinstance(start, (int, np.integer)):
             value = operator.index(start)
             value = value + size if value < 0 and wrap else value
             start = as_array(static_dtype.type(value))
         else:
             start = _operand(start, name, 1)
+            if start.ndim == 0 and wrap and start.dtype.kind in "iu":
+                start = _wrap_dynamic(start, size)
         result.append(start)
     return result
 

@@ -18,7 +18,7 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
     """
     if x is None and y is None:
         check_array_like("where", condition)
-        from ferrax._src.numpy.indexing import nonzero
+        from ferrax._src.numpy.nonzero import nonzero
 
         return nonzero(condition, size=size, fill_value=fill_value)
     check_array_like("where", condition, x, y)

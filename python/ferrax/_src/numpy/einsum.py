@@ -11,11 +11,10 @@ import math
 import string
 from collections import Counter
 
+import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
-
-import numpy as np
 
 _LETTERS = string.ascii_letters
 
@@ -102,8 +101,8 @@ def _label_sizes(inputs, shapes):
                 sizes[c] = n
             elif n not in (1, sizes[c]):
                 raise ValueError(
-                    f"Size of label '{c}' for operand {i} ({sizes[c]}) does not match previous"
-                    f" terms ({n})."
+                    f"einsum: the size of label '{c}' for operand {i} ({n}) does not match previous"
+                    f" terms ({sizes[c]})."
                 )
     return sizes
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
@@ -38,8 +40,6 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
-
-import numpy as np
 
 
 def _slice(x, start, stop, axis):

@@ -11,6 +11,7 @@ import operator
 import warnings
 from functools import partial
 
+import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -28,8 +29,6 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
-
-import numpy as np
 
 # ---------------------------------------------------------------------------- queries
 
@@ -346,7 +345,7 @@ def stack(arrays, axis=0, out=None, dtype=None):
     arrays = ensure_arrays("stack", *arrays)
     if len({tuple(x.shape) for x in arrays}) > 1:
         raise ValueError(
-            "All input arrays must have the same shape. Got"
+            "stack: all input arrays must have the same shape. Got"
             f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
         )
     axis = normalize_axis(axis, arrays[0].ndim + 1)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import math
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.core import concrete_or_error
 from ferrax._src.numpy import reductions, ufuncs as composed
@@ -27,8 +29,6 @@ from ferrax._src.numpy.util import (
     where as select_where,
 )
 from ferrax._src.numpy.vectorization import vectorize
-
-import numpy as np
 
 
 class ufunc(functools.partial):

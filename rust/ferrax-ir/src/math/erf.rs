@@ -113,6 +113,7 @@ pub fn erf_inv<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
         l.select(is_near, near, far)
     };
     let y = l.fma(x, p, x);
+    let y = l.keep_zero(x, y);
     let edge = l.eq(a, one);
     let infinity = l.float(f64::INFINITY);
     let infinity = l.with_sign(infinity, x);

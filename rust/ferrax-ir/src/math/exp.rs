@@ -101,24 +101,37 @@ pub fn expm1<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     l.keep_zero(x, y)
 }
 
+/// `1 / (1 + exp(-x))`, corrected for what the sum and the quotient round off.
 #[inline(always)]
 pub fn logistic<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let negated = l.neg(x);
     let e = exp(l, negated);
-    calc!(l, div(1.0, add(e, 1.0)))
+    let s = calc!(l, add(e, 1.0));
+    let y = calc!(l, div(1.0, s));
+    // Where e < 1, `s_low` is what the sum lost, or zero.
+    let s_low = calc!(l, sub(1.0, sub(s, e)));
+    let rest = calc!(l, fnma(y, s_low, fnma(y, s, 1.0)));
+    let corrected = l.fma(rest, y, y);
+    let finite = calc!(l, lt(e, (f64::INFINITY)));
+    l.select(finite, corrected, y)
 }
 
-/// `-expm1(-2 |x|) / (2 + expm1(-2 |x|))`; the sum is below 2, where its rounding
-/// counts half of what it does above.
+/// `t / (t + 2)` with `t = expm1(2 |x|)`, corrected for what the sum and the quotient
+/// round off.
 #[inline(always)]
 pub fn tanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let high = l.by_width(10.0, 20.0);
     let a = l.abs(x);
     let a = l.at_most(a, high);
-    let doubled = calc!(l, mul(a, (-2.0)));
+    let doubled = l.add(a, a);
     let (p, k) = reduced(l, doubled, None);
     let power = l.power_of_two(k, 0);
-    let n = calc!(l, fnma(power, p, sub(1.0, power)));
-    let y = calc!(l, div(n, sub(2.0, n)));
+    let t = calc!(l, fma(power, p, sub(power, 1.0)));
+    let d = calc!(l, add(t, 2.0));
+    let d_low = calc!(l, sub(t, sub(d, 2.0)));
+    let inverse = calc!(l, div(1.0, d));
+    let y = l.mul(t, inverse);
+    let rest = calc!(l, fnma(y, d_low, fnma(y, d, t)));
+    let y = l.fma(rest, inverse, y);
     l.with_sign(y, x)
 }

@@ -87,6 +87,8 @@ pub fn lgamma<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let product = calc!(l, mul(mul(factor, abs(sine)), (std::f64::consts::FRAC_1_PI)));
     let logarithm = log(l, product);
     let reflected = calc!(l, neg(add(logarithm, rest)));
+    let pole = calc!(l, eq(sine, 0.0));
+    let reflected = calc!(l, select(pole, (f64::INFINITY), reflected));
     let negative = calc!(l, lt(x, 0.0));
     let y = l.select(negative, reflected, positive);
     let finite = calc!(l, lt(a, (f64::INFINITY)));

@@ -24,11 +24,14 @@ pub fn reduce_moderate<L: FloatLang>(l: &mut L, x: L::F) -> Reduced<L> {
     let third = l.by_width(HALF_PI_32[2], HALF_PI_64[2]);
     let (k, bits) = l.round_product(x, factor);
     if L::FUSED {
-        // The first difference is exact; `tail` holds the second's rounding error.
+        // The first difference is exact; `tail` holds what the second and its product
+        // lose (where r is small against the product, the differences are exact).
         let t = l.fnma(k, first, x);
-        let r = l.fnma(k, second, t);
-        let lost = l.sub(t, r);
-        let lost = l.fnma(k, second, lost);
+        let product = l.mul(k, second);
+        let r = l.sub(t, product);
+        let lost = calc!(l, sub(sub(t, r), product));
+        let minus = l.neg(product);
+        let lost = calc!(l, sub(lost, fma(k, second, minus)));
         let tail = l.fnma(k, third, lost);
         return (r, tail, bits);
     }

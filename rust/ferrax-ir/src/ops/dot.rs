@@ -162,7 +162,7 @@ impl DotGeneral {
             let (left, right): (Shape, Shape) = (sizes(lhs, left), sizes(rhs, right));
             if left != right {
                 return Err(type_error!(
-                    "dot_general requires {text}, got {} and {}.",
+                    "dot_general requires {text}, got {} and {} (of the operands {lhs} and {rhs}).",
                     ShowShape(&left),
                     ShowShape(&right)
                 ));

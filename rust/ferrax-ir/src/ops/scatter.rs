@@ -184,8 +184,12 @@ impl Row for Scatter {
         if self.kind != ScatterKind::Set && (operand.dtype.is_key() || operand.dtype == DType::Float0) {
             return Err(type_error!("{name} does not accept dtype {}.", operand.dtype));
         }
-        if matches!(self.kind, ScatterKind::Add | ScatterKind::Sub | ScatterKind::Mul) && operand.dtype.is_bool() {
-            return Err(type_error!("{name} takes numbers; got {operand}. Convert it first, for instance to int32."));
+        if matches!(self.kind, ScatterKind::Add | ScatterKind::Sub | ScatterKind::Mul)
+            && operand.dtype.is_bool()
+        {
+            return Err(type_error!(
+                "{name} takes numbers; got {operand}. Convert it first, for instance to int32."
+            ));
         }
         self.check_updates(operand, indices, updates)?;
         one(operand.clone())

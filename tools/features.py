@@ -1,0 +1,62 @@
+"""Writes FEATURES.md: which public names of JAX 0.10.2 the package has, module by module.
+
+The names are those of `jax_names.json`. A name counts as present where the same dotted path
+resolves in ferrax; that it behaves alike is for the tests to show.
+"""
+
+import importlib
+import json
+import pathlib
+
+from generated import emit
+
+HEAD = """\
+# Features
+
+The public names of JAX 0.10.2 and which of them ferrax has: **{present:,} of {total:,}**. Generated
+by introspection (`make docs`); presence is what is counted here, behaviour is tested in `tests/`.
+
+| module | present | missing |
+|---|---:|---|
+"""
+
+
+def owner_of(module: str):
+    """The object whose attributes the names of a module of the list are; None without it."""
+    path, _, kind = module.partition(" ")
+    if path.startswith("jax.Array"):
+        array = importlib.import_module("ferrax.numpy").ones(3)
+        return array.at[0] if ".at[]" in path else type(array)
+    assert not kind, module
+    try:
+        return importlib.import_module("ferrax" + path.removeprefix("jax"))
+    except ModuleNotFoundError:
+        return None
+
+
+def has(owner, name: str) -> bool:
+    try:
+        return hasattr(owner, name)
+    except ImportError:  # a module loaded on demand that lacks something
+        return False
+
+
+def main() -> None:
+    names = json.loads(
+        pathlib.Path(__file__).with_name("jax_names.json").read_text(encoding="utf-8")
+    )
+    rows, present_total, total = [], 0, 0
+    for module, listed in names.items():
+        owner = owner_of(module)
+        missing = [name for name in listed if owner is None or not has(owner, name)]
+        present = len(listed) - len(missing)
+        present_total += present
+        total += len(listed)
+        text = "the module" if owner is None else " ".join(f"`{name}`" for name in missing)
+        rows.append(f"| `{module}` | {present} / {len(listed)} | {text} |")
+    head = HEAD.format(present=present_total, total=total)
+    emit("FEATURES.md", head + "\n".join(rows) + "\n", __doc__)
+
+
+if __name__ == "__main__":
+    main()
