@@ -161,7 +161,7 @@ def gcd(x1, x2):
         x1 = lax.select(busy, x2, x1)
         # Once the divisor is 0 the remainder by 1 is 0 as well: the pair stays.
         x2 = remainder
-    return x1
+    return convert(x1, x1.dtype, x1.weak_type and x1.ndim == 0)
 
 
 @jit
