@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from types import FunctionType
 
 from ferrax._src import tree_util
 
@@ -82,22 +83,51 @@ def as_tuple_of_strings(value, name) -> tuple[str, ...]:
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+def _parameters(fun):
+    """`(positional names, how many of them take no keyword, keyword-only names, *args?, **kwargs?)`.
+
+    None if the callable does not tell. Plain functions are read from their code: `inspect` takes
+    a hundred times longer, which counts for the many functions that are jitted at import.
+    """
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        code = fun.__code__
+        names, count = code.co_varnames, code.co_argcount
+        return (
+            names[:count],
+            code.co_posonlyargcount,
+            names[count : count + code.co_kwonlyargcount],
+            bool(code.co_flags & inspect.CO_VARARGS),
+            bool(code.co_flags & inspect.CO_VARKEYWORDS),
+        )
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    kinds = [p.kind for p in parameters]
+    return (
+        tuple(p.name for p in parameters if p.kind in _POSITIONAL),
+        kinds.count(inspect.Parameter.POSITIONAL_ONLY),
+        tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY),
+        inspect.Parameter.VAR_POSITIONAL in kinds,
+        inspect.Parameter.VAR_KEYWORD in kinds,
+    )
+
+
 def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Both the numbers and the names of the arguments that either gives.
 
     Errors: ValueError for numbers or names that the function does not have.
     """
+    if argnums is None and argnames is None:
+        return (), ()
     nums = as_tuple_of_ints(argnums, f"{kind}_argnums")
     names = as_tuple_of_strings(argnames, f"{kind}_argnames")
     if not nums and not names:
         return (), ()
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
+    parameters = _parameters(fun)
+    if parameters is None:
         return nums, names
-    positional = [p for p in parameters if p.kind in _POSITIONAL]
-    variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    keywords = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    positional, without_keyword, keyword_only, variadic, keywords = parameters
     count = len(positional)
     for num in nums:
         if not variadic and not -count <= num < count:
@@ -105,22 +135,21 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
                 f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only accepts "
                 f"{count} positional arguments."
             )
-    known = {p.name for p in parameters}
     for name in names:
-        if name not in known and not keywords:
+        if name not in positional and name not in keyword_only and not keywords:
+            known = sorted((*positional, *keyword_only))
             raise ValueError(
                 f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function only "
-                f"accepts {sorted(known)}."
+                f"accepts {known}."
             )
     if argnames is None:
         names = tuple(
-            positional[num].name
+            positional[num]
             for num in nums
-            if -count <= num < count
-            and positional[num].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+            if -count <= num < count and num % count >= without_keyword
         )
     elif argnums is None:
-        nums = tuple(index for index, p in enumerate(positional) if p.name in names)
+        nums = tuple(index for index, name in enumerate(positional) if name in names)
     return nums, names
 
 

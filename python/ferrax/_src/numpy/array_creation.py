@@ -16,7 +16,7 @@ import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
-from ferrax._src.core import Array, as_array, concrete_or_error
+from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
     broadcast_to,
@@ -79,7 +79,20 @@ def _stack_nested(x, dtype):
     return lax.concatenate([lax.expand_dims(item, (0,)) for item in items], dimension=0)
 
 
+def _plain_dtype(x):
+    """The dtype for rows of nothing but floats or nothing but ints, else None."""
+    kinds = set(map(type, x))
+    if kinds == {list}:
+        kinds = set().union(*[map(type, row) for row in x])
+    if kinds == {float}:
+        return dtypes.default_float_dtype()
+    return dtypes.default_int_dtype() if kinds == {int} else None
+
+
 def _from_sequence(x, dtype):
+    plain = _plain_dtype(x)
+    if plain is not None:
+        return as_array(np.asarray(x, plain if dtype is None else dtype))
     _reject_none(x)
     leaves = list(_leaves(x))
     if dtype is None:
@@ -273,7 +286,19 @@ def empty(shape, dtype=None, *, device=None, out_sharding=None):
 
 def _filled(name, value, shape, dtype, device, out_sharding):
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, name)
-    return _place(lax.full(canonical_shape(shape), value, dtype), device, out_sharding)
+    shape = canonical_shape(shape)
+    scalar = _SCALARS.get((value, dtype)) if shape else None
+    if scalar is None:
+        scalar = lax.full((), value, dtype)
+        if not shape:
+            return _place(scalar, device, out_sharding)
+        if not isinstance(scalar, Tracer):
+            _SCALARS[value, dtype] = scalar
+    return _place(lax.broadcast_in_dim(scalar, shape, ()), device, out_sharding)
+
+
+# The 0-d zeros and ones by dtype; users never hold them, so nobody deletes them.
+_SCALARS: dict = {}
 
 
 def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
@@ -323,6 +348,9 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
 # ---------------------------------------------------------------------------- ranges
 
 
+_INT32_MAX = 2**31 - 1
+
+
 def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
     """Evenly spaced values in [start, stop), or [0, start) if `stop` is None.
 
@@ -332,6 +360,8 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
 
     Example: `jnp.arange(1, 7, 2)` is `[1, 3, 5]`.
     """
+    if type(start) is int and dtype is stop is step is None and start <= _INT32_MAX:
+        return _place(lax.iota(dtypes.default_int_dtype(), max(0, start)), device, out_sharding)
     dtype = user_dtype(dtype, "arange")
     check_array_like("arange", start, *(x for x in (stop, step) if x is not None))
     given = [x for x in (start, stop, step) if x is not None]

@@ -14,6 +14,8 @@ from collections import Counter
 import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import Array
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
 
 _LETTERS = string.ascii_letters
@@ -247,6 +249,14 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None,
     reject_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved(subscripts, operands)
+    if isinstance(optimize, (str, bool)) and all(isinstance(x, Array) for x in operands):
+        return _einsum_jit(tuple(operands), subscripts, optimize, precision,
+                           preferred_element_type, _dot_general)
+    return _einsum(operands, subscripts, optimize, precision, preferred_element_type,
+                   _dot_general)
+
+
+def _einsum(operands, subscripts, optimize, precision, preferred_element_type, _dot_general):
     arrays = list(ensure_arrays("einsum", *operands))
     shapes = [tuple(x.shape) for x in arrays]
     inputs, output = _parse(subscripts, shapes)
@@ -279,6 +289,11 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None,
         terms.append(term)
     result = _finish(arrays[0], terms[0], output, shape)
     return convert(result, dtype, weak_type)
+
+
+_einsum_jit = jit(
+    _einsum, inline=True, static_argnames=(
+        "subscripts", "optimize", "precision", "preferred_element_type", "_dot_general"))
 
 
 def einsum_path(subscripts, /, *operands, optimize="auto"):

@@ -158,8 +158,42 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
 
     Example: `jnp.sum(jnp.ones((2, 3)), axis=0)` is `[2., 2., 2.]`.
     """
+    if out is None and type(axis) in _STATIC:
+        return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
     return _reduce("sum", a, axis, user_dtype(dtype, "sum"), out, keepdims, initial, where,
                    promote_integers)
+
+
+# Types of `axis` that can be static arguments as they are.
+_STATIC = (type(None), int, tuple)
+_AXES = ("axis", "keepdims")
+_jit_reduction = partial(jit, static_argnames=_AXES, inline=True)
+
+
+@partial(jit, static_argnames=(*_AXES, "dtype", "promote_integers"), inline=True)
+def _sum(a, axis, dtype, keepdims, initial, where, promote_integers):
+    return _reduce("sum", a, axis, user_dtype(dtype, "sum"), None, keepdims, initial, where,
+                   promote_integers)
+
+
+@_jit_reduction
+def _max(a, axis, keepdims, initial, where):
+    return _reduce("max", a, axis, None, None, keepdims, initial, where)
+
+
+@_jit_reduction
+def _min(a, axis, keepdims, initial, where):
+    return _reduce("min", a, axis, None, None, keepdims, initial, where)
+
+
+@_jit_reduction
+def _any(a, axis, keepdims, where):
+    return _reduce("any", a, axis, None, None, keepdims, None, where)
+
+
+@_jit_reduction
+def _all(a, axis, keepdims, where):
+    return _reduce("all", a, axis, None, None, keepdims, None, where)
 
 
 def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None,
@@ -171,11 +205,15 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where
 
 def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """Largest elements over axes; NaN wins. An empty reduction without `initial` raises."""
+    if out is None and type(axis) in _STATIC:
+        return _max(a, axis, keepdims, initial, where)
     return _reduce("max", a, axis, None, out, keepdims, initial, where)
 
 
 def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises."""
+    if out is None and type(axis) in _STATIC:
+        return _min(a, axis, keepdims, initial, where)
     return _reduce("min", a, axis, None, out, keepdims, initial, where)
 
 
@@ -184,11 +222,15 @@ amax, amin = max, min
 
 def any(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
     """True where some element over the axes is non-zero. Returns bool."""
+    if out is None and type(axis) in _STATIC:
+        return _any(a, axis, keepdims, where)
     return _reduce("any", a, axis, None, out, keepdims, None, where)
 
 
 def all(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
     """True where every element over the axes is non-zero. Returns bool."""
+    if out is None and type(axis) in _STATIC:
+        return _all(a, axis, keepdims, where)
     return _reduce("all", a, axis, None, out, keepdims, None, where)
 
 
@@ -220,7 +262,14 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
 
     Args: as for `sum`. Example: `jnp.mean(jnp.arange(4))` is `1.5`.
     """
+    if out is None and type(axis) in _STATIC:
+        return _mean_jit(a, axis, dtype, keepdims, where)
     return _mean(a, axis, user_dtype(dtype, "mean"), out, keepdims, where)
+
+
+@partial(jit, static_argnames=(*_AXES, "dtype"), inline=True)
+def _mean_jit(a, axis, dtype, keepdims, where):
+    return _mean(a, axis, user_dtype(dtype, "mean"), None, keepdims, where)
 
 
 def average(a, axis=None, weights=None, returned=False, keepdims=False):

@@ -342,6 +342,12 @@ def stack(arrays, axis=0, out=None, dtype=None):
     arrays = _sequence("stack", arrays)
     if not arrays:
         raise ValueError("Need at least one array to stack.")
+    if all(isinstance(x, Array) for x in arrays) and type(axis) is int:
+        return _stack_jit(tuple(arrays), axis, dtype)
+    return _stack(arrays, axis, dtype)
+
+
+def _stack(arrays, axis, dtype):
     arrays = ensure_arrays("stack", *arrays)
     if len({tuple(x.shape) for x in arrays}) > 1:
         raise ValueError(
@@ -355,6 +361,9 @@ def stack(arrays, axis=0, out=None, dtype=None):
         dtype = user_dtype(dtype, "stack")
         arrays = [convert(x, dtype) for x in arrays]
     return lax.stack(arrays, axis=axis)
+
+
+_stack_jit = jit(_stack, static_argnames=("axis", "dtype"), inline=True)
 
 
 def _atleast(name, arys, raise_rank):

@@ -178,6 +178,8 @@ def power(x1, x2, /):
 
     Example: `jnp.power(jnp.arange(3.), 2)` is `[0., 1., 4.]`.
     """
+    if type(x2) is int and isinstance(x1, Array) and x1.dtype != np.bool_:
+        return lax.integer_pow(x1, x2)
     check_array_like("power", x1, x2)
     if isinstance(x2, (Array, np.ndarray)) and x2.ndim == 0 and _is_integer(x2) and is_concrete(x2):
         x2 = int(x2)

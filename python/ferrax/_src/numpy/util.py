@@ -118,15 +118,34 @@ def filler(value, like) -> Array:
     return as_array(np.asarray(value, like.dtype)) if like.ndim else constant(value, like)
 
 
+def _alike(args):
+    """The dtype of arguments that are strongly typed arrays of one dtype, else None."""
+    common = None
+    for x in args:
+        if not isinstance(x, Array) or x.weak_type:
+            return None
+        dtype = x.dtype
+        if dtype is not common:
+            if common is not None:
+                return None
+            common = dtype
+    return common
+
+
 def promote_dtypes(*args) -> list[Array]:
     """Converts to the common dtype (and weak type) of the promotion lattice."""
     if len(args) < 2:
         return [x if isinstance(x, Array) else as_array(x) for x in args]
+    if _alike(args) is not None:
+        return list(args)
     dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
     return [convert(x, dtype, weak_type) for x in args]
 
 
 def _promote_to(change, args) -> list[Array]:
+    common = _alike(args)
+    if common is not None and change(common) == common:
+        return list(args)
     dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
     dtype = change(dtype)
     return [convert(x, dtype, weak_type) for x in args]
@@ -231,6 +250,8 @@ def normalize_axes(axis, ndim: int) -> tuple[int, ...]:
 
 def canonical_shape(shape, context: str = "") -> tuple[int, ...]:
     """A shape argument as a tuple of integers; an integer stands for one dimension."""
+    if type(shape) is tuple and all(type(d) is int for d in shape):
+        return shape
     try:
         sizes = (operator.index(shape),)
     except TypeError:
