@@ -589,7 +589,7 @@ def test_plain_grad_evaluates_each_value_once():
     seen = []
 
     def fun(x):
-        for i in range(50):
+        for _ in range(50):
             x = x * 1.01
             seen.append(bool(x > 0))
         return x

@@ -102,14 +102,16 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
     for num in nums:
         if not variadic and not -count <= num < count:
             raise ValueError(
-                f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only accepts "
+                f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only "
+                "accepts "
                 f"{count} positional arguments."
             )
     known = {p.name for p in parameters}
     for name in names:
         if name not in known and not keywords:
             raise ValueError(
-                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function only "
+                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function "
+                "only "
                 f"accepts {sorted(known)}."
             )
     if argnames is None:
