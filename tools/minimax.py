@@ -219,8 +219,8 @@ def inverse_fits():
 
     for bits, count in ((32, 5), (64, 13)):
         fit(f"ASIN_{bits}", arcsine, 0, mpf("0.2501"), count, bits, lambda z: z)
-    for bits, count in ((32, 5), (64, 12)):
-        fit(f"ATAN_{bits}", arctangent, 0, mpf("0.1717"), count, bits, lambda z: z)
+    for bits, count in ((32, 6), (64, 14)):
+        fit(f"ATAN_{bits}", arctangent, 0, mpf("0.2501"), count, bits, lambda z: z)
     fit("ATANH_32", lambda z: (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1) / z if z > 1e-20 else mpf(1) / 3 + z / 5,
         0, mpf("0.22") ** 2, 4, 32, lambda z: z)
     for k in (1, 2, 3, 4):
@@ -305,8 +305,8 @@ def gamma_fits():
         x = 1 / mp.sqrt(z)
         return -(mp.digamma(x) - mp.log(x) + 1 / (2 * x)) * x * x
 
-    for bits, count in ((32, 3), (64, 8)):
-        fit(f"DIGAMMA_TAIL_{bits}", tail, 0, mpf(1) / 64, count, bits)
+    for bits, count, start in ((32, 4, 5), (64, 8, 8)):
+        fit(f"DIGAMMA_TAIL_{bits}", tail, 0, mpf(1) / start**2, count, bits)
 
 
 def pow_fits():

@@ -22,7 +22,6 @@ from ferrax._src.random import (
     laplace as laplace,
     logistic as logistic,
     normal as normal,
-    permutation as permutation,
     rademacher as rademacher,
     randint as randint,
     truncated_normal as truncated_normal,
@@ -33,32 +32,9 @@ from ferrax._src.random_distributions import (
     geometric as geometric,
     lognormal as lognormal,
     maxwell as maxwell,
-    multivariate_normal as multivariate_normal,
-    orthogonal as orthogonal,
     pareto as pareto,
     rayleigh as rayleigh,
     triangular as triangular,
     wald as wald,
     weibull_min as weibull_min,
 )
-
-# Loaded at first use: few programs sample from these.
-_LOOPING = frozenset(
-    (
-        "ball", "beta", "binomial", "chisquare", "dirichlet", "f", "gamma", "generalized_normal",
-        "loggamma", "multinomial", "poisson", "t",
-    )
-)  # fmt: skip
-
-
-def __getattr__(name):
-    if name not in _LOOPING:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ferrax._src import random_gamma
-
-    value = globals()[name] = getattr(random_gamma, name)
-    return value
-
-
-def __dir__():
-    return sorted([*globals(), *_LOOPING])

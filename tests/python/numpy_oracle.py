@@ -2,12 +2,13 @@
 
 import warnings
 
-import ferrax
-import ferrax.numpy as ferrax_numpy
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
 import pytest
+
+import ferrax
+import ferrax.numpy as ferrax_numpy
 
 
 def prepare(lib, x):

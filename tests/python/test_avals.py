@@ -5,6 +5,7 @@ import pickle
 import jax
 import numpy as np
 import pytest
+
 from ferrax._src import dtypes
 from ferrax._src.avals import ShapedArray, ShapeDtypeStruct
 

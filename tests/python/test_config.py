@@ -7,6 +7,7 @@ import threading
 
 import jax
 import pytest
+
 from ferrax._src import config as cfg
 
 config = cfg.config

@@ -4,14 +4,14 @@ import contextlib
 import itertools
 import warnings
 
-import ferrax.dtypes
 import jax
 import jax._src.dtypes as jax_dtypes
 import ml_dtypes
 import numpy as np
 import pytest
-from ferrax._src import config
-from ferrax._src import dtypes as fdt
+
+import ferrax.dtypes
+from ferrax._src import config, dtypes as fdt
 
 NAMES = [
     "bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16",

@@ -2,6 +2,7 @@
 
 import jax
 import pytest
+
 from ferrax import errors
 from ferrax._src import errors as implementation
 

@@ -2,12 +2,13 @@
 
 import warnings
 
-import ferrax
-import ferrax.numpy as fjnp
 import jax
 import jax.numpy as jjnp
 import numpy as np
 import pytest
+
+import ferrax
+import ferrax.numpy as fjnp
 
 X = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
 V = np.arange(6, dtype=np.float32)

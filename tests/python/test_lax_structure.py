@@ -2,14 +2,15 @@
 
 import warnings
 
-import ferrax
-import ferrax.lax as flax
-import ferrax.numpy as fjnp
 import jax
 import jax.lax as jlax
 import jax.numpy as jjnp
 import numpy as np
 import pytest
+
+import ferrax
+import ferrax.lax as flax
+import ferrax.numpy as fjnp
 
 X = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
 

@@ -2,11 +2,12 @@
 
 import inspect
 
-import ferrax
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
+
+import ferrax
 from ferrax import nn, random
 
 F32 = np.float32

@@ -41,10 +41,11 @@ def test_value(row):
 
 @pytest.mark.parametrize("row", TABLE[:44], ids=IDS[:44])
 def test_no_more_equations_than_the_reference(row):
-    import ferrax
-    import ferrax.numpy as ferrax_numpy
     import jax
     import jax.numpy as jax_numpy
+
+    import ferrax
+    import ferrax.numpy as ferrax_numpy
 
     got = ferrax.make_jaxpr(lambda *xs: ferrax_numpy.einsum(row[0], *xs))(
         *prepare(ferrax_numpy, row[1:]))

@@ -18,14 +18,18 @@ import pytest
 jax = pytest.importorskip("jax")
 hypothesis = pytest.importorskip("hypothesis")
 
-import ferrax.tree as ftree  # noqa: E402
-import ferrax.tree_util as ftu  # noqa: E402
 import jax.tree_util as jtu  # noqa: E402
 from ferrax._core import default_registry, pytree  # noqa: E402
-from ferrax._src import tree_util as ftu_src  # noqa: E402
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import (  # noqa: E402
+    given,
+    settings,
+    strategies as st,  # noqa: E402
+)
 from jax._src import tree_util as jtu_src  # noqa: E402
+
+import ferrax.tree as ftree  # noqa: E402
+import ferrax.tree_util as ftu  # noqa: E402
+from ferrax._src import tree_util as ftu_src  # noqa: E402
 
 
 class Pair(NamedTuple):

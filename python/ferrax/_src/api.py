@@ -30,8 +30,6 @@ def abstract_type(x) -> tuple:
     return _core.type_of(x)
 
 
-
-
 class Flat:
     """A function of a flat list of arrays, for tracing; keeps the tree of its outputs.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._src import core, dtypes
 from ferrax._src.devices import _CPU

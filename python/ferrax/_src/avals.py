@@ -11,6 +11,7 @@ import math
 import operator
 
 import numpy as np
+
 from ferrax._src import dtypes
 
 

@@ -7,8 +7,9 @@ function being traced. `ShapedArray` is the type of either.
 from __future__ import annotations
 
 import numpy as np
-from ferrax import _core
 from ferrax._core import Array, ArrayImpl, Tracer
+
+from ferrax import _core
 from ferrax._src import dtypes
 from ferrax._src.avals import AbstractValue, ShapedArray
 from ferrax._src.dtypes import short_dtype_name as short_dtype_name

@@ -20,6 +20,7 @@ import warnings
 
 import ml_dtypes
 import numpy as np
+
 from ferrax._src import config
 from ferrax._src.errors import TypePromotionError as TypePromotionError
 from ferrax._src.extended_dtypes import (

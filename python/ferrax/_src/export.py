@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from ferrax import _core
 from ferrax._src import api, api_util, core, dtypes, tree_util
 from ferrax._src.avals import ShapeDtypeStruct

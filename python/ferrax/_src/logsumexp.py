@@ -6,6 +6,7 @@ import functools
 import operator
 
 import numpy as np
+
 from ferrax import lax, numpy as jnp
 from ferrax._src import config, core, dtypes
 from ferrax._src.api import jit

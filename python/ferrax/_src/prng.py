@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+
 from ferrax import _core, numpy as jnp
 from ferrax._src import config, core, dtypes
 

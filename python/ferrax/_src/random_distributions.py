@@ -9,6 +9,7 @@ import functools
 import operator
 
 import numpy as np
+
 from ferrax import lax, numpy as jnp
 from ferrax._src import config, core, dtypes
 from ferrax._src.api import jit
@@ -256,89 +257,3 @@ def _geometric(key, p, shape, dtype):
     log_u = lax.log(jnp.where(u == 0, 1, u))
     log_failure = jnp.broadcast_to(lax.log1p(-p), shape)
     return (lax.floor(lax.div(log_u, log_failure)) + 1).astype(dtype)
-
-
-def multivariate_normal(
-    key, mean, cov, shape=None, dtype=None, method="cholesky", *, out_sharding=None
-):
-    """Normal random vectors with the given mean and covariance.
-
-    Args:
-        key: a single key.
-        mean: array of shape (..., n).
-        cov: array of shape (..., n, n), positive definite (semidefinite for 'svd' and 'eigh').
-        shape: batch shape of the result, to which those of `mean` and `cov` broadcast; default:
-            their broadcast shape.
-        dtype: a float dtype; default: that of `mean`.
-        method: how `cov` is factored: 'cholesky', 'svd' or 'eigh'.
-    Returns:
-        Array of shape `shape + (n,)`.
-    Raises:
-        ValueError: if the parameters' shapes do not fit each other or `shape`.
-    """
-    key = _begin("multivariate_normal", key, out_sharding)
-    _check_arraylike("multivariate_normal", mean, cov)
-    mean, cov = jnp.asarray(mean), jnp.asarray(cov)
-    common = dtypes.to_inexact_dtype(dtypes.result_type(mean, cov))
-    mean, cov = mean.astype(common), cov.astype(common)
-    if method not in ("svd", "eigh", "cholesky"):
-        raise ValueError(f"method must be one of 'svd', 'eigh', 'cholesky', got {method!r}.")
-    dtype = _sample_dtype("multivariate_normal", mean.dtype if dtype is None else dtype)
-    if shape is not None:
-        shape = canonicalize_shape(shape, "multivariate_normal")
-    return _multivariate_normal(key, mean, cov, shape, dtype, method)
-
-
-@functools.partial(jit, static_argnums=(3, 4, 5))
-def _multivariate_normal(key, mean, cov, shape, dtype, method):
-    if mean.ndim < 1 or cov.ndim < 2 or cov.shape[-2:] != (mean.shape[-1],) * 2:
-        raise ValueError(
-            "multivariate_normal requires mean of shape (..., n) and cov of shape (..., n, n), "
-            f"got shapes {mean.shape} and {cov.shape}."
-        )
-    if shape is None:
-        shape = tuple(lax.broadcast_shapes(mean.shape[:-1], cov.shape[:-2]))
-    else:
-        _check_shape("multivariate_normal", shape, mean.shape[:-1], cov.shape[:-2])
-    if method == "cholesky":
-        factor = jnp.linalg.cholesky(cov)
-    else:
-        if method == "svd":
-            vectors, values, _ = jnp.linalg.svd(cov)
-        else:
-            values, vectors = jnp.linalg.eigh(cov)
-        factor = vectors * jnp.sqrt(values[..., None, :])
-    z = normal(key, shape + mean.shape[-1:], dtype)
-    with config.numpy_rank_promotion("allow"):
-        return mean + jnp.einsum("...ij,...j->...i", factor, z)
-
-
-def orthogonal(key, n, shape=(), dtype=None, m=None, *, out_sharding=None):
-    """Random matrices with orthonormal columns (or rows), uniform under rotations.
-
-    Args:
-        key: a single key.
-        n: number of rows.
-        shape: batch shape.
-        dtype: a float or complex dtype; default float32 (float64 with x64).
-        m: number of columns; default `n`.
-    Returns:
-        Array of shape `shape + (n, m)`.
-    """
-    shape = canonicalize_shape(shape, "orthogonal")
-    key = _begin("orthogonal", key, out_sharding)
-    dtype = dtypes.check_and_canonicalize_user_dtype(float if dtype is None else dtype)
-    context = "The error occurred in jax.random.orthogonal()"
-    n = core.concrete_or_error(operator.index, n, context)
-    m = n if m is None else core.concrete_or_error(operator.index, m, context)
-    return _orthogonal(key, n, m, shape, dtype)
-
-
-@functools.partial(jit, static_argnums=(1, 2, 3, 4))
-def _orthogonal(key, n, m, shape, dtype):
-    z = normal(key, (*shape, max(n, m), min(n, m)), dtype)
-    q, r = jnp.linalg.qr(z)
-    # The signs make the factorisation unique, and with it the distribution uniform.
-    signs = jnp.sign(jnp.diagonal(r, axis1=-2, axis2=-1))
-    q = q * jnp.expand_dims(signs, -2)
-    return jnp.swapaxes(q, -1, -2) if n < m else q

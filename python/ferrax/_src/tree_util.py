@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ferrax._core import pytree
+
 from ferrax._src import tree_paths
 
 PyTreeDef = pytree.PyTreeDef

@@ -158,7 +158,8 @@ impl Grouper<'_> {
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, after: Option<u32>) -> Result<u32> {
+    /// Places a piece; the last of the groups that it and the earlier pieces, up to `before`, are in.
+    fn piece(&mut self, piece: Piece, before: Option<u32>) -> Result<u32> {
         let direct = match &piece.source_start {
             None => false,
             Some(start) => {
@@ -167,12 +168,12 @@ impl Grouper<'_> {
         };
         let needs = self.needs(&[piece.source], direct);
         // Only filling has an order; windows of a concatenation do not overlap.
-        let after = after.filter(
+        let after = before.filter(
             |_| matches!(self.graph.equation_of(piece.target), Some((e, _)) if matches!(e.op, Op::Pad(_))),
         );
         let group = self.place(piece.target, &needs, &piece.sizes.clone(), None, after);
         self.groups[group as usize].items.push(Item::Piece(Box::new(piece)));
-        Ok(group.max(after.unwrap_or(0)))
+        Ok(group.max(before.unwrap_or(0)))
     }
 
     /// The group for a root over `sizes`.

@@ -386,12 +386,26 @@ impl<'a> Placer<'a> {
     /// Lets steps write over operands that die with them.
     fn work_in_place(&mut self, steps: &mut [Step]) {
         let mut renamed: Vec<BufferId> = (0..self.buffers.len() as u32).map(BufferId).collect();
+        // The step that first touches each buffer; those that leave have no life in the arena.
+        let mut first = vec![usize::MAX; self.buffers.len()];
+        for (number, step) in steps.iter().enumerate() {
+            let mut touch = |id: BufferId| {
+                let first = &mut first[id.0 as usize];
+                *first = number.min(*first);
+            };
+            match step {
+                Step::Kernel { operands, .. } => operands.iter().for_each(|&id| touch(id)),
+                Step::Library { inputs, outputs, .. } => {
+                    inputs.iter().chain(outputs).for_each(|argument| touch(argument.buffer));
+                }
+            }
+        }
         for (number, step) in steps.iter_mut().enumerate() {
             step.rename(&mut renamed);
             let mut merges: SmallVec<[(BufferId, BufferId); 2]> = SmallVec::new();
             for (from, to) in in_place_pairs(step, |id| self.buffers[id.0 as usize].bytes) {
                 let dies = self.lives[from.0 as usize].is_some_and(|life| life.last == number);
-                let begins = self.lives[to.0 as usize].is_none_or(|life| life.first == number);
+                let begins = first[to.0 as usize] == number;
                 let writable =
                     !matches!(self.buffers[to.0 as usize].place, Place::Input(_) | Place::Constant(_));
                 let taken = merges.iter().any(|&(f, t)| f == from || t == to);
@@ -406,6 +420,7 @@ impl<'a> Placer<'a> {
                 {
                     later.first = earlier.first;
                 }
+                first[to.0 as usize] = first[from.0 as usize];
                 self.lives[from.0 as usize] = None;
                 renamed[from.0 as usize] = to;
             }

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array
+
 from ferrax._src.core import as_array
 
 index = operator.index

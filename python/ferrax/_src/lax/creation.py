@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-
 from ferrax._core import bind
+
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax.arguments import (

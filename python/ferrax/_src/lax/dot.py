@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferrax._core import bind
+
 from ferrax._src import dtypes
 from ferrax._src.config import config
 from ferrax._src.lax.arguments import (

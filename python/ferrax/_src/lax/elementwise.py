@@ -6,12 +6,14 @@ They check that dtypes are equal and shapes match (scalars excepted) and never p
 
 from __future__ import annotations
 
+import builtins
 import operator
 import warnings
 
 import numpy as np
-from ferrax import _core
 from ferrax._core import Array, bind
+
+from ferrax import _core
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax.arguments import operand as _operand
@@ -165,7 +167,7 @@ def convert_element_type(operand, new_dtype):
     return _convert_element_type(operand, new_dtype, False)
 
 
-_NUMBERS = (bool, int, float, complex)
+_NUMBERS = (bool, int, float, builtins.complex)
 
 
 def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
@@ -175,10 +177,11 @@ def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
             # A number takes the requested dtype at once, as a constant without an equation; a
             # Python integer through the default integer would reject 2**31 asked for as uint32.
             dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
-            if isinstance(operand, int) or dtype.kind in "fc":
-                if dtype.kind in "fcbiu" and (dtype.kind == "c" or not isinstance(operand, complex)):
-                    with np.errstate(over="ignore"):
-                        return as_array(np.asarray(operand).astype(dtype))
+            if dtypes.issubdtype(dtype, np.complexfloating) or isinstance(operand, int) or (
+                isinstance(operand, float) and dtypes.issubdtype(dtype, np.floating)
+            ):
+                with np.errstate(over="ignore"):
+                    return as_array(np.asarray(operand).astype(dtype))
         elif isinstance(operand, (list, tuple)):
             raise TypeError(f"Cannot determine dtype of {operand!r}")
         operand = as_array(operand)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from ferrax._core import Array, bind
+
 from ferrax._src import dtypes
 from ferrax._src.core import as_array, is_concrete
 from ferrax._src.lax import elementwise

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 
 from ferrax._core import Array, bind
+
 from ferrax._src import dtypes
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (

@@ -10,6 +10,7 @@ import operator
 
 import numpy as np
 from ferrax._core import Array, bind
+
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (

@@ -15,6 +15,7 @@ import operator
 import warnings
 
 import numpy as np
+
 from ferrax import lax, numpy as jnp
 from ferrax._src import core, dtypes
 from ferrax._src.api import jit

@@ -10,6 +10,7 @@ import math
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+
 from ferrax import numpy as jnp
 from ferrax._src import dtypes, random, random_distributions
 from ferrax._src.prng import canonicalize_shape, split

@@ -10,8 +10,10 @@ import math
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import bind, ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, as_array, concrete_or_error
@@ -26,8 +28,6 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     user_dtype,
 )
-
-import numpy as np
 
 
 def _place(x, device, out_sharding=None):

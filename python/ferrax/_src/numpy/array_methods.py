@@ -12,14 +12,13 @@ import math
 import operator
 from types import MethodType
 
+import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.numpy import array_creation, matrices, products, reductions, shape, ufuncs
 from ferrax._src.numpy.operators import OPERATORS
 from ferrax._src.numpy.util import convert, reject_out, user_dtype
-
-import numpy as np
 
 
 def _lazy(module: str, name: str):

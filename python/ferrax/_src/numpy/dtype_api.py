@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 from ferrax._src import dtypes
 from ferrax._src.numpy.util import is_array_like
-
-import numpy as np
 
 
 def result_type(*args):

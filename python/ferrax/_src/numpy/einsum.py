@@ -11,11 +11,10 @@ import math
 import string
 from collections import Counter
 
+import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
-
-import numpy as np
 
 _LETTERS = string.ascii_letters
 

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ferrax._core import Array
-from ferrax._src.core import as_array, concrete_or_error, is_concrete
 
 import numpy as np
+from ferrax._src.core import as_array, concrete_or_error, is_concrete
 
 _VALID = (
     "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "

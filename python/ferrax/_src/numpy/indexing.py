@@ -13,6 +13,8 @@ boolean arrays must be concrete (their number of True decides the result's shape
 from __future__ import annotations
 
 from ferrax._core import Array, Tracer, bind
+
+import numpy as np
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
 from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
@@ -28,8 +30,6 @@ from ferrax._src.numpy.basic_index import (
 from ferrax._src.numpy.index_parse import Mask, Range, numpy_index_array, parse
 from ferrax._src.numpy.index_plan import Plan, as_arguments, plan_for, traced, wrap_negative
 from ferrax.errors import NonConcreteBooleanIndexError
-
-import numpy as np
 
 _INT32 = np.dtype(np.int32)
 _DEFAULT_MODE = "promise_in_bounds"

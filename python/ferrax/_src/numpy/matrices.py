@@ -9,8 +9,10 @@ import math
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array, concrete_or_error
@@ -25,14 +27,11 @@ from ferrax._src.numpy.util import (
     ensure_arrays,
     is_subdtype,
     normalize_axis,
-    promote_args_inexact,
     reject_out,
     strong_constant,
     user_dtype,
     where,
 )
-
-import numpy as np
 
 
 def _int32(value):

@@ -10,6 +10,8 @@ import math
 import operator
 
 from ferrax._core import Array
+
+import numpy as np
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
@@ -21,8 +23,6 @@ from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.take import _resized, array_argument, take
-
-import numpy as np
 
 
 def _default_int() -> np.dtype:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
@@ -38,8 +40,6 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
-
-import numpy as np
 
 
 def _slice(x, start, stop, axis):
@@ -204,6 +204,18 @@ def _interp_jit(x, xp, fp, left=None, right=None, period=None):
     return _interp(x, xp, fp, left, right, period)
 
 
+def _sorted_by_first(keys, values):
+    """Both vectors in the stable order of `keys`, by counting for each how many come before it."""
+    n = keys.shape[0]
+    row = lax.broadcast_in_dim(keys, (n, n), (1,))
+    column = lax.broadcast_in_dim(keys, (n, n), (0,))
+    earlier = lax.lt(lax.broadcasted_iota(np.int32, (n, n), 1),
+                     lax.broadcasted_iota(np.int32, (n, n), 0))
+    before = lax.bitwise_or(lax.lt(row, column), lax.bitwise_and(lax.eq(row, column), earlier))
+    rank = lax.reduce_sum(lax.convert_element_type(before, np.int32), axes=(1,))
+    return keys.at[rank].set(keys), values.at[rank].set(values)
+
+
 def _interp(x, xp, fp, left, right, period):
     x, xp, fp = ensure_arrays("interp", x, xp, fp)
     if xp.shape != fp.shape or xp.ndim != 1:
@@ -215,7 +227,7 @@ def _interp(x, xp, fp, left, right, period):
     if period is not None:
         period = convert(ufuncs.abs(ensure_array("interp", period)), x.dtype)
         x, xp = remainder(x, period), remainder(xp, period)
-        xp, fp = lax.sort((xp, fp), num_keys=1)
+        xp, fp = _sorted_by_first(xp, fp)
         n = xp.shape[0]
         xp = concatenate([ufuncs.subtract(_slice(xp, n - 1, n, 0), period), xp,
                           ufuncs.add(_slice(xp, 0, 1, 0), period)])

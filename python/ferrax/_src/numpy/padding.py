@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src.api import jit
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.numpy import reductions
@@ -16,14 +18,11 @@ from ferrax._src.numpy.array_creation import linspace
 from ferrax._src.numpy.shape import concatenate, flip
 from ferrax._src.numpy.util import convert, ensure_array, is_subdtype
 
-import numpy as np
-
 _ALLOWED = {
     "constant": ("constant_values",),
     "linear_ramp": ("end_values",),
     "maximum": ("stat_length",),
     "mean": ("stat_length",),
-    "median": ("stat_length",),
     "minimum": ("stat_length",),
     "reflect": ("reflect_type",),
     "symmetric": ("reflect_type",),
@@ -141,14 +140,9 @@ def _statistic(x, axis, before, after, mode, lengths):
 
     def edge(start, stop, count):
         part = _slice(x, start, stop, axis)
-        if mode == "median":
-            from ferrax._src.numpy.sorting import median
-
-            value = median(part, axis=axis, keepdims=True)
-        else:
-            function = {"maximum": reductions.max, "minimum": reductions.min,
-                        "mean": reductions.mean}[mode]
-            value = function(part, axis=axis, keepdims=True)
+        function = {"maximum": reductions.max, "minimum": reductions.min,
+                    "mean": reductions.mean}[mode]
+        value = function(part, axis=axis, keepdims=True)
         if is_subdtype(x, np.integer):
             from ferrax._src.numpy.ufuncs import round as round_even
 
@@ -220,7 +214,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
 
     Args: pad_width: a count, a (before, after) pair, one pair per axis, or a dict from axis to
     either; mode: "constant" (constant_values), "edge", "reflect" or "symmetric" (reflect_type),
-    "wrap", "linear_ramp" (end_values), "maximum", "minimum", "mean", "median" (stat_length),
+    "wrap", "linear_ramp" (end_values), "maximum", "minimum", "mean" (stat_length),
     "empty", or a function of (row, widths, axis, kwargs) that returns the row.
     Raises: NotImplementedError for an unknown mode, ValueError for keywords of another mode.
 

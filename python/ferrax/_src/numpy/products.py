@@ -9,8 +9,10 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.numpy.util import (
@@ -24,8 +26,6 @@ from ferrax._src.numpy.util import (
     reject_out,
     user_dtype,
 )
-
-import numpy as np
 
 _DOT_STATIC = ("precision", "preferred_element_type", "out_sharding")
 

@@ -10,8 +10,10 @@ import builtins
 import math
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
@@ -30,8 +32,6 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where as select_where,
 )
-
-import numpy as np
 
 _REDUCERS = {
     "sum": lax.reduce_sum,

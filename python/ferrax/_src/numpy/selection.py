@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Sequence
 
 from ferrax._core import Array
+
+import numpy as np
 from ferrax._src import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import elementwise as lax
@@ -15,8 +17,6 @@ from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.take import _floor_mod, array_argument, take, take_along_axis
-
-import numpy as np
 
 _INT32 = np.dtype(np.int32)
 

@@ -11,6 +11,7 @@ import operator
 import warnings
 from functools import partial
 
+import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
@@ -28,8 +29,6 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
-
-import numpy as np
 
 # ---------------------------------------------------------------------------- queries
 

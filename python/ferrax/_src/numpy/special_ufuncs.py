@@ -5,10 +5,10 @@ Invariant: `frexp` and `ldexp` are exact for subnormal inputs as far as the back
 
 from __future__ import annotations
 
-from functools import partial
-
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.numpy.ufuncs import isinf
@@ -24,8 +24,6 @@ from ferrax._src.numpy.util import (
     promote_shapes,
     where,
 )
-
-import numpy as np
 
 # ---------------------------------------------------------------------------- sinc
 
@@ -163,7 +161,7 @@ def gcd(x1, x2):
         x1 = lax.select(busy, x2, x1)
         # Once the divisor is 0 the remainder by 1 is 0 as well: the pair stays.
         x2 = remainder
-    return x1
+    return convert(x1, x1.dtype, x1.weak_type and x1.ndim == 0)
 
 
 @jit

@@ -10,6 +10,8 @@ import math
 import operator
 
 from ferrax._core import Array, bind
+
+import numpy as np
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
@@ -26,8 +28,6 @@ from ferrax._src.lax.shape import (
 )
 from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.numpy.index_plan import wrap_negative
-
-import numpy as np
 
 _INT32 = np.dtype(np.int32)
 

@@ -7,15 +7,17 @@ class adds no Python frame to `jnp.add(x, y)`.
 from __future__ import annotations
 
 import functools
-import operator
+import math
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.core import concrete_or_error
 from ferrax._src.numpy import reductions, ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
-from ferrax._src.numpy.shape import moveaxis, ravel, reshape
+from ferrax._src.numpy.shape import reshape
 from ferrax._src.numpy.util import (
     convert,
     ensure_array,
@@ -27,8 +29,6 @@ from ferrax._src.numpy.util import (
     where as select_where,
 )
 from ferrax._src.numpy.vectorization import vectorize
-
-import numpy as np
 
 
 class ufunc(functools.partial):
@@ -74,34 +74,9 @@ class ufunc(functools.partial):
         if self._reduce is not None:
             return self._reduce(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial,
                                 where=where)
-        a = ensure_array(f"{self.__name__}.reduce", a)
-        axes = normalize_axes(axis, a.ndim)
-        shape = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
-        flat = moveaxis(a, axes, range(len(axes)))
-        rest = tuple(flat.shape[len(axes):])
-        flat = reshape(flat, (-1 if a.size else _product(flat.shape[:len(axes)]), *rest))
-        start = initial if initial is not None else self.identity
-        dtype = user_dtype(dtype, "reduce") or dtypes.dtype(self(flat[:0], flat[:0]))
-        flat = convert(flat, dtype)
-        if where is not None:
-            mask = moveaxis(_broadcast(where, a.shape), axes, range(len(axes)))
-            mask = reshape(mask, flat.shape)
-        if start is None:
-            if flat.shape[0] == 0:
-                raise ValueError(
-                    f"zero-size array to reduction operation {self.__name__} which has no identity")
-            carry = lax.index_in_dim(flat, 0, keepdims=False)
-            flat = lax.slice_in_dim(flat, 1, flat.shape[0])
-        else:
-            carry = lax.full(rest, start, dtype)
-
-        def step(acc, item):
-            value, keep = item if where is not None else (item, None)
-            new = convert(self(acc, value), dtype)
-            return (new if keep is None else select_where(keep, new, acc)), None
-
-        result = lax.scan(step, carry, (flat, mask) if where is not None else flat)[0]
-        return reshape(result, shape) if keepdims else result
+        raise NotImplementedError(
+            f"{self.__name__}.reduce: the function has no reduction of its own; write it with"
+            " those of add, multiply, maximum, minimum, logical or bitwise functions")
 
     def accumulate(self, a, axis=0, dtype=None, out=None):
         """Partial reductions along an axis."""
@@ -109,22 +84,9 @@ class ufunc(functools.partial):
         reject_out(f"{self.__name__}.accumulate", out)
         if self._accumulate is not None:
             return self._accumulate(a, axis=axis, dtype=dtype)
-        a = ensure_array(f"{self.__name__}.accumulate", a)
-        axis = normalize_axis(axis, a.ndim)
-        rows = moveaxis(a, axis, 0)
-        dtype = user_dtype(dtype, "accumulate") or dtypes.dtype(self(rows[:0], rows[:0]))
-        rows = convert(rows, dtype)
-        if rows.shape[0] == 0:
-            return moveaxis(rows, 0, axis)
-
-        def step(acc, value):
-            new = convert(self(acc, value), dtype)
-            return new, new
-
-        first = lax.index_in_dim(rows, 0, keepdims=False)
-        _, rest = lax.scan(step, first, lax.slice_in_dim(rows, 1, rows.shape[0]))
-        out = lax.concatenate([lax.expand_dims(first, (0,)), rest], dimension=0)
-        return moveaxis(out, 0, axis)
+        raise NotImplementedError(
+            f"{self.__name__}.accumulate: the function has no cumulative form of its own; write it"
+            " with those of add, multiply, maximum, minimum, logaddexp or logical functions")
 
     def outer(self, A, B, /):
         """The function of all pairs of elements of two arrays."""
@@ -143,16 +105,9 @@ class ufunc(functools.partial):
             return self._at(a, indices, b)
         if self.nin == 1:
             return a.at[indices].apply(self)
-        self._require_binary("at")
-        places = reshape(lax.iota(np.int32, a.size), a.shape)[indices]
-        values = ravel(_broadcast(convert(asarray(b), a.dtype), places.shape))
-
-        def step(flat, item):
-            place, value = item
-            return flat.at[place].set(convert(self(flat[place], value), a.dtype)), None
-
-        flat, _ = lax.scan(step, ravel(a), (ravel(places), values))
-        return reshape(flat, a.shape)
+        raise NotImplementedError(
+            f"{self.__name__}.at: the function cannot be applied repeatedly at one index; use"
+            f" a.at[indices].set({self.__name__}(a[indices], b)) for distinct indices")
 
     def reduceat(self, a, indices, axis=0, dtype=None, out=None):
         """Reductions of slices between consecutive concrete indices along an axis."""
@@ -169,16 +124,6 @@ class ufunc(functools.partial):
             piece = lax.slice_in_dim(a, int(start), int(stop), axis=axis)
             parts.append(self.reduce(piece, axis=axis, dtype=dtype, keepdims=True))
         return lax.concatenate(parts, dimension=axis)
-
-
-def _product(sizes):
-    return functools.reduce(operator.mul, sizes, 1)
-
-
-def _broadcast(x, shape):
-    from ferrax._src.numpy.util import broadcast_to
-
-    return broadcast_to(ensure_array("where", x), tuple(shape))
 
 
 def frompyfunc(func, /, nin, nout, *, identity=None):
@@ -213,22 +158,121 @@ def _at(method):
     return at
 
 
+def _monoid(name, function, fold, identity, logical=False):
+    """The reduction by a native fold: bits, or truth values if `logical`."""
+
+    def reduce(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
+        a = ensure_array(f"{name}.reduce", a)
+        if logical and a.dtype != np.bool_:
+            a = ufuncs.not_equal(a, 0)
+        if dtype is not None:
+            a = convert(a, user_dtype(dtype, "reduce"))
+        if where is not None:
+            a = select_where(where, a, convert(identity, a.dtype))
+        axes = normalize_axes(axis, a.ndim)
+        out = fold(a, axes)
+        if keepdims:
+            out = lax.expand_dims(out, axes)
+        return out if initial is None else function(out, convert(initial, out.dtype))
+
+    return reduce
+
+
+def _minus(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
+    """First element (or the initial one) minus the sum of the others."""
+    a = ensure_array("subtract.reduce", a)
+    if dtype is not None:
+        a = convert(a, user_dtype(dtype, "reduce"))
+    axes = normalize_axes(axis, a.ndim)
+    if len(axes) != 1:
+        raise ValueError(
+            "reduction operation 'subtract' is not reorderable, so only one axis may be specified")
+    (axis,) = axes
+    if initial is not None:
+        rest = reductions.sum(a, axis, keepdims=keepdims, where=where, promote_integers=False)
+        return ufuncs.subtract(convert(initial, a.dtype), rest)
+    if not a.shape[axis]:
+        raise ValueError("zero-size array to reduction operation subtract which has no identity")
+    first = lax.index_in_dim(a, 0, axis, keepdims=keepdims)
+    rest = lax.slice_in_dim(a, 1, a.shape[axis], axis=axis)
+    return lax.sub(first, reductions.sum(rest, axis, keepdims=keepdims, promote_integers=False))
+
+
+def _log_sum(name, combine, base):
+    def reduce(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
+        from ferrax._src.logsumexp import logsumexp
+
+        a = ensure_array(f"{name}.reduce", a)
+        a = convert(a, user_dtype(dtype, "reduce") or dtypes.to_inexact_dtype(a.dtype))
+        if base is not None:
+            a = lax.mul(a, convert(base, a.dtype))
+        out = logsumexp(a, axis=axis, keepdims=keepdims, where=where)
+        if base is not None:
+            out = lax.div(out, convert(base, out.dtype))
+        return out if initial is None else combine(out, convert(initial, out.dtype))
+
+    return reduce
+
+
+def _cumulative(name, function, prepare=None):
+    def accumulate(a, axis=0, dtype=None):
+        a = ensure_array(f"{name}.accumulate", a)
+        if dtype is not None:
+            a = convert(a, user_dtype(dtype, "accumulate"))
+        axis = normalize_axis(axis, a.ndim)
+        return function(a if prepare is None else prepare(a), axis)
+
+    return accumulate
+
+
+def _cumulative_truth(function):
+    def accumulate(a, axis):
+        truth = convert(ufuncs.not_equal(a, 0), np.dtype(np.int8))
+        return convert(function(truth, axis), np.dtype(bool))
+
+    return accumulate
+
+
+def _inexact(a):
+    return convert(a, dtypes.to_inexact_dtype(a.dtype))
+
+
 add = ufunc(ufuncs.add, 2, 1, name="add", identity=0, reduce=_summation(reductions.sum, True),
             accumulate=reductions.cumsum, at=_at("add"))
-subtract = ufunc(ufuncs.subtract, 2, 1, name="subtract", at=_at("subtract"))
+subtract = ufunc(ufuncs.subtract, 2, 1, name="subtract", reduce=_minus, at=_at("subtract"))
 multiply = ufunc(ufuncs.multiply, 2, 1, name="multiply", identity=1,
                  reduce=_summation(reductions.prod, True), accumulate=reductions.cumprod,
                  at=_at("multiply"))
 maximum = ufunc(ufuncs.maximum, 2, 1, name="maximum", reduce=_extremum(reductions.max),
-                at=_at("max"))
+                accumulate=_cumulative("maximum", lax.cummax), at=_at("max"))
 minimum = ufunc(ufuncs.minimum, 2, 1, name="minimum", reduce=_extremum(reductions.min),
-                at=_at("min"))
+                accumulate=_cumulative("minimum", lax.cummin), at=_at("min"))
 negative = ufunc(ufuncs.negative, 1, 1, name="negative")
-logical_and = ufunc(ufuncs.logical_and, 2, 1, name="logical_and", identity=True)
-logical_or = ufunc(ufuncs.logical_or, 2, 1, name="logical_or", identity=False)
-logical_xor = ufunc(ufuncs.logical_xor, 2, 1, name="logical_xor", identity=False)
-bitwise_and = ufunc(ufuncs.bitwise_and, 2, 1, name="bitwise_and", identity=-1)
-bitwise_or = ufunc(ufuncs.bitwise_or, 2, 1, name="bitwise_or", identity=0)
-bitwise_xor = ufunc(ufuncs.bitwise_xor, 2, 1, name="bitwise_xor", identity=0)
-logaddexp = ufunc(composed.logaddexp, 2, 1, name="logaddexp", identity=-np.inf)
-logaddexp2 = ufunc(composed.logaddexp2, 2, 1, name="logaddexp2", identity=-np.inf)
+
+
+def _logical(name, fold, identity, cumulative=None):
+    function = getattr(ufuncs, name)
+    accumulate = cumulative and _cumulative(name, _cumulative_truth(cumulative))
+    return ufunc(function, 2, 1, name=name, identity=identity, accumulate=accumulate,
+                 reduce=_monoid(name, function, fold, identity, logical=True))
+
+
+def _bitwise(name, fold, identity):
+    function = getattr(ufuncs, name)
+    return ufunc(function, 2, 1, name=name, identity=identity,
+                 reduce=_monoid(name, function, fold, identity))
+
+
+logical_and = _logical("logical_and", lax.reduce_and, True, lax.cummin)
+logical_or = _logical("logical_or", lax.reduce_or, False, lax.cummax)
+logical_xor = _logical("logical_xor", lax.reduce_xor, False)
+bitwise_and = _bitwise("bitwise_and", lax.reduce_and, -1)
+bitwise_or = _bitwise("bitwise_or", lax.reduce_or, 0)
+bitwise_xor = _bitwise("bitwise_xor", lax.reduce_xor, 0)
+logaddexp = ufunc(
+    composed.logaddexp, 2, 1, name="logaddexp", identity=-np.inf,
+    reduce=_log_sum("logaddexp", composed.logaddexp, None),
+    accumulate=_cumulative("logaddexp", lax.cumlogsumexp, _inexact))
+logaddexp2 = ufunc(
+    composed.logaddexp2, 2, 1, name="logaddexp2", identity=-np.inf,
+    reduce=_log_sum("logaddexp2", composed.logaddexp2, math.log(2)))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax import lax
 from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, is_concrete
@@ -33,8 +35,6 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
-
-import numpy as np
 
 _INF = float("inf")
 

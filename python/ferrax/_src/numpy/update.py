@@ -16,6 +16,8 @@ from __future__ import annotations
 import warnings
 
 from ferrax._core import Array, Tracer, bind, update_at
+
+import numpy as np
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
@@ -32,8 +34,6 @@ from ferrax._src.numpy.indexing import (
     structure_of,
 )
 from ferrax.errors import NonConcreteBooleanIndexError
-
-import numpy as np
 
 _COMBINE = {
     "scatter_add": lax.add,

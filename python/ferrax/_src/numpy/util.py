@@ -248,17 +248,8 @@ def canonical_shape(shape, context: str = "") -> tuple[int, ...]:
         if any(isinstance(d, Array) for d in sizes):
             message += (
                 " If using `jit`, try `static_argnums` or computing the shape from `x.shape`."
-            ) + traced_values(*sizes)
+            )
         raise TypeError(message) from None
-
-
-def traced_values(*values) -> str:
-    """Sentences on which of the values are traced, where they come from, and the user's line."""
-    lines = [
-        f"\nIt got a value that is {_core.describe_tracer(value)}." for value in values
-        if isinstance(value, Tracer)
-    ]
-    return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
 
 
 def _is_symbolic(d) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import re
 
+import numpy as np
 from ferrax import lax
 from ferrax._src.api import vmap
 from ferrax._src.numpy.shape import expand_dims, squeeze
 from ferrax._src.numpy.util import ensure_array, ensure_arrays, normalize_axis
-
-import numpy as np
 
 _NAME = r"\w+"
 _TERM = rf"\((?:{_NAME}(?:,{_NAME})*)?\)"

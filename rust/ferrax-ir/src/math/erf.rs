@@ -94,11 +94,13 @@ pub fn erf_inv<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let w = l.neg(w);
     let root = l.sqrt(w);
     let p = if L::WIDE {
+        // The differences are exact; what the root rounds off counts.
+        let root_low = calc!(l, div(fnma(root, root, w), add(root, root)));
         let t = calc!(l, sub(w, 3.125));
         let near = l.poly(t, &ERF_INV_NEAR_64, &ERF_INV_NEAR_64);
-        let t = calc!(l, sub(root, 3.25));
+        let t = calc!(l, add(sub(root, 3.25), root_low));
         let middle = l.poly(t, &ERF_INV_MIDDLE_64, &ERF_INV_MIDDLE_64);
-        let t = calc!(l, sub(root, 5.0));
+        let t = calc!(l, add(sub(root, 5.0), root_low));
         let far = l.poly(t, &ERF_INV_FAR_64, &ERF_INV_FAR_64);
         let is_far = calc!(l, le(16.0, w));
         let is_near = calc!(l, lt(w, 6.25));

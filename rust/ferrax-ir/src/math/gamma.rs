@@ -3,13 +3,15 @@
 //! With `t = x - 1` (below 3/4: `t = x`, one recurrence up): on `t` from -1/4 to 3/2
 //! `lgamma(1 + t) = t (t - 1) p(t)` and `digamma(1 + t) = (1 + t - root) p(t)`, so
 //! both keep their relative accuracy at the positive zeros; up to 8 by recurrence
-//! down to there; from 8 on by the asymptotic series (Abramowitz and Stegun 6.1.40,
-//! 6.3.18), with minimax coefficients. Negative arguments by reflection (6.1.17,
-//! 6.3.7): there zeros have absolute accuracy only. Coefficients: `tools/minimax.py gamma`.
+//! down to there; from 8 on (digamma in 32 bits: 5) by the asymptotic series
+//! (Abramowitz and Stegun 6.1.40, 6.3.18), with minimax coefficients. Negative
+//! arguments by reflection (6.1.17, 6.3.7): there zeros have absolute accuracy only.
+//! Coefficients: `tools/minimax.py gamma`.
 
 use super::coefficients::*;
 use super::lang::{FloatLang, FloatLangExt, calc};
 use super::log::log;
+use super::pow::log_pair;
 use super::trig::polynomials;
 
 /// Above this steps down lead to `[3/2, 5/2)`.
@@ -38,18 +40,28 @@ fn lgamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::B, L::F) {
     let t = l.select(below, x, reduced);
     let p = calc!(l, sub(t, 0.625));
     let p = l.poly(p, &LGAMMA_32, &LGAMMA_64);
-    let direct = calc!(l, mul(mul(t, sub(t, 1.0)), p));
+    // t (t - 1); rounded once where that is possible.
+    let zeros = if L::FUSED { calc!(l, fma(t, t, neg(t))) } else { calc!(l, mul(t, sub(t, 1.0))) };
+    let direct = l.mul(zeros, p);
     let argument = l.select(below, x, product);
     let argument = l.select(large, x, argument);
-    let logarithm = log(l, argument);
+    let (logarithm, logarithm_low) = log_pair(l, argument);
     let minus = l.neg(logarithm);
     let signed = l.select(below, minus, logarithm);
-    let small = l.add(direct, signed);
+    let minus = l.neg(logarithm_low);
+    let signed_low = l.select(below, minus, logarithm_low);
+    let small = calc!(l, add(signed, add(direct, signed_low)));
+    let zero = calc!(l, eq(x, 0.0));
+    let small = calc!(l, select(zero, (f64::INFINITY), small));
     let inverse = calc!(l, div(1.0, x));
     let z = l.mul(inverse, inverse);
     let series = l.poly(z, &STIRLING_32, &STIRLING_64);
     let tail = calc!(l, fma(inverse, series, (0.918_938_533_204_672_7 - 0.5)));
-    let asymptotic = calc!(l, fma(sub(x, 0.5), sub(logarithm, 1.0), tail));
+    let minus_one = l.float(-1.0);
+    let (less, lost) = l.fast_two_sum(logarithm, minus_one);
+    let less_low = l.add(lost, logarithm_low);
+    let tail = calc!(l, fma(less, (-0.5), fma(x, less_low, tail)));
+    let asymptotic = l.fma(x, less, tail);
     (l.select(large, asymptotic, small), below, direct)
 }
 
@@ -98,7 +110,9 @@ pub fn lgamma<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 /// For `x >= 0`.
 #[inline(always)]
 fn digamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
-    let large = calc!(l, le((ASYMPTOTIC), x));
+    // In 32 bits the series serves from 5 on, and fewer steps round less.
+    let (start, steps) = if L::WIDE { (ASYMPTOTIC, STEPS) } else { (5.0, 3) };
+    let large = calc!(l, le((start), x));
     let below = calc!(l, lt(x, 0.75));
     let zero = l.float(0.0);
     let one = l.float(1.0);
@@ -106,7 +120,7 @@ fn digamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let mut v = x;
     let mut n = zero;
     let mut d = one;
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         let high = calc!(l, le((DIRECT), v));
         let lower = l.sub(v, one);
         let more = l.fma(n, lower, d);

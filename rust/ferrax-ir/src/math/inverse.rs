@@ -1,7 +1,7 @@
 //! asin, acos, atan, atan2, cbrt, rsqrt.
 //!
 //! asin and acos by `asin(x) = x + x³ p(x²)` below 1/2 and the half-angle formula
-//! above; atan reduced to `|t| <= tan(pi/8)`. Coefficients: `tools/minimax.py inverse`.
+//! above; atan reduced to `|t| <= 1/2`. Coefficients: `tools/minimax.py inverse`.
 
 use super::coefficients::*;
 use super::lang::{FloatLang, FloatLangExt, calc};
@@ -69,8 +69,8 @@ fn atan_of_quotient<L: FloatLang>(l: &mut L, y: L::F, x: L::F, reflect: Option<L
     let swap = l.lt(x, y);
     let n = l.select(swap, x, y);
     let d = l.select(swap, y, x);
-    // From an eighth of a turn on, by the tangent of the difference to pi/4.
-    let eighth = calc!(l, lt(mul(d, (std::f64::consts::SQRT_2 - 1.0)), n));
+    // Above 1/2 by the tangent of the difference to pi/4; there n - d is exact.
+    let eighth = calc!(l, lt(mul(d, 0.5), n));
     let difference = l.sub(n, d);
     let sum = l.add(n, d);
     let n = l.select(eighth, difference, n);

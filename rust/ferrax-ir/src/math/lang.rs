@@ -11,6 +11,7 @@
 
 /// Arithmetic on one width of float (`F`), the integers of that width (`I`) and
 /// truth values (`B`).
+#[allow(clippy::wrong_self_convention)]
 pub trait FloatLang {
     type F: Copy;
     type I: Copy;
@@ -58,6 +59,7 @@ pub trait FloatLang {
 
     /// The bits of a float and back.
     fn bits(&mut self, a: Self::F) -> Self::I;
+    #[expect(clippy::wrong_self_convention, reason = "the name of the float method; self is the emitter")]
     fn from_bits(&mut self, a: Self::I) -> Self::F;
 }
 

@@ -8,8 +8,11 @@
 //! Both give the same bits. Results do not depend on the processor where it has a
 //! fused multiply-add; without one (`FUSED = false`) last bits differ.
 //!
-//! Accuracy: `cargo run --release -p ferrax-ir --example ulp`; bounds are tested in
-//! `tests/math.rs`.
+//! Errors are at most 2 units in the last place in 32 bits (lgamma: 2.1; measured over
+//! every 61st float) and in 64 bits (measured over samples), over all finite arguments;
+//! where lgamma and digamma cancel on the negative axis it is the absolute error that
+//! is small. Without fused operations: 3 units. Subnormal results may be rounded twice
+//! or flushed. `cargo run -p ferrax-ir --example ulp` measures, `tests/math.rs` tests.
 
 mod coefficients;
 mod emit;
@@ -152,12 +155,18 @@ kernels! {
     }
 }
 
-/// Calls the function on emitted registers.
-fn emit<const WIDE: bool, const FUSED: bool>(body: &mut Body, function: MathFn, args: &[Reg]) -> Result<Reg> {
+/// Calls the function, or its quick form, on emitted registers.
+fn emit<const WIDE: bool, const FUSED: bool>(
+    body: &mut Body,
+    function: MathFn,
+    args: &[Reg],
+    quick: bool,
+) -> Result<Reg> {
     let mut l = Emit::<WIDE, FUSED>::new(body);
     with_math_fn!(
         function,
         unary K => match args {
+            [x] if quick => Ok(K::quick(&mut l, *x)),
             [x] => Ok(K::call(&mut l, *x)),
             _ => Err(internal_error!("{} takes one argument, got {}", function.name(), args.len())),
         },
@@ -177,12 +186,25 @@ pub fn expand(body: &mut Body, function: MathFn, args: &[Reg]) -> Result<Reg> {
 
 /// [`expand`], or where `fused` is false without `Fma`.
 pub fn expand_for(body: &mut Body, function: MathFn, args: &[Reg], fused: bool) -> Result<Reg> {
+    expand_form(body, function, args, fused, false)
+}
+
+/// The form for arguments whose magnitude is at most the returned limit (infinite for
+/// most functions), where it gives the bits of [`expand`] with fewer instructions: for
+/// emitters that can branch.
+pub fn expand_quick(body: &mut Body, function: MathFn, args: &[Reg]) -> Result<(Reg, f64)> {
+    let limits = with_math_fn!(function, unary K => K::QUICK_LIMIT, binary K => { let _ = K::FUNCTION; (f64::INFINITY, f64::INFINITY) });
+    let reg = expand_form(body, function, args, true, true)?;
+    Ok((reg, if body.type_of(reg) == ScalarType::F64 { limits.1 } else { limits.0 }))
+}
+
+fn expand_form(body: &mut Body, function: MathFn, args: &[Reg], fused: bool, quick: bool) -> Result<Reg> {
     let ty = args.first().map(|reg| body.type_of(*reg));
     match (ty, fused) {
-        (Some(ScalarType::F32), true) => emit::<false, true>(body, function, args),
-        (Some(ScalarType::F32), false) => emit::<false, false>(body, function, args),
-        (Some(ScalarType::F64), true) => emit::<true, true>(body, function, args),
-        (Some(ScalarType::F64), false) => emit::<true, false>(body, function, args),
+        (Some(ScalarType::F32), true) => emit::<false, true>(body, function, args, quick),
+        (Some(ScalarType::F32), false) => emit::<false, false>(body, function, args, quick),
+        (Some(ScalarType::F64), true) => emit::<true, true>(body, function, args, quick),
+        (Some(ScalarType::F64), false) => emit::<true, false>(body, function, args, quick),
         (ty, _) => Err(internal_error!("{} is of F32 or F64, got {ty:?}", function.name())),
     }
 }

@@ -14,7 +14,7 @@ use super::log::split;
 /// `log(m) = 2 s + 2/3 s³ + s⁵ q(s²)`, `s = f / (2 + f)`; the first two terms are
 /// pairs.
 #[inline(always)]
-fn log_pair<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::F) {
+pub(super) fn log_pair<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::F) {
     let format = L::format();
     let tiny = calc!(l, lt(x, (format.min_normal)));
     let lifted = calc!(l, mul(x, (2f64.powi(format.fraction as i32))));

@@ -196,7 +196,16 @@ impl Row for DotGeneral {
             Some(dtype) if matches!(dtype.kind(), Kind::Key | Kind::Float0) => {
                 return Err(type_error!("dot_general cannot have the preferred_element_type {dtype}."));
             }
-            Some(dtype) => dtype,
+            Some(dtype) => {
+                let original = product_dtype(lhs.dtype, rhs.dtype);
+                if original.is_integer() && dtype.is_integer() && dtype.bits() < original.bits() {
+                    return Err(type_error!(
+                        "dot_general's preferred_element_type must not be narrower than the operands' type: \
+                         {dtype} for {original}."
+                    ));
+                }
+                dtype
+            }
             None => product_dtype(lhs.dtype, rhs.dtype),
         };
         let weak = lhs.weak && rhs.weak && self.preferred_element_type.is_none();
