@@ -3,6 +3,7 @@ against JAX; batched against a loop; derivatives against differences. All with 6
 
 import warnings
 
+import jax
 import numpy as np
 import pytest
 from conformance_table import ENTRIES
@@ -10,7 +11,6 @@ from oracle import FERRAX, JAX, compare
 
 import ferrax
 import ferrax.numpy as jnp
-import jax
 from ferrax.test_util import check_grads
 
 OPS = [name for name, _ in ferrax._core.documented_ops()]

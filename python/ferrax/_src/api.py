@@ -53,7 +53,8 @@ class Flat:
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(
-                    f"expected {api_util.fun_place(self.fun)} to return a pair (output, aux) because "
+                    f"expected {api_util.fun_place(self.fun)} to return a pair (output, aux) "
+                    "because "
                     f"has_aux=True, got {type(result).__name__}"
                 )
             result, aux = result
@@ -188,7 +189,9 @@ def _lower(self, *args, **kwargs):
 def _eval_shape(self, *args, **kwargs):
     """The outputs' shapes and dtypes, without running."""
     program, _, _, out_tree, _ = self._traced(*args, **kwargs)
-    return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types])
+    return out_tree.unflatten(
+        [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
+    )
 
 
 _core.PjitFunction.trace = _trace

@@ -132,15 +132,15 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
     for num in nums:
         if not variadic and not -count <= num < count:
             raise ValueError(
-                f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only accepts "
-                f"{count} positional arguments."
+                f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only "
+                f"accepts {count} positional arguments."
             )
     for name in names:
         if name not in positional and name not in keyword_only and not keywords:
             known = sorted((*positional, *keyword_only))
             raise ValueError(
-                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function only "
-                f"accepts {known}."
+                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function "
+                f"only accepts {known}."
             )
     if argnames is None:
         names = tuple(

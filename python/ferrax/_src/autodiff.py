@@ -135,7 +135,8 @@ def _select(argnums, args, fun, too_few=ValueError):
         if not -len(args) <= num < len(args):
             raise (too_few if num >= 0 else ValueError)(
                 f"differentiating with respect to argnums={argnums} requires at least "
-                f"{max(num + 1, -num)} positional arguments to be passed by the caller, but got only "
+                f"{max(num + 1, -num)} positional arguments to be passed by the caller, but got "
+                "only "
                 f"{len(args)} positional arguments."
             )
     nums = tuple(num % len(args) for num in nums)
@@ -159,12 +160,14 @@ def _check_input_dtype(name, array, holomorphic, allow_int):
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise TypeError(
-                f"{name} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}."
+                f"{name} with holomorphic=True requires inputs with complex dtype, but got "
+                f"{dtype.name}."
             )
     elif dtypes.issubdtype(dtype, np.integer) or dtypes.issubdtype(dtype, np.bool_):
         if not allow_int:
             raise TypeError(
-                f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+                f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype "
+                "of "
                 f"np.inexact), but got {dtype.name}. If you want to use Boolean- or integer-valued "
                 f"inputs, use vjp or set allow_int to True."
             )
@@ -175,18 +178,21 @@ def _check_input_dtype(name, array, holomorphic, allow_int):
 def _check_output(name, types, tree, holomorphic):
     if tree.num_leaves != 1 or not tree_util.treedef_is_leaf(tree):
         raise TypeError(
-            f"Gradient only defined for scalar-output functions. Output of {name} was a tree: {tree}."
+            f"Gradient only defined for scalar-output functions. Output of {name} was a tree: "
+            f"{tree}."
         )
     shape, dtype, _ = types[0]
     if shape != ():
         raise TypeError(
-            f"Gradient only defined for scalar-output functions. Output of {name} had shape: {shape}. "
+            f"Gradient only defined for scalar-output functions. Output of {name} had shape: "
+            f"{shape}. "
             f"Reduce it (for instance with .sum()) or use jacobian or vjp."
         )
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise TypeError(
-                f"grad with holomorphic=True requires outputs with complex dtype, but got {dtype.name}."
+                "grad with holomorphic=True requires outputs with complex dtype, but got "
+                f"{dtype.name}."
             )
     elif not dtypes.issubdtype(dtype, np.floating):
         advice = (
@@ -201,7 +207,9 @@ def _check_output(name, types, tree, holomorphic):
         )
 
 
-def value_and_grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, reduce_axes=()):
+def value_and_grad(
+    fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, reduce_axes=()
+):
     """A function that returns both `fun`'s value and its gradient.
 
     Args and errors as `grad`. The result is `(value, gradient)`, with `has_aux`
@@ -272,7 +280,8 @@ def grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, redu
 def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeError):
     if tree != tangent_tree:
         raise TypeError(
-            f"primal and tangent arguments to {name} must have the same tree structure; primals have "
+            f"primal and tangent arguments to {name} must have the same tree structure; primals "
+            "have "
             f"tree structure {tree} whereas tangents have tree structure {tangent_tree}."
         )
     checked = []
@@ -285,9 +294,11 @@ def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeE
             shape, dtype = tangent.shape, tangent.dtype
         if dtype != expected:
             raise wrong_dtype(
-                f"primal and tangent arguments to {name} do not match; dtypes must be equal, or in case "
+                f"primal and tangent arguments to {name} do not match; dtypes must be equal, or "
+                "in case "
                 f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
-                f"{primal_dtype.name} and so expected tangent dtype {np.dtype(expected).name}, but got "
+                f"{primal_dtype.name} and so expected tangent dtype {np.dtype(expected).name}, "
+                "but got "
                 f"tangent dtype {np.dtype(dtype).name} instead."
             )
         if shape != primal_shape:
@@ -429,7 +440,8 @@ def _check_cotangents(leaves, types):
         if got_shape != shape or got_dtype != dtype:
             raise ValueError(
                 f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
-                f"{np.dtype(got_dtype).name}{list(got_shape)}, but expected {dtype.name}{list(shape)} "
+                f"{np.dtype(got_dtype).name}{list(got_shape)}, but expected "
+                f"{dtype.name}{list(shape)} "
                 f"because the corresponding output of the differentiated function had that type"
             )
         checked.append(leaf)
@@ -439,8 +451,8 @@ def _check_cotangents(leaves, types):
 def linear_transpose(fun, *primals, reduce_axes=()):
     """The transpose of a linear function, given example arguments (arrays or shapes).
 
-    Errors: TypeError unless inputs and outputs are all inexact or all integers; NotImplementedError naming the first
-    op that is not linear.
+    Errors: TypeError unless inputs and outputs are all inexact or all integers;
+    NotImplementedError naming the first op that is not linear.
 
     Example:
         >>> ferrax.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
@@ -454,9 +466,11 @@ def linear_transpose(fun, *primals, reduce_axes=()):
     program, captured, flat = stage(fun, primals, {})
     out_types = program.out_types
     every = [dtype for _, dtype, _ in [*types, *out_types]]
-    if not all(map(_has_tangent, every)) and not all(dtypes.issubdtype(d, np.integer) for d in every):
+    integers = all(dtypes.issubdtype(dtype, np.integer) for dtype in every)
+    if not integers and not all(map(_has_tangent, every)):
         raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> "
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer "
+            "-> "
             f"integer functions, but got {[dtype.name for _, dtype, _ in types]} -> "
             f"{[dtype.name for _, dtype, _ in out_types]}."
         )
@@ -465,14 +479,16 @@ def linear_transpose(fun, *primals, reduce_axes=()):
         ct_leaves, ct_tree = tree_util.tree_flatten(cotangent)
         if ct_tree != flat.out_tree:
             raise TypeError(
-                f"cotangent tree does not match function output, expected {flat.out_tree} but got {ct_tree}"
+                f"cotangent tree does not match function output, expected {flat.out_tree} but got "
+                f"{ct_tree}"
             )
         given = []
         for leaf, (shape, dtype, _) in zip(ct_leaves, out_types):
             leaf = core.as_array(leaf, "linear_transpose")
             if leaf.shape != shape or leaf.dtype != dtype:
                 raise TypeError(
-                    f"cotangent type does not match function output, expected {dtype.name}{list(shape)} "
+                    "cotangent type does not match function output, expected "
+                    f"{dtype.name}{list(shape)} "
                     f"but got {leaf.dtype.name}{list(leaf.shape)}"
                 )
             given.append(leaf)
@@ -522,7 +538,8 @@ def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
             if dtypes.issubdtype(leaf.dtype, np.complexfloating):
                 raise TypeError(
                     f"jacfwd requires real-valued inputs (input dtype that is a sub-dtype of "
-                    f"np.floating), but got {leaf.dtype.name}. For holomorphic differentiation, pass "
+                    f"np.floating), but got {leaf.dtype.name}. For holomorphic differentiation, "
+                    "pass "
                     f"holomorphic=True. For others use jvp directly."
                 )
 
@@ -562,8 +579,10 @@ def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
         if holomorphic:
             for leaf in tree_util.tree_leaves(out):
                 if not dtypes.issubdtype(leaf.dtype, np.complexfloating):
-                    raise TypeError("jacfwd with holomorphic=True requires outputs with complex dtype, "
-                                    f"but got {leaf.dtype.name}.")
+                    raise TypeError(
+                        "jacfwd with holomorphic=True requires outputs with complex dtype, "
+                        f"but got {leaf.dtype.name}."
+                    )
 
         def columns_of(column):
             parts = tree.unflatten(_split_rows(column, leaves, column.ndim - 1))
@@ -607,7 +626,8 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
             if not dtypes.issubdtype(leaf.dtype, wanted):
                 kind = "complex" if holomorphic else "real"
                 raise TypeError(
-                    f"jacrev{' with holomorphic=True' if holomorphic else ''} requires {kind}-valued "
+                    f"jacrev{' with holomorphic=True' if holomorphic else ''} requires "
+                    f"{kind}-valued "
                     f"outputs, but got {leaf.dtype.name}."
                 )
         rows = vmap(lambda *cts: pull(out_tree.unflatten(cts)))(*_std_basis(leaves))

@@ -24,7 +24,8 @@ def _check_axes(axes, name):
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
         if leaf is not None and (isinstance(leaf, bool) or not hasattr(leaf, "__index__")):
             raise TypeError(
-                f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but got "
+                f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
+                "got "
                 f"{axes!r}."
             )
 
@@ -36,7 +37,8 @@ def _flatten_axes(name, tree_like, axes, what):
     except ValueError as error:
         raise ValueError(
             f"vmap {name} specification must be a tree prefix of the corresponding value, got "
-            f"specification {axes} for value tree {tree_util.tree_structure(tree_like)} ({what}): {error}"
+            f"specification {axes} for value tree {tree_util.tree_structure(tree_like)} ({what}): "
+            f"{error}"
         ) from None
 
 
@@ -47,8 +49,10 @@ def _batch_size(fun, arrays, axes, names, axis_size):
             continue
         if not -array.ndim <= axis < array.ndim:
             raise ValueError(
-                f"vmap was requested to map its argument along axis {axis}, which implies that its rank "
-                f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {array.ndim} (its "
+                f"vmap was requested to map its argument along axis {axis}, which implies that "
+                "its rank "
+                f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {array.ndim} "
+                "(its "
                 f"shape is {array.shape})"
             )
         sizes.setdefault(array.shape[axis], []).append((index, axis))
@@ -62,7 +66,8 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         )
     labels = names()
     lines = [
-        f"  * argument {labels[index]} of type {arrays[index]._type_text()} has size {size} along axis {axis}"
+        f"  * argument {labels[index]} of type {arrays[index]._type_text()} has size {size} along "
+        f"axis {axis}"
         for size, places in sizes.items()
         for index, axis in places[:3]
     ]
@@ -111,7 +116,8 @@ def vmap(
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
-                f"positional arguments passed to the function, but got len(in_axes)={len(in_axes)}, "
+                "positional arguments passed to the function, but got "
+                f"len(in_axes)={len(in_axes)}, "
                 f"len(args)={len(args)}"
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))

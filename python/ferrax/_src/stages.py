@@ -134,15 +134,18 @@ class Compiled(_Stage):
         leaves, tree = tree_util.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             raise TypeError(
-                f"Function compiled with input pytree does not match the input pytree it was called with: "
+                "Function compiled with input pytree does not match the input pytree it was "
+                "called with: "
                 f"{self.fun_name} was compiled for {self.in_tree}, got {tree}."
             )
         arrays = []
         for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
             if isinstance(leaf, core.Tracer):
                 raise TypeError(
-                    f"Cannot apply transformations to a function lowered and compiled for a particular "
-                    f"signature. Detected argument of Tracer type {leaf._type_text()}; transform the "
+                    "Cannot apply transformations to a function lowered and compiled for a "
+                    "particular "
+                    f"signature. Detected argument of Tracer type {leaf._type_text()}; transform "
+                    "the "
                     f"original function instead."
                 )
             array = core.as_array(leaf, self.fun_name)
@@ -152,7 +155,8 @@ class Compiled(_Stage):
                 array = _core.array_from_numpy(np.asarray(leaf, dtype), True)
             if array.shape != shape or array.dtype != dtype:
                 raise TypeError(
-                    f"Argument types differ from the types for which this computation was compiled: "
+                    "Argument types differ from the types for which this computation was "
+                    "compiled: "
                     f"argument {index} of {self.fun_name} has {array._type_text()}, expected "
                     f"{core.ShapedArray(shape, dtype).str_short(True)}."
                 )

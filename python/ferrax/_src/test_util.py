@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+
 from ferrax._src import api, dtypes, tree_util
 
 _TOLERANCE = {2: 1e-1, 4: 1e-2, 8: 1e-5}

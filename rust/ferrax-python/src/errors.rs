@@ -21,8 +21,8 @@ pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
     }
     let at = source::current(py).line();
     let text = |message: String| match &at {
-        Some(line) => format!("{message}\n  at {line}"),
-        None => message,
+        Some(line) if !message.ends_with(&format!("at {line}")) => format!("{message}\n  at {line}"),
+        _ => message,
     };
     match error {
         Error::Type(message) => PyTypeError::new_err(text(message)),
