@@ -146,10 +146,11 @@ def test_derivative_at_special_points(name, argnum):
 
 @pytest.mark.parametrize("name", ["logaddexp", "logaddexp2", "hypot"])
 def test_second_derivative(name):
-    import ferrax
-    import ferrax.numpy as ferrax_numpy
     import jax
     import jax.numpy as jax_numpy
+
+    import ferrax
+    import ferrax.numpy as ferrax_numpy
 
     points = np.array([0.5, 1.0, -2.0, 30.0], np.float32)
     x, y = (z.ravel() for z in np.meshgrid(points, points))

@@ -6,19 +6,17 @@ The invariants are those of `random`: JAX's use of keys, and formulas in the res
 from __future__ import annotations
 
 import functools
-import operator
 
 import numpy as np
 
 from ferrax import lax, numpy as jnp
-from ferrax._src import config, core, dtypes
+from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.prng import canonicalize_shape
 from ferrax._src.random import (
     _begin,
     _check_arraylike,
     _check_castable,
-    _check_shape,
     _sample_dtype,
     _shape_with,
     _split,

@@ -11,11 +11,11 @@ import warnings
 from functools import partial
 
 import numpy as np
-from ferrax import _core, lax
+from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
-from ferrax._src.core import Array, Tracer, as_array
+from ferrax._src.core import Array, as_array
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
