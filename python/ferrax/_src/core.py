@@ -83,6 +83,16 @@ def concrete_or_error(force, value, context=""):
     return force(value)
 
 
+def traced_values(values) -> str:
+    """Sentences on where the traced ones among `values` come from and on the user's line."""
+    lines = [
+        f"\nIt got a value that is {_core.describe_tracer(value)}."
+        for value in values
+        if isinstance(value, Tracer)
+    ]
+    return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
+
+
 def trace_state_clean() -> bool:
     """Whether no transformation is tracing on this thread."""
     return _core.trace_state_clean()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ferrax._core import Array
 
-from ferrax._src.core import as_array
+from ferrax._src.core import as_array, traced_values
 
 index = operator.index
 
@@ -43,14 +43,8 @@ def canonical_shape(shape) -> tuple[int, ...]:
         raise TypeError(
             "Shapes must be 1D sequences of concrete values of integer type, got "
             f"{shape if isinstance(shape, tuple) else repr(shape)}."
-            f"{_traced_values(shape)}"
+            f"{traced_values(shape if isinstance(shape, (tuple, list)) else (shape,))}"
         ) from error
-
-
-def _traced_values(shape) -> str:
-    from ferrax._src.numpy.util import traced_values
-
-    return traced_values(*(shape if isinstance(shape, (tuple, list)) else (shape,)))
 
 
 def int_tuple(values: Sequence[int]) -> tuple[int, ...]:

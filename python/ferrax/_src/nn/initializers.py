@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ferrax import numpy as jnp
-from ferrax._src import dtypes, random, random_distributions
+from ferrax._src import dtypes, random
 from ferrax._src.prng import canonicalize_shape, split
 
 
@@ -277,12 +277,9 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
             raise ValueError("orthogonal initializer requires at least a 2D shape")
         if 0 in shape:
             return jnp.zeros(shape, dtype=dtype)
-        columns = shape[column_axis]
-        rows = list(shape)
-        del rows[column_axis]
-        matrix = random_distributions.orthogonal(key, math.prod(rows), (), dtype, columns)
-        matrix = jnp.moveaxis(matrix.reshape((*rows, columns)), -1, column_axis)
-        return jnp.array(scale, dtype) * matrix
+        raise NotImplementedError(
+            "the orthogonal initializer needs QR factorisations, which this version does not have"
+        )
 
     return init
 

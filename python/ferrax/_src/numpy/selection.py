@@ -203,13 +203,28 @@ def _delete_traced(arr: Array, obj: Array, axis: int) -> Array:
     size = arr.shape[axis]
     obj = reshape(obj, (math.prod(obj.shape),))
     obj = jnp.where(obj < 0, obj + size, obj)
-    obj = jnp.sort(jnp.clip(obj, 0, size - 1))
+    obj = jnp.clip(obj, 0, size - 1)
+    obj = take(obj, _stable_order(obj), 0, mode="clip")
     removed = obj.shape[0]
     # An element's new position counts as many removed ones as were in front of it.
     shifted = obj - jnp.arange(removed, dtype=obj.dtype)
     places = jnp.arange(size - removed, dtype=obj.dtype)
     skipped = jnp.sum(places[None, :] >= shifted[:, None], axis=0, dtype=obj.dtype)
     return take(arr, places + skipped, axis, mode="clip")
+
+
+def _stable_order(values: Array) -> Array:
+    """The positions of the elements of a short 1-D array in stable ascending order, by counting:
+    an element's rank is the number of those below it and of equal ones in front of it."""
+    from ferrax import numpy as jnp
+    from ferrax._src.numpy.at import IndexUpdateHelper
+
+    count = values.shape[0]
+    positions = jnp.arange(count, dtype=_INT32)
+    equal_before = (values[None, :] == values[:, None]) & (positions[None, :] < positions[:, None])
+    before = (values[None, :] < values[:, None]) | equal_before
+    ranks = jnp.sum(before, axis=1, dtype=_INT32)
+    return IndexUpdateHelper(full((count,), 0, _INT32))[ranks].set(positions)
 
 
 def insert(arr, obj, values, axis: int | None = None) -> Array:
@@ -263,7 +278,7 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     total = size + count
     places = jnp.where(places < 0, places + size, places)
     places = jnp.clip(places, 0, size)
-    order = jnp.argsort(places)
+    order = _stable_order(places)
     target = take(places, order, 0, mode="clip") + jnp.arange(count, dtype=_INT32)
     # Where each slice of the result comes from: the inserted ones at ``target``, in order; the
     # others are the array's own, in theirs.

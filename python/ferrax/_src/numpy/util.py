@@ -15,7 +15,7 @@ from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
-from ferrax._src.core import Array, as_array
+from ferrax._src.core import Array, as_array, traced_values
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -269,6 +269,7 @@ def canonical_shape(shape, context: str = "") -> tuple[int, ...]:
         if any(isinstance(d, Array) for d in sizes):
             message += (
                 " If using `jit`, try `static_argnums` or computing the shape from `x.shape`."
+                f"{traced_values(sizes)}"
             )
         raise TypeError(message) from None
 
