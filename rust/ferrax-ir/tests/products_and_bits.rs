@@ -94,7 +94,10 @@ fn refused_products() {
     let ty = |sizes: &[usize]| Type::Array(ArrayType::of_sizes(sizes, DType::F32));
     let types = [ty(&[2, 3]), ty(&[3, 4])];
     let table: [([&[usize]; 4], &str); 7] = [
-        ([&[0], &[0], &[], &[]], "contracting dimensions to have the same shape, got (2,) and (3,) (of the operands"),
+        (
+            [&[0], &[0], &[], &[]],
+            "contracting dimensions to have the same shape, got (2,) and (3,) (of the operands",
+        ),
         ([&[1], &[2], &[], &[]], "got rhs_batch of () and rhs_contracting of (2,) for rhs of rank 2"),
         ([&[1], &[0, 1], &[], &[]], "equal numbers of lhs_contracting and rhs_contracting dimensions"),
         (
