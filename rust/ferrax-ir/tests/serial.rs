@@ -279,7 +279,7 @@ impl Random {
                 _ => {
                     let end = (at + 1 + self.below(12)).min(bytes.len());
                     let piece = bytes[at..end].to_vec();
-                    let to = from + self.below(bytes.len() - from.min(bytes.len()));
+                    let to = (from + self.below((bytes.len() + 1).saturating_sub(from))).min(bytes.len());
                     bytes.splice(to..to, piece);
                 }
             }
