@@ -41,7 +41,7 @@ def _compile_grad(library):
 
 
 ROWS = [
-    timed_once("trace, per equation (chain of 1,000)", "µs", 3.0, _trace, per=TRACED // 3 * 3),
+    timed_once("trace, per equation (chain of 1,000)", "µs", 5.0, _trace, per=TRACED // 3 * 3),
     timed_once("trace and compile 3,000 equations", "ms", 100.0, _compile, rounds=3),
     timed_once("the same for their gradient", "ms", 300.0, _compile_grad, rounds=3),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 
@@ -60,7 +59,7 @@ def _import_seconds(found):
                 capture_output=True, check=True, text=True, env=os.environ,
             ).stdout  # fmt: skip
             seconds[key].append(float(output))
-    return {key: 1000 * min(statistics.median(v), *v) for key, v in seconds.items()}
+    return {key: 1000 * min(v) for key, v in seconds.items()}
 
 
 def _module_megabytes(found):
@@ -89,11 +88,11 @@ def _module_megabytes(found):
 
 ROWS = [
     timed("eager `x + 1`, 8 floats", "µs", 1.0, _eager_add),
-    timed("eager `x[3]`", "µs", 2.0, _item),
+    timed("eager `x[3]`", "µs", 3.0, _item),
     timed("eager `x.at[3].set(1.)`", "µs", 5.0, _set_item),
     timed("warm `jit(f)(x)`", "µs", 1.0, _jit_one),
-    timed("warm `jit(f)` of a dict of 50 arrays", "µs", 25.0, _jit_dict),
-    timed_once("first eager `exp` of a new shape", "µs", 20.0, _new_shape, rounds=30),
+    timed("warm `jit(f)` of a dict of 50 arrays", "µs", 20.0, _jit_dict),
+    timed_once("first eager `exp` of a new shape", "µs", 200.0, _new_shape, rounds=30),
     Row("`import`, beyond NumPy's own", "ms", 80.0, _import_seconds),
-    Row("extension module, stripped", "MB", 20.0, _module_megabytes),
+    Row("extension module, stripped", "MB", 15.0, _module_megabytes),
 ]
