@@ -455,7 +455,7 @@ impl<'a> Emitter<'a> {
         };
         match equation.op.view() {
             OpView::Leaf(rules) => Ok(rules.scalar(self.body(), &types, &args, ty)?),
-            OpView::Call(_) => Err(internal_error!("a call reached a kernel").into()),
+            _ => Err(internal_error!("{} reached a kernel", equation.op.name()).into()),
         }
     }
 

@@ -4,6 +4,9 @@
 //! rows until none is left.
 
 use ferrax_ir::builder::substitute;
+use std::sync::Arc;
+
+use ferrax_ir::ops::OptimizationBarrier;
 use ferrax_ir::rules::Lowering;
 use ferrax_ir::{Atom, Builder, Op, Program, Result, View, internal_error};
 use smallvec::SmallVec;
@@ -31,7 +34,8 @@ pub fn expand(program: &Program) -> Result<Program> {
 fn needs_expansion(op: &Op) -> bool {
     match op.view() {
         View::Leaf(rules) => rules.lower() == Lowering::Expand,
-        View::Call(_) => true,
+        View::Call(_) | View::Checkpoint(_) | View::CustomJvp(_) | View::CustomVjp(_) => true,
+        View::Cond(_) | View::While(_) | View::Scan(_) => false,
     }
 }
 
@@ -58,7 +62,24 @@ fn append(builder: &mut Builder, program: &Program, arguments: &[Atom]) -> Resul
         let inputs = substitute(&map, &equation.inputs)?;
         builder.source = equation.source;
         let outputs: SmallVec<[Atom; 1]> = match equation.op.view() {
-            View::Call(call) => append(builder, &call.program, &inputs)?,
+            View::Call(op) => append(builder, &op.program, &inputs)?,
+            View::CustomJvp(op) => append(builder, &op.call_jaxpr, &inputs)?,
+            View::CustomVjp(op) => append(builder, &op.call_jaxpr, &inputs)?,
+            View::Checkpoint(op) => {
+                let mut inputs = inputs;
+                if op.differentiated && op.prevent_cse {
+                    // Else what is computed again would be found to be there already.
+                    for atom in inputs.iter_mut().filter(|atom| atom.as_var().is_some()) {
+                        *atom = builder.emit1(OptimizationBarrier {}, &[*atom])?;
+                    }
+                }
+                append(builder, &op.jaxpr, &inputs)?
+            }
+            View::Cond(_) | View::While(_) | View::Scan(_) => {
+                let op = equation.op.map_programs(|program| expand(program).map(Arc::new))?;
+                let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
+                builder.emit_typed(op, &inputs, types).into_iter().map(Atom::Var).collect()
+            }
             View::Leaf(rules) if rules.lower() == Lowering::Expand => rules.expand(builder, &inputs)?,
             View::Leaf(_) => {
                 let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());

@@ -138,8 +138,10 @@ impl<'a> Graph<'a> {
     }
 
     fn classify(&self, equation: &Equation) -> Result<Class> {
-        let View::Leaf(rules) = equation.op.view() else {
-            return Err(internal_error!("{} reached the fuser", equation.op.name()));
+        let rules = match equation.op.view() {
+            View::Leaf(rules) => rules,
+            View::Cond(_) | View::While(_) | View::Scan(_) => return Ok(Class::Library),
+            _ => return Err(internal_error!("{} reached the fuser", equation.op.name())),
         };
         let Some(output) = equation.outputs.first() else { return Ok(Class::Library) };
         let output = output.index();
@@ -147,7 +149,9 @@ impl<'a> Graph<'a> {
         let same_bytes = |condition: bool| if condition { Class::Alias } else { Class::Movement };
         let no_literals = equation.inputs.iter().all(|atom| atom.as_var().is_some());
         Ok(match &equation.op {
-            Op::Copy(_) | Op::StopGradient(_) if no_literals => Class::Alias,
+            Op::Copy(_) | Op::StopGradient(_) | Op::OptimizationBarrier(_) | Op::Name(_) if no_literals => {
+                Class::Alias
+            }
             Op::RandomWrap(_) | Op::RandomUnwrap(_) if no_literals => Class::Alias,
             Op::ConvertElementType(op) if no_literals && Some(op.new_dtype) == input_dtype => Class::Alias,
             Op::BitcastConvertType(op) if bitcast_in_memory(input_dtype, op.new_dtype) => {
@@ -340,6 +344,8 @@ fn op_cost(op: &Op, dtype: DType) -> u32 {
         | Op::Slice(_)
         | Op::Rev(_)
         | Op::Copy(_)
+        | Op::OptimizationBarrier(_)
+        | Op::Name(_)
         | Op::StopGradient(_) => 0,
         _ => 1,
     }

@@ -4,12 +4,12 @@
 //! the equations. Variables that nothing defines go. Sub-programs likewise;
 //! those that were one object stay one. Cost: linear.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::ops::Call;
-use crate::{Atom, Equation, Op, Program, Var};
+use crate::{Atom, Equation, Program, Var};
 
 impl Program {
     /// The same program with variables numbered in order of definition.
@@ -36,21 +36,15 @@ fn renumber(program: &Program, done: &mut FxHashMap<usize, Arc<Program>>) -> Pro
     };
     let mut equations = Vec::with_capacity(program.equations.len());
     for equation in &program.equations {
-        let op = match &equation.op {
-            Op::Call(call) => {
-                let address = Arc::as_ptr(&call.program).addr();
-                let callee = match done.get(&address) {
-                    Some(found) => found.clone(),
-                    None => {
-                        let callee = Arc::new(renumber(&call.program, done));
-                        done.insert(address, callee.clone());
-                        callee
-                    }
-                };
-                Op::Call(Call { name: call.name.clone(), program: callee, inline: call.inline })
+        let Ok(op) = equation.op.map_programs::<Infallible>(|callee| {
+            let address = Arc::as_ptr(callee).addr();
+            if let Some(found) = done.get(&address) {
+                return Ok(found.clone());
             }
-            op => op.clone(),
-        };
+            let renumbered = Arc::new(renumber(callee, done));
+            done.insert(address, renumbered.clone());
+            Ok(renumbered)
+        });
         let inputs = equation.inputs.iter().map(|atom| rename(&map, atom)).collect();
         let outputs = equation.outputs.iter().map(|&var| define(&mut map, var)).collect();
         equations.push(Equation { op, inputs, outputs, source: equation.source });

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 
 use crate::ops::*;
 use crate::rules::{FromParams, Row, Rules, Types};
@@ -32,15 +33,21 @@ impl std::hash::Hash for Extension {
 pub enum View<'a> {
     Leaf(&'a dyn Rules),
     Call(&'a Call),
+    Cond(&'a Cond),
+    While(&'a While),
+    Scan(&'a Scan),
+    Checkpoint(&'a Checkpoint),
+    CustomJvp(&'a CustomJvp),
+    CustomVjp(&'a CustomVjp),
 }
 
 macro_rules! ops {
-    ($($variant:ident),* $(,)?) => {
+    (leaves: $($variant:ident),*; structured: $($structured:ident),* $(,)?) => {
         /// A primitive with its parameters.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum Op {
             $($variant($variant),)*
-            Call(Call),
+            $($structured($structured),)*
             Extension(Extension),
         }
 
@@ -50,11 +57,17 @@ macro_rules! ops {
             }
         })*
 
+        $(impl From<$structured> for Op {
+            fn from(op: $structured) -> Op {
+                Op::$structured(op)
+            }
+        })*
+
         impl Op {
             pub fn view(&self) -> View<'_> {
                 match self {
                     $(Op::$variant(op) => View::Leaf(op),)*
-                    Op::Call(call) => View::Call(call),
+                    $(Op::$structured(op) => View::$structured(op),)*
                     Op::Extension(extension) => View::Leaf(&*extension.0),
                 }
             }
@@ -62,7 +75,7 @@ macro_rules! ops {
             fn row(&self) -> &dyn Row {
                 match self {
                     $(Op::$variant(op) => op,)*
-                    Op::Call(call) => call,
+                    $(Op::$structured(op) => op,)*
                     Op::Extension(extension) => &*extension.0,
                 }
             }
@@ -75,9 +88,11 @@ macro_rules! ops {
             $(for (name, _) in $variant::NAMES {
                 table.insert(name, |name, params| $variant::from_params(name, params).map(Op::$variant));
             })*
-            for (name, _) in Call::NAMES {
-                table.insert(name, |name, params| Call::from_params(name, params).map(Op::Call));
-            }
+            $(for (name, _) in $structured::NAMES {
+                table.insert(name, |name, params| {
+                    $structured::from_params(name, params).map(Op::$structured)
+                });
+            })*
             table
         });
 
@@ -85,16 +100,17 @@ macro_rules! ops {
         pub fn documented_ops() -> Vec<(&'static str, &'static str)> {
             let mut all = Vec::new();
             $(all.extend_from_slice($variant::NAMES);)*
-            all.extend_from_slice(Call::NAMES);
+            $(all.extend_from_slice($structured::NAMES);)*
             all
         }
     };
 }
 
 ops! {
+    leaves:
     // Elementwise.
     Unary, Binary, Compare, Round, IntegerPow, ReducePrecision, ConvertElementType, BitcastConvertType,
-    SelectN, Clamp, StopGradient, Copy,
+    SelectN, Clamp, StopGradient, Copy, OptimizationBarrier, Name,
     // Structure.
     BroadcastInDim, Reshape, Transpose, Squeeze, Slice, DynamicSlice, DynamicUpdateSlice, Concatenate, Pad, Rev,
     Iota, Gather, Scatter,
@@ -104,12 +120,10 @@ ops! {
     DotGeneral,
     // Random bits.
     Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
-}
-
-impl From<Call> for Op {
-    fn from(call: Call) -> Op {
-        Op::Call(call)
-    }
+    // Derivatives of the user's.
+    CustomLinear;
+    structured:
+    Call, Cond, While, Scan, Checkpoint, CustomJvp, CustomVjp,
 }
 
 impl Op {
@@ -146,13 +160,78 @@ impl Op {
         Ok(op)
     }
 
-    /// The sub-programs.
-    pub fn programs(&self) -> impl Iterator<Item = &Arc<Program>> {
-        match self {
-            Op::Call(call) => Some(&call.program),
-            _ => None,
+    /// The sub-programs, in a fixed order. Rules of the user's are none.
+    pub fn programs(&self) -> SmallVec<[&Arc<Program>; 2]> {
+        match self.view() {
+            View::Leaf(_) => SmallVec::new(),
+            View::Call(op) => smallvec![&op.program],
+            View::Cond(op) => op.branches.iter().collect(),
+            View::While(op) => smallvec![&op.cond_jaxpr, &op.body_jaxpr],
+            View::Scan(op) => smallvec![&op.jaxpr],
+            View::Checkpoint(op) => smallvec![&op.jaxpr],
+            View::CustomJvp(op) => smallvec![&op.call_jaxpr],
+            View::CustomVjp(op) => smallvec![&op.call_jaxpr],
         }
-        .into_iter()
+    }
+
+    /// The same op with its sub-programs replaced by ones of the same types.
+    pub fn map_programs<E>(
+        &self,
+        mut map: impl FnMut(&Arc<Program>) -> Result<Arc<Program>, E>,
+    ) -> Result<Op, E> {
+        Ok(match self.view() {
+            View::Leaf(_) => self.clone(),
+            View::Call(op) => Call { program: map(&op.program)?, ..op.clone() }.into(),
+            View::Cond(op) => {
+                Cond { branches: op.branches.iter().map(map).collect::<Result<_, E>>()? }.into()
+            }
+            View::While(op) => {
+                let (cond_jaxpr, body_jaxpr) = (map(&op.cond_jaxpr)?, map(&op.body_jaxpr)?);
+                While { cond_jaxpr, body_jaxpr, ..op.clone() }.into()
+            }
+            View::Scan(op) => Scan { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
+            View::Checkpoint(op) => Checkpoint { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
+            View::CustomJvp(op) => CustomJvp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() }.into(),
+            View::CustomVjp(op) => CustomVjp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() }.into(),
+        })
+    }
+
+    /// Whether two ops are the same, where sub-programs are only if they are the
+    /// same objects: looking into them would not be linear where they are shared.
+    pub fn is_same(&self, other: &Op) -> bool {
+        let (own, others) = (self.programs(), other.programs());
+        if own.is_empty() && others.is_empty() {
+            return self == other;
+        }
+        let same_programs =
+            own.len() == others.len() && own.iter().zip(&others).all(|(a, b)| Arc::ptr_eq(a, b));
+        same_programs
+            && self.params_but_programs() == other.params_but_programs()
+            && self.name() == other.name()
+    }
+
+    fn params_but_programs(&self) -> Vec<(&'static str, Param)> {
+        let mut params = self.params();
+        let holds_program = |value: &Param| match value {
+            Param::Program(_) => true,
+            Param::List(items) => items.iter().any(|item| matches!(item, Param::Program(_))),
+            _ => false,
+        };
+        params.retain(|(_, value)| !holds_program(value));
+        params
+    }
+
+    /// Hashes the op as [`Op::is_same`] compares it, save for its parameters.
+    pub fn hash_shallow(&self, state: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        let programs = self.programs();
+        if programs.is_empty() {
+            return self.hash(state);
+        }
+        self.name().hash(state);
+        for program in programs {
+            Arc::as_ptr(program).addr().hash(state);
+        }
     }
 }
 

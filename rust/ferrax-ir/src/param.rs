@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::ops::{JvpHandle, PolicyHandle, VjpHandle};
 use crate::{Axes, DType, Dim, Program, Result, Scalar, Shape, type_error, value_error};
 
 /// One parameter value.
@@ -23,6 +24,10 @@ pub enum Param {
     Scalar(Scalar),
     List(Vec<Param>),
     Program(Arc<Program>),
+    /// Rules and policies of the user's: objects, which texts and files do not hold.
+    Jvp(JvpHandle),
+    Vjp(VjpHandle),
+    Policy(PolicyHandle),
 }
 
 /// The name of the parameter that a struct's field holds: `impl` for `r#impl`.

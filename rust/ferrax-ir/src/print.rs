@@ -269,6 +269,11 @@ impl Printer {
                 parts.push(Doc::text(format!("{last}{close}")));
                 Doc::Concat(parts)
             }
+            Param::Jvp(rule) => Doc::text(quoted(&rule.0.name())),
+            Param::Vjp(rule) => Doc::text(quoted(&rule.0.name())),
+            Param::Policy(policy) => {
+                Doc::text(policy.0.as_ref().map_or("None".to_owned(), |policy| quoted(&policy.name())))
+            }
             Param::Program(program) => match self.hoisted.get(&Arc::as_ptr(program).addr()) {
                 Some(name) => Doc::text(name.clone()),
                 None => self.program(program, 0, Names::default()),

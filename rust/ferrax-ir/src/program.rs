@@ -125,7 +125,7 @@ impl Program {
     pub fn size(&self) -> usize {
         self.equations
             .iter()
-            .map(|equation| 1 + equation.op.programs().map(|p| p.size()).sum::<usize>())
+            .map(|equation| 1 + equation.op.programs().iter().map(|p| p.size()).sum::<usize>())
             .sum()
     }
 

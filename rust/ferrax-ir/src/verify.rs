@@ -8,7 +8,7 @@
 //! 5. The outputs of an equation have exactly the types, weakness included, that
 //!    its op's type rule gives for its inputs.
 //! 6. The program's effects are those of its equations, all of them and no others.
-//! 7. Sub-programs are well-formed, and capture nothing.
+//! 7. Sub-programs are well-formed, and see no variables but their own.
 //!
 //! Cost: linear; a sub-program that several equations share is checked once.
 

@@ -55,7 +55,8 @@ fn weak_outputs(
             ));
         }
         Op::Compare(_) => false,
-        Op::Call(_) | Op::Extension(_) => true,
+        Op::Extension(_) => true,
+        op if !op.programs().is_empty() => true,
         _ => operands.iter().any(Operand::weak),
     };
     if !possible {

@@ -85,7 +85,7 @@ fn flops(program: &Program) -> u64 {
                     let depth: usize = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).product();
                     2 * outputs * depth as u64
                 }
-                op => op.programs().map(|inner| flops(inner)).sum::<u64>().max(outputs),
+                op => op.programs().iter().map(|inner| flops(inner)).sum::<u64>().max(outputs),
             }
         })
         .sum()

@@ -13,10 +13,11 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::rules::{Batch, Batched};
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{
-    Atom, Dim, Effect, Equation, Program, Result, Type, internal_error, unsupported, value_error,
+    Atom, Builder, Dim, Effect, Equation, Program, Result, Type, internal_error, unsupported, value_error,
 };
 use smallvec::SmallVec;
 
+use crate::control::{checkpoint, cond, custom, scan, while_loop};
 use crate::memo::Memo;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
@@ -43,15 +44,25 @@ pub fn batch(
     Batching { size, axis_name, callees: Memo::default() }.program(program, dims, out_dims)
 }
 
-type Dims = Vec<Option<usize>>;
+pub(crate) type Dims = Vec<Option<usize>>;
 
 /// A batched callee and where its outputs have the axis.
-type Callee = (Arc<Program>, Arc<[Option<usize>]>);
+pub(crate) type Callee = (Arc<Program>, Arc<[Option<usize>]>);
 
-struct Batching<'a> {
-    size: &'a Dim,
-    axis_name: Option<&'a str>,
-    callees: Memo<Dims, Callee>,
+/// Where the inputs have the axis, and where outputs shall have it.
+type Key = (Dims, Want);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Want {
+    AsIs,
+    Front,
+    Force(Dims),
+}
+
+pub(crate) struct Batching<'a> {
+    pub size: &'a Dim,
+    pub axis_name: Option<&'a str>,
+    callees: Memo<Key, Callee>,
 }
 
 impl Batching<'_> {
@@ -167,10 +178,24 @@ impl Batching<'_> {
                 at(equation, rules.batch(&mut rewriter.builder, &rule))?
             }
             View::Call(call) => {
-                let (callee, out_dims) = at(equation, self.callee(call, &dims))?;
+                let (callee, out_dims) = at(equation, self.callee(&call.program, &dims, OutDims::AsIs))?;
                 let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
                 let outputs = rewriter.builder.emit(op, &inputs)?;
                 outputs.into_iter().map(Atom::Var).zip(out_dims.iter().copied()).collect()
+            }
+            View::Cond(op) => at(equation, cond::batch(self, &mut rewriter.builder, op, &inputs, &dims))?,
+            View::While(op) => {
+                at(equation, while_loop::batch(self, &mut rewriter.builder, op, &inputs, &dims))?
+            }
+            View::Scan(op) => at(equation, scan::batch(self, &mut rewriter.builder, op, &inputs, &dims))?,
+            View::Checkpoint(op) => {
+                at(equation, checkpoint::batch(self, &mut rewriter.builder, op, &inputs, &dims))?
+            }
+            View::CustomJvp(op) => {
+                at(equation, custom::batch_jvp(self, &mut rewriter.builder, op, &inputs, &dims))?
+            }
+            View::CustomVjp(op) => {
+                at(equation, custom::batch_vjp(self, &mut rewriter.builder, op, &inputs, &dims))?
             }
         };
         if outputs.len() != equation.outputs.len() {
@@ -219,11 +244,39 @@ impl Batching<'_> {
         ))
     }
 
-    fn callee(&mut self, call: &Call, dims: &[Option<usize>]) -> Result<Callee> {
-        if let Some(found) = self.callees.get(&call.program, dims.to_vec()) {
+    /// A batched sub-program; see [`batch`].
+    pub fn callee(
+        &mut self,
+        program: &Arc<Program>,
+        dims: &[Option<usize>],
+        out_dims: OutDims<'_>,
+    ) -> Result<Callee> {
+        let want = match out_dims {
+            OutDims::AsIs => Want::AsIs,
+            OutDims::Front => Want::Front,
+            OutDims::Force(dims) => Want::Force(dims.to_vec()),
+        };
+        let key = (dims.to_vec(), want);
+        if let Some(found) = self.callees.get(program, key.clone()) {
             return Ok(found);
         }
-        let (callee, out_dims) = self.program(&call.program, dims, OutDims::AsIs)?;
-        Ok(self.callees.insert(&call.program, dims.to_vec(), (Arc::new(callee), out_dims.into())))
+        let (callee, out_dims) = self.program(program, dims, out_dims)?;
+        Ok(self.callees.insert(program, key, (Arc::new(callee), out_dims.into())))
+    }
+
+    /// `atom` with its batch axis in front, if it has one.
+    pub fn to_front(&self, b: &mut Builder, atom: Atom, dim: Option<usize>) -> Result<Atom> {
+        match dim {
+            Some(dim) => b.move_axis(atom, dim, 0),
+            None => Ok(atom),
+        }
+    }
+
+    /// `atom` with a batch axis in front, repeated if it has none.
+    pub fn materialise(&self, b: &mut Builder, atom: Atom, dim: Option<usize>) -> Result<Atom> {
+        match dim {
+            Some(dim) => b.move_axis(atom, dim, 0),
+            None => b.broadcast_batch(atom, self.size, 0),
+        }
     }
 }

@@ -6,7 +6,6 @@
 //! with effects are never merged. Cost: expected linear.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use ferrax_ir::ops::Binary;
 use ferrax_ir::program::Atoms;
@@ -48,24 +47,17 @@ pub fn cse(program: &Program) -> Result<Program> {
     Ok(result)
 }
 
-/// A call is hashed and compared by its callee's identity: reading the callee
-/// for every call would not be linear.
+/// Ops are hashed and compared by their sub-programs's identities: reading
+/// these for every equation would not be linear.
 fn hash(op: &Op, inputs: &[Atom]) -> u64 {
     let mut hasher = FxHasher::default();
-    match op {
-        Op::Call(call) => Arc::as_ptr(&call.program).addr().hash(&mut hasher),
-        op => op.hash(&mut hasher),
-    }
+    op.hash_shallow(&mut hasher);
     in_order(op, inputs).hash(&mut hasher);
     hasher.finish()
 }
 
 fn same(op: &Op, inputs: &[Atom], earlier_op: &Op, earlier_inputs: &[Atom]) -> bool {
-    let same_op = match (op, earlier_op) {
-        (Op::Call(a), Op::Call(b)) => Arc::ptr_eq(&a.program, &b.program),
-        (a, b) => a == b,
-    };
-    same_op && in_order(op, inputs) == in_order(op, earlier_inputs)
+    op.is_same(earlier_op) && in_order(op, inputs) == in_order(op, earlier_inputs)
 }
 
 /// Constants that are the same array become one.

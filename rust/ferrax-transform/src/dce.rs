@@ -13,6 +13,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Op, Program, Result, Var};
 use smallvec::SmallVec;
 
+use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::rewrite::{Needed, Rewriter, check_flags, share};
 
@@ -29,20 +30,20 @@ pub fn dce_with(program: &Program, used: &[bool]) -> Result<(Program, Vec<bool>)
 }
 
 /// How an equation is kept.
-enum Kept {
+pub(crate) enum Kept {
     Whole,
-    /// A call, of a smaller callee, with some of the inputs and outputs.
-    Call(Box<Smaller>),
+    /// An op with smaller sub-programs, with some of the inputs and outputs.
+    Smaller(Box<Smaller>),
 }
 
-struct Smaller {
-    op: Op,
-    inputs: Atoms,
-    outputs: SmallVec<[Var; 4]>,
+pub(crate) struct Smaller {
+    pub op: Op,
+    pub inputs: Atoms,
+    pub outputs: SmallVec<[Var; 4]>,
 }
 
 #[derive(Default)]
-struct Elimination {
+pub(crate) struct Elimination {
     callees: Memo<Vec<bool>, Flagged>,
 }
 
@@ -66,11 +67,17 @@ impl Elimination {
             }
             let how = match equation.op.view() {
                 View::Leaf(_) => Kept::Whole,
-                View::Call(call) => self.call(call, equation, &needed)?,
+                View::Call(op) => self.call(op, equation, &needed)?,
+                View::Cond(op) => cond::eliminate(self, op, equation, &needed)?,
+                View::While(op) => while_loop::eliminate(self, op, equation, &needed)?,
+                View::Scan(op) => scan::eliminate(self, op, equation, &needed)?,
+                View::Checkpoint(op) => checkpoint::eliminate(self, op, equation, &needed)?,
+                // Their rules know all inputs and outputs.
+                View::CustomJvp(_) | View::CustomVjp(_) => Kept::Whole,
             };
             match &how {
                 Kept::Whole => needed.add(&equation.inputs),
-                Kept::Call(call) => needed.add(&call.inputs),
+                Kept::Smaller(call) => needed.add(&call.inputs),
             }
             kept.push(Some(how));
         }
@@ -85,7 +92,7 @@ impl Elimination {
             match kept {
                 None => {}
                 Some(Kept::Whole) => rewriter.copy(equation)?,
-                Some(Kept::Call(call)) => {
+                Some(Kept::Smaller(call)) => {
                     let Smaller { op, inputs, outputs } = *call;
                     let inputs = rewriter.atoms(&inputs)?;
                     let types: Vec<_> =
@@ -105,14 +112,7 @@ impl Elimination {
 
     fn call(&mut self, call: &Call, equation: &Equation, needed: &Needed) -> Result<Kept> {
         let used: Vec<bool> = equation.outputs.iter().map(|&var| needed.contains(var)).collect();
-        let (callee, used_inputs) = match self.callees.get(&call.program, used.clone()) {
-            Some(found) => found,
-            None => {
-                let (callee, used_inputs) = self.program(&call.program, &used, false)?;
-                let callee = share(callee, &call.program);
-                self.callees.insert(&call.program, used.clone(), (callee, used_inputs.into()))
-            }
-        };
+        let (callee, used_inputs) = self.callee(&call.program, &used)?;
         if Arc::ptr_eq(&callee, &call.program) {
             return Ok(Kept::Whole);
         }
@@ -120,6 +120,17 @@ impl Elimination {
         let inputs =
             equation.inputs.iter().zip(&*used_inputs).filter(|(_, flag)| **flag).map(|(a, _)| *a).collect();
         let outputs = equation.outputs.iter().zip(&used).filter(|(_, flag)| **flag).map(|(v, _)| *v);
-        Ok(Kept::Call(Box::new(Smaller { op: op.into(), inputs, outputs: outputs.collect() })))
+        Ok(Kept::Smaller(Box::new(Smaller { op: op.into(), inputs, outputs: outputs.collect() })))
+    }
+
+    /// A sub-program with only the outputs flagged in `used`, and flags of the
+    /// inputs that it keeps; see [`dce_with`].
+    pub fn callee(&mut self, program: &Arc<Program>, used: &[bool]) -> Result<Flagged> {
+        if let Some(found) = self.callees.get(program, used.to_vec()) {
+            return Ok(found);
+        }
+        let (callee, used_inputs) = self.program(program, used, false)?;
+        let callee = share(callee, program);
+        Ok(self.callees.insert(program, used.to_vec(), (callee, used_inputs.into())))
     }
 }

@@ -65,8 +65,8 @@ fn evaluate(
     values: &[Option<Tensor>],
 ) -> Result<Option<Vec<Tensor>>> {
     let View::Leaf(rules) = equation.op.view() else { return Ok(None) };
-    // The user's own ops run when and where the program does.
-    if matches!(equation.op, Op::Extension(_)) {
+    // The user's own ops run when and where the program does; barriers are there to stay.
+    if matches!(equation.op, Op::Extension(_) | Op::OptimizationBarrier(_)) {
         return Ok(None);
     }
     // Of literals alone only scalars are made: a broadcast literal is better left so.

@@ -42,10 +42,12 @@ impl Inliner {
         rewriter.constants(|_| true);
         for equation in &program.equations {
             let View::Call(call) = equation.op.view() else {
-                rewriter.copy(equation)?;
+                let op = equation.op.map_programs(|callee| self.callee(callee))?;
+                let inputs = rewriter.atoms(&equation.inputs)?;
+                rewriter.copy_as(equation, op, &inputs)?;
                 continue;
             };
-            let callee = self.callee(call)?;
+            let callee = self.callee(&call.program)?;
             let inside = match self.which {
                 Inline::Marked => call.inline,
                 Inline::UpTo(limit) => call.inline || callee.equations.len() <= limit,
@@ -71,11 +73,11 @@ impl Inliner {
     }
 
     /// The callee with its own calls inlined.
-    fn callee(&mut self, call: &Call) -> Result<Arc<Program>> {
-        if let Some(found) = self.callees.get(&call.program, ()) {
+    fn callee(&mut self, callee: &Arc<Program>) -> Result<Arc<Program>> {
+        if let Some(found) = self.callees.get(callee, ()) {
             return Ok(found);
         }
-        let callee = share(self.program(&call.program)?, &call.program);
-        Ok(self.callees.insert(&call.program, (), callee))
+        let inlined = share(self.program(callee)?, callee);
+        Ok(self.callees.insert(callee, (), inlined))
     }
 }

@@ -17,7 +17,8 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, type_error};
 use smallvec::SmallVec;
 
-use crate::linearize::LinearizedCall;
+use crate::control::{checkpoint, cond, custom, scan, while_loop};
+use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
@@ -50,16 +51,25 @@ pub(crate) struct Joint {
 
 /// The forward pass that `jvp` and `linearize` share.
 pub(crate) struct Forward {
-    calls: Calls,
-    jvps: Memo<Vec<bool>, Flagged>,
-    pub linearized: Memo<Vec<bool>, Arc<LinearizedCall>>,
+    pub calls: Calls,
+    jvps: Memo<Flags, Flagged>,
+    pub linearized: Memo<Flags, Arc<Linearized>>,
+    pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
 }
+
+/// Inputs with tangents, and outputs that must have one.
+pub(crate) type Flags = (Vec<bool>, Vec<bool>);
 
 pub(crate) type Tangents = SmallVec<[Option<Atom>; 1]>;
 
 impl Forward {
     pub fn new(calls: Calls) -> Self {
-        Forward { calls, jvps: Memo::default(), linearized: Memo::default() }
+        Forward {
+            calls,
+            jvps: Memo::default(),
+            linearized: Memo::default(),
+            linearized_calls: Memo::default(),
+        }
     }
 
     fn jvp(
@@ -119,7 +129,21 @@ impl Forward {
                     let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
                     at(equation, rules.jvp(&mut rewriter.builder, &rule))?
                 }
-                View::Call(call) => at(equation, self.call(&mut rewriter, equation, call, &found))?,
+                View::Call(op) => at(equation, self.call(&mut rewriter, equation, op, &found))?,
+                View::Cond(op) => at(equation, cond::forward(self, &mut rewriter, equation, op, &found))?,
+                View::While(op) => {
+                    at(equation, while_loop::forward(self, &mut rewriter, equation, op, &found))?
+                }
+                View::Scan(op) => at(equation, scan::forward(self, &mut rewriter, equation, op, &found))?,
+                View::Checkpoint(op) => {
+                    at(equation, checkpoint::forward(self, &mut rewriter, equation, op, &found))?
+                }
+                View::CustomJvp(op) => {
+                    at(equation, custom::forward_jvp(self, &mut rewriter, equation, op, &found))?
+                }
+                View::CustomVjp(op) => {
+                    at(equation, custom::forward_vjp(self, &mut rewriter, equation, op, &found))?
+                }
             };
             if outputs.len() != equation.outputs.len() {
                 return Err(internal_error!(
@@ -153,6 +177,21 @@ impl Forward {
         Ok(Joint { builder: rewriter.builder, outputs, tangents: output_tangents })
     }
 
+    /// The jvp of a sub-program, as [`jvp_with`] gives it.
+    pub fn jvp_callee(
+        &mut self,
+        program: &Arc<Program>,
+        nonzero: &[bool],
+        instantiate: &[bool],
+    ) -> Result<Flagged> {
+        let key = (nonzero.to_vec(), instantiate.to_vec());
+        if let Some(found) = self.jvps.get(program, key.clone()) {
+            return Ok(found);
+        }
+        let (callee, flags) = self.jvp(program, nonzero, instantiate)?;
+        Ok(self.jvps.insert(program, key, (Arc::new(callee), flags.into())))
+    }
+
     fn call(
         &mut self,
         rewriter: &mut Rewriter<'_>,
@@ -163,7 +202,7 @@ impl Forward {
         let nonzero: Vec<bool> = tangents.iter().map(Option::is_some).collect();
         let arguments = rewriter.atoms(&equation.inputs)?;
         if self.calls == Calls::Linearize {
-            let callee = self.linearized(&call.program, nonzero)?;
+            let callee = self.linearized_call(&call.program, nonzero)?;
             let (primals, result) =
                 callee.emit(&mut rewriter.builder, call, &arguments, tangents.iter().flatten().copied())?;
             for (&var, atom) in equation.outputs.iter().zip(primals) {
@@ -171,13 +210,7 @@ impl Forward {
             }
             return Ok(result);
         }
-        let (callee, flags) = match self.jvps.get(&call.program, nonzero.clone()) {
-            Some(found) => found,
-            None => {
-                let (callee, flags) = self.jvp(&call.program, &nonzero, &[])?;
-                self.jvps.insert(&call.program, nonzero, (Arc::new(callee), flags.into()))
-            }
-        };
+        let (callee, flags) = self.jvp_callee(&call.program, &nonzero, &[])?;
         let inputs: Vec<Atom> = arguments.iter().copied().chain(tangents.iter().flatten().copied()).collect();
         let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
         let mut outputs = rewriter.builder.emit(op, &inputs)?.into_iter().map(Atom::Var);

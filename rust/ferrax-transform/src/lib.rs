@@ -8,6 +8,7 @@
 //! | `transpose` | linear programs turned around |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
+//! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
 //! | `optimise` | `inline`, `simplify`, `fold`, `cse`, `dce` in turn |
 //!
 //! Invariants of all of them: the input is not changed; the result verifies
@@ -16,6 +17,7 @@
 //! sub-program that is reached through many calls counts once.
 
 pub mod batch;
+mod control;
 pub mod cse;
 pub mod dce;
 pub mod fold;

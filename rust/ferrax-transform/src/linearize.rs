@@ -32,12 +32,12 @@ pub struct Linearized {
 }
 
 pub fn linearize(program: &Program, nonzero: &[bool]) -> Result<Linearized> {
-    Forward::new(Calls::Linearize).linearize(program, nonzero)
+    Forward::new(Calls::Linearize).linearize(program, nonzero, &[])
 }
 
 impl Forward {
-    fn linearize(&mut self, program: &Program, nonzero: &[bool]) -> Result<Linearized> {
-        let joint = self.joint(program, nonzero, &[])?;
+    fn linearize(&mut self, program: &Program, nonzero: &[bool], instantiate: &[bool]) -> Result<Linearized> {
+        let joint = self.joint(program, nonzero, instantiate)?;
         let nonzero_out = joint.tangents.iter().map(Option::is_some).collect();
         let tangents: Vec<Atom> = joint.tangents.into_iter().flatten().collect();
         let primals = program.inputs.len();
@@ -54,18 +54,34 @@ impl Forward {
         })
     }
 
-    pub(crate) fn linearized(
+    /// A linearised sub-program; outputs flagged in `instantiate` have a tangent
+    /// even if it is zero.
+    pub(crate) fn linearize_callee(
+        &mut self,
+        program: &Arc<Program>,
+        nonzero: &[bool],
+        instantiate: &[bool],
+    ) -> Result<Arc<Linearized>> {
+        let key = (nonzero.to_vec(), instantiate.to_vec());
+        if let Some(found) = self.linearized.get(program, key.clone()) {
+            return Ok(found);
+        }
+        let linearized = self.linearize(program, nonzero, instantiate)?;
+        Ok(self.linearized.insert(program, key, Arc::new(linearized)))
+    }
+
+    pub(crate) fn linearized_call(
         &mut self,
         program: &Arc<Program>,
         nonzero: Vec<bool>,
     ) -> Result<Arc<LinearizedCall>> {
-        if let Some(found) = self.linearized.get(program, nonzero.clone()) {
+        if let Some(found) = self.linearized_calls.get(program, nonzero.clone()) {
             return Ok(found);
         }
-        let linearized = self.linearize(program, &nonzero)?;
+        let linearized = self.linearize(program, &nonzero, &[])?;
         let halves = Halves::new(linearized.primal, linearized.linear, program.outputs.len());
         let callee = LinearizedCall { halves, nonzero_out: linearized.nonzero_out };
-        Ok(self.linearized.insert(program, nonzero, Arc::new(callee)))
+        Ok(self.linearized_calls.insert(program, nonzero, Arc::new(callee)))
     }
 }
 

@@ -7,8 +7,6 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::op::View;
-use ferrax_ir::ops::Call;
 use ferrax_ir::{Program, Result};
 
 use crate::inline::Inline;
@@ -58,24 +56,18 @@ impl Optimiser {
         let mut rewriter = Rewriter::with_inputs(program);
         rewriter.constants(|_| true);
         for equation in &program.equations {
-            match equation.op.view() {
-                View::Leaf(_) => rewriter.copy(equation)?,
-                View::Call(call) => {
-                    let callee = self.callee(call)?;
-                    let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
-                    let inputs = rewriter.atoms(&equation.inputs)?;
-                    rewriter.copy_as(equation, op.into(), &inputs)?;
-                }
-            }
+            let op = equation.op.map_programs(|callee| self.callee(callee))?;
+            let inputs = rewriter.atoms(&equation.inputs)?;
+            rewriter.copy_as(equation, op, &inputs)?;
         }
         rewriter.finish(&program.outputs)
     }
 
-    fn callee(&mut self, call: &Call) -> Result<Arc<Program>> {
-        if let Some(found) = self.callees.get(&call.program, ()) {
+    fn callee(&mut self, callee: &Arc<Program>) -> Result<Arc<Program>> {
+        if let Some(found) = self.callees.get(callee, ()) {
             return Ok(found);
         }
-        let callee = share(self.program(&call.program)?, &call.program);
-        Ok(self.callees.insert(&call.program, (), callee))
+        let optimised = share(self.program(callee)?, callee);
+        Ok(self.callees.insert(callee, (), optimised))
     }
 }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use ferrax_ir::op::View;
 use ferrax_ir::ops::Call;
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{Atom, Program, Result};
+use ferrax_ir::{Atom, Equation, Program, Result};
 
+use crate::control::{cond, scan, while_loop};
 use crate::linearize::Halves;
 use crate::memo::Memo;
 use crate::rewrite::{Rewriter, check_flags};
@@ -41,8 +42,9 @@ pub fn partial_eval_with(program: &Program, unknown: &[bool], force: &[bool]) ->
 }
 
 #[derive(Default)]
-struct PartialEvaluation {
-    callees: Memo<Vec<bool>, Arc<SplitCall>>,
+pub(crate) struct PartialEvaluation {
+    calls: Memo<Vec<bool>, Arc<SplitCall>>,
+    callees: Memo<(Vec<bool>, Vec<bool>), Arc<PartialEval>>,
 }
 
 /// A callee in two halves.
@@ -96,7 +98,7 @@ impl PartialEvaluation {
             let mixed = flags.contains(&true) && flags.contains(&false);
             match equation.op.view() {
                 View::Call(call) if mixed => {
-                    let callee = self.callee(call, flags.clone())?;
+                    let callee = self.call(call, flags.clone())?;
                     let arguments = rewriter.atoms(&equation.inputs)?;
                     let side = |want: bool| -> Vec<Atom> {
                         arguments.iter().zip(&flags).filter(|(_, f)| **f == want).map(|(a, _)| *a).collect()
@@ -112,7 +114,27 @@ impl PartialEvaluation {
                         }
                     }
                 }
-                View::Call(_) | View::Leaf(_) => {
+                View::Cond(op) if mixed => {
+                    let late = cond::partial_eval(self, &mut rewriter, equation, op, &flags)?;
+                    mark(&mut depends, equation, &late);
+                }
+                View::While(op) if mixed => {
+                    let late = while_loop::partial_eval(self, &mut rewriter, equation, op, &flags)?;
+                    mark(&mut depends, equation, &late);
+                }
+                View::Scan(op) if mixed => {
+                    let late = scan::partial_eval(self, &mut rewriter, equation, op, &flags)?;
+                    mark(&mut depends, equation, &late);
+                }
+                // What derivative these have must not be split from what they compute.
+                View::Checkpoint(_)
+                | View::CustomJvp(_)
+                | View::CustomVjp(_)
+                | View::Call(_)
+                | View::Cond(_)
+                | View::While(_)
+                | View::Scan(_)
+                | View::Leaf(_) => {
                     rewriter.copy(equation)?;
                     let any = flags.contains(&true);
                     for var in &equation.outputs {
@@ -124,14 +146,36 @@ impl PartialEvaluation {
         rewriter.finish(&program.outputs)
     }
 
-    fn callee(&mut self, call: &Call, unknown: Vec<bool>) -> Result<Arc<SplitCall>> {
-        if let Some(found) = self.callees.get(&call.program, unknown.clone()) {
+    fn call(&mut self, call: &Call, unknown: Vec<bool>) -> Result<Arc<SplitCall>> {
+        if let Some(found) = self.calls.get(&call.program, unknown.clone()) {
             return Ok(found);
         }
         let parts = self.program(&call.program, &unknown, &[])?;
         let known_outputs = parts.unknown_out.iter().filter(|flag| !**flag).count();
         let halves = Halves::new(parts.known, parts.unknown, known_outputs);
         let callee = SplitCall { halves, unknown_out: parts.unknown_out };
-        Ok(self.callees.insert(&call.program, unknown, Arc::new(callee)))
+        Ok(self.calls.insert(&call.program, unknown, Arc::new(callee)))
+    }
+
+    /// A partially evaluated sub-program; see [`partial_eval_with`].
+    pub fn callee(
+        &mut self,
+        program: &Arc<Program>,
+        unknown: &[bool],
+        force: &[bool],
+    ) -> Result<Arc<PartialEval>> {
+        let key = (unknown.to_vec(), force.to_vec());
+        if let Some(found) = self.callees.get(program, key.clone()) {
+            return Ok(found);
+        }
+        let parts = self.program(program, unknown, force)?;
+        Ok(self.callees.insert(program, key, Arc::new(parts)))
+    }
+}
+
+/// Notes which outputs of an equation depend on unknown inputs.
+fn mark(depends: &mut [bool], equation: &Equation, late: &[bool]) {
+    for (var, &late) in equation.outputs.iter().zip(late) {
+        depends[var.index()] = late;
     }
 }

@@ -166,12 +166,6 @@ pub(crate) fn share(program: Program, original: &Arc<Program>) -> Arc<Program> {
 /// only if they are the same objects: looking into them would cost more than
 /// linear time where they are shared.
 pub(crate) fn is_same(a: &Program, b: &Program) -> bool {
-    let same_op = |a: &Op, b: &Op| match (a, b) {
-        (Op::Call(a), Op::Call(b)) => {
-            Arc::ptr_eq(&a.program, &b.program) && a.inline == b.inline && a.name == b.name
-        }
-        _ => a == b,
-    };
     a.name == b.name
         && a.inputs == b.inputs
         && a.outputs == b.outputs
@@ -185,5 +179,5 @@ pub(crate) fn is_same(a: &Program, b: &Program) -> bool {
         && a.equations
             .iter()
             .zip(&b.equations)
-            .all(|(a, b)| a.inputs == b.inputs && a.outputs == b.outputs && same_op(&a.op, &b.op))
+            .all(|(a, b)| a.inputs == b.inputs && a.outputs == b.outputs && a.op.is_same(&b.op))
 }

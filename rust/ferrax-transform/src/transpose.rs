@@ -19,19 +19,21 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error};
 use smallvec::SmallVec;
 
+use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
 pub fn transpose(program: &Program, linear: &[bool], cotangents: &[bool]) -> Result<(Program, Vec<bool>)> {
-    Transposition::default().program(program, linear, cotangents)
+    Transposition::default().program(program, linear, cotangents, &[])
 }
 
-type Flags = (Vec<bool>, Vec<bool>);
-type Cotangents = SmallVec<[Option<Atom>; 3]>;
+/// Linear inputs, outputs with cotangents, inputs that must have one.
+type Flags = (Vec<bool>, Vec<bool>, Vec<bool>);
+pub(crate) type Cotangents = SmallVec<[Option<Atom>; 3]>;
 
 #[derive(Default)]
-struct Transposition {
+pub(crate) struct Transposition {
     callees: Memo<Flags, Flagged>,
 }
 
@@ -57,6 +59,7 @@ impl Transposition {
         program: &Program,
         linear: &[bool],
         cotangents: &[bool],
+        instantiate: &[bool],
     ) -> Result<(Program, Vec<bool>)> {
         check_flags("transpose", program, program.inputs.len(), linear.len())?;
         check_flags("transpose", program, program.outputs.len(), cotangents.len())?;
@@ -105,8 +108,15 @@ impl Transposition {
 
         let mut flags = Vec::with_capacity(program.inputs.len());
         let mut outputs = Vec::new();
-        for (&var, &flag) in program.inputs.iter().zip(linear) {
-            let sum = sums.0[var.index()].filter(|_| flag);
+        for (position, (&var, &flag)) in program.inputs.iter().zip(linear).enumerate() {
+            let mut sum = sums.0[var.index()].filter(|_| flag);
+            if let Type::Array(ty) = &program.types[var.index()]
+                && sum.is_none()
+                && flag
+                && instantiate.get(position) == Some(&true)
+            {
+                sum = Some(rewriter.builder.zeros(&ty.tangent())?);
+            }
             flags.push(sum.is_some());
             if let Some(atom) = sum {
                 let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
@@ -148,7 +158,25 @@ impl Transposition {
                 let rule = Transpose { inputs: &operands, outputs: &outputs, cotangents: &cotangents };
                 at(equation, rules.transpose(&mut rewriter.builder, &rule))?
             }
-            View::Call(call) => at(equation, self.call(&mut rewriter.builder, call, &operands, &cotangents))?,
+            View::Call(op) => at(equation, self.call(&mut rewriter.builder, op, &operands, &cotangents))?,
+            View::Cond(op) => {
+                at(equation, cond::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
+            }
+            View::While(op) => {
+                at(equation, while_loop::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
+            }
+            View::Scan(op) => {
+                at(equation, scan::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
+            }
+            View::Checkpoint(op) => {
+                at(equation, checkpoint::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
+            }
+            View::CustomJvp(op) => {
+                at(equation, self.inlined(&mut rewriter.builder, &op.call_jaxpr, &operands, &cotangents))?
+            }
+            View::CustomVjp(op) => {
+                at(equation, self.inlined(&mut rewriter.builder, &op.call_jaxpr, &operands, &cotangents))?
+            }
         };
         if result.len() != operands.len() {
             return Err(internal_error!(
@@ -183,16 +211,7 @@ impl Transposition {
         operands: &[Operand],
         cotangents: &[Option<Atom>],
     ) -> Result<Cotangents> {
-        let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
-        let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
-        let key = (linear, given);
-        let (callee, flags) = match self.callees.get(&call.program, key.clone()) {
-            Some(found) => found,
-            None => {
-                let (callee, flags) = self.program(&call.program, &key.0, &key.1)?;
-                self.callees.insert(&call.program, key, (Arc::new(callee), flags.into()))
-            }
-        };
+        let (callee, flags) = self.callee(&call.program, operands, cotangents, &[])?;
         if callee.outputs.is_empty() && callee.effects.is_empty() {
             return Ok(flags.iter().map(|_| None).collect());
         }
@@ -201,6 +220,51 @@ impl Transposition {
         let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
         let mut outputs = b.emit(op, &inputs)?.into_iter().map(Atom::Var);
         Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
+    }
+
+    /// The transposed equations of a sub-program in place of the equation.
+    fn inlined(
+        &mut self,
+        b: &mut Builder,
+        program: &Arc<Program>,
+        operands: &[Operand],
+        cotangents: &[Option<Atom>],
+    ) -> Result<Cotangents> {
+        let (callee, flags) = self.callee(program, operands, cotangents, &[])?;
+        let inputs: Vec<Atom> =
+            operands.iter().filter_map(Operand::known).chain(cotangents.iter().flatten().copied()).collect();
+        let mut outputs = b.inline(&callee, &inputs)?.into_iter();
+        Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
+    }
+
+    /// The transpose of a sub-program for these operands and cotangents.
+    fn callee(
+        &mut self,
+        program: &Arc<Program>,
+        operands: &[Operand],
+        cotangents: &[Option<Atom>],
+        instantiate: &[bool],
+    ) -> Result<Flagged> {
+        let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
+        let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
+        self.flagged(program, &linear, &given, instantiate)
+    }
+
+    /// The transpose of a sub-program: see [`transpose`]. Inputs flagged in
+    /// `instantiate` have a cotangent even if it is zero.
+    pub fn flagged(
+        &mut self,
+        program: &Arc<Program>,
+        linear: &[bool],
+        cotangents: &[bool],
+        instantiate: &[bool],
+    ) -> Result<Flagged> {
+        let key = (linear.to_vec(), cotangents.to_vec(), instantiate.to_vec());
+        if let Some(found) = self.callees.get(program, key.clone()) {
+            return Ok(found);
+        }
+        let (callee, flags) = self.program(program, linear, cotangents, instantiate)?;
+        Ok(self.callees.insert(program, key, (Arc::new(callee), flags.into())))
     }
 }
 

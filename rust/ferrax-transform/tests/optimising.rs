@@ -244,6 +244,6 @@ fn dead_code_goes_from_callees_too() {
     let call = Call { name: "callee".into(), program: callee.clone(), inline: false };
     let outputs = b.emit(call, &[x, x]).unwrap();
     let program = dce(&b.finish([Atom::Var(outputs[1])])).unwrap();
-    let pruned = program.equations[0].op.programs().next().unwrap();
+    let pruned = program.equations[0].op.programs()[0];
     assert_eq!((pruned.inputs.len(), pruned.equations.len(), pruned.outputs.len()), (1, 1, 1));
 }

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use super::control::check_arguments;
 use crate::rules::{Row, Types};
-use crate::{Effects, Param, Program, Result, Tensor, Type, op_struct, type_error};
+use crate::{Effects, Param, Program, Result, Tensor, Type, op_struct};
 
 op_struct! {
     /// Calls a program; what a jitted function becomes inside another.
@@ -25,21 +26,7 @@ impl Row for Call {
     }
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
-        let expected = self.program.input_types();
-        let same = expected.len() == inputs.len()
-            && expected.zip(inputs).all(|(want, got)| match (want, got) {
-                (Type::Array(want), Type::Array(got)) => want.shape == got.shape && want.dtype == got.dtype,
-                _ => want == got,
-            });
-        if !same {
-            let show = |types: Vec<String>| types.join(", ");
-            return Err(type_error!(
-                "call of '{}' expected ({}), got ({})",
-                self.name,
-                show(self.program.input_types().map(Type::to_string).collect()),
-                show(inputs.iter().map(Type::to_string).collect())
-            ));
-        }
+        check_arguments("call of", &self.program, inputs.iter())?;
         Ok(self.program.output_types().collect())
     }
 

@@ -40,15 +40,19 @@ macro_rules! reduction_params {
 mod accumulate;
 mod arithmetic;
 mod assemble;
+mod barrier;
 mod binary;
 mod binary_derivatives;
 mod call;
+mod checkpoint;
 pub(crate) mod common;
 mod compare;
 mod complex;
 mod complex_inverse;
+pub mod control;
 mod convert;
 mod cumulative;
+mod custom;
 mod derive;
 mod dot;
 mod evaluate;
@@ -66,11 +70,17 @@ mod unary;
 mod unary_derivatives;
 
 pub use assemble::{Concatenate, Iota, Pad, Rev};
+pub use barrier::{Name, OptimizationBarrier};
 pub use binary::Binary;
 pub use call::Call;
+pub use checkpoint::{Checkpoint, Policy, PolicyHandle};
 pub use compare::Compare;
+pub use control::{Cond, Scan, While};
 pub use convert::{BitcastConvertType, ConvertElementType};
 pub use cumulative::{Cumulative, CumulativeKind};
+pub use custom::{
+    CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
+};
 pub use dot::{DotGeneral, Precision};
 pub use gather::{Gather, GatherMode};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};

@@ -191,6 +191,9 @@ impl<'a> Writer<'a> {
                 nodes.push(format::Param::List(place(items.len())?));
                 return items.iter().try_for_each(|item| self.param(item, nodes));
             }
+            Param::Jvp(_) | Param::Vjp(_) | Param::Policy(_) => {
+                return Err(unsupported!("a rule of the user's cannot be saved"));
+            }
             Param::Program(program) => {
                 let index = self.programs.get(&Arc::as_ptr(program).addr());
                 format::Param::Program(

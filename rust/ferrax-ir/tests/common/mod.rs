@@ -11,7 +11,7 @@ use ferrax_ir::{
 pub fn rules(op: &Op) -> &dyn Rules {
     match op.view() {
         View::Leaf(rules) => rules,
-        View::Call(_) => panic!("a call has no rules"),
+        _ => panic!("an op with sub-programs has no rules"),
     }
 }
 

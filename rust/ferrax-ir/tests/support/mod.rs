@@ -97,7 +97,7 @@ pub fn array(dtype: DType, sizes: &[usize]) -> ArrayType {
 pub fn rules(op: &Op) -> &dyn Rules {
     match op.view() {
         View::Leaf(rules) => rules,
-        View::Call(_) => panic!("a call has no rules of its own"),
+        _ => panic!("an op with sub-programs has no rules of its own"),
     }
 }
 
