@@ -9,6 +9,7 @@
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `custom` | the user's derivative rules |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
@@ -17,6 +18,7 @@ pub mod array;
 pub mod bind;
 pub mod cache;
 pub mod convert;
+pub mod custom;
 pub mod dtypes;
 pub mod eager;
 pub mod elementwise;
