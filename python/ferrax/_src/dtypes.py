@@ -385,6 +385,10 @@ def canonicalize_dtype(dtype, allow_extended_dtype=False):
         TypeError: if the argument is no dtype.
         ValueError: for an extended dtype, unless `allow_extended_dtype`.
     """
+    if isinstance(dtype, (np.dtype, type)):
+        narrow = _narrow_dtypes.get(dtype)
+        if narrow is not None:
+            return narrow
     if issubdtype(dtype, extended) if dtype is not None else False:
         if not allow_extended_dtype:
             raise ValueError(f"Expected a NumPy dtype, got the extended dtype {dtype}.")

@@ -308,13 +308,14 @@ def concatenate(arrays, axis=0, dtype=None):
     arrays = _sequence("concatenate", arrays)
     if not arrays:
         raise ValueError("Need at least one array to concatenate.")
-    arrays = list(ensure_arrays("concatenate", *arrays))
+    arrays = [as_array(x) for x in arrays]
     if axis is None:
         return concatenate([ravel(x) for x in arrays], axis=0, dtype=dtype)
     if arrays[0].ndim == 0:
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
-    axis = normalize_axis(concrete_or_error(operator.index, axis, "axis of concatenate"),
-                          arrays[0].ndim)
+    if type(axis) is not int:
+        axis = concrete_or_error(operator.index, axis, "axis of concatenate")
+    axis = normalize_axis(axis, arrays[0].ndim)
     if dtype is None:
         arrays = promote_dtypes(*arrays)
     else:

@@ -36,7 +36,7 @@ def is_array_like(x) -> bool:
 def check_array_like(fun_name: str, *args) -> None:
     """Raises TypeError unless each argument is an array or a scalar."""
     for position, x in enumerate(args):
-        if not is_array_like(x):
+        if not isinstance(x, Array) and not is_array_like(x):
             raise TypeError(
                 f"{fun_name} requires ndarray or scalar arguments, got {type(x)}"
                 f" at position {position}."
