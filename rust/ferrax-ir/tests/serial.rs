@@ -31,6 +31,35 @@ fn every_op() -> Vec<Program> {
     texts.map(|text| Program::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))).collect()
 }
 
+/// The programs in the golden files of passes: sub-programs, literals, captured arrays.
+fn golden() -> Vec<Program> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ir");
+    let mut groups: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    groups.sort();
+    let mut files = Vec::new();
+    for group in groups.iter().filter(|path| path.is_dir()) {
+        files.extend(std::fs::read_dir(group).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    files.sort();
+    let mut programs = Vec::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).unwrap();
+        // Paragraphs are programs, some under a line that names them.
+        let before = programs.len();
+        for paragraph in text.split("\n\n") {
+            let named = paragraph.split_once(":\n").map_or(paragraph, |(_, program)| program);
+            programs.extend([paragraph, named].into_iter().find_map(|text| Program::parse(text).ok()));
+        }
+        assert!(programs.len() > before, "{} has no program", file.display());
+    }
+    programs
+}
+
+#[test]
+fn golden_programs_come_back() {
+    golden().iter().for_each(check);
+}
+
 #[test]
 fn every_op_comes_back() {
     let programs = every_op();
@@ -290,11 +319,11 @@ impl Random {
 /// What loads from changed bytes is a valid program: it saves and loads again.
 #[test]
 fn changed_files_never_panic() {
-    let mut seeds: Vec<Vec<u8>> = every_op().iter().map(save).collect();
+    let mut seeds: Vec<Vec<u8>> = every_op().iter().chain(&golden()).map(save).collect();
     seeds.push(save(&example()));
     seeds.push(save(&chain(4, 2)));
     let mut random = Random(2024);
-    let (mut loaded, rounds) = (0, 40_000 / seeds.len());
+    let (mut loaded, rounds) = (0, 80_000 / seeds.len());
     for seed in &seeds {
         for round in 0..rounds {
             let mut bytes = seed.clone();
@@ -320,11 +349,12 @@ fn changed_files_never_panic() {
 /// The same for program text.
 #[test]
 fn changed_text_never_panics() {
-    let mut seeds: Vec<String> = every_op().iter().map(|program| format!("{program:#}")).collect();
+    let mut seeds: Vec<String> =
+        every_op().iter().chain(&golden()).map(|program| format!("{program:#}")).collect();
     seeds.push(format!("{:#}", example()));
     seeds.push(format!("{:#}", chain(3, 2)));
     let mut random = Random(7);
-    let rounds = 40_000 / seeds.len();
+    let rounds = 80_000 / seeds.len();
     let mut read = 0;
     for seed in &seeds {
         for _ in 0..rounds {

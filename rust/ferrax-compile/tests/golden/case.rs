@@ -97,7 +97,7 @@ impl Case {
 
     /// Whether a pass is told things about the program that may be wrong.
     pub fn trusts_flags(&self) -> bool {
-        self.passes.iter().any(|pass| pass.name == "transpose")
+        self.passes.iter().any(|pass| ["transpose", "batch"].contains(&pass.name.as_str()))
     }
 
     /// What the passes make of a program; every result is verified.
