@@ -6,6 +6,7 @@ use ferrax_ir::ops::{Binary, Call, Copy, Unary};
 use ferrax_ir::program::Effect;
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use ferrax_ir::serial::{HEADER, Interface, MAX_DEPTH, VERSION, from_bytes, to_bytes};
+use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
     ArrayType, Atom, Builder, DType, Dim, Error, Extension, Op, Param, Program, Result, Source, SourceLine,
     Tensor, Type,
@@ -52,6 +53,13 @@ fn golden() -> Vec<Program> {
         }
         assert!(programs.len() > before, "{} has no program", file.display());
     }
+    // Files refuse arrays that no machine can hold; one case is about such.
+    programs.retain(|program| {
+        let sizes = program.types.iter().filter_map(|ty| ty.as_array());
+        sizes
+            .filter_map(|ty| Some((ty.sizes()?, ty.dtype)))
+            .all(|(sizes, dtype)| byte_size(&sizes, dtype).is_ok())
+    });
     programs
 }
 
