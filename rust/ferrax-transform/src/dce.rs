@@ -45,6 +45,7 @@ pub(crate) struct Smaller {
 #[derive(Default)]
 pub(crate) struct Elimination {
     callees: Memo<Vec<bool>, Flagged>,
+    pub scans: Memo<scan::Key, Flagged>,
 }
 
 impl Elimination {

@@ -55,6 +55,8 @@ pub(crate) struct Forward {
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
+    pub scan_jvps: Memo<scan::Key, Arc<scan::ScanJvp>>,
+    pub scans: Memo<scan::Key, Arc<scan::LinearizedScan>>,
 }
 
 /// Inputs with tangents, and outputs that must have one.
@@ -69,6 +71,8 @@ impl Forward {
             jvps: Memo::default(),
             linearized: Memo::default(),
             linearized_calls: Memo::default(),
+            scan_jvps: Memo::default(),
+            scans: Memo::default(),
         }
     }
 

@@ -45,6 +45,7 @@ pub fn partial_eval_with(program: &Program, unknown: &[bool], force: &[bool]) ->
 pub(crate) struct PartialEvaluation {
     calls: Memo<Vec<bool>, Arc<SplitCall>>,
     callees: Memo<(Vec<bool>, Vec<bool>), Arc<PartialEval>>,
+    pub scans: Memo<scan::Key, Arc<scan::SplitScan>>,
 }
 
 /// A callee in two halves.

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod loops;
+
 use std::sync::Arc;
 
 use ferrax_ir::ops::{
