@@ -64,6 +64,7 @@ fn while_loop(rewriter: &mut Rewriter<'_>, equation: &Equation, op: &While, inpu
         body_nconsts: op.body_nconsts + from_body.len(),
         cond_jaxpr,
         body_jaxpr,
+        max_steps: op.max_steps,
     };
     rewriter.copy_as(equation, op.into(), &arguments)?;
     Ok(true)

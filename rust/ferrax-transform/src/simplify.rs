@@ -1,5 +1,5 @@
-//! Algebraic identities, one row each in [`REWRITES`]; and loops of no step or
-//! one, which are none.
+//! Algebraic identities, one row each in [`REWRITES`]; loops of no step or one,
+//! which are none; and branches that are taken in any case.
 //!
 //! Invariants: a rewrite goes from left to right only and makes the program
 //! cheaper or more regular, so the pass ends; the result has the bits of the
@@ -14,7 +14,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Axes, DType, Equation, Kind, Literal, Op, Program, Result, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
 
-use crate::control::scan;
+use crate::control::{cond, scan, while_loop};
 use crate::rewrite::Rewriter;
 
 /// The longest chain of rewrites that one equation goes through.
@@ -68,9 +68,13 @@ pub fn simplify(program: &Program) -> Result<Program> {
     let mut definitions: Vec<Option<u32>> = Vec::new();
     for equation in &program.equations {
         let first = rewriter.builder.program().equations.len();
-        if let Op::Scan(op) = &equation.op
-            && let Some(outputs) = scan::unrolled(&mut rewriter, equation, op)?
-        {
+        let decided = match &equation.op {
+            Op::Scan(op) => scan::unrolled(&mut rewriter, equation, op)?,
+            Op::Cond(op) => cond::decided(&mut rewriter, equation, op)?,
+            Op::While(op) => while_loop::skipped(&mut rewriter, equation, op)?,
+            _ => None,
+        };
+        if let Some(outputs) = decided {
             for (&var, atom) in equation.outputs.iter().zip(outputs) {
                 rewriter.set(var, atom);
             }

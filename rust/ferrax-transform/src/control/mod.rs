@@ -7,3 +7,4 @@ pub(crate) mod custom;
 pub(crate) mod invariant;
 pub(crate) mod scan;
 pub(crate) mod while_loop;
+pub(crate) mod wiring;

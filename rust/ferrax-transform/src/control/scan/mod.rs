@@ -55,26 +55,26 @@ pub(crate) fn runs(op: &Scan) -> bool {
 }
 
 /// The flagged ones of `items`.
-fn chosen<'a, T: Clone + 'a>(
+pub(crate) fn chosen<'a, T: Clone + 'a>(
     items: impl IntoIterator<Item = &'a T>,
     flags: &'a [bool],
 ) -> impl Iterator<Item = T> {
     items.into_iter().zip(flags).filter(|(_, flag)| **flag).map(|(item, _)| item.clone())
 }
 
-fn count(flags: &[bool]) -> usize {
+pub(crate) fn count(flags: &[bool]) -> usize {
     flags.iter().filter(|flag| **flag).count()
 }
 
-fn negated(flags: &[bool]) -> Vec<bool> {
+pub(crate) fn negated(flags: &[bool]) -> Vec<bool> {
     flags.iter().map(|flag| !flag).collect()
 }
 
-fn union(a: &[bool], b: &[bool]) -> Vec<bool> {
+pub(crate) fn union(a: &[bool], b: &[bool]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a || *b).collect()
 }
 
-fn within(a: &[bool], b: &[bool]) -> bool {
+pub(crate) fn within(a: &[bool], b: &[bool]) -> bool {
     a.iter().zip(b).all(|(a, b)| !*a || *b)
 }
 
@@ -124,7 +124,7 @@ fn reaching(op: &Scan, flags: &[bool]) -> Vec<bool> {
 /// The carries to treat, and what `treat` made of the body for them: it gives
 /// the carries that need it after one step. `start` holds those that may, `given`
 /// those that do at the outset. Ends after a round for each carry and one.
-fn settle<T>(
+pub(crate) fn settle<T>(
     start: Vec<bool>,
     given: &[bool],
     mut treat: impl FnMut(&[bool]) -> Result<(T, Vec<bool>)>,
