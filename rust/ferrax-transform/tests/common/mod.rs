@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod loops;
+pub mod passes;
 
 use std::sync::Arc;
 
