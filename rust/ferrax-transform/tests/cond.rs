@@ -88,10 +88,10 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "weak in one branch",
-            "{ lambda ; p:i32[] x:f64[]. let
-                y:f64[] = cond[branches=({ lambda ; x:f64[]. let y:~f64[] = convert_element_type[new_dtype=float64
-                                             weak_type=True] x; z:~f64[] = sin y in (z,) },
-                                         { lambda ; x:f64[]. let y:f64[] = cos x in (y,) })] p x
+            "{ lambda \"f\" ; p:i32[] x:f64[]. let
+                y:f64[] = cond[branches=({ lambda \"g\" ; x:f64[]. let
+                    y:~f64[] = convert_element_type[new_dtype=float64 weak_type=True] x; z:~f64[] = sin y in (z,) },
+                  { lambda \"h\" ; x:f64[]. let y:f64[] = cos x in (y,) })] p x
               in (y,) }",
             vec![vec![i(0), f(0.3)], vec![i(1), f(0.1)]],
             true,
@@ -153,10 +153,10 @@ fn an_index_of_all_lanes_keeps_the_branch() {
 
 #[test]
 fn operands_are_no_outputs_of_the_known_half() {
-    // The root is an output and the factor an operand: nothing more is kept.
+    // The exponential is an output and the factor an operand: nothing more is kept.
     let text = "{ lambda ; p:i32[] x:f64[] w:f64[]. let
         y:f64[] = cond[branches=({ lambda ; x:f64[] w:f64[]. let y:f64[] = mul x w in (y,) },
-                                 { lambda ; x:f64[] w:f64[]. let y:f64[] = sqrt x in (y,) })] p x w
+                                 { lambda ; x:f64[] w:f64[]. let y:f64[] = exp x in (y,) })] p x w
       in (y,) }";
     let linear = linearize(&Program::parse(text).unwrap(), &[false, true, false]).unwrap();
     let Op::Cond(first) = &linear.primal.equations[0].op else { panic!("{}", linear.primal) };
