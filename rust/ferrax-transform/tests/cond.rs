@@ -193,7 +193,6 @@ fn an_index_that_is_known_leaves_the_branch_alone() {
 
 /// A tower: each level takes one of two programs, which both hold the level below.
 fn tower(height: usize) -> Program {
-    let scalar = || ArrayType::scalar(DType::F64);
     let mut b = Builder::new("ground");
     b.input(ArrayType::scalar(DType::I32));
     let x = b.input(scalar());
@@ -270,4 +269,36 @@ fn nesting_five_deep_costs_in_proportion() {
         // Residuals of a level pass through all levels above it.
         assert!(six <= 5 * three, "{three} {six}");
     }
+}
+
+#[test]
+fn effects_stay_in_their_branches() {
+    let text = "let loud = { lambda ; x:f64[]. let y:f64[] = mul x 2.0:f64[] in (y,) } in
+        { lambda ; p:i32[] x:f64[] w:f64[]. let
+            y:f64[] z:f64[] = cond[branches=(
+              { lambda ; x:f64[] w:f64[]. let y:f64[] = jit[name=loud jaxpr=loud] x; z:f64[] = sin w in (y, z) },
+              { lambda ; x:f64[] w:f64[]. let y:f64[] = jit[name=loud jaxpr=loud] w; z:f64[] = mul x y in (x, z) })]
+              p x w
+          in (y, z) }";
+    let case = Case {
+        name: "effects",
+        program: with_effects(&Program::parse(text).unwrap()),
+        lanes: vec![vec![i(0), f(0.3), f(0.5)], vec![i(1), f(0.7), f(0.2)]],
+        reverse: false,
+    };
+    assert_eq!(effects(&case.program), 2);
+    check_derivatives(&case);
+    check_batches(&case);
+    check_parts(&case);
+    let program = &case.program;
+    assert_eq!(effects(&dce_with(program, &[false, false]).unwrap().0), 2);
+    assert_eq!(effects(&jvp(program, &[false, true, true]).unwrap().0), 2);
+    let linear = linearize(program, &[false, true, true]).unwrap();
+    assert_eq!((effects(&linear.primal), effects(&linear.linear)), (2, 0));
+    // Both sides run where lanes differ.
+    let dims = [Some(0), None, None];
+    let (batched, _) = batch(program, &Dim::Const(2), &dims, None, OutDims::AsIs).unwrap();
+    assert_eq!(effects(&batched), 2);
+    let parts = partial_eval(program, &[false, true, false]).unwrap();
+    assert_eq!((effects(&parts.known), effects(&parts.unknown)), (1, 1));
 }

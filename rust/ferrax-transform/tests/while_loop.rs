@@ -312,3 +312,33 @@ fn nesting_five_deep_costs_in_proportion() {
         }
     }
 }
+
+#[test]
+fn effects_stay_in_the_loop() {
+    let text = "let loud = { lambda ; x:f64[]. let y:f64[] = mul x 2.0:f64[] in (y,) } in
+        { lambda ; n:i32[] x:f64[] w:f64[]. let
+            i:i32[] y:f64[] z:f64[] = while[
+              body_jaxpr={ lambda ; w:f64[] i:i32[] x:f64[] z:f64[]. let j:i32[] = add i 1:i32[];
+                  y:f64[] = jit[name=loud jaxpr=loud] x; s:f64[] = sin w; t:f64[] = mul z s in (j, y, t) }
+              body_nconsts=1
+              cond_jaxpr={ lambda ; n:i32[] i:i32[] x:f64[] y:f64[]. let b:bool[] = lt i n in (b,) }
+              cond_nconsts=1 BOUND] n w 0:i32[] x x
+          in (y, z) }";
+    for bound in ["", "max_steps=3"] {
+        let case = Case {
+            name: "effects",
+            program: with_effects(&Program::parse(&text.replace("BOUND", bound)).unwrap()),
+            lanes: vec![vec![i(2), f(0.3), f(0.5)], vec![i(1), f(0.7), f(0.2)]],
+            reverse: false,
+        };
+        assert_eq!(effects(&case.program), 1);
+        check_derivatives(&case);
+        check_batches(&case);
+        check_parts(&case);
+        let program = &case.program;
+        assert_eq!(effects(&dce_with(program, &[false, false]).unwrap().0), 1);
+        assert_eq!(effects(&jvp(program, &[false, true, true]).unwrap().0), 1);
+        let parts = partial_eval(program, &[false, false, true]).unwrap();
+        assert_eq!(effects(&parts.known) + effects(&parts.unknown), 1);
+    }
+}

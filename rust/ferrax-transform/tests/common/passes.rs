@@ -1,9 +1,18 @@
 //! Every transformation of one program, judged by the interpreter: derivatives by
 //! differences and by each other, batches by their lanes, parts by the whole.
 
+use std::sync::Arc;
+
+use ferrax_ir::ops::Call;
+use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use ferrax_ir::verify::verify;
-use ferrax_ir::{DType, Dim, KeyImpl, Program, Tensor, Type};
+use ferrax_ir::{
+    ArrayType, Atom, Builder, DType, Dim, Effect, Effects, Extension, KeyImpl, Op, Param, Program, Result,
+    Tensor, Type,
+};
 use ferrax_transform::{OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, vjp, vjp_program};
+
+use smallvec::{SmallVec, smallvec};
 
 use super::loops::assert_same;
 use super::{Random, dot, offset, run};
@@ -321,4 +330,91 @@ pub fn check_parts(case: &Case) {
 pub fn assert_no_reverse(program: &Program, nonzero: &[bool], given: &[bool], text: &str) {
     let error = vjp(program, nonzero).unwrap().backward(given).unwrap_err().to_string();
     assert!(error.contains(text), "{error}");
+}
+
+/// Twice its operand, with an effect.
+#[derive(Debug)]
+struct Loud;
+
+impl Row for Loud {
+    fn name(&self) -> &str {
+        "loud"
+    }
+
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Vec::new()
+    }
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        Ok(smallvec![inputs[0].clone()])
+    }
+
+    fn eval(&self, inputs: &[Tensor], _: &[Type]) -> Result<Vec<Tensor>> {
+        Ok(vec![offset(&inputs[0], &inputs[0], 1.0)])
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::from([Effect::Unordered])
+    }
+}
+
+impl Rules for Loud {
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<SmallVec<[Option<Atom>; 1]>> {
+        eqn.tangents.iter().map(|tangent| tangent.map(|tangent| b.scale(tangent, 2.0)).transpose()).collect()
+    }
+
+    fn transpose(&self, _: &mut Builder, _: &Transpose<'_>) -> Result<SmallVec<[Option<Atom>; 3]>> {
+        not_linear(self)
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        Ok(smallvec![(b.emit1(loud(), eqn.inputs)?, eqn.dims[0])])
+    }
+
+    fn lower(&self) -> Lowering {
+        Lowering::Library
+    }
+}
+
+pub fn loud() -> Op {
+    Op::Extension(Extension(Arc::new(Loud)))
+}
+
+/// The program with every call of one named `loud` as an op that is.
+pub fn with_effects(program: &Program) -> Program {
+    let mut b = Builder::new(program.name.clone());
+    let inputs: Vec<Atom> = program.input_types().map(|ty| b.input(ty.clone())).collect();
+    let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
+    for (var, &atom) in program.inputs.iter().zip(&inputs) {
+        map[var.index()] = Some(atom);
+    }
+    let at = |map: &[Option<Atom>], atom: &Atom| atom.as_var().map_or(*atom, |var| map[var.index()].unwrap());
+    for equation in &program.equations {
+        let inputs: Vec<Atom> = equation.inputs.iter().map(|atom| at(&map, atom)).collect();
+        let op = match &equation.op {
+            Op::Call(Call { name, .. }) if &**name == "loud" => loud(),
+            op => op.map_programs(|callee| Ok::<_, ()>(Arc::new(with_effects(callee)))).unwrap(),
+        };
+        for (var, new) in equation.outputs.iter().zip(b.emit(op, &inputs).unwrap()) {
+            map[var.index()] = Some(Atom::Var(new));
+        }
+    }
+    b.finish(program.outputs.iter().map(|atom| at(&map, atom)).collect::<Vec<_>>())
+}
+
+/// How many equations have effects, in sub-programs too; those that hold one in
+/// a sub-program not counted.
+pub fn effects(program: &Program) -> usize {
+    let inside = |equation: &ferrax_ir::Equation| -> usize {
+        let callees = equation.op.programs();
+        if callees.is_empty() {
+            return usize::from(!equation.op.effects().is_empty());
+        }
+        callees.iter().map(|callee| effects(callee)).sum()
+    };
+    program.equations.iter().map(inside).sum()
+}
+
+pub fn scalar() -> ArrayType {
+    ArrayType::scalar(DType::F64)
 }

@@ -93,7 +93,7 @@ fn select(
             operand_dims.push(Some(0));
         }
         let front: Dims = vec![Some(0); branch.outputs.len()];
-        for ty in branch.output_types().filter(|ty| ty.as_array().is_none()) {
+        if let Some(ty) = branch.output_types().find(|ty| ty.as_array().is_none()) {
             return Err(unsupported!("vmap of cond with a batched index cannot select from {ty}"));
         }
         let (callee, _) = batching.callee(branch, &operand_dims, OutDims::Force(&front))?;
