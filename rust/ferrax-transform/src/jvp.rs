@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use crate::control::{checkpoint, cond, custom, scan, while_loop};
 use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
+use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
 /// The jvp of `program`; see the module.
@@ -55,6 +56,7 @@ pub(crate) struct Forward {
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
+    pub reach: Reach,
     pub scan_jvps: Memo<scan::Key, Arc<scan::ScanJvp>>,
     pub scans: Memo<scan::Key, Arc<scan::LinearizedScan>>,
 }
@@ -71,6 +73,7 @@ impl Forward {
             jvps: Memo::default(),
             linearized: Memo::default(),
             linearized_calls: Memo::default(),
+            reach: Reach::default(),
             scan_jvps: Memo::default(),
             scans: Memo::default(),
         }

@@ -28,6 +28,7 @@ pub mod linearize;
 mod memo;
 pub mod optimise;
 pub mod partial_eval;
+mod reach;
 mod rewrite;
 pub mod simplify;
 mod split;

@@ -16,6 +16,7 @@ use ferrax_ir::{Atom, Equation, Program, Result};
 use crate::control::{cond, scan, while_loop};
 use crate::linearize::Halves;
 use crate::memo::Memo;
+use crate::reach::Reach;
 use crate::rewrite::{Rewriter, check_flags};
 use crate::split::split;
 
@@ -45,6 +46,7 @@ pub fn partial_eval_with(program: &Program, unknown: &[bool], force: &[bool]) ->
 pub(crate) struct PartialEvaluation {
     calls: Memo<Vec<bool>, Arc<SplitCall>>,
     callees: Memo<(Vec<bool>, Vec<bool>), Arc<PartialEval>>,
+    pub reach: Reach,
     pub scans: Memo<scan::Key, Arc<scan::SplitScan>>,
 }
 

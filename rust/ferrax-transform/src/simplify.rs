@@ -1,5 +1,5 @@
-//! Algebraic identities, one row each in [`REWRITES`]; and loops of no step or
-//! one, which are none.
+//! Algebraic identities, one row each in [`REWRITES`]; and the simpler forms of
+//! scans (`control/scan/simplify.rs`).
 //!
 //! Invariants: a rewrite goes from left to right only and makes the program
 //! cheaper or more regular, so the pass ends; the result has the bits of the
@@ -69,7 +69,7 @@ pub fn simplify(program: &Program) -> Result<Program> {
     for equation in &program.equations {
         let first = rewriter.builder.program().equations.len();
         if let Op::Scan(op) = &equation.op
-            && let Some(outputs) = scan::unrolled(&mut rewriter, equation, op)?
+            && let Some(outputs) = scan::simplified(&mut rewriter, equation, op)?
         {
             for (&var, atom) in equation.outputs.iter().zip(outputs) {
                 rewriter.set(var, atom);

@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::partial_eval::PartialEvaluation;
+use crate::reach::Reach;
 use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
@@ -36,6 +37,7 @@ pub(crate) type Cotangents = SmallVec<[Option<Atom>; 3]>;
 #[derive(Default)]
 pub(crate) struct Transposition {
     callees: Memo<Flags, Flagged>,
+    pub reach: Reach,
     pub scans: Memo<scan::Key, Arc<scan::Backward>>,
     /// For what a linear program computes of known values.
     pub evaluation: PartialEvaluation,
