@@ -212,3 +212,50 @@ fn nested_scans_cost_in_proportion() {
         assert!(deep <= 4 * shallow + 20, "{name} asks {shallow} times at depth 5, {deep} at depth 10");
     }
 }
+
+/// A scan of a carry that is handed on from place to place, doubled at the last.
+fn relay(places: usize, counting: &Arc<Counting>) -> Program {
+    let ty = ArrayType::scalar(DType::F64);
+    let mut b = Builder::new("body");
+    let mut carry: Vec<Atom> = (0..places).map(|_| b.input(ty.clone())).collect();
+    let double = Op::Extension(Extension(Arc::new(Double(counting.clone()))));
+    let last = b.emit1(double, &[carry[places - 1]]).unwrap();
+    let wave = b.unary(Unary::Sin, last).unwrap();
+    carry.rotate_right(1);
+    carry[0] = wave;
+    let jaxpr = Arc::new(b.finish(carry));
+    let op =
+        Scan { jaxpr, length: Dim::Const(2), num_carry: places, num_consts: 0, reverse: false, unroll: 1 };
+    let mut b = Builder::new("relay");
+    let carry: Vec<Atom> = (0..places).map(|_| b.input(ty.clone())).collect();
+    let outputs = b.emit(op, &carry).unwrap();
+    b.finish(outputs.into_iter().map(Atom::Var))
+}
+
+#[test]
+fn fixed_points_settle_at_once() {
+    fn first(program: &Program) -> Vec<bool> {
+        (0..program.inputs.len()).map(|index| index == 0).collect()
+    }
+    let passes: &[(&str, Pass)] = &[
+        ("jvp", |program| Ok(jvp(program, &first(program))?.0)),
+        ("linearize", |program| Ok(linearize(program, &first(program))?.linear)),
+        ("vjp", |program| vjp_program(program, &first(program), &first(program))),
+        ("partial_eval", |program| Ok(partial_eval(program, &first(program))?.unknown)),
+        ("batch", |program| {
+            let dims: Vec<Option<usize>> = first(program).iter().map(|flag| flag.then_some(0)).collect();
+            Ok(batch(program, &Dim::Const(3), &dims, None, OutDims::AsIs)?.0)
+        }),
+        ("dce", |program| Ok(dce_with(program, &first(program))?.0)),
+    ];
+    for (name, pass) in passes {
+        let measure = |places: usize| {
+            let counting = Arc::new(Counting::default());
+            let program = relay(places, &counting);
+            counting.asked.store(0, Ordering::Relaxed);
+            pass(&program).unwrap();
+            counting.asked.load(Ordering::Relaxed)
+        };
+        assert_eq!(measure(2), measure(20), "{name}");
+    }
+}

@@ -137,6 +137,15 @@ const CASES: &[(&str, &str)] = &[
            in (m, s) }",
     ),
     (
+        "steps that are flat, outputs that need none",
+        "let body = { lambda ; k:f64[2] a:f64[] b:f64[] c:f64[] x:f64[]. let f:f64[] = floor b; g:f64[] = mul c x;
+             n:f64[] = add f 1.5:f64[]; m:f64[] = mul n g; h:f64[] = add a f in (f, n, m, h, x, k, 2.0:f64[]) } in
+         { lambda ; k:f64[2] a:f64[] b:f64[] c:f64[] x:f64[3]. let
+             l:f64[] m:f64[] n:f64[] h:f64[3] y:f64[3] z:f64[3,2] t:f64[3] =
+               scan[jaxpr=body length=3 num_carry=3 num_consts=1 reverse=False unroll=1] k a b c x
+           in (l, m, n, h, y, z, t) }",
+    ),
+    (
         "weak types",
         "let body = { lambda \"w\" ; w:~f64[] k:~f64[] c:~f64[] x:f64[]. let p:f64[] = mul c x; q:~f64[] = mul w c;
              z:~f64[] = sin k; s:f64[] = mul p z in (k, s, q) } in

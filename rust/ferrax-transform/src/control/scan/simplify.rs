@@ -1,11 +1,13 @@
 //! Scans that say the same in a simpler way: those of no step or one are no
-//! loops, and a carry that every step hands on as it is, is a constant.
+//! loops, a carry that every step hands on as it is, is a constant, and what is
+//! stacked of constants and elements is there without the loop.
 
 use std::sync::Arc;
 
 use ferrax_ir::ops::Scan;
 use ferrax_ir::ops::control::stacked_type;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type};
+use rustc_hash::FxHashMap;
 
 use super::halves::inline_typed;
 use super::{chosen, count, invariant_inputs, negated, with_body};
@@ -24,7 +26,7 @@ pub(crate) fn simplified(
     match op.length.as_const() {
         Some(0) => no_step(b, op, &inputs, &types),
         Some(1) => one_step(b, op, &inputs).map(Some),
-        _ => without_constant_carries(b, op, &inputs),
+        _ => without_what_is_known(b, op, &inputs),
     }
 }
 
@@ -56,38 +58,67 @@ fn one_step(b: &mut Builder, op: &Scan, inputs: &[Atom]) -> Result<Vec<Atom>> {
     Ok(outputs)
 }
 
-fn without_constant_carries(b: &mut Builder, op: &Scan, inputs: &[Atom]) -> Result<Option<Vec<Atom>>> {
+/// How an output is had without the loop.
+enum Known {
+    /// It is a value from outside, at every step.
+    Same(Atom),
+    /// It is an array that is gone through.
+    Array(Atom),
+}
+
+fn without_what_is_known(b: &mut Builder, op: &Scan, inputs: &[Atom]) -> Result<Option<Vec<Atom>>> {
     let flags = invariant_inputs(op);
+    let body = &op.jaxpr;
+    let arrays = op.num_consts + op.num_carry;
+    let mut values: FxHashMap<Atom, Known> = FxHashMap::default();
+    for (position, (&var, &atom)) in body.inputs.iter().zip(inputs).enumerate() {
+        if flags[position] {
+            values.insert(Atom::Var(var), Known::Same(atom));
+        } else if position >= arrays {
+            values.insert(Atom::Var(var), Known::Array(atom));
+        }
+    }
     let (_, kept, _) = op.split(&flags);
-    if !kept.contains(&true) {
+    let mut known: Vec<Option<&Known>> = Vec::with_capacity(body.outputs.len());
+    for (position, atom) in body.outputs.iter().enumerate() {
+        let is_known = kept.get(position).copied().unwrap_or(true);
+        known.push(values.get(atom).filter(|_| is_known));
+    }
+    if known.iter().all(Option::is_none) {
         return Ok(None);
     }
+
     let changing = negated(kept);
     let reordered = |items: &[Atom]| -> Vec<Atom> {
         let (constants, carry, arrays) = op.split(items);
         let (kept, changing) = (chosen(carry, kept), chosen(carry, &changing));
         constants.iter().copied().chain(kept).chain(changing).chain(arrays.iter().copied()).collect()
     };
-    let mut body = Program::clone(&op.jaxpr);
+    let mut smaller = Program::clone(body);
     let vars: Vec<Atom> = body.inputs.iter().map(|&var| Atom::Var(var)).collect();
-    body.inputs = reordered(&vars).iter().filter_map(Atom::as_var).collect();
-    let outputs = std::mem::take(&mut body.outputs);
-    let (carry, stacked) = outputs.split_at(op.num_carry);
-    body.outputs = chosen(carry, &changing).chain(stacked.iter().copied()).collect();
-
+    smaller.inputs = reordered(&vars).iter().filter_map(Atom::as_var).collect();
+    let left: Vec<bool> = known.iter().map(Option::is_none).collect();
+    smaller.outputs = chosen(&body.outputs, &left).collect();
     let constants = op.num_consts + count(kept);
-    let smaller = with_body(op, Arc::new(body), constants, op.num_carry - count(kept));
-    let mut results = b.emit(smaller, &reordered(inputs))?.into_iter().map(Atom::Var);
-    let mut all = Vec::with_capacity(outputs.len());
-    for ((&first, output), &kept) in op.split(inputs).1.iter().zip(carry).zip(kept) {
-        let weak = op.jaxpr.type_of(output).as_array().is_some_and(|ty| ty.weak);
-        if kept {
-            all.push(with_weak(b, first, weak)?);
-        } else {
-            all.extend(results.next());
-        }
+    let scan = with_body(op, Arc::new(smaller), constants, op.num_carry - count(kept));
+    let mut results = b.emit(scan, &reordered(inputs))?.into_iter().map(Atom::Var);
+
+    let mut all = Vec::with_capacity(body.outputs.len());
+    for (position, (output, known)) in body.outputs.iter().zip(known).enumerate() {
+        let weak = body.type_of(output).as_array().is_some_and(|ty| ty.weak);
+        let atom = match known {
+            None => {
+                all.extend(results.next());
+                continue;
+            }
+            Some(Known::Same(atom)) if position >= op.num_carry => {
+                let typed = with_weak(b, *atom, weak)?;
+                b.broadcast_batch(typed, &op.length, 0)?
+            }
+            Some(Known::Same(atom) | Known::Array(atom)) => *atom,
+        };
+        all.push(with_weak(b, atom, weak)?);
     }
-    all.extend(results);
     Ok(Some(all))
 }
 
