@@ -85,7 +85,7 @@ impl PartialEvaluation {
     }
 
     /// The same program with each call of mixed inputs in two.
-    fn separate_calls(&mut self, program: &Program, unknown: &[bool]) -> Result<Program> {
+    pub fn separate_calls(&mut self, program: &Program, unknown: &[bool]) -> Result<Program> {
         let mut depends = vec![false; program.types.len()];
         for (var, &flag) in program.inputs.iter().zip(unknown) {
             depends[var.index()] = flag;

@@ -59,11 +59,35 @@ impl Reach {
         }
     }
 
+    /// Whether an equation of the program has outputs that the flagged inputs
+    /// reach, and others.
+    pub fn parts(&mut self, program: &Program, flags: &[bool]) -> bool {
+        let mut parts = false;
+        self.vars(program, flags, Through::Everything, |found| {
+            parts |= found.contains(&true) && found.contains(&false);
+        });
+        parts
+    }
+
     fn outputs(&mut self, program: &Arc<Program>, flags: &[bool], through: Through) -> Flags {
         let key = (through, flags.to_vec());
         if let Some(found) = self.outputs.get(program, key.clone()) {
             return found;
         }
+        let vars = self.vars(program, flags, through, |_| {});
+        let found = look_up(&vars, &program.outputs);
+        self.outputs.insert(program, key, found.into())
+    }
+
+    /// The variables that flagged inputs reach. `see` is shown the flags of the
+    /// outputs of each equation that they come to.
+    fn vars(
+        &mut self,
+        program: &Program,
+        flags: &[bool],
+        through: Through,
+        mut see: impl FnMut(&[bool]),
+    ) -> Vec<bool> {
         let mut vars = vec![false; program.types.len()];
         for (var, &flag) in program.inputs.iter().zip(flags) {
             vars[var.index()] = flag;
@@ -74,14 +98,14 @@ impl Reach {
                 continue;
             }
             let found = self.after(equation, &inputs, through);
+            see(&found);
             for (var, flag) in equation.outputs.iter().zip(found) {
                 let ty = program.types[var.index()].as_array();
                 let carries = through == Through::Everything || ty.is_some_and(|ty| ty.dtype.is_inexact());
                 vars[var.index()] = flag && carries;
             }
         }
-        let found = look_up(&vars, &program.outputs);
-        self.outputs.insert(program, key, found.into())
+        vars
     }
 
     /// The outputs of an equation that its flagged inputs reach.

@@ -496,8 +496,26 @@ fn transposition_of_linear_programs() {
              b:f64[] c:f64[] y:f64[3] =
                scan[jaxpr=body length=3 num_carry=2 num_consts=1 reverse=True unroll=1] w 0.0:f64[] 0.0:f64[] x
            in (b, c, y) }",
+        // What a loop counts beside what is linear says where to pick, outside and in a loop.
+        "let inner = { lambda ; i:i32[] c:f64[] x:f64[]. let j:i32[] = add i 1:i32[]; d:f64[] = add c x in (j, d) } in
+         let count = { lambda ; i:i32[] c:f64[] x:f64[2]. let
+             j:i32[] d:f64[] = scan[jaxpr=inner length=2 num_carry=2 num_consts=0 reverse=False unroll=1] i c x
+           in (j, d) } in
+         let body = { lambda ; w:f64[4] c:f64[] x:f64[2]. let
+             j:i32[] d:f64[] = jit[name=count jaxpr=count] 0:i32[] c x;
+             e:f64[1] = dynamic_slice[slice_sizes=(1,)] w j; r:f64[] = squeeze[dimensions=(0,)] e;
+             s:f64[] = mul d r in (s,) } in
+         { lambda ; w:f64[4] c:f64[] x:f64[3,2]. let
+             d:f64[] = scan[jaxpr=body length=3 num_carry=1 num_consts=1 reverse=False unroll=1] w c x;
+             y:f64[2] = slice[start_indices=(0,) limit_indices=(2,) strides=None] w;
+             j:i32[] f:f64[] = jit[name=count jaxpr=count] 1:i32[] d y;
+             e:f64[1] = dynamic_slice[slice_sizes=(1,)] w j; r:f64[] = squeeze[dimensions=(0,)] e;
+             s:f64[] = mul d r
+           in (s,) }",
     ];
-    for (text, linear) in cases.iter().zip([vec![false, true, false, true, true], vec![true, true]]) {
+    for (text, linear) in
+        cases.iter().zip([vec![false, true, false, true, true], vec![true, true], vec![false, true, true]])
+    {
         let program = parse(text);
         let mut random = Random::new(3);
         let primals = values(&mut random, program.input_types());
