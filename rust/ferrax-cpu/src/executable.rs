@@ -1,14 +1,14 @@
 //! Programs made ready to run on the CPU: steps with all sizes and places bound.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ferrax_compile::{BufferId, Place, Plan, Step};
-use ferrax_ir::{DType, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
+use ferrax_ir::{DType, Error, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
 use ferrax_transform::optimise::{Options, optimise};
 use smallvec::SmallVec;
 
 use crate::alloc::{Buffer, storage};
+use crate::interrupt::{self, interrupted};
 use crate::kernels::{self, Call, Kernel};
 use crate::legalise::legalise;
 use crate::vm::Bound;
@@ -28,9 +28,27 @@ pub struct Executable {
 }
 
 #[derive(Debug)]
-enum Ready {
+struct Ready {
+    action: Action,
+    /// Bytes of the operands, and something for the step itself.
+    work: usize,
+}
+
+#[derive(Debug)]
+enum Action {
     Kernel { bound: Box<Bound>, operands: SmallVec<[u32; 4]> },
     Library { kernel: Box<dyn Kernel>, inputs: SmallVec<[u32; 4]>, outputs: SmallVec<[u32; 2]> },
+}
+
+impl Action {
+    /// The buffer of each operand.
+    fn buffers(&self) -> impl Iterator<Item = u32> {
+        let (first, second): (&[u32], &[u32]) = match self {
+            Action::Kernel { operands, .. } => (operands, &[]),
+            Action::Library { inputs, outputs, .. } => (inputs, outputs),
+        };
+        first.iter().chain(second).copied()
+    }
 }
 
 /// Compiles a program whose dimensions are all constant.
@@ -54,19 +72,22 @@ fn bind(plan: Plan) -> Result<Executable> {
     };
     let mut steps = Vec::with_capacity(plan.steps.len());
     for step in &plan.steps {
-        steps.push(match step {
-            Step::Kernel { launch, operands } => Ready::Kernel {
+        let action = match step {
+            Step::Kernel { launch, operands } => Action::Kernel {
                 bound: Box::new(Bound::new(launch, &|a, b| {
                     share(operands[a as usize], operands[b as usize])
                 })?),
                 operands: operands.iter().map(|id| id.0).collect(),
             },
-            Step::Library { op, inputs, outputs } => Ready::Library {
+            Step::Library { op, inputs, outputs } => Action::Library {
                 kernel: kernels::bind(op, inputs, outputs)?,
                 inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
                 outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
             },
-        });
+        };
+        let bytes = action.buffers().map(|id| plan.buffers[id as usize].bytes);
+        let work = bytes.fold(interrupt::STEP, usize::saturating_add);
+        steps.push(Ready { action, work });
     }
     Ok(Executable {
         name: plan.name,
@@ -169,19 +190,21 @@ impl Executable {
                 Place::Fresh(index) => fresh[index].1,
             })
             .collect();
-        for (number, step) in self.steps.iter().enumerate() {
-            if number > 0 && interrupted() {
-                return Err(value_error!("'{}' was interrupted", self.name));
+        let mut work = 0;
+        for step in &self.steps {
+            if work > 0 && interrupted(work) {
+                return Err(Error::Interrupted(format!("'{}' was interrupted", self.name)));
             }
-            match step {
-                Ready::Kernel { bound, operands } => {
+            work = step.work;
+            match &step.action {
+                Action::Kernel { bound, operands } => {
                     let operands: SmallVec<[*mut u8; 8]> =
                         operands.iter().map(|&id| pointers[id as usize]).collect();
                     // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as the
                     // kernel was told; inputs were checked against the plan's types.
                     unsafe { bound.run(&operands)? };
                 }
-                Ready::Library { kernel, inputs, outputs } => {
+                Action::Library { kernel, inputs, outputs } => {
                     let inputs: SmallVec<[*const u8; 8]> =
                         inputs.iter().map(|&id| pointers[id as usize].cast_const()).collect();
                     let outputs: SmallVec<[*mut u8; 4]> =
@@ -208,23 +231,6 @@ impl Executable {
         }
         Ok(results)
     }
-}
-
-static INTERRUPT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Installs a function that is asked between steps whether to stop.
-pub fn set_interrupt_check(check: fn() -> bool) {
-    INTERRUPT.store(check as *mut (), Ordering::Release);
-}
-
-fn interrupted() -> bool {
-    let check = INTERRUPT.load(Ordering::Acquire);
-    if check.is_null() {
-        return false;
-    }
-    // SAFETY: only `set_interrupt_check` stores here, always a `fn() -> bool`.
-    let check: fn() -> bool = unsafe { std::mem::transmute(check) };
-    check()
 }
 
 /// The outputs as an error if there is not exactly one.

@@ -9,10 +9,12 @@
 //! | `kernels/` | library kernels: products, gathers, … |
 //! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
+//! | `interrupt` | stopping long runs |
 
 pub mod alloc;
 pub mod eager;
 pub mod executable;
+mod interrupt;
 pub mod kernels;
 mod legalise;
 pub mod pool;
@@ -20,4 +22,5 @@ pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;
-pub use executable::{Executable, compile, set_interrupt_check};
+pub use executable::{Executable, compile};
+pub use interrupt::set_interrupt_check;

@@ -1,7 +1,9 @@
-//! Ctrl-C during long runs: executables ask between steps.
+//! Ctrl-C during long runs: executables ask now and then whether to stop, and
+//! end with `Error::Interrupted`, for which the handler's exception is raised.
 
 use std::cell::RefCell;
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 thread_local! {
@@ -20,6 +22,6 @@ pub fn check() -> bool {
 }
 
 /// The exception that stopped the last run of this thread.
-pub fn take() -> Option<PyErr> {
-    PENDING.with_borrow_mut(Option::take)
+pub fn take(message: String) -> PyErr {
+    PENDING.with_borrow_mut(Option::take).unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }
