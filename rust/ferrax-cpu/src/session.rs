@@ -3,8 +3,10 @@
 //!
 //! A workspace holds a body's intermediate values, the scratch memory of its
 //! kernels, the pointer of each of its buffers and the pointer tables of its
-//! small kernels. [`Session::begin`] fills in what stays; a run touches only
+//! small kernels, which run as straight lines of calls. [`Session::begin`] fills in what stays; a run touches only
 //! what the caller changed and allocates nothing.
+
+use std::ops::Range;
 
 use ferrax_compile::Place;
 use ferrax_ir::{Error, Result};
@@ -12,6 +14,8 @@ use ferrax_ir::{Error, Result};
 use crate::executable::{Action, Executable};
 use crate::interrupt::{self, interrupted};
 use crate::kernels::Call;
+use crate::vm::flat::{Flat, Line};
+use crate::vm::section::Entry;
 
 /// Bytes of work between two questions whether to stop.
 const ASK_AFTER: usize = 1 << 20;
@@ -28,12 +32,35 @@ struct Layout {
     total: usize,
 }
 
+/// A pointer table's entry that points into a buffer, at a byte offset.
+#[derive(Clone, Copy, Debug)]
+struct Patch {
+    entry: u32,
+    buffer: u32,
+    offset: isize,
+}
+
+/// What a run does in order.
+#[derive(Debug)]
+enum Part {
+    /// Small kernels, one after another: these patches, then these lines.
+    Flat { patches: Range<usize>, lines: Range<usize>, work: usize },
+    /// A step, with the entries of its table if it has one.
+    Step { number: usize, table: Range<usize> },
+}
+
 /// What runs of an executable over raw memory need to know.
 #[derive(Debug)]
 pub struct Raw {
     layout: Layout,
-    /// The table of each step, as a range of entries; empty for steps that have none.
-    tables: Vec<(usize, usize)>,
+    parts: Vec<Part>,
+    lines: Vec<Line>,
+    /// Entries to set before each run, and once.
+    patches: Vec<Patch>,
+    fixed: Vec<Patch>,
+    /// Entries that point to scratch memory, or to constants of a step.
+    scratch: Vec<(u32, usize)>,
+    constants: Vec<(u32, usize, usize)>,
     /// The buffer of each input, and of each fresh output.
     pub inputs: Vec<u32>,
     pub fresh: Vec<u32>,
@@ -41,26 +68,38 @@ pub struct Raw {
 
 impl Raw {
     pub fn new(executable: &Executable) -> Raw {
-        let (mut entries, mut scratch, mut operands) = (0, 0, 0);
-        let mut tables = Vec::with_capacity(executable.steps.len());
-        for step in &executable.steps {
+        let mut raw = Raw {
+            layout: Layout::default(),
+            parts: Vec::with_capacity(executable.steps.len()),
+            lines: Vec::new(),
+            patches: Vec::new(),
+            fixed: Vec::new(),
+            scratch: Vec::new(),
+            constants: Vec::new(),
+            inputs: Vec::new(),
+            fresh: Vec::new(),
+        };
+        let (mut entries, mut scratch, mut most_operands) = (0, 0, 0);
+        for (number, step) in executable.steps.iter().enumerate() {
+            most_operands = most_operands.max(step.action.buffers().count());
             let first = entries;
-            if let Action::Kernel { bound, .. } = &step.action
+            if let Action::Kernel { bound, operands } = &step.action
                 && bound.is_serial()
             {
-                let (table, bytes) = bound.table_and_scratch();
-                entries += table;
-                scratch = bytes.max(scratch);
+                scratch = bound.scratch().max(scratch);
+                if let Some(flat) = bound.flat() {
+                    entries += flat.entries.len();
+                    raw.flat(executable, number, flat, operands, first as u32);
+                    continue;
+                }
+                entries += bound.table();
             }
-            tables.push((first, entries));
-            operands = operands.max(step.action.buffers().count());
+            raw.parts.push(Part::Step { number, table: first..entries });
         }
-        let mut inputs = Vec::new();
-        let mut fresh = Vec::new();
         for (buffer, place) in (0u32..).zip(&executable.places) {
             let (list, index) = match *place {
-                Place::Input(index) => (&mut inputs, index),
-                Place::Fresh(index) => (&mut fresh, index),
+                Place::Input(index) => (&mut raw.inputs, index),
+                Place::Fresh(index) => (&mut raw.fresh, index),
                 Place::Constant(_) | Place::Arena(_) => continue,
             };
             if list.len() <= index {
@@ -77,12 +116,45 @@ impl Raw {
         let layout = Layout {
             scratch: region(scratch),
             pointers: region(executable.places.len() * size_of::<*mut u8>()),
-            operands: region(operands * size_of::<*mut u8>()),
+            operands: region(most_operands * size_of::<*mut u8>()),
             tables: region(entries * size_of::<*mut u8>()),
             table_entries: entries,
             total: 0,
         };
-        Raw { layout: Layout { total, ..layout }, tables, inputs, fresh }
+        raw.layout = Layout { total, ..layout };
+        raw
+    }
+
+    /// Appends a small kernel, whose table begins at `first`.
+    fn flat(&mut self, executable: &Executable, number: usize, flat: Flat, operands: &[u32], first: u32) {
+        for (entry, kind) in (first..).zip(&flat.entries) {
+            match *kind {
+                Entry::Scratch(offset) => self.scratch.push((entry, offset)),
+                Entry::Constant(offset) => self.constants.push((entry, number, offset)),
+                Entry::Moving => {}
+            }
+        }
+        let (patches, lines) = (self.patches.len(), self.lines.len());
+        for moving in &flat.moving {
+            let buffer = operands[moving.operand as usize];
+            let patch = Patch { entry: first + moving.place, buffer, offset: moving.offset };
+            match executable.places[buffer as usize] {
+                Place::Input(_) | Place::Fresh(_) => self.patches.push(patch),
+                Place::Arena(_) | Place::Constant(_) => self.fixed.push(patch),
+            }
+        }
+        self.lines.extend(flat.lines.into_iter().map(|line| line.shifted(first)));
+        let own_work = executable.steps[number].work;
+        if let Some(Part::Flat { patches, lines, work }) = self.parts.last_mut() {
+            (patches.end, lines.end) = (self.patches.len(), self.lines.len());
+            *work += own_work;
+            return;
+        }
+        self.parts.push(Part::Flat {
+            patches: patches..self.patches.len(),
+            lines: lines..self.lines.len(),
+            work: own_work,
+        });
     }
 
     /// Bytes of a workspace.
@@ -138,12 +210,24 @@ impl<'a> Session<'a> {
             };
         }
         let scratch = workspace.wrapping_add(layout.scratch);
-        for (step, &(first, last)) in executable.steps.iter().zip(&raw.tables) {
-            if let Action::Kernel { bound, .. } = &step.action
-                && first < last
+        for part in &raw.parts {
+            if let Part::Step { number, table } = part
+                && let Action::Kernel { bound, .. } = &executable.steps[*number].action
             {
-                bound.fill_table(&mut session.tables[first..last], scratch);
+                bound.fill_table(&mut session.tables[table.clone()], scratch);
             }
+        }
+        for &(entry, offset) in &raw.scratch {
+            session.tables[entry as usize] = scratch.wrapping_add(offset);
+        }
+        for &(entry, number, offset) in &raw.constants {
+            if let Action::Kernel { bound, .. } = &executable.steps[number].action {
+                session.tables[entry as usize] = bound.constants().wrapping_add(offset).cast_mut();
+            }
+        }
+        for patch in &raw.fixed {
+            session.tables[patch.entry as usize] =
+                session.pointers[patch.buffer as usize].wrapping_offset(patch.offset);
         }
         session
     }
@@ -172,42 +256,61 @@ impl<'a> Session<'a> {
     #[inline]
     pub unsafe fn run(&mut self) -> Result<()> {
         self.work += interrupt::STEP;
-        for (step, &(first, last)) in self.executable.steps.iter().zip(&self.raw.tables) {
-            self.work += step.work;
-            match &step.action {
-                Action::Kernel { bound, operands } => {
-                    for (to, &id) in self.operands.iter_mut().zip(operands) {
-                        *to = self.pointers[id as usize];
+        for part in &self.raw.parts {
+            match part {
+                Part::Flat { patches, lines, work } => {
+                    self.work += work;
+                    for patch in &self.raw.patches[patches.clone()] {
+                        let pointer = self.pointers[patch.buffer as usize];
+                        self.tables[patch.entry as usize] = pointer.wrapping_offset(patch.offset);
                     }
-                    let operands = &self.operands[..operands.len()];
-                    // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as the
-                    // kernel was told; the table was filled for this kernel.
-                    unsafe {
-                        if first < last {
-                            bound.run_in(operands, &mut self.tables[first..last]);
-                        } else {
-                            bound.run(operands)?;
-                        }
+                    let table = self.tables.as_ptr();
+                    for line in &self.raw.lines[lines.clone()] {
+                        // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as
+                        // the kernels were told; all entries were set for these kernels.
+                        unsafe { line.run(table) };
                     }
                 }
-                Action::Library { kernel, inputs, outputs } => {
-                    for (to, &id) in self.operands.iter_mut().zip(inputs.iter().chain(outputs)) {
-                        *to = self.pointers[id as usize];
-                    }
-                    let (inputs, outputs) =
-                        self.operands[..inputs.len() + outputs.len()].split_at(inputs.len());
-                    // SAFETY: a pointer to read from has the layout of one to write through.
-                    let inputs = unsafe {
-                        std::slice::from_raw_parts(inputs.as_ptr().cast::<*const u8>(), inputs.len())
-                    };
-                    // SAFETY: as above; the arena has the bytes of scratch that the kernel asked for.
-                    unsafe { kernel.run(&Call { inputs, outputs, scratch: self.scratch })? };
-                }
+                // SAFETY: passed on.
+                Part::Step { number, table } => unsafe { self.step(*number, table.clone())? },
             }
         }
         if self.work >= ASK_AFTER && interrupted(std::mem::take(&mut self.work)) {
             return Err(Error::Interrupted(format!("'{}' was interrupted", self.executable.name)));
         }
         Ok(())
+    }
+
+    /// Runs one step.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn step(&mut self, number: usize, table: Range<usize>) -> Result<()> {
+        let step = &self.executable.steps[number];
+        self.work += step.work;
+        for (to, id) in self.operands.iter_mut().zip(step.action.buffers()) {
+            *to = self.pointers[id as usize];
+        }
+        match &step.action {
+            Action::Kernel { bound, operands } => {
+                let operands = &self.operands[..operands.len()];
+                // SAFETY: as in `run`.
+                unsafe {
+                    if bound.is_serial() {
+                        bound.run_in(operands, &mut self.tables[table]);
+                        return Ok(());
+                    }
+                    bound.run(operands)
+                }
+            }
+            Action::Library { kernel, inputs, outputs } => {
+                let (inputs, outputs) = self.operands[..inputs.len() + outputs.len()].split_at(inputs.len());
+                // SAFETY: a pointer to read from has the layout of one to write through.
+                let inputs =
+                    unsafe { std::slice::from_raw_parts(inputs.as_ptr().cast::<*const u8>(), inputs.len()) };
+                // SAFETY: as in `run`; the arena has the bytes of scratch that the kernel asked for.
+                unsafe { kernel.run(&Call { inputs, outputs, scratch: self.scratch }) }
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use ferrax_compile::{Launch, Stage};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
+use super::flat::Flat;
 use super::fold::{ArgFn, ArgMergeFn, FoldOp, arg_fns, fold_op};
 use super::nest::{Nest, PerAxis, Tile};
 use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build, pressure};
@@ -251,9 +252,31 @@ impl Bound {
         total < SERIAL_NANOS && self.segments == 1
     }
 
-    /// Entries of the table that [`Bound::run_in`] takes, and bytes of its scratch memory.
-    pub fn table_and_scratch(&self) -> (usize, usize) {
-        (self.entries.len(), self.scratch)
+    /// The kernel as a straight line, if it is one tile without reductions or
+    /// guards; its scratch memory has as many bytes as [`Bound::scratch`].
+    pub fn flat(&self) -> Option<Flat> {
+        let plain = self.tiles == 1 && self.reduce_loops.is_empty() && self.folds.is_empty();
+        if !plain || self.epilogue.is_some() || !self.is_serial() {
+            return None;
+        }
+        let length =
+            |span: Option<super::nest::Span>| span.map_or(1, |span| span.length.min(self.extents[span.axis]));
+        Flat::new(&self.main, &self.entries, length(self.tile.row), length(self.tile.col))
+    }
+
+    /// The kernel's constants, which entries point to.
+    pub fn constants(&self) -> *const u8 {
+        self.constants.as_ptr().cast()
+    }
+
+    /// Entries of the table that [`Bound::run_in`] takes.
+    pub fn table(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of scratch memory.
+    pub fn scratch(&self) -> usize {
+        self.scratch
     }
 
     /// Makes a table for runs of this kernel that use this scratch memory.
@@ -279,15 +302,7 @@ impl Bound {
         let at = SmallVec::from_elem(0, self.extents.len());
         let mut worker = Worker { bound: self, operands, table, at, tile: self.tile, rows: 1, cols: 1 };
         // SAFETY: passed on.
-        unsafe {
-            if self.tiles > 1 || !self.reduce_loops.is_empty() || !self.folds.is_empty() {
-                worker.units(0, self.tiles, None);
-                return;
-            }
-            worker.prepare(&self.main);
-            worker.measure(self.tile);
-            worker.execute(&self.main);
-        }
+        unsafe { worker.units(0, self.tiles, None) };
     }
 
     /// Bytes of the accumulators of one unit.
