@@ -13,6 +13,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Op, Program, Result, Var};
 use smallvec::SmallVec;
 
+use crate::control::wiring::Wirings;
 use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::rewrite::{Needed, Rewriter, check_flags, share};
@@ -45,6 +46,8 @@ pub(crate) struct Smaller {
 #[derive(Default)]
 pub(crate) struct Elimination {
     callees: Memo<Vec<bool>, Flagged>,
+    pub scans: Memo<scan::Key, Flagged>,
+    pub wirings: Wirings,
 }
 
 impl Elimination {

@@ -9,7 +9,7 @@
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
-//! | `optimise` | `inline`, `simplify`, `fold`, `cse`, `dce` in turn |
+//! | `optimise` | `inline`, `simplify`, `hoist`, `fold`, `cse`, `dce` in turn |
 //!
 //! Invariants of all of them: the input is not changed; the result verifies
 //! (checked in debug builds); effects keep their order; every equation keeps its
@@ -21,6 +21,7 @@ mod control;
 pub mod cse;
 pub mod dce;
 pub mod fold;
+pub mod hoist;
 pub mod inline;
 pub mod jvp;
 pub mod linearize;
@@ -37,6 +38,7 @@ pub use batch::{OutDims, batch};
 pub use cse::cse;
 pub use dce::{dce, dce_with};
 pub use fold::fold;
+pub use hoist::hoist;
 pub use inline::{Inline, inline};
 pub use jvp::{jvp, jvp_with};
 pub use linearize::{Linearized, linearize};

@@ -129,7 +129,7 @@ pub(crate) fn split(
 }
 
 /// Whether to do an equation again costs no more than to keep its result.
-fn is_free(program: &Program, equation: &Equation) -> bool {
+pub(crate) fn is_free(program: &Program, equation: &Equation) -> bool {
     match &equation.op {
         Op::BroadcastInDim(_) | Op::Reshape(_) | Op::Squeeze(_) | Op::Iota(_) => true,
         Op::ConvertElementType(convert) => {

@@ -16,11 +16,12 @@ use ferrax_ir::op::View;
 use ferrax_ir::ops::Call;
 use ferrax_ir::rules::{Operand, Transpose};
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Equation, Program, Result, Type, internal_error};
 use smallvec::SmallVec;
 
 use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
+use crate::partial_eval::PartialEvaluation;
 use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
@@ -35,6 +36,9 @@ pub(crate) type Cotangents = SmallVec<[Option<Atom>; 3]>;
 #[derive(Default)]
 pub(crate) struct Transposition {
     callees: Memo<Flags, Flagged>,
+    pub scans: Memo<scan::Key, Arc<scan::Backward>>,
+    /// For what a linear program computes of known values.
+    pub evaluation: PartialEvaluation,
 }
 
 /// The cotangents so far.
@@ -51,6 +55,12 @@ impl Sums {
         self.0[var.index()] = Some(sum);
         Ok(())
     }
+}
+
+/// The type of a value's cotangent. Only a linear function of integers has
+/// integer outputs that are wanted.
+pub(crate) fn cotangent_type(ty: &ArrayType) -> ArrayType {
+    if ty.dtype.is_integer() { ty.clone() } else { ty.tangent() }
 }
 
 impl Transposition {
@@ -88,9 +98,7 @@ impl Transposition {
         let mut given = Vec::new();
         for (atom, _) in program.outputs.iter().zip(cotangents).filter(|(_, flag)| **flag) {
             let ty = match program.type_of(atom) {
-                // Only a linear function of integers has integer outputs that are wanted.
-                Type::Array(ty) if ty.dtype.is_integer() => ty.clone(),
-                Type::Array(ty) => ty.tangent(),
+                Type::Array(ty) => cotangent_type(&ty),
                 other => return Err(internal_error!("an output of type {other} has no cotangent")),
             };
             given.push((atom, rewriter.builder.input(ty)));
@@ -115,7 +123,7 @@ impl Transposition {
                 && flag
                 && instantiate.get(position) == Some(&true)
             {
-                sum = Some(rewriter.builder.zeros(&ty.tangent())?);
+                sum = Some(rewriter.builder.zeros(&cotangent_type(ty))?);
             }
             flags.push(sum.is_some());
             if let Some(atom) = sum {
