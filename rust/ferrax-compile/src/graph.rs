@@ -7,6 +7,7 @@
 
 use ferrax_ir::ops::{Binary, ReduceKind, Unary};
 use ferrax_ir::rules::Lowering;
+use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
     Atom, DType, Equation, Kind, Op, Program, Result, Sizes, Type, Var, View, internal_error, unsupported,
 };
@@ -79,8 +80,8 @@ impl<'a> Graph<'a> {
         let counts: Vec<usize> = sizes
             .iter()
             .zip(&dtypes)
-            .map(|(sizes, dtype)| if dtype.size() == 0 { 0 } else { sizes.iter().product() })
-            .collect();
+            .map(|(sizes, &dtype)| Ok(byte_size(sizes, dtype)?.checked_div(dtype.size()).unwrap_or(0)))
+            .collect::<Result<_>>()?;
         let mut definition = vec![None; program.types.len()];
         for (index, equation) in program.equations.iter().enumerate() {
             for var in &equation.outputs {

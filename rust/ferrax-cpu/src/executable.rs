@@ -136,6 +136,9 @@ fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
     })
 }
 
+/// What a run gives: nearly always one array.
+pub type Outputs = SmallVec<[Tensor; 1]>;
+
 type Fresh = SmallVec<[(Arc<dyn Storage>, *mut u8); 4]>;
 
 impl Executable {
@@ -155,19 +158,19 @@ impl Executable {
     }
 
     /// The outputs for these inputs, whose dtypes and sizes must be the program's.
-    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
         self.check(inputs)?;
         let mut fresh = Fresh::new();
         for &bytes in &self.fresh {
             fresh.push(storage(bytes)?);
         }
         self.execute(inputs, &fresh)?;
-        self.results(inputs, &fresh)
+        self.results(inputs, fresh)
     }
 
     /// As `run`; the memory of inputs that are marked in `donate` and that
     /// nobody else holds may become that of outputs.
-    pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Vec<Tensor>> {
+    pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Outputs> {
         self.check(&inputs)?;
         let mut fresh = Fresh::new();
         for (number, &bytes) in self.fresh.iter().enumerate() {
@@ -189,7 +192,7 @@ impl Executable {
             });
         }
         self.execute(&inputs, &fresh)?;
-        self.results(&inputs, &fresh)
+        self.results(&inputs, fresh)
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<()> {
@@ -257,8 +260,8 @@ impl Executable {
         Ok(())
     }
 
-    fn results(&self, inputs: &[Tensor], fresh: &Fresh) -> Result<Vec<Tensor>> {
-        let mut results = Vec::with_capacity(self.outputs.len());
+    fn results(&self, inputs: &[Tensor], fresh: Fresh) -> Result<Outputs> {
+        let mut results = Outputs::with_capacity(self.outputs.len());
         for output in &self.outputs {
             let storage = match self.places[output.buffer.0 as usize] {
                 Place::Fresh(index) => fresh[index].0.clone(),
@@ -267,14 +270,14 @@ impl Executable {
                 // Only arrays without elements.
                 Place::Arena(_) => storage(0)?.0,
             };
-            results.push(Tensor::from_storage(output.dtype, output.sizes.clone(), storage)?);
+            results.push(Tensor::from_storage(output.dtype, Sizes::from_slice(&output.sizes), storage)?);
         }
         Ok(results)
     }
 }
 
 /// The outputs as an error if there is not exactly one.
-pub fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
+pub fn only(mut outputs: Outputs) -> Result<Tensor> {
     match (outputs.pop(), outputs.len()) {
         (Some(tensor), 0) => Ok(tensor),
         (_, count) => Err(internal_error!("expected one output, got {}", count + 1)),

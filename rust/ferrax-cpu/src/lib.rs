@@ -24,5 +24,5 @@ pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;
-pub use executable::{Executable, compile};
+pub use executable::{Executable, Outputs, compile};
 pub use interrupt::set_interrupt_check;

@@ -33,7 +33,7 @@ fn long_runs_ask_now_and_then_and_end_when_told_to() {
     }
     let executable = ferrax_cpu::compile(&b.finish([power])).unwrap();
     assert!(executable.steps() >= 1000);
-    let inputs = [Tensor::zeros(DType::F32, [16, 16]).unwrap()];
+    let inputs = [Tensor::zeros(DType::F32, &[16, 16][..]).unwrap()];
     ferrax_cpu::set_interrupt_check(host);
 
     let start = Instant::now();

@@ -15,13 +15,14 @@ const RELEASE_GIL_ABOVE: usize = 1 << 16;
 
 /// The operands' elements. All are concrete.
 pub fn tensors(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<SmallVec<[Tensor; 3]>> {
-    operands
-        .iter()
-        .map(|operand| {
+    let mut tensors = SmallVec::with_capacity(operands.len());
+    for operand in operands {
+        tensors.push(
             operand_tensor(py, operand)?
-                .ok_or_else(|| to_py(py, ferrax_ir::internal_error!("a tracer reached eager execution")))
-        })
-        .collect()
+                .ok_or_else(|| to_py(py, ferrax_ir::internal_error!("a tracer reached eager execution")))?,
+        );
+    }
+    Ok(tensors)
 }
 
 /// Runs `work`, without the GIL if `bytes` of data make it worth it.
@@ -35,7 +36,11 @@ pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Output
     let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
     let results = release_gil(py, bytes, || ferrax_cpu::run_op(op, &inputs)).py(py)?;
     let weak = weak_outputs(py, op, operands, results.len())?;
-    results.into_iter().zip(weak).map(|(tensor, weak)| Array::new_concrete(py, tensor, weak)).collect()
+    let mut outputs = Outputs::with_capacity(results.len());
+    for (tensor, weak) in results.into_iter().zip(weak) {
+        outputs.push(Array::new_concrete(py, tensor, weak)?);
+    }
+    Ok(outputs)
 }
 
 /// Weakness of the outputs: asked of the type rule only where it can be true.

@@ -322,7 +322,8 @@ impl Bound {
         operands: &[*mut u8],
         work: impl FnOnce(&mut Worker<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut scratch = SCRATCH.take();
+        // Small kernels often need none: then the thread's is left alone.
+        let mut scratch = if self.scratch > 0 { SCRATCH.take() } else { None };
         if self.scratch > 0 && scratch.as_ref().is_none_or(|buffer| buffer.capacity() < self.scratch) {
             scratch = None;
             scratch = scratch.or(Some(Buffer::new(self.scratch.max(64 << 10))?));
@@ -341,7 +342,9 @@ impl Bound {
             cols: 1,
         };
         let result = work(&mut worker);
-        SCRATCH.set(scratch);
+        if scratch.is_some() {
+            SCRATCH.set(scratch);
+        }
         result
     }
 
