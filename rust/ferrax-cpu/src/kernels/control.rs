@@ -75,6 +75,7 @@ struct WhileLoop {
     body: Body,
     condition_constants: usize,
     body_constants: usize,
+    max_steps: usize,
     /// For each carry that moves: the buffers of the body's and of the condition's input.
     moving: Vec<(u32, u32)>,
 }
@@ -92,6 +93,8 @@ pub fn while_loop(op: &While, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
         body,
         condition_constants: op.cond_nconsts,
         body_constants: op.body_nconsts,
+        // No machine counts further.
+        max_steps: op.max_steps.unwrap_or(usize::MAX),
         moving,
     }))
 }
@@ -124,7 +127,7 @@ impl Kernel for WhileLoop {
                 *condition.fresh(fresh) = call.scratch.wrapping_add(result_at);
             }
             let mut body = Loop::begin(&self.body, of_body, carry, call.outputs, call.scratch, false);
-            loop {
+            for _ in 0..self.max_steps {
                 condition.run()?;
                 if *condition.output(0) == 0 {
                     break;
