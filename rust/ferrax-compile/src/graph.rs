@@ -145,6 +145,10 @@ impl<'a> Graph<'a> {
             _ => return Err(internal_error!("{} reached the fuser", equation.op.name())),
         };
         let Some(output) = equation.outputs.first() else { return Ok(Class::Library) };
+        // What has effects is one step, once: never repeated in kernels, never dropped.
+        if matches!(equation.op, Op::Extension(_)) && !equation.op.effects().is_empty() {
+            return Ok(Class::Library);
+        }
         let output = output.index();
         let input_dtype = equation.inputs.first().map(|atom| self.atom_dtype(atom));
         let same_bytes = |condition: bool| if condition { Class::Alias } else { Class::Movement };

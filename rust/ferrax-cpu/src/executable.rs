@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ferrax_compile::{BufferId, Place, Plan, Step};
 use ferrax_ir::{DType, Error, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
 use ferrax_transform::optimise::{Options, optimise};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::alloc::{Buffer, storage};
@@ -16,33 +17,35 @@ use crate::vm::Bound;
 /// A compiled program. It holds no memory but its constants; runs may overlap.
 #[derive(Debug)]
 pub struct Executable {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     inputs: Vec<(DType, Sizes)>,
-    constants: Vec<Tensor>,
-    places: Vec<Place>,
-    steps: Vec<Ready>,
-    outputs: Vec<ferrax_compile::Output>,
+    pub(crate) constants: Vec<Tensor>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) steps: Vec<Ready>,
+    pub(crate) outputs: Vec<ferrax_compile::Output>,
     fresh: Vec<usize>,
-    arena: usize,
-    donations: Vec<(usize, usize)>,
+    /// Bytes for intermediate values and, from `scratch` on, for library kernels.
+    pub(crate) arena: usize,
+    pub(crate) scratch: usize,
+    pub(crate) donations: Vec<(usize, usize)>,
 }
 
 #[derive(Debug)]
-struct Ready {
-    action: Action,
+pub(crate) struct Ready {
+    pub action: Action,
     /// Bytes of the operands, and something for the step itself.
-    work: usize,
+    pub work: usize,
 }
 
 #[derive(Debug)]
-enum Action {
+pub(crate) enum Action {
     Kernel { bound: Box<Bound>, operands: SmallVec<[u32; 4]> },
     Library { kernel: Box<dyn Kernel>, inputs: SmallVec<[u32; 4]>, outputs: SmallVec<[u32; 2]> },
 }
 
 impl Action {
     /// The buffer of each operand.
-    fn buffers(&self) -> impl Iterator<Item = u32> {
+    pub fn buffers(&self) -> impl Iterator<Item = u32> {
         let (first, second): (&[u32], &[u32]) = match self {
             Action::Kernel { operands, .. } => (operands, &[]),
             Action::Library { inputs, outputs, .. } => (inputs, outputs),
@@ -56,10 +59,35 @@ pub fn compile(program: &Program) -> Result<Executable> {
     let flat = ferrax_compile::expand(program)?;
     let flat = legalise(flat)?;
     let flat = optimise(&flat, Options::default())?;
-    bind(ferrax_compile::plan(&flat)?)
+    bind(ferrax_compile::plan(&flat)?, &mut Nested::default())
 }
 
-fn bind(plan: Plan) -> Result<Executable> {
+/// The sub-programs of a program that is compiled, each compiled once.
+#[derive(Default)]
+pub struct Nested {
+    /// By identity; kept alive, so that addresses stay theirs.
+    done: FxHashMap<usize, (Arc<Program>, Arc<Executable>)>,
+}
+
+impl Nested {
+    /// The executable of a sub-program, which came through the passes with its program.
+    pub(crate) fn executable(&mut self, program: &Arc<Program>) -> Result<Arc<Executable>> {
+        if let Some((_, known)) = self.done.get(&Arc::as_ptr(program).addr()) {
+            return Ok(known.clone());
+        }
+        let mut plan = ferrax_compile::plan(program)?;
+        // Two places that take turns are faster than one that is read and written.
+        plan.donations.retain(|&(_, fresh)| plan.fresh[fresh] >= IN_PLACE);
+        let executable = Arc::new(bind(plan, self)?);
+        self.done.insert(Arc::as_ptr(program).addr(), (program.clone(), executable.clone()));
+        Ok(executable)
+    }
+}
+
+/// Bytes from which the body of a loop works on its carry in place.
+const IN_PLACE: usize = 4 << 10;
+
+fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
     let places: Vec<Place> = plan.buffers.iter().map(|buffer| buffer.place).collect();
     let share = |a: BufferId, b: BufferId| {
         a == b
@@ -71,6 +99,8 @@ fn bind(plan: Plan) -> Result<Executable> {
             }
     };
     let mut steps = Vec::with_capacity(plan.steps.len());
+    // One at a time runs, so that they share their scratch memory.
+    let mut scratch = 0;
     for step in &plan.steps {
         let action = match step {
             Step::Kernel { launch, operands } => Action::Kernel {
@@ -80,13 +110,16 @@ fn bind(plan: Plan) -> Result<Executable> {
                 operands: operands.iter().map(|id| id.0).collect(),
             },
             Step::Library { op, inputs, outputs } => Action::Library {
-                kernel: kernels::bind(op, inputs, outputs)?,
+                kernel: kernels::bind(op, inputs, outputs, nested)?,
                 inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
                 outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
             },
         };
         let bytes = action.buffers().map(|id| plan.buffers[id as usize].bytes);
         let work = bytes.fold(interrupt::STEP, usize::saturating_add);
+        if let Action::Library { kernel, .. } = &action {
+            scratch = scratch.max(kernel.scratch());
+        }
         steps.push(Ready { action, work });
     }
     Ok(Executable {
@@ -97,7 +130,8 @@ fn bind(plan: Plan) -> Result<Executable> {
         steps,
         outputs: plan.outputs,
         fresh: plan.fresh,
-        arena: plan.arena,
+        arena: plan.arena.saturating_add(scratch),
+        scratch: plan.arena,
         donations: plan.donations,
     })
 }
@@ -111,6 +145,11 @@ impl Executable {
     /// What the user called the program.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Dtypes and sizes of the inputs.
+    pub(crate) fn inputs(&self) -> &[(DType, Sizes)] {
+        &self.inputs
     }
 
     /// The number of kernels and library calls in one run.
@@ -193,6 +232,7 @@ impl Executable {
                 Place::Fresh(index) => fresh[index].1,
             })
             .collect();
+        let scratch = arena.wrapping_add(self.scratch);
         let mut work = 0;
         for step in &self.steps {
             if work > 0 && interrupted(work) {
@@ -213,7 +253,7 @@ impl Executable {
                     let outputs: SmallVec<[*mut u8; 4]> =
                         outputs.iter().map(|&id| pointers[id as usize]).collect();
                     // SAFETY: as above.
-                    unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs })? };
+                    unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs, scratch })? };
                 }
             }
         }

@@ -3,10 +3,11 @@
 //! | module | holds |
 //! |---|---|
 //! | `executable` | [`compile`] and [`Executable`] |
+//! | `session` | running an executable many times, without allocation |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
 //! | `legalise` | programs into what the library kernels take |
-//! | `kernels/` | library kernels: products, gathers, … |
+//! | `kernels/` | library kernels: products, gathers, branches and loops, … |
 //! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
 //! | `interrupt` | stopping long runs |
@@ -18,6 +19,7 @@ mod interrupt;
 pub mod kernels;
 mod legalise;
 pub mod pool;
+mod session;
 pub mod strided;
 pub mod vm;
 
