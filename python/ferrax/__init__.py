@@ -22,6 +22,7 @@ from ferrax._src.api import (
     eval_shape,
     jit,
     make_jaxpr,
+    named_call,
     named_scope,
 )
 from ferrax._src.autodiff import (
@@ -58,7 +59,7 @@ from ferrax._src.config import (
     numpy_rank_promotion,
     threefry_partitionable,
 )
-from ferrax._src.core import typeof
+from ferrax._src.core import ensure_compile_time_eval, typeof
 from ferrax._src.devices import (
     Device,
     default_backend,
