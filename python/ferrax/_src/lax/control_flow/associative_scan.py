@@ -21,7 +21,7 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
       fn: ``(a, b) -> c``, associative, on trees of arrays like ``elems``; it treats all places
         along ``axis`` alike.
       elems: a pytree of arrays of equal size along ``axis``.
-      reverse: combine suffixes instead, from the end.
+      reverse: combine suffixes, from the end: ``a`` of ``fn(a, b)`` comes after ``b``.
       axis: the axis to scan.
 
     Returns a pytree like ``elems``. Errors: TypeError if ``fn`` is not callable; ValueError for
@@ -51,8 +51,6 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
         )
 
     def combine(first, second):
-        if reverse:
-            first, second = second, first
         out, out_tree = tree_util.tree_flatten(fn(tree.unflatten(first), tree.unflatten(second)))
         expected = [(x.shape, x.dtype) for x in first]
         out = [core.as_array(x, "lax.associative_scan") for x in out]

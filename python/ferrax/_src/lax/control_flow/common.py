@@ -36,7 +36,22 @@ class Body:
             args.append(tree.unflatten(leaves[start:stop]))
             start = stop
         leaves, self.out_tree = tree_util.tree_flatten(self.fun(*args))
+        for index, leaf in enumerate(leaves):
+            if not isinstance(leaf, core.Array):
+                _check_output(self.fun, self.out_tree, index, leaf)
         return leaves
+
+
+def _check_output(fun, tree, index, leaf):
+    try:
+        _core.type_of(leaf)
+    except TypeError as error:
+        path = paths(tree)[index]
+        raise TypeError(
+            f"function {api_util.fun_place(fun)} returned a value of type {type(leaf).__name__}"
+            f"{f' at output component {path}' if path else ''}, which is not a valid array type: "
+            f"{leaf!r}. Return arrays, numbers or pytrees of them.{at_user_line()}"
+        ) from error
 
 
 def flatten(tree, what):
@@ -121,7 +136,8 @@ def paths(tree):
 
 def _bullets(differences) -> str:
     if len(differences) == 1:
-        return f"{differences[0][0].upper()}{differences[0][1:]}."
+        text = differences[0]
+        return f"T{text[1:]}." if text.startswith("the ") else f"{text}."
     return ";\n".join(f"  * {text}" for text in differences) + "."
 
 
@@ -159,7 +175,7 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         )
     differences = [
         f"{component(path)} has type {type_text(before)} but the corresponding output carry "
-        f"component has type {type_text(after)}{_shape_hint(before, after)}"
+        f"component has type {type_text(after)}{_difference(before, after)}"
         for path, before, after in zip(paths(in_tree), in_types, out_types)
         if not matches(before, after)
     ]
@@ -170,8 +186,9 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
     )
 
 
-def _shape_hint(first, second) -> str:
-    return "" if first[0] == second[0] else ", so the shapes do not match"
+def _difference(first, second) -> str:
+    what = [name for name, i in (("shapes", 0), ("dtypes", 1)) if first[i] != second[i]]
+    return f", so the {' and '.join(what)} do not match"
 
 
 def check_branches(name, labels, funs, trees, types) -> None:
@@ -206,7 +223,7 @@ def _raise_branch_mismatch(name, first, second):
         )
     differences = [
         f"the output of {label1}{at(path)} has type {type_text(a)} but the corresponding output "
-        f"of {label2} has type {type_text(b)}{_shape_hint(a, b)}"
+        f"of {label2} has type {type_text(b)}{_difference(a, b)}"
         for path, a, b in zip(paths(tree1), types1, types2)
         if not matches(a, b)
     ]

@@ -42,6 +42,19 @@ def _known(value):
     return None if value is None else np.asarray(value)[()]
 
 
+class _OfOne:
+    """A branch that takes one of the operands. `func` is the user's function."""
+
+    __slots__ = ("func", "number")
+
+    def __init__(self, func, number):
+        self.func = func
+        self.number = number
+
+    def __call__(self, *operands):
+        return self.func(operands[self.number])
+
+
 def cond(
     pred, true_fun: Callable, false_fun: Callable, *operands, operand=common.absent
 ):
@@ -69,11 +82,7 @@ def cond(
         if callable(false_fun) and len(operands) == 2 and callable(operands[1]):
             true_operand, on_true, false_operand, on_false = true_fun, false_fun, *operands
             return cond(
-                pred,
-                lambda x, _: on_true(x),
-                lambda _, x: on_false(x),
-                true_operand,
-                false_operand,
+                pred, _OfOne(on_true, 0), _OfOne(on_false, 1), true_operand, false_operand
             )
         raise TypeError(
             "lax.cond: true_fun and false_fun arguments should be callable, got "
@@ -83,7 +92,7 @@ def cond(
     if pred is None:
         raise TypeError("cond predicate is None, expected a scalar")
     dtype = _scalar_type(pred, "Pred", "either boolean or number")
-    if dtype.kind not in "biuf":
+    if getattr(dtype, "kind", "key") not in "biuf":
         raise TypeError(f"Pred type must be either boolean or number, got {dtype}.")
     if config.disable_jit.value:
         known = _known(pred)
@@ -124,7 +133,7 @@ def switch(index, branches: Sequence[Callable], *operands, operand=common.absent
         )
     operands = _operands(operands, operand)
     dtype = _scalar_type(index, "Branch index", "an integer")
-    if dtype.kind not in "iu":
+    if getattr(dtype, "kind", "key") not in "iu":
         raise TypeError(f"Index type must be an integer, got {index} as {dtype}.")
     if not branches:
         raise ValueError("Empty branch sequence")

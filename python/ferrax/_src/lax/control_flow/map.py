@@ -6,9 +6,26 @@ import operator
 from collections.abc import Callable
 
 from ferrax._src import core, tree_util
+from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.shape import concatenate, reshape
 from ferrax._src.lax.slicing import slice_in_dim
+
+
+class _Step:
+    """The body of a scan without carry. `func` is the user's function."""
+
+    __slots__ = ("func", "run")
+
+    def __init__(self, func, run):
+        self.func = func
+        self.run = run
+
+    def __call__(self, _, element):
+        return (), self.run(element)
+
+    def leaf_names(self, trees):
+        return common.leaf_names(self.func, trees[1:])
 
 
 def map(f: Callable, xs, *, batch_size: int | None = None):
@@ -22,13 +39,15 @@ def map(f: Callable, xs, *, batch_size: int | None = None):
       batch_size: how many elements one step treats with ``vmap``; what is left over is treated
         by itself. 0: all at once.
 
-    Errors: ValueError for leading axes that do not fit, and for a negative ``batch_size``.
+    Errors: TypeError if ``f`` is not callable; ValueError for leading axes that do not fit, and for a negative ``batch_size``.
 
     >>> lax.map(lambda x: x * x, jnp.arange(4))
     Array([0, 1, 4, 9], dtype=int32)
     """
+    if not callable(f):
+        raise TypeError(f"lax.map: f argument should be callable, got {type(f).__name__}.")
     if batch_size is None:
-        return scan(lambda _, x: ((), f(x)), (), xs)[1]
+        return scan(_Step(f, f), (), xs)[1]
     from ferrax._src.batching import vmap
 
     batch_size = operator.index(batch_size)
@@ -48,7 +67,7 @@ def map(f: Callable, xs, *, batch_size: int | None = None):
     batched = [
         reshape(slice_in_dim(x, 0, whole), (batches, batch_size, *x.shape[1:])) for x in leaves
     ]
-    ys = scan(lambda _, x: ((), vmap(f)(x)), (), tree.unflatten(batched))[1]
+    ys = scan(_Step(f, vmap(f)), (), tree.unflatten(batched))[1]
     ys = tree_util.tree_map(lambda y: reshape(y, (whole, *y.shape[2:])), ys)
     if whole == size:
         return ys

@@ -119,9 +119,13 @@ def _python_loop(cond_fun, body_fun, value):
 
 def _index_dtype(lower, upper):
     """The common dtype of the bounds: equal ones, or that of the one that is no Python int."""
-    (_, first, first_weak), (_, second, second_weak) = (
-        common.type_of(bound, "lax.fori_loop") for bound in (lower, upper)
-    )
+    types = [common.type_of(bound, "lax.fori_loop") for bound in (lower, upper)]
+    if any(shape for shape, _, _ in types):
+        raise TypeError(
+            "lower and upper arguments to fori_loop must be scalars, got "
+            f"{' and '.join(map(common.type_text, types))}{common.at_user_line()}"
+        )
+    (_, first, first_weak), (_, second, second_weak) = types
     if first == second:
         return first
     if all(dtypes.issubdtype(dtype, np.signedinteger) for dtype in (first, second)):
