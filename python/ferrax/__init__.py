@@ -22,6 +22,7 @@ from ferrax._src.api import (
     eval_shape,
     jit,
     make_jaxpr,
+    named_call,
     named_scope,
 )
 from ferrax._src.autodiff import (
@@ -59,7 +60,7 @@ from ferrax._src.config import (
     threefry_partitionable,
 )
 from ferrax._src.closures import closure_convert
-from ferrax._src.core import typeof
+from ferrax._src.core import ensure_compile_time_eval, typeof
 from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.custom_vjp import custom_gradient, custom_vjp
 from ferrax._src.devices import (

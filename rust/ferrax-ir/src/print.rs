@@ -1,7 +1,7 @@
 //! Programs as text, laid out like a jaxpr.
 //!
 //! `{}` is for reading: no weakness, no values of captured arrays, parameters
-//! that follow from the types left out. `{:#}` is exact: what [`crate::parse`]
+//! that follow from the types left out, `_` for results that nothing uses. `{:#}` is exact: what [`crate::parse`]
 //! reads back to the same program (up to the numbers of variables). Both name
 //! variables a … z, ba, …, the words of the syntax excepted. A callee that is
 //! called once shows the names of its caller; one that is called more often is
@@ -160,6 +160,9 @@ impl Printer {
             arguments.iter().map(|&var| Doc::text(self.declaration(program, &mut names, var))).collect();
         head.push(Doc::fill(inputs).nest(4));
         head.push(Doc::text(". let"));
+        if !self.exact {
+            name_unused(program, &mut names);
+        }
         let equations = program.equations.iter().map(|eqn| self.equation(program, &mut names, eqn)).collect();
         let body = Doc::Concat(vec![Doc::Break(" "), Doc::join(equations, "; ")]).nest(4);
         let outputs: Vec<String> = program.outputs.iter().map(|atom| self.atom(&mut names, atom)).collect();
@@ -222,7 +225,7 @@ impl Printer {
                 continue;
             }
             let name = self.name(names, outer);
-            if used.insert(name.clone()) {
+            if &*name == UNUSED || used.insert(name.clone()) {
                 inner.insert(var, name);
             }
         }
@@ -268,6 +271,11 @@ impl Printer {
             Param::Scalar(value) => {
                 Doc::text(literal_text(&Literal { value: *value, weak: false }, self.exact))
             }
+            Param::List(items) if !self.exact && items.iter().any(|item| matches!(item, Param::Program(_))) => {
+                let items = items.iter().map(|item| self.param(item, false, brackets)).collect();
+                let inside = Doc::Concat(vec![Doc::Break(""), Doc::join(items, " ")]).nest(2);
+                Doc::Concat(vec![Doc::text("("), inside, Doc::Break(""), Doc::text(")")]).group()
+            }
             Param::List(items) => {
                 // Pairs of axis lists read best as ([1], [0]).
                 let axes = brackets && items.iter().all(|item| matches!(item, Param::Int(_)));
@@ -292,6 +300,24 @@ impl Printer {
                 Some(name) => Doc::text(name.clone()),
                 None => self.program(program, 0, Names::default()),
             },
+        }
+    }
+}
+
+/// What results are called that nothing uses.
+const UNUSED: &str = "_";
+
+/// Gives the outputs of equations that nothing uses their common name, save
+/// those that have one.
+fn name_unused(program: &Program, names: &mut Names) {
+    let mut used = vec![false; program.types.len()];
+    let uses = program.equations.iter().flat_map(|equation| &equation.inputs).chain(&program.outputs);
+    for var in uses.filter_map(Atom::as_var) {
+        used[var.index()] = true;
+    }
+    for &var in program.equations.iter().flat_map(|equation| &equation.outputs) {
+        if !used[var.index()] {
+            names.insert(var, UNUSED.into());
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `pairwise` | ops on two concrete operands, remembered by their types |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
@@ -18,6 +19,7 @@
 pub mod array;
 pub mod bind;
 pub mod cache;
+pub mod control;
 pub mod convert;
 pub mod custom;
 pub mod dtypes;

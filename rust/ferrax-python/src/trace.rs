@@ -10,10 +10,11 @@
 //! An op is recorded by the highest frame among its tracers or by the innermost
 //! staging frame, whichever is higher; else it runs at once. Values from lower
 //! frames are captured: they become further inputs of the frame's program.
+//! Within `ensure_compile_time_eval` the operands' frames alone decide.
 //! Each thread has its own stack. No Python code runs while the stack is
 //! borrowed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,6 +79,26 @@ pub struct Frame {
 
 thread_local! {
     static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+thread_local! {
+    /// Within how many blocks of `ensure_compile_time_eval` this thread is: in them, ops on
+    /// concrete operands run at once, whatever is being traced.
+    static CONCRETE_RUNS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Enters or leaves a block in which ops on concrete operands run at once.
+#[pyfunction]
+pub fn concrete_ops_run(enter: bool) {
+    CONCRETE_RUNS.set(if enter { CONCRETE_RUNS.get() + 1 } else { CONCRETE_RUNS.get().saturating_sub(1) });
+}
+
+/// The innermost staging frame, which records ops without its tracers too.
+fn staging(stack: &[Frame]) -> Option<usize> {
+    if CONCRETE_RUNS.get() > 0 {
+        return None;
+    }
+    stack.iter().rposition(|frame| frame.kind == FrameKind::Stage)
 }
 
 /// Frames whose functions' names are remembered after their end, for messages.
@@ -240,7 +261,7 @@ pub fn frame_ids() -> Vec<u64> {
 
 /// The frame that records an op on these operands: its depth.
 fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<Array>> {
-    let mut level = stack.iter().rposition(|frame| frame.kind == FrameKind::Stage);
+    let mut level = staging(stack);
     for operand in operands {
         if let Operand::Array(array) = operand
             && let Data::Tracer(tracer) = &array.get().data
@@ -264,8 +285,7 @@ pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<FrameKind>> {
 /// Whether an op on these operands would run at once.
 pub fn runs_eagerly(operands: &[Operand<'_>]) -> bool {
     let traced = |operand: &Operand<'_>| matches!(operand, Operand::Array(a) if a.get().tracer().is_some());
-    !operands.iter().any(traced)
-        && STACK.with_borrow(|stack| stack.iter().all(|frame| frame.kind != FrameKind::Stage))
+    !operands.iter().any(traced) && STACK.with_borrow(|stack| staging(stack).is_none())
 }
 
 /// Applies an op: records it or runs it.
