@@ -66,15 +66,6 @@ def _to_device(self, device, *, stream=None):
     return self
 
 
-def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """A DLPack capsule of the elements, without a copy."""
-    return np.asarray(self).__dlpack__() if not copy else np.array(self).__dlpack__()
-
-
-def _dlpack_device(self):
-    return (1, 0)
-
-
 def _addressable_data(self, index):
     return self
 
@@ -85,8 +76,6 @@ def install(Array) -> None:
     Array.__str__ = _str
     Array.__format__ = _format
     Array.__array_namespace__ = _array_namespace
-    Array.__dlpack__ = _dlpack
-    Array.__dlpack_device__ = _dlpack_device
     Array.devices = _devices
     Array.to_device = _to_device
     Array.addressable_data = _addressable_data

@@ -141,6 +141,7 @@ fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<()> {
 
 /// Applies a unary op.
 pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promotion) -> PyResult<Py<Array>> {
+    let op = op.into();
     let x = match promotion {
         Promotion::Inexact => {
             let (dtype, weak) = (x.dtype(), x.weak());
@@ -148,6 +149,9 @@ pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promo
             if target == dtype { x } else { convert(py, &x, target, weak)? }
         }
         Promotion::Logical => truth(py, x)?,
+        Promotion::Numeric if x.dtype() == DType::Bool && op == Op::Unary(Unary::Square) => {
+            convert(py, &x, DType::I32, false)?
+        }
         Promotion::Numeric | Promotion::Strict => x,
     };
     bind1(py, op, &[x])
@@ -165,6 +169,19 @@ fn truth<'py>(py: Python<'py>, x: Operand<'py>) -> PyResult<Operand<'py>> {
     }
 }
 
+/// What an op is for truth values: their sum is "or" and their product "and",
+/// while shifts are those of numbers.
+fn of_truth_values(op: Op) -> (Op, DType) {
+    match op {
+        Op::Binary(Binary::Add) => (Binary::Or.into(), DType::Bool),
+        Op::Binary(Binary::Mul) => (Binary::And.into(), DType::Bool),
+        Op::Binary(Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical) => {
+            (op, DType::I32)
+        }
+        other => (other, DType::Bool),
+    }
+}
+
 /// Applies a binary op or comparison to promoted and broadcast operands.
 pub fn binary(
     py: Python<'_>,
@@ -174,7 +191,7 @@ pub fn binary(
     y: Operand<'_>,
     promotion: Promotion,
 ) -> PyResult<Py<Array>> {
-    let (mut x, mut y) = (x, y);
+    let (mut op, mut x, mut y) = (op, x, y);
     if promotion == Promotion::Logical {
         (x, y) = (truth(py, x)?, truth(py, y)?);
     }
@@ -193,7 +210,10 @@ pub fn binary(
         } else {
             result_type(py, &[(xd, x.weak()), (yd, y.weak())])?
         };
-        let dtype = if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        let mut dtype = if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        if dtype == DType::Bool {
+            (op, dtype) = of_truth_values(op);
+        }
         // Literals convert for free; arrays need an equation.
         if let Operand::Literal(literal) = &mut x {
             *literal = convert_literal(*literal, dtype, weak || literal.weak);
