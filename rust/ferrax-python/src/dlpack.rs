@@ -72,7 +72,7 @@ const READ_ONLY: u64 = 1;
 const IS_COPIED: u64 = 2;
 
 /// What a capsule holds: its name before and after somebody took the tensor.
-trait Managed: Sized {
+trait Managed: Sized + 'static {
     const NAME: &'static CStr;
     const USED: &'static CStr;
 
