@@ -129,14 +129,20 @@ managed!(Legacy, c"dltensor", c"used_dltensor", |_: &Legacy| 0, |tensor, _copied
     deleter: Some(drop_exported::<Legacy>),
 });
 
-managed!(Versioned, c"dltensor_versioned", c"used_dltensor_versioned", |this: &Versioned| this.major, |tensor, copied| Versioned {
-    major: 1,
-    minor: 1,
-    context: std::ptr::null_mut(),
-    deleter: Some(drop_exported::<Versioned>),
-    flags: if copied { IS_COPIED } else { READ_ONLY },
-    tensor,
-});
+managed!(
+    Versioned,
+    c"dltensor_versioned",
+    c"used_dltensor_versioned",
+    |this: &Versioned| this.major,
+    |tensor, copied| Versioned {
+        major: 1,
+        minor: 1,
+        context: std::ptr::null_mut(),
+        deleter: Some(drop_exported::<Versioned>),
+        flags: if copied { IS_COPIED } else { READ_ONLY },
+        tensor,
+    }
+);
 
 /// A dtype by DLPack's code and bits; `None` for types below a byte and keys.
 fn element(dtype: DType) -> Option<Element> {
@@ -352,7 +358,11 @@ fn take<M: Managed>(capsule: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<
     let rank = usize::try_from(view.rank).unwrap_or(0);
     let numbers = |pointer: *const i64| {
         // SAFETY: shape and strides have `rank` entries where they are not null.
-        if rank == 0 || pointer.is_null() { &[][..] } else { unsafe { std::slice::from_raw_parts(pointer, rank) } }
+        if rank == 0 || pointer.is_null() {
+            &[][..]
+        } else {
+            unsafe { std::slice::from_raw_parts(pointer, rank) }
+        }
     };
     let sizes: Sizes = numbers(view.shape).iter().map(|&size| size.max(0) as usize).collect();
     let len = ferrax_ir::tensor::byte_size(&sizes, dtype).py(py)?;
@@ -382,7 +392,8 @@ fn take<M: Managed>(capsule: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<
         None
     } else {
         let mut tensor = Tensor::zeros(dtype, sizes.clone()).py(py)?;
-        let steps: Sizes = strides.iter().map(|&stride| (stride as usize).wrapping_mul(dtype.size())).collect();
+        let steps: Sizes =
+            strides.iter().map(|&stride| (stride as usize).wrapping_mul(dtype.size())).collect();
         let target = tensor.bytes_mut().py(py)?;
         if in_order && len > 0 {
             // SAFETY: a tensor in row-major order spans `len` bytes from its start.
@@ -468,8 +479,7 @@ pub fn array_from_dlpack(
     let capsule = request(producer, copy)?;
     // SAFETY: any object may be asked whether it is a capsule of a name.
     let versioned = unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), Versioned::NAME.as_ptr()) } == 1;
-    let tensor =
-        if versioned { take::<Versioned>(&capsule, copy)? } else { take::<Legacy>(&capsule, copy)? };
+    let tensor = if versioned { take::<Versioned>(&capsule, copy)? } else { take::<Legacy>(&capsule, copy)? };
     let canonical = canonicalize(tensor.dtype(), context().x64);
     if canonical == tensor.dtype() {
         return Array::new_concrete(py, tensor, false);

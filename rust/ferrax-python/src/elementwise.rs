@@ -210,7 +210,8 @@ pub fn binary(
         } else {
             result_type(py, &[(xd, x.weak()), (yd, y.weak())])?
         };
-        let mut dtype = if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        let mut dtype =
+            if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
         if dtype == DType::Bool {
             (op, dtype) = of_truth_values(op);
         }

@@ -361,9 +361,9 @@ fn not_of_tracers(array: &Bound<'_, Array>, method: &str) -> PyResult<()> {
         return Ok(());
     }
     Err(PyAttributeError::new_err(format!(
-        "The '{method}' method is not available on the traced array {}. It is {}.",
+        "The '{method}' method is not available on the traced array {}.{}",
         array.get().array_type(),
-        trace::describe(array)?
+        trace::describe(array)?.map(|origin| format!(" It is {origin}.")).unwrap_or_default()
     )))
 }
 
