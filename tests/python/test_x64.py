@@ -85,15 +85,20 @@ def evaluated(expression):
     return lambda side: eval(expression, {"jax": side.jax, "jnp": side.jnp, "lax": side.lax, "np": np})
 
 
-@pytest.mark.parametrize("how", ["context", "config"])
 @pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("expression", CREATION)
-def test_creation(expression, value, how):
-    check(evaluated(expression), how, value)
+def test_creation(expression, value):
+    check(evaluated(expression), "context", value)
 
 
 @pytest.mark.parametrize("value", [True, False])
-@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("expression", [CREATION[0], "jnp.zeros(3)", "jnp.arange(3)", "jax.random.normal(jax.random.key(0))"])
+def test_the_setting_is_the_context_manager_s(expression, value):
+    check(evaluated(expression), "config", value)
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "int64", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name, dtype, value):
     def case(side):
@@ -103,15 +108,14 @@ def test_reductions(name, dtype, value):
     check(case, "context", value)
 
 
-@pytest.mark.parametrize("how", ["context", "config"])
 @pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("expression", [s for s in SAMPLERS if offered(FERRAX, s)])
-def test_samplers(expression, value, how):
+def test_samplers(expression, value):
     def case(side):
         return eval("random." + expression.replace("key(0)", "random.key(0)").removeprefix("random."),
                     {"random": side.random, "np": np})  # fmt: skip
 
-    check(case, how, value)
+    check(case, "context", value)
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -139,7 +139,8 @@ def _buffer(self, flags):
     """A read-only view of the memory (PEP 688). Errors: BufferError for dtypes that have no format."""
     if isinstance(self, core.Tracer) or dtypes.issubdtype(self.dtype, dtypes.extended):
         raise BufferError(f"{self!r} has no buffer")
-    view = np.asarray(self)
+    # `np.asarray` would ask for this very buffer.
+    view = _core.as_numpy(self)
     if view.dtype.kind not in "biufc":
         raise BufferError(
             f"Python's buffers have no format for {view.dtype.name}; use np.asarray(x) or x.view(dtype)"
