@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{cache, convert, dtypes, indexing, operators, params, promote, source, trace};
+use crate::{cache, convert, dlpack, dtypes, indexing, operators, params, promote, source, trace};
 
 /// Applies the op `name`: an array, or a list where the op has several outputs.
 #[pyfunction]
@@ -133,6 +133,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         trace_frames,
         documented_ops,
         operators::array_from_numpy,
+        dlpack::array_from_dlpack,
+        dlpack::dlpack_supports,
         indexing::update_at,
         program::trace_program,
         program::apply_program,
