@@ -10,7 +10,7 @@ Example:
 # ruff: noqa: I001, F401
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
-from ferrax import core, dtypes, errors, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
+from ferrax import core, dlpack, dtypes, errors, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
 from ferrax._core import Array
 from ferrax._src.api import (
     ShapeDtypeStruct,

@@ -307,7 +307,7 @@ impl<'a> Graph<'a> {
 /// formats that exist in memory alone.
 fn bitcast_in_memory(from: Option<DType>, to: DType) -> bool {
     from.is_none_or(|from| {
-        let stored = |dtype: DType| dtype.is_storage_only() || dtype.is_key();
+        let stored = |dtype: DType| dtype.is_narrow() || dtype.is_key();
         from.bits() != to.bits() || (from != to && (stored(from) || stored(to)))
     })
 }

@@ -33,7 +33,7 @@ fn accumulation(left: DType, right: DType, out: DType) -> DType {
                 DType::F32
             }
         }
-        out if out.is_storage_only() => DType::I32,
+        out if out.is_narrow() => DType::I32,
         out => out,
     }
 }

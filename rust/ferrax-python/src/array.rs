@@ -239,15 +239,4 @@ impl Array {
             pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
         })
     }
-
-    /// Frees the elements; every later use raises.
-    fn delete(&self) {
-        if let Data::Concrete(concrete) = &self.data {
-            concrete.delete();
-        }
-    }
-
-    fn is_deleted(&self) -> bool {
-        self.concrete().is_some_and(Concrete::is_deleted)
-    }
 }

@@ -7,7 +7,7 @@ use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, control, convert, custom, dtypes, indexing, operators, params, promote, source, trace,
+    cache, control, convert, custom, dlpack, dtypes, indexing, operators, params, promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -135,6 +135,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         trace_frames,
         documented_ops,
         operators::array_from_numpy,
+        dlpack::array_from_dlpack,
+        dlpack::dlpack_supports,
         indexing::update_at,
         program::trace_program,
         program::apply_program,

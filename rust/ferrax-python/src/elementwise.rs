@@ -138,6 +138,7 @@ fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<bool> {
 
 /// Applies a unary op.
 pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promotion) -> PyResult<Py<Array>> {
+    let op = op.into();
     let x = match promotion {
         Promotion::Inexact => {
             let (dtype, weak) = (x.dtype(), x.weak());
@@ -145,6 +146,9 @@ pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promo
             if target == dtype { x } else { convert(py, &x, target, weak)? }
         }
         Promotion::Logical => truth(py, x)?,
+        Promotion::Numeric if x.dtype() == DType::Bool && op == Op::Unary(Unary::Square) => {
+            convert(py, &x, DType::I32, false)?
+        }
         Promotion::Numeric | Promotion::Strict => x,
     };
     bind1(py, op, &[x])
@@ -159,6 +163,19 @@ fn truth<'py>(py: Python<'py>, x: Operand<'py>) -> PyResult<Operand<'py>> {
             let zero = Operand::Literal(Literal { value: Scalar::zero(x.dtype()), weak: true });
             Ok(Operand::Array(bind1(py, Compare::Ne, &[x, zero])?.into_bound(py)))
         }
+    }
+}
+
+/// What an op is for truth values: their sum is "or" and their product "and",
+/// while shifts are those of numbers.
+fn of_truth_values(op: Pairwise) -> (Pairwise, DType) {
+    match op {
+        Pairwise::Binary(Binary::Add) => (Binary::Or.into(), DType::Bool),
+        Pairwise::Binary(Binary::Mul) => (Binary::And.into(), DType::Bool),
+        Pairwise::Binary(Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical) => {
+            (op, DType::I32)
+        }
+        other => (other, DType::Bool),
     }
 }
 
@@ -182,10 +199,20 @@ pub fn binary<'py>(
         return Ok(result);
     }
     let [x, y] = &operands;
+    // What the op is for operands of this dtype.
+    let mut meant = op;
     let mut target = None;
     if matches!(promotion, Promotion::Numeric | Promotion::Inexact) {
-        let (dtype, weak) = result_type(py, &[(x.dtype(), x.weak()), (y.dtype(), y.weak())])?;
-        let dtype = if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        let (dtype, weak) = if x.dtype() == y.dtype() && x.weak() == y.weak() {
+            (x.dtype(), x.weak())
+        } else {
+            result_type(py, &[(x.dtype(), x.weak()), (y.dtype(), y.weak())])?
+        };
+        let mut dtype =
+            if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        if dtype == DType::Bool {
+            (meant, dtype) = of_truth_values(op);
+        }
         target = Some((dtype, weak));
     }
     let sizes = |operand: &Operand<'_>| match operand {
@@ -198,13 +225,13 @@ pub fn binary<'py>(
         warned = check_ranks(py, name, &[xs.clone(), ys.clone()])?;
         if promotion == Promotion::Strict && xs.len() != ys.len() {
             // The type rule explains what lax functions take.
-            return bind1(py, Op::from(op), &operands);
+            return bind1(py, Op::from(meant), &operands);
         }
         shape = Some(broadcast_shape(py, name, &[xs, ys])?);
     }
     // A call that is remembered would not warn again.
     if eager && !warned {
-        return pairwise::first(py, op, promotion, &operands, target, shape);
+        return pairwise::first(py, (op, meant), promotion, &operands, target, shape);
     }
     let [mut x, mut y] = operands;
     if let Some((dtype, weak)) = target {
@@ -218,7 +245,7 @@ pub fn binary<'py>(
     if let Some(shape) = &shape {
         (x, y) = (broadcast(py, x, shape)?, broadcast(py, y, shape)?);
     }
-    bind1(py, Op::from(op), &[x, y])
+    bind1(py, Op::from(meant), &[x, y])
 }
 
 /// The only accuracy that there is: the default one.

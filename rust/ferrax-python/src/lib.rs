@@ -5,6 +5,7 @@
 //! | `array`, `operators` | the array class, its operators and conversions |
 //! | `indexing` | `x[i]` and `x.at[i].set(v)` for static indices |
 //! | `convert`, `dtypes`, `promote` | Python values as operands, dtypes, promotion |
+//! | `dlpack` | arrays shared with other libraries |
 //! | `trace` | the trace stack: frames that record ops |
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
@@ -22,6 +23,8 @@ pub mod cache;
 pub mod control;
 pub mod convert;
 pub mod custom;
+#[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
+pub mod dlpack;
 pub mod dtypes;
 pub mod eager;
 pub mod elementwise;

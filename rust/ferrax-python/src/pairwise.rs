@@ -169,11 +169,11 @@ pub fn known(
     ready.map(|ready| run(py, &ready, operands)).transpose()
 }
 
-/// Runs a call on concrete operands and remembers it. `shape` is what the operands are broadcast
-/// to, if they are.
+/// Runs a call on concrete operands and remembers it. The op comes with what it means for operands
+/// of the target's dtype; `shape` is what they are broadcast to, if they are.
 pub fn first(
     py: Python<'_>,
-    op: Pairwise,
+    (op, meant): (Pairwise, Pairwise),
     promotion: Promotion,
     operands: &[Operand<'_>; 2],
     target: Target,
@@ -184,12 +184,12 @@ pub fn first(
     let types = key.operands.map(|ty| target_type(&ty, target));
     let converts = target.is_some_and(|(dtype, _)| types.iter().any(|ty| ty.dtype != dtype));
     let (executable, weak) = if converts || shape.is_some() {
-        fuse(op, &types, target, shape).py(py)?
+        fuse(meant, &types, target, shape).py(py)?
     } else {
         // As ops alone are: shared by all threads.
         let inputs = tensors(py, target, operands)?;
-        let executable = ferrax_cpu::eager::executable(&op.into(), &inputs).py(py)?;
-        (executable, matches!(op, Pairwise::Binary(_)) && types.iter().all(|ty| ty.weak))
+        let executable = ferrax_cpu::eager::executable(&meant.into(), &inputs).py(py)?;
+        (executable, matches!(meant, Pairwise::Binary(_)) && types.iter().all(|ty| ty.weak))
     };
     let ready = Ready { executable, target, weak };
     KNOWN.with_borrow_mut(|known| {
