@@ -160,7 +160,7 @@ impl Op {
         Ok(op)
     }
 
-    /// The sub-programs, in a fixed order. Rules of the user's are none.
+    /// The sub-programs, in a fixed order. Rules of the user's are some where they are data.
     pub fn programs(&self) -> SmallVec<[&Arc<Program>; 2]> {
         match self.view() {
             View::Leaf(_) => SmallVec::new(),
@@ -169,8 +169,14 @@ impl Op {
             View::While(op) => smallvec![&op.cond_jaxpr, &op.body_jaxpr],
             View::Scan(op) => smallvec![&op.jaxpr],
             View::Checkpoint(op) => smallvec![&op.jaxpr],
-            View::CustomJvp(op) => smallvec![&op.call_jaxpr],
-            View::CustomVjp(op) => smallvec![&op.call_jaxpr],
+            View::CustomJvp(op) => {
+                let rule = op.jvp_jaxpr_fun.0.saved().and_then(|saved| saved.program.as_ref());
+                std::iter::once(&op.call_jaxpr).chain(rule).collect()
+            }
+            View::CustomVjp(op) => {
+                let rule = op.rule.0.saved().and_then(|saved| saved.programs.as_ref());
+                std::iter::once(&op.call_jaxpr).chain(rule.into_iter().flatten()).collect()
+            }
         }
     }
 
@@ -191,8 +197,20 @@ impl Op {
             }
             View::Scan(op) => Scan { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
             View::Checkpoint(op) => Checkpoint { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
-            View::CustomJvp(op) => CustomJvp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() }.into(),
-            View::CustomVjp(op) => CustomVjp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() }.into(),
+            View::CustomJvp(op) => {
+                let mut mapped = CustomJvp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() };
+                if let Some(saved) = op.jvp_jaxpr_fun.0.saved() {
+                    mapped.jvp_jaxpr_fun = JvpHandle(Arc::new(saved.map(map)?));
+                }
+                mapped.into()
+            }
+            View::CustomVjp(op) => {
+                let mut mapped = CustomVjp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() };
+                if let Some(saved) = op.rule.0.saved() {
+                    mapped.rule = VjpHandle(Arc::new(saved.map(map)?));
+                }
+                mapped.into()
+            }
         })
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::control::check_arguments;
+use super::saved_rules::{SavedJvp, SavedVjp};
 use super::derive::{Cotangents, Tangents};
 use crate::interpret;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
@@ -30,6 +31,11 @@ pub trait JvpRule: std::fmt::Debug + Send + Sync {
     /// in `nonzero`, to the outputs and the tangents of the outputs flagged in
     /// what comes with it.
     fn program(&self, nonzero: &[bool]) -> Result<FlaggedProgram>;
+
+    /// The rule as data, if it is that.
+    fn saved(&self) -> Option<&SavedJvp> {
+        None
+    }
 }
 
 /// The user's reverse derivative of a function.
@@ -45,10 +51,15 @@ pub trait VjpRule: std::fmt::Debug + Send + Sync {
     /// of the inputs flagged in what comes with it: inputs in `perturbed` at
     /// most. `given` says for each output of inexact dtype whether it has one.
     fn backward(&self, perturbed: &[bool], given: &[bool]) -> Result<FlaggedProgram>;
+
+    /// The rule as data, if it is that.
+    fn saved(&self) -> Option<&SavedVjp> {
+        None
+    }
 }
 
 macro_rules! rule_handle {
-    ($(#[$meta:meta])* $name:ident, $rule:ident, $variant:ident) => {
+    ($(#[$meta:meta])* $name:ident, $rule:ident, $saved:ident, $variant:ident) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub struct $name(pub Arc<dyn $rule>);
@@ -56,6 +67,7 @@ macro_rules! rule_handle {
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0)
+                    || matches!((self.0.saved(), other.0.saved()), (Some(a), Some(b)) if a == b)
             }
         }
 
@@ -63,19 +75,22 @@ macro_rules! rule_handle {
 
         impl std::hash::Hash for $name {
             fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-                Arc::as_ptr(&self.0).cast::<()>().hash(state);
+                match self.0.saved() {
+                    Some(saved) => saved.name.hash(state),
+                    None => Arc::as_ptr(&self.0).cast::<()>().hash(state),
+                }
             }
         }
 
         impl ToParam for $name {
             fn to_param(&self) -> Param {
-                Param::$variant(self.clone())
+                self.0.saved().map_or_else(|| Param::$variant(self.clone()), ToParam::to_param)
             }
 
             fn from_param(value: Param) -> Result<Self> {
                 match value {
                     Param::$variant(rule) => Ok(rule),
-                    other => Err(type_error!("expected a rule, got {other:?}")),
+                    other => Ok($name(Arc::new($saved::from_param(other)?))),
                 }
             }
         }
@@ -83,12 +98,12 @@ macro_rules! rule_handle {
 }
 
 rule_handle! {
-    /// A [`JvpRule`]; two are equal if they are the same object.
-    JvpHandle, JvpRule, Jvp
+    /// A [`JvpRule`]; two are equal if they are the same object or the same data.
+    JvpHandle, JvpRule, SavedJvp, Jvp
 }
 rule_handle! {
-    /// A [`VjpRule`]; two are equal if they are the same object.
-    VjpHandle, VjpRule, Vjp
+    /// A [`VjpRule`]; two are equal if they are the same object or the same data.
+    VjpHandle, VjpRule, SavedVjp, Vjp
 }
 
 op_struct! {
@@ -144,12 +159,23 @@ impl ToParam for ZeroLike {
 }
 
 macro_rules! calling_row {
-    ($name:ident, $what:literal) => {
+    ($name:ident, $what:literal, $rule:ident) => {
         impl Row for $name {
             row_identity!();
 
             fn infer(&self, inputs: &[Type]) -> Result<Types> {
                 check_arguments($what, &self.call_jaxpr, inputs.iter())?;
+                if self.num_consts > inputs.len() {
+                    return Err(type_error!(
+                        "{} has {} inputs, which are fewer than its {} captured values",
+                        self.name(),
+                        inputs.len(),
+                        self.num_consts
+                    ));
+                }
+                if let Some(saved) = self.$rule.0.saved() {
+                    saved.check(&self.call_jaxpr)?;
+                }
                 Ok(self.call_jaxpr.output_types().collect())
             }
 
@@ -164,8 +190,8 @@ macro_rules! calling_row {
     };
 }
 
-calling_row!(CustomJvp, "custom_jvp function");
-calling_row!(CustomVjp, "custom_vjp function");
+calling_row!(CustomJvp, "custom_jvp function", jvp_jaxpr_fun);
+calling_row!(CustomVjp, "custom_vjp function", rule);
 
 impl CustomLinear {
     /// Why the map cannot be evaluated.

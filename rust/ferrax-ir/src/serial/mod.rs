@@ -19,6 +19,7 @@
 
 mod format;
 mod read;
+mod rules;
 mod write;
 
 use crate::{Dim, Error, Program, Result, Type, parse_error, value_error};
@@ -76,9 +77,13 @@ impl Interface {
     }
 }
 
-/// The bytes of a file. Ops that are defined outside this crate cannot be saved.
+/// The derivatives up to which rules of the user's are saved.
+pub const RULE_ORDER: usize = 2;
+
+/// The bytes of a file. Rules of the user's are traced for it. Ops that are defined outside this crate cannot be saved.
 pub fn to_bytes(program: &Program, interface: &Interface) -> Result<Vec<u8>> {
     interface.check(program)?;
+    let program = &rules::saved(program)?;
     let mut bytes = vec![0; HEADER];
     bytes.extend_from_slice(&write::payload(program, interface)?);
     seal(&mut bytes);

@@ -1,0 +1,104 @@
+//! Rules of the user's made data, so that a program can be saved.
+//!
+//! In: a program. Out: the same with each derivative rule traced for all inputs
+//! of inexact dtype. A rule may call the function that it belongs to, so there
+//! would be no end: rules within rules are traced up to [`super::RULE_ORDER`]
+//! deep, those below stand without a program. Cost: linear in the result.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::RULE_ORDER;
+use crate::ops::{CustomJvp, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
+use crate::{Equation, Op, Program, Result, Type};
+
+/// `program` with rules as data; see the module.
+pub fn saved(program: &Program) -> Result<Program> {
+    Tracer::default().program(program, 0)
+}
+
+#[derive(Default)]
+struct Tracer {
+    /// By address and order; the originals are kept alive.
+    done: FxHashMap<(usize, usize), (Arc<Program>, Arc<Program>)>,
+}
+
+impl Tracer {
+    fn program(&mut self, program: &Program, order: usize) -> Result<Program> {
+        let mut result = program.clone();
+        result.equations = program
+            .equations
+            .iter()
+            .map(|equation| Ok(Equation { op: self.op(&equation.op, order)?, ..equation.clone() }))
+            .collect::<Result<_>>()?;
+        Ok(result)
+    }
+
+    fn callee(&mut self, program: &Arc<Program>, order: usize) -> Result<Arc<Program>> {
+        let key = (Arc::as_ptr(program).addr(), order);
+        if let Some((_, found)) = self.done.get(&key) {
+            return Ok(found.clone());
+        }
+        let traced = Arc::new(self.program(program, order)?);
+        self.done.insert(key, (program.clone(), traced.clone()));
+        Ok(traced)
+    }
+
+    fn op(&mut self, op: &Op, order: usize) -> Result<Op> {
+        match op {
+            Op::CustomJvp(call) if call.jvp_jaxpr_fun.0.saved().is_none() => self.jvp(call, order),
+            Op::CustomVjp(call) if call.rule.0.saved().is_none() => self.vjp(call, order),
+            op => op.map_programs(|program| self.callee(program, order)),
+        }
+    }
+
+    fn jvp(&mut self, call: &CustomJvp, order: usize) -> Result<Op> {
+        let rule = &call.jvp_jaxpr_fun.0;
+        let nonzero = differentiable(&call.call_jaxpr, call.num_consts);
+        let mut saved = SavedJvp {
+            name: rule.name().into(),
+            flags: vec![false; call.call_jaxpr.outputs.len()],
+            program: None,
+            nonzero,
+        };
+        if order < RULE_ORDER {
+            let (program, flags) = rule.program(&saved.nonzero)?;
+            saved.flags = flags.to_vec();
+            saved.program = Some(self.callee(&program, order + 1)?);
+        }
+        let call_jaxpr = self.callee(&call.call_jaxpr, order)?;
+        let jvp_jaxpr_fun = JvpHandle(Arc::new(saved));
+        Ok(CustomJvp { call_jaxpr, jvp_jaxpr_fun, num_consts: call.num_consts, symbolic_zeros: false }.into())
+    }
+
+    fn vjp(&mut self, call: &CustomVjp, order: usize) -> Result<Op> {
+        let rule = &call.rule.0;
+        let perturbed = differentiable(&call.call_jaxpr, call.num_consts);
+        let mut saved = SavedVjp {
+            name: rule.name().into(),
+            flags: vec![false; perturbed.len()],
+            programs: None,
+            perturbed,
+        };
+        if order < RULE_ORDER {
+            let forward = rule.forward(&saved.perturbed)?;
+            let given = call.call_jaxpr.output_types().filter(is_inexact).map(|_| true).collect::<Vec<_>>();
+            let (backward, flags) = rule.backward(&saved.perturbed, &given)?;
+            saved.flags = flags.to_vec();
+            saved.programs = Some([self.callee(&forward, order + 1)?, self.callee(&backward, order + 1)?]);
+        }
+        let call_jaxpr = self.callee(&call.call_jaxpr, order)?;
+        let rule = VjpHandle(Arc::new(saved));
+        Ok(CustomVjp { call_jaxpr, num_consts: call.num_consts, rule, symbolic_zeros: false }.into())
+    }
+}
+
+fn is_inexact(ty: &Type) -> bool {
+    ty.as_array().is_some_and(|ty| ty.dtype.is_inexact())
+}
+
+/// The inputs that rules are traced for.
+fn differentiable(call: &Program, constants: usize) -> Vec<bool> {
+    call.input_types().enumerate().map(|(position, ty)| position >= constants && is_inexact(ty)).collect()
+}
