@@ -21,6 +21,7 @@ use crate::control::wiring::Wirings;
 use crate::control::{checkpoint, cond, custom, scan, while_loop};
 use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
+use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
 /// The jvp of `program`; see the module.
@@ -56,6 +57,7 @@ pub(crate) struct Forward {
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
+    pub reach: Reach,
     pub scan_jvps: Memo<scan::Key, Arc<scan::ScanJvp>>,
     pub scans: Memo<scan::Key, Arc<scan::LinearizedScan>>,
     pub wirings: Wirings,
@@ -73,6 +75,7 @@ impl Forward {
             jvps: Memo::default(),
             linearized: Memo::default(),
             linearized_calls: Memo::default(),
+            reach: Reach::default(),
             scan_jvps: Memo::default(),
             scans: Memo::default(),
             wirings: Wirings::default(),

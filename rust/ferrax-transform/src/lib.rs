@@ -5,6 +5,7 @@
 //! | `jvp` | forward-mode derivatives |
 //! | `linearize` | the same, split into a primal and a linear program |
 //! | `partial_eval`, `split` | known from unknown inputs |
+//! | `reach` | which values depend on which |
 //! | `transpose` | linear programs turned around |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
@@ -28,6 +29,7 @@ pub mod linearize;
 mod memo;
 pub mod optimise;
 pub mod partial_eval;
+mod reach;
 mod rewrite;
 pub mod simplify;
 mod split;

@@ -1,5 +1,6 @@
-//! Algebraic identities, one row each in [`REWRITES`]; loops of no step or one,
-//! which are none; and branches that are taken in any case.
+//! Algebraic identities, one row each in [`REWRITES`]; the simpler forms of scans
+//! (`control/scan/simplify.rs`); branches that are taken in any case, and loops
+//! that never run.
 //!
 //! Invariants: a rewrite goes from left to right only and makes the program
 //! cheaper or more regular, so the pass ends; the result has the bits of the
@@ -69,7 +70,7 @@ pub fn simplify(program: &Program) -> Result<Program> {
     for equation in &program.equations {
         let first = rewriter.builder.program().equations.len();
         let decided = match &equation.op {
-            Op::Scan(op) => scan::unrolled(&mut rewriter, equation, op)?,
+            Op::Scan(op) => scan::simplified(&mut rewriter, equation, op)?,
             Op::Cond(op) => cond::decided(&mut rewriter, equation, op)?,
             Op::While(op) => while_loop::skipped(&mut rewriter, equation, op)?,
             _ => None,

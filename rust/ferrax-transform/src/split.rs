@@ -46,7 +46,8 @@ pub(crate) fn dependence(program: &Program, unknown: &[bool]) -> (Vec<bool>, Vec
     (vars, equations)
 }
 
-fn keeps_order(effect: &Effect) -> bool {
+/// Whether an effect must keep its place among others of its kind.
+pub(crate) fn keeps_order(effect: &Effect) -> bool {
     matches!(effect, Effect::Ordered | Effect::Memory)
 }
 

@@ -5,7 +5,7 @@
 //! cotangents of the linear inputs that are not zero, with a flag for each input
 //! of the original (never set for one that is not linear). Invariants:
 //! equations that do not depend on linear inputs are evaluated first, in order,
-//! if they are needed; cotangents of a variable that is used several times are
+//! if they are needed (so is that part of a call or a loop that does not); cotangents of a variable that is used several times are
 //! added in reverse order of use; a cotangent has the shape and dtype of its
 //! variable, at an input its weakness too. Cost: linear; each sub-program is
 //! treated once for each set of flags.
@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::partial_eval::PartialEvaluation;
+use crate::reach::Reach;
 use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
@@ -36,6 +37,7 @@ pub(crate) type Cotangents = SmallVec<[Option<Atom>; 3]>;
 #[derive(Default)]
 pub(crate) struct Transposition {
     callees: Memo<Flags, Flagged>,
+    pub reach: Reach,
     pub scans: Memo<scan::Key, Arc<scan::Backward>>,
     /// For what a linear program computes of known values.
     pub evaluation: PartialEvaluation,
@@ -73,6 +75,13 @@ impl Transposition {
     ) -> Result<(Program, Vec<bool>)> {
         check_flags("transpose", program, program.inputs.len(), linear.len())?;
         check_flags("transpose", program, program.outputs.len(), cotangents.len())?;
+        let separated;
+        let program = if self.reach.parts(program, linear) {
+            separated = self.evaluation.separate_calls(program, linear)?;
+            &separated
+        } else {
+            program
+        };
         let mut is_linear = vec![false; program.types.len()];
         for (var, &flag) in program.inputs.iter().zip(linear) {
             is_linear[var.index()] = flag;

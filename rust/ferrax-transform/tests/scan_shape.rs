@@ -264,6 +264,42 @@ fn what_is_hoisted_leaves_all_loops() {
     assert_eq!(ops(&optimised), ["sin", "scan"], "{optimised}");
 }
 
+#[test]
+fn carries_that_stay_are_constants() {
+    let program = parse(
+        "let body = { lambda ; k:f64[] c:f64[] l:f64[] x:f64[]. let s:f64[] = mul k c; n:f64[] = add s l in (k, n, l, x) } in
+         { lambda ; k:f64[] c:f64[] l:f64[] x:f64[3]. let
+             p:f64[] n:f64[] q:f64[] y:f64[3] =
+               scan[jaxpr=body length=3 num_carry=3 num_consts=0 reverse=False unroll=1] k c l x
+           in (p, n, q, y) }",
+    );
+    let simple = ferrax_transform::simplify(&program).unwrap();
+    assert_eq!(counts(scans(&simple)[0]), [2, 1, 1, 0], "{simple}");
+    assert_eq!(simple.outputs[0], Atom::Var(simple.inputs[0]));
+    // What goes in and out at each step needs no loop.
+    assert_eq!(simple.outputs[3], Atom::Var(simple.inputs[3]));
+    let (clean, _) = dce_with(&simple, &[true; 4]).unwrap();
+    assert_eq!(counts(scans(&clean)[0]), [2, 1, 0, 0], "{clean}");
+    let inputs = Random::new(1).tensors(program.input_types());
+    assert_eq!(run(&simple, &inputs), run(&program, &inputs));
+}
+
+#[test]
+fn the_length_may_be_symbolic() {
+    let program = parse(
+        "let body = { lambda ; w:f64[2] c:f64[2] x:f64[2]. let p:f64[2] = mul c w; s:f64[2] = sin p;
+             n:f64[2] = add s x in (n, p) } in
+         { lambda ; w:f64[2] c:f64[2] x:f64[n,2]. let
+             n:f64[2] y:f64[n,2] = scan[jaxpr=body length=n num_carry=1 num_consts=1 reverse=False unroll=1] w c x
+           in (n, y) }",
+    );
+    let reverse = vjp_program(&program, &[true; 3], &[true; 2]).unwrap();
+    let (batched, _) = batch(&reverse, &Dim::variable("m"), &[Some(0); 5], None, OutDims::Front).unwrap();
+    let optimised = optimise(&batched, Default::default()).unwrap();
+    assert_eq!(scans(&optimised).len(), 2, "{optimised}");
+    assert!(scans(&optimised).iter().all(|op| op.length == Dim::variable("n")));
+}
+
 /// Scans in each other, each with a few carries that reach others.
 fn nested(depth: usize) -> Program {
     let mut b = Builder::new(format!("level{depth}"));

@@ -1,9 +1,12 @@
 //! Scans written out: the oracle of the rules of `scan`, which then need none.
 
-use ferrax_ir::ops::{Concatenate, Scan};
+use std::sync::Arc;
+
+use ferrax_ir::ops::control::stacked_type;
+use ferrax_ir::ops::{Concatenate, Scan, Unary};
 use ferrax_ir::{Atom, Builder, DType, Op, Program, Tensor, Type};
 
-use super::Random;
+use super::{Random, random_program};
 
 /// The same program with every scan, in scans and callees too, written out step
 /// by step.
@@ -76,6 +79,59 @@ fn steps<'a>(
 
 fn zero() -> ferrax_ir::Literal {
     ferrax_ir::Literal { value: ferrax_ir::Scalar::from_f64(DType::F64, 0.0), weak: false }
+}
+
+/// A random body in a scan of a few steps: some of its inputs are constants, some
+/// the carry, some elements; what it gives is stacked or goes into the carry.
+pub fn random_scan(seed: u64) -> Program {
+    let mut random = Random::new(seed + 77);
+    let inner = random_program(seed + 300, 8, 1);
+    let mut roles: Vec<usize> = inner.inputs.iter().map(|_| random.below(3)).collect();
+    roles.sort_unstable();
+    let count = |role: usize| roles.iter().filter(|found| **found == role).count();
+    let (num_consts, num_carry) = (count(0), count(1));
+
+    let mut b = Builder::new("body");
+    let inputs: Vec<Atom> = inner.input_types().map(|ty| b.input(ty.clone())).collect();
+    let results = b.inline(&inner, &inputs).unwrap();
+    let mut outputs = Vec::new();
+    for &carry in &inputs[num_consts..num_consts + num_carry] {
+        let ty = b.array_type(carry).unwrap();
+        let mut next = match random.below(4) {
+            0 => random.pick(&inputs),
+            _ => random.pick(&results),
+        };
+        if b.shape(next) != ty.shape {
+            let axes: Vec<usize> = (0..b.rank(next)).collect();
+            let sum = b.reduce_sum(next, &axes).unwrap();
+            let bounded = b.unary(Unary::Tanh, sum).unwrap();
+            next = b.broadcast_scalar(bounded, &ty.shape).unwrap();
+        }
+        outputs.push(next);
+    }
+    outputs.extend(results.iter().skip(random.below(2)));
+    let body = b.finish(outputs);
+
+    let mut b = Builder::new("looped");
+    let length = 2 + random.below(2);
+    let arguments: Vec<Atom> = body
+        .input_types()
+        .zip(&roles)
+        .map(|(ty, &role)| match (ty, role) {
+            (Type::Array(ty), 2) => b.input(stacked_type(ty, &length.into())),
+            (ty, _) => b.input(ty.clone()),
+        })
+        .collect();
+    let op = Scan {
+        jaxpr: Arc::new(body),
+        length: length.into(),
+        num_carry,
+        num_consts,
+        reverse: random.flag(),
+        unroll: 1,
+    };
+    let outputs = b.emit(op, &arguments).unwrap();
+    b.finish(outputs.into_iter().map(Atom::Var))
 }
 
 /// Values for inputs of these types: floats, or small integers.

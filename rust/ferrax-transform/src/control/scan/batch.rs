@@ -5,8 +5,9 @@ use ferrax_ir::ops::Scan;
 use ferrax_ir::rules::Batched;
 use ferrax_ir::{Atom, Builder, Result};
 
-use super::{reached, settle, with_body, with_carry, within};
+use super::{settle, with_body, with_carry, within};
 use crate::batch::{Batching, OutDims};
+use crate::reach::Through;
 
 pub(crate) fn batch(
     batching: &mut Batching<'_>,
@@ -18,8 +19,9 @@ pub(crate) fn batch(
     let front =
         |flags: &[bool]| -> Vec<Option<usize>> { flags.iter().map(|flag| flag.then_some(0)).collect() };
     let flags: Vec<bool> = dims.iter().map(Option::is_some).collect();
+    let start = batching.reach.carry(op, &flags, Through::Everything);
     let given = op.split(&flags).1;
-    let (carry, found, (mut body, stacked)) = settle(reached(op, &flags), given, |carry| {
+    let (carry, found, (mut body, stacked)) = settle(start, given, |carry| {
         let dims = front(&with_carry(op, &flags, carry));
         let (body, outputs) = batching.callee(&op.jaxpr, &dims, OutDims::Front)?;
         let outputs: Vec<bool> = outputs.iter().map(Option::is_some).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferrax_ir::ops::Scan;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result};
 
-use super::{chosen, count, key, reaching, settle, with_body, with_carry, within};
+use super::{chosen, count, key, settle, with_body, with_carry, within};
 use crate::dce::{Elimination, Kept, Smaller};
 use crate::memo::Flagged;
 use crate::rewrite::{Needed, share};
@@ -40,8 +40,9 @@ fn body(elimination: &mut Elimination, op: &Scan, wanted: &[bool]) -> Result<Fla
     if let Some(found) = elimination.scans.get(&op.jaxpr, key.clone()) {
         return Ok(found);
     }
+    let start = elimination.reach.carry_before(op, wanted);
     let (given, stacked) = wanted.split_at(op.num_carry);
-    let (carry, used, body) = settle(reaching(op, wanted), given, |carry| {
+    let (carry, used, body) = settle(start, given, |carry| {
         let (body, used) = elimination.callee(&op.jaxpr, &[carry, stacked].concat())?;
         let carry = op.split(&used).1.to_vec();
         Ok(((body, used), carry))

@@ -7,8 +7,9 @@ use ferrax_ir::ops::Scan;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result};
 
 use super::halves::{Bodies, Halves, at_length};
-use super::{array_type, count, key, reached, runs, settle, with_body, with_carry, within};
+use super::{array_type, count, key, runs, settle, with_body, with_carry, within};
 use crate::jvp::{Calls, Forward, Tangents};
+use crate::reach::Through;
 use crate::rewrite::Rewriter;
 
 /// Tangents in a scan: which carries have them, and which outputs after a step.
@@ -96,7 +97,8 @@ fn jvp(forward: &mut Forward, op: &Scan, nonzero: &[bool]) -> Result<Arc<ScanJvp
     if let Some(found) = forward.scan_jvps.get(body, key.clone()) {
         return Ok(found);
     }
-    let (settled, mut program) = settled(op, nonzero, |flags, instantiate| {
+    let start = forward.reach.carry(op, nonzero, Through::Tangents);
+    let (settled, mut program) = settled(start, op, nonzero, |flags, instantiate| {
         let (program, outputs) = forward.jvp_callee(body, flags, instantiate)?;
         Ok((program, outputs.to_vec()))
     })?;
@@ -148,7 +150,8 @@ fn linearize(forward: &mut Forward, op: &Scan, nonzero: &[bool]) -> Result<Arc<L
     if let Some(found) = forward.scans.get(body, key.clone()) {
         return Ok(found);
     }
-    let (settled, linearized) = settled(op, nonzero, |flags, instantiate| {
+    let start = forward.reach.carry(op, nonzero, Through::Tangents);
+    let (settled, linearized) = settled(start, op, nonzero, |flags, instantiate| {
         let linearized = forward.linearize_callee(body, flags, instantiate)?;
         let outputs = linearized.nonzero_out.clone();
         Ok((linearized, outputs))
@@ -164,17 +167,14 @@ fn linearize(forward: &mut Forward, op: &Scan, nonzero: &[bool]) -> Result<Arc<L
     Ok(forward.scans.insert(body, key, Arc::new(LinearizedScan { settled, halves })))
 }
 
-/// The carries with tangents, and the body treated for these.
+/// The carries with tangents, looked for from `start` on, and the body treated
+/// for these.
 fn settled<T>(
+    start: Vec<bool>,
     op: &Scan,
     nonzero: &[bool],
     mut treat: impl FnMut(&[bool], &[bool]) -> Result<(T, Vec<bool>)>,
 ) -> Result<(Settled, T)> {
-    let mut start = reached(op, nonzero);
-    for (flag, var) in start.iter_mut().zip(op.split(&op.jaxpr.inputs).1) {
-        let ty = op.jaxpr.types[var.index()].as_array();
-        *flag &= ty.is_some_and(|ty| ty.dtype.is_inexact());
-    }
     let given = op.split(nonzero).1;
     let (carry, _, (body, outputs)) = settle(start, given, |carry| {
         let (body, outputs) = treat(&with_carry(op, nonzero, carry), &[])?;

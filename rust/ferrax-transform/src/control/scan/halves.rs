@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use super::{invariant_inputs, missing, with_body};
 use crate::control::invariant::{Hoisted, hoist, invariants};
 use crate::rewrite::{Needed, share, with_weak};
+use crate::split::keeps_order;
 
 /// Where the second scan finds a residual.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +121,11 @@ impl Halves {
             constants,
             elements,
         })
+    }
+
+    /// Whether both scans have effects whose order matters.
+    pub fn both_keep_order(&self) -> bool {
+        [&self.first, &self.second].iter().all(|scan| scan.jaxpr.effects.iter().any(keeps_order))
     }
 
     /// Emits the first scan on these inputs. Gives its outputs, residuals

@@ -5,19 +5,19 @@
 //! | `forward` | jvp and linearisation |
 //! | `halves` | a scan in two, and how values get from the first to the second |
 //! | `transpose`, `batch`, `partial_eval`, `eliminate` | the rules of these names |
-//! | `short` | scans of no step or one |
+//! | `simplify` | scans of no step or one, carries that are constants |
 //!
-//! Each rule looks for the carries that it must treat (that have tangents, are
-//! batched, …) from above: it starts with those that equations can reach at all,
-//! and drops those that the treated body does not need after all. What is
-//! reached is nearly always right, so the body is treated once.
+//! Each rule starts with the carries that it can have to treat (that can have
+//! tangents, be batched, …) for what depends on what (`reach`), and drops those
+//! that the treated body does not need after all. Dependence is nearly always
+//! right, so the body is treated once.
 
 mod batch;
 mod eliminate;
 mod forward;
 mod halves;
 mod partial_eval;
-mod short;
+mod simplify;
 mod transpose;
 
 use std::sync::Arc;
@@ -25,15 +25,12 @@ use std::sync::Arc;
 use ferrax_ir::ops::Scan;
 use ferrax_ir::{Atom, Program, Result, Type, Var, internal_error};
 
-use crate::rewrite::Needed;
-use crate::split::dependence;
-
 pub(crate) use batch::batch;
 pub(crate) use eliminate::eliminate;
 pub(crate) use forward::{LinearizedScan, ScanJvp, forward};
 pub(crate) use halves::inline_typed;
 pub(crate) use partial_eval::{SplitScan, partial_eval};
-pub(crate) use short::unrolled;
+pub(crate) use simplify::simplified;
 pub(crate) use transpose::{Backward, transpose};
 
 /// How a scan's inputs are divided, and flags: what programs made from a body
@@ -82,43 +79,6 @@ pub(crate) fn within(a: &[bool], b: &[bool]) -> bool {
 fn with_carry(op: &Scan, flags: &[bool], carry: &[bool]) -> Vec<bool> {
     let (constants, _, arrays) = op.split(flags);
     [constants, carry, arrays].concat()
-}
-
-/// The carries that flagged inputs reach.
-fn reached(op: &Scan, flags: &[bool]) -> Vec<bool> {
-    let mut carry = op.split(flags).1.to_vec();
-    loop {
-        let (depends, _) = dependence(&op.jaxpr, &with_carry(op, flags, &carry));
-        let after = op.jaxpr.outputs.iter().take(op.num_carry);
-        let found: Vec<bool> =
-            after.map(|atom| atom.as_var().is_some_and(|var| depends[var.index()])).collect();
-        if within(&found, &carry) {
-            return carry;
-        }
-        carry = union(&carry, &found);
-    }
-}
-
-/// The carries from which flagged outputs are reached.
-fn reaching(op: &Scan, flags: &[bool]) -> Vec<bool> {
-    let body = &op.jaxpr;
-    let (carry, stacked) = flags.split_at(op.num_carry.min(flags.len()));
-    let mut carry = carry.to_vec();
-    loop {
-        let mut needed = Needed::new(body);
-        let flags = [&carry, stacked].concat();
-        needed.add(body.outputs.iter().zip(&flags).filter(|(_, flag)| **flag).map(|(atom, _)| atom));
-        for equation in body.equations.iter().rev() {
-            if needed.any(&equation.outputs) || !equation.op.effects().is_empty() {
-                needed.add(&equation.inputs);
-            }
-        }
-        let found: Vec<bool> = op.split(&body.inputs).1.iter().map(|&var| needed.contains(var)).collect();
-        if within(&found, &carry) {
-            return carry;
-        }
-        carry = union(&carry, &found);
-    }
 }
 
 /// The carries to treat, and what `treat` made of the body for them: it gives

@@ -6,8 +6,9 @@ use ferrax_ir::ops::Scan;
 use ferrax_ir::{Atom, Equation, Result};
 
 use super::halves::{Bodies, Halves};
-use super::{chosen, count, key, negated, reached, settle, with_body, with_carry, within};
+use super::{chosen, count, key, negated, settle, with_body, with_carry, within};
 use crate::partial_eval::PartialEvaluation;
+use crate::reach::Through;
 use crate::rewrite::Rewriter;
 
 /// A scan in a known and an unknown half.
@@ -19,7 +20,8 @@ pub(crate) struct SplitScan {
 }
 
 /// Emits a known and an unknown part, sets the outputs, and says which of them
-/// are unknown.
+/// are unknown. Where both would have effects whose order matters, those of the
+/// steps could not alternate any more: then the whole scan is unknown.
 pub(crate) fn partial_eval(
     evaluation: &mut PartialEvaluation,
     rewriter: &mut Rewriter<'_>,
@@ -28,6 +30,10 @@ pub(crate) fn partial_eval(
     unknown: &[bool],
 ) -> Result<Vec<bool>> {
     let parts = split(evaluation, op, unknown)?;
+    if parts.halves.both_keep_order() {
+        rewriter.copy(equation)?;
+        return Ok(vec![true; equation.outputs.len()]);
+    }
     let inputs = rewriter.atoms(&equation.inputs)?;
     let b = &mut rewriter.builder;
     b.source = equation.source;
@@ -65,8 +71,9 @@ pub(super) fn split(
     if let Some(found) = evaluation.scans.get(body, key.clone()) {
         return Ok(found);
     }
+    let start = evaluation.reach.carry(op, unknown, Through::Everything);
     let given = op.split(unknown).1;
-    let (carry, found, mut parts) = settle(reached(op, unknown), given, |carry| {
+    let (carry, found, mut parts) = settle(start, given, |carry| {
         let parts = evaluation.callee(body, &with_carry(op, unknown, carry), &[])?;
         let carry = parts.unknown_out.iter().take(op.num_carry).copied().collect();
         Ok((parts, carry))

@@ -10,7 +10,8 @@ use ferrax_ir::{Atom, Builder, Result, Type};
 
 use super::halves::at_length;
 use super::partial_eval::split;
-use super::{array_type, chosen, count, key, missing, negated, reached, reaching, settle, with_body, within};
+use super::{array_type, chosen, count, key, missing, negated, settle, with_body, within};
+use crate::reach::Through;
 use crate::transpose::{Cotangents, Transposition, cotangent_type};
 
 /// A scan turned around.
@@ -29,7 +30,7 @@ pub(crate) fn transpose(
     cotangents: &[Option<Atom>],
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
-    let carry = reached(op, &linear);
+    let carry = transposition.reach.carry(op, &linear, Through::Everything);
     if !carry.contains(&false) {
         return backward(transposition, b, op, operands, cotangents);
     }
@@ -111,8 +112,9 @@ fn turned(
     if let Some(found) = transposition.scans.get(body, key.clone()) {
         return Ok(found);
     }
+    let start = transposition.reach.carry_before(op, given);
     let (given_carry, given_stacked) = given.split_at(op.num_carry);
-    let (carry, found, mut step) = settle(reaching(op, given), given_carry, |carry| {
+    let (carry, found, mut step) = settle(start, given_carry, |carry| {
         let step = transposition.flagged(body, linear, &[carry, given_stacked].concat(), &[])?;
         let carry = op.split(&step.1).1.to_vec();
         Ok((step, carry))
