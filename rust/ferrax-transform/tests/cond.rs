@@ -189,6 +189,14 @@ fn an_index_that_is_known_leaves_the_branch_alone() {
         assert_eq!(simple.equations.len(), 1);
         assert_eq!(simple.equations[0].op.name(), name);
     }
+    let three = "{ lambda ; x:f64[]. let
+        y:f64[] = cond[branches=({ lambda ; x:f64[]. let y:f64[] = sin x in (y,) },
+                                 { lambda ; x:f64[]. let y:f64[] = cos x in (y,) },
+                                 { lambda ; x:f64[]. let y:f64[] = tan x in (y,) })] INDEX:i32[] x in (y,) }";
+    for (index, name) in [(-1, "sin"), (0, "sin"), (1, "cos"), (2, "tan"), (3, "tan")] {
+        let program = Program::parse(&three.replace("INDEX", &index.to_string())).unwrap();
+        assert_eq!(simplify(&program).unwrap().equations[0].op.name(), name);
+    }
 }
 
 /// A tower: each level takes one of two programs, which both hold the level below.

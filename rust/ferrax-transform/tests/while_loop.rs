@@ -5,7 +5,7 @@ mod common;
 use common::passes::*;
 use common::run;
 use ferrax_ir::verify::verify;
-use ferrax_ir::{Dim, Op, Program, Tensor};
+use ferrax_ir::{DType, Dim, Op, Program, Scalar, Tensor};
 use ferrax_transform::{
     OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, simplify, transpose, vjp_program,
 };
@@ -164,7 +164,7 @@ fn loops_without_a_bound_have_no_reverse() {
     vjp_program(&parse(COUNTED), &nonzero, &[false, false, false, true]).unwrap();
 }
 
-/// What a user's own linear loop does, turned around: powers of a matrix.
+/// What a user's own linear loop does, turned around.
 #[test]
 fn linear_loops_over_a_counter_turn_around() {
     for limit in ["m", "3:i32[]"] {
@@ -193,6 +193,43 @@ fn linear_loops_over_a_counter_turn_around() {
                 assert!((found.elements::<f64>().unwrap()[0] - expected).abs() < 1e-12);
             }
         }
+    }
+}
+
+/// Counters of small and unsigned dtypes, bounds that are met and bounds beyond the dtype.
+#[test]
+fn counters_do_not_overflow() {
+    for (dtype, bound, steps) in [("u8", 2, 2), ("u8", 1000, 5), ("i8", 300, 5), ("i8", 0, 0), ("i32", 4, 4)]
+    {
+        let text = format!(
+            "{{ lambda ; n:{dtype}[] x:f64[]. let
+                i:{dtype}[] y:f64[] = while[
+                  body_jaxpr={{ lambda ; i:{dtype}[] x:f64[]. let y:f64[] = mul x 3.0:f64[];
+                      j:{dtype}[] = add i 1:{dtype}[] in (j, y) }}
+                  body_nconsts=0
+                  cond_jaxpr={{ lambda ; n:{dtype}[] i:{dtype}[] x:f64[]. let b:bool[] = lt i n in (b,) }}
+                  cond_nconsts=1 max_steps={bound}] n 2:{dtype}[] x
+              in (y,) }}"
+        );
+        let program = Program::parse(&text).unwrap();
+        let (around, _) = transpose(&program, &[false, true], &[true]).unwrap();
+        for (limit, steps) in [(7, steps), (1, 0)] {
+            let limit =
+                Scalar::from_i64(DType::parse(dtype_name(dtype)).unwrap(), limit).to_tensor().unwrap();
+            let want = 3.0f64.powi(steps);
+            for program in [&program, &around] {
+                let found = run(program, &[limit.clone(), f(1.0)]);
+                assert_eq!(found[0].elements::<f64>().unwrap(), [want], "{dtype} {bound}");
+            }
+        }
+    }
+}
+
+fn dtype_name(short: &str) -> &'static str {
+    match short {
+        "u8" => "uint8",
+        "i8" => "int8",
+        _ => "int32",
     }
 }
 

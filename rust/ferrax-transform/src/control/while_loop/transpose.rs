@@ -33,6 +33,14 @@ struct Counter {
     ty: ArrayType,
 }
 
+impl Counter {
+    /// A number of steps, if the counter can count so many.
+    fn holds(&self, steps: usize) -> Option<i64> {
+        let bits = self.ty.dtype.bits() - usize::from(self.ty.dtype.is_signed());
+        i64::try_from(steps).ok().filter(|&steps| bits >= 63 || steps < 1 << bits)
+    }
+}
+
 /// Emits the cotangents of the linear operands.
 pub(crate) fn transpose(
     transposition: &mut Transposition,
@@ -53,9 +61,12 @@ pub(crate) fn transpose(
 
     // The steps that are made, and the counter at the last one.
     let one = b.int_scalar(counter.ty.dtype, 1);
-    let mut steps = b.sub(counter.limit, counter.start)?;
-    if let Some(most) = op.max_steps {
-        let most = b.int_scalar(counter.ty.dtype, i64::try_from(most).unwrap_or(i64::MAX));
+    let limit = b.binary(Binary::Max, counter.limit, counter.start)?;
+    let mut steps = b.sub(limit, counter.start)?;
+    if let Some(most) = op.max_steps
+        && let Some(most) = counter.holds(most)
+    {
+        let most = b.int_scalar(counter.ty.dtype, most);
         steps = b.binary(Binary::Min, steps, most)?;
     }
     let last = b.add(counter.start, steps)?;
