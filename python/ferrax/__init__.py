@@ -59,7 +59,10 @@ from ferrax._src.config import (
     numpy_rank_promotion,
     threefry_partitionable,
 )
+from ferrax._src.closures import closure_convert
 from ferrax._src.core import ensure_compile_time_eval, typeof
+from ferrax._src.custom_jvp import custom_jvp
+from ferrax._src.custom_vjp import custom_gradient, custom_vjp
 from ferrax._src.devices import (
     Device,
     default_backend,

@@ -10,6 +10,7 @@
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
 //! | `control` | bodies of loops and branches |
+//! | `custom` | the user's derivative rules |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
@@ -19,6 +20,7 @@ pub mod bind;
 pub mod cache;
 pub mod control;
 pub mod convert;
+pub mod custom;
 pub mod dtypes;
 pub mod eager;
 pub mod elementwise;

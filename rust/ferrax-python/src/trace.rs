@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | stage | jit, make_jaxpr, eval_shape | never |
 //! | diff | grad, vjp, jvp, linearize | on demand: the recorded prefix is evaluated, each value once |
+//! | value | rules and functions of custom derivatives under a diff frame | on demand, of inputs that have one |
 //! | batch | vmap | never |
 //!
 //! An op is recorded by the highest frame among its tracers or by the innermost
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::{ArrayType, Atom, Builder, Op, Program, Source, Type, Var, internal_error};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -32,7 +34,29 @@ use crate::{eager, source};
 pub enum FrameKind {
     Stage,
     Diff,
+    /// As `Diff`, where some inputs may have no value; what it records is not
+    /// differentiated itself.
+    Value,
     Batch,
+}
+
+impl FrameKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            FrameKind::Stage => "stage",
+            FrameKind::Diff => "diff",
+            FrameKind::Value => "value",
+            FrameKind::Batch => "batch",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn parse(name: &str) -> PyResult<FrameKind> {
+        [FrameKind::Stage, FrameKind::Diff, FrameKind::Value, FrameKind::Batch]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| PyValueError::new_err(format!("there is no frame kind '{name}'")))
+    }
 }
 
 /// A program under construction, with what its inputs stand for.
@@ -47,7 +71,7 @@ pub struct Frame {
     /// What the inputs after the arguments stand for.
     captured: Vec<Py<Array>>,
     capture_index: FxHashMap<usize, Atom>,
-    /// Diff frames: the concrete value of each variable, as far as known.
+    /// Diff and value frames: the concrete value of each variable, as far as known.
     values: Vec<Option<Py<Array>>>,
     /// The equation that defines each variable; `u32::MAX` for inputs.
     producers: Vec<u32>,
@@ -135,14 +159,14 @@ impl Frame {
 }
 
 /// Pushes a frame and makes its argument tracers. `values` are the arguments'
-/// concrete (or outer) values, for diff frames.
+/// concrete (or outer) values, as far as known, for diff and value frames.
 pub fn push(
     py: Python<'_>,
     kind: FrameKind,
     name: &str,
     types: &[ArrayType],
     names: Option<Py<PyAny>>,
-    values: Option<&[Py<Array>]>,
+    values: Option<&[Option<Py<Array>>]>,
 ) -> PyResult<(u64, Vec<Py<Array>>)> {
     let id = NEXT_FRAME.fetch_add(1, Ordering::Relaxed);
     let mut frame = Frame {
@@ -160,7 +184,8 @@ pub fn push(
     let mut tracers = Vec::with_capacity(types.len());
     for (index, ty) in types.iter().enumerate() {
         let atom = frame.builder.input(ty.clone());
-        frame.note_variable(atom, u32::MAX, values.map(|values| values[index].clone_ref(py)));
+        let value = values.and_then(|values| values.get(index)?.as_ref()).map(|value| value.clone_ref(py));
+        frame.note_variable(atom, u32::MAX, value);
         if let Atom::Var(var) = atom {
             tracers.push(Array::new_tracer(py, id, var, ty.clone(), source)?);
         }
@@ -248,6 +273,13 @@ fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<
         }
     }
     Ok(level)
+}
+
+/// What records an op on these operands; `None` if it would run at once.
+pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<FrameKind>> {
+    STACK
+        .with_borrow(|stack| Ok(level(stack, operands)?.map(|depth| stack[depth].kind)))
+        .map_err(|escaped: Py<Array>| Python::attach(|py| unexpected_tracer(escaped.bind(py))))
 }
 
 /// Whether an op on these operands would run at once.
@@ -382,7 +414,7 @@ fn evaluate<'py>(
     let plan = STACK.with_borrow(|stack| {
         let depth = stack.iter().rposition(|frame| frame.id == tracer.frame)?;
         let frame = &stack[depth];
-        if frame.kind != FrameKind::Diff {
+        if !matches!(frame.kind, FrameKind::Diff | FrameKind::Value) {
             return Some(Err(()));
         }
         let program = frame.builder.program();
@@ -391,7 +423,14 @@ fn evaluate<'py>(
         let mut pending = vec![tracer.var];
         while let Some(var) = pending.pop() {
             let producer = frame.producers[var.index()];
-            if frame.values[var.index()].is_some() || producer == u32::MAX || !seen.insert(producer) {
+            if frame.values[var.index()].is_some() {
+                continue;
+            }
+            if producer == u32::MAX {
+                // An input without a value, or a captured array of the program's own.
+                return Some(Err(()));
+            }
+            if !seen.insert(producer) {
                 continue;
             }
             needed.push(producer);
