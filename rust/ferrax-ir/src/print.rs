@@ -43,6 +43,15 @@ impl fmt::Display for ShowCaptured<'_> {
     }
 }
 
+/// Prints an op as equations do: its name and its parameters in brackets.
+pub struct ShowOp<'a>(pub &'a Op);
+
+impl fmt::Display for ShowOp<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Printer::new(f.alternate()).op(self.0, Names::default()).group().write(f)
+    }
+}
+
 /// The names of one program's variables.
 type Names = FxHashMap<Var, Arc<str>>;
 
@@ -181,15 +190,20 @@ impl Printer {
             parts.push(Doc::text(" "));
         }
         parts.push(Doc::text("= "));
-        parts.push(Doc::text(equation.op.name().to_owned()));
-        let params = self.params(&equation.op, inner);
+        parts.push(self.op(&equation.op, inner));
+        let inputs: Vec<Doc> = equation.inputs.iter().map(|atom| Doc::text(self.atom(names, atom))).collect();
+        parts.push(Doc::text(" "));
+        parts.push(Doc::fill(inputs).nest(2));
+        Doc::Concat(parts)
+    }
+
+    fn op(&mut self, op: &Op, inner: Names) -> Doc {
+        let mut parts = vec![Doc::text(op.name().to_owned())];
+        let params = self.params(op, inner);
         if !params.is_empty() {
             let inside = Doc::Concat(vec![Doc::Break(""), Doc::join(params, " ")]).nest(2);
             parts.push(Doc::Concat(vec![Doc::text("["), inside, Doc::Break(""), Doc::text("]")]).group());
         }
-        let inputs: Vec<Doc> = equation.inputs.iter().map(|atom| Doc::text(self.atom(names, atom))).collect();
-        parts.push(Doc::text(" "));
-        parts.push(Doc::fill(inputs).nest(2));
         Doc::Concat(parts)
     }
 
@@ -325,7 +339,9 @@ fn is_implied(op: &str, name: &str, value: &Param) -> bool {
     match (op, name) {
         ("broadcast_in_dim", "shape") => true,
         ("broadcast_in_dim", "broadcast_dimensions") => *value == Param::List(Vec::new()),
-        ("dot_general", "precision" | "preferred_element_type") => *value == Param::None,
+        ("dot_general", "precision" | "preferred_element_type") | ("while", "max_steps") => {
+            *value == Param::None
+        }
         _ => false,
     }
 }

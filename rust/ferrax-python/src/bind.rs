@@ -6,7 +6,9 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{cache, control, convert, custom, dtypes, indexing, operators, params, promote, source, trace};
+use crate::{
+    cache, control, convert, custom, dtypes, indexing, operators, params, promote, source, trace,
+};
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
 #[pyfunction]
@@ -137,12 +139,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::trace_program,
         program::apply_program,
         program::call_program,
-        control::trace_body,
-        control::trace_branches,
-        trace::concrete_ops_run,
         custom::recording_kind,
         custom::custom_jvp_call,
         custom::custom_vjp_call,
+        control::trace_body,
+        control::trace_branches,
+        trace::concrete_ops_run,
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,

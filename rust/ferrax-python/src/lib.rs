@@ -8,6 +8,7 @@
 //! | `trace` | the trace stack: frames that record ops |
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
+//! | `pairwise` | ops on two concrete operands, remembered by their types |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
 //! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
@@ -31,6 +32,7 @@ pub mod interrupt;
 pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
+pub mod pairwise;
 pub mod params;
 pub mod program;
 pub mod promote;

@@ -1,7 +1,7 @@
 //! Python's operators and conversions on arrays.
 
 use ferrax_ir::ops::{Binary, Compare, Unary};
-use ferrax_ir::{DType, Op, Tensor};
+use ferrax_ir::{DType, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,6 +11,7 @@ use crate::array::{Array, Data};
 use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
 use crate::errors::{IntoPyResult, raise};
+use crate::pairwise::Pairwise;
 use crate::{dtypes, params, trace};
 
 /// The other operand, or `None` for kinds that the operators leave to Python.
@@ -26,7 +27,7 @@ fn apply(
     slf: &Bound<'_, Array>,
     object: &Bound<'_, PyAny>,
     name: &str,
-    op: impl Into<Op>,
+    op: impl Into<Pairwise>,
     promotion: Promotion,
     reflected: bool,
 ) -> PyResult<Py<PyAny>> {
@@ -34,7 +35,7 @@ fn apply(
     let Some(other) = other(object)? else { return Ok(py.NotImplemented()) };
     let this = Operand::Array(slf.clone());
     let (x, y) = if reflected { (other, this) } else { (this, other) };
-    binary(py, name, op.into(), x, y, promotion).map(Py::into_any)
+    binary(py, name, op, x, y, promotion).map(Py::into_any)
 }
 
 macro_rules! operators {
@@ -160,7 +161,7 @@ impl Array {
             CompareOp::Ge => ("greater_equal", Compare::Ge),
         };
         let result = match compare {
-            Compare::Eq | Compare::Ne => binary(py, name, compare.into(), this, other, Promotion::Numeric),
+            Compare::Eq | Compare::Ne => binary(py, name, compare, this, other, Promotion::Numeric),
             _ => numpy_mixed::order(py, name, compare, this, other),
         };
         result.map(Py::into_any)

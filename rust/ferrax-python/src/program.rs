@@ -61,12 +61,16 @@ fn work(program: &Program) -> usize {
             .unwrap_or(usize::MAX)
     };
     let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
-    program
-        .equations
-        .iter()
-        .flat_map(|equation| equation.op.programs())
-        .map(|inner| work(inner))
-        .fold(own, usize::saturating_add)
+    let inside = |op: &Op| {
+        let once = || op.programs().into_iter().map(|inner| work(inner)).fold(0usize, usize::saturating_add);
+        match op {
+            // Nobody knows for how long.
+            Op::While(_) => usize::MAX,
+            Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
+            _ => once(),
+        }
+    };
+    program.equations.iter().map(|equation| inside(&equation.op)).fold(own, usize::saturating_add)
 }
 
 fn flops(program: &Program) -> u64 {
