@@ -6,9 +6,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{
-    cache, control, convert, custom, dtypes, indexing, operators, params, promote, source, trace,
-};
+use crate::{cache, control, convert, custom, dtypes, indexing, operators, params, promote, source, trace};
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
 #[pyfunction]
