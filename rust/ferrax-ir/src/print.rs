@@ -271,7 +271,9 @@ impl Printer {
             Param::Scalar(value) => {
                 Doc::text(literal_text(&Literal { value: *value, weak: false }, self.exact))
             }
-            Param::List(items) if !self.exact && items.iter().any(|item| matches!(item, Param::Program(_))) => {
+            Param::List(items)
+                if !self.exact && items.iter().any(|item| matches!(item, Param::Program(_))) =>
+            {
                 let items = items.iter().map(|item| self.param(item, false, brackets)).collect();
                 let inside = Doc::Concat(vec![Doc::Break(""), Doc::join(items, " ")]).nest(2);
                 Doc::Concat(vec![Doc::text("("), inside, Doc::Break(""), Doc::text(")")]).group()

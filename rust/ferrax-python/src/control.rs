@@ -62,7 +62,9 @@ pub fn trace_branches<'py>(
     names: Vec<Py<PyAny>>,
 ) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>)> {
     if functions.len() != labels.len() || functions.len() != names.len() {
-        return Err(PyValueError::new_err("trace_branches: one label and one list of names for each function"));
+        return Err(PyValueError::new_err(
+            "trace_branches: one label and one list of names for each function",
+        ));
     }
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
     let mut traced = Vec::with_capacity(functions.len());

@@ -12,9 +12,7 @@ use ferrax_ir::ops::{
     CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
 };
 use ferrax_ir::rules::Batched;
-use ferrax_ir::{
-    Atom, Builder, Dim, Equation, Program, Result, internal_error, type_error,
-};
+use ferrax_ir::{Atom, Builder, Dim, Equation, Program, Result, internal_error, type_error};
 
 use crate::batch::{Batching, Dims, OutDims, batch};
 use crate::jvp::{Calls, Forward, Tangents};
@@ -89,7 +87,11 @@ pub(crate) fn forward_jvp(
     let (program, flags) = rule.program(&nonzero)?;
     let outputs = equation.outputs.len();
     if flags.len() != outputs {
-        return Err(internal_error!("the rule of '{}' flags {} of {outputs} outputs", rule.name(), flags.len()));
+        return Err(internal_error!(
+            "the rule of '{}' flags {} of {outputs} outputs",
+            rule.name(),
+            flags.len()
+        ));
     }
     let all: Vec<Atom> = arguments.iter().copied().chain(given.iter().copied()).collect();
     let found: Vec<Atom> = match forward.calls {
@@ -101,8 +103,7 @@ pub(crate) fn forward_jvp(
         Calls::Linearize => {
             // What depends on no tangent goes to the primal half.
             let unknown: Vec<bool> = (0..all.len()).map(|position| position >= arguments.len()).collect();
-            let force: Vec<bool> =
-                (0..program.outputs.len()).map(|position| position >= outputs).collect();
+            let force: Vec<bool> = (0..program.outputs.len()).map(|position| position >= outputs).collect();
             let parts = partial_eval_with(&program, &unknown, &force)?;
             if parts.unknown_out[..outputs].contains(&true) {
                 return Err(type_error!(
@@ -176,7 +177,11 @@ struct Over {
 
 impl Over {
     fn new(batching: &Batching<'_>, dims: &[Option<usize>]) -> Over {
-        Over { size: batching.size.clone(), axis_name: batching.axis_name.map(Arc::from), dims: dims.to_vec() }
+        Over {
+            size: batching.size.clone(),
+            axis_name: batching.axis_name.map(Arc::from),
+            dims: dims.to_vec(),
+        }
     }
 
     fn batch(&self, program: &Program, dims: &[Option<usize>], out: OutDims<'_>) -> Result<(Program, Dims)> {

@@ -25,7 +25,8 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
       axis: the axis to scan.
 
     Returns a pytree like ``elems``. Errors: TypeError if ``fn`` is not callable; ValueError for
-    sizes that differ, an axis out of range, or an ``fn`` that changes structure or shape (TypeError: dtype).
+    sizes that differ, an axis out of range, or an ``fn`` that changes structure or shape
+    (TypeError: dtype).
 
     >>> lax.associative_scan(jnp.multiply, jnp.array([1, 2, 3, 4]))
     Array([ 1,  2,  6, 24], dtype=int32)

@@ -39,7 +39,8 @@ def map(f: Callable, xs, *, batch_size: int | None = None):
       batch_size: how many elements one step treats with ``vmap``; what is left over is treated
         by itself. 0: all at once.
 
-    Errors: TypeError if ``f`` is not callable; ValueError for leading axes that do not fit, and for a negative ``batch_size``.
+    Errors: TypeError if ``f`` is not callable; ValueError for leading axes that do not
+    fit, and for a negative ``batch_size``.
 
     >>> lax.map(lambda x: x * x, jnp.arange(4))
     Array([0, 1, 4, 9], dtype=int32)

@@ -97,7 +97,12 @@ def _bind_while(condition, condition_captured, body, body_captured, init):
         body = body.rearranged(order, moving)
     outputs = _core.bind(
         "while",
-        (*condition_captured, *[init[i] for i in still], *body_captured, *[init[i] for i in moving]),
+        (
+            *condition_captured,
+            *[init[i] for i in still],
+            *body_captured,
+            *[init[i] for i in moving],
+        ),
         {
             "body_jaxpr": body,
             "body_nconsts": consts + len(still),
