@@ -55,6 +55,7 @@ pub(crate) struct Forward {
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
+    pub rematerialised: Memo<checkpoint::Key, Arc<checkpoint::Rematerialised>>,
 }
 
 /// Inputs with tangents, and outputs that must have one.
@@ -69,6 +70,7 @@ impl Forward {
             jvps: Memo::default(),
             linearized: Memo::default(),
             linearized_calls: Memo::default(),
+            rematerialised: Memo::default(),
         }
     }
 

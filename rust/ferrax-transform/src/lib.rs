@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `jvp` | forward-mode derivatives |
 //! | `linearize` | the same, split into a primal and a linear program |
-//! | `partial_eval`, `split` | known from unknown inputs |
+//! | `partial_eval`, `split`, `remat` | known from unknown inputs |
 //! | `transpose` | linear programs turned around |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
@@ -27,6 +27,7 @@ pub mod linearize;
 mod memo;
 pub mod optimise;
 pub mod partial_eval;
+mod remat;
 mod rewrite;
 pub mod simplify;
 mod split;

@@ -13,7 +13,7 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Program, Result};
 
-use crate::control::{cond, scan, while_loop};
+use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::linearize::Halves;
 use crate::memo::Memo;
 use crate::rewrite::{Rewriter, check_flags};
@@ -82,7 +82,7 @@ impl PartialEvaluation {
     }
 
     /// The same program with each call of mixed inputs in two.
-    fn separate_calls(&mut self, program: &Program, unknown: &[bool]) -> Result<Program> {
+    pub fn separate_calls(&mut self, program: &Program, unknown: &[bool]) -> Result<Program> {
         let mut depends = vec![false; program.types.len()];
         for (var, &flag) in program.inputs.iter().zip(unknown) {
             depends[var.index()] = flag;
@@ -126,10 +126,14 @@ impl PartialEvaluation {
                     let late = scan::partial_eval(self, &mut rewriter, equation, op, &flags)?;
                     mark(&mut depends, equation, &late);
                 }
+                View::Checkpoint(op) if mixed => {
+                    let late = checkpoint::partial_eval(self, &mut rewriter, equation, op, &flags)?;
+                    mark(&mut depends, equation, &late);
+                }
                 // What derivative these have must not be split from what they compute.
-                View::Checkpoint(_)
-                | View::CustomJvp(_)
+                View::CustomJvp(_)
                 | View::CustomVjp(_)
+                | View::Checkpoint(_)
                 | View::Call(_)
                 | View::Cond(_)
                 | View::While(_)
