@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{cache, convert, dtypes, indexing, operators, params, promote, source, trace};
+use crate::{cache, checkpoint, convert, dtypes, indexing, operators, params, promote, source, trace};
 
 /// Applies the op `name`: an array, or a list where the op has several outputs.
 #[pyfunction]
@@ -113,6 +113,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyProgram>()?;
     module.add_class::<JitFunction>()?;
     module.add_class::<JitCache>()?;
+    module.add_class::<checkpoint::PyPolicy>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     macro_rules! functions {
         ($($function:path),* $(,)?) => {
@@ -137,6 +138,11 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::trace_program,
         program::apply_program,
         program::call_program,
+        checkpoint::builtin_policy,
+        checkpoint::either_policy,
+        checkpoint::python_policy,
+        checkpoint::checkpoint_call,
+        checkpoint::saved_residuals,
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,

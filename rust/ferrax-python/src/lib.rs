@@ -9,6 +9,7 @@
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `checkpoint` | checkpointed calls and their policies |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
@@ -16,6 +17,7 @@
 pub mod array;
 pub mod bind;
 pub mod cache;
+pub mod checkpoint;
 pub mod convert;
 pub mod dtypes;
 pub mod eager;

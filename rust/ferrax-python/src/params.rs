@@ -62,6 +62,12 @@ pub fn to_python(py: Python<'_>, value: &Param) -> PyResult<Py<PyAny>> {
             let items: Vec<_> = items.iter().map(|item| to_python(py, item)).collect::<PyResult<_>>()?;
             PyTuple::new(py, items)?.into_any().unbind()
         }
+        Param::Jvp(rule) => rule.0.name().into_pyobject(py)?.into_any().unbind(),
+        Param::Vjp(rule) => rule.0.name().into_pyobject(py)?.into_any().unbind(),
+        Param::Policy(policy) => match &policy.0 {
+            Some(policy) => policy.name().into_pyobject(py)?.into_any().unbind(),
+            None => py.None(),
+        },
         Param::Program(program) => Py::new(py, PyProgram::new(program.clone()))?.into_any(),
     })
 }
