@@ -224,10 +224,9 @@ def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
             text = f"output of jitted function '{detail}'{place}"
         else:
             text = f"output of {detail}{place}"
-        described.append((kind, core.ShapedArray(*ty), text))
+        described.append((core.ShapedArray(*ty), text))
     # Constants first, as they are the first inputs of a jaxpr.
-    described.sort(key=lambda item: item[2] != "from a constant")
-    return [(aval, text) for _, aval, text in described]
+    return sorted(described, key=lambda item: item[1] != "from a constant")
 
 
 def _is_inexact(dtype) -> bool:

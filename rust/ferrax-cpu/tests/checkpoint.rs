@@ -70,8 +70,8 @@ fn fewer_values_are_kept_for_the_backward_pass() {
 fn values_are_the_same() {
     let values: Vec<f32> = (0..SIZE).map(|i| i as f32 / 300.0 - 1.5).collect();
     let inputs = [
-        Tensor::from_elements([SIZE], &values).unwrap(),
-        Tensor::from_elements([0usize; 0], &[1f32]).unwrap(),
+        Tensor::from_elements(vec![SIZE], &values).unwrap(),
+        Tensor::from_elements(Vec::new(), &[1f32]).unwrap(),
     ];
     let results = |program: &Program| {
         let both = vjp_program(program, &[true], &[true]).unwrap();
