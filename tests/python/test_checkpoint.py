@@ -401,10 +401,10 @@ def test_names_are_identities():
 def test_the_op_shows_in_jaxprs():
     f = ferrax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), prevent_cse=False)
     (equation,) = ferrax.make_jaxpr(f)(1.0).eqns
-    assert equation.primitive.name == "checkpoint"
+    assert equation.primitive.name == "remat2"
     assert equation.params["prevent_cse"] is False and equation.params["differentiated"] is False
     backward = [e for e in ferrax.make_jaxpr(ferrax.grad(f))(1.0).eqns if e.params.get("differentiated")]
-    assert [e.primitive.name for e in backward] == ["checkpoint"]
+    assert [e.primitive.name for e in backward] == ["remat2"]
 
 
 def test_names_and_documentation_stay():

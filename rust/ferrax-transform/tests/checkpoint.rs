@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use common::*;
 use ferrax_ir::ops::{Call, Checkpoint, DotGeneral, Name, Policy, PolicyHandle, Saveable, Unary};
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Operand, Row, Rules, Transpose, Types};
+use ferrax_ir::serial::{Interface, from_bytes, to_bytes};
 use ferrax_ir::verify::verify;
 use ferrax_ir::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Effect, Effects, Extension, Op, Param, Program, Result,
@@ -251,6 +252,33 @@ fn policies_see_through_calls_and_into_nested_checkpoints() {
     assert_eq!(kept(nested), ["input 0", "input 1"]);
     let both = checkpoint(within(checkpoint(layer(), dots())), dots());
     assert_eq!(kept(both), ["input 0", "input 1", "dot_general"]);
+}
+
+#[test]
+fn policies_that_are_data_survive_texts_and_files() {
+    let names = |names: &[&str]| names.iter().map(|&name| Arc::from(name)).collect();
+    for policy in [
+        Saveable::Everything,
+        Saveable::Nothing,
+        Saveable::Dots,
+        Saveable::DotsWithoutBatch,
+        Saveable::Names(names(&[])),
+        Saveable::Names(names(&["hidden"])),
+        Saveable::OtherNames(names(&["None", "two words", "x, y)"])),
+        Saveable::Either(handle(Saveable::Dots), handle(Saveable::Names(names(&["hidden"])))),
+        Saveable::Either(PolicyHandle::default(), handle(Saveable::Dots)),
+    ] {
+        let program =
+            within(checkpoint(layer(), handle(policy)), &[matrix(2, 3).into(), matrix(3, 5).into()]);
+        let text = format!("{program:#}");
+        assert_eq!(Program::parse(&text).unwrap(), program.canonical(), "{text}");
+        let bytes = to_bytes(&program, &Interface::default()).unwrap();
+        assert_eq!(from_bytes(&bytes).unwrap().0.canonical(), program.canonical());
+        let linear = linearize(&program, &[true, true]).unwrap().linear;
+        assert_eq!(Program::parse(&format!("{linear:#}")).unwrap(), linear.canonical());
+    }
+    let program = within(checkpoint(layer(), handle(Tanh)), &[matrix(2, 3).into(), matrix(3, 5).into()]);
+    assert!(to_bytes(&program, &Interface::default()).is_err());
 }
 
 /// Remembers what it was asked.

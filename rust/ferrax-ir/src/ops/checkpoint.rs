@@ -12,7 +12,7 @@ use crate::{Effects, Program, Result, Tensor, Type, op_struct};
 op_struct! {
     /// Calls a program whose derivative computes it again. `differentiated` marks the
     /// second computation.
-    Checkpoint "checkpoint" {
+    Checkpoint "remat2" {
         differentiated: bool,
         jaxpr: Arc<Program>,
         policy: PolicyHandle,

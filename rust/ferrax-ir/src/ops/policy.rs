@@ -12,10 +12,15 @@ pub trait Policy: std::fmt::Debug + Send + Sync {
 
     /// Whether the outputs of `op`, applied to inputs of these types, are kept.
     fn saves(&self, op: &Op, inputs: &[Type]) -> Result<bool>;
+
+    /// The policy as data, if it is no more than that: what texts and files have.
+    fn data(&self) -> Option<Param> {
+        None
+    }
 }
 
 /// A [`Policy`], or none: nothing is kept but the inputs. Two are equal if they
-/// are the same object.
+/// are the same object or the same data.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyHandle(pub Option<Arc<dyn Policy>>);
 
@@ -34,7 +39,7 @@ impl PartialEq for PolicyHandle {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a.data().zip(b.data()).is_some_and(|(a, b)| a == b),
             _ => false,
         }
     }
@@ -44,7 +49,11 @@ impl Eq for PolicyHandle {}
 
 impl std::hash::Hash for PolicyHandle {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.as_ref().map(|policy| Arc::as_ptr(policy).cast::<()>()).hash(state);
+        match &self.0 {
+            None => {}
+            Some(policy) if policy.data().is_some() => policy.name().hash(state),
+            Some(policy) => Arc::as_ptr(policy).cast::<()>().hash(state),
+        }
     }
 }
 
@@ -52,7 +61,7 @@ impl ToParam for PolicyHandle {
     fn to_param(&self) -> Param {
         match &self.0 {
             None => Param::None,
-            Some(_) => Param::Policy(self.clone()),
+            Some(policy) => policy.data().unwrap_or_else(|| Param::Policy(self.clone())),
         }
     }
 
@@ -60,7 +69,7 @@ impl ToParam for PolicyHandle {
         match value {
             Param::None => Ok(PolicyHandle(None)),
             Param::Policy(policy) => Ok(policy),
-            other => Err(type_error!("expected a policy, got {other:?}")),
+            data => Saveable::from_data(data).map(PolicyHandle::new),
         }
     }
 }
@@ -82,22 +91,74 @@ pub enum Saveable {
     Either(PolicyHandle, PolicyHandle),
 }
 
+impl Saveable {
+    /// JAX's name of the policy or of the function that makes it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Saveable::Everything => "everything_saveable",
+            Saveable::Nothing => "nothing_saveable",
+            Saveable::Dots => "dots_saveable",
+            Saveable::DotsWithoutBatch => "dots_with_no_batch_dims_saveable",
+            Saveable::Names(_) => "save_only_these_names",
+            Saveable::OtherNames(_) => "save_any_names_but_these",
+            Saveable::Either(..) => "save_from_both_policies",
+        }
+    }
+
+    /// What [`Policy::data`] gave.
+    fn from_data(data: Param) -> Result<Saveable> {
+        let (kind, arguments) = match &data {
+            Param::Str(kind) => (kind, &[][..]),
+            Param::List(items) => match items.split_first() {
+                Some((Param::Str(kind), arguments)) => (kind, arguments),
+                _ => return Err(type_error!("expected a policy, got {data:?}")),
+            },
+            _ => return Err(type_error!("expected a policy, got {data:?}")),
+        };
+        let names = || arguments.iter().cloned().map(ToParam::from_param).collect::<Result<_>>();
+        Ok(match (&**kind, arguments) {
+            ("everything_saveable", []) => Saveable::Everything,
+            ("nothing_saveable", []) => Saveable::Nothing,
+            ("dots_saveable", []) => Saveable::Dots,
+            ("dots_with_no_batch_dims_saveable", []) => Saveable::DotsWithoutBatch,
+            ("save_only_these_names", _) => Saveable::Names(names()?),
+            ("save_any_names_but_these", _) => Saveable::OtherNames(names()?),
+            ("save_from_both_policies", [a, b]) => {
+                Saveable::Either(ToParam::from_param(a.clone())?, ToParam::from_param(b.clone())?)
+            }
+            _ => return Err(type_error!("there is no policy {data:?}")),
+        })
+    }
+}
+
 impl Policy for Saveable {
     fn name(&self) -> String {
-        let call = |name: &str, names: &BTreeSet<Arc<str>>| {
-            format!("{name}({})", names.iter().map(|name| &**name).collect::<Vec<_>>().join(", "))
-        };
+        let call = |arguments: Vec<String>| format!("{}({})", self.kind(), arguments.join(", "));
         let inner =
             |policy: &PolicyHandle| policy.0.as_ref().map_or("None".to_owned(), |policy| policy.name());
         match self {
-            Saveable::Everything => "everything_saveable".to_owned(),
-            Saveable::Nothing => "nothing_saveable".to_owned(),
-            Saveable::Dots => "dots_saveable".to_owned(),
-            Saveable::DotsWithoutBatch => "dots_with_no_batch_dims_saveable".to_owned(),
-            Saveable::Names(names) => call("save_only_these_names", names),
-            Saveable::OtherNames(names) => call("save_any_names_but_these", names),
-            Saveable::Either(a, b) => format!("save_from_both_policies({}, {})", inner(a), inner(b)),
+            Saveable::Names(names) | Saveable::OtherNames(names) => {
+                call(names.iter().map(|name| name.to_string()).collect())
+            }
+            Saveable::Either(a, b) => call(vec![inner(a), inner(b)]),
+            _ => self.kind().to_owned(),
         }
+    }
+
+    fn data(&self) -> Option<Param> {
+        let kind = Param::Str(self.kind().into());
+        let arguments: Vec<Param> = match self {
+            Saveable::Names(names) | Saveable::OtherNames(names) => {
+                names.iter().map(|name| Param::Str(name.clone())).collect()
+            }
+            Saveable::Either(a, b) => vec![a.to_param(), b.to_param()],
+            _ => return Some(kind),
+        };
+        let is_data = |param: &Param| !matches!(param, Param::Policy(_));
+        arguments
+            .iter()
+            .all(is_data)
+            .then(|| Param::List(std::iter::once(kind).chain(arguments.iter().cloned()).collect()))
     }
 
     fn saves(&self, op: &Op, inputs: &[Type]) -> Result<bool> {
