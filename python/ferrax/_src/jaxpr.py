@@ -32,6 +32,20 @@ class Literal:
         return f"{self.val}:{self.aval.str_short(True)}"
 
 
+_SEVERAL_RESULTS = {
+    "checkpoint", "cond", "custom_jvp_call", "custom_vjp_call", "jit", "scan", "threefry2x32", "while"
+}  # fmt: skip
+
+
+def _view(value):
+    """A parameter as users see it: programs as closed jaxprs."""
+    if isinstance(value, _core.Program):
+        return ClosedJaxpr(value, [])
+    if isinstance(value, tuple):
+        return tuple([_view(item) for item in value])
+    return value
+
+
 class Primitive:
     """The op of an equation. There is one object for each name."""
 
@@ -43,7 +57,7 @@ class Primitive:
         if known is None:
             known = cls._known[name] = super().__new__(cls)
             known.name = name
-            known.multiple_results = name in ("jit", "threefry2x32")
+            known.multiple_results = name in _SEVERAL_RESULTS
         return known
 
     def __repr__(self):
@@ -87,10 +101,7 @@ class Jaxpr:
         self.effects = frozenset()
         self.eqns = []
         for name, params, ins, outs, source in program.equations():
-            params = {
-                key: ClosedJaxpr(value, []) if isinstance(value, _core.Program) else value
-                for key, value in params.items()
-            }
+            params = {key: _view(value) for key, value in params.items()}
             if "program" in params:
                 params = {"jaxpr": params.pop("program"), **params}
             self.eqns.append(
