@@ -157,6 +157,92 @@ def test_nested():
     check(case)
 
 
+def recurrent(s, checkpoint_body, checkpoint_whole):
+    """A recurrence over `xs`; each of its parts as `checkpoint_*` makes it."""
+    name = name_of(s)
+
+    def f(w, xs):
+        def body(carry, x):
+            h = name(s.jnp.tanh(carry @ w + x), "a")
+            return h, s.jnp.sum(s.jnp.sin(h))
+
+        carry, ys = s.lax.scan(checkpoint_body(body), s.jnp.zeros(3), xs)
+        return s.jnp.sum(carry) + s.jnp.sum(ys**2)
+
+    return checkpoint_whole(f)
+
+
+@pytest.mark.parametrize("policy", ["none", "everything", "dots", "only_a", "user"])
+@pytest.mark.parametrize("place", ["body", "whole", "both"])
+def test_with_scan(policy, place):
+    def case(s):
+        some = functools.partial(s.jax.checkpoint, policy=policies(s)[policy], prevent_cse=False)
+        plain = lambda f: f  # noqa: E731
+        f = recurrent(s, plain if place == "whole" else some, plain if place == "body" else some)
+        w = s.jnp.arange(9.0).reshape(3, 3) / 10
+        xs = s.jnp.cos(s.jnp.arange(15.0)).reshape(5, 3)
+        batch = s.jnp.stack([xs, -xs])
+        slope = lambda w: s.jnp.sum(s.jax.grad(f)(w, xs) ** 2)  # noqa: E731
+        return (
+            f(w, xs),
+            s.jax.grad(f, argnums=(0, 1))(w, xs),
+            s.jax.jit(s.jax.grad(f, argnums=(0, 1)))(w, xs),
+            s.jax.vmap(s.jax.grad(f), in_axes=(None, 0))(w, batch),
+            s.jax.grad(slope)(w),
+            s.jax.jvp(slope, (w,), (w,)),
+        )
+
+    check(case, rtol=1e-4, atol=1e-4)
+
+
+def test_with_branches_and_loops():
+    def case(s):
+        @s.jax.checkpoint
+        def f(x, n):
+            x = s.lax.cond(n > 2, lambda x: s.jnp.sin(x) * x, lambda x: s.jnp.cos(x), x)
+            x = s.lax.fori_loop(0, 3, lambda i, x: s.jnp.sin(x) + i, x)
+            return s.lax.switch(n, [s.jnp.sin, s.jax.checkpoint(lambda x: x**3), s.jnp.tanh], x)
+
+        bounded = s.jax.checkpoint(
+            lambda x: s.lax.while_loop(lambda x: x < 10.0, lambda x: x * 1.5, s.jnp.sin(x) + 1.0)
+        )
+        xs = s.jnp.arange(3.0)
+        return (
+            [s.jax.grad(f)(0.5, n) for n in range(4)],
+            s.jax.grad(s.jax.grad(f))(0.5, 1),
+            s.jax.jit(s.jax.vmap(s.jax.grad(f), in_axes=(0, None)))(xs, 3),
+            s.jax.vmap(s.jax.grad(f))(xs, s.jnp.arange(3)),
+            bounded(0.5),
+            s.jax.jvp(bounded, (0.5,), (1.0,)),
+        )
+
+    check(case)
+
+
+def test_custom_derivatives_inside():
+    def case(s):
+        @s.jax.custom_jvp
+        def twice(x):
+            return 2 * x
+
+        @twice.defjvp
+        def twice_jvp(primals, tangents):
+            return twice(*primals), 5 * s.jnp.cos(primals[0]) * tangents[0]
+
+        f = s.jax.checkpoint(lambda x: s.jnp.sin(twice(s.jnp.sin(x))))
+        rule = s.jax.custom_jvp(lambda x: x)
+        rule.defjvp(lambda p, t: s.jax.jvp(s.jax.checkpoint(s.jnp.sin), p, t))
+        return (
+            s.jax.grad(f)(1.0),
+            s.jax.jvp(f, (1.0,), (1.0,)),
+            s.jax.grad(s.jax.grad(f))(1.0),
+            s.jax.grad(s.jax.checkpoint(rule))(1.0),
+            s.jax.jit(s.jax.grad(rule))(1.0),
+        )
+
+    check(case)
+
+
 def test_closures_trees_and_keywords():
     def case(s):
         def loss(w, x):
@@ -297,6 +383,22 @@ def test_saved_residuals_of_parts_and_batches():
         ]
 
     assert kept(oracle.FERRAX) == kept(oracle.JAX)
+
+
+def test_saved_residuals_of_loops():
+    def shapes(s, policy, place):
+        some = functools.partial(s.jax.checkpoint, policy=policies(s)[policy])
+        plain = lambda f: f  # noqa: E731
+        f = recurrent(s, plain if place == "whole" else some, plain if place == "body" else some)
+        w, xs = s.jnp.ones((3, 3)), s.jnp.ones((5, 3))
+        return [shape for shape, text in residuals(s, f, w, xs) if "argument" not in text]
+
+    # The carries of each step; what the policy saves of each step besides; inputs alone.
+    assert "f32[5,3]" in shapes(oracle.FERRAX, "none", "body")
+    assert len(shapes(oracle.FERRAX, "dots", "body")) > len(shapes(oracle.FERRAX, "none", "body"))
+    for policy in ("none", "dots", "only_a"):
+        kept = [shapes(s, policy, "whole") for s in (oracle.FERRAX, oracle.JAX)]
+        assert kept[0] == kept[1]
 
 
 def test_everything_is_what_a_plain_function_keeps():

@@ -144,6 +144,11 @@ pub(crate) fn partial_eval(
     let (depends, _) = dependence(&program, unknown);
     let late_out: Vec<bool> =
         program.outputs.iter().map(|atom| atom.as_var().is_some_and(|var| depends[var.index()])).collect();
+    if !late_out.contains(&false) {
+        // What is known of it is computed in it, as before.
+        rewriter.copy(equation)?;
+        return Ok(late_out);
+    }
     let choose = |want: bool| -> Vec<Atom> {
         program
             .outputs
