@@ -15,8 +15,8 @@
 use std::sync::Arc;
 
 use ferrax_ir::op::View;
-use ferrax_ir::ops::PolicyHandle;
-use ferrax_ir::{Atom, Effect, Op, Program, Result, Type, Var};
+use ferrax_ir::ops::{PolicyHandle, Scan};
+use ferrax_ir::{Atom, Effect, Equation, Op, Program, Result, Type, Var};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -112,7 +112,10 @@ pub(crate) fn rematerialise(
     }
     half.constants(|var| needed.contains(var));
     for (equation, _) in program.equations.iter().zip(&again).filter(|(_, flag)| **flag) {
-        half.copy(equation)?;
+        match equation.op.view() {
+            View::Scan(op) => scan_again(&mut half, equation, op, &kept)?,
+            _ => half.copy(equation)?,
+        }
         // An equation may be done again for one output while another is saved.
         for var in &equation.outputs {
             if let Some(&atom) = kept.get(var) {
@@ -152,6 +155,43 @@ fn known_half(program: &Program, is_unknown: &[bool], late: &[bool], outputs: &[
         half.copy(equation)?;
     }
     half.finish(outputs)
+}
+
+/// Copies a scan that is done again. What is kept of each step is not computed
+/// again in its body, but handed in.
+fn scan_again(
+    half: &mut Rewriter<'_>,
+    equation: &Equation,
+    op: &Scan,
+    kept: &FxHashMap<Var, Atom>,
+) -> Result<()> {
+    let body = &op.jaxpr;
+    let mut inputs = half.atoms(&equation.inputs)?;
+    let mut inside = Rewriter::with_inputs(body);
+    let mut given = FxHashMap::default();
+    for (output, inner) in equation.outputs.iter().zip(&body.outputs).skip(op.num_carry) {
+        if let (Some(&stack), Some(var)) = (kept.get(output), inner.as_var())
+            && !body.inputs.contains(&var)
+            && !given.contains_key(&var)
+        {
+            given.insert(var, inside.input(var));
+            inputs.push(stack);
+        }
+    }
+    if given.is_empty() {
+        return half.copy(equation);
+    }
+    inside.constants(|_| true);
+    for inner in &body.equations {
+        inside.copy(inner)?;
+        for var in &inner.outputs {
+            if let Some(&atom) = given.get(var) {
+                inside.set(*var, atom);
+            }
+        }
+    }
+    let jaxpr = Arc::new(inside.finish(&body.outputs)?);
+    half.copy_as(equation, Scan { jaxpr, ..op.clone() }.into(), &inputs)
 }
 
 fn mark(flags: &mut [bool], vars: &[Var], values: impl IntoIterator<Item = bool>) {

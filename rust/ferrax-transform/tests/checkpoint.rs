@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use ferrax_ir::ops::{Call, Checkpoint, DotGeneral, Name, Policy, PolicyHandle, Saveable, Unary};
+use ferrax_ir::ops::{Call, Checkpoint, DotGeneral, Name, Policy, PolicyHandle, Saveable, Scan, Unary};
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Operand, Row, Rules, Transpose, Types};
 use ferrax_ir::serial::{Interface, from_bytes, to_bytes};
 use ferrax_ir::verify::verify;
@@ -172,20 +172,23 @@ fn matrix(rows: usize, columns: usize) -> ArrayType {
     ArrayType::of_sizes(&[rows, columns], DType::F64)
 }
 
-/// `sin(name(tanh(x @ w)))`, with the product's shape unlike those of the inputs.
-fn layer() -> Arc<Program> {
-    let mut b = Builder::new("layer");
-    let x = b.input(matrix(2, 3));
-    let w = b.input(matrix(3, 5));
-    let dot = DotGeneral {
+fn product() -> DotGeneral {
+    DotGeneral {
         lhs_contracting: Axes::from_slice(&[1]),
         rhs_contracting: Axes::from_slice(&[0]),
         lhs_batch: Axes::new(),
         rhs_batch: Axes::new(),
         precision: None,
         preferred_element_type: None,
-    };
-    let y = b.emit1(dot, &[x, w]).unwrap();
+    }
+}
+
+/// `sin(name(tanh(x @ w)))`, with the product's shape unlike those of the inputs.
+fn layer() -> Arc<Program> {
+    let mut b = Builder::new("layer");
+    let x = b.input(matrix(2, 3));
+    let w = b.input(matrix(3, 5));
+    let y = b.emit1(product(), &[x, w]).unwrap();
     let y = b.unary(Unary::Tanh, y).unwrap();
     let y = b.emit1(Name { name: "hidden".into() }, &[y]).unwrap();
     let y = b.unary(Unary::Sin, y).unwrap();
@@ -281,6 +284,51 @@ fn policies_that_are_data_survive_texts_and_files() {
     }
     let program = within(checkpoint(layer(), handle(Tanh)), &[matrix(2, 3).into(), matrix(3, 5).into()]);
     assert!(to_bytes(&program, &Interface::default()).is_err());
+}
+
+/// `h = tanh(h @ w + x)` over the rows of `x`, and all of these.
+fn recurrence() -> Arc<Program> {
+    let mut b = Builder::new("body");
+    let (w, h, x) = (b.input(matrix(3, 3)), b.input(matrix(2, 3)), b.input(matrix(2, 3)));
+    let product = b.emit1(product(), &[h, w]).unwrap();
+    let sum = b.add(product, x).unwrap();
+    let next = b.unary(Unary::Tanh, sum).unwrap();
+    let jaxpr = Arc::new(b.finish([next, next]));
+    let mut b = Builder::new("recurrence");
+    let inputs =
+        [b.input(matrix(3, 3)), b.input(matrix(2, 3)), b.input(ArrayType::of_sizes(&[4, 2, 3], DType::F64))];
+    let op = Scan { jaxpr, length: Dim::Const(4), num_carry: 1, num_consts: 1, reverse: false, unroll: 1 };
+    let outputs = b.emit(op, &inputs).unwrap();
+    Arc::new(b.finish(outputs.into_iter().map(Atom::Var)))
+}
+
+#[test]
+fn scans_take_what_was_kept_of_their_steps() {
+    let inner = recurrence();
+    let types: Vec<Type> = inner.input_types().cloned().collect();
+    let plain = within(call(inner.clone()), &types);
+    for policy in
+        [PolicyHandle::default(), handle(Saveable::Dots), handle(Saveable::Everything), handle(Tanh)]
+    {
+        let checked = within(checkpoint(inner.clone(), policy), &types);
+        same(&reverse(&checked), &reverse(&plain), 1);
+        same(&reverse(&reverse(&checked)), &reverse(&reverse(&plain)), 2);
+    }
+    let again = |policy| {
+        let linear =
+            linearize(&within(checkpoint(inner.clone(), policy), &types), &[true; 3]).unwrap().linear;
+        let found = linear.equations.iter().find(|equation| equation.op.name() == "remat2").unwrap();
+        let scan =
+            found.op.programs()[0].equations.iter().find(|equation| equation.op.name() == "scan").unwrap();
+        let body = scan.op.programs()[0].clone();
+        body.equations.iter().map(|equation| equation.op.name().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(again(PolicyHandle::default()).contains(&"dot_general".to_owned()));
+    let with_dots = again(handle(Saveable::Dots));
+    assert!(
+        !with_dots.contains(&"dot_general".to_owned()) && with_dots.contains(&"tanh".to_owned()),
+        "{with_dots:?}"
+    );
 }
 
 /// Remembers what it was asked.
