@@ -10,8 +10,9 @@ Example:
 # ruff: noqa: I001, F401
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
-from ferrax import core, dlpack, dtypes, errors, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
+from ferrax import ad_checkpoint, core, dlpack, dtypes, errors, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
 from ferrax._core import Array
+from ferrax._src.ad_checkpoint import checkpoint, remat
 from ferrax._src.api import (
     ShapeDtypeStruct,
     block_until_ready,
@@ -39,6 +40,7 @@ from ferrax._src.autodiff import (
     vjp,
 )
 from ferrax._src.batching import vmap
+from ferrax._src.checkpoint_policies import checkpoint_policies
 from ferrax._src.config import (
     check_tracer_leaks,
     config,

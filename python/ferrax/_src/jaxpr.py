@@ -33,7 +33,7 @@ class Literal:
 
 
 _SEVERAL_RESULTS = {
-    "checkpoint", "cond", "custom_jvp_call", "custom_vjp_call", "jit", "scan", "threefry2x32", "while"
+    "cond", "custom_jvp_call", "custom_vjp_call", "jit", "remat2", "scan", "threefry2x32", "while"
 }  # fmt: skip
 
 

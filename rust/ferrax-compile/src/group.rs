@@ -4,7 +4,8 @@
 //! computes something it needs at the same index, or that reads something it
 //! reads, if all it needs is complete by then; else it opens a group. Groups
 //! are numbered in the order in which they run: a group needs only groups of
-//! lower number, or values of its own at the same index.
+//! lower number, or values of its own at the same index. What depends on a
+//! barrier joins no group that is older than the barrier.
 
 use ferrax_ir::{Atom, Equation, Op, Result, Sizes, Var, internal_error};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -82,8 +83,10 @@ pub fn group(graph: &Graph<'_>) -> Result<Grouping> {
         pieced: vec![false; graph.program.types.len()],
         readers: FxHashMap::default(),
         solo: FxHashSet::default(),
+        first: vec![0; graph.program.types.len()],
     };
     for (index, equation) in graph.program.equations.iter().enumerate() {
+        grouper.note_barriers(equation);
         grouper.equation(index, equation)?;
     }
     Ok(Grouping { groups: grouper.groups, group_of: grouper.group_of })
@@ -99,9 +102,22 @@ struct Grouper<'a> {
     readers: FxHashMap<(Var, usize), u32>,
     /// Groups that take no more roots.
     solo: FxHashSet<u32>,
+    /// The first group that may compute a variable, for the barriers it depends on.
+    first: Vec<u32>,
 }
 
 impl Grouper<'_> {
+    fn note_barriers(&mut self, equation: &Equation) {
+        let inputs = equation.inputs.iter().filter_map(Atom::as_var).map(|var| self.first[var.index()]);
+        let mut first = inputs.max().unwrap_or(0);
+        if matches!(equation.op, Op::OptimizationBarrier(_)) {
+            first = self.groups.len() as u32;
+        }
+        for var in &equation.outputs {
+            self.first[var.index()] = first;
+        }
+    }
+
     fn equation(&mut self, index: usize, equation: &Equation) -> Result<()> {
         let graph = self.graph;
         let class = graph.classes[index];
@@ -186,7 +202,7 @@ impl Grouper<'_> {
         after: Option<u32>,
     ) -> u32 {
         let count: usize = sizes.iter().product();
-        let mut least = after.map_or(0, |group| group + 1);
+        let mut least = after.map_or(0, |group| group + 1).max(self.first[var.index()]);
         let mut same_index: Option<u32> = None;
         for &(leaf, identity) in needs {
             let Some(group) = self.group_of[leaf.index()] else { continue };

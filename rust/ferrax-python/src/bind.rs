@@ -7,7 +7,8 @@ use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, control, convert, custom, dlpack, dtypes, indexing, operators, params, promote, source, trace,
+    cache, checkpoint, control, convert, custom, dlpack, dtypes, indexing, operators, params, promote,
+    source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -115,6 +116,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyProgram>()?;
     module.add_class::<JitFunction>()?;
     module.add_class::<JitCache>()?;
+    module.add_class::<checkpoint::PyPolicy>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     macro_rules! functions {
         ($($function:path),* $(,)?) => {
@@ -147,6 +149,11 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         control::trace_body,
         control::trace_branches,
         trace::concrete_ops_run,
+        checkpoint::builtin_policy,
+        checkpoint::either_policy,
+        checkpoint::python_policy,
+        checkpoint::checkpoint_call,
+        checkpoint::saved_residuals,
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,

@@ -13,6 +13,7 @@
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
 //! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
+//! | `checkpoint` | checkpointed calls and their policies |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
@@ -20,6 +21,7 @@
 pub mod array;
 pub mod bind;
 pub mod cache;
+pub mod checkpoint;
 pub mod control;
 pub mod convert;
 pub mod custom;

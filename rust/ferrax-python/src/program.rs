@@ -104,7 +104,7 @@ pub fn array_type(object: &Bound<'_, PyAny>) -> PyResult<ArrayType> {
     Ok(ArrayType::of_sizes(&shape, dtypes::from_python(&dtype)?).with_weak(weak))
 }
 
-fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTuple>> {
+pub fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTuple>> {
     let array = ty.as_array().ok_or_else(|| PyValueError::new_err(format!("{ty} is not an array type")))?;
     let shape: Vec<Py<PyAny>> = array
         .shape

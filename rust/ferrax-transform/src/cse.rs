@@ -3,7 +3,7 @@
 //! Invariants: equal means the same op with the same parameters and the same
 //! inputs, in either order for ops that commute bit for bit; literals are equal
 //! if their bits are; calls are equal if they call the same object. Equations
-//! with effects are never merged. Cost: expected linear.
+//! with effects and barriers are never merged. Cost: expected linear.
 
 use std::hash::{Hash, Hasher};
 
@@ -22,7 +22,8 @@ pub fn cse(program: &Program) -> Result<Program> {
     // Equations of the new program by the hash of op and inputs.
     let mut seen: FxHashMap<u64, SmallVec<[u32; 1]>> = FxHashMap::default();
     for equation in &program.equations {
-        if !equation.op.effects().is_empty() {
+        // A barrier keeps its users apart from those of other barriers.
+        if matches!(equation.op, Op::OptimizationBarrier(_)) || !equation.op.effects().is_empty() {
             rewriter.copy(equation)?;
             continue;
         }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `jvp` | forward-mode derivatives |
 //! | `linearize` | the same, split into a primal and a linear program |
-//! | `partial_eval`, `split` | known from unknown inputs |
+//! | `partial_eval`, `split`, `remat` | known from unknown inputs |
 //! | `reach` | which values depend on which |
 //! | `transpose` | linear programs turned around |
 //! | `vjp` | reverse-mode derivatives from the two |
@@ -30,6 +30,7 @@ mod memo;
 pub mod optimise;
 pub mod partial_eval;
 mod reach;
+mod remat;
 mod rewrite;
 pub mod simplify;
 mod split;

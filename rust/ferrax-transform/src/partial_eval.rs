@@ -14,7 +14,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Program, Result};
 
 use crate::control::wiring::Wirings;
-use crate::control::{cond, scan, while_loop};
+use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::linearize::Halves;
 use crate::memo::Memo;
 use crate::reach::Reach;
@@ -131,10 +131,14 @@ impl PartialEvaluation {
                     let late = scan::partial_eval(self, &mut rewriter, equation, op, &flags)?;
                     mark(&mut depends, equation, &late);
                 }
+                View::Checkpoint(op) if mixed => {
+                    let late = checkpoint::partial_eval(self, &mut rewriter, equation, op, &flags)?;
+                    mark(&mut depends, equation, &late);
+                }
                 // What derivative these have must not be split from what they compute.
-                View::Checkpoint(_)
-                | View::CustomJvp(_)
+                View::CustomJvp(_)
                 | View::CustomVjp(_)
+                | View::Checkpoint(_)
                 | View::Call(_)
                 | View::Cond(_)
                 | View::While(_)

@@ -21,7 +21,7 @@ op_struct! {
 }
 
 macro_rules! marked_identity {
-    ($name:ident) => {
+    ($name:ident, $tangent:expr) => {
         impl Row for $name {
             row_identity!();
 
@@ -38,7 +38,7 @@ macro_rules! marked_identity {
         impl Rules for $name {
             fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
                 match eqn.tangents[0] {
-                    Some(tangent) => Ok(smallvec![Some(b.emit1(self.clone(), &[tangent])?)]),
+                    Some(tangent) => Ok(smallvec![Some($tangent(self, b, tangent)?)]),
                     None => Ok(zero()),
                 }
             }
@@ -62,5 +62,7 @@ macro_rules! marked_identity {
     };
 }
 
-marked_identity!(OptimizationBarrier);
-marked_identity!(Name);
+marked_identity!(OptimizationBarrier, |op: &OptimizationBarrier, b: &mut Builder, tangent| b
+    .emit1(op.clone(), &[tangent]));
+// A name means the value, not its tangent.
+marked_identity!(Name, |_: &Name, _: &mut Builder, tangent| Ok(tangent));

@@ -1,0 +1,18 @@
+"""Names for values in checkpointed functions, and what these keep."""
+
+from ferrax._src.ad_checkpoint import checkpoint_name, print_saved_residuals
+from ferrax._src.checkpoint_policies import (
+    Offloadable,
+    Recompute,
+    Saveable,
+    checkpoint_policies,
+)
+
+__all__ = [
+    "Offloadable",
+    "Recompute",
+    "Saveable",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "print_saved_residuals",
+]
