@@ -10,7 +10,7 @@ Example:
 # ruff: noqa: I001, F401
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
-from ferrax import core, dtypes, errors, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
+from ferrax import core, debug, dtypes, errors, experimental, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
 from ferrax._core import Array
 from ferrax._src.api import (
     ShapeDtypeStruct,
@@ -38,6 +38,7 @@ from ferrax._src.autodiff import (
     vjp,
 )
 from ferrax._src.batching import vmap
+from ferrax._src.callback import pure_callback
 from ferrax._src.config import (
     check_tracer_leaks,
     config,
@@ -73,6 +74,7 @@ from ferrax._src.devices import (
     process_indices,
 )
 from ferrax._src.dtypes import float0
+from ferrax._src.effects import effects_barrier
 from ferrax.version import __version__, __version_info__
 
 _runtime.install_array_methods()

@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{cache, convert, dtypes, indexing, operators, params, promote, source, trace};
+use crate::{cache, convert, dtypes, indexing, operators, params, primitive, promote, source, trace};
 
 /// Applies the op `name`: an array, or a list where the op has several outputs.
 #[pyfunction]
@@ -137,6 +137,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::trace_program,
         program::apply_program,
         program::call_program,
+        primitive::record_primitive,
+        primitive::observed_values,
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,

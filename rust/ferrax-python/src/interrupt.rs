@@ -1,4 +1,5 @@
-//! Ctrl-C during long runs: executables ask between steps.
+//! Exceptions that arise below the native core: Ctrl-C during long runs (executables ask between
+//! steps), and what the user's rules raise.
 
 use std::cell::RefCell;
 
@@ -17,6 +18,14 @@ pub fn check() -> bool {
             true
         }
     })
+}
+
+/// Keeps an exception that Python code raised below the native core; the error
+/// to hand up in its place, which becomes the exception again at the binding.
+pub fn stash(error: PyErr) -> ferrax_ir::Error {
+    let text = error.to_string();
+    PENDING.with_borrow_mut(|pending| *pending = Some(error));
+    ferrax_ir::Error::Unsupported(text)
 }
 
 /// The exception that stopped the last run of this thread.

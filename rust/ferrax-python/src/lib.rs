@@ -9,6 +9,7 @@
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `primitive` | primitives and callbacks that are defined in Python |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
@@ -28,6 +29,7 @@ pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
 pub mod params;
+pub mod primitive;
 pub mod program;
 pub mod promote;
 pub mod source;
