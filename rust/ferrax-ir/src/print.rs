@@ -177,7 +177,10 @@ impl Printer {
             parts.push(Doc::fill(outputs).nest(2));
             parts.push(Doc::text(" "));
         }
-        parts.push(Doc::text("= "));
+        // Ops from outside are not read back, so theirs is written as jaxprs have it.
+        if !(equation.outputs.is_empty() && matches!(equation.op, Op::Extension(_))) {
+            parts.push(Doc::text("= "));
+        }
         parts.push(Doc::text(equation.op.name().to_owned()));
         let params = self.params(&equation.op, inner);
         if !params.is_empty() {

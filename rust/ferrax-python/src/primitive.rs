@@ -22,6 +22,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::eager;
 use crate::interrupt::stash;
+use crate::params::from_python;
 use crate::program::{PyProgram, array_type, operands, type_tuple};
 use crate::trace;
 
@@ -122,13 +123,16 @@ impl Row for PythonPrimitive {
     fn params(&self) -> Vec<(&'static str, Param)> {
         Python::attach(|py| {
             let params = self.params.bind(py);
-            let shown = |value: &Bound<'_, PyAny>| value.str().map(|text| text.to_string());
+            let shown = |value: &Bound<'_, PyAny>| match from_python(value) {
+                Ok(param) => param,
+                Err(_) => {
+                    let text = value.str().map_or_else(|_| "<no text>".to_owned(), |text| text.to_string());
+                    Param::Str(text.into())
+                }
+            };
             params
                 .iter()
-                .filter_map(|(name, value)| {
-                    let text = shown(&value).unwrap_or_else(|_| "<no text>".to_owned());
-                    Some((interned(&name.extract::<String>().ok()?), Param::Str(text.into())))
-                })
+                .filter_map(|(name, value)| Some((interned(&name.extract::<String>().ok()?), shown(&value))))
                 .collect()
         })
     }
