@@ -10,7 +10,10 @@ Example:
 # ruff: noqa: I001, F401
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
-from ferrax import core, debug, dtypes, errors, experimental, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
+from ferrax import (
+    core, debug, dlpack, dtypes, errors, experimental, export, lax, nn, numpy, random, stages, tree, tree_util,
+    typing, util,
+)  # fmt: skip
 from ferrax._core import Array
 from ferrax._src.api import (
     ShapeDtypeStruct,
@@ -22,6 +25,7 @@ from ferrax._src.api import (
     eval_shape,
     jit,
     make_jaxpr,
+    named_call,
     named_scope,
 )
 from ferrax._src.autodiff import (
@@ -59,7 +63,10 @@ from ferrax._src.config import (
     numpy_rank_promotion,
     threefry_partitionable,
 )
-from ferrax._src.core import typeof
+from ferrax._src.closures import closure_convert
+from ferrax._src.core import ensure_compile_time_eval, typeof
+from ferrax._src.custom_jvp import custom_jvp
+from ferrax._src.custom_vjp import custom_gradient, custom_vjp
 from ferrax._src.devices import (
     Device,
     default_backend,

@@ -296,6 +296,26 @@ class named_scope:
         return fun
 
 
+def named_call(fun, *, name: str | None = None):
+    """`fun`, whose equations carry a name: `name`, or its own.
+
+    Errors: TypeError if `fun` is not callable or the name is no string.
+
+    Example:
+        >>> ferrax.named_call(lambda x: x + 1, name="increment")(1)
+        2
+    """
+    api_util.check_callable(fun)
+    scope = named_scope(api_util.fun_name(fun) if name is None else name)
+
+    @functools.wraps(fun)
+    def named(*args, **kwargs):
+        with scope:
+            return fun(*args, **kwargs)
+
+    return named
+
+
 def disable_jit(disable: bool = True):
     """A context in which jitted functions run as plain Python."""
     return config.disable_jit(disable)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+
 import numpy as np
 
 from ferrax import _core
 from ferrax._src import core, dtypes
-from ferrax._src.devices import _CPU
+from ferrax._src.devices import _CPU, Device
+from ferrax._src.errors import ConcretizationTypeError
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """The part of an array that one device holds: `data` is the array's `index`."""
+
+    device: Device
+    index: tuple
+    replica_id: int
+    data: core.Array
 
 
 def _repr(self) -> str:
@@ -19,20 +33,16 @@ def _repr(self) -> str:
     if dtypes.issubdtype(self.dtype, dtypes.extended):
         words = _core.bind("random_unwrap", (self,), {})
         return f"Array({self.shape}, dtype={name}) overlaying:\n{np.asarray(words)}"
-    value = np.asarray(self)
-    options = np.get_printoptions()
-    if self.size > options["threshold"] and self.size > 0:
-        text = np.array2string(value, prefix="Array(", suffix=",", separator=", ")
-    else:
-        text = np.array2string(value, prefix="Array(", suffix=",", separator=", ")
     if self.size == 0:
         text = f"[], shape={self.shape}"
-    last = text.rfind("\n") + 1
+    else:
+        text = np.array2string(np.asarray(self), prefix="Array(", suffix=",", separator=", ")
     suffix = f"dtype={name}{weak})"
-    width = options["linewidth"]
-    line = len(text) - last + (len("Array(") if last == 0 else 0) + len(suffix) + 2
-    break_or_space = "\n" + " " * len("Array(") if line > width else " "
-    return f"Array({text},{break_or_space}{suffix}"
+    # As JAX prints it, to the letter: where the last line is full the gap is wider, and no new
+    # line begins.
+    last_line = len(text) - text.rfind("\n") + 1
+    full = last_line + len(suffix) + 1 > np.get_printoptions()["linewidth"]
+    return f"Array({text},{' ' * len('Array(') if full else ' '}{suffix}"
 
 
 def _str(self) -> str:
@@ -49,11 +59,35 @@ def _format(self, spec: str) -> str:
     return format(self[()].item() if self.ndim == 0 else np.asarray(self), spec)
 
 
-def _array_namespace(self, *, api_version=None):
-    """The namespace of functions on this array, `ferrax.numpy`."""
-    import ferrax.numpy
+def _concrete_only(name, function):
+    """A method that has no answer for tracers: there it raises ConcretizationTypeError."""
 
-    return ferrax.numpy
+    def method(self, *args, **kwargs):
+        if isinstance(self, core.Tracer):
+            raise ConcretizationTypeError(
+                self,
+                f"{name} was asked for.",
+                origin=_core.describe_tracer(self),
+                location=_core.user_location(),
+            )
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    return method
+
+
+def _arrays_only(name, function):
+    """A method or property that tracers do not have: there it raises AttributeError."""
+
+    def method(self, *args, **kwargs):
+        if isinstance(self, core.Tracer):
+            raise AttributeError(f"a tracer has no attribute {name!r}: {self!r} is a value in no memory")
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    return method
 
 
 def _devices(self) -> set:
@@ -61,22 +95,57 @@ def _devices(self) -> set:
     return {_CPU}
 
 
-def _to_device(self, device, *, stream=None):
-    """The array on a device; there is one, the CPU."""
-    return self
-
-
-def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """A DLPack capsule of the elements, without a copy."""
-    return np.asarray(self).__dlpack__() if not copy else np.array(self).__dlpack__()
-
-
-def _dlpack_device(self):
-    return (1, 0)
+def _device(self):
+    """The device that holds the array."""
+    return _CPU
 
 
 def _addressable_data(self, index):
-    return self
+    """The part of the array on one of its devices: the array. Errors: IndexError."""
+    return (self,)[index]
+
+
+def _addressable_shards(self) -> list:
+    """The parts of the array on this process's devices: one, the array."""
+    return [Shard(_CPU, (slice(None),) * self.ndim, 0, self)]
+
+
+def _on_device_size_in_bytes(self) -> int:
+    """The bytes that the elements take."""
+    return self.nbytes
+
+
+def _platform(self) -> str:
+    """The name of the device's kind."""
+    return _CPU.platform
+
+
+def _is_ready(self) -> bool:
+    """Whether the elements are there, which they always are."""
+    return True
+
+
+def _committed(self) -> bool:
+    """Whether the array was put on its device by request; programs then run there."""
+    return False
+
+
+def _is_whole(self) -> bool:
+    """True: one device holds the whole array."""
+    return True
+
+
+def _buffer(self, flags):
+    """A read-only view of the memory (PEP 688). Errors: BufferError for dtypes that have no format."""
+    if isinstance(self, core.Tracer) or dtypes.issubdtype(self.dtype, dtypes.extended):
+        raise BufferError(f"{self!r} has no buffer")
+    # `np.asarray` would ask for this very buffer.
+    view = _core.as_numpy(self)
+    if view.dtype.kind not in "biufc":
+        raise BufferError(
+            f"Python's buffers have no format for {view.dtype.name}; use np.asarray(x) or x.view(dtype)"
+        )
+    return memoryview(view)
 
 
 def install(Array) -> None:
@@ -84,18 +153,24 @@ def install(Array) -> None:
     Array.__repr__ = _repr
     Array.__str__ = _str
     Array.__format__ = _format
-    Array.__array_namespace__ = _array_namespace
-    Array.__dlpack__ = _dlpack
-    Array.__dlpack_device__ = _dlpack_device
-    Array.devices = _devices
-    Array.to_device = _to_device
-    Array.addressable_data = _addressable_data
+    if sys.version_info >= (3, 12):
+        Array.__buffer__ = _buffer
     Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
-    Array.device = property(lambda self: _CPU, doc="The device that holds the array.")
-    Array.committed = property(lambda self: False)
-    Array.is_fully_addressable = property(lambda self: True)
-    Array.is_fully_replicated = property(lambda self: True)
-    Array.is_ready = lambda self: True
-    Array.on_device_size_in_bytes = lambda self: self.nbytes
-    Array.platform = lambda self: "cpu"
-    Array.copy = lambda self: _core.lax.copy(self)
+    for name, function in {
+        "devices": _devices,
+        "addressable_data": _addressable_data,
+        "on_device_size_in_bytes": _on_device_size_in_bytes,
+    }.items():
+        setattr(Array, name, _concrete_only(name, function))
+    for name, function in {
+        "addressable_shards": _addressable_shards,
+        "global_shards": _addressable_shards,
+        "committed": _committed,
+        "is_fully_addressable": _is_whole,
+        "is_fully_replicated": _is_whole,
+    }.items():
+        setattr(Array, name, property(_concrete_only(name, function)))
+    for name, function in {"is_ready": _is_ready, "platform": _platform}.items():
+        setattr(Array, name, _arrays_only(name, function))
+    Array.device = property(_arrays_only("device", _device))
+    Array.copy = Array.clone = lambda self: _core.lax.copy(self)

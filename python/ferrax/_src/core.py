@@ -6,6 +6,8 @@ function being traced. `ShapedArray` is the type of either.
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 from ferrax._core import Array, ArrayImpl, Tracer
 
@@ -22,6 +24,7 @@ __all__ = [
     "Tracer",
     "as_array",
     "concrete_or_error",
+    "ensure_compile_time_eval",
     "get_aval",
     "is_concrete",
     "typeof",
@@ -96,6 +99,30 @@ def traced_values(values) -> str:
 def trace_state_clean() -> bool:
     """Whether no transformation is tracing on this thread."""
     return _core.trace_state_clean()
+
+
+@contextlib.contextmanager
+def ensure_compile_time_eval():
+    """A context, or a decorator, in which operations on concrete arrays run while tracing.
+
+    Inside `jit` all array operations are recorded, those on known values too. In this context
+    those whose operands are all known run at once, so that their results can decide shapes and
+    branches. What depends on traced arguments is recorded as ever.
+
+    Example:
+        >>> @ferrax.jit
+        ... def padded(x):
+        ...     with ferrax.ensure_compile_time_eval():
+        ...         width = int(jnp.max(jnp.array([1, 3])))
+        ...     return jnp.pad(x, width)
+        >>> padded(jnp.ones(2)).shape
+        (8,)
+    """
+    _core.concrete_ops_run(True)
+    try:
+        yield
+    finally:
+        _core.concrete_ops_run(False)
 
 
 dtypes.register_array_type(Array)

@@ -29,7 +29,7 @@ class Device:
         return f"{self.platform.capitalize()}Device(id={self.id})"
 
     def __str__(self):
-        return f"{self.platform.upper()}_{self.id}"
+        return f"{self.platform}:{self.id}"
 
 
 _CPU = Device(0, "cpu")

@@ -108,28 +108,39 @@ _to_32_bits = {
     np.dtype("complex128"): np.dtype("complex64"),
 }
 
+# What a request for a dtype that has at most 32 bits per part means, by dtype and scalar type: it
+# does not depend on `jax_enable_x64`.
+_narrow_dtypes = {
+    key: d for d in _jax_types if d not in _to_32_bits for key in (d, d.type)
+}
+
 # ---------------------------------------------------------------------------------------------
 # Defaults and simple maps.
+
+_int32, _int64 = np.dtype("int32"), np.dtype("int64")
+_uint32, _uint64 = np.dtype("uint32"), np.dtype("uint64")
+_float32, _float64 = np.dtype("float32"), np.dtype("float64")
+_complex64, _complex128 = np.dtype("complex64"), np.dtype("complex128")
 
 
 def default_int_dtype():
     """int64 if `jax_enable_x64` is set, else int32."""
-    return np.dtype(np.int64 if config.enable_x64.value else np.int32)
+    return _int64 if config.enable_x64.value else _int32
 
 
 def default_uint_dtype():
     """uint64 if `jax_enable_x64` is set, else uint32."""
-    return np.dtype(np.uint64 if config.enable_x64.value else np.uint32)
+    return _uint64 if config.enable_x64.value else _uint32
 
 
 def default_float_dtype():
     """float64 if `jax_enable_x64` is set, else float32."""
-    return np.dtype(np.float64 if config.enable_x64.value else np.float32)
+    return _float64 if config.enable_x64.value else _float32
 
 
 def default_complex_dtype():
     """complex128 if `jax_enable_x64` is set, else complex64."""
-    return np.dtype(np.complex128 if config.enable_x64.value else np.complex64)
+    return _complex128 if config.enable_x64.value else _complex64
 
 
 def _default_bool_dtype():
@@ -374,6 +385,10 @@ def canonicalize_dtype(dtype, allow_extended_dtype=False):
         TypeError: if the argument is no dtype.
         ValueError: for an extended dtype, unless `allow_extended_dtype`.
     """
+    if isinstance(dtype, (np.dtype, type)):
+        narrow = _narrow_dtypes.get(dtype)
+        if narrow is not None:
+            return narrow
     if issubdtype(dtype, extended) if dtype is not None else False:
         if not allow_extended_dtype:
             raise ValueError(f"Expected a NumPy dtype, got the extended dtype {dtype}.")
@@ -428,7 +443,11 @@ def check_and_canonicalize_user_dtype(dtype, fun_name=None):
     """
     if dtype is None:
         raise ValueError("dtype must be specified.")
-    if isinstance(dtype, np.dtype):  # the common case, without a call
+    if isinstance(dtype, (np.dtype, type)):  # the common case, without a call
+        narrow = _narrow_dtypes.get(dtype)
+        if narrow is not None:
+            return narrow
+    if isinstance(dtype, np.dtype):
         if dtype in _jax_dtype_set:
             return _canonicalize_explicit(dtype, fun_name)
     elif isinstance(dtype, _array_types):

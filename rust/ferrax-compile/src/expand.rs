@@ -1,14 +1,16 @@
 //! First pass: one flat list of equations that all have a lowering.
 //!
 //! Calls are inlined and ops whose lowering is `Expand` are rewritten by their
-//! rows until none is left.
+//! rows until none is left. The sub-programs of branches and loops go through
+//! the same, each once however often and however deep it is used.
 
-use ferrax_ir::builder::substitute;
 use std::sync::Arc;
 
+use ferrax_ir::builder::substitute;
 use ferrax_ir::ops::OptimizationBarrier;
 use ferrax_ir::rules::Lowering;
 use ferrax_ir::{Atom, Builder, Op, Program, Result, View, internal_error};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// A chain of expansions longer than this is a cycle between rows.
@@ -16,19 +18,115 @@ const MAX_ROUNDS: usize = 32;
 
 /// The same program without calls and without ops that expand.
 pub fn expand(program: &Program) -> Result<Program> {
-    let mut program = round(program)?;
-    for _ in 0..MAX_ROUNDS {
-        let Some(op) = program.equations.iter().map(|equation| &equation.op).find(|op| needs_expansion(op))
-        else {
-            return Ok(program);
-        };
-        let op = op.clone();
-        program = round(&program).map_err(|error| match error {
-            ferrax_ir::Error::Internal(text) => internal_error!("expanding {}: {text}", op.name()),
-            other => other,
-        })?;
+    Expander::default().program(program)
+}
+
+#[derive(Default)]
+struct Expander {
+    /// Sub-programs by identity, before and after: the latter stand for
+    /// themselves. Both are kept alive, so that addresses stay theirs.
+    done: FxHashMap<usize, (Arc<Program>, Arc<Program>)>,
+}
+
+impl Expander {
+    fn program(&mut self, program: &Program) -> Result<Program> {
+        let mut program = self.round(program)?;
+        for _ in 0..MAX_ROUNDS {
+            let Some(op) =
+                program.equations.iter().map(|equation| &equation.op).find(|op| needs_expansion(op))
+            else {
+                return Ok(program);
+            };
+            let op = op.clone();
+            program = self.round(&program).map_err(|error| match error {
+                ferrax_ir::Error::Internal(text) => internal_error!("expanding {}: {text}", op.name()),
+                other => other,
+            })?;
+        }
+        Err(internal_error!("the expansions of '{}' do not end", program.name))
     }
-    Err(internal_error!("the expansions of '{}' do not end", program.name))
+
+    fn callee(&mut self, callee: &Arc<Program>) -> Result<Arc<Program>> {
+        if let Some((_, expanded)) = self.done.get(&Arc::as_ptr(callee).addr()) {
+            return Ok(expanded.clone());
+        }
+        let expanded = Arc::new(self.program(callee)?);
+        for known in [callee, &expanded] {
+            self.done.insert(Arc::as_ptr(known).addr(), (known.clone(), expanded.clone()));
+        }
+        Ok(expanded)
+    }
+
+    fn round(&mut self, program: &Program) -> Result<Program> {
+        let mut builder = Builder::new(program.name.clone());
+        let arguments: Vec<Atom> =
+            program.inputs.iter().map(|var| builder.input(program.types[var.index()].clone())).collect();
+        let outputs = self.append(&mut builder, program, &arguments)?;
+        let mut result = builder.finish(outputs);
+        result.effects = program.effects.clone();
+        Ok(result)
+    }
+
+    fn append(
+        &mut self,
+        builder: &mut Builder,
+        program: &Program,
+        arguments: &[Atom],
+    ) -> Result<SmallVec<[Atom; 1]>> {
+        let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
+        for (var, &argument) in program.inputs.iter().zip(arguments) {
+            map[var.index()] = Some(argument);
+        }
+        for (var, tensor) in &program.constants {
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            map[var.index()] = Some(builder.constant(tensor.clone(), weak));
+        }
+        for equation in &program.equations {
+            let inputs = substitute(&map, &equation.inputs)?;
+            builder.source = equation.source;
+            let outputs: SmallVec<[Atom; 1]> = match equation.op.view() {
+                View::Call(op) => self.append(builder, &op.program, &inputs)?,
+                View::CustomJvp(op) => self.append(builder, &op.call_jaxpr, &inputs)?,
+                View::CustomVjp(op) => self.append(builder, &op.call_jaxpr, &inputs)?,
+                View::Checkpoint(op) => {
+                    let mut inputs = inputs;
+                    if op.differentiated && op.prevent_cse {
+                        // Else what is computed again would be found to be there already.
+                        for atom in inputs.iter_mut().filter(|atom| atom.as_var().is_some()) {
+                            *atom = builder.emit1(OptimizationBarrier {}, &[*atom])?;
+                        }
+                    }
+                    self.append(builder, &op.jaxpr, &inputs)?
+                }
+                View::Cond(_) | View::While(_) | View::Scan(_) => {
+                    let op = equation.op.map_programs(|callee| self.callee(callee))?;
+                    let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
+                    builder.emit_typed(op, &inputs, types).into_iter().map(Atom::Var).collect()
+                }
+                View::Leaf(rules) if rules.lower() == Lowering::Expand => rules.expand(builder, &inputs)?,
+                View::Leaf(_) => {
+                    let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
+                    builder
+                        .emit_typed(equation.op.clone(), &inputs, types)
+                        .into_iter()
+                        .map(Atom::Var)
+                        .collect()
+                }
+            };
+            if outputs.len() != equation.outputs.len() {
+                return Err(internal_error!(
+                    "{} expanded to {} outputs of {}",
+                    equation.op.name(),
+                    outputs.len(),
+                    equation.outputs.len()
+                ));
+            }
+            for (var, atom) in equation.outputs.iter().zip(outputs) {
+                map[var.index()] = Some(atom);
+            }
+        }
+        Ok(substitute(&map, &program.outputs)?.into_iter().collect())
+    }
 }
 
 fn needs_expansion(op: &Op) -> bool {
@@ -37,66 +135,4 @@ fn needs_expansion(op: &Op) -> bool {
         View::Call(_) | View::Checkpoint(_) | View::CustomJvp(_) | View::CustomVjp(_) => true,
         View::Cond(_) | View::While(_) | View::Scan(_) => false,
     }
-}
-
-fn round(program: &Program) -> Result<Program> {
-    let mut builder = Builder::new(program.name.clone());
-    let arguments: Vec<Atom> =
-        program.inputs.iter().map(|var| builder.input(program.types[var.index()].clone())).collect();
-    let outputs = append(&mut builder, program, &arguments)?;
-    let mut result = builder.finish(outputs);
-    result.effects = program.effects.clone();
-    Ok(result)
-}
-
-fn append(builder: &mut Builder, program: &Program, arguments: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
-    let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
-    for (var, &argument) in program.inputs.iter().zip(arguments) {
-        map[var.index()] = Some(argument);
-    }
-    for (var, tensor) in &program.constants {
-        let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
-        map[var.index()] = Some(builder.constant(tensor.clone(), weak));
-    }
-    for equation in &program.equations {
-        let inputs = substitute(&map, &equation.inputs)?;
-        builder.source = equation.source;
-        let outputs: SmallVec<[Atom; 1]> = match equation.op.view() {
-            View::Call(op) => append(builder, &op.program, &inputs)?,
-            View::CustomJvp(op) => append(builder, &op.call_jaxpr, &inputs)?,
-            View::CustomVjp(op) => append(builder, &op.call_jaxpr, &inputs)?,
-            View::Checkpoint(op) => {
-                let mut inputs = inputs;
-                if op.differentiated && op.prevent_cse {
-                    // Else what is computed again would be found to be there already.
-                    for atom in inputs.iter_mut().filter(|atom| atom.as_var().is_some()) {
-                        *atom = builder.emit1(OptimizationBarrier {}, &[*atom])?;
-                    }
-                }
-                append(builder, &op.jaxpr, &inputs)?
-            }
-            View::Cond(_) | View::While(_) | View::Scan(_) => {
-                let op = equation.op.map_programs(|program| expand(program).map(Arc::new))?;
-                let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
-                builder.emit_typed(op, &inputs, types).into_iter().map(Atom::Var).collect()
-            }
-            View::Leaf(rules) if rules.lower() == Lowering::Expand => rules.expand(builder, &inputs)?,
-            View::Leaf(_) => {
-                let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
-                builder.emit_typed(equation.op.clone(), &inputs, types).into_iter().map(Atom::Var).collect()
-            }
-        };
-        if outputs.len() != equation.outputs.len() {
-            return Err(internal_error!(
-                "{} expanded to {} outputs of {}",
-                equation.op.name(),
-                outputs.len(),
-                equation.outputs.len()
-            ));
-        }
-        for (var, atom) in equation.outputs.iter().zip(outputs) {
-            map[var.index()] = Some(atom);
-        }
-    }
-    Ok(substitute(&map, &program.outputs)?.into_iter().collect())
 }

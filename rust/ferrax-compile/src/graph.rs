@@ -7,6 +7,7 @@
 
 use ferrax_ir::ops::{Binary, ReduceKind, Unary};
 use ferrax_ir::rules::Lowering;
+use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
     Atom, DType, Equation, Kind, Op, Program, Result, Sizes, Type, Var, View, internal_error, unsupported,
 };
@@ -79,8 +80,8 @@ impl<'a> Graph<'a> {
         let counts: Vec<usize> = sizes
             .iter()
             .zip(&dtypes)
-            .map(|(sizes, dtype)| if dtype.size() == 0 { 0 } else { sizes.iter().product() })
-            .collect();
+            .map(|(sizes, &dtype)| Ok(byte_size(sizes, dtype)?.checked_div(dtype.size()).unwrap_or(0)))
+            .collect::<Result<_>>()?;
         let mut definition = vec![None; program.types.len()];
         for (index, equation) in program.equations.iter().enumerate() {
             for var in &equation.outputs {
@@ -144,6 +145,10 @@ impl<'a> Graph<'a> {
             _ => return Err(internal_error!("{} reached the fuser", equation.op.name())),
         };
         let Some(output) = equation.outputs.first() else { return Ok(Class::Library) };
+        // What has effects is one step, once: never repeated in kernels, never dropped.
+        if matches!(equation.op, Op::Extension(_)) && !equation.op.effects().is_empty() {
+            return Ok(Class::Library);
+        }
         let output = output.index();
         let input_dtype = equation.inputs.first().map(|atom| self.atom_dtype(atom));
         let same_bytes = |condition: bool| if condition { Class::Alias } else { Class::Movement };
@@ -302,7 +307,7 @@ impl<'a> Graph<'a> {
 /// formats that exist in memory alone.
 fn bitcast_in_memory(from: Option<DType>, to: DType) -> bool {
     from.is_none_or(|from| {
-        let stored = |dtype: DType| dtype.is_storage_only() || dtype.is_key();
+        let stored = |dtype: DType| dtype.is_narrow() || dtype.is_key();
         from.bits() != to.bits() || (from != to && (stored(from) || stored(to)))
     })
 }

@@ -9,6 +9,7 @@
 //! | `index` | affine views: movement ops as index maps |
 //! | `kernel` | kernel IR and its text form |
 //! | `plan` | steps in order, buffers placed by liveness |
+//! | `plan_text` | plans as text |
 
 pub mod emit;
 pub mod expand;
@@ -17,6 +18,7 @@ pub mod group;
 pub mod index;
 pub mod kernel;
 pub mod plan;
+mod plan_text;
 
 pub use expand::expand;
 pub use index::{PerLoop, View};

@@ -6,7 +6,7 @@
 //! that dies with it where it reads and writes each element at the same index
 //! (kernels), or is made to work in place (updates).
 
-use ferrax_ir::{Atom, DType, Op, Program, Result, Sizes, Tensor, Var, internal_error};
+use ferrax_ir::{Atom, DType, Op, Program, Result, Sizes, Tensor, Var, internal_error, memory_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -439,6 +439,7 @@ impl<'a> Placer<'a> {
             .filter_map(|(id, life)| life.map(|life| (life.first, id)))
             .collect();
         order.sort_unstable();
+        let name = &self.graph.program.name;
         // Allocations that are alive, by offset: (offset, end, last step).
         let mut alive: Vec<(usize, usize, usize)> = Vec::new();
         let mut size = 0;
@@ -448,15 +449,22 @@ impl<'a> Placer<'a> {
             let bytes = self.buffers[id].bytes.next_multiple_of(ALIGNMENT);
             let mut offset = 0;
             let mut position = 0;
-            while position < alive.len() && alive[position].0 < offset + bytes {
+            let end = |offset: usize| {
+                offset
+                    .checked_add(bytes)
+                    .filter(|&end| end <= isize::MAX as usize)
+                    .ok_or_else(|| memory_error!("the values of '{name}' exceed the address space"))
+            };
+            while position < alive.len() && alive[position].0 < end(offset)? {
                 offset = offset.max(alive[position].1);
                 position += 1;
             }
+            let end = end(offset)?;
             // Keep the list sorted by offset.
             let at = alive.partition_point(|&(start, _, _)| start < offset);
-            alive.insert(at, (offset, offset + bytes, life.last));
+            alive.insert(at, (offset, end, life.last));
             self.buffers[id].place = Place::Arena(offset);
-            size = size.max(offset + bytes);
+            size = size.max(end);
         }
         Ok(size)
     }

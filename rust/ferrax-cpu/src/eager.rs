@@ -12,7 +12,7 @@ use ferrax_ir::{Builder, DType, Op, Result, Sizes, Tensor};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
-use crate::executable::{Executable, compile};
+use crate::executable::{Executable, Outputs, compile};
 
 /// Entries of a thread's table, a power of two.
 const NEAR: usize = 512;
@@ -57,9 +57,8 @@ fn hash_of(op: &Op, inputs: &[Tensor]) -> u64 {
 }
 
 /// The outputs of one op. The first call for given types compiles.
-pub fn run_op(op: &Op, inputs: &[Tensor]) -> Result<SmallVec<[Tensor; 1]>> {
-    let executable = executable(op, inputs)?;
-    Ok(executable.run(inputs)?.into_iter().collect())
+pub fn run_op(op: &Op, inputs: &[Tensor]) -> Result<Outputs> {
+    executable(op, inputs)?.run(inputs)
 }
 
 /// The executable of one op for operands of these types.

@@ -1,14 +1,15 @@
 //! Programs made ready to run on the CPU: steps with all sizes and places bound.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ferrax_compile::{BufferId, Place, Plan, Step};
-use ferrax_ir::{DType, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
+use ferrax_ir::{DType, Error, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
 use ferrax_transform::optimise::{Options, optimise};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::alloc::{Buffer, storage};
+use crate::interrupt::{self, interrupted};
 use crate::kernels::{self, Call, Kernel};
 use crate::legalise::legalise;
 use crate::vm::Bound;
@@ -16,21 +17,41 @@ use crate::vm::Bound;
 /// A compiled program. It holds no memory but its constants; runs may overlap.
 #[derive(Debug)]
 pub struct Executable {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     inputs: Vec<(DType, Sizes)>,
-    constants: Vec<Tensor>,
-    places: Vec<Place>,
-    steps: Vec<Ready>,
-    outputs: Vec<ferrax_compile::Output>,
+    pub(crate) constants: Vec<Tensor>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) steps: Vec<Ready>,
+    pub(crate) outputs: Vec<ferrax_compile::Output>,
     fresh: Vec<usize>,
-    arena: usize,
-    donations: Vec<(usize, usize)>,
+    /// Bytes for intermediate values and, from `scratch` on, for library kernels.
+    pub(crate) arena: usize,
+    pub(crate) scratch: usize,
+    pub(crate) donations: Vec<(usize, usize)>,
 }
 
 #[derive(Debug)]
-enum Ready {
+pub(crate) struct Ready {
+    pub action: Action,
+    /// Bytes of the operands, and something for the step itself.
+    pub work: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
     Kernel { bound: Box<Bound>, operands: SmallVec<[u32; 4]> },
     Library { kernel: Box<dyn Kernel>, inputs: SmallVec<[u32; 4]>, outputs: SmallVec<[u32; 2]> },
+}
+
+impl Action {
+    /// The buffer of each operand.
+    pub fn buffers(&self) -> impl Iterator<Item = u32> {
+        let (first, second): (&[u32], &[u32]) = match self {
+            Action::Kernel { operands, .. } => (operands, &[]),
+            Action::Library { inputs, outputs, .. } => (inputs, outputs),
+        };
+        first.iter().chain(second).copied()
+    }
 }
 
 /// Compiles a program whose dimensions are all constant.
@@ -38,10 +59,35 @@ pub fn compile(program: &Program) -> Result<Executable> {
     let flat = ferrax_compile::expand(program)?;
     let flat = legalise(flat)?;
     let flat = optimise(&flat, Options::default())?;
-    bind(ferrax_compile::plan(&flat)?)
+    bind(ferrax_compile::plan(&flat)?, &mut Nested::default())
 }
 
-fn bind(plan: Plan) -> Result<Executable> {
+/// The sub-programs of a program that is compiled, each compiled once.
+#[derive(Default)]
+pub struct Nested {
+    /// By identity; kept alive, so that addresses stay theirs.
+    done: FxHashMap<usize, (Arc<Program>, Arc<Executable>)>,
+}
+
+impl Nested {
+    /// The executable of a sub-program, which came through the passes with its program.
+    pub(crate) fn executable(&mut self, program: &Arc<Program>) -> Result<Arc<Executable>> {
+        if let Some((_, known)) = self.done.get(&Arc::as_ptr(program).addr()) {
+            return Ok(known.clone());
+        }
+        let mut plan = ferrax_compile::plan(program)?;
+        // Two places that take turns are faster than one that is read and written.
+        plan.donations.retain(|&(_, fresh)| plan.fresh[fresh] >= IN_PLACE);
+        let executable = Arc::new(bind(plan, self)?);
+        self.done.insert(Arc::as_ptr(program).addr(), (program.clone(), executable.clone()));
+        Ok(executable)
+    }
+}
+
+/// Bytes from which the body of a loop works on its carry in place.
+const IN_PLACE: usize = 4 << 10;
+
+fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
     let places: Vec<Place> = plan.buffers.iter().map(|buffer| buffer.place).collect();
     let share = |a: BufferId, b: BufferId| {
         a == b
@@ -53,20 +99,28 @@ fn bind(plan: Plan) -> Result<Executable> {
             }
     };
     let mut steps = Vec::with_capacity(plan.steps.len());
+    // One at a time runs, so that they share their scratch memory.
+    let mut scratch = 0;
     for step in &plan.steps {
-        steps.push(match step {
-            Step::Kernel { launch, operands } => Ready::Kernel {
+        let action = match step {
+            Step::Kernel { launch, operands } => Action::Kernel {
                 bound: Box::new(Bound::new(launch, &|a, b| {
                     share(operands[a as usize], operands[b as usize])
                 })?),
                 operands: operands.iter().map(|id| id.0).collect(),
             },
-            Step::Library { op, inputs, outputs } => Ready::Library {
-                kernel: kernels::bind(op, inputs, outputs)?,
+            Step::Library { op, inputs, outputs } => Action::Library {
+                kernel: kernels::bind(op, inputs, outputs, nested)?,
                 inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
                 outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
             },
-        });
+        };
+        let bytes = action.buffers().map(|id| plan.buffers[id as usize].bytes);
+        let work = bytes.fold(interrupt::STEP, usize::saturating_add);
+        if let Action::Library { kernel, .. } = &action {
+            scratch = scratch.max(kernel.scratch());
+        }
+        steps.push(Ready { action, work });
     }
     Ok(Executable {
         name: plan.name,
@@ -76,10 +130,14 @@ fn bind(plan: Plan) -> Result<Executable> {
         steps,
         outputs: plan.outputs,
         fresh: plan.fresh,
-        arena: plan.arena,
+        arena: plan.arena.saturating_add(scratch),
+        scratch: plan.arena,
         donations: plan.donations,
     })
 }
+
+/// What a run gives: nearly always one array.
+pub type Outputs = SmallVec<[Tensor; 1]>;
 
 type Fresh = SmallVec<[(Arc<dyn Storage>, *mut u8); 4]>;
 
@@ -89,25 +147,30 @@ impl Executable {
         &self.name
     }
 
+    /// Dtypes and sizes of the inputs.
+    pub(crate) fn inputs(&self) -> &[(DType, Sizes)] {
+        &self.inputs
+    }
+
     /// The number of kernels and library calls in one run.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
 
     /// The outputs for these inputs, whose dtypes and sizes must be the program's.
-    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
         self.check(inputs)?;
         let mut fresh = Fresh::new();
         for &bytes in &self.fresh {
             fresh.push(storage(bytes)?);
         }
         self.execute(inputs, &fresh)?;
-        self.results(inputs, &fresh)
+        self.results(inputs, fresh)
     }
 
     /// As `run`; the memory of inputs that are marked in `donate` and that
     /// nobody else holds may become that of outputs.
-    pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Vec<Tensor>> {
+    pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Outputs> {
         self.check(&inputs)?;
         let mut fresh = Fresh::new();
         for (number, &bytes) in self.fresh.iter().enumerate() {
@@ -129,7 +192,7 @@ impl Executable {
             });
         }
         self.execute(&inputs, &fresh)?;
-        self.results(&inputs, &fresh)
+        self.results(&inputs, fresh)
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<()> {
@@ -169,33 +232,36 @@ impl Executable {
                 Place::Fresh(index) => fresh[index].1,
             })
             .collect();
-        for (number, step) in self.steps.iter().enumerate() {
-            if number > 0 && interrupted() {
-                return Err(value_error!("'{}' was interrupted", self.name));
+        let scratch = arena.wrapping_add(self.scratch);
+        let mut work = 0;
+        for step in &self.steps {
+            if work > 0 && interrupted(work) {
+                return Err(Error::Interrupted(format!("'{}' was interrupted", self.name)));
             }
-            match step {
-                Ready::Kernel { bound, operands } => {
+            work = step.work;
+            match &step.action {
+                Action::Kernel { bound, operands } => {
                     let operands: SmallVec<[*mut u8; 8]> =
                         operands.iter().map(|&id| pointers[id as usize]).collect();
                     // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as the
                     // kernel was told; inputs were checked against the plan's types.
                     unsafe { bound.run(&operands)? };
                 }
-                Ready::Library { kernel, inputs, outputs } => {
+                Action::Library { kernel, inputs, outputs } => {
                     let inputs: SmallVec<[*const u8; 8]> =
                         inputs.iter().map(|&id| pointers[id as usize].cast_const()).collect();
                     let outputs: SmallVec<[*mut u8; 4]> =
                         outputs.iter().map(|&id| pointers[id as usize]).collect();
                     // SAFETY: as above.
-                    unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs })? };
+                    unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs, scratch })? };
                 }
             }
         }
         Ok(())
     }
 
-    fn results(&self, inputs: &[Tensor], fresh: &Fresh) -> Result<Vec<Tensor>> {
-        let mut results = Vec::with_capacity(self.outputs.len());
+    fn results(&self, inputs: &[Tensor], fresh: Fresh) -> Result<Outputs> {
+        let mut results = Outputs::with_capacity(self.outputs.len());
         for output in &self.outputs {
             let storage = match self.places[output.buffer.0 as usize] {
                 Place::Fresh(index) => fresh[index].0.clone(),
@@ -204,31 +270,14 @@ impl Executable {
                 // Only arrays without elements.
                 Place::Arena(_) => storage(0)?.0,
             };
-            results.push(Tensor::from_storage(output.dtype, output.sizes.clone(), storage)?);
+            results.push(Tensor::from_storage(output.dtype, Sizes::from_slice(&output.sizes), storage)?);
         }
         Ok(results)
     }
 }
 
-static INTERRUPT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Installs a function that is asked between steps whether to stop.
-pub fn set_interrupt_check(check: fn() -> bool) {
-    INTERRUPT.store(check as *mut (), Ordering::Release);
-}
-
-fn interrupted() -> bool {
-    let check = INTERRUPT.load(Ordering::Acquire);
-    if check.is_null() {
-        return false;
-    }
-    // SAFETY: only `set_interrupt_check` stores here, always a `fn() -> bool`.
-    let check: fn() -> bool = unsafe { std::mem::transmute(check) };
-    check()
-}
-
 /// The outputs as an error if there is not exactly one.
-pub fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
+pub fn only(mut outputs: Outputs) -> Result<Tensor> {
     match (outputs.pop(), outputs.len()) {
         (Some(tensor), 0) => Ok(tensor),
         (_, count) => Err(internal_error!("expected one output, got {}", count + 1)),

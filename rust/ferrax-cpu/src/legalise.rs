@@ -2,10 +2,13 @@
 //!
 //! Products of halves, or with a result dtype of their own, become products in
 //! the dtype of accumulation between conversions, which fuse with their
-//! neighbours.
+//! neighbours. Sub-programs are rewritten too, each once.
+
+use std::sync::Arc;
 
 use ferrax_ir::ops::DotGeneral;
 use ferrax_ir::{Atom, Builder, DType, Op, Program, Result, builder::substitute};
+use rustc_hash::FxHashMap;
 
 /// The dtype in which a product is computed.
 fn accumulation(left: DType, right: DType, out: DType) -> DType {
@@ -30,7 +33,7 @@ fn accumulation(left: DType, right: DType, out: DType) -> DType {
                 DType::F32
             }
         }
-        out if out.is_storage_only() => DType::I32,
+        out if out.is_narrow() => DType::I32,
         out => out,
     }
 }
@@ -41,7 +44,7 @@ fn needs(program: &Program) -> bool {
             let dtypes = dtypes(program, equation);
             dtypes.iter().any(|&dtype| dtype != accumulation(dtypes[0], dtypes[1], dtypes[2]))
         }
-        _ => false,
+        op => !op.programs().is_empty(),
     })
 }
 
@@ -56,6 +59,11 @@ fn dtypes(program: &Program, equation: &ferrax_ir::Equation) -> [DType; 3] {
 
 /// A flat program whose library calls the CPU has kernels for.
 pub fn legalise(program: Program) -> Result<Program> {
+    rewrite(program, &mut FxHashMap::default())
+}
+
+/// `done` has sub-programs by identity, before and after.
+fn rewrite(program: Program, done: &mut FxHashMap<usize, (Arc<Program>, Arc<Program>)>) -> Result<Program> {
     if !needs(&program) {
         return Ok(program);
     }
@@ -82,7 +90,18 @@ pub fn legalise(program: Program) -> Result<Program> {
             map[equation.outputs[0].index()] = Some(builder.convert(product, out)?);
             continue;
         }
-        let outputs = builder.emit_typed(equation.op.clone(), &inputs, types);
+        let op = equation.op.map_programs(|callee| -> Result<Arc<Program>> {
+            if let Some((_, known)) = done.get(&Arc::as_ptr(callee).addr()) {
+                return Ok(known.clone());
+            }
+            let rewritten = match needs(callee) {
+                true => Arc::new(rewrite(Program::clone(callee), done)?),
+                false => callee.clone(),
+            };
+            done.insert(Arc::as_ptr(callee).addr(), (callee.clone(), rewritten.clone()));
+            Ok(rewritten)
+        })?;
+        let outputs = builder.emit_typed(op, &inputs, types);
         for (old, new) in equation.outputs.iter().zip(outputs) {
             map[old.index()] = Some(Atom::Var(new));
         }

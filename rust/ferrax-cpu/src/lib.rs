@@ -3,21 +3,26 @@
 //! | module | holds |
 //! |---|---|
 //! | `executable` | [`compile`] and [`Executable`] |
+//! | `session` | running an executable many times, without allocation |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
 //! | `legalise` | programs into what the library kernels take |
-//! | `kernels/` | library kernels: products, gathers, … |
+//! | `kernels/` | library kernels: products, gathers, branches and loops, … |
 //! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
+//! | `interrupt` | stopping long runs |
 
 pub mod alloc;
 pub mod eager;
 pub mod executable;
+mod interrupt;
 pub mod kernels;
 mod legalise;
 pub mod pool;
+mod session;
 pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;
-pub use executable::{Executable, compile, set_interrupt_check};
+pub use executable::{Executable, Outputs, compile};
+pub use interrupt::set_interrupt_check;

@@ -192,7 +192,7 @@ fn results_do_not_depend_on_threads() {
     let inputs = arguments(&program, 1);
     let executable = compile(&program).unwrap();
     let several = executable.run(&inputs).unwrap();
-    let alone = std::sync::Mutex::new(Vec::new());
+    let alone = std::sync::Mutex::new(ferrax_cpu::Outputs::new());
     ferrax_cpu::pool::run(2, &|chunk| {
         if chunk == 0 {
             *alone.lock().unwrap() = executable.run(&inputs).unwrap();

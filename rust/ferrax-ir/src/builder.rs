@@ -131,15 +131,17 @@ impl Builder {
         }
     }
 
-    /// Appends all equations of `program` applied to `arguments`. The source
-    /// lines stay those of the inlined equations. Linear in its size.
+    /// Appends all equations of `program` applied to `arguments`, which take the
+    /// weakness that it was typed with. The source lines stay those of the inlined
+    /// equations. Linear in its size.
     pub fn inline(&mut self, program: &Program, arguments: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
         if arguments.len() != program.inputs.len() {
             return Err(internal_error!("{} arguments for {} inputs", arguments.len(), program.inputs.len()));
         }
         let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
         for (var, &argument) in program.inputs.iter().zip(arguments) {
-            map[var.index()] = Some(argument);
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            map[var.index()] = Some(self.with_weak(argument, weak)?);
         }
         for (var, tensor) in &program.constants {
             let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
@@ -157,6 +159,19 @@ impl Builder {
         }
         self.source = outer;
         Ok(substitute(&map, &program.outputs)?.into_iter().collect())
+    }
+
+    /// `atom` with this weakness: a conversion where it differs.
+    pub fn with_weak(&mut self, atom: Atom, weak: bool) -> Result<Atom> {
+        match atom {
+            Atom::Literal(literal) => Ok(Atom::Literal(Literal { weak, ..literal })),
+            Atom::Var(_) => match self.type_of(atom) {
+                Type::Array(ty) if ty.weak != weak && !ty.dtype.is_key() => {
+                    self.emit1(ConvertElementType { new_dtype: ty.dtype, weak_type: weak }, &[atom])
+                }
+                _ => Ok(atom),
+            },
+        }
     }
 
     /// Ends the construction. `outputs` become the program's results.

@@ -169,11 +169,12 @@ impl DType {
 
     /// Types that can be stored and converted but not computed with.
     pub const fn is_storage_only(self) -> bool {
-        match self.kind() {
-            Kind::Float => self.bits() <= 8,
-            Kind::Signed | Kind::Unsigned => self.bits() < 8,
-            _ => false,
-        }
+        self.is_float() && self.bits() <= 8
+    }
+
+    /// Types that no register has: elements change their format on the way from memory.
+    pub const fn is_narrow(self) -> bool {
+        self.is_storage_only() || (self.is_integer() && self.bits() < 8)
     }
 
     /// The dtype of tangents: its own for floats and complex, else `Float0`.

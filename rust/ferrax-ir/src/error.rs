@@ -24,6 +24,9 @@ pub enum Error {
     /// An allocation that the system refused (Python `MemoryError`).
     #[error("{0}")]
     Memory(String),
+    /// A run that the host stopped (Python `KeyboardInterrupt`, or what a signal handler raised).
+    #[error("{0}")]
+    Interrupted(String),
     /// Text or bytes that are not a valid program.
     #[error("{0}")]
     Parse(String),

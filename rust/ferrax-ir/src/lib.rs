@@ -11,6 +11,7 @@
 //! | `tensor`, `convert`, `minifloat` | values and conversions between dtypes |
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
 //! | `program`, `builder` | programs and how to make them |
+//! | `equality` | programs compared and hashed |
 //! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
 //! | `serial/` | programs as files and back |
 //! | `verify` | the invariants of programs |
@@ -23,6 +24,7 @@ mod canonical;
 pub mod convert;
 pub mod dim;
 pub mod dtype;
+mod equality;
 pub mod error;
 pub mod interpret;
 pub mod math;
@@ -47,7 +49,7 @@ pub use dtype::{DType, KeyImpl, Kind};
 pub use error::{Error, Result};
 pub use op::{Extension, Op, View};
 pub use param::{Param, Params, ToParam};
-pub use print::ShowCaptured;
+pub use print::{ShowCaptured, ShowOp};
 pub use program::{Atom, Atoms, Effect, Effects, Equation, Literal, Program, Source, SourceLine, Var, Vars};
 pub use tensor::{Element, Scalar, Sizes, Storage, Tensor};
 pub use types::{ArrayType, Axes, Shape, ShowShape, Type};

@@ -1,7 +1,7 @@
 //! Programs as text, laid out like a jaxpr.
 //!
 //! `{}` is for reading: no weakness, no values of captured arrays, parameters
-//! that follow from the types left out. `{:#}` is exact: what [`crate::parse`]
+//! that follow from the types left out, `_` for results that nothing uses. `{:#}` is exact: what [`crate::parse`]
 //! reads back to the same program (up to the numbers of variables). Both name
 //! variables a … z, ba, …, the words of the syntax excepted. A callee that is
 //! called once shows the names of its caller; one that is called more often is
@@ -40,6 +40,15 @@ impl fmt::Display for ShowCaptured<'_> {
             f.write_str("\n")?;
         }
         printer.program(self.0, self.1, Names::default()).write(f)
+    }
+}
+
+/// Prints an op as equations do: its name and its parameters in brackets.
+pub struct ShowOp<'a>(pub &'a Op);
+
+impl fmt::Display for ShowOp<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Printer::new(f.alternate()).op(self.0, Names::default()).group().write(f)
     }
 }
 
@@ -151,6 +160,9 @@ impl Printer {
             arguments.iter().map(|&var| Doc::text(self.declaration(program, &mut names, var))).collect();
         head.push(Doc::fill(inputs).nest(4));
         head.push(Doc::text(". let"));
+        if !self.exact {
+            name_unused(program, &mut names);
+        }
         let equations = program.equations.iter().map(|eqn| self.equation(program, &mut names, eqn)).collect();
         let body = Doc::Concat(vec![Doc::Break(" "), Doc::join(equations, "; ")]).nest(4);
         let outputs: Vec<String> = program.outputs.iter().map(|atom| self.atom(&mut names, atom)).collect();
@@ -181,15 +193,20 @@ impl Printer {
         if !(equation.outputs.is_empty() && matches!(equation.op, Op::Extension(_))) {
             parts.push(Doc::text("= "));
         }
-        parts.push(Doc::text(equation.op.name().to_owned()));
-        let params = self.params(&equation.op, inner);
+        parts.push(self.op(&equation.op, inner));
+        let inputs: Vec<Doc> = equation.inputs.iter().map(|atom| Doc::text(self.atom(names, atom))).collect();
+        parts.push(Doc::text(" "));
+        parts.push(Doc::fill(inputs).nest(2));
+        Doc::Concat(parts)
+    }
+
+    fn op(&mut self, op: &Op, inner: Names) -> Doc {
+        let mut parts = vec![Doc::text(op.name().to_owned())];
+        let params = self.params(op, inner);
         if !params.is_empty() {
             let inside = Doc::Concat(vec![Doc::Break(""), Doc::join(params, " ")]).nest(2);
             parts.push(Doc::Concat(vec![Doc::text("["), inside, Doc::Break(""), Doc::text("]")]).group());
         }
-        let inputs: Vec<Doc> = equation.inputs.iter().map(|atom| Doc::text(self.atom(names, atom))).collect();
-        parts.push(Doc::text(" "));
-        parts.push(Doc::fill(inputs).nest(2));
         Doc::Concat(parts)
     }
 
@@ -211,7 +228,7 @@ impl Printer {
                 continue;
             }
             let name = self.name(names, outer);
-            if used.insert(name.clone()) {
+            if &*name == UNUSED || used.insert(name.clone()) {
                 inner.insert(var, name);
             }
         }
@@ -257,6 +274,11 @@ impl Printer {
             Param::Scalar(value) => {
                 Doc::text(literal_text(&Literal { value: *value, weak: false }, self.exact))
             }
+            Param::List(items) if !self.exact && items.iter().any(|item| matches!(item, Param::Program(_))) => {
+                let items = items.iter().map(|item| self.param(item, false, brackets)).collect();
+                let inside = Doc::Concat(vec![Doc::Break(""), Doc::join(items, " ")]).nest(2);
+                Doc::Concat(vec![Doc::text("("), inside, Doc::Break(""), Doc::text(")")]).group()
+            }
             Param::List(items) => {
                 // Pairs of axis lists read best as ([1], [0]).
                 let axes = brackets && items.iter().all(|item| matches!(item, Param::Int(_)));
@@ -285,6 +307,24 @@ impl Printer {
     }
 }
 
+/// What results are called that nothing uses.
+const UNUSED: &str = "_";
+
+/// Gives the outputs of equations that nothing uses their common name, save
+/// those that have one.
+fn name_unused(program: &Program, names: &mut Names) {
+    let mut used = vec![false; program.types.len()];
+    let uses = program.equations.iter().flat_map(|equation| &equation.inputs).chain(&program.outputs);
+    for var in uses.filter_map(Atom::as_var) {
+        used[var.index()] = true;
+    }
+    for &var in program.equations.iter().flat_map(|equation| &equation.outputs) {
+        if !used[var.index()] {
+            names.insert(var, UNUSED.into());
+        }
+    }
+}
+
 /// Counts uses of sub-programs; `order` gets each once, callees first.
 fn count_uses(program: &Program, counts: &mut FxHashMap<usize, usize>, order: &mut Vec<Arc<Program>>) {
     for callee in program.equations.iter().flat_map(|equation| equation.op.programs()) {
@@ -302,7 +342,9 @@ fn is_implied(op: &str, name: &str, value: &Param) -> bool {
     match (op, name) {
         ("broadcast_in_dim", "shape") => true,
         ("broadcast_in_dim", "broadcast_dimensions") => *value == Param::List(Vec::new()),
-        ("dot_general", "precision" | "preferred_element_type") => *value == Param::None,
+        ("dot_general", "precision" | "preferred_element_type") | ("while", "max_steps") => {
+            *value == Param::None
+        }
         _ => false,
     }
 }

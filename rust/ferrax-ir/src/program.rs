@@ -92,7 +92,7 @@ pub enum Effect {
 pub type Effects = BTreeSet<Effect>;
 
 /// A function in the IR.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     /// What the user called it.
     pub name: Arc<str>,
@@ -150,20 +150,6 @@ impl Program {
         }
         let outputs = b.inline(self, &arguments)?;
         Ok(b.finish(outputs))
-    }
-}
-
-/// Constants are hashed by type alone: reading large arrays would cost more
-/// than the rare collision.
-impl std::hash::Hash for Program {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.types.hash(state);
-        self.inputs.hash(state);
-        for (var, tensor) in &self.constants {
-            (var, tensor.dtype(), tensor.sizes()).hash(state);
-        }
-        self.equations.hash(state);
-        self.outputs.hash(state);
     }
 }
 

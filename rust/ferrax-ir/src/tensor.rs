@@ -43,8 +43,25 @@ impl Storage for Owned {
 /// The sizes of a tensor, outermost first.
 pub type Sizes = SmallVec<[usize; 4]>;
 
+/// One element, beside its reference count.
+#[derive(Debug)]
+struct Single {
+    word: u128,
+    len: usize,
+}
+
+impl Storage for Single {
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::bytes_of(&self.word)[..self.len]
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(&mut bytemuck::bytes_of_mut(&mut self.word)[..self.len])
+    }
+}
+
 /// A dense row-major array.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tensor {
     dtype: DType,
     sizes: Sizes,
@@ -78,6 +95,14 @@ pub fn byte_size(sizes: &[usize], dtype: DType) -> Result<usize> {
         .ok_or_else(|| {
             memory_error!("an array of shape {sizes:?} and dtype {dtype} exceeds the address space")
         })
+}
+
+/// Written out because sizes are copied at once here, and one by one by `SmallVec`'s own clone.
+impl Clone for Tensor {
+    #[inline]
+    fn clone(&self) -> Self {
+        Tensor { dtype: self.dtype, sizes: Sizes::from_slice(&self.sizes), storage: self.storage.clone() }
+    }
 }
 
 impl Tensor {
@@ -153,6 +178,11 @@ impl Tensor {
 
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
+    }
+
+    /// What [`Tensor::from_storage`] takes.
+    pub fn into_parts(self) -> (DType, Sizes, Arc<dyn Storage>) {
+        (self.dtype, self.sizes, self.storage)
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -286,7 +316,9 @@ impl Scalar {
 
     /// A 0-d tensor with this value.
     pub fn to_tensor(self) -> Result<Tensor> {
-        Tensor::from_bytes(self.dtype, Sizes::new(), &self.bytes())
+        let word = u128::from_ne_bytes(self.bits.to_le_bytes());
+        let storage = Arc::new(Single { word, len: self.dtype.size() });
+        Tensor::from_storage(self.dtype, Sizes::new(), storage)
     }
 
     pub fn is_zero(self) -> bool {

@@ -1,9 +1,9 @@
 //! `Array`: what users hold. A concrete array has its elements; a tracer stands
 //! for a value of a program under construction.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Tensor, Var};
+use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Storage, Tensor, Var};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -20,8 +20,8 @@ pub struct Concrete {
     pub sizes: Sizes,
     pub dtype: DType,
     pub weak: bool,
-    /// Gone once the array was deleted or donated.
-    tensor: Mutex<Option<Tensor>>,
+    /// The elements. Gone once the array was deleted or donated.
+    storage: Mutex<Option<Arc<dyn Storage>>>,
 }
 
 /// A variable of a frame.
@@ -34,34 +34,49 @@ pub struct TracerData {
 }
 
 impl Concrete {
+    #[inline]
     pub fn new(tensor: Tensor, weak: bool) -> Concrete {
-        Concrete {
-            sizes: tensor.sizes().into(),
-            dtype: tensor.dtype(),
-            weak,
-            tensor: Mutex::new(Some(tensor)),
-        }
+        let (dtype, sizes, storage) = tensor.into_parts();
+        Concrete { sizes, dtype, weak, storage: Mutex::new(Some(storage)) }
+    }
+
+    fn storage(&self) -> MutexGuard<'_, Option<Arc<dyn Storage>>> {
+        self.storage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, storage: Arc<dyn Storage>) -> ferrax_ir::Result<Tensor> {
+        Tensor::from_storage(self.dtype, Sizes::from_slice(&self.sizes), storage)
     }
 
     /// The elements.
+    #[inline]
     pub fn tensor(&self) -> PyResult<Tensor> {
-        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
-            PyRuntimeError::new_err(format!(
-                "Array has been deleted with shape={}[{}]. It was deleted or donated to a jitted function; keep a \
-                 copy (x.copy()) if it is needed afterwards.",
-                self.dtype.name(),
-                self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-            ))
-        })
+        let storage = self.storage().clone();
+        match storage.map(|storage| self.with(storage)) {
+            Some(Ok(tensor)) => Ok(tensor),
+            Some(Err(error)) => Err(PyRuntimeError::new_err(error.to_string())),
+            None => Err(self.deleted()),
+        }
+    }
+
+    #[cold]
+    fn deleted(&self) -> PyErr {
+        PyRuntimeError::new_err(format!(
+            "Array has been deleted with shape={}[{}]. It was deleted or donated to a jitted function; keep a \
+             copy (x.copy()) if it is needed afterwards.",
+            self.dtype.name(),
+            self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+        ))
     }
 
     /// Takes the elements away: the array counts as deleted afterwards.
-    pub fn take(&self) -> Option<Tensor> {
-        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub fn delete(&self) {
+        let storage = self.storage().take();
+        drop(storage);
     }
 
     pub fn is_deleted(&self) -> bool {
-        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.storage().is_none()
     }
 
     pub fn array_type(&self) -> ArrayType {
@@ -141,7 +156,7 @@ impl Array {
     /// The sizes; symbolic ones are an error.
     pub fn sizes(&self) -> PyResult<Sizes> {
         match &self.data {
-            Data::Concrete(concrete) => Ok(concrete.sizes.clone()),
+            Data::Concrete(concrete) => Ok(Sizes::from_slice(&concrete.sizes)),
             Data::Tracer(tracer) => tracer
                 .ty
                 .sizes()
@@ -223,16 +238,5 @@ impl Array {
         self.sizes()?.first().copied().ok_or_else(|| {
             pyo3::exceptions::PyTypeError::new_err("len() of unsized object: a 0-d array has no length")
         })
-    }
-
-    /// Frees the elements; every later use raises.
-    fn delete(&self) {
-        if let Data::Concrete(concrete) = &self.data {
-            concrete.take();
-        }
-    }
-
-    fn is_deleted(&self) -> bool {
-        self.concrete().is_some_and(Concrete::is_deleted)
     }
 }

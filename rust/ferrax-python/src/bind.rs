@@ -6,9 +6,12 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
-use crate::{cache, convert, dtypes, indexing, operators, params, primitive, promote, source, trace};
+use crate::{
+    cache, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive, promote, source,
+    trace,
+};
 
-/// Applies the op `name`: an array, or a list where the op has several outputs.
+/// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
 #[pyfunction]
 fn bind(
     py: Python<'_>,
@@ -19,7 +22,7 @@ fn bind(
     let operands = operands.iter().map(|item| convert::operand(&item, name)).collect::<PyResult<Vec<_>>>()?;
     let element = operands.first().map(convert::Operand::dtype);
     let op = params::op(py, name, parameters, element)?;
-    let several = op.name() == "threefry2x32";
+    let several = op.name() == "threefry2x32" || !op.programs().is_empty();
     let outputs = trace::bind(py, op, &operands)?;
     match <[Py<Array>; 1]>::try_from(outputs.into_vec()) {
         Ok([output]) if !several => Ok(output.into_any()),
@@ -133,12 +136,20 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         trace_frames,
         documented_ops,
         operators::array_from_numpy,
+        dlpack::array_from_dlpack,
+        dlpack::dlpack_supports,
         indexing::update_at,
         program::trace_program,
         program::apply_program,
         program::call_program,
         primitive::record_primitive,
         primitive::observed_values,
+        custom::recording_kind,
+        custom::custom_jvp_call,
+        custom::custom_vjp_call,
+        control::trace_body,
+        control::trace_branches,
+        trace::concrete_ops_run,
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,

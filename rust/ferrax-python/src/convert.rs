@@ -120,6 +120,20 @@ pub fn operand<'py>(object: &Bound<'py, PyAny>, function: &str) -> PyResult<Oper
     Err(not_an_array(object, function))
 }
 
+/// [`operand`] of an object that is not needed otherwise; it comes back with an error.
+pub fn owned_operand<'py>(
+    object: Bound<'py, PyAny>,
+    function: &str,
+) -> Result<Operand<'py>, (Bound<'py, PyAny>, PyErr)> {
+    match object.cast_into::<Array>() {
+        Ok(array) => Ok(Operand::Array(array)),
+        Err(error) => {
+            let object = error.into_inner();
+            operand(&object, function).map_err(|error| (object, error))
+        }
+    }
+}
+
 fn not_an_array(object: &Bound<'_, PyAny>, function: &str) -> PyErr {
     let kind = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let hint = match kind.as_str() {

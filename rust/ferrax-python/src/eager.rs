@@ -1,12 +1,16 @@
 //! Ops outside any trace: run at once by the backend's kernels.
 
-use ferrax_ir::{Op, Tensor};
+use std::sync::Arc;
+
+use ferrax_ir::{Atom, Builder, Op, Tensor};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use crate::array::Array;
+use crate::cache;
 use crate::convert::{Operand, operand_tensor};
 use crate::errors::{IntoPyResult, to_py};
+use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
 
 /// Bytes of operands above which the GIL is released while an op runs: below,
@@ -15,13 +19,14 @@ const RELEASE_GIL_ABOVE: usize = 1 << 16;
 
 /// The operands' elements. All are concrete.
 pub fn tensors(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<SmallVec<[Tensor; 3]>> {
-    operands
-        .iter()
-        .map(|operand| {
+    let mut tensors = SmallVec::with_capacity(operands.len());
+    for operand in operands {
+        tensors.push(
             operand_tensor(py, operand)?
-                .ok_or_else(|| to_py(py, ferrax_ir::internal_error!("a tracer reached eager execution")))
-        })
-        .collect()
+                .ok_or_else(|| to_py(py, ferrax_ir::internal_error!("a tracer reached eager execution")))?,
+        );
+    }
+    Ok(tensors)
 }
 
 /// Runs `work`, without the GIL if `bytes` of data make it worth it.
@@ -31,6 +36,9 @@ pub fn release_gil<T: Send>(py: Python<'_>, bytes: usize, work: impl FnOnce() ->
 
 /// Runs one op on concrete operands.
 pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    if !op.programs().is_empty() {
+        return run_structured(py, op, operands);
+    }
     let inputs = tensors(py, operands)?;
     if let Op::Extension(_) = op {
         return run_extension(py, op, operands, &inputs);
@@ -38,7 +46,24 @@ pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Output
     let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
     let results = release_gil(py, bytes, || ferrax_cpu::run_op(op, &inputs)).py(py)?;
     let weak = weak_outputs(py, op, operands, results.len())?;
-    results.into_iter().zip(weak).map(|(tensor, weak)| Array::new_concrete(py, tensor, weak)).collect()
+    let mut outputs = Outputs::with_capacity(results.len());
+    for (tensor, weak) in results.into_iter().zip(weak) {
+        outputs.push(Array::new_concrete(py, tensor, weak)?);
+    }
+    Ok(outputs)
+}
+
+/// Runs an op with sub-programs: as a program, which is compiled once for all
+/// ops that are equal to it.
+fn run_structured(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    let mut builder = Builder::new(op.name());
+    let inputs: SmallVec<[Atom; 4]> =
+        trace::types(operands).into_iter().map(|ty| builder.input(ty)).collect();
+    let outputs = builder.emit(op.clone(), &inputs).py(py)?;
+    let program = builder.finish(outputs.into_iter().map(Atom::Var));
+    let program = Bound::new(py, PyProgram::new(Arc::new(program)))?;
+    let known = cache::shared(py, &program)?;
+    Ok(known.bind(py).get().run(py, operands)?.into_iter().collect())
 }
 
 /// Runs an op of the user's: by its own evaluation where it has one, else by what it expands to.
@@ -70,7 +95,6 @@ fn weak_outputs(
             ));
         }
         Op::Compare(_) => false,
-        op if !op.programs().is_empty() => true,
         _ => operands.iter().any(Operand::weak),
     };
     if !possible {

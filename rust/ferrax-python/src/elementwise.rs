@@ -1,24 +1,20 @@
 //! Elementwise functions on Python values: promotion, conversion, broadcasting,
 //! then one op. The hot path of `jnp.sin(x)` and `x + 1`.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
 use ferrax_ir::ops::{Binary, BroadcastInDim, Compare, ConvertElementType, Unary};
-use ferrax_ir::{Axes, Builder, DType, Dim, Kind, Literal, Op, Scalar, Shape, Sizes};
+use ferrax_ir::{Axes, DType, Dim, Kind, Literal, Op, Scalar, Shape, Sizes};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::Operand;
-use crate::errors::IntoPyResult;
+use crate::pairwise::{self, Pairwise};
 use crate::promote::{canonicalize, context, result_type};
-use crate::{eager, trace};
+use crate::trace;
 
 /// What happens to the operands' dtypes before the op.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Promotion {
     /// The common dtype.
     Numeric,
@@ -50,7 +46,7 @@ pub fn bind1(py: Python<'_>, op: impl Into<Op>, operands: &[Operand<'_>]) -> PyR
 }
 
 /// A literal in another dtype; weakness as given.
-fn convert_literal(literal: Literal, dtype: DType, weak: bool) -> Literal {
+pub fn convert_literal(literal: Literal, dtype: DType, weak: bool) -> Literal {
     let value = ferrax_ir::convert::load(literal.value.dtype(), &literal.value.bytes())
         .and_then(|wide| ferrax_ir::convert::store(dtype, wide))
         .unwrap_or(literal.value);
@@ -112,21 +108,21 @@ fn broadcast<'py>(py: Python<'py>, operand: Operand<'py>, sizes: &Sizes) -> PyRe
     Ok(Operand::Array(bind1(py, squeezed, std::slice::from_ref(&operand))?.into_bound(py)))
 }
 
-fn broadcast_params(from: &[usize], to: &[usize]) -> (Shape, Axes) {
+pub fn broadcast_params(from: &[usize], to: &[usize]) -> (Shape, Axes) {
     let offset = to.len() - from.len();
     (to.iter().map(|&size| Dim::Const(size)).collect(), (offset..to.len()).collect())
 }
 
-/// What happens with operands of different rank is the user's choice.
-fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<()> {
+/// What happens with operands of different rank is the user's choice; whether it was a warning.
+fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<bool> {
     let mode = context().rank_promotion;
     if mode == 0 {
-        return Ok(());
+        return Ok(false);
     }
     let mut ranks = shapes.iter().map(|shape| shape.len()).filter(|&rank| rank > 0);
-    let Some(first) = ranks.next() else { return Ok(()) };
+    let Some(first) = ranks.next() else { return Ok(false) };
     if ranks.all(|rank| rank == first) {
-        return Ok(());
+        return Ok(false);
     }
     let text = format!(
         "Operands could not be broadcast together for {name} on shapes {shapes:?} and with the config option \
@@ -134,13 +130,15 @@ fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<()> {
         if mode == 1 { "warn" } else { "raise" }
     );
     if mode == 1 {
-        return PyErr::warn(py, &py.get_type::<PyUserWarning>(), &std::ffi::CString::new(text)?, 2);
+        return PyErr::warn(py, &py.get_type::<PyUserWarning>(), &std::ffi::CString::new(text)?, 2)
+            .map(|()| true);
     }
     Err(PyValueError::new_err(text))
 }
 
 /// Applies a unary op.
 pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promotion) -> PyResult<Py<Array>> {
+    let op = op.into();
     let x = match promotion {
         Promotion::Inexact => {
             let (dtype, weak) = (x.dtype(), x.weak());
@@ -148,6 +146,9 @@ pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promo
             if target == dtype { x } else { convert(py, &x, target, weak)? }
         }
         Promotion::Logical => truth(py, x)?,
+        Promotion::Numeric if x.dtype() == DType::Bool && op == Op::Unary(Unary::Square) => {
+            convert(py, &x, DType::I32, false)?
+        }
         Promotion::Numeric | Promotion::Strict => x,
     };
     bind1(py, op, &[x])
@@ -165,154 +166,86 @@ fn truth<'py>(py: Python<'py>, x: Operand<'py>) -> PyResult<Operand<'py>> {
     }
 }
 
+/// What an op is for truth values: their sum is "or" and their product "and",
+/// while shifts are those of numbers.
+fn of_truth_values(op: Pairwise) -> (Pairwise, DType) {
+    match op {
+        Pairwise::Binary(Binary::Add) => (Binary::Or.into(), DType::Bool),
+        Pairwise::Binary(Binary::Mul) => (Binary::And.into(), DType::Bool),
+        Pairwise::Binary(Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical) => {
+            (op, DType::I32)
+        }
+        other => (other, DType::Bool),
+    }
+}
+
 /// Applies a binary op or comparison to promoted and broadcast operands.
-pub fn binary(
-    py: Python<'_>,
+pub fn binary<'py>(
+    py: Python<'py>,
     name: &str,
-    op: Op,
-    x: Operand<'_>,
-    y: Operand<'_>,
+    op: impl Into<Pairwise>,
+    x: Operand<'py>,
+    y: Operand<'py>,
     promotion: Promotion,
 ) -> PyResult<Py<Array>> {
-    let (mut x, mut y) = (x, y);
-    if promotion == Promotion::Logical {
-        (x, y) = (truth(py, x)?, truth(py, y)?);
-    }
-    let shapes = |x: &Operand<'_>, y: &Operand<'_>| -> PyResult<[Sizes; 2]> {
-        let sizes = |operand: &Operand<'_>| match operand {
-            Operand::Array(array) => array.get().sizes(),
-            Operand::Literal(_) => Ok(Sizes::new()),
-        };
-        Ok([sizes(x)?, sizes(y)?])
+    let op = op.into();
+    let (x, y) = match promotion {
+        Promotion::Logical => (truth(py, x)?, truth(py, y)?),
+        _ => (x, y),
     };
+    let operands = [x, y];
+    let eager = trace::runs_eagerly(&operands);
+    if eager && let Some(result) = pairwise::known(py, op, promotion, &operands)? {
+        return Ok(result);
+    }
+    let [x, y] = &operands;
+    // What the op is for operands of this dtype.
+    let mut meant = op;
     let mut target = None;
     if matches!(promotion, Promotion::Numeric | Promotion::Inexact) {
-        let (xd, yd) = (x.dtype(), y.dtype());
-        let (dtype, weak) = if xd == yd && x.weak() == y.weak() {
-            (xd, x.weak())
+        let (dtype, weak) = if x.dtype() == y.dtype() && x.weak() == y.weak() {
+            (x.dtype(), x.weak())
         } else {
-            result_type(py, &[(xd, x.weak()), (yd, y.weak())])?
+            result_type(py, &[(x.dtype(), x.weak()), (y.dtype(), y.weak())])?
         };
-        let dtype = if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
-        // Literals convert for free; arrays need an equation.
-        if let Operand::Literal(literal) = &mut x {
-            *literal = convert_literal(*literal, dtype, weak || literal.weak);
-        }
-        if let Operand::Literal(literal) = &mut y {
-            *literal = convert_literal(*literal, dtype, weak || literal.weak);
+        let mut dtype =
+            if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        if dtype == DType::Bool {
+            (meant, dtype) = of_truth_values(op);
         }
         target = Some((dtype, weak));
     }
-    let converts = target.is_some_and(|(dtype, _)| x.dtype() != dtype || y.dtype() != dtype);
-    let [xs, ys] = shapes(&x, &y)?;
-    let broadcasts = xs != ys && !xs.is_empty() && !ys.is_empty();
-    if !converts && !broadcasts {
-        return bind1(py, op, &[x, y]);
-    }
-    let shape = if broadcasts {
-        check_ranks(py, name, &[xs.clone(), ys.clone()])?;
+    let sizes = |operand: &Operand<'_>| match operand {
+        Operand::Array(array) => array.get().sizes(),
+        Operand::Literal(_) => Ok(Sizes::new()),
+    };
+    let (xs, ys) = (sizes(x)?, sizes(y)?);
+    let (mut shape, mut warned) = (None, false);
+    if xs != ys && !xs.is_empty() && !ys.is_empty() {
+        warned = check_ranks(py, name, &[xs.clone(), ys.clone()])?;
         if promotion == Promotion::Strict && xs.len() != ys.len() {
             // The type rule explains what lax functions take.
-            return bind1(py, op, &[x, y]);
+            return bind1(py, Op::from(meant), &operands);
         }
-        Some(broadcast_shape(py, name, &[xs, ys])?)
-    } else {
-        None
-    };
-    if trace::runs_eagerly(&[x.clone(), y.clone()]) {
-        return fused(py, op, [x, y], target, shape);
+        shape = Some(broadcast_shape(py, name, &[xs, ys])?);
     }
+    // A call that is remembered would not warn again.
+    if eager && !warned {
+        return pairwise::first(py, (op, meant), promotion, &operands, target, shape);
+    }
+    let [mut x, mut y] = operands;
     if let Some((dtype, weak)) = target {
-        (x, y) = (convert(py, &x, dtype, weak)?, convert(py, &y, dtype, weak)?);
+        // Literals convert for free and stay weak; arrays need an equation.
+        let ready = |operand: &Operand<'py>| {
+            let literal = matches!(operand, Operand::Literal(_));
+            convert(py, operand, dtype, weak || literal && operand.weak())
+        };
+        (x, y) = (ready(&x)?, ready(&y)?);
     }
     if let Some(shape) = &shape {
         (x, y) = (broadcast(py, x, shape)?, broadcast(py, y, shape)?);
     }
-    bind1(py, op, &[x, y])
-}
-
-/// What an eager fused call is looked up by.
-#[derive(PartialEq, Eq, Hash)]
-struct FusedKey {
-    op: Op,
-    operands: [(DType, bool, Sizes); 2],
-    target: Option<(DType, bool)>,
-}
-
-/// Fused calls remembered per thread before the cache starts over.
-const FUSED_LIMIT: usize = 4096;
-
-thread_local! {
-    static FUSED: RefCell<FxHashMap<FusedKey, (Arc<ferrax_cpu::Executable>, bool)>> = RefCell::default();
-}
-
-/// Conversion, broadcast and op on concrete operands as one compiled kernel.
-fn fused(
-    py: Python<'_>,
-    op: Op,
-    operands: [Operand<'_>; 2],
-    target: Option<(DType, bool)>,
-    shape: Option<Sizes>,
-) -> PyResult<Py<Array>> {
-    let describe = |operand: &Operand<'_>| -> PyResult<(DType, bool, Sizes)> {
-        let sizes = match operand {
-            Operand::Array(array) => array.get().sizes()?,
-            Operand::Literal(_) => Sizes::new(),
-        };
-        Ok((operand.dtype(), operand.weak(), sizes))
-    };
-    let key = FusedKey { op, operands: [describe(&operands[0])?, describe(&operands[1])?], target };
-    let known = FUSED.with_borrow(|cache| cache.get(&key).cloned());
-    let (executable, weak) = match known {
-        Some(known) => known,
-        None => {
-            let made = build_fused(&key, shape).py(py)?;
-            FUSED.with_borrow_mut(|cache| {
-                if cache.len() >= FUSED_LIMIT {
-                    cache.clear();
-                }
-                cache.insert(key, made.clone());
-            });
-            made
-        }
-    };
-    let inputs = eager::tensors(py, &operands)?;
-    let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
-    let results = eager::release_gil(py, bytes, || executable.run(&inputs)).py(py)?;
-    match results.into_iter().next() {
-        Some(tensor) => Array::new_concrete(py, tensor, weak),
-        None => Err(PyTypeError::new_err("the op has no output")),
-    }
-}
-
-fn build_fused(
-    key: &FusedKey,
-    shape: Option<Sizes>,
-) -> ferrax_ir::Result<(Arc<ferrax_cpu::Executable>, bool)> {
-    let mut b = Builder::new("elementwise");
-    let mut atoms: SmallVec<[_; 2]> = SmallVec::new();
-    for (dtype, weak, sizes) in &key.operands {
-        atoms.push((b.input(ferrax_ir::ArrayType::of_sizes(sizes, *dtype).with_weak(*weak)), sizes));
-    }
-    let mut ready: SmallVec<[_; 2]> = SmallVec::new();
-    for (mut atom, sizes) in atoms {
-        if let Some((dtype, weak)) = key.target
-            && b.dtype(atom) != dtype
-        {
-            atom = b.emit1(ConvertElementType { new_dtype: dtype, weak_type: weak }, &[atom])?;
-        }
-        if let Some(shape) = &shape
-            && !sizes.is_empty()
-        {
-            let (shape, dims) = broadcast_params(sizes, shape);
-            atom = b.broadcast_in_dim(atom, &shape, &dims)?;
-        }
-        ready.push(atom);
-    }
-    let output = b.emit1(key.op.clone(), &ready)?;
-    let weak = b.array_type(output)?.weak;
-    let program = b.finish([output]);
-    Ok((Arc::new(ferrax_cpu::compile(&program)?), weak))
+    bind1(py, Op::from(meant), &[x, y])
 }
 
 /// The only accuracy that there is: the default one.
@@ -386,7 +319,7 @@ macro_rules! binary_functions {
                 pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
                     let name = concat!($prefix, stringify!($name));
                     let (x, y) = (crate::convert::operand(x, name)?, crate::convert::operand(y, name)?);
-                    binary(py, name, $family::$op.into(), x, y, Promotion::$promotion)
+                    binary(py, name, $family::$op, x, y, Promotion::$promotion)
                 }
             )*
 
@@ -567,7 +500,7 @@ pub mod numpy_mixed {
         let (x, y) = (crate::convert::operand(x, "right_shift")?, crate::convert::operand(y, "right_shift")?);
         let op =
             if x.dtype().is_unsigned() { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
-        binary(py, "right_shift", op.into(), x, y, Promotion::Numeric)
+        binary(py, "right_shift", op, x, y, Promotion::Numeric)
     }
 
     macro_rules! orders {
@@ -592,7 +525,7 @@ pub mod numpy_mixed {
         y: Operand<'py>,
     ) -> PyResult<Py<Array>> {
         if !x.dtype().is_complex() && !y.dtype().is_complex() {
-            return binary(py, name, op.into(), x, y, Promotion::Numeric);
+            return binary(py, name, op, x, y, Promotion::Numeric);
         }
         let (dtype, weak) = result_type(py, &[(x.dtype(), x.weak()), (y.dtype(), y.weak())])?;
         let (x, y) = (convert(py, &x, dtype, weak)?, convert(py, &y, dtype, weak)?);
@@ -600,8 +533,7 @@ pub mod numpy_mixed {
             Ok(Operand::Array(bind1(py, op, std::slice::from_ref(of))?.into_bound(py)))
         };
         let compare = |op: Compare, part_op: Unary| -> PyResult<Operand<'py>> {
-            let made =
-                binary(py, name, op.into(), part(part_op, &x)?, part(part_op, &y)?, Promotion::Numeric)?;
+            let made = binary(py, name, op, part(part_op, &x)?, part(part_op, &y)?, Promotion::Numeric)?;
             Ok(Operand::Array(made.into_bound(py)))
         };
         let tie = compare(Compare::Eq, Unary::Real)?;

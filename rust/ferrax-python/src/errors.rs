@@ -12,13 +12,10 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::source;
+use crate::{interrupt, source};
 
 /// The Python exception for an IR error; names the user's line where one is known.
 pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
-    if let Some(pending) = crate::interrupt::take() {
-        return pending;
-    }
     let at = source::current(py).line();
     let text = |message: String| match &at {
         Some(line) if !message.ends_with(&format!("at {line}")) => format!("{message}\n  at {line}"),
@@ -30,6 +27,7 @@ pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
         Error::Index(message) => PyIndexError::new_err(text(message)),
         Error::Overflow(message) => PyOverflowError::new_err(text(message)),
         Error::Unsupported(message) => PyNotImplementedError::new_err(text(message)),
+        Error::Interrupted(message) => interrupt::take(message),
         Error::Memory(message) => PyMemoryError::new_err(message),
         internal @ Error::Internal(_) => PyRuntimeError::new_err(text(internal.to_string())),
     }

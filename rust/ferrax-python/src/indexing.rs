@@ -343,9 +343,8 @@ pub fn update_at(
         }
         let old = Array::new_concrete(py, region.read(py, &tensor)?, false)?;
         let old = Operand::Array(old.into_bound(py));
-        value = Operand::Array(
-            elementwise::binary(py, kind, op.into(), old, value, Promotion::Strict)?.into_bound(py),
-        );
+        value =
+            Operand::Array(elementwise::binary(py, kind, op, old, value, Promotion::Strict)?.into_bound(py));
     }
     let strides = if op.is_some() { dense_strides(&region.sizes, item) } else { strides };
     let Some(values) = convert::operand_tensor(py, &value)? else { return Ok(None) };

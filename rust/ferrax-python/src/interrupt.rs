@@ -1,8 +1,10 @@
-//! Exceptions that arise below the native core: Ctrl-C during long runs (executables ask between
-//! steps), and what the user's rules raise.
+//! Exceptions that arise below the native core: Ctrl-C during long runs (executables ask now and
+//! then whether to stop) and what the user's rules raise. They come up as `Error::Interrupted`, for
+//! which the exception itself is raised.
 
 use std::cell::RefCell;
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 thread_local! {
@@ -25,10 +27,10 @@ pub fn check() -> bool {
 pub fn stash(error: PyErr) -> ferrax_ir::Error {
     let text = error.to_string();
     PENDING.with_borrow_mut(|pending| *pending = Some(error));
-    ferrax_ir::Error::Unsupported(text)
+    ferrax_ir::Error::Interrupted(text)
 }
 
 /// The exception that stopped the last run of this thread.
-pub fn take() -> Option<PyErr> {
-    PENDING.with_borrow_mut(Option::take)
+pub fn take(message: String) -> PyErr {
+    PENDING.with_borrow_mut(Option::take).unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

@@ -35,6 +35,28 @@ struct LeafType {
     sizes: Sizes,
 }
 
+impl LeafType {
+    fn of(operand: &Operand<'_>) -> PyResult<LeafType> {
+        let sizes = match operand {
+            Operand::Literal(_) => Sizes::new(),
+            Operand::Array(array) => array.get().sizes()?,
+        };
+        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), sizes })
+    }
+
+    fn is(&self, operand: &Operand<'_>) -> bool {
+        self.dtype == operand.dtype()
+            && self.weak == operand.weak()
+            && match operand {
+                Operand::Literal(_) => self.sizes.is_empty(),
+                Operand::Array(array) => match &array.get().data {
+                    Data::Concrete(concrete) => concrete.sizes == self.sizes,
+                    Data::Tracer(tracer) => tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes),
+                },
+            }
+    }
+}
+
 /// A static argument: compared by type and `==`.
 struct Static {
     /// The position, or the position in the sorted keyword names.
@@ -60,6 +82,18 @@ struct Key {
 }
 
 impl Key {
+    fn digest(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.context.hash(&mut hasher);
+        self.args.structural_hash().hash(&mut hasher);
+        self.kwargs.as_ref().map(TreeDef::structural_hash).hash(&mut hasher);
+        self.leaves.hash(&mut hasher);
+        for value in &self.statics {
+            value.hash.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     fn matches(&self, py: Python<'_>, other: &Key) -> PyResult<bool> {
         if self.hash != other.hash
             || self.context != other.context
@@ -94,6 +128,8 @@ pub struct Entry {
     program: Py<PyProgram>,
     captured: Vec<Py<Array>>,
     out_tree: TreeDef,
+    /// Weakness of each output.
+    weak: Vec<bool>,
     /// Leaves whose buffers the call may reuse.
     donated: Option<Vec<bool>>,
 }
@@ -101,6 +137,8 @@ pub struct Entry {
 #[derive(Default)]
 struct Cache {
     entries: FxHashMap<u64, SmallVec<[Arc<Entry>; 1]>>,
+    /// What the last call came to: the next one is probably alike.
+    last: Option<Arc<Entry>>,
     traces: usize,
 }
 
@@ -141,9 +179,10 @@ pub struct JitFunction {
     cache: Py<JitCache>,
 }
 
-/// A call's arguments taken apart.
+/// A call's arguments taken apart. For a repeated call there is no key, but the entry it would
+/// find.
 struct Call<'py> {
-    key: Key,
+    key: Result<Key, Arc<Entry>>,
     operands: SmallVec<[Operand<'py>; 4]>,
     arguments: Bound<'py, PyTuple>,
     keywords: Option<Bound<'py, PyDict>>,
@@ -197,53 +236,56 @@ impl JitFunction {
             }
             keywords = (!rest.is_empty()).then_some(rest);
         }
+        let last = self.cache.get().lock().last.clone();
+        let last = last.filter(|_| !abstract_leaves && statics.is_empty());
         let mut leaves = Leaves::new();
-        let args_tree = tree::flatten(py, dynamic.as_any(), None, &mut leaves)?;
+        let known = last.as_ref().map(|last| &last.key.args);
+        let args_tree = flatten_like(py, dynamic.as_any(), known, &mut leaves)?;
         let kwargs_tree = match &keywords {
-            Some(keywords) => Some(tree::flatten(py, keywords.as_any(), None, &mut leaves)?),
+            Some(keywords) => {
+                let known = last.as_ref().and_then(|last| last.key.kwargs.as_ref());
+                Some(flatten_like(py, keywords.as_any(), known, &mut leaves)?)
+            }
             None => None,
         };
         let mut operands: SmallVec<[Operand<'py>; 4]> = SmallVec::with_capacity(leaves.len());
-        let mut types: SmallVec<[LeafType; 4]> = SmallVec::with_capacity(leaves.len());
-        let mut hasher = FxHasher::default();
-        let context = context().id;
-        context.hash(&mut hasher);
-        args_tree.structural_hash().hash(&mut hasher);
-        if let Some(tree) = &kwargs_tree {
-            tree.structural_hash().hash(&mut hasher);
-        }
-        for (index, leaf) in leaves.iter().enumerate() {
-            if abstract_leaves && let Some(ty) = abstract_leaf(leaf.bind(py))? {
-                ty.hash(&mut hasher);
+        let mut types: SmallVec<[LeafType; 4]> = SmallVec::new();
+        for (index, leaf) in leaves.into_iter().enumerate() {
+            let leaf = leaf.into_bound(py);
+            if abstract_leaves && let Some(ty) = abstract_leaf(&leaf)? {
                 types.push(ty);
                 continue;
             }
-            let operand = convert::operand(leaf.bind(py), &self.name).map_err(|error| {
-                self.not_an_argument(py, leaf.bind(py), index, (&dynamic, &keywords), error)
+            let operand = convert::owned_operand(leaf, &self.name).map_err(|(leaf, error)| {
+                self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error)
             })?;
-            let ty = match &operand {
-                Operand::Literal(literal) => {
-                    LeafType { dtype: literal.value.dtype(), weak: literal.weak, sizes: Sizes::new() }
-                }
-                Operand::Array(array) => match &array.get().data {
-                    Data::Concrete(concrete) => {
-                        LeafType { dtype: concrete.dtype, weak: concrete.weak, sizes: concrete.sizes.clone() }
-                    }
-                    Data::Tracer(tracer) => {
-                        LeafType { dtype: tracer.ty.dtype, weak: tracer.ty.weak, sizes: array.get().sizes()? }
-                    }
-                },
-            };
-            ty.hash(&mut hasher);
-            types.push(ty);
+            if abstract_leaves {
+                types.push(LeafType::of(&operand)?);
+            }
             operands.push(operand);
         }
-        for value in &statics {
-            value.hash.hash(&mut hasher);
+        let context = context().id;
+        if let Some(last) = last
+            && last.key.context == context
+            && last.key.statics.is_empty()
+            && last.key.args.ptr_eq(&args_tree)
+            && match (&last.key.kwargs, &kwargs_tree) {
+                (Some(last), Some(tree)) => last.ptr_eq(tree),
+                (last, tree) => last.is_none() && tree.is_none(),
+            }
+            && last.key.leaves.iter().zip(&operands).all(|(ty, operand)| ty.is(operand))
+        {
+            return Ok(Call { key: Err(last), operands, arguments: dynamic, keywords });
         }
-        let hash = hasher.finish();
-        let key = Key { args: args_tree, kwargs: kwargs_tree, leaves: types, statics, context, hash };
-        Ok(Call { key, operands, arguments: dynamic, keywords })
+        if !abstract_leaves {
+            types.reserve(operands.len());
+            for operand in &operands {
+                types.push(LeafType::of(operand)?);
+            }
+        }
+        let mut key = Key { args: args_tree, kwargs: kwargs_tree, leaves: types, statics, context, hash: 0 };
+        key.hash = key.digest();
+        Ok(Call { key: Ok(key), operands, arguments: dynamic, keywords })
     }
 
     /// The function's name, file and line.
@@ -288,21 +330,37 @@ impl JitFunction {
         ))
     }
 
-    fn find(&self, py: Python<'_>, key: &Key) -> PyResult<Option<Arc<Entry>>> {
+    /// The entry for a call, known or traced now, and the call's operands.
+    fn entry<'py>(
+        &self,
+        py: Python<'py>,
+        call: Call<'py>,
+    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>)> {
+        let key = match call.key {
+            Ok(key) => key,
+            Err(entry) => return Ok((entry, call.operands)),
+        };
         // Compared outside the lock: `==` of static values may run Python code.
         let candidates = self.cache.get().lock().entries.get(&key.hash).cloned();
         for entry in candidates.into_iter().flatten() {
-            if entry.key.matches(py, key)? {
-                return Ok(Some(entry));
+            if entry.key.matches(py, &key)? {
+                let old = self.cache.get().lock().last.replace(entry.clone());
+                drop(old);
+                return Ok((entry, call.operands));
             }
         }
-        Ok(None)
+        Ok((self.trace(py, key, &call.arguments, call.keywords.as_ref())?, call.operands))
     }
 
     /// Traces the function for a call that was not met before.
-    fn trace(&self, py: Python<'_>, call: Call<'_>) -> PyResult<Arc<Entry>> {
-        let types: Vec<ArrayType> = call
-            .key
+    fn trace<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key,
+        arguments: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Arc<Entry>> {
+        let types: Vec<ArrayType> = key
             .leaves
             .iter()
             .map(|leaf| ArrayType::of_sizes(&leaf.sizes, leaf.dtype).with_weak(leaf.weak))
@@ -311,10 +369,8 @@ impl JitFunction {
             py,
             [
                 self.function.clone_ref(py).into_any(),
-                call.arguments.clone().into_any().unbind(),
-                call.keywords
-                    .as_ref()
-                    .map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
+                arguments.clone().into_any().unbind(),
+                keywords.map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
             ],
         )?;
         let names = py.import(intern!(py, "functools"))?.call_method1(
@@ -323,15 +379,16 @@ impl JitFunction {
         )?;
         let (frame, tracers) =
             trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
-        let traced = self.call_on_tracers(py, &call.key, tracers).and_then(|(outputs, tree)| {
+        let traced = self.call_on_tracers(py, &key, tracers).and_then(|(outputs, tree)| {
             let traced = trace::finish(py, frame, &outputs)?;
             Ok((traced, tree))
         });
         let (traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
-        let donated = self.donated(py, &call, &traced.program)?;
+        let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
         let keep = traced.captured.iter().all(|array| array.get().concrete().is_some());
         let entry = Arc::new(Entry {
-            key: call.key,
+            key,
+            weak: traced.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect(),
             program: Py::new(py, PyProgram::new(Arc::new(traced.program)))?,
             captured: traced.captured,
             out_tree,
@@ -345,6 +402,9 @@ impl JitFunction {
                 cache.entries.clear();
             }
             cache.entries.entry(entry.key.hash).or_default().push(entry.clone());
+            let old = cache.last.replace(entry.clone());
+            drop(cache);
+            drop(old);
         }
         Ok(entry)
     }
@@ -402,30 +462,27 @@ impl JitFunction {
     fn donated(
         &self,
         py: Python<'_>,
-        call: &Call<'_>,
+        key: &Key,
+        (arguments, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
         program: &ferrax_ir::Program,
     ) -> PyResult<Option<Vec<bool>>> {
         if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
             return Ok(None);
         }
-        let mut flags = Vec::with_capacity(call.key.leaves.len());
+        let mut flags = Vec::with_capacity(key.leaves.len());
         // Numbers of static arguments do not count among the dynamic ones.
         let statics = |position: usize| {
-            call.key
-                .statics
-                .iter()
-                .filter(|s| matches!(s.name, StaticName::Position(p) if p <= position))
-                .count()
+            key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
         };
-        let total = call.arguments.len() + statics(usize::MAX);
+        let total = arguments.len() + statics(usize::MAX);
         let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
             .into_iter()
             .map(|position| position - statics(position))
             .collect();
-        for (index, child) in call.key.args.children(py)?.iter().enumerate() {
+        for (index, child) in key.args.children(py)?.iter().enumerate() {
             flags.extend(std::iter::repeat_n(positions.contains(&index), child.num_leaves()));
         }
-        if let (Some(tree), Some(keywords)) = (&call.key.kwargs, &call.keywords) {
+        if let (Some(tree), Some(keywords)) = (&key.kwargs, keywords) {
             let mut names: Vec<String> = keywords.keys().extract()?;
             names.sort();
             for (name, child) in names.iter().zip(tree.children(py)?) {
@@ -497,17 +554,27 @@ impl JitFunction {
                 eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?
             }
         };
-        let outputs = &program.program.outputs;
-        let types = &program.program.types;
-        let arrays = results.into_iter().zip(outputs).map(|(tensor, atom)| {
-            let weak = match atom {
-                ferrax_ir::Atom::Var(var) => types[var.index()].as_array().is_some_and(|ty| ty.weak),
-                ferrax_ir::Atom::Literal(literal) => literal.weak,
-            };
-            Array::new_concrete(py, tensor, weak).map(Py::into_any)
-        });
+        let arrays = results
+            .into_iter()
+            .zip(&entry.weak)
+            .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
         entry.out_tree.unflatten_fallible(py, arrays)
     }
+}
+
+/// `tree::flatten`, quick where the tree is like the known one: then that is the result.
+fn flatten_like<'py>(
+    py: Python<'py>,
+    tree: &Bound<'py, PyAny>,
+    known: Option<&TreeDef>,
+    leaves: &mut Leaves,
+) -> PyResult<TreeDef> {
+    if let Some(known) = known
+        && known.flatten_again(tree, leaves)?
+    {
+        return Ok(known.clone());
+    }
+    tree::flatten(py, tree, None, leaves)
 }
 
 /// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
@@ -573,7 +640,7 @@ fn take_donated(
         if let Operand::Array(array) = operand
             && let Some(concrete) = array.get().concrete()
         {
-            concrete.take();
+            concrete.delete();
         }
     }
     Ok(tensors.into_vec())
@@ -617,11 +684,7 @@ impl JitFunction {
             return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
         }
         let call = self.prepare(py, args, kwargs, false)?;
-        let operands = call.operands.clone();
-        let entry = match self.find(py, &call.key)? {
-            Some(entry) => entry,
-            None => self.trace(py, call)?,
-        };
+        let (entry, operands) = self.entry(py, call)?;
         self.run_entry(py, &entry, &operands)
     }
 
@@ -635,10 +698,7 @@ impl JitFunction {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let call = self.prepare(py, args, kwargs, true)?;
-        let entry = match self.find(py, &call.key)? {
-            Some(entry) => entry,
-            None => self.trace(py, call)?,
-        };
+        let (entry, _) = self.entry(py, call)?;
         let kwargs_tree = match &entry.key.kwargs {
             Some(tree) => tree.clone(),
             None => tree::flatten(py, PyDict::new(py).as_any(), None, &mut Leaves::new())?,

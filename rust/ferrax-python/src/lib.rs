@@ -5,10 +5,14 @@
 //! | `array`, `operators` | the array class, its operators and conversions |
 //! | `indexing` | `x[i]` and `x.at[i].set(v)` for static indices |
 //! | `convert`, `dtypes`, `promote` | Python values as operands, dtypes, promotion |
+//! | `dlpack` | arrays shared with other libraries |
 //! | `trace` | the trace stack: frames that record ops |
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
+//! | `pairwise` | ops on two concrete operands, remembered by their types |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `control` | bodies of loops and branches |
+//! | `custom` | the user's derivative rules |
 //! | `primitive` | primitives and callbacks that are defined in Python |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
@@ -17,7 +21,11 @@
 pub mod array;
 pub mod bind;
 pub mod cache;
+pub mod control;
 pub mod convert;
+pub mod custom;
+#[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
+pub mod dlpack;
 pub mod dtypes;
 pub mod eager;
 pub mod elementwise;
@@ -28,6 +36,7 @@ pub mod interrupt;
 pub mod jit;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
+pub mod pairwise;
 pub mod params;
 pub mod primitive;
 pub mod program;

@@ -1,16 +1,17 @@
 //! Python's operators and conversions on arrays.
 
 use ferrax_ir::ops::{Binary, Compare, Unary};
-use ferrax_ir::{DType, Op, Tensor};
+use ferrax_ir::{DType, Tensor};
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PySet, PyTuple};
 
 use crate::array::{Array, Data};
 use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
 use crate::errors::{IntoPyResult, raise};
+use crate::pairwise::Pairwise;
 use crate::{dtypes, params, trace};
 
 /// The other operand, or `None` for kinds that the operators leave to Python.
@@ -22,11 +23,18 @@ fn other<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Operand<'py>>> {
     }
 }
 
+fn is_container(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+        || object.is_instance_of::<PySet>()
+        || object.is_instance_of::<PyDict>()
+}
+
 fn apply(
     slf: &Bound<'_, Array>,
     object: &Bound<'_, PyAny>,
     name: &str,
-    op: impl Into<Op>,
+    op: impl Into<Pairwise>,
     promotion: Promotion,
     reflected: bool,
 ) -> PyResult<Py<PyAny>> {
@@ -34,7 +42,7 @@ fn apply(
     let Some(other) = other(object)? else { return Ok(py.NotImplemented()) };
     let this = Operand::Array(slf.clone());
     let (x, y) = if reflected { (other, this) } else { (this, other) };
-    binary(py, name, op.into(), x, y, promotion).map(Py::into_any)
+    binary(py, name, op, x, y, promotion).map(Py::into_any)
 }
 
 macro_rules! operators {
@@ -149,7 +157,16 @@ impl Array {
 
     fn __richcmp__(slf: &Bound<'_, Self>, object: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = slf.py();
-        let Some(other) = other(object)? else { return Ok(py.NotImplemented()) };
+        let Some(other) = other(object)? else {
+            // Python would answer `x == [1, 2]` with False, which nobody means.
+            if is_container(object) {
+                return Err(PyTypeError::new_err(format!(
+                    "an array does not compare with a {}; convert it first, for instance with numpy.asarray(...)",
+                    object.get_type().qualname()?
+                )));
+            }
+            return Ok(py.NotImplemented());
+        };
         let this = Operand::Array(slf.clone());
         let (name, compare) = match op {
             CompareOp::Eq => ("equal", Compare::Eq),
@@ -160,7 +177,7 @@ impl Array {
             CompareOp::Ge => ("greater_equal", Compare::Ge),
         };
         let result = match compare {
-            Compare::Eq | Compare::Ne => binary(py, name, compare.into(), this, other, Promotion::Numeric),
+            Compare::Eq | Compare::Ne => binary(py, name, compare, this, other, Promotion::Numeric),
             _ => numpy_mixed::order(py, name, compare, this, other),
         };
         result.map(Py::into_any)
@@ -189,6 +206,9 @@ impl Array {
                     .to_owned()
             }));
         }
+        if concrete.dtype.is_key() {
+            return Err(PyTypeError::new_err("a PRNG key cannot be converted to bool"));
+        }
         let truth = concrete.tensor()?.to_scalar();
         Ok(truth.is_some_and(|scalar| !scalar.is_zero()))
     }
@@ -198,8 +218,8 @@ impl Array {
         if slf.get().tracer().is_some() {
             return Err(conversion_error(slf, "ConcretizationTypeError")?);
         }
-        let number = python_number(slf, "float")?.into_bound(slf.py());
-        number.call_method0("__float__")
+        let number = python_number(slf, "float")?;
+        slf.py().get_type::<pyo3::types::PyFloat>().call1((number,))
     }
 
     fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -258,15 +278,20 @@ impl Array {
             return Err(conversion_error(slf, "TracerArrayConversionError")?);
         }
         let view = as_numpy(slf)?;
-        let view = match dtype {
-            Some(dtype) => {
-                let keywords = PyDict::new(slf.py());
-                keywords.set_item("copy", false)?;
-                view.call_method("astype", (dtype,), Some(&keywords))?
-            }
-            None => view,
+        let Some(dtype) = dtype else {
+            return if copy == Some(true) { view.call_method0("copy") } else { Ok(view) };
         };
-        if copy == Some(true) { view.call_method0("copy") } else { Ok(view) }
+        let keywords = PyDict::new(slf.py());
+        keywords.set_item("copy", copy == Some(true))?;
+        let converted = view.call_method("astype", (dtype,), Some(&keywords))?;
+        if copy == Some(false) && !converted.is(&view) {
+            return Err(PyValueError::new_err(format!(
+                "Unable to avoid copy while creating an array as requested: the array is of {}, got dtype={dtype} \
+                 with copy=False. Use np.asarray, which copies where needed.",
+                slf.get().dtype()
+            )));
+        }
+        Ok(converted)
     }
 
     fn __copy__(slf: Py<Self>) -> Py<Self> {
@@ -282,17 +307,44 @@ impl Array {
         if slf.get().tracer().is_some() {
             return Err(conversion_error(slf, "ConcretizationTypeError")?);
         }
+        if slf.get().dtype().is_key() {
+            let random = py.import("ferrax.random")?;
+            let words = random.call_method1("key_data", (slf,))?.call_method0("__array__")?;
+            return (random.getattr("wrap_key_data")?, (words.call_method0("copy")?,)).into_pyobject(py);
+        }
         let restore = py.import("ferrax._core")?.getattr("array_from_numpy")?;
         (restore, (as_numpy(slf)?.call_method0("copy")?, slf.get().weak())).into_pyobject(py)
     }
 
-    /// Waits for the elements, which are there already.
-    fn block_until_ready(slf: Py<Self>) -> Py<Self> {
-        slf
+    /// Waits for the elements, which are there already. Tracers have none: AttributeError.
+    fn block_until_ready<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        not_of_tracers(&slf, "block_until_ready")?;
+        Ok(slf)
     }
 
-    /// Starts a copy to the host, where CPU arrays are.
-    fn copy_to_host_async(&self) {}
+    /// Starts a copy to the host, where CPU arrays are. Tracers cannot: AttributeError.
+    fn copy_to_host_async(slf: &Bound<'_, Self>) -> PyResult<()> {
+        not_of_tracers(slf, "copy_to_host_async")
+    }
+
+    /// Frees the elements; every later use raises. Tracers cannot: ConcretizationTypeError.
+    fn delete(slf: &Bound<'_, Self>) -> PyResult<()> {
+        match &slf.get().data {
+            Data::Concrete(concrete) => {
+                concrete.take();
+                Ok(())
+            }
+            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError")?),
+        }
+    }
+
+    /// Whether the elements were freed or donated. Unknown for tracers: ConcretizationTypeError.
+    fn is_deleted(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        match &slf.get().data {
+            Data::Concrete(concrete) => Ok(concrete.is_deleted()),
+            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError")?),
+        }
+    }
 
     /// The address of the first element.
     fn unsafe_buffer_pointer(slf: &Bound<'_, Self>) -> PyResult<usize> {
@@ -302,6 +354,18 @@ impl Array {
             Data::Tracer(_) => Ok(0),
         }
     }
+}
+
+/// Fails for tracers, which are values in no memory.
+fn not_of_tracers(array: &Bound<'_, Array>, method: &str) -> PyResult<()> {
+    if array.get().tracer().is_none() {
+        return Ok(());
+    }
+    Err(PyAttributeError::new_err(format!(
+        "The '{method}' method is not available on the traced array {}.{}",
+        array.get().array_type(),
+        trace::describe(array)?.map(|origin| format!(" It is {origin}.")).unwrap_or_default()
+    )))
 }
 
 /// A new array with the same elements in memory of its own.
@@ -346,13 +410,9 @@ pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
     };
     let dtype = concrete.dtype;
     if dtype.is_key() {
-        return Err(raise(
-            py,
-            "JAXTypeError",
-            (
-                "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use ferrax.random.key_data(keys) for \
+        return Err(PyTypeError::new_err(
+            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use ferrax.random.key_data(keys) for \
              the raw words.",
-            ),
         ));
     }
     let numpy = py.import("numpy")?;

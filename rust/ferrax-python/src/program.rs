@@ -61,12 +61,16 @@ fn work(program: &Program) -> usize {
             .unwrap_or(usize::MAX)
     };
     let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
-    program
-        .equations
-        .iter()
-        .flat_map(|equation| equation.op.programs())
-        .map(|inner| work(inner))
-        .fold(own, usize::saturating_add)
+    let inside = |op: &Op| {
+        let once = || op.programs().into_iter().map(|inner| work(inner)).fold(0usize, usize::saturating_add);
+        match op {
+            // Nobody knows for how long.
+            Op::While(_) => usize::MAX,
+            Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
+            _ => once(),
+        }
+    };
+    program.equations.iter().map(|equation| inside(&equation.op)).fold(own, usize::saturating_add)
 }
 
 fn flops(program: &Program) -> u64 {
@@ -236,6 +240,52 @@ impl PyProgram {
         Ok((PyProgram::new(Arc::new(program)), dims))
     }
 
+    /// The same program with some of its outputs.
+    fn select_outputs(&self, numbers: Vec<usize>) -> PyResult<PyProgram> {
+        let mut program = (*self.program).clone();
+        program.outputs = numbers
+            .iter()
+            .map(|&number| self.program.outputs.get(number).copied())
+            .collect::<Option<_>>()
+            .ok_or_else(|| PyValueError::new_err("there is no such output"))?;
+        Ok(PyProgram::new(Arc::new(program)))
+    }
+
+    /// The same program that also gives some of its inputs.
+    fn with_outputs(&self, inputs: Vec<usize>) -> PyResult<PyProgram> {
+        let mut program = (*self.program).clone();
+        for number in inputs {
+            let input = self.program.inputs.get(number);
+            let input = input.ok_or_else(|| PyValueError::new_err(format!("there is no input {number}")))?;
+            program.outputs.push(ferrax_ir::Atom::Var(*input));
+        }
+        Ok(PyProgram::new(Arc::new(program)))
+    }
+
+    /// The same program with other inputs: each is the number of one of the inputs, or the type of
+    /// one that is not used.
+    fn rewire(&self, py: Python<'_>, inputs: Vec<Bound<'_, PyAny>>) -> PyResult<PyProgram> {
+        let mut b = ferrax_ir::Builder::new(self.program.name.clone());
+        let mut arguments: Vec<Option<ferrax_ir::Atom>> = vec![None; self.program.inputs.len()];
+        for input in &inputs {
+            match input.extract::<usize>() {
+                Ok(number) => {
+                    let types = self.program.input_types().nth(number).zip(arguments.get_mut(number));
+                    let (ty, argument) =
+                        types.ok_or_else(|| PyValueError::new_err(format!("there is no input {number}")))?;
+                    *argument = Some(b.input(ty.clone()));
+                }
+                Err(_) => drop(b.input(array_type(input)?)),
+            }
+        }
+        let arguments: Vec<_> = arguments
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or_else(|| PyValueError::new_err("an input of the program is left out"))?;
+        let outputs = b.inline(&self.program, &arguments).py(py)?;
+        Ok(PyProgram::new(Arc::new(b.finish(outputs))))
+    }
+
     /// Scalar operations of a run, roughly: the elements of all equations' outputs, and two for
     /// each product of a contraction.
     fn flops(&self) -> u64 {
@@ -296,9 +346,9 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 }
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
-/// arrays: `(program, captured)`. `kind` is 'stage', 'diff' or 'batch';
+/// arrays: `(program, captured)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `types` are the arguments' types, `names` gives their names for messages,
-/// `values` (diff only) what they stand for.
+/// `values` (diff and value only) what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
@@ -308,14 +358,9 @@ pub fn trace_program<'py>(
     name: &str,
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
-    values: Option<Vec<Py<Array>>>,
+    values: Option<Vec<Option<Py<Array>>>>,
 ) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
-    let kind = match kind {
-        "stage" => FrameKind::Stage,
-        "diff" => FrameKind::Diff,
-        "batch" => FrameKind::Batch,
-        other => return Err(PyValueError::new_err(format!("there is no frame kind '{other}'"))),
-    };
+    let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
     let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
     let traced = function

@@ -4,20 +4,23 @@
 //! |---|---|---|
 //! | stage | jit, make_jaxpr, eval_shape | never |
 //! | diff | grad, vjp, jvp, linearize | on demand: the recorded prefix is evaluated, each value once |
+//! | value | rules and functions of custom derivatives under a diff frame | on demand, of inputs that have one |
 //! | batch | vmap | never |
 //!
 //! An op is recorded by the highest frame among its tracers or by the innermost
 //! staging frame, whichever is higher; else it runs at once. Values from lower
 //! frames are captured: they become further inputs of the frame's program.
+//! Within `ensure_compile_time_eval` the operands' frames alone decide.
 //! Each thread has its own stack. No Python code runs while the stack is
 //! borrowed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::{ArrayType, Atom, Builder, Effect, Op, Program, Source, Type, Var, internal_error};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -31,7 +34,29 @@ use crate::{eager, source};
 pub enum FrameKind {
     Stage,
     Diff,
+    /// As `Diff`, where some inputs may have no value; what it records is not
+    /// differentiated itself.
+    Value,
     Batch,
+}
+
+impl FrameKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            FrameKind::Stage => "stage",
+            FrameKind::Diff => "diff",
+            FrameKind::Value => "value",
+            FrameKind::Batch => "batch",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn parse(name: &str) -> PyResult<FrameKind> {
+        [FrameKind::Stage, FrameKind::Diff, FrameKind::Value, FrameKind::Batch]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| PyValueError::new_err(format!("there is no frame kind '{name}'")))
+    }
 }
 
 /// A program under construction, with what its inputs stand for.
@@ -46,7 +71,7 @@ pub struct Frame {
     /// What the inputs after the arguments stand for.
     captured: Vec<Py<Array>>,
     capture_index: FxHashMap<usize, Atom>,
-    /// Diff frames: the concrete value of each variable, as far as known.
+    /// Diff and value frames: the concrete value of each variable, as far as known.
     values: Vec<Option<Py<Array>>>,
     /// The equation that defines each variable; `u32::MAX` for inputs.
     producers: Vec<u32>,
@@ -54,6 +79,26 @@ pub struct Frame {
 
 thread_local! {
     static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+thread_local! {
+    /// Within how many blocks of `ensure_compile_time_eval` this thread is: in them, ops on
+    /// concrete operands run at once, whatever is being traced.
+    static CONCRETE_RUNS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Enters or leaves a block in which ops on concrete operands run at once.
+#[pyfunction]
+pub fn concrete_ops_run(enter: bool) {
+    CONCRETE_RUNS.set(if enter { CONCRETE_RUNS.get() + 1 } else { CONCRETE_RUNS.get().saturating_sub(1) });
+}
+
+/// The innermost staging frame, which records ops without its tracers too.
+fn staging(stack: &[Frame]) -> Option<usize> {
+    if CONCRETE_RUNS.get() > 0 {
+        return None;
+    }
+    stack.iter().rposition(|frame| frame.kind == FrameKind::Stage)
 }
 
 /// Frames whose functions' names are remembered after their end, for messages.
@@ -114,14 +159,14 @@ impl Frame {
 }
 
 /// Pushes a frame and makes its argument tracers. `values` are the arguments'
-/// concrete (or outer) values, for diff frames.
+/// concrete (or outer) values, as far as known, for diff and value frames.
 pub fn push(
     py: Python<'_>,
     kind: FrameKind,
     name: &str,
     types: &[ArrayType],
     names: Option<Py<PyAny>>,
-    values: Option<&[Py<Array>]>,
+    values: Option<&[Option<Py<Array>>]>,
 ) -> PyResult<(u64, Vec<Py<Array>>)> {
     let id = NEXT_FRAME.fetch_add(1, Ordering::Relaxed);
     let mut frame = Frame {
@@ -139,7 +184,8 @@ pub fn push(
     let mut tracers = Vec::with_capacity(types.len());
     for (index, ty) in types.iter().enumerate() {
         let atom = frame.builder.input(ty.clone());
-        frame.note_variable(atom, u32::MAX, values.map(|values| values[index].clone_ref(py)));
+        let value = values.and_then(|values| values.get(index)?.as_ref()).map(|value| value.clone_ref(py));
+        frame.note_variable(atom, u32::MAX, value);
         if let Atom::Var(var) = atom {
             tracers.push(Array::new_tracer(py, id, var, ty.clone(), source)?);
         }
@@ -215,7 +261,7 @@ pub fn frame_ids() -> Vec<u64> {
 
 /// The frame that records an op on these operands: its depth.
 fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<Array>> {
-    let mut level = stack.iter().rposition(|frame| frame.kind == FrameKind::Stage);
+    let mut level = staging(stack);
     for operand in operands {
         if let Operand::Array(array) = operand
             && let Data::Tracer(tracer) = &array.get().data
@@ -229,11 +275,17 @@ fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<
     Ok(level)
 }
 
+/// What records an op on these operands; `None` if it would run at once.
+pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<FrameKind>> {
+    STACK
+        .with_borrow(|stack| Ok(level(stack, operands)?.map(|depth| stack[depth].kind)))
+        .map_err(|escaped: Py<Array>| Python::attach(|py| unexpected_tracer(escaped.bind(py))))
+}
+
 /// Whether an op on these operands would run at once.
 pub fn runs_eagerly(operands: &[Operand<'_>]) -> bool {
     let traced = |operand: &Operand<'_>| matches!(operand, Operand::Array(a) if a.get().tracer().is_some());
-    !operands.iter().any(traced)
-        && STACK.with_borrow(|stack| stack.iter().all(|frame| frame.kind != FrameKind::Stage))
+    !operands.iter().any(traced) && STACK.with_borrow(|stack| staging(stack).is_none())
 }
 
 /// Applies an op: records it or runs it.
@@ -415,7 +467,7 @@ fn evaluate<'py>(
     let plan = STACK.with_borrow(|stack| {
         let depth = stack.iter().rposition(|frame| frame.id == tracer.frame)?;
         let frame = &stack[depth];
-        if frame.kind != FrameKind::Diff {
+        if !matches!(frame.kind, FrameKind::Diff | FrameKind::Value) {
             return Some(Err(()));
         }
         let program = frame.builder.program();
@@ -424,7 +476,14 @@ fn evaluate<'py>(
         let mut pending = vec![tracer.var];
         while let Some(var) = pending.pop() {
             let producer = frame.producers[var.index()];
-            if frame.values[var.index()].is_some() || producer == u32::MAX || !seen.insert(producer) {
+            if frame.values[var.index()].is_some() {
+                continue;
+            }
+            if producer == u32::MAX {
+                // An input without a value, or a captured array of the program's own.
+                return Some(Err(()));
+            }
+            if !seen.insert(producer) {
                 continue;
             }
             needed.push(producer);

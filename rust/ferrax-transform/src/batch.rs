@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::control::{checkpoint, cond, custom, scan, while_loop};
 use crate::memo::Memo;
+use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
 /// Where outputs shall have the new axis.
@@ -41,7 +42,8 @@ pub fn batch(
     axis_name: Option<&str>,
     out_dims: OutDims<'_>,
 ) -> Result<(Program, Vec<Option<usize>>)> {
-    Batching { size, axis_name, callees: Memo::default() }.program(program, dims, out_dims)
+    Batching { size, axis_name, reach: Reach::default(), callees: Memo::default() }
+        .program(program, dims, out_dims)
 }
 
 pub(crate) type Dims = Vec<Option<usize>>;
@@ -62,6 +64,7 @@ enum Want {
 pub(crate) struct Batching<'a> {
     pub size: &'a Dim,
     pub axis_name: Option<&'a str>,
+    pub reach: Reach,
     callees: Memo<Key, Callee>,
 }
 

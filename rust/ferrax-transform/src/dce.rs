@@ -13,8 +13,10 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Op, Program, Result, Var};
 use smallvec::SmallVec;
 
+use crate::control::wiring::Wirings;
 use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
+use crate::reach::Reach;
 use crate::rewrite::{Needed, Rewriter, check_flags, share};
 
 /// `program` without dead equations. The inputs and outputs stay.
@@ -45,6 +47,9 @@ pub(crate) struct Smaller {
 #[derive(Default)]
 pub(crate) struct Elimination {
     callees: Memo<Vec<bool>, Flagged>,
+    pub reach: Reach,
+    pub scans: Memo<scan::Key, Flagged>,
+    pub wirings: Wirings,
 }
 
 impl Elimination {

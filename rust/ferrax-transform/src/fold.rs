@@ -73,7 +73,8 @@ fn evaluate(
     let from_array = inputs.iter().any(|atom| atom.as_var().is_some());
     let small = types.iter().all(|ty| {
         let Type::Array(ty) = ty else { return false };
-        let elements = ty.sizes().map(|sizes| sizes.iter().product::<usize>());
+        let elements =
+            ty.sizes().and_then(|sizes| sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size)));
         let bounded =
             if ty.rank() == 0 { true } else { from_array && elements.is_some_and(|n| n <= MAX_ELEMENTS) };
         bounded && !ty.dtype.is_key() && ty.dtype.size() > 0

@@ -12,7 +12,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Program, Result};
 
 use crate::memo::Memo;
-use crate::rewrite::{Rewriter, share, with_weak};
+use crate::rewrite::{Rewriter, share};
 
 /// Which calls are inlined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,17 +53,13 @@ impl Inliner {
                 Inline::UpTo(limit) => call.inline || callee.equations.len() <= limit,
                 Inline::All => true,
             };
-            let mut inputs = rewriter.atoms(&equation.inputs)?;
+            let inputs = rewriter.atoms(&equation.inputs)?;
             if !inside {
                 let op = Call { name: call.name.clone(), program: callee, inline: false };
                 rewriter.copy_as(equation, op.into(), &inputs)?;
                 continue;
             }
             rewriter.builder.source = equation.source;
-            for (atom, ty) in inputs.iter_mut().zip(callee.input_types()) {
-                let weak = ty.as_array().is_some_and(|ty| ty.weak);
-                *atom = with_weak(&mut rewriter.builder, *atom, weak)?;
-            }
             let outputs = rewriter.builder.inline(&callee, &inputs)?;
             for (&var, atom) in equation.outputs.iter().zip(outputs) {
                 rewriter.set(var, atom);

@@ -17,9 +17,11 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, type_error};
 use smallvec::SmallVec;
 
+use crate::control::wiring::Wirings;
 use crate::control::{checkpoint, cond, custom, scan, while_loop};
 use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
+use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
 
 /// The jvp of `program`; see the module.
@@ -55,6 +57,10 @@ pub(crate) struct Forward {
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
+    pub reach: Reach,
+    pub scan_jvps: Memo<scan::Key, Arc<scan::ScanJvp>>,
+    pub scans: Memo<scan::Key, Arc<scan::LinearizedScan>>,
+    pub wirings: Wirings,
 }
 
 /// Inputs with tangents, and outputs that must have one.
@@ -69,6 +75,10 @@ impl Forward {
             jvps: Memo::default(),
             linearized: Memo::default(),
             linearized_calls: Memo::default(),
+            reach: Reach::default(),
+            scan_jvps: Memo::default(),
+            scans: Memo::default(),
+            wirings: Wirings::default(),
         }
     }
 

@@ -5,11 +5,12 @@
 //! | `jvp` | forward-mode derivatives |
 //! | `linearize` | the same, split into a primal and a linear program |
 //! | `partial_eval`, `split` | known from unknown inputs |
+//! | `reach` | which values depend on which |
 //! | `transpose` | linear programs turned around |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
-//! | `optimise` | `inline`, `simplify`, `fold`, `cse`, `dce` in turn |
+//! | `optimise` | `inline`, `simplify`, `hoist`, `fold`, `cse`, `dce` in turn |
 //!
 //! Invariants of all of them: the input is not changed; the result verifies
 //! (checked in debug builds); effects keep their order; every equation keeps its
@@ -21,12 +22,14 @@ mod control;
 pub mod cse;
 pub mod dce;
 pub mod fold;
+pub mod hoist;
 pub mod inline;
 pub mod jvp;
 pub mod linearize;
 mod memo;
 pub mod optimise;
 pub mod partial_eval;
+mod reach;
 mod rewrite;
 pub mod simplify;
 mod split;
@@ -37,6 +40,7 @@ pub use batch::{OutDims, batch};
 pub use cse::cse;
 pub use dce::{dce, dce_with};
 pub use fold::fold;
+pub use hoist::hoist;
 pub use inline::{Inline, inline};
 pub use jvp::{jvp, jvp_with};
 pub use linearize::{Linearized, linearize};

@@ -13,9 +13,11 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Program, Result};
 
+use crate::control::wiring::Wirings;
 use crate::control::{cond, scan, while_loop};
 use crate::linearize::Halves;
 use crate::memo::Memo;
+use crate::reach::Reach;
 use crate::rewrite::{Rewriter, check_flags};
 use crate::split::split;
 
@@ -45,6 +47,9 @@ pub fn partial_eval_with(program: &Program, unknown: &[bool], force: &[bool]) ->
 pub(crate) struct PartialEvaluation {
     calls: Memo<Vec<bool>, Arc<SplitCall>>,
     callees: Memo<(Vec<bool>, Vec<bool>), Arc<PartialEval>>,
+    pub reach: Reach,
+    pub scans: Memo<scan::Key, Arc<scan::SplitScan>>,
+    pub wirings: Wirings,
 }
 
 /// A callee in two halves.
@@ -82,7 +87,7 @@ impl PartialEvaluation {
     }
 
     /// The same program with each call of mixed inputs in two.
-    fn separate_calls(&mut self, program: &Program, unknown: &[bool]) -> Result<Program> {
+    pub fn separate_calls(&mut self, program: &Program, unknown: &[bool]) -> Result<Program> {
         let mut depends = vec![false; program.types.len()];
         for (var, &flag) in program.inputs.iter().zip(unknown) {
             depends[var.index()] = flag;

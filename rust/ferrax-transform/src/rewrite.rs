@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use ferrax_ir::builder::substitute;
-use ferrax_ir::ops::ConvertElementType;
 use ferrax_ir::program::Atoms;
-use ferrax_ir::{Atom, Builder, Equation, Error, Literal, Op, Program, Result, Type, Var, internal_error};
+use ferrax_ir::{Atom, Builder, Equation, Error, Op, Program, Result, Type, Var, internal_error};
 
 pub(crate) struct Rewriter<'a> {
     pub source: &'a Program,
@@ -94,17 +93,9 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-/// `atom` with this weakness: a conversion where it differs.
+/// See [`Builder::with_weak`].
 pub(crate) fn with_weak(b: &mut Builder, atom: Atom, weak: bool) -> Result<Atom> {
-    match atom {
-        Atom::Literal(literal) => Ok(Atom::Literal(Literal { weak, ..literal })),
-        Atom::Var(_) => match b.type_of(atom) {
-            Type::Array(ty) if ty.weak != weak && !ty.dtype.is_key() => {
-                b.emit1(ConvertElementType { new_dtype: ty.dtype, weak_type: weak }, &[atom])
-            }
-            _ => Ok(atom),
-        },
-    }
+    b.with_weak(atom, weak)
 }
 
 /// Adds the user's line to why a rule refused an equation. The innermost line

@@ -1,4 +1,6 @@
-//! Algebraic identities, one row each in [`REWRITES`].
+//! Algebraic identities, one row each in [`REWRITES`]; the simpler forms of
+//! scans (`control/scan/simplify.rs`), loops of no step, and branches that are
+//! taken in any case.
 //!
 //! Invariants: a rewrite goes from left to right only and makes the program
 //! cheaper or more regular, so the pass ends; the result has the bits of the
@@ -13,6 +15,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Axes, DType, Equation, Kind, Literal, Op, Program, Result, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
 
+use crate::control::{cond, scan, while_loop};
 use crate::rewrite::Rewriter;
 
 /// The longest chain of rewrites that one equation goes through.
@@ -65,6 +68,20 @@ pub fn simplify(program: &Program) -> Result<Program> {
     // The equation that defines each variable of the new program.
     let mut definitions: Vec<Option<u32>> = Vec::new();
     for equation in &program.equations {
+        let first = rewriter.builder.program().equations.len();
+        let decided = match &equation.op {
+            Op::Scan(op) => scan::simplified(&mut rewriter, equation, op)?,
+            Op::Cond(op) => cond::decided(&mut rewriter, equation, op)?,
+            Op::While(op) => while_loop::skipped(&mut rewriter, equation, op)?,
+            _ => None,
+        };
+        if let Some(outputs) = decided {
+            for (&var, atom) in equation.outputs.iter().zip(outputs) {
+                rewriter.set(var, atom);
+            }
+            define(&mut definitions, rewriter.builder.program(), first);
+            continue;
+        }
         let mut op = equation.op.clone();
         let mut inputs = rewriter.atoms(&equation.inputs)?;
         let mut replacement = None;
@@ -98,16 +115,21 @@ pub fn simplify(program: &Program) -> Result<Program> {
             continue;
         }
         rewriter.copy_as(equation, op, &inputs)?;
-        let new = rewriter.builder.program();
-        definitions.resize(new.types.len(), None);
-        let index = new.equations.len() - 1;
-        for var in &new.equations[index].outputs {
-            definitions[var.index()] = Some(index as u32);
-        }
+        define(&mut definitions, rewriter.builder.program(), first);
     }
     let result = rewriter.finish(&program.outputs)?;
     debug_verify(&result, "simplification")?;
     Ok(result)
+}
+
+/// Notes what the equations of `program` define, from the one at `first` on.
+fn define(definitions: &mut Vec<Option<u32>>, program: &Program, first: usize) {
+    definitions.resize(program.types.len(), None);
+    for (index, equation) in program.equations.iter().enumerate().skip(first) {
+        for var in &equation.outputs {
+            definitions[var.index()] = Some(index as u32);
+        }
+    }
 }
 
 /// An equation that is about to be emitted, with what is before it.

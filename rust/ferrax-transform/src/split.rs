@@ -46,7 +46,8 @@ pub(crate) fn dependence(program: &Program, unknown: &[bool]) -> (Vec<bool>, Vec
     (vars, equations)
 }
 
-fn keeps_order(effect: &Effect) -> bool {
+/// Whether an effect must keep its place among others of its kind.
+pub(crate) fn keeps_order(effect: &Effect) -> bool {
     matches!(effect, Effect::Ordered | Effect::Memory)
 }
 
@@ -129,7 +130,7 @@ pub(crate) fn split(
 }
 
 /// Whether to do an equation again costs no more than to keep its result.
-fn is_free(program: &Program, equation: &Equation) -> bool {
+pub(crate) fn is_free(program: &Program, equation: &Equation) -> bool {
     match &equation.op {
         Op::BroadcastInDim(_) | Op::Reshape(_) | Op::Squeeze(_) | Op::Iota(_) => true,
         Op::ConvertElementType(convert) => {

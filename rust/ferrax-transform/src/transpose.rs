@@ -5,7 +5,7 @@
 //! cotangents of the linear inputs that are not zero, with a flag for each input
 //! of the original (never set for one that is not linear). Invariants:
 //! equations that do not depend on linear inputs are evaluated first, in order,
-//! if they are needed; cotangents of a variable that is used several times are
+//! if they are needed (so is that part of a call or a loop that does not); cotangents of a variable that is used several times are
 //! added in reverse order of use; a cotangent has the shape and dtype of its
 //! variable, at an input its weakness too. Cost: linear; each sub-program is
 //! treated once for each set of flags.
@@ -16,11 +16,13 @@ use ferrax_ir::op::View;
 use ferrax_ir::ops::Call;
 use ferrax_ir::rules::{Operand, Transpose};
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Equation, Program, Result, Type, internal_error};
 use smallvec::SmallVec;
 
 use crate::control::{checkpoint, cond, scan, while_loop};
 use crate::memo::{Flagged, Memo};
+use crate::partial_eval::PartialEvaluation;
+use crate::reach::Reach;
 use crate::rewrite::{Needed, Rewriter, at, check_flags, with_weak};
 
 /// The transpose of `program`; see the module.
@@ -35,6 +37,10 @@ pub(crate) type Cotangents = SmallVec<[Option<Atom>; 3]>;
 #[derive(Default)]
 pub(crate) struct Transposition {
     callees: Memo<Flags, Flagged>,
+    pub reach: Reach,
+    pub scans: Memo<scan::Key, Arc<scan::Backward>>,
+    /// For what a linear program computes of known values.
+    pub evaluation: PartialEvaluation,
 }
 
 /// The cotangents so far.
@@ -53,6 +59,12 @@ impl Sums {
     }
 }
 
+/// The type of a value's cotangent. Only a linear function of integers has
+/// integer outputs that are wanted.
+pub(crate) fn cotangent_type(ty: &ArrayType) -> ArrayType {
+    if ty.dtype.is_integer() { ty.clone() } else { ty.tangent() }
+}
+
 impl Transposition {
     fn program(
         &mut self,
@@ -63,6 +75,13 @@ impl Transposition {
     ) -> Result<(Program, Vec<bool>)> {
         check_flags("transpose", program, program.inputs.len(), linear.len())?;
         check_flags("transpose", program, program.outputs.len(), cotangents.len())?;
+        let separated;
+        let program = if self.reach.parts(program, linear) {
+            separated = self.evaluation.separate_calls(program, linear)?;
+            &separated
+        } else {
+            program
+        };
         let mut is_linear = vec![false; program.types.len()];
         for (var, &flag) in program.inputs.iter().zip(linear) {
             is_linear[var.index()] = flag;
@@ -88,9 +107,7 @@ impl Transposition {
         let mut given = Vec::new();
         for (atom, _) in program.outputs.iter().zip(cotangents).filter(|(_, flag)| **flag) {
             let ty = match program.type_of(atom) {
-                // Only a linear function of integers has integer outputs that are wanted.
-                Type::Array(ty) if ty.dtype.is_integer() => ty.clone(),
-                Type::Array(ty) => ty.tangent(),
+                Type::Array(ty) => cotangent_type(&ty),
                 other => return Err(internal_error!("an output of type {other} has no cotangent")),
             };
             given.push((atom, rewriter.builder.input(ty)));
@@ -115,7 +132,7 @@ impl Transposition {
                 && flag
                 && instantiate.get(position) == Some(&true)
             {
-                sum = Some(rewriter.builder.zeros(&ty.tangent())?);
+                sum = Some(rewriter.builder.zeros(&cotangent_type(ty))?);
             }
             flags.push(sum.is_some());
             if let Some(atom) = sum {

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use ferrax_ir::ops::Scan;
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Operand, Row, Rules, Transpose, Types};
 use ferrax_ir::{
-    ArrayType, Atom, Builder, DType, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type,
+    ArrayType, Atom, Builder, DType, Dim, Effect, Effects, Extension, Op, Param, Program, Result, Tensor,
+    Type,
 };
 use ferrax_transform::{
-    Options, cse, dce, dce_with, fold, jvp, linearize, optimise, partial_eval, simplify, transpose,
+    Options, OutDims, batch, cse, dce, dce_with, fold, hoist, jvp, linearize, optimise, partial_eval,
+    simplify, transpose,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -116,4 +119,47 @@ fn transposing_says_backwards() {
     let z = b.emit1(say("two"), &[y]).unwrap();
     let (transposed, _) = transpose(&b.finish([z]), &[true], &[true]).unwrap();
     assert_eq!(said(&transposed), ["two", "one"]);
+}
+
+/// Each step says one of the carry and two of the constant.
+fn looped() -> Program {
+    let mut b = Builder::new("body");
+    let ty = ArrayType::scalar(DType::F64);
+    let (k, c) = (b.input(ty.clone()), b.input(ty.clone()));
+    let next = b.emit1(say("one"), &[c]).unwrap();
+    b.emit1(say("two"), &[k]).unwrap();
+    let square = b.mul(next, k).unwrap();
+    let body = Arc::new(b.finish([square]));
+    let op =
+        Scan { jaxpr: body, length: Dim::Const(3), num_carry: 1, num_consts: 1, reverse: false, unroll: 1 };
+    let mut b = Builder::new("f");
+    let (k, c) = (b.input(ty.clone()), b.input(ty));
+    let last = b.emit1(op, &[k, c]).unwrap();
+    b.finish([last])
+}
+
+/// What each step of a program's loops says.
+fn said_in_loops(program: &Program) -> Vec<Vec<&str>> {
+    let bodies = program.equations.iter().flat_map(|equation| equation.op.programs());
+    bodies.map(|body| said(body)).collect()
+}
+
+#[test]
+fn loops_keep_their_effects() {
+    let program = looped();
+    let want = [vec!["one", "two"]];
+    assert_eq!(said_in_loops(&dce(&program).unwrap()), want);
+    assert_eq!(said_in_loops(&dce_with(&program, &[false]).unwrap().0), want);
+    assert_eq!(said_in_loops(&hoist(&program).unwrap()), want);
+    assert_eq!(said_in_loops(&optimise(&program, Options::default()).unwrap()), want);
+    assert_eq!(said_in_loops(&jvp(&program, &[true, true]).unwrap().0), want);
+    let linearized = linearize(&program, &[true, true]).unwrap();
+    assert_eq!(said_in_loops(&linearized.primal), want);
+    assert_eq!(said_in_loops(&linearized.linear), [[""; 0]]);
+    let (batched, _) = batch(&program, &Dim::Const(2), &[Some(0), None], None, OutDims::AsIs).unwrap();
+    assert_eq!(said_in_loops(&batched), want);
+    // Of what is said of the constant no step can be had without the rest.
+    let parts = partial_eval(&program, &[false, true]).unwrap();
+    assert!(said_in_loops(&parts.known).is_empty());
+    assert_eq!(said_in_loops(&parts.unknown), want);
 }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferrax_ir::ops::{Call, Unary};
+use ferrax_ir::ops::{Call, Scan, Unary};
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Operand, Row, Rules, Transpose, Types, not_linear};
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Extension, Op, Param, Program, Result, Tensor, Type};
 use ferrax_transform::{
-    Inline, Options, OutDims, batch, cse, dce, fold, inline, jvp, linearize, optimise, partial_eval,
-    simplify, vjp_program,
+    Inline, Options, OutDims, batch, cse, dce, dce_with, fold, inline, jvp, linearize, optimise,
+    partial_eval, simplify, vjp_program,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -161,5 +161,101 @@ fn shared_callees_cost_once() {
         let asked = counting.asked.load(Ordering::Relaxed);
         // One by one the calls would be 2^40.
         assert!(asked < 5000, "{name} asks {asked} times");
+    }
+}
+
+/// Scans in each other, of three carries that reach each other one step later.
+fn nested(depth: usize, counting: &Arc<Counting>) -> Program {
+    let mut b = Builder::new("level");
+    let carry: Vec<Atom> = (0..3).map(|_| b.input(ArrayType::scalar(DType::F64))).collect();
+    let double = Op::Extension(Extension(Arc::new(Double(counting.clone()))));
+    let twice = b.emit1(double, &[carry[0]]).unwrap();
+    let wave = b.unary(Unary::Sin, carry[2]).unwrap();
+    let mixed = b.mul(wave, twice).unwrap();
+    let next = [mixed, carry[0], carry[1]];
+    if depth == 0 {
+        return b.finish(next);
+    }
+    let jaxpr = Arc::new(nested(depth - 1, counting));
+    let op = Scan { jaxpr, length: Dim::Const(2), num_carry: 3, num_consts: 0, reverse: false, unroll: 1 };
+    let outputs = b.emit(op, &next).unwrap();
+    b.finish(outputs.into_iter().map(Atom::Var))
+}
+
+#[test]
+fn nested_scans_cost_in_proportion() {
+    let passes: &[(&str, Pass)] = &[
+        ("jvp", |program| Ok(jvp(program, &[true, false, false])?.0)),
+        ("linearize", |program| Ok(linearize(program, &[true, false, false])?.linear)),
+        ("partial_eval", |program| Ok(partial_eval(program, &[true, false, false])?.unknown)),
+        ("vjp", |program| vjp_program(program, &[true, false, false], &[true, false, false])),
+        ("vjp of vjp", |program| {
+            let once = vjp_program(program, &[true; 3], &[true, false, false])?;
+            vjp_program(&once, &[true; 4], &[true; 6])
+        }),
+        ("batch", |program| {
+            Ok(batch(program, &Dim::Const(3), &[Some(0), None, None], None, OutDims::AsIs)?.0)
+        }),
+        ("dce", |program| Ok(dce_with(program, &[true, false, false])?.0)),
+        ("optimise", |program| optimise(program, Options::default())),
+    ];
+    for (name, pass) in passes {
+        let measure = |depth: usize| {
+            let counting = Arc::new(Counting::default());
+            let program = nested(depth, &counting);
+            counting.asked.store(0, Ordering::Relaxed);
+            pass(&program).unwrap();
+            counting.asked.load(Ordering::Relaxed)
+        };
+        let (shallow, deep) = (measure(5), measure(10));
+        // Going into the callees of each level anew may cost a square, no more.
+        assert!(deep <= 4 * shallow + 20, "{name} asks {shallow} times at depth 5, {deep} at depth 10");
+    }
+}
+
+/// A scan of a carry that is handed on from place to place, doubled at the last.
+fn relay(places: usize, counting: &Arc<Counting>) -> Program {
+    let ty = ArrayType::scalar(DType::F64);
+    let mut b = Builder::new("body");
+    let mut carry: Vec<Atom> = (0..places).map(|_| b.input(ty.clone())).collect();
+    let double = Op::Extension(Extension(Arc::new(Double(counting.clone()))));
+    let last = b.emit1(double, &[carry[places - 1]]).unwrap();
+    let wave = b.unary(Unary::Sin, last).unwrap();
+    carry.rotate_right(1);
+    carry[0] = wave;
+    let jaxpr = Arc::new(b.finish(carry));
+    let op =
+        Scan { jaxpr, length: Dim::Const(2), num_carry: places, num_consts: 0, reverse: false, unroll: 1 };
+    let mut b = Builder::new("relay");
+    let carry: Vec<Atom> = (0..places).map(|_| b.input(ty.clone())).collect();
+    let outputs = b.emit(op, &carry).unwrap();
+    b.finish(outputs.into_iter().map(Atom::Var))
+}
+
+#[test]
+fn fixed_points_settle_at_once() {
+    fn first(program: &Program) -> Vec<bool> {
+        (0..program.inputs.len()).map(|index| index == 0).collect()
+    }
+    let passes: &[(&str, Pass)] = &[
+        ("jvp", |program| Ok(jvp(program, &first(program))?.0)),
+        ("linearize", |program| Ok(linearize(program, &first(program))?.linear)),
+        ("vjp", |program| vjp_program(program, &first(program), &first(program))),
+        ("partial_eval", |program| Ok(partial_eval(program, &first(program))?.unknown)),
+        ("batch", |program| {
+            let dims: Vec<Option<usize>> = first(program).iter().map(|flag| flag.then_some(0)).collect();
+            Ok(batch(program, &Dim::Const(3), &dims, None, OutDims::AsIs)?.0)
+        }),
+        ("dce", |program| Ok(dce_with(program, &first(program))?.0)),
+    ];
+    for (name, pass) in passes {
+        let measure = |places: usize| {
+            let counting = Arc::new(Counting::default());
+            let program = relay(places, &counting);
+            counting.asked.store(0, Ordering::Relaxed);
+            pass(&program).unwrap();
+            counting.asked.load(Ordering::Relaxed)
+        };
+        assert_eq!(measure(2), measure(20), "{name}");
     }
 }

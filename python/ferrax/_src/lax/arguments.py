@@ -16,6 +16,16 @@ from ferrax._src.core import as_array, traced_values
 index = operator.index
 
 
+def is_int_tuple(values) -> bool:
+    """Whether ``values`` is a tuple of Python integers: nothing in it is left to convert."""
+    if type(values) is not tuple:
+        return False
+    for value in values:  # a generator expression would cost three times this loop
+        if type(value) is not int:
+            return False
+    return True
+
+
 def operand(x, name: str, position: int = 0) -> Array:
     """``x`` as an array or tracer; scalars keep their weak type; lists raise TypeError."""
     if isinstance(x, Array):
@@ -31,14 +41,14 @@ def operand(x, name: str, position: int = 0) -> Array:
 
 def canonical_shape(shape) -> tuple[int, ...]:
     """``shape`` (an integer or a sequence of integers) as a tuple of Python integers."""
-    if type(shape) is tuple and all(type(d) is int for d in shape):
+    if is_int_tuple(shape):
         return shape
     try:
         return (index(shape),)
     except TypeError:
         pass
     try:
-        return tuple([index(d) for d in shape])
+        return int_tuple(shape)
     except TypeError as error:
         raise TypeError(
             "Shapes must be 1D sequences of concrete values of integer type, got "
@@ -49,7 +59,7 @@ def canonical_shape(shape) -> tuple[int, ...]:
 
 def int_tuple(values: Sequence[int]) -> tuple[int, ...]:
     """A sequence of integers as a tuple of Python integers."""
-    return tuple([index(v) for v in values])
+    return tuple(map(index, values))
 
 
 def canonical_axis(axis: int, ndim: int) -> int:

@@ -53,7 +53,7 @@ def _literal(value, dtype):
         return None
     dtype = dtypes.canonicalize_dtype(dtype)
     if dtype.kind == "f" or (dtype.kind == "i" and value in (0, 1)):
-        return np.asarray(value, np.float64).astype(dtype)[()]
+        return dtype.type(value)
     return None
 
 

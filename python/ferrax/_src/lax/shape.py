@@ -23,9 +23,8 @@ from ferrax._src.lax.arguments import (
 
 
 def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
-    for value in values:
-        if value < 0:
-            raise TypeError(f"{name} {what} must have every element be nonnegative, got {values}.")
+    if values and min(values) < 0:
+        raise TypeError(f"{name} {what} must have every element be nonnegative, got {values}.")
 
 
 def broadcast_shapes(*shapes) -> tuple[int, ...]:
@@ -57,20 +56,22 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out
     >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), (0,)).shape
     (2, 3)
     """
-    _reject_out_sharding("broadcast_in_dim", out_sharding)
+    if out_sharding is not None:
+        _reject_out_sharding("broadcast_in_dim", out_sharding)
     shape = _canonical_shape(shape)
     dims = _int_tuple(broadcast_dimensions)
     operand = _operand(operand, "broadcast_in_dim")
     if not dims and not shape and operand.ndim == 0:
         return operand
     _nonnegative("broadcast_in_dim", "shape", shape)
-    _nonnegative("broadcast_in_dim", "broadcast_dimensions", dims)
+    if dims:
+        _nonnegative("broadcast_in_dim", "broadcast_dimensions", dims)
     if len(dims) != operand.ndim:
         raise TypeError(
             "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
             f"broadcast_dimensions {dims} for operand ndim {operand.ndim}."
         )
-    if any(d >= len(shape) for d in dims):
+    if dims and max(dims) >= len(shape):
         raise TypeError(
             "broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, got "
             f"{dims} for operand ndim {operand.ndim} and shape {shape}."
@@ -141,10 +142,11 @@ def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_
     >>> lax.reshape(jnp.arange(6), (2, 3)).shape
     (2, 3)
     """
-    _reject_out_sharding("reshape", out_sharding)
+    if out_sharding is not None:
+        _reject_out_sharding("reshape", out_sharding)
     operand = _operand(operand, "reshape")
     sizes = _canonical_shape(new_sizes)
-    if any(size < 0 for size in sizes):
+    if sizes and min(sizes) < 0:
         raise TypeError(f"reshape new_sizes must all be positive, got {sizes}.")
     if dimensions is not None:
         dimensions = _int_tuple(dimensions)
@@ -209,8 +211,6 @@ def expand_dims(array, dimensions: Sequence[int]):
     (1, 3, 1)
     """
     array = _operand(array, "expand_dims")
-    if len(set(dimensions)) != len(dimensions):
-        raise ValueError(f"repeated axis in lax.expand_dims: {tuple(dimensions)}")
     ndim = array.ndim + len(dimensions)
     new = {_canonical_axis(d, ndim) for d in dimensions}
     if len(new) != len(dimensions):
@@ -302,6 +302,10 @@ def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
     return bind("pad", (operand, padding_value), {"padding_config": config})
 
 
+def _listing(arrays) -> str:
+    return ", ".join([str(tuple(x.shape)) for x in arrays])
+
+
 def concatenate(operands, dimension: int):
     """Joins arrays of equal dtype along an existing axis.
 
@@ -317,15 +321,17 @@ def concatenate(operands, dimension: int):
     first = arrays[0]
     if len(arrays) == 1:
         return first
-    shapes = [tuple(x.shape) for x in arrays]
-    listing = ", ".join(map(str, shapes))
-    if any(len(shape) != first.ndim for shape in shapes):
+    rank = first.ndim
+    for x in arrays:
+        if x.ndim != rank:
+            raise TypeError(
+                "Cannot concatenate arrays with different numbers of dimensions: got "
+                f"{_listing(arrays)}."
+            )
+    if not 0 <= dimension < rank:
         raise TypeError(
-            f"Cannot concatenate arrays with different numbers of dimensions: got {listing}."
-        )
-    if not 0 <= dimension < first.ndim:
-        raise TypeError(
-            f"concatenate dimension out of bounds: dimension {dimension} for shapes {listing}."
+            f"concatenate dimension out of bounds: dimension {dimension} for shapes "
+            f"{_listing(arrays)}."
         )
     return bind("concatenate", arrays, {"dimension": dimension})
 

@@ -306,9 +306,13 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     check_array_like("full", fill_value)
     dtype = user_dtype(dtype, "full")
     shape = canonical_shape(shape)
-    if np.ndim(fill_value) == 0:
+    if _is_scalar(fill_value):
         return _place(lax.full(shape, fill_value, dtype), device, out_sharding)
     return _place(broadcast_to(asarray(fill_value, dtype=dtype), shape), device, out_sharding)
+
+
+def _is_scalar(x) -> bool:
+    return type(x) in PYTHON_SCALARS or np.ndim(x) == 0
 
 
 def _like(name, a, fill, dtype, shape, device, out_sharding=None):
@@ -317,7 +321,7 @@ def _like(name, a, fill, dtype, shape, device, out_sharding=None):
     dtype = user_dtype(dtype, name)
     if shape is not None:
         shape = canonical_shape(shape)
-    if np.ndim(fill) == 0:
+    if _is_scalar(fill):
         return _place(lax.full_like(a, fill, dtype, shape), device, out_sharding)
     shape = np.shape(a) if shape is None else shape
     target = dtypes.result_type(a) if dtype is None else dtype

@@ -8,7 +8,6 @@ importing this file loads none of them.
 from __future__ import annotations
 
 import importlib
-import math
 import operator
 from types import MethodType
 
@@ -164,11 +163,6 @@ def _byteswap(self, inplace=False):
     return lax.bitcast_convert_type(lax.rev(octets, (octets.ndim - 1,)), self.dtype)
 
 
-def _tobytes(self, order="C"):
-    """The bytes of the elements."""
-    return np.asarray(self).tobytes(order)
-
-
 def _to_device(self, device, *, stream=None):
     """The array on another device or sharding."""
     if stream is not None:
@@ -185,6 +179,10 @@ def _iter(self):
 
 
 def _contains(self, element):
+    if not np.isscalar(element) and not hasattr(element, "shape"):
+        raise TypeError(
+            "Array.__contains__ requires a scalar array or number, got"
+            f" {type(element).__name__}.")
     if self.ndim != 1:
         raise ValueError(
             "Array.__contains__: search array must be one-dimensional, got"
@@ -193,6 +191,12 @@ def _contains(self, element):
         raise ValueError(
             f"Array.__contains__: element must be a scalar, got shape {np.shape(element)}.")
     return bool(reductions.any(self == element))
+
+
+def _reversed(self):
+    if self.ndim == 0:
+        raise TypeError("iteration over a 0-d array")
+    return iter(list(self)[::-1])
 
 
 def _setitem(self, key, value):
@@ -204,8 +208,8 @@ def _setitem(self, key, value):
 
 def _array_namespace(self, *, api_version=None, device=None):
     """The module of the array API."""
-    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"unsupported array API version {api_version!r}")
+    if api_version not in (None, "2024.12"):
+        raise ValueError(f"unsupported array API version {api_version!r}; expected '2024.12'")
     return importlib.import_module("ferrax.numpy")
 
 
@@ -249,7 +253,7 @@ def _flat(self):
 def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
     """See `ferrax.numpy.compress`."""
     reject_out("compress", out)
-    from ferrax._src.numpy.indexing import compress
+    from ferrax._src.numpy.nonzero import compress
 
     return compress(condition, self, axis=axis, size=size, fill_value=fill_value)
 
@@ -263,12 +267,11 @@ METHODS = {
     "argsort": _lazy("sorting", "argsort"),
     "astype": _astype,
     "byteswap": _byteswap,
-    "choose": _lazy("indexing", "choose"),
+    "choose": _lazy("selection", "choose"),
     "clip": _clip,
     "compress": _compress,
     "conj": _conj,
     "conjugate": _conj,
-    "copy": _copy,
     "cumprod": reductions.cumprod,
     "cumsum": reductions.cumsum,
     "diagonal": matrices.diagonal,
@@ -277,7 +280,7 @@ METHODS = {
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
-    "nonzero": _lazy("indexing", "nonzero"),
+    "nonzero": _lazy("nonzero", "nonzero"),
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": shape.ravel,
@@ -290,9 +293,8 @@ METHODS = {
     "std": _std,
     "sum": reductions.sum,
     "swapaxes": shape.swapaxes,
-    "take": _lazy("indexing", "take"),
+    "take": _lazy("take", "take"),
     "to_device": _to_device,
-    "tobytes": _tobytes,
     "trace": matrices.trace,
     "transpose": _transpose,
     "var": _var,
@@ -306,6 +308,7 @@ METHODS = {
     "__hex__": _hex,
     "__iter__": _iter,
     "__oct__": _oct,
+    "__reversed__": _reversed,
     "__setitem__": _setitem,
 }
 
@@ -316,8 +319,6 @@ PROPERTIES = {
     "flat": _flat,
     "imag": _imag,
     "real": _real,
-    "itemsize": lambda self: np.dtype(self.dtype).itemsize,
-    "nbytes": lambda self: math.prod(self.shape) * np.dtype(self.dtype).itemsize,
 }
 
 

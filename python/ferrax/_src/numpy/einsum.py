@@ -8,7 +8,6 @@ order chosen greedily by the size of the intermediate result.
 from __future__ import annotations
 
 import math
-import string
 from collections import Counter
 
 import numpy as np
@@ -18,7 +17,7 @@ from ferrax._src.api import jit
 from ferrax._src.core import Array
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
 
-_LETTERS = string.ascii_letters
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _interleaved(subscripts, operands):

@@ -16,7 +16,7 @@ import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
-from ferrax._src.core import as_array
+from ferrax._src.core import Array, as_array
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
     broadcast_to,
@@ -437,12 +437,30 @@ def argmax(a, axis=None, out=None, keepdims=None):
 
     Raises ValueError for an empty axis. Returns the default integer dtype.
     """
+    if isinstance(a, Array) and out is None and type(axis) in _AXIS_OR_NONE:
+        return _argmax(a, axis, keepdims)
     return _arg_extremum("argmax", lax.argmax, a, axis, out, keepdims)
 
 
 def argmin(a, axis=None, out=None, keepdims=None):
     """Index of the first minimum along an axis (of the flattened array for None); NaN wins."""
+    if isinstance(a, Array) and out is None and type(axis) in _AXIS_OR_NONE:
+        return _argmin(a, axis, keepdims)
     return _arg_extremum("argmin", lax.argmin, a, axis, out, keepdims)
+
+
+# Types of a single `axis` that can be static arguments as they are.
+_AXIS_OR_NONE = (type(None), int)
+
+
+@_jit_reduction
+def _argmax(a, axis, keepdims):
+    return _arg_extremum("argmax", lax.argmax, a, axis, None, keepdims)
+
+
+@_jit_reduction
+def _argmin(a, axis, keepdims):
+    return _arg_extremum("argmin", lax.argmin, a, axis, None, keepdims)
 
 
 def _nan_arg_extremum(name, function, fill, a, axis, keepdims):

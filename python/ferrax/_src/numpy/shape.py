@@ -105,18 +105,18 @@ def iterable(y):
 
 def _resolve_shape(a, newshape):
     sizes = canonical_shape(newshape)
-    unknown = [i for i, d in enumerate(sizes) if isinstance(d, int) and d == -1]
-    if len(unknown) > 1:
+    unknown = sizes.count(-1)
+    if unknown > 1:
         raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {sizes}")
     if unknown:
-        known = math.prod(d for i, d in enumerate(sizes) if i != unknown[0])
+        i = sizes.index(-1)
+        known = math.prod(sizes[:i]) * math.prod(sizes[i + 1:])
         if known == 0 or a.size % known:
             raise TypeError(
                 f"cannot reshape array of shape {tuple(a.shape)} (size {a.size}) into shape"
                 f" {sizes} because the product of specified axis sizes ({known}) does not evenly"
                 f" divide {a.size}"
             )
-        i = unknown[0]
         sizes = (*sizes[:i], a.size // known, *sizes[i + 1:])
     elif math.prod(sizes) != a.size:
         raise TypeError(
@@ -160,15 +160,16 @@ def transpose(a, axes=None):
     """Permutes axes; None reverses them. Raises TypeError if `axes` is no permutation."""
     a = ensure_array("transpose", a)
     if axes is None:
-        permutation = tuple(range(a.ndim))[::-1]
+        permutation = tuple(range(a.ndim - 1, -1, -1))
     else:
-        permutation = tuple(normalize_axis(i, a.ndim) for i in axes)
-        if sorted(permutation) != list(range(a.ndim)):
+        rank = a.ndim
+        permutation = tuple([normalize_axis(i, rank) for i in axes])
+        if sorted(permutation) != list(range(rank)):
             raise TypeError(
                 "transpose permutation isn't a permutation of operand dimensions, got permutation"
                 f" {tuple(axes)} for operand shape {tuple(a.shape)}."
             )
-    return a if permutation == tuple(range(a.ndim)) else lax.transpose(a, permutation)
+    return lax.transpose(a, permutation)
 
 
 def permute_dims(a, /, axes):
@@ -236,11 +237,12 @@ def rollaxis(a, axis, start=0):
 def squeeze(a, axis=None):
     """Drops axes of size 1: all, or those named. ValueError if a named size is not 1."""
     a = ensure_array("squeeze", a)
+    sizes = a.shape
     if axis is None:
-        axes = tuple(d for d, n in enumerate(a.shape) if n == 1)
+        axes = tuple([d for d, n in enumerate(sizes) if n == 1])
     else:
         axes = tuple(sorted(normalize_axes(axis, a.ndim)))
-        if any(a.shape[d] != 1 for d in axes):
+        if any([sizes[d] != 1 for d in axes]):
             raise ValueError(
                 "cannot select an axis to squeeze out which has size not equal to one, got"
                 f" shape={tuple(a.shape)} and dimensions={axes}"
@@ -253,7 +255,7 @@ def expand_dims(a, axis):
     a = ensure_array("expand_dims", a)
     axes = _axis_list(axis)
     rank = a.ndim + len(axes)
-    out = tuple(normalize_axis(i, rank) for i in axes)
+    out = tuple([normalize_axis(i, rank) for i in axes])
     if len(set(out)) != len(out):
         raise ValueError(f"repeated axis in expand_dims: {axes}")
     return lax.expand_dims(a, out) if out else a
@@ -306,24 +308,20 @@ def concatenate(arrays, axis=0, dtype=None):
     arrays = _sequence("concatenate", arrays)
     if not arrays:
         raise ValueError("Need at least one array to concatenate.")
-    arrays = list(ensure_arrays("concatenate", *arrays))
+    arrays = [as_array(x) for x in arrays]
     if axis is None:
         return concatenate([ravel(x) for x in arrays], axis=0, dtype=dtype)
     if arrays[0].ndim == 0:
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
-    axis = normalize_axis(concrete_or_error(operator.index, axis, "axis of concatenate"),
-                          arrays[0].ndim)
+    if type(axis) is not int:
+        axis = concrete_or_error(operator.index, axis, "axis of concatenate")
+    axis = normalize_axis(axis, arrays[0].ndim)
     if dtype is None:
         arrays = promote_dtypes(*arrays)
     else:
         dtype = user_dtype(dtype, "concatenate")
         arrays = [convert(x, dtype) for x in arrays]
-    if len({x.ndim for x in arrays}) > 1:
-        raise TypeError(
-            "Cannot concatenate arrays with different numbers of dimensions: got"
-            f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
-        )
-    return arrays[0] if len(arrays) == 1 else lax.concatenate(arrays, dimension=axis)
+    return lax.concatenate(arrays, dimension=axis)
 
 
 def concat(arrays, /, *, axis=0):

@@ -16,6 +16,7 @@ from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
 from ferrax._src.core import Array, as_array, traced_values
+from ferrax._src.lax.arguments import is_int_tuple
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -35,7 +36,7 @@ def is_array_like(x) -> bool:
 def check_array_like(fun_name: str, *args) -> None:
     """Raises TypeError unless each argument is an array or a scalar."""
     for position, x in enumerate(args):
-        if not is_array_like(x):
+        if not isinstance(x, Array) and not is_array_like(x):
             raise TypeError(
                 f"{fun_name} requires ndarray or scalar arguments, got {type(x)}"
                 f" at position {position}."
@@ -242,7 +243,7 @@ def normalize_axes(axis, ndim: int) -> tuple[int, ...]:
         axes = (operator.index(axis),)
     except TypeError:
         axes = tuple(axis)
-    axes_out = tuple(normalize_axis(a, ndim) for a in axes)
+    axes_out = tuple([normalize_axis(a, ndim) for a in axes])
     if len(set(axes_out)) != len(axes_out):
         raise ValueError(f"duplicate value in 'axis': {tuple(axes)}")
     return axes_out
@@ -250,7 +251,7 @@ def normalize_axes(axis, ndim: int) -> tuple[int, ...]:
 
 def canonical_shape(shape, context: str = "") -> tuple[int, ...]:
     """A shape argument as a tuple of integers; an integer stands for one dimension."""
-    if type(shape) is tuple and all(type(d) is int for d in shape):
+    if is_int_tuple(shape):
         return shape
     try:
         sizes = (operator.index(shape),)
@@ -288,17 +289,17 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={old} shape={shape}"
         )
-    if any(a != b and a != 1 for a, b in zip(old, shape[lead:])):
+    if any([a != b and a != 1 for a, b in zip(old, shape[lead:])]):
         raise ValueError(
             "Incompatible types for broadcasting: input"
             f" type={x.dtype}[{','.join(map(str, old))}] and requested"
             f" type={x.dtype}[{','.join(map(str, shape))}]"
         )
-    kept = tuple(i for i in range(len(old)) if old[i] == shape[i + lead])
+    kept = tuple([i for i in range(len(old)) if old[i] == shape[i + lead]])
     if len(kept) < len(old):
-        squeezed = tuple(i for i in range(len(old)) if i not in kept)
+        squeezed = tuple([i for i in range(len(old)) if i not in kept])
         x = lax.squeeze(x, squeezed)
-    return lax.broadcast_in_dim(x, shape, tuple(i + lead for i in kept))
+    return lax.broadcast_in_dim(x, shape, tuple([i + lead for i in kept]))
 
 
 @jit

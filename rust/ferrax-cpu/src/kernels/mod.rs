@@ -4,6 +4,8 @@
 //! runs over raw operands. Operands are dense and row-major. Where the plan lets
 //! an op work in place its first output is its first input.
 
+mod body;
+mod control;
 pub mod copy;
 pub mod cumulative;
 pub mod gemm;
@@ -13,25 +15,43 @@ pub mod windows;
 use ferrax_compile::Argument;
 use ferrax_ir::{Op, Result};
 
+use crate::executable::Nested;
+
 /// The operands of one call.
 pub struct Call<'a> {
     pub inputs: &'a [*const u8],
     pub outputs: &'a [*mut u8],
+    /// As many bytes as the kernel asks for, aligned as arrays are.
+    pub scratch: *mut u8,
 }
 
 /// A library kernel with its sizes.
 pub trait Kernel: Send + Sync + std::fmt::Debug {
+    /// Bytes of scratch memory that a run needs.
+    fn scratch(&self) -> usize {
+        0
+    }
+
     /// Computes the outputs.
     ///
     /// # Safety
     /// The operands are valid for the types that the kernel was bound with.
-    /// Only the first input and the first output may be the same memory.
+    /// Only the first input and the first output may be the same memory. The
+    /// scratch memory is as large as asked for and nobody else's during the run.
     unsafe fn run(&self, call: &Call<'_>) -> Result<()>;
 }
 
 /// The kernel for `op` on operands of these types.
-pub fn bind(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
+pub fn bind(
+    op: &Op,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    nested: &mut Nested,
+) -> Result<Box<dyn Kernel>> {
     let own = match op {
+        Op::Cond(op) => Some(control::cond(op, nested)?),
+        Op::While(op) => Some(control::while_loop(op, nested)?),
+        Op::Scan(op) => Some(control::scan(op, nested)?),
         Op::DotGeneral(op) => Some(gemm::bind(op, inputs, outputs)?),
         Op::Gather(op) => Some(windows::gather(op, inputs, outputs)?),
         Op::Scatter(op) => windows::scatter(op, inputs, outputs)?,

@@ -10,6 +10,7 @@ use ferrax_compile::{Launch, Stage};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
+use super::flat::Flat;
 use super::fold::{ArgFn, ArgMergeFn, FoldOp, arg_fns, fold_op};
 use super::nest::{Nest, PerAxis, Tile};
 use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build, pressure};
@@ -82,7 +83,7 @@ pub struct Bound {
 struct Worker<'a> {
     bound: &'a Bound,
     operands: &'a [*mut u8],
-    table: SmallVec<[*mut u8; 32]>,
+    table: &'a mut [*mut u8],
     at: SmallVec<[i64; 8]>,
     /// The tile of the section that runs, and its size here.
     tile: Tile,
@@ -245,6 +246,65 @@ impl Bound {
         }
     }
 
+    /// Whether a run stays on its thread: such kernels have [`Bound::run_in`].
+    pub fn is_serial(&self) -> bool {
+        let total = self.tiles as f64 * self.reduce_tiles.max(1) as f64 * self.nanos_per_tile;
+        total < SERIAL_NANOS && self.segments == 1
+    }
+
+    /// The kernel as a straight line, if it is one tile without reductions or
+    /// guards; its scratch memory has as many bytes as [`Bound::scratch`].
+    pub fn flat(&self) -> Option<Flat> {
+        let plain = self.tiles == 1 && self.reduce_loops.is_empty() && self.folds.is_empty();
+        if !plain || self.epilogue.is_some() || !self.is_serial() {
+            return None;
+        }
+        let length =
+            |span: Option<super::nest::Span>| span.map_or(1, |span| span.length.min(self.extents[span.axis]));
+        Flat::new(&self.main, &self.entries, length(self.tile.row), length(self.tile.col))
+    }
+
+    /// The kernel's constants, which entries point to.
+    pub fn constants(&self) -> *const u8 {
+        self.constants.as_ptr().cast()
+    }
+
+    /// Entries of the table that [`Bound::run_in`] takes.
+    pub fn table(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of scratch memory.
+    pub fn scratch(&self) -> usize {
+        self.scratch
+    }
+
+    /// Makes a table for runs of this kernel that use this scratch memory.
+    pub fn fill_table(&self, table: &mut [*mut u8], scratch: *mut u8) {
+        let constants = self.constants.as_ptr().cast::<u8>().cast_mut();
+        for (place, entry) in table.iter_mut().zip(&self.entries) {
+            *place = match *entry {
+                Entry::Scratch(offset) => scratch.wrapping_add(offset),
+                Entry::Constant(offset) => constants.wrapping_add(offset),
+                Entry::Moving => std::ptr::null_mut(),
+            };
+        }
+    }
+
+    /// As `run`, on this thread, with a table that was made before.
+    ///
+    /// # Safety
+    /// As `run`; the table is this kernel's, and its scratch memory is nobody else's during the run.
+    pub unsafe fn run_in(&self, operands: &[*mut u8], table: &mut [*mut u8]) {
+        if self.tiles == 0 {
+            return;
+        }
+        let at = SmallVec::from_elem(0, self.extents.len());
+        let mut worker = Worker { bound: self, operands, table, at, tile: self.tile, rows: 1, cols: 1 };
+        // SAFETY: passed on.
+        unsafe { worker.units(0, self.tiles, None) };
+    }
+
     /// Bytes of the accumulators of one unit.
     fn partial_bytes(&self) -> usize {
         let kept = self.epilogue_tile.lanes();
@@ -262,33 +322,29 @@ impl Bound {
         operands: &[*mut u8],
         work: impl FnOnce(&mut Worker<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut scratch = SCRATCH.take();
+        // Small kernels often need none: then the thread's is left alone.
+        let mut scratch = if self.scratch > 0 { SCRATCH.take() } else { None };
         if self.scratch > 0 && scratch.as_ref().is_none_or(|buffer| buffer.capacity() < self.scratch) {
             scratch = None;
             scratch = scratch.or(Some(Buffer::new(self.scratch.max(64 << 10))?));
         }
         let base = scratch.as_ref().map_or(std::ptr::null_mut(), Buffer::pointer);
-        let constants = self.constants.as_ptr().cast::<u8>().cast_mut();
-        let table = self
-            .entries
-            .iter()
-            .map(|entry| match *entry {
-                Entry::Scratch(offset) => base.wrapping_add(offset),
-                Entry::Constant(offset) => constants.wrapping_add(offset),
-                Entry::Moving => std::ptr::null_mut(),
-            })
-            .collect();
+        let mut table: SmallVec<[*mut u8; 32]> =
+            SmallVec::from_elem(std::ptr::null_mut(), self.entries.len());
+        self.fill_table(&mut table, base);
         let mut worker = Worker {
             bound: self,
             operands,
-            table,
+            table: &mut table,
             at: SmallVec::from_elem(0, self.extents.len()),
             tile: self.tile,
             rows: 1,
             cols: 1,
         };
         let result = work(&mut worker);
-        SCRATCH.set(scratch);
+        if scratch.is_some() {
+            SCRATCH.set(scratch);
+        }
         result
     }
 
@@ -306,34 +362,7 @@ impl Bound {
     ) -> Result<()> {
         self.with_worker(operands, |worker| {
             // SAFETY: passed on.
-            unsafe {
-                worker.prepare(&self.main);
-                if let (Some(epilogue), None) = (&self.epilogue, partial) {
-                    worker.prepare(epilogue);
-                }
-                for unit in from..to {
-                    let (tile, segment) = (unit / self.segments, unit % self.segments);
-                    worker.seek(&self.loops, tile);
-                    if self.folds.is_empty() && self.reduce_loops.is_empty() {
-                        worker.measure(self.tile);
-                        worker.execute(&self.main);
-                    } else {
-                        worker.start_folds();
-                        let first = segment * self.reduce_tiles / self.segments;
-                        let last = (segment + 1) * self.reduce_tiles / self.segments;
-                        for reduce_tile in first..last {
-                            worker.seek(&self.reduce_loops, reduce_tile);
-                            worker.measure(self.tile);
-                            worker.execute(&self.main);
-                            worker.fold();
-                        }
-                    }
-                    match partial {
-                        Some(partial) => worker.save((partial + unit * self.partial_bytes()) as *mut u8),
-                        None => worker.finish(),
-                    }
-                }
-            }
+            unsafe { worker.units(from, to, partial) };
             Ok(())
         })
     }
@@ -365,6 +394,43 @@ impl Bound {
 }
 
 impl Worker<'_> {
+    /// Runs units `from..to`; see `Bound::work`.
+    ///
+    /// # Safety
+    /// As `Bound::run`.
+    unsafe fn units(&mut self, from: usize, to: usize, partial: Option<usize>) {
+        let bound = self.bound;
+        // SAFETY: passed on.
+        unsafe {
+            self.prepare(&bound.main);
+            if let (Some(epilogue), None) = (&bound.epilogue, partial) {
+                self.prepare(epilogue);
+            }
+            for unit in from..to {
+                let (tile, segment) = (unit / bound.segments, unit % bound.segments);
+                self.seek(&bound.loops, tile);
+                if bound.folds.is_empty() && bound.reduce_loops.is_empty() {
+                    self.measure(bound.tile);
+                    self.execute(&bound.main);
+                } else {
+                    self.start_folds();
+                    let first = segment * bound.reduce_tiles / bound.segments;
+                    let last = (segment + 1) * bound.reduce_tiles / bound.segments;
+                    for reduce_tile in first..last {
+                        self.seek(&bound.reduce_loops, reduce_tile);
+                        self.measure(bound.tile);
+                        self.execute(&bound.main);
+                        self.fold();
+                    }
+                }
+                match partial {
+                    Some(partial) => self.save((partial + unit * bound.partial_bytes()) as *mut u8),
+                    None => self.finish(),
+                }
+            }
+        }
+    }
+
     /// Runs what does not change between tiles.
     ///
     /// # Safety

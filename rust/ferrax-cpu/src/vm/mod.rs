@@ -10,8 +10,10 @@
 //! | `nest` | loops and tiles |
 //! | `section` | bodies as block instructions over places |
 //! | `bound` | a launch made ready, and its run |
+//! | `flat` | small kernels as straight lines of calls |
 
 pub mod bound;
+pub mod flat;
 pub mod fold;
 pub mod isa;
 pub mod math;

@@ -263,6 +263,8 @@ impl Builder<'_> {
                     (axis.is_none_or(|axis| !self.spans(axis)), false)
                 }
                 ScalarOp::Const { .. } => (true, true),
+                // A single element is computed where it belongs, like any block.
+                _ if self.lanes == 1 => (false, false),
                 _ => (all(&self.uniform), all(&self.invariant)),
             };
         }
@@ -501,7 +503,8 @@ impl Builder<'_> {
             return Ok(to);
         }
         let mut flags = [false; 3];
-        for (flag, arg) in flags.iter_mut().zip(args) {
+        // One element is a whole block of one.
+        for (flag, arg) in flags.iter_mut().zip(args).filter(|_| self.lanes > 1) {
             *flag = self.uniform[arg.0 as usize];
         }
         let mut temporary: SmallVec<[Place; 3]> = SmallVec::new();

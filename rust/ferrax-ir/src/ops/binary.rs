@@ -262,9 +262,12 @@ impl Rules for Binary {
                 if op == ScalarOp::ShrArithmetic && dtype.is_unsigned() {
                     let signed = signed_type(ty);
                     let (x, y) = (body.bitcast(x, signed), body.bitcast(y, signed));
+                    let x = body.sign_extended(dtype, x);
                     let shifted = body.push(op, signed, &[x, y]);
-                    return Ok(Value::Real(body.bitcast(shifted, ty)));
+                    let shifted = body.bitcast(shifted, ty);
+                    return Ok(Value::Real(body.round_to(dtype, shifted)));
                 }
+                let x = if op == ScalarOp::ShrLogical { body.low_bits(dtype, x) } else { x };
                 let result = body.push(op, ty, &[x, y]);
                 Ok(Value::Real(body.round_to(dtype, result)))
             }

@@ -25,12 +25,14 @@ op_struct! {
 }
 
 op_struct! {
-    /// Runs its body on a carry as long as its condition holds of it.
+    /// Runs its body on a carry as long as its condition holds of it, `max_steps` times
+    /// at most.
     While "while" {
         body_jaxpr: Arc<Program>,
         body_nconsts: usize,
         cond_jaxpr: Arc<Program>,
         cond_nconsts: usize,
+        max_steps: Option<usize>,
     }
 }
 
@@ -179,7 +181,12 @@ impl Row for While {
     fn eval(&self, inputs: &[Tensor], _: &[Type]) -> Result<Vec<Tensor>> {
         let (condition_constants, body_constants, carry) = self.split(inputs);
         let mut carry = carry.to_vec();
+        let mut left = self.max_steps;
         loop {
+            if left == Some(0) {
+                return Ok(carry);
+            }
+            left = left.map(|left| left - 1);
             let arguments: Vec<Tensor> = condition_constants.iter().chain(&carry).cloned().collect();
             let holds = interpret::run(&self.cond_jaxpr, &arguments)?;
             if holds.first().and_then(Tensor::to_scalar).is_none_or(|value| value.is_zero()) {

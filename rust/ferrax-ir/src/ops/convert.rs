@@ -127,13 +127,7 @@ fn emit_convert(body: &mut Body, from: DType, to: DType, x: Reg) -> Result<Reg> 
             }
             // Integers wrap.
             let byte = body.convert(x, ty);
-            if to.is_unsigned() {
-                let mask = body.int(ty, (1 << bits) - 1);
-                return Ok(body.op(ScalarOp::And, &[byte, mask]));
-            }
-            let shift = body.int(ty, i64::from(8 - bits));
-            let up = body.op(ScalarOp::Shl, &[byte, shift]);
-            Ok(body.op(ScalarOp::ShrArithmetic, &[up, shift]))
+            Ok(body.round_to(to, byte))
         }
         _ => Ok(body.convert(x, ty)),
     }

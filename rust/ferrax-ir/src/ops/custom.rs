@@ -26,8 +26,8 @@ pub trait JvpRule: std::fmt::Debug + Send + Sync {
     /// What messages and texts call it.
     fn name(&self) -> String;
 
-    /// The program from the arguments and the tangents of those flagged in
-    /// `nonzero`, to the outputs and the tangents of the outputs flagged in
+    /// The program from the inputs of the call and the tangents of those flagged
+    /// in `nonzero`, to the outputs and the tangents of the outputs flagged in
     /// what comes with it.
     fn program(&self, nonzero: &[bool]) -> Result<FlaggedProgram>;
 }
@@ -37,13 +37,13 @@ pub trait VjpRule: std::fmt::Debug + Send + Sync {
     /// What messages and texts call it.
     fn name(&self) -> String;
 
-    /// The program from the arguments to the outputs and then residuals, when
-    /// the arguments flagged in `perturbed` are differentiated in.
+    /// The program from the inputs of the call to the outputs and then residuals,
+    /// when the inputs flagged in `perturbed` are differentiated in.
     fn forward(&self, perturbed: &[bool]) -> Result<Arc<Program>>;
 
-    /// The program from the residuals and the cotangents of the outputs flagged
-    /// in `given`, to the cotangents of the arguments flagged in what comes
-    /// with it: of arguments in `perturbed` at most.
+    /// The program from the residuals and cotangents of outputs to the cotangents
+    /// of the inputs flagged in what comes with it: inputs in `perturbed` at
+    /// most. `given` says for each output of inexact dtype whether it has one.
     fn backward(&self, perturbed: &[bool], given: &[bool]) -> Result<FlaggedProgram>;
 }
 
@@ -115,8 +115,8 @@ op_struct! {
 
 op_struct! {
     /// The linear map that a reverse derivative of the user's is the transpose of:
-    /// residuals, then tangents of the arguments in `perturbed`, to tangents of the
-    /// outputs. It can be transposed but not evaluated.
+    /// residuals, then tangents of the inputs in `perturbed`, to tangents of the
+    /// outputs of inexact dtype. It can be transposed but not evaluated.
     CustomLinear "custom_lin" {
         num_res: usize,
         outputs: Vec<ZeroLike>,

@@ -256,8 +256,17 @@ impl Rules for Unary {
             Unary::Ceil => body.op(ScalarOp::Ceil, &[x]),
             Unary::Sqrt => body.op(ScalarOp::Sqrt, &[x]),
             Unary::Not => body.op(ScalarOp::Not, &[x]),
-            Unary::PopulationCount => body.op(ScalarOp::PopCount, &[x]),
-            Unary::Clz => body.op(ScalarOp::Clz, &[x]),
+            Unary::PopulationCount => {
+                let x = body.low_bits(dtype, x);
+                body.op(ScalarOp::PopCount, &[x])
+            }
+            Unary::Clz => {
+                let x = body.low_bits(dtype, x);
+                let zeros = body.op(ScalarOp::Clz, &[x]);
+                // Those above the element's own bits do not count.
+                let above = body.int(ty, 8 * ty.size() as i64 - dtype.bits() as i64);
+                if dtype.bits() < 8 { body.op(ScalarOp::Sub, &[zeros, above]) } else { zeros }
+            }
             Unary::Square => body.op(ScalarOp::Mul, &[x, x]),
             Unary::Sign => {
                 // Zeros and NaN stay.

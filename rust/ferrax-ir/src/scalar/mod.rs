@@ -284,12 +284,35 @@ impl Body {
         }
     }
 
-    /// Rounds the result of an op on half-precision floats; others pass.
+    /// The result of an op on elements that registers hold in a wider format:
+    /// half-precision floats are rounded, integers below a byte wrap. Others pass.
     pub fn round_to(&mut self, dtype: DType, reg: Reg) -> Reg {
         match dtype {
             DType::BF16 => self.op(ScalarOp::RoundTo(Narrow::BF16), &[reg]),
             DType::F16 => self.op(ScalarOp::RoundTo(Narrow::F16), &[reg]),
+            DType::U2 | DType::U4 => self.low_bits(dtype, reg),
+            DType::I2 | DType::I4 => self.sign_extended(dtype, reg),
             _ => reg,
         }
+    }
+
+    /// An integer below a byte with zeros in the register's other bits.
+    pub fn low_bits(&mut self, dtype: DType, reg: Reg) -> Reg {
+        if !dtype.is_integer() || dtype.bits() >= 8 {
+            return reg;
+        }
+        let mask = self.int(self.type_of(reg), (1 << dtype.bits()) - 1);
+        self.op(ScalarOp::And, &[reg, mask])
+    }
+
+    /// An integer below a byte, in a signed register, with its highest bit in the
+    /// register's other bits.
+    pub fn sign_extended(&mut self, dtype: DType, reg: Reg) -> Reg {
+        if !dtype.is_integer() || dtype.bits() >= 8 {
+            return reg;
+        }
+        let shift = self.int(self.type_of(reg), 8 - dtype.bits() as i64);
+        let up = self.op(ScalarOp::Shl, &[reg, shift]);
+        self.op(ScalarOp::ShrArithmetic, &[up, shift])
     }
 }

@@ -8,6 +8,7 @@
 //! For Rust callers (jit dispatch, trace frames): `flatten`, `flatten_with`, `TreeDef::unflatten`,
 //! `TreeDef::flatten_up_to`. Python sees them through `ferrax._core.pytree`.
 
+mod again;
 mod flatten;
 mod keys;
 mod python;

@@ -78,6 +78,8 @@ pub type Nodes = SmallVec<[Node; 12]>;
 struct Inner {
     nodes: Box<[Node]>,
     hash: u64,
+    /// All containers are built-in ones or namedtuples.
+    plain: bool,
 }
 
 /// The shape of a pytree; cloning shares it.
@@ -123,7 +125,8 @@ impl TreeDef {
     /// From nodes in postorder. Errors: what hashing a dict key raises.
     pub fn from_nodes(py: Python<'_>, nodes: Nodes) -> PyResult<Self> {
         let hash = hash_nodes(py, &nodes)?;
-        Ok(Self(Arc::new(Inner { nodes: nodes.into_boxed_slice(), hash })))
+        let plain = !nodes.iter().any(|node| matches!(node.kind, Kind::Registered(..)));
+        Ok(Self(Arc::new(Inner { nodes: nodes.into_boxed_slice(), hash, plain })))
     }
 
     fn shared(py: Python<'_>, cell: &OnceLock<TreeDef>, list: bool, arity: usize) -> PyResult<Self> {
@@ -172,7 +175,7 @@ impl TreeDef {
             let node = node();
             let mut hasher = FxHasher::default();
             hasher.write_u32(u32::from(node.kind.tag()));
-            Self(Arc::new(Inner { nodes: Box::new([node]), hash: hasher.finish() }))
+            Self(Arc::new(Inner { nodes: Box::new([node]), hash: hasher.finish(), plain: true }))
         })
         .clone()
     }
@@ -235,6 +238,11 @@ impl TreeDef {
     #[inline]
     pub fn structural_hash(&self) -> u64 {
         self.0.hash
+    }
+
+    /// Whether no code of the user takes part in taking such a tree apart.
+    pub fn is_plain(&self) -> bool {
+        self.0.plain
     }
 
     /// Whether both are the same allocation; then they are equal.

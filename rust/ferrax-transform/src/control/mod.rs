@@ -4,5 +4,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod cond;
 pub(crate) mod custom;
+pub(crate) mod invariant;
 pub(crate) mod scan;
 pub(crate) mod while_loop;
+pub(crate) mod wiring;

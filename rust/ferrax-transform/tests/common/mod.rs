@@ -6,6 +6,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod loops;
+pub mod passes;
+
 use std::sync::Arc;
 
 use ferrax_ir::ops::{

@@ -1,0 +1,256 @@
+"""`custom_jvp`: functions whose forward derivative the user gives."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+from ferrax import _core
+from ferrax._src import api_util, core, tree_util
+from ferrax._src.custom_rules import (
+    Call,
+    SymbolicZero,
+    array_types,
+    has_tangent,
+    recording_kind,
+    resolve_arguments,
+    show,
+    symbolic_zero,
+    tangent_type,
+    zeros,
+)
+
+__all__ = ["custom_jvp"]
+
+
+class custom_jvp:  # noqa: N801
+    """A function with a forward derivative of its own, which serves `jvp` and `grad` alike.
+
+    Args:
+      fun: the function of arrays and pytrees of them.
+      nondiff_argnums: positions of arguments that are no arrays (functions, options) or are not
+        differentiated in; the rule gets them first.
+      nondiff_argnames: the same by name.
+
+    The rule given to `defjvp` takes `(primals, tangents)`, two tuples, and returns the outputs and
+    their tangents, two trees of the same structure, shapes and dtypes. It has to be linear in the
+    tangents. It is traced, and differentiated itself for higher orders.
+
+    Errors: AttributeError if no rule was defined before the first call; TypeError where a rule
+    returns anything but such a pair.
+
+    Example:
+        >>> @ferrax.custom_jvp
+        ... def safe_sqrt(x):
+        ...     return jnp.sqrt(x)
+        >>> @safe_sqrt.defjvp
+        ... def safe_sqrt_jvp(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     y = safe_sqrt(x)
+        ...     return y, jnp.where(x > 0, t / (2 * y), 0.0)
+        >>> ferrax.grad(safe_sqrt)(0.0)
+        Array(0., dtype=float32, weak_type=True)
+    """
+
+    def __init__(self, fun, nondiff_argnums=(), nondiff_argnames=()):
+        functools.update_wrapper(self, fun)
+        api_util.check_callable(fun)
+        self.fun = fun
+        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
+        self.jvp = None
+        self.symbolic_zeros = False
+
+    def defjvp(self, jvp, symbolic_zeros=False):
+        """Defines the rule, which is returned: usable as a decorator.
+
+        With `symbolic_zeros=True` tangents that are zero are `SymbolicZero`s, which have `shape`
+        and `dtype`, in place of arrays of zeros.
+        """
+        self.jvp = jvp
+        self.symbolic_zeros = symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps):
+        """Defines the rule by one function for each argument: `rule(tangent, out, *primals)` is
+        that argument's part of the output's tangent; None for arguments without one.
+
+        Example:
+            >>> f = ferrax.custom_jvp(lambda x, y: jnp.sin(x) * y)
+            >>> f.defjvps(lambda t, ans, x, y: jnp.cos(x) * t * y, lambda t, ans, x, y: jnp.sin(x) * t)
+        """
+        if self.nondiff_argnums:
+            raise TypeError("can't use defjvps with nondiff_argnums; use defjvp")
+
+        def jvp(primals, tangents):
+            out = self(*primals)
+            parts = [
+                rule(tangent, out, *primals) for rule, tangent in zip(jvps, tangents) if rule
+            ]
+            leaves, tree = tree_util.tree_flatten(out)
+            total = [zeros(core_ty) for core_ty in array_types(map(core.as_array, leaves))]
+            for part in parts:
+                total = [a + b for a, b in zip(total, tree.flatten_up_to(part))]
+            return out, tree.unflatten(total)
+
+        self.defjvp(jvp)
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args, **kwargs):
+        place = f"the custom_jvp function {api_util.fun_name(self.fun)}"
+        if self.jvp is None:
+            raise AttributeError(
+                f"No JVP defined for {place}: give its rule with defjvp or defjvps before the call"
+            )
+        args = resolve_arguments(self.fun, "custom_jvp", args, kwargs)
+        call = Call(self.fun, self.nondiff_argnums, args, "custom_jvp")
+        kind = recording_kind(call)
+        if kind is None:
+            return self.fun(*args)
+        call.kept = tuple(_without_tangents(arg) for arg in call.kept)
+        call.trace(kind)
+        rule = _JvpRule(self, call)
+        results = _core.custom_jvp_call(
+            call.call_program(),
+            rule,
+            call.name,
+            len(call.constants),
+            self.symbolic_zeros,
+            [*call.constants, *call.arrays],
+        )
+        return call.out_tree.unflatten(results)
+
+
+def nondiff_positions(fun, argnums, argnames) -> tuple[int, ...]:
+    if isinstance(argnums, int):
+        argnums = (argnums,)
+    argnums = tuple(argnums)
+    if not argnames:
+        return argnums
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    parameters = list(inspect.signature(fun).parameters)
+    for name in names:
+        if name not in parameters:
+            raise ValueError(
+                f"nondiff_argnames has '{name}', which {api_util.fun_place(fun)} does not take"
+            )
+    return tuple(sorted({*argnums, *(parameters.index(name) for name in names)}))
+
+
+def _without_tangents(tree):
+    from ferrax.lax import stop_gradient
+
+    return tree_util.tree_map(
+        lambda leaf: stop_gradient(leaf) if isinstance(leaf, core.Tracer) else leaf, tree
+    )
+
+
+class _JvpRule:
+    """Gives the rule's program for each set of tangents that are there."""
+
+    def __init__(self, custom, call):
+        self.custom = custom
+        self.jvp = custom.jvp
+        self.call = call
+        self.done = {}
+        captured = []
+        if call.differentiated and not custom.symbolic_zeros:
+            key = tuple(call.tangents)
+            program, captured, flags = self.trace(key, call.arrays)
+            call.set_constants(call.captured, captured)
+            self.done[key] = call.with_constants(program, sum(key), captured), flags
+        else:
+            call.set_constants(call.captured)
+
+    def __call__(self, nonzero):
+        key = tuple(nonzero[len(self.call.constants) :])
+        if key not in self.done:
+            program, captured, flags = self.trace(key, None)
+            program = program.bind_constants(captured)
+            self.done[key] = self.call.with_constants(program, sum(key), []), flags
+        return self.done[key]
+
+    def trace(self, nonzero, values):
+        call = self.call
+        flat = _FlatJvp(self, nonzero)
+        types = call.types + [tangent_type(t) for t, flag in zip(call.types, nonzero) if flag]
+        if values is not None:
+            values = [*values, *[None] * sum(nonzero)]
+        place = f"the jvp rule of {api_util.fun_place(call.fun)}"
+        program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        return program, captured, flat.flags
+
+
+class _FlatJvp:
+    """The rule as a function of flat primals and the tangents that are there."""
+
+    def __init__(self, rule, nonzero):
+        self.rule = rule
+        self.nonzero = nonzero
+
+    def __call__(self, leaves):
+        call, custom = self.rule.call, self.rule.custom
+        count = len(call.types)
+        given = iter(leaves[count:])
+        tangents = []
+        for ty, flag in zip(call.types, self.nonzero):
+            if flag:
+                tangents.append(next(given))
+            else:
+                tangents.append(symbolic_zero(ty) if custom.symbolic_zeros else zeros(ty))
+        primals = call.in_tree.unflatten(leaves[:count])
+        tangents = call.in_tree.unflatten(tangents)
+        result = self.rule.jvp(*call.kept, primals, tangents)
+        rule = f"Custom JVP rule {api_util.fun_name(self.rule.jvp)} for function {call.name}"
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError(
+                f"{rule} must produce a pair (list or tuple of length two) of primal and tangent "
+                f"outputs, but got {result}."
+            )
+        out, out_tangents = result
+        out_leaves, out_tree = tree_util.tree_flatten(out)
+        is_zero = lambda x: isinstance(x, SymbolicZero)  # noqa: E731
+        tangent_leaves, tangent_tree = tree_util.tree_flatten(out_tangents, is_leaf=is_zero)
+        if out_tree != tangent_tree:
+            raise TypeError(
+                f"{rule} must produce primal and tangent outputs with equal container (pytree) "
+                f"structures, but got {out_tree} and {tangent_tree} respectively."
+            )
+        if out_tree != call.out_tree:
+            raise TypeError(
+                f"{rule} must produce a pair whose first element is the output of the function, "
+                f"of the same container (pytree) structure, but got {out_tree} where the function "
+                f"gives {call.out_tree}."
+            )
+        primals = [core.as_array(leaf, rule) for leaf in out_leaves]
+        types = array_types(primals)
+        for ty, expected in zip(types, call.out_types):
+            if ty[:2] != tuple(expected[:2]):
+                raise TypeError(
+                    f"{rule} must produce a pair whose first element has the shapes and dtypes of "
+                    f"the function's output: expected {show(expected)}, got {show(ty)}."
+                )
+        given, self.flags = [], []
+        for leaf, ty in zip(tangent_leaves, types):
+            expected = tangent_type(ty)
+            float0 = not has_tangent(ty[1])
+            if is_zero(leaf):
+                got = (leaf.shape, leaf.dtype)
+            elif float0 and not isinstance(leaf, core.Tracer):
+                got = (getattr(leaf, "shape", ()), getattr(leaf, "dtype", None))
+            else:
+                leaf = core.as_array(leaf, rule)
+                got = (leaf.shape, leaf.dtype)
+            if tuple(got) != expected[:2]:
+                shown = show((*got, False)) if got[1] is not None else repr(leaf)
+                raise TypeError(
+                    f"{rule} must produce primal and tangent outputs with corresponding shapes and "
+                    f"dtypes. Expected {show(expected)} (the tangent type of {show(ty)}) but got "
+                    f"{shown}."
+                )
+            there = not float0 and not is_zero(leaf)
+            self.flags.append(there)
+            if there:
+                given.append(leaf)
+        return primals + given

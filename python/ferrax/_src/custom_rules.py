@@ -1,0 +1,225 @@
+"""What `custom_jvp` and `custom_vjp` share: arguments taken apart, calls traced, rules asked for.
+
+A rule is traced when a transformation first needs it. Where the call happens under an eager `grad`
+or `jvp` (values are known on demand there) it is traced at once, with the values at hand, so that
+Python control flow on them works in rules too.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import api_util, core, dtypes, errors, tree_util
+from ferrax._src.api import Flat
+
+
+def has_tangent(dtype) -> bool:
+    """Whether values of this dtype have tangents other than float0."""
+    return not dtypes.issubdtype(dtype, dtypes.extended) and dtypes.issubdtype(dtype, np.inexact)
+
+
+def array_types(arrays) -> list[tuple]:
+    return [(a.shape, a.dtype, a.weak_type) for a in arrays]
+
+
+def tangent_type(ty):
+    shape, dtype, _ = ty
+    return (shape, dtype, False) if has_tangent(dtype) else (shape, dtypes.float0, False)
+
+
+def show(ty) -> str:
+    return str(core.ShapedArray(*ty[:2]))
+
+
+def zeros(ty):
+    """Zero tangents of values of this type."""
+    shape, dtype, _ = ty
+    if not has_tangent(dtype):
+        return np.zeros(shape, dtypes.float0)
+    from ferrax.lax import full
+
+    return full(shape, 0, dtype)
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is known to be zero, of type `aval`.
+
+    Rules defined with `symbolic_zeros=True` get these in place of arrays of zeros.
+    """
+
+    def __init__(self, aval):
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: int(np.prod(self.aval.shape)))
+
+    def __repr__(self):
+        return f"SymbolicZero({self.aval})"
+
+    def __eq__(self, other):
+        return isinstance(other, SymbolicZero) and self.aval == other.aval
+
+    def __hash__(self):
+        return hash((SymbolicZero, self.aval.shape, str(self.aval.dtype)))
+
+
+def symbolic_zero(ty) -> SymbolicZero:
+    shape, dtype, _ = tangent_type(ty)
+    return SymbolicZero(core.ShapedArray(shape, dtype))
+
+
+def zero_from_primal(value, symbolic_zeros=False):
+    """The zero tangent of `value`: an array, or a `SymbolicZero`.
+
+    Example:
+        >>> zero_from_primal(jnp.float32(3.0))
+        Array(0., dtype=float32)
+    """
+    ty = array_types([core.as_array(value, "zero_from_primal")])[0]
+    return symbolic_zero(ty) if symbolic_zeros else zeros(ty)
+
+
+def resolve_arguments(fun, kind, args, kwargs) -> tuple:
+    """`args` and `kwargs` as positions of `fun`, with its defaults."""
+    if not kwargs and not api_has_defaults(fun):
+        return args
+    try:
+        signature = inspect.signature(fun)
+    except (ValueError, TypeError):
+        if kwargs:
+            raise
+        return args
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(
+            f"the arguments of the {kind} function {api_util.fun_place(fun)} could not be put in "
+            f"positions: {error}"
+        ) from None
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"keyword-only arguments of the {kind} function {api_util.fun_place(fun)} could not "
+            f"be put in positions: {sorted(bound.kwargs)}. Make them positional."
+        )
+    return bound.args
+
+
+def api_has_defaults(fun) -> bool:
+    return bool(getattr(fun, "__defaults__", None)) or not hasattr(fun, "__code__")
+
+
+def split_arguments(args, nondiff):
+    """`(kept, dynamic)`: arguments at the positions `nondiff`, and the others."""
+    positions = set(nondiff)
+    kept = tuple(args[i] for i in nondiff)
+    return kept, tuple(arg for i, arg in enumerate(args) if i not in positions)
+
+
+def join_arguments(nondiff, kept, dynamic) -> tuple:
+    merged = list(dynamic)
+    for position, value in sorted(zip(nondiff, kept), key=lambda pair: pair[0]):
+        merged.insert(position, value)
+    return tuple(merged)
+
+
+class Call:
+    """One call of a function with rules of its own: arguments, traced program, captured values."""
+
+    def __init__(self, fun, nondiff, args, kind):
+        self.nondiff = nondiff
+        for position in nondiff:
+            if not -len(args) <= position < len(args):
+                raise ValueError(
+                    f"{kind}: nondiff_argnums has {position}, but {api_util.fun_place(fun)} was "
+                    f"called with {len(args)} arguments"
+                )
+        self.nondiff = tuple(position % len(args) for position in nondiff)
+        self.kept, dynamic = split_arguments(args, self.nondiff)
+        self.fun = fun
+        self.name = api_util.fun_name(fun)
+        self.leaves, self.in_tree = tree_util.tree_flatten(dynamic)
+        self.arrays = [core.as_array(leaf, self.name) for leaf in self.leaves]
+        self.types = array_types(self.arrays)
+        self.tangents = [has_tangent(ty[1]) for ty in self.types]
+
+    def trace(self, kind):
+        """Traces the function; `kind` is that of the frame which records the call."""
+        concrete = kind in ("diff", "value")
+        # A rule that calls the function itself finds a value frame: its call's rules wait.
+        self.differentiated = kind == "diff"
+        whole = tree_util.tree_structure((self.dynamic(), {}))
+        flat = Flat(self.fun, whole, fixed=self.arguments)
+        names = lambda: api_util.argument_names(self.fun, self.arguments(self.dynamic()), {})  # noqa: E731
+        self.program, self.captured = _core.trace_program(
+            flat,
+            "value" if concrete else "stage",
+            self.name,
+            self.arrays,
+            names,
+            self.arrays if concrete else None,
+        )
+        self.out_tree = flat.out_tree
+        self.out_types = self.program.out_types
+
+    def dynamic(self):
+        return self.in_tree.unflatten(self.leaves)
+
+    def arguments(self, dynamic):
+        return join_arguments(self.nondiff, self.kept, dynamic)
+
+    def traced_rule(self, flat, types, values, what, place):
+        """A rule's program over `types` with its captured values: traced with the values that the
+        call has now (`values`), or, when a transformation asks for it later, without (None)."""
+        if values is not None:
+            return _core.trace_program(flat, "value", f"{self.name}_{what}", types, None, values)
+        program, captured = _core.trace_program(flat, "stage", f"{self.name}_{what}", types)
+        if any(isinstance(value, core.Tracer) for value in captured):
+            traced = next(value for value in captured if isinstance(value, core.Tracer))
+            raise errors.UnexpectedTracerError(
+                f"{place} closes over a value of type {core.typeof(traced)} that is being traced: "
+                f"{_core.describe_tracer(traced)}. Rules are traced on their own: pass the value "
+                "as an argument of the function, or as a residual."
+            )
+        return program, captured
+
+    def with_constants(self, program, own, rule_captured):
+        """`program` over all inputs of the recorded call: its constants, those of the rule (where
+        the rule was traced with the call) and its arguments; then `own` further inputs.
+
+        `rule_captured` are the captured values of `program`, which are its last inputs.
+        """
+        count = len(self.arrays)
+        index = {id(value): i for i, value in enumerate(self.constants)}
+        inputs = [core_type(value) for value in self.constants]
+        for number, value in enumerate(rule_captured):
+            inputs[index[id(value)]] = count + own + number
+        return program.rewire(inputs + list(range(count + own)))
+
+    def set_constants(self, *captured):
+        """What the recorded call captures: what its program does and what its rules do."""
+        self.constants = []
+        seen = set()
+        for value in (value for values in captured for value in values):
+            if id(value) not in seen:
+                seen.add(id(value))
+                self.constants.append(value)
+
+    def call_program(self):
+        """The function's program with the constants in front."""
+        return self.with_constants(self.program, 0, self.captured)
+
+
+def core_type(value):
+    return (value.shape, value.dtype, value.weak_type)
+
+
+def recording_kind(call) -> str | None:
+    """The kind of frame that records a call; None if it runs at once."""
+    kept = [leaf for leaf in tree_util.tree_leaves(call.kept) if isinstance(leaf, core.Tracer)]
+    return _core.recording_kind([*call.arrays, *kept])

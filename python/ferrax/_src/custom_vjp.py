@@ -1,0 +1,393 @@
+"""`custom_vjp`: functions whose reverse derivative the user gives; `custom_gradient`."""
+
+from __future__ import annotations
+
+import functools
+
+from ferrax import _core
+from ferrax._src import api_util, core, errors, tree_util
+from ferrax._src.custom_jvp import nondiff_positions
+from ferrax._src.custom_rules import (
+    Call,
+    SymbolicZero,
+    array_types,
+    has_tangent,
+    recording_kind,
+    resolve_arguments,
+    show,
+    symbolic_zero,
+    tangent_type,
+    zeros,
+)
+
+__all__ = ["custom_gradient", "custom_vjp"]
+
+
+class custom_vjp:  # noqa: N801
+    """A function with a reverse derivative of its own, for `grad` and `vjp`.
+
+    Args:
+      fun: the function of arrays and pytrees of them.
+      nondiff_argnums: positions of arguments that are not arrays (functions, options). `fwd` gets
+        all arguments in their order, `bwd` gets these first.
+      nondiff_argnames: the same by name.
+
+    Give the rules with `defvjp(fwd, bwd)`: `fwd` takes the arguments and returns `(output,
+    residuals)`; `bwd` takes the residuals and the cotangent of the output and returns a tuple with
+    a cotangent for each argument, None for zero.
+
+    Errors: AttributeError if no rules were defined before the first call; TypeError for forward-mode
+    differentiation (`jvp`), which such functions do not have, and where rules return other trees;
+    ValueError where they return other shapes or dtypes; UnexpectedTracerError for traced values at
+    `nondiff_argnums`.
+
+    Example:
+        >>> @ferrax.custom_vjp
+        ... def clip_gradient(x):
+        ...     return x
+        >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
+        >>> ferrax.grad(lambda x: 5 * clip_gradient(x))(2.0)
+        Array(1., dtype=float32, weak_type=True)
+    """
+
+    def __init__(self, fun, nondiff_argnums=(), nondiff_argnames=()):
+        functools.update_wrapper(self, fun)
+        api_util.check_callable(fun)
+        self.fun = fun
+        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
+        self.fwd = self.bwd = None
+        self.symbolic_zeros = False
+        self.optimize_remat = False
+
+    def defvjp(self, fwd, bwd, symbolic_zeros=False, optimize_remat=False):
+        """Defines the rules.
+
+        With `symbolic_zeros=True` `fwd` gets, for each leaf of its arguments, an object with
+        `value` and `perturbed` (whether it is differentiated in), and `bwd` gets `SymbolicZero`s
+        for cotangents that are zero. `optimize_remat=True` lets `fwd`'s residuals be dropped where
+        nobody asks for them; here that always happens.
+        """
+        self.fwd = fwd
+        self.bwd = bwd
+        self.symbolic_zeros = symbolic_zeros
+        self.optimize_remat = optimize_remat
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args, **kwargs):
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(
+                f"No VJP defined for the custom_vjp function {api_util.fun_name(self.fun)}: give "
+                "its rules with defvjp before the call"
+            )
+        args = resolve_arguments(self.fun, "custom_vjp", args, kwargs)
+        call = Call(self.fun, self.nondiff_argnums, args, "custom_vjp")
+        for leaf in tree_util.tree_leaves(call.kept):
+            if isinstance(leaf, core.Tracer):
+                raise errors.UnexpectedTracerError(
+                    f"the custom_vjp function {call.name} got a traced value of type "
+                    f"{core.typeof(leaf)} at a position in nondiff_argnums. Only arguments that "
+                    "are no arrays (functions, options) belong there: take the position out of "
+                    "nondiff_argnums and return None as its cotangent."
+                )
+        kind = recording_kind(call)
+        if kind is None:
+            return self.fun(*args)
+        call.trace(kind)
+        rule = _VjpRule(self, call)
+        results = _core.custom_vjp_call(
+            call.call_program(),
+            rule.forward,
+            rule.backward,
+            call.name,
+            len(call.constants),
+            self.symbolic_zeros,
+            [*call.constants, *call.arrays],
+        )
+        return call.out_tree.unflatten(results)
+
+
+class CustomVJPPrimal:
+    """An argument of a forward rule with symbolic zeros: its value, and whether it is
+    differentiated in."""
+
+    def __init__(self, value, perturbed):
+        self.value = value
+        self.perturbed = perturbed
+
+    def __repr__(self):
+        return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
+
+
+class _VjpRule:
+    """Gives the programs of both rules."""
+
+    def __init__(self, custom, call):
+        self.custom = custom
+        self.fwd, self.bwd = custom.fwd, custom.bwd
+        self.call = call
+        self.forwards = {}
+        self.backwards = {}
+        if call.differentiated and not custom.symbolic_zeros:
+            self.trace_now()
+        else:
+            call.set_constants(call.captured)
+
+    # Without symbolic zeros the rules do not know which inputs are perturbed.
+
+    def key(self, perturbed):
+        perturbed = tuple(perturbed[len(self.call.constants) :])
+        return perturbed if self.custom.symbolic_zeros else ()
+
+    def trace_now(self):
+        """Traces both rules while values are at hand, the reverse rule inside the forward one."""
+        call = self.call
+        forward = _FlatForward(self, None)
+        made = []
+
+        def both(leaves):
+            results = forward(leaves)
+            residuals = [core.as_array(leaf) for leaf in results[forward.num_out :]]
+            backward = _FlatBackward(self, forward, None)
+            made.extend((backward, *self.trace_backward(backward, residuals)))
+            return results
+
+        place = f"the forward rule of {api_util.fun_place(call.fun)}"
+        program, captured = call.traced_rule(both, call.types, call.arrays, "fwd", place)
+        backward, reverse, reverse_captured = made
+        call.set_constants(call.captured, captured, reverse_captured)
+        # What the reverse rule captured comes to it as further residuals.
+        program = call.with_constants(program, 0, captured)
+        extra = [self.position(value) for value in reverse_captured]
+        forward.program = program.with_outputs(extra)
+        self.forwards[()] = forward
+        count = len(reverse.in_types) - len(reverse_captured)
+        residuals = count - len(forward.given_types)
+        order = [*range(residuals), *range(count, count + len(extra)), *range(residuals, count)]
+        self.backwards[(), backward.given] = reverse.rewire(order), backward.flags
+
+    def position(self, value):
+        return next(i for i, known in enumerate(self.call.constants) if known is value)
+
+    def trace_backward(self, backward, residuals=None):
+        call, forward = self.call, backward.forward
+        types = forward.residual_types(residuals) + [
+            ty for ty, given in zip(forward.given_types, backward.given) if given
+        ]
+        values = None
+        if residuals is not None:
+            values = [*residuals, *[None] * (len(types) - len(residuals))]
+        place = f"the reverse rule of {api_util.fun_place(call.fun)}"
+        return call.traced_rule(backward, types, values, "bwd", place)
+
+    def forward(self, perturbed):
+        return self.get_forward(self.key(perturbed)).program, []
+
+    def get_forward(self, key):
+        if key not in self.forwards:
+            call = self.call
+            forward = _FlatForward(self, key if self.custom.symbolic_zeros else None)
+            place = f"the forward rule of {api_util.fun_place(call.fun)}"
+            program, captured = call.traced_rule(forward, call.types, None, "fwd", place)
+            forward.traced_types = program.out_types[forward.num_out :]
+            forward.program = call.with_constants(program.bind_constants(captured), 0, [])
+            self.forwards[key] = forward
+        return self.forwards[key]
+
+    def backward(self, perturbed, given):
+        key, given = self.key(perturbed), tuple(given)
+        forward = self.get_forward(key)
+        if (key, given) not in self.backwards:
+            backward = _FlatBackward(self, forward, given)
+            program, captured = self.trace_backward(backward)
+            self.backwards[key, given] = program.bind_constants(captured), backward.flags
+        program, flags = self.backwards[key, given]
+        constants = len(self.call.constants)
+        keep = [flag and wanted for flag, wanted in zip(flags, perturbed[constants:])]
+        if keep != flags:
+            outputs = iter(range(sum(flags)))
+            numbers = [next(outputs) if flag else None for flag in flags]
+            program = program.select_outputs([n for n, k in zip(numbers, keep) if k])
+        return program, [False] * constants + keep
+
+
+class _FlatForward:
+    """The forward rule as a function of flat arguments: to outputs and residuals."""
+
+    def __init__(self, rule, perturbed):
+        self.rule = rule
+        self.perturbed = perturbed
+        self.traced_types = None
+        call = rule.call
+        # The cotangents that the reverse rule gets: of outputs of inexact dtype.
+        self.given_types = [tangent_type(ty) for ty in call.out_types if has_tangent(ty[1])]
+
+    def residual_types(self, residuals):
+        return self.traced_types if residuals is None else array_types(residuals)
+
+    def __call__(self, leaves):
+        rule, call = self.rule, self.rule.call
+        if self.perturbed is not None:
+            leaves = [CustomVJPPrimal(x, p) for x, p in zip(leaves, self.perturbed)]
+        result = rule.fwd(*call.arguments(call.in_tree.unflatten(leaves)))
+        name = f"Custom VJP fwd rule {api_util.fun_name(rule.fwd)} for function {call.name}"
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError(
+                f"{name} must produce a pair (list or tuple of length two): the output of "
+                f"{call.name} and the residuals for the reverse rule, but got {result}."
+            )
+        out, residuals = result
+        out, out_tree = tree_util.tree_flatten(out)
+        if out_tree != call.out_tree:
+            raise TypeError(
+                f"{name} must produce a pair whose first element has the container (pytree) "
+                f"structure of the output of {call.name}, {call.out_tree}, but got {out_tree}."
+            )
+        out = [core.as_array(leaf, name) for leaf in out]
+        for ty, expected in zip(array_types(out), call.out_types):
+            if ty[:2] != tuple(expected[:2]):
+                raise TypeError(
+                    f"{name} must produce a pair whose first element has the shapes and dtypes of "
+                    f"the output of {call.name}: expected {show(expected)}, got {show(ty)}."
+                )
+        residuals, self.residual_tree = tree_util.tree_flatten(residuals)
+        self.num_out = len(out)
+        return out + [core.as_array(leaf, name) for leaf in residuals]
+
+
+class _FlatBackward:
+    """The reverse rule as a function of flat residuals and the cotangents that are there."""
+
+    def __init__(self, rule, forward, given):
+        self.rule = rule
+        self.forward = forward
+        self.given = (True,) * len(forward.given_types) if given is None else given
+
+    def __call__(self, leaves):
+        rule, call = self.rule, self.rule.call
+        count = self.forward.residual_tree.num_leaves
+        residuals = self.forward.residual_tree.unflatten(leaves[:count])
+        there, flags = iter(leaves[count:]), iter(self.given)
+        cotangents = []
+        for ty in call.out_types:
+            if not has_tangent(ty[1]):
+                symbolic = self.rule.custom.symbolic_zeros
+                cotangents.append(symbolic_zero(ty) if symbolic else zeros(ty))
+            elif next(flags):
+                cotangents.append(next(there))
+            else:
+                cotangents.append(symbolic_zero(ty))
+        result = rule.bwd(*call.kept, residuals, call.out_tree.unflatten(cotangents))
+        return self.check(result)
+
+    def check(self, result):
+        call = self.rule.call
+        name = f"Custom VJP bwd rule {api_util.fun_name(self.rule.bwd)} for function {call.name}"
+        result = tuple(result) if isinstance(result, list) else result
+        dynamic = call.dynamic()
+        flat = []
+        is_zero = lambda x: x is None or isinstance(x, SymbolicZero)  # noqa: E731
+        if isinstance(result, tuple) and len(result) == len(dynamic):
+            for argument, cotangent in zip(dynamic, result):
+                try:
+                    _flatten_up_to(argument, cotangent, is_zero, flat)
+                except (ValueError, TypeError):
+                    break
+        if len(flat) != len(call.types):
+            raise TypeError(
+                f"{name} must produce an output with the container (pytree) structure of the "
+                "function's arguments: a tuple with one entry for each of "
+                f"{len(dynamic)} arguments, of structure {call.in_tree}, but got "
+                f"{tree_util.tree_structure(result, is_leaf=is_zero)}."
+            )
+        self.flags, results = [], []
+        for position, (cotangent, ty) in enumerate(zip(flat, call.types)):
+            there = not is_zero(cotangent) and has_tangent(ty[1])
+            self.flags.append(there)
+            if not there:
+                continue
+            cotangent = core.as_array(cotangent, name)
+            got = (cotangent.shape, cotangent.dtype, False)
+            if got != tangent_type(ty):
+                path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
+                raise ValueError(
+                    f"{name} must produce cotangents of the types of the function's arguments, but "
+                    f"at output{path} it gave {show(got)} for an argument of type {show(ty)}."
+                )
+            results.append(cotangent)
+        return results
+
+
+def _flatten_up_to(argument, cotangent, is_zero, flat):
+    """Appends a cotangent for each leaf of an argument; None stands for a whole subtree of zeros."""
+    tree = tree_util.tree_structure(argument)
+    if is_zero(cotangent):
+        flat.extend([None] * tree.num_leaves)
+        return
+    leaves, found = tree_util.tree_flatten(cotangent, is_leaf=is_zero)
+    if found == tree:
+        flat.extend(leaves)
+        return
+    children, _ = tree_util.tree_flatten(argument, is_leaf=lambda x: x is not argument)
+    parts, _ = tree_util.tree_flatten(cotangent, is_leaf=lambda x: x is not cotangent)
+    if tree_util.treedef_is_leaf(tree) or len(children) != len(parts):
+        raise ValueError("other structures")
+    for child, part in zip(children, parts):
+        _flatten_up_to(child, part, is_zero, flat)
+
+
+def custom_gradient(fun):
+    """A function with a gradient of its own, in the style of TensorFlow: `fun` returns `(output,
+    pullback)`, where `pullback` takes the cotangent of the output and returns those of the
+    arguments (a single one, or a tuple).
+
+    Errors: TypeError where `fun` returns anything else; see `custom_vjp` for the rest.
+
+    Example:
+        >>> @ferrax.custom_gradient
+        ... def square(x):
+        ...     return x**2, lambda g: g * x
+        >>> ferrax.grad(square)(3.0)
+        Array(3., dtype=float32, weak_type=True)
+    """
+    from ferrax._src.closures import closure_convert
+
+    @custom_vjp
+    @functools.wraps(fun)
+    def wrapped(*args, **kwargs):
+        out, _ = fun(*args, **kwargs)
+        return out
+
+    def fwd(*args, **kwargs):
+        out, rule = fun(*args, **kwargs)
+        example = tree_util.tree_map(lambda x: zeros(array_types([core.as_array(x)])[0]), out)
+        converted, consts = closure_convert_all(rule, example)
+        return out, _Residuals(consts, (converted,))
+
+    def bwd(residuals, cotangent):
+        (converted,) = residuals.static
+        result = converted(cotangent, *residuals.arrays)
+        return result if isinstance(result, tuple) else (result,)
+
+    def closure_convert_all(rule, example):
+        return closure_convert(rule, example, every=True)
+
+    wrapped.defvjp(fwd, bwd)
+    return wrapped
+
+
+class _Residuals:
+    """Arrays with something that is none, as a pytree node."""
+
+    def __init__(self, arrays, static):
+        self.arrays = arrays
+        self.static = static
+
+
+tree_util.register_pytree_node(
+    _Residuals,
+    lambda node: (tuple(node.arrays), node.static),
+    lambda static, arrays: _Residuals(arrays, static),
+)
+

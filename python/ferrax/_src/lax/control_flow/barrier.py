@@ -1,0 +1,26 @@
+"""``optimization_barrier``."""
+
+from __future__ import annotations
+
+from ferrax import _core
+from ferrax._src import tree_util
+from ferrax._src.lax.control_flow.common import type_of
+
+
+def optimization_barrier(operand, /):
+    """Its operand, which the compiler neither moves across this point nor computes together.
+
+    Args:
+      operand: a pytree of arrays.
+
+    Errors: TypeError for leaves that are no arrays.
+
+    >>> lax.optimization_barrier((1.0, jnp.arange(2)))
+    (Array(1., dtype=float32, weak_type=True), Array([0, 1], dtype=int32))
+    """
+    leaves, tree = tree_util.tree_flatten(operand)
+    for leaf in leaves:
+        type_of(leaf, "lax.optimization_barrier")
+    return tree.unflatten(
+        [_core.bind("optimization_barrier", (leaf,), {}) for leaf in leaves]
+    )

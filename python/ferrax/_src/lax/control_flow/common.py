@@ -1,0 +1,234 @@
+"""What branches and loops share: bodies as flat functions, and the checks of what they return.
+
+A type is `(shape, dtype, weak)` here, as the native core gives it. Two types match if they differ
+in weakness at most.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import api_util, core, tree_util
+from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.tree_paths import equality_errors_pytreedef
+
+# Stands for an argument that was not given.
+absent = object()
+
+
+class Body:
+    """A function of a list of arrays that calls `fun` on trees of them; keeps the output's tree."""
+
+    __slots__ = ("fun", "trees", "out_tree")
+
+    def __init__(self, fun, trees):
+        self.fun = fun
+        self.trees = trees
+        self.out_tree = None
+
+    def __call__(self, leaves):
+        args, start = [], 0
+        for tree in self.trees:
+            stop = start + tree.num_leaves
+            args.append(tree.unflatten(leaves[start:stop]))
+            start = stop
+        leaves, self.out_tree = tree_util.tree_flatten(self.fun(*args))
+        for index, leaf in enumerate(leaves):
+            if not isinstance(leaf, core.Array):
+                _check_output(self.fun, self.out_tree, index, leaf)
+        return leaves
+
+
+def _check_output(fun, tree, index, leaf):
+    try:
+        _core.type_of(leaf)
+    except TypeError as error:
+        path = paths(tree)[index]
+        raise TypeError(
+            f"function {api_util.fun_place(fun)} returned a value of type {type(leaf).__name__}"
+            f"{f' at output component {path}' if path else ''}, which is not a valid array type: "
+            f"{leaf!r}. Return arrays, numbers or pytrees of them.{at_user_line()}"
+        ) from error
+
+
+def flatten(tree, what):
+    """The leaves of a tree that are arrays or numbers, its structure and the leaves' types."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    return leaves, treedef, [type_of(leaf, what) for leaf in leaves]
+
+
+def type_of(leaf, what):
+    try:
+        return _core.type_of(leaf)
+    except TypeError as error:
+        raise TypeError(
+            f"{what} takes arrays, numbers and pytrees of them, got {leaf!r} of type "
+            f"{type(leaf).__name__}, which is not a valid array type."
+        ) from error
+
+
+def argument_names(fun, trees):
+    """A function that names the leaves of the arguments, for messages about tracers."""
+    own = getattr(fun, "leaf_names", None)
+    return functools.partial(leaf_names, fun, trees) if own is None else lambda: own(trees)
+
+
+def leaf_names(fun, trees):
+    """The names of the leaves of the arguments of `fun` that have these structures."""
+    args = [tree.unflatten([0] * tree.num_leaves) for tree in trees]
+    return api_util.argument_names(fun, args, None)
+
+
+def trace(fun, trees, types):
+    """`(program, captured, out_tree)`; what is captured are the program's first inputs."""
+    body = Body(fun, trees)
+    program, captured = _core.trace_body(
+        body, api_util.fun_name(fun), types, argument_names(fun, trees)
+    )
+    return program, captured, body.out_tree
+
+
+def matches(type1, type2) -> bool:
+    return type1[0] == type2[0] and type1[1] == type2[1]
+
+
+def type_text(ty) -> str:
+    """A type as `float32[2,3]`."""
+    return core.ShapedArray(*ty).str_short()
+
+
+def at_user_line() -> str:
+    line = _core.user_location()
+    return f"\nAt {line}." if line else ""
+
+
+def promote_weak(leaf, ty, body_type):
+    """A weakly typed initial value in the dtype that the body gives it; None if it needs none."""
+    if not ty[2] or matches(ty, body_type) or ty[1] == body_type[1]:
+        return None
+    dtype, _ = _core.promote_types([(ty[1], True), (body_type[1], body_type[2])])
+    if dtype == ty[1]:
+        return None
+    if isinstance(leaf, core.Array):
+        return _convert_element_type(leaf, dtype, weak_type=False)
+    return np.asarray(leaf).astype(dtype)[()]
+
+
+def promote_carry(init, types, out_types):
+    """`(init, types, whether any changed)` with weak values promoted to the body's types."""
+    changed = False
+    init, types = list(init), list(types)
+    for index, (leaf, ty, out) in enumerate(zip(init, types, out_types)):
+        promoted = promote_weak(leaf, ty, out)
+        if promoted is not None:
+            init[index], types[index], changed = promoted, _core.type_of(promoted), True
+    return init, types, changed
+
+
+def paths(tree):
+    """The path of each leaf, as text."""
+    dummy = tree.unflatten(range(tree.num_leaves))
+    return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(dummy)]
+
+
+def _bullets(differences) -> str:
+    if len(differences) == 1:
+        text = differences[0]
+        return f"T{text[1:]}." if text.startswith("the ") else f"{text}."
+    return ";\n".join(f"  * {text}" for text in differences) + "."
+
+
+def _first_parameter(fun):
+    parameters = api_util._parameters(fun)
+    return parameters[0][0] if parameters and parameters[0] else None
+
+
+def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
+    """TypeError that lists the leaves where a carry's structure or types change."""
+    if in_tree == out_tree and all(map(matches, in_types, out_types)):
+        return
+    parameter = _first_parameter(fun)
+
+    def component(path):
+        if not path:
+            return f"the input carry {parameter}" if parameter else "the input carry"
+        if parameter:
+            return f"the input carry component {parameter}{path}"
+        return f"the input carry at path {path}"
+
+    place = f"{name} is {api_util.fun_place(fun)}."
+    if in_tree != out_tree:
+        differences = [
+            f"{component(tree_util.keystr(path))} is a {first} but the corresponding component of "
+            f"the carry output is a {second}, so {explanation}"
+            for path, first, second, explanation in equality_errors_pytreedef(in_tree, out_tree)
+        ]
+        if not differences:
+            return
+        raise TypeError(
+            f"{name} function carry input and carry output must have the same pytree structure, "
+            f"but they differ:\n\n{_bullets(differences)}\n\n{place} Revise it so that the carry "
+            f"output has the same pytree structure as the carry input.{at_user_line()}"
+        )
+    differences = [
+        f"{component(path)} has type {type_text(before)} but the corresponding output carry "
+        f"component has type {type_text(after)}{_difference(before, after)}"
+        for path, before, after in zip(paths(in_tree), in_types, out_types)
+        if not matches(before, after)
+    ]
+    raise TypeError(
+        f"{name} function carry input and carry output must have equal types, but they differ:"
+        f"\n\n{_bullets(differences)}\n\n{place} Revise it so that all output types match the "
+        f"corresponding input types.{at_user_line()}"
+    )
+
+
+def _difference(first, second) -> str:
+    what = [name for name, i in (("shapes", 0), ("dtypes", 1)) if first[i] != second[i]]
+    return f", so the {' and '.join(what)} do not match"
+
+
+def check_branches(name, labels, funs, trees, types) -> None:
+    """TypeError that lists the leaves where a branch's outputs differ from the first branch's."""
+    for label, fun, tree, own in zip(labels[1:], funs[1:], trees[1:], types[1:]):
+        if tree == trees[0] and all(map(matches, types[0], own)):
+            continue
+        _raise_branch_mismatch(
+            name, (labels[0], funs[0], trees[0], types[0]), (label, fun, tree, own)
+        )
+
+
+def _raise_branch_mismatch(name, first, second):
+    (label1, fun1, tree1, types1), (label2, fun2, tree2, types2) = first, second
+
+    def at(path):
+        return f" at path {path}" if path else ""
+
+    places = f"{label1} is {api_util.fun_place(fun1)}\n{label2} is {api_util.fun_place(fun2)}\n\n"
+    if tree1 != tree2:
+        differences = [
+            f"{label1} output{at(tree_util.keystr(path))} is a {thing1} but {label2} "
+            f"output{at(tree_util.keystr(path))} is a {thing2}, so {explanation}"
+            for path, thing1, thing2, explanation in equality_errors_pytreedef(tree1, tree2)
+        ]
+        if not differences:
+            return
+        raise TypeError(
+            f"{name} branch outputs must have the same pytree structure, but they differ:\n\n"
+            f"{places}{_bullets(differences)}\n\nRevise {label1} and/or {label2} so that they "
+            f"have the same pytree structure.{at_user_line()}"
+        )
+    differences = [
+        f"the output of {label1}{at(path)} has type {type_text(a)} but the corresponding output "
+        f"of {label2} has type {type_text(b)}{_difference(a, b)}"
+        for path, a, b in zip(paths(tree1), types1, types2)
+        if not matches(a, b)
+    ]
+    raise TypeError(
+        f"{name} branches must have equal output types but they differ.\n\n"
+        f"{places}{_bullets(differences)}\n\nRevise {label1} and/or {label2} so that all output "
+        f"types match.{at_user_line()}"
+    )

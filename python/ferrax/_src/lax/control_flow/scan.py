@@ -1,0 +1,200 @@
+"""``scan``: a loop over the leading axis of arrays, with a carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ferrax import _core
+from ferrax._src import api_util, config, core, tree_util
+from ferrax._src.lax import slicing
+from ferrax._src.lax.control_flow import common
+from ferrax._src.lax.shape import concatenate, expand_dims
+
+
+def scan(
+    f: Callable,
+    init,
+    xs=None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+):
+    """Calls ``carry, y = f(carry, x)`` for each ``x`` along axis 0 of ``xs``.
+
+    ``f`` is traced once and compiled as the body of a loop.
+
+    Args:
+      f: a function of the carry and of one element of ``xs``; returns a pair.
+      init: the first carry, a pytree of arrays. The carry keeps its structure, shapes and dtypes;
+        a weakly typed first value (a Python number) takes the dtype that ``f`` gives it.
+      xs: a pytree of arrays with equal leading axes, or None.
+      length: the number of steps; needed if ``xs`` has no leaves.
+      reverse: go from the last element to the first; ``ys`` stay aligned to ``xs``.
+      unroll: how many steps one iteration of the compiled loop has; True or 0 for all.
+      _split_transpose: accepted, without effect.
+
+    Returns ``(carry, ys)``: the last carry, and the outputs stacked along a new axis 0. Errors:
+    TypeError for a carry that changes structure, shape or dtype (it lists where) and for an ``f``
+    that does not return a pair; ValueError for leading axes that do not fit.
+
+    >>> lax.scan(lambda total, x: (total + x, total), 0.0, jnp.arange(4.0))
+    (Array(6., dtype=float32), Array([0., 0., 1., 3.], dtype=float32))
+    """
+    if not callable(f):
+        raise TypeError(
+            f"lax.scan: f argument should be a callable, got {type(f).__name__}."
+        )
+    init, init_tree, init_types = common.flatten(init, "lax.scan")
+    xs, xs_tree, xs_types = common.flatten(xs, "lax.scan")
+    steps = _length(xs, xs_tree, xs_types, length)
+    if config.disable_jit.value:
+        return _python_loop(f, init_tree.unflatten(init), xs, xs_tree, steps, reverse)
+    unroll = _unroll(unroll, steps)
+    elements = [(shape[1:], dtype, weak) for shape, dtype, weak in xs_types]
+    trees = (init_tree, xs_tree)
+
+    program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements)
+    out_types = program.out_types[: carry_tree.num_leaves]
+    if len(out_types) == len(init):
+        init, init_types, changed = common.promote_carry(init, init_types, out_types)
+        if changed:
+            program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements)
+            out_types = program.out_types[: carry_tree.num_leaves]
+    common.check_carry("scan body", f, init_tree, init_types, carry_tree, out_types)
+    outputs = bind_scan(program, captured, init, xs, steps, bool(reverse), unroll)
+    count = len(init)
+    return carry_tree.unflatten(outputs[:count]), ys_tree.unflatten(outputs[count:])
+
+
+def _trace(f, trees, types):
+    """`(program, captured, tree of the carry, tree of the stacked outputs)`."""
+    program, captured, out_tree = common.trace(f, trees, types)
+    children = out_tree.children()
+    if len(children) != 2 or not issubclass(out_tree.node_data()[0], (tuple, list)):
+        dummy = out_tree.unflatten([core.ShapedArray(*ty) for ty in program.out_types])
+        raise TypeError(
+            f"scan body output must be a pair (carry, y), got {dummy} from "
+            f"{api_util.fun_place(f)}.{common.at_user_line()}"
+        )
+    return program, captured, *children
+
+
+def _length(xs, tree, types, length) -> int:
+    """The number of steps. Errors: ValueError that lists the leaves that do not fit it."""
+    if any(not shape for shape, _, _ in types):
+        bad = [leaf for leaf, (shape, _, _) in zip(xs, types) if not shape]
+        raise ValueError(
+            "scan got value with no leading axis to scan over: "
+            f"{', '.join(map(str, bad))}. Every leaf of xs is an array of one element for each "
+            f"step.{common.at_user_line()}"
+        )
+    sizes = [shape[0] for shape, _, _ in types]
+    if length is not None:
+        length = core.concrete_or_error(
+            int,
+            length,
+            "The `length` argument to `scan` expects a concrete `int` value. For scan-like "
+            "iteration with a dynamic length, use `while_loop` or `fori_loop`.",
+        )
+        if length < 0:
+            raise ValueError(f"scan: length must not be negative, got {length}")
+        if any(size != length for size in sizes):
+            raise ValueError(
+                f"scan got `length` argument of {length} which disagrees with leading axis sizes "
+                f"{sizes}:\n{_list_sizes(tree, types)}{common.at_user_line()}"
+            )
+        return length
+    if not sizes:
+        raise ValueError(
+            "scan got no values to scan over and `length` not provided; give xs or length."
+        )
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"scan got values with different leading axis sizes: {', '.join(map(str, sizes))}.\n"
+            f"{_list_sizes(tree, types)}{common.at_user_line()}"
+        )
+    return sizes[0]
+
+
+def _list_sizes(tree, types) -> str:
+    return "\n".join(
+        f"  * xs{path} has type {common.type_text(ty)}"
+        for path, ty in zip(common.paths(tree), types)
+    )
+
+
+def _unroll(unroll, length) -> int:
+    unroll = core.concrete_or_error(
+        None,
+        unroll,
+        "The `unroll` argument to `scan` expects a concrete `int` or `bool` value.",
+    )
+    if isinstance(unroll, bool):
+        return max(length, 1) if unroll else 1
+    unroll = int(unroll)
+    if unroll < 0:
+        raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll}.")
+    return unroll or max(length, 1)
+
+
+def bind_scan(program, captured, init, xs, length, reverse, unroll):
+    """The carry's and the stacked outputs' leaves, for a body that takes what it captured first.
+
+    A carry that the body hands on unchanged becomes a constant of the loop, and an output that is
+    an element of `xs` is `xs`.
+    """
+    consts, carry = len(captured), len(init)
+    handed_on = program.forwarded()
+    fixed = [place == consts + i for i, place in enumerate(handed_on[:carry])]
+    copied = [
+        None if place is None or place < consts + carry else place - consts - carry
+        for place in handed_on[carry:]
+    ]
+    still = [i for i in range(carry) if fixed[i]]
+    moving = [i for i in range(carry) if not fixed[i]]
+    if still or any(place is not None for place in copied):
+        kept = moving + [carry + i for i, place in enumerate(copied) if place is None]
+        order = [
+            *[consts + i for i in still],
+            *range(consts),
+            *[consts + i for i in moving],
+            *range(consts + carry, consts + carry + len(xs)),
+        ]
+        program = program.rearranged(order, kept)
+    outputs = _core.bind(
+        "scan",
+        (*[init[i] for i in still], *captured, *[init[i] for i in moving], *xs),
+        {
+            "jaxpr": program,
+            "length": length,
+            "num_carry": len(moving),
+            "num_consts": consts + len(still),
+            "reverse": reverse,
+            "unroll": unroll,
+        },
+    )
+    outputs = iter(outputs)
+    result = [core.as_array(leaf) if same else next(outputs) for leaf, same in zip(init, fixed)]
+    result += [next(outputs) if place is None else core.as_array(xs[place]) for place in copied]
+    return result
+
+
+def _python_loop(f, carry, xs, xs_tree, length, reverse):
+    """What runs under `disable_jit`."""
+    if length == 0:
+        raise ValueError(
+            "zero-length scan is not supported in disable_jit() mode because the output type is "
+            "unknown."
+        )
+    xs = [core.as_array(x) for x in xs]
+    ys = []
+    for i in range(length - 1, -1, -1) if reverse else range(length):
+        element = [slicing.index_in_dim(x, i, keepdims=False) for x in xs]
+        carry, y = f(carry, xs_tree.unflatten(element))
+        ys.append(y)
+    if reverse:
+        ys.reverse()
+    return carry, tree_util.tree_map(
+        lambda *ys: concatenate([expand_dims(y, (0,)) for y in ys], 0), *ys
+    )

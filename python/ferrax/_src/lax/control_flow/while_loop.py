@@ -1,0 +1,249 @@
+"""``while_loop`` and ``fori_loop``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import api_util, config, core, dtypes, errors, tree_util
+from ferrax._src.lax import elementwise
+from ferrax._src.lax.control_flow import common
+from ferrax._src.lax.control_flow.scan import scan
+
+
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
+    """Applies ``body_fun`` to a value as long as ``cond_fun`` holds of it.
+
+    Both functions are traced and compiled as a loop. Forward-mode differentiation works,
+    reverse-mode does not: the number of steps is not known; use ``scan`` or ``fori_loop`` with
+    known bounds.
+
+    Args:
+      cond_fun: a function of the value that returns a boolean scalar.
+      body_fun: a function from the value to the next one, of the same structure, shapes and
+        dtypes; a weakly typed first value takes the dtype that ``body_fun`` gives it.
+      init_val: the first value, a pytree of arrays.
+
+    Errors: TypeError for a condition that is no boolean scalar and for a value that changes
+    structure, shape or dtype; it lists where.
+
+    >>> lax.while_loop(lambda x: x < 100, lambda x: 2 * x, 3)
+    Array(192, dtype=int32, weak_type=True)
+    """
+    if not (callable(body_fun) and callable(cond_fun)):
+        raise TypeError(
+            "lax.while_loop: body_fun and cond_fun arguments should be callable, got "
+            f"{type(body_fun).__name__} and {type(cond_fun).__name__}."
+        )
+    if config.disable_jit.value:
+        try:
+            return _python_loop(cond_fun, body_fun, init_val)
+        except errors.ConcretizationTypeError:
+            pass  # Nobody knows the value, under vmap for instance: trace after all.
+    init, tree, types = common.flatten(init_val, "lax.while_loop")
+    traced = _trace(cond_fun, body_fun, tree, types)
+    out_types = traced[2].out_types
+    if len(out_types) == len(init):
+        init, types, changed = common.promote_carry(init, types, out_types)
+        if changed:
+            traced = _trace(cond_fun, body_fun, tree, types)
+            out_types = traced[2].out_types
+    condition, condition_captured, body, body_captured, out_tree = traced
+    common.check_carry("while_loop body", body_fun, tree, types, out_tree, out_types)
+    return out_tree.unflatten(
+        _bind_while(condition, condition_captured, body, body_captured, init)
+    )
+
+
+def _trace(cond_fun, body_fun, tree, types):
+    condition, condition_captured, condition_tree = common.trace(cond_fun, (tree,), types)
+    place = f"{api_util.fun_place(cond_fun)}.{common.at_user_line()}"
+    if condition_tree != _LEAF:
+        raise TypeError(
+            f"cond_fun must return a boolean scalar, but got pytree {condition_tree} from {place}"
+        )
+    (ty,) = condition.out_types
+    if ty[0] or ty[1] != np.bool_:
+        raise TypeError(
+            "cond_fun must return a boolean scalar, but got output type(s) "
+            f"[{common.type_text(ty)}] from {place}"
+        )
+    body, body_captured, out_tree = common.trace(body_fun, (tree,), types)
+    return condition, condition_captured, body, body_captured, out_tree
+
+
+_LEAF = tree_util.tree_structure(0)
+
+
+def _bind_while(condition, condition_captured, body, body_captured, init):
+    """The last value's leaves.
+
+    A leaf that the body hands on unchanged and that the condition does not look at becomes a
+    constant of the loop.
+    """
+    consts, count = len(body_captured), len(init)
+    fixed = [place == consts + i for i, place in enumerate(body.forwarded())]
+    if any(fixed):
+        condition, used = condition.trimmed()
+        first = len(condition_captured)
+        fixed = [same and not flag for same, flag in zip(fixed, used[first:])]
+    still = [i for i in range(count) if fixed[i]]
+    moving = [i for i in range(count) if not fixed[i]]
+    if still:
+        condition = condition.rearranged([*range(first), *[first + i for i in moving]], [0])
+        order = [*[consts + i for i in still], *range(consts), *[consts + i for i in moving]]
+        body = body.rearranged(order, moving)
+    outputs = _core.bind(
+        "while",
+        (*condition_captured, *[init[i] for i in still], *body_captured, *[init[i] for i in moving]),
+        {
+            "body_jaxpr": body,
+            "body_nconsts": consts + len(still),
+            "cond_jaxpr": condition,
+            "cond_nconsts": len(condition_captured),
+        },
+    )
+    outputs = iter(outputs)
+    return [core.as_array(leaf) if same else next(outputs) for leaf, same in zip(init, fixed)]
+
+
+def _python_loop(cond_fun, body_fun, value):
+    """What runs under `disable_jit`."""
+    value = tree_util.tree_map(core.as_array, value)
+    while cond_fun(value):
+        value = tree_util.tree_map(core.as_array, body_fun(value))
+    return value
+
+
+def _index_dtype(lower, upper):
+    """The common dtype of the bounds: equal ones, or that of the one that is no Python int."""
+    types = [common.type_of(bound, "lax.fori_loop") for bound in (lower, upper)]
+    if any(shape for shape, _, _ in types):
+        raise TypeError(
+            "lower and upper arguments to fori_loop must be scalars, got "
+            f"{' and '.join(map(common.type_text, types))}{common.at_user_line()}"
+        )
+    (_, first, first_weak), (_, second, second_weak) = types
+    if first == second:
+        return first
+    if all(dtypes.issubdtype(dtype, np.signedinteger) for dtype in (first, second)):
+        if first_weak and not second_weak:
+            return second
+        if second_weak and not first_weak:
+            return first
+    raise TypeError(
+        "lower and upper arguments to fori_loop must have equal types, got "
+        f"{first.name} and {second.name}{common.at_user_line()}"
+    )
+
+
+def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool | None = None):
+    """Applies ``value = body_fun(i, value)`` for each ``i`` from ``lower`` to ``upper - 1``.
+
+    Where both bounds are known while tracing, this is a ``scan``, which every transformation
+    goes through; else a ``while_loop``, which reverse-mode differentiation does not.
+
+    Args:
+      lower, upper: integer scalars of one dtype (Python ints go with any).
+      body_fun: a function of the index and the value; returns the next value, of the same
+        structure, shapes and dtypes.
+      init_val: the first value, a pytree of arrays.
+      unroll: as in ``scan``; for known bounds only.
+
+    Errors: TypeError for bounds of different dtypes and for a value that changes structure, shape
+    or dtype; ValueError for ``unroll`` with bounds that are not known.
+
+    >>> lax.fori_loop(1, 5, lambda i, product: product * i, 1)
+    Array(24, dtype=int32, weak_type=True)
+    """
+    if not callable(body_fun):
+        raise TypeError(
+            f"lax.fori_loop: body_fun argument should be callable, got {type(body_fun).__name__}."
+        )
+    dtype = _index_dtype(lower, upper)
+    known = _known_bounds(lower, upper)
+    if known is not None:
+        first, last = known
+        length = max(last - first, 0)
+        if config.disable_jit.value and length == 0:
+            return init_val
+        (_, result), _ = scan(
+            _ScanStep(body_fun),
+            (first, init_val),
+            None,
+            length=length,
+            unroll=False if unroll is None else unroll,
+        )
+        return result
+    if unroll is not None and unroll is not False and unroll != 1:
+        raise ValueError(
+            "Can only use `unroll` in `fori_loop` if the loop bounds are statically known; got "
+            f"unroll={unroll!r} with traced bounds.{common.at_user_line()}"
+        )
+    lower, upper = (_as_dtype(bound, dtype) for bound in (lower, upper))
+    _, _, result = while_loop(_before_end, _WhileStep(body_fun), (lower, upper, init_val))
+    return result
+
+
+def _known_bounds(lower, upper):
+    known = core.to_concrete_value(lower), core.to_concrete_value(upper)
+    if any(bound is None for bound in known):
+        return None
+    try:
+        return int(known[0]), int(known[1])
+    except TypeError:
+        return None
+
+
+def _as_dtype(bound, dtype):
+    if isinstance(bound, core.Array):
+        return elementwise._convert_element_type(bound, dtype) if bound.dtype != dtype else bound
+    return bound if _core.type_of(bound)[1] == dtype else np.asarray(bound).astype(dtype)[()]
+
+
+class _ScanStep:
+    """The body of a loop with a known number of steps. `func` is the user's function."""
+
+    __slots__ = ("func",)
+
+    def __init__(self, func):
+        self.func = func
+
+    def __call__(self, loop_carry, _):
+        i, value = loop_carry
+        return (i + 1, self.func(i, value)), None
+
+    def leaf_names(self, trees):
+        index, value = trees[0].children()
+        return common.leaf_names(self.func, (index, value))
+
+
+class _WhileStep:
+    """The body of a loop whose end is a value of its carry."""
+
+    __slots__ = ("func",)
+
+    def __init__(self, func):
+        self.func = func
+
+    def __call__(self, loop_carry):
+        i, upper, value = loop_carry
+        return elementwise.add(i, _one(i)), upper, self.func(i, value)
+
+    def leaf_names(self, trees):
+        index, _, value = trees[0].children()
+        first, *rest = common.leaf_names(self.func, (index, value))
+        return [first, "upper", *rest]
+
+
+def _one(i):
+    if not i.weak_type:
+        return np.ones((), i.dtype)[()]
+    return 1.0 if dtypes.issubdtype(i.dtype, np.floating) else 1
+
+
+def _before_end(loop_carry):
+    i, upper, _ = loop_carry
+    return elementwise.lt(i, upper)
