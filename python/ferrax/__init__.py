@@ -11,7 +11,7 @@ Example:
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
 from ferrax import (
-    core, debug, dlpack, dtypes, errors, experimental, export, lax, nn, numpy, random, stages, tree, tree_util,
+    core, debug, dlpack, dtypes, errors, experimental, export, interpreters, lax, nn, numpy, random, stages, tree, tree_util,
     typing, util,
 )  # fmt: skip
 from ferrax._core import Array

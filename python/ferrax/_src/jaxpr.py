@@ -31,7 +31,7 @@ class Var:
 
 
 class DropVar(Var):
-    """An output of an equation that nothing uses."""
+    """An output of an equation that is not used, for jaxprs that Python builds."""
 
     __slots__ = ()
 
@@ -135,15 +135,7 @@ class Jaxpr:
         """The view of a program whose last `captured` inputs are constvars; its `constants`,
         `(variable, array)` pairs, are constvars behind them."""
         inputs, outputs, types = program.interface()
-        equations = program.equations()
-        used = {item for item in outputs if isinstance(item, int)}
-        for _, _, ins, _, _ in equations:
-            used.update(item for item in ins if isinstance(item, int))
-        dropped = {out for _, _, _, outs, _ in equations for out in outs} - used
-        variables = [
-            (DropVar if i in dropped else Var)(i, core.ShapedArray(*ty))
-            for i, ty in enumerate(types)
-        ]
+        variables = [Var(i, core.ShapedArray(*ty)) for i, ty in enumerate(types)]
 
         def atom(item):
             if isinstance(item, int):
@@ -152,7 +144,7 @@ class Jaxpr:
             return Literal(value, core.ShapedArray((), dtype, weak))
 
         eqns = []
-        for primitive, params, ins, outs, line in equations:
+        for primitive, params, ins, outs, line in program.equations():
             if isinstance(primitive, str):
                 primitive = builtin(primitive)
                 params = {key: _shown_param(value) for key, value in params.items()}
@@ -352,8 +344,8 @@ def _evaluate(jaxpr, consts, arguments):
     write(jaxpr.constvars, consts, "consts")
     write(jaxpr.invars, arguments, "arguments")
     for eqn in jaxpr.eqns:
-        functions, params = eqn.primitive.get_bind_params(eqn.params)
-        results = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+        params = eqn.primitive.get_bind_params(eqn.params)
+        results = eqn.primitive.bind(*map(read, eqn.invars), **params)
         if not eqn.primitive.multiple_results:
             results = [results]
         write(eqn.outvars, results, eqn.primitive)

@@ -92,8 +92,8 @@ class Primitive:
         )
 
     def get_bind_params(self, params):
-        """`(functions, params)` with which `bind` makes an equation with these params again."""
-        return [], params
+        """The parameters with which `bind` makes an equation with these params again."""
+        return params
 
     def bind(self, *args, **params):
         """Applies the primitive: its output, or a list of outputs if `multiple_results`."""
