@@ -7,7 +7,6 @@ under `vmap` they run once for each lane. They are never removed from a program.
 from __future__ import annotations
 
 import functools
-import logging
 import string
 import sys
 
@@ -22,9 +21,6 @@ from ferrax._src.callback import (
     over_lanes,
     run_callback,
 )
-
-logger = logging.getLogger("ferrax.debug")
-
 
 def _effect(ordered):
     return effects.ordered_debug_effect if ordered else effects.debug_effect
@@ -174,6 +170,9 @@ class _Print:
         if self.record is None:
             sys.stdout.write(text + "\n")
             return
+        import logging
+
+        logger = logging.getLogger("ferrax.debug")
         file, line = self.record
         logger.handle(logger.makeRecord(logger.name, logging.INFO, file, line, text, (), None))
 
