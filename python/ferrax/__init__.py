@@ -10,7 +10,10 @@ Example:
 # ruff: noqa: I001, F401
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
-from ferrax import ad_checkpoint, core, dlpack, dtypes, errors, export, lax, nn, numpy, random, stages, tree, tree_util, typing, util
+from ferrax import (
+    ad_checkpoint, core, debug, dlpack, dtypes, errors, experimental, export, interpreters, lax, nn, numpy, random,
+    stages, tree, tree_util, typing, util,
+)  # fmt: skip
 from ferrax._core import Array
 from ferrax._src.ad_checkpoint import checkpoint, remat
 from ferrax._src.api import (
@@ -41,6 +44,7 @@ from ferrax._src.autodiff import (
 )
 from ferrax._src.batching import vmap
 from ferrax._src.checkpoint_policies import checkpoint_policies
+from ferrax._src.callback import pure_callback
 from ferrax._src.config import (
     check_tracer_leaks,
     config,
@@ -79,6 +83,7 @@ from ferrax._src.devices import (
     process_indices,
 )
 from ferrax._src.dtypes import float0
+from ferrax._src.effects import effects_barrier
 from ferrax.version import __version__, __version_info__
 
 _runtime.install_array_methods()

@@ -168,3 +168,7 @@ from ferrax._src.lax.types import (
     ScatterDimensionNumbers,
     Tolerance,
 )
+from ferrax._src.primitives import named_primitives as _named_primitives
+
+# Every op as a primitive: exp_p, add_p, ...
+globals().update(_named_primitives())

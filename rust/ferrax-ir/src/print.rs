@@ -189,7 +189,10 @@ impl Printer {
             parts.push(Doc::fill(outputs).nest(2));
             parts.push(Doc::text(" "));
         }
-        parts.push(Doc::text("= "));
+        // Ops from outside are not read back, so theirs is written as jaxprs have it.
+        if !(equation.outputs.is_empty() && matches!(equation.op, Op::Extension(_))) {
+            parts.push(Doc::text("= "));
+        }
         parts.push(self.op(&equation.op, inner));
         let inputs: Vec<Doc> = equation.inputs.iter().map(|atom| Doc::text(self.atom(names, atom))).collect();
         parts.push(Doc::text(" "));

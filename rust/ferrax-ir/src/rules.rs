@@ -31,6 +31,12 @@ pub trait Row: std::fmt::Debug + Send + Sync {
     fn effects(&self) -> Effects {
         Effects::new()
     }
+
+    /// The op itself, for those that are defined outside this crate: lets the
+    /// crate that defines an op know it again.
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
 }
 
 /// Ops that are made from a name and parameters.
@@ -91,6 +97,9 @@ pub struct Batch<'a> {
 /// Outputs of a batch rule with their batch dimensions.
 pub type Batched = SmallVec<[(Atom, Option<usize>); 1]>;
 
+/// Outputs with their tangents.
+pub type WithTangents = SmallVec<[(Atom, Option<Atom>); 1]>;
+
 /// How an op reaches the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lowering {
@@ -108,6 +117,18 @@ pub enum Lowering {
 
 /// The rules of an op without sub-programs.
 pub trait Rules: Row {
+    /// Emits the outputs together with their tangents, for ops whose rule gives
+    /// both at once; `None` where `jvp` gives the tangents of outputs that the op
+    /// itself computes.
+    fn jvp_joint(
+        &self,
+        _b: &mut Builder,
+        _inputs: &[Atom],
+        _tangents: &[Option<Atom>],
+    ) -> Option<Result<WithTangents>> {
+        None
+    }
+
     /// Emits the tangents of the outputs.
     fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<SmallVec<[Option<Atom>; 1]>>;
 

@@ -7,8 +7,8 @@ use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, control, convert, custom, dlpack, dtypes, indexing, operators, params, promote,
-    source, trace,
+    cache, checkpoint, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive,
+    promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -143,6 +143,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::trace_program,
         program::apply_program,
         program::call_program,
+        primitive::record_primitive,
+        primitive::observed_values,
         custom::recording_kind,
         custom::custom_jvp_call,
         custom::custom_vjp_call,

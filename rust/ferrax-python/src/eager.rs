@@ -40,6 +40,9 @@ pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Output
         return run_structured(py, op, operands);
     }
     let inputs = tensors(py, operands)?;
+    if let Op::Extension(_) = op {
+        return run_extension(py, op, operands, &inputs);
+    }
     let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
     let results = release_gil(py, bytes, || ferrax_cpu::run_op(op, &inputs)).py(py)?;
     let weak = weak_outputs(py, op, operands, results.len())?;
@@ -63,6 +66,18 @@ fn run_structured(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult
     Ok(known.bind(py).get().run(py, operands)?.into_iter().collect())
 }
 
+/// Runs an op of the user's: by its own evaluation where it has one, else by what it expands to.
+/// Executables of such ops are not kept, for each is an object of its own.
+fn run_extension(py: Python<'_>, op: &Op, operands: &[Operand<'_>], inputs: &[Tensor]) -> PyResult<Outputs> {
+    let types = op.infer(&trace::types(operands)).py(py)?;
+    let results = op.eval(inputs, &types).py(py)?;
+    results
+        .into_iter()
+        .zip(&types)
+        .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
+        .collect()
+}
+
 /// Weakness of the outputs: asked of the type rule only where it can be true.
 fn weak_outputs(
     py: Python<'_>,
@@ -80,7 +95,6 @@ fn weak_outputs(
             ));
         }
         Op::Compare(_) => false,
-        Op::Extension(_) => true,
         _ => operands.iter().any(Operand::weak),
     };
     if !possible {

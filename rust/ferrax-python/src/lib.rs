@@ -14,6 +14,7 @@
 //! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
 //! | `checkpoint` | checkpointed calls and their policies |
+//! | `primitive` | primitives and callbacks that are defined in Python |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
@@ -39,6 +40,7 @@ pub mod jit;
 pub mod operators;
 pub mod pairwise;
 pub mod params;
+pub mod primitive;
 pub mod program;
 pub mod promote;
 pub mod source;

@@ -11,6 +11,23 @@ use crate::dtypes;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 
+/// A rule or policy of the user's, as Python hands it back: an object that only the native core
+/// looks into.
+#[pyclass(frozen, module = "ferrax", name = "Rule")]
+pub struct PyRule(Param);
+
+#[pymethods]
+impl PyRule {
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            Param::Jvp(rule) => rule.0.name(),
+            Param::Vjp(rule) => rule.0.name(),
+            Param::Policy(policy) => policy.0.as_ref().map_or("None".to_owned(), |policy| policy.name()),
+            _ => String::new(),
+        }
+    }
+}
+
 /// A Python value as a parameter.
 pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Param> {
     if value.is_none() {
@@ -37,6 +54,9 @@ pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Param> {
     if let Ok(program) = value.cast::<PyProgram>() {
         return Ok(Param::Program(program.get().program.clone()));
     }
+    if let Ok(rule) = value.cast::<PyRule>() {
+        return Ok(rule.get().0.clone());
+    }
     if let Ok(index) = value.call_method0("__index__") {
         return index.extract().map(Param::Int);
     }
@@ -62,12 +82,8 @@ pub fn to_python(py: Python<'_>, value: &Param) -> PyResult<Py<PyAny>> {
             let items: Vec<_> = items.iter().map(|item| to_python(py, item)).collect::<PyResult<_>>()?;
             PyTuple::new(py, items)?.into_any().unbind()
         }
-        Param::Jvp(rule) => rule.0.name().into_pyobject(py)?.into_any().unbind(),
-        Param::Vjp(rule) => rule.0.name().into_pyobject(py)?.into_any().unbind(),
-        Param::Policy(policy) => match &policy.0 {
-            Some(policy) => policy.name().into_pyobject(py)?.into_any().unbind(),
-            None => py.None(),
-        },
+        Param::Policy(policy) if policy.0.is_none() => py.None(),
+        Param::Jvp(_) | Param::Vjp(_) | Param::Policy(_) => Py::new(py, PyRule(value.clone()))?.into_any(),
         Param::Program(program) => Py::new(py, PyProgram::new(program.clone()))?.into_any(),
     })
 }

@@ -6,14 +6,14 @@ use ferrax_ir::{ArrayType, Op, Program, Type, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{dtypes, eager, params};
+use crate::{dtypes, eager, params, primitive};
 
 /// A program with its executable, which is made when first needed.
 #[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
@@ -149,23 +149,39 @@ impl PyProgram {
     }
 
     /// The equations, as `(name, params, inputs, outputs, source)`; variables are numbers,
-    /// literals are `(value, dtype, weak)`.
+    /// literals are `(value, dtype, weak)`. In place of a name, a primitive that is defined in
+    /// Python is the object.
     fn equations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         self.program
             .equations
             .iter()
             .map(|equation| {
-                let entries = PyDict::new(py);
-                for (name, value) in equation.op.params() {
-                    entries.set_item(name, params::to_python(py, &value)?)?;
-                }
+                let (name, entries) = match primitive::of(&equation.op) {
+                    Some(own) => (own.primitive.clone_ref(py), own.params.bind(py).copy()?),
+                    None => {
+                        let entries = PyDict::new(py);
+                        for (name, value) in equation.op.params() {
+                            entries.set_item(name, params::to_python(py, &value)?)?;
+                        }
+                        (PyString::new(py, equation.op.name()).into_any().unbind(), entries)
+                    }
+                };
                 let inputs: Vec<Py<PyAny>> =
                     equation.inputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
                 let outputs: Vec<u32> = equation.outputs.iter().map(|var| var.0).collect();
                 let line = equation.source.line().map(|line| line.to_string());
-                (equation.op.name(), entries, inputs, outputs, line).into_pyobject(py)
+                (name, entries, inputs, outputs, line).into_pyobject(py)
             })
             .collect()
+    }
+
+    /// The captured arrays that are part of the program, with their variables.
+    fn constants(&self, py: Python<'_>) -> PyResult<Vec<(u32, Py<Array>)>> {
+        let array = |(var, tensor): &(ferrax_ir::Var, ferrax_ir::Tensor)| {
+            let weak = self.program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            Ok((var.0, Array::new_concrete(py, tensor.clone(), weak)?))
+        };
+        self.program.constants.iter().map(array).collect()
     }
 
     /// Input variables, output atoms and variable types.

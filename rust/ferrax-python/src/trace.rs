@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferrax_ir::{ArrayType, Atom, Builder, Op, Program, Source, Type, Var, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Effect, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -296,10 +296,61 @@ pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Output
     record(py, operands, |builder, atoms| builder.emit(op, atoms))
 }
 
+/// Whether an effect that keeps its order is recorded and has not happened yet.
+fn ordered_pending(frame: &Frame) -> bool {
+    frame.builder.program().effects.contains(&Effect::Ordered)
+}
+
+/// Records an op of the user's with outputs of these types; `None` if it would run at once. An op
+/// with an ordered effect does not overtake those that are recorded.
+pub fn record_extension(
+    py: Python<'_>,
+    op: Op,
+    types: &[Type],
+    operands: &[Operand<'_>],
+) -> PyResult<Option<Outputs>> {
+    let ordered = op.effects().contains(&Effect::Ordered);
+    let behind = |stack: &[Frame]| if ordered { stack.iter().rposition(ordered_pending) } else { None };
+    if runs_eagerly(operands) && STACK.with_borrow(|stack| behind(stack).is_none()) {
+        return Ok(None);
+    }
+    let emit = |builder: &mut Builder, atoms: &[Atom]| {
+        let outputs = builder.emit_typed(op, atoms, types.iter().cloned());
+        Ok(outputs.into_iter().map(Atom::Var).collect())
+    };
+    let recorded = record_atoms(py, operands, &behind, emit)?;
+    recorded.outputs(py, operands).map(Some)
+}
+
+/// The operands' values, where a diff frame would record an op on them, knows
+/// them all, and no effect is recorded that would have to happen before.
+pub fn observed<'py>(py: Python<'py>, operands: &[Operand<'py>]) -> PyResult<Option<Vec<Py<Array>>>> {
+    let now = STACK.with_borrow(|stack| {
+        let quiet = stack.iter().all(|frame| frame.builder.program().effects.is_empty());
+        Ok(quiet && level(stack, operands)?.is_some_and(|depth| stack[depth].kind == FrameKind::Diff))
+    });
+    if !now.map_err(|escaped: Py<Array>| unexpected_tracer(escaped.bind(py)))? {
+        return Ok(None);
+    }
+    let mut values = Vec::with_capacity(operands.len());
+    for operand in operands {
+        match operand {
+            Operand::Literal(literal) => {
+                values.push(Array::new_concrete(py, literal.value.to_tensor().py(py)?, literal.weak)?);
+            }
+            Operand::Array(array) => match concrete(array)? {
+                Some(value) => values.push(value.unbind()),
+                None => return Ok(None),
+            },
+        }
+    }
+    Ok(Some(values))
+}
+
 /// Applies a whole program: inlines it into the recording frame. The caller has
 /// checked that it cannot run at once.
 pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    let recorded = record_atoms(py, operands, |builder, atoms| {
+    let recorded = record_atoms(py, operands, &|_| None, |builder, atoms| {
         Ok(builder.inline(program, atoms)?.into_iter().collect())
     })?;
     recorded.outputs(py, operands)
@@ -310,7 +361,7 @@ fn record(
     operands: &[Operand<'_>],
     emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<ferrax_ir::Vars>,
 ) -> PyResult<Outputs> {
-    let recorded = record_atoms(py, operands, |builder, atoms| {
+    let recorded = record_atoms(py, operands, &|_| None, |builder, atoms| {
         Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect())
     })?;
     recorded.outputs(py, operands)
@@ -349,15 +400,17 @@ impl Recorded {
     }
 }
 
+/// `least` gives a frame below which it must not be recorded.
 fn record_atoms(
     py: Python<'_>,
     operands: &[Operand<'_>],
+    least: &dyn Fn(&[Frame]) -> Option<usize>,
     emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<SmallVec<[Atom; 1]>>,
 ) -> PyResult<Recorded> {
     let at = source::current(py);
     let recorded = STACK.with_borrow_mut(|stack| {
         let depth = match level(stack, operands) {
-            Ok(depth) => depth,
+            Ok(depth) => depth.max(least(stack)),
             Err(escaped) => return Ok(Err(escaped)),
         };
         let Some(frame) = depth.map(|depth| &mut stack[depth]) else {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ferrax_ir::op::View;
 use ferrax_ir::ops::Call;
-use ferrax_ir::rules::Jvp;
+use ferrax_ir::rules::{Jvp, WithTangents};
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, type_error};
 use smallvec::SmallVec;
@@ -131,15 +131,20 @@ impl Forward {
             rewriter.builder.source = equation.source;
             let outputs = match equation.op.view() {
                 View::Leaf(rules) => {
-                    rewriter.copy(equation)?;
                     let inputs = rewriter.atoms(&equation.inputs)?;
-                    let outputs: SmallVec<[Atom; 2]> = equation
-                        .outputs
-                        .iter()
-                        .map(|&var| rewriter.atom(&Atom::Var(var)))
-                        .collect::<Result<_>>()?;
-                    let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
-                    at(equation, rules.jvp(&mut rewriter.builder, &rule))?
+                    match rules.jvp_joint(&mut rewriter.builder, &inputs, &found) {
+                        Some(joint) => set_joint(&mut rewriter, equation, at(equation, joint)?)?,
+                        None => {
+                            rewriter.copy(equation)?;
+                            let outputs: SmallVec<[Atom; 2]> = equation
+                                .outputs
+                                .iter()
+                                .map(|&var| rewriter.atom(&Atom::Var(var)))
+                                .collect::<Result<_>>()?;
+                            let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
+                            at(equation, rules.jvp(&mut rewriter.builder, &rule))?
+                        }
+                    }
                 }
                 View::Call(op) => at(equation, self.call(&mut rewriter, equation, op, &found))?,
                 View::Cond(op) => at(equation, cond::forward(self, &mut rewriter, equation, op, &found))?,
@@ -231,6 +236,43 @@ impl Forward {
         }
         Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
     }
+}
+
+/// Puts the outputs that a joint rule gave in the place of the equation's; their
+/// tangents.
+fn set_joint(
+    rewriter: &mut Rewriter<'_>,
+    equation: &Equation,
+    joint: WithTangents,
+) -> Result<Tangents> {
+    if joint.len() != equation.outputs.len() {
+        return Err(internal_error!(
+            "the jvp rule of {} gave {} outputs of {}",
+            equation.op.name(),
+            joint.len(),
+            equation.outputs.len()
+        ));
+    }
+    let types: SmallVec<[Type; 1]> = rewriter.output_types(equation).collect();
+    let mut tangents = Tangents::new();
+    for ((&var, ty), (mut atom, tangent)) in equation.outputs.iter().zip(&types).zip(joint) {
+        let got = rewriter.builder.type_of(atom);
+        match (ty, &got) {
+            (Type::Array(want), Type::Array(got)) if want.shape == got.shape && want.dtype == got.dtype => {
+                atom = with_weak(&mut rewriter.builder, atom, want.weak)?;
+            }
+            (want, got) if want == got => {}
+            _ => {
+                return Err(internal_error!(
+                    "the jvp rule of {} gave {got} for an output {ty}",
+                    equation.op.name()
+                ));
+            }
+        }
+        rewriter.set(var, atom);
+        tangents.push(tangent);
+    }
+    Ok(tangents)
 }
 
 /// The tangent that a rule gave, if it has the type that it must have.

@@ -1,0 +1,98 @@
+"""What equations do besides computing: the classes of effects, and sets of these classes."""
+
+from __future__ import annotations
+
+
+class Effect:
+    """Base of effects. An equation's effects are a set of instances."""
+
+
+class EffectTypeSet:
+    """Classes of effects that something holds for, their subclasses included."""
+
+    def __init__(self):
+        self._types: set[type] = set()
+
+    def add_type(self, effect_type: type) -> None:
+        self._types.add(effect_type)
+
+    def contains(self, effect) -> bool:
+        return isinstance(effect, tuple(self._types))
+
+    def filter_in(self, effects) -> list:
+        return [effect for effect in effects if self.contains(effect)]
+
+    def filter_not_in(self, effects) -> list:
+        return [effect for effect in effects if not self.contains(effect)]
+
+
+no_effects: frozenset = frozenset()
+
+# Effects of these classes happen in the order of the program; all others once each, in any order.
+ordered_effects = EffectTypeSet()
+shardable_ordered_effects = EffectTypeSet()
+# All effects can be compiled, branches and loops can hold them, and derivatives keep them: these
+# sets are here for programs that add to them.
+lowerable_effects = EffectTypeSet()
+control_flow_allowed_effects = EffectTypeSet()
+custom_derivatives_allowed_effects = EffectTypeSet()
+remat_allowed_effects = EffectTypeSet()
+partial_eval_kept_effects = EffectTypeSet()
+
+
+class DebugEffect(Effect):
+    """Something is shown to the user."""
+
+    def __str__(self):
+        return "Debug"
+
+
+class OrderedDebugEffect(Effect):
+    """Something is shown to the user, in order."""
+
+    def __str__(self):
+        return "OrderedDebug"
+
+
+class IOEffect(Effect):
+    """Python code with side effects runs."""
+
+    def __str__(self):
+        return "IO"
+
+
+class OrderedIOEffect(Effect):
+    """Python code with side effects runs, in order."""
+
+    def __str__(self):
+        return "OrderedIO"
+
+
+debug_effect = DebugEffect()
+ordered_debug_effect = OrderedDebugEffect()
+io_effect = IOEffect()
+ordered_io_effect = OrderedIOEffect()
+for _ordered in (OrderedDebugEffect, OrderedIOEffect):
+    ordered_effects.add_type(_ordered)
+for _class in (DebugEffect, OrderedDebugEffect, IOEffect, OrderedIOEffect):
+    lowerable_effects.add_type(_class)
+    control_flow_allowed_effects.add_type(_class)
+for _class in (DebugEffect, OrderedDebugEffect):
+    for _kept in (
+        custom_derivatives_allowed_effects,
+        remat_allowed_effects,
+        partial_eval_kept_effects,
+    ):
+        _kept.add_type(_class)
+
+
+def effects_barrier() -> None:
+    """Waits until the effects of all programs that were called have happened.
+
+    Programs on this backend have run when their call returns, so there is nothing to wait for.
+
+    Example:
+        >>> ferrax.jit(lambda x: ferrax.debug.print("x is {}", x))(1.0)
+        x is 1.0
+        >>> ferrax.effects_barrier()
+    """

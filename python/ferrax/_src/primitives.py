@@ -1,0 +1,236 @@
+"""Primitives: the ops of programs as objects.
+
+There is one object for each op of the native core, under JAX's name (`lax.exp_p`), and users make
+their own with `Primitive`. The rules of a user's primitive are Python functions in the registries
+of `ferrax.interpreters`, which are dicts by primitive; those of the native core's are native.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from ferrax import _core
+from ferrax._src import core, effects
+
+
+class Primitive:
+    """An operation with rules of its own for each transformation.
+
+    Args:
+        name: what jaxprs and messages call it.
+
+    `bind` applies it: outside any trace it calls the function given to `def_impl`, else it
+    becomes an equation whose types are what the function given to `def_abstract_eval` says. The
+    other rules are `ferrax.interpreters.ad.primitive_jvps[p]` and `primitive_transposes[p]`,
+    `batching.primitive_batchers[p]`, and `mlir.register_lowering(p, mlir.lower_fun(f))`.
+
+    Errors: NotImplementedError that names primitive and rule where one is missing.
+
+    Example:
+        >>> double_p = ferrax.extend.core.Primitive("double")
+        >>> double_p.def_impl(lambda x: 2 * x)
+        >>> double_p.def_abstract_eval(lambda x: ferrax.core.ShapedArray(x.shape, x.dtype))
+        >>> ferrax.interpreters.ad.deflinear2(double_p, lambda ct, x: [2 * ct])
+        >>> ferrax.grad(double_p.bind)(3.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+
+    multiple_results = False
+    call_primitive = False
+    map_primitive = False
+    ref_primitive = False
+    skip_canonicalization = False
+    is_effectful = None
+    # Python code that runs as a step of compiled programs, for callbacks.
+    _host = None
+    # Runs at once under a derivative: it shows values and gives none.
+    _observes = False
+    _builtin = False
+
+    def __init__(self, name: str):
+        self.name = name
+        self._effectful = False
+
+    def __repr__(self):
+        return self.name
+
+    def def_impl(self, impl):
+        """Sets the function that computes the outputs for concrete arrays; returns it."""
+        self.impl = impl
+        return impl
+
+    def def_abstract_eval(self, abstract_eval):
+        """Sets the function from the types of the inputs (`ShapedArray`) to those of the outputs:
+        one, or a sequence if `multiple_results`. Returns it."""
+
+        def effect_free(*args, **kwargs):
+            return abstract_eval(*args, **kwargs), effects.no_effects
+
+        self.abstract_eval = effect_free
+        return abstract_eval
+
+    def def_effectful_abstract_eval(self, effectful_abstract_eval):
+        """As `def_abstract_eval`, where the function returns `(types, set of effects)`."""
+        self.abstract_eval = effectful_abstract_eval
+        self._effectful = True
+        return effectful_abstract_eval
+
+    def def_bind_with_trace(self, bind_with_trace):
+        raise NotImplementedError(
+            f"the primitive '{self.name}': traces are native and cannot be given to bind"
+        )
+
+    def impl(self, *args, **params):
+        raise NotImplementedError(
+            f"Evaluation rule for '{self.name}' not implemented: give it with def_impl"
+        )
+
+    def abstract_eval(self, *args, **params):
+        raise NotImplementedError(
+            f"Abstract evaluation for '{self.name}' not implemented: give it with "
+            "def_abstract_eval"
+        )
+
+    def get_bind_params(self, params):
+        """The parameters with which `bind` makes an equation with these params again."""
+        return params
+
+    def bind(self, *args, **params):
+        """Applies the primitive: its output, or a list of outputs if `multiple_results`."""
+        if self._observes:
+            values = _core.observed_values(self.name, args)
+            if values is not None:
+                return self.impl(*values, **params)
+        results = _core.record_primitive(self, self.name, args, params, self._effectful)
+        if results is None:
+            return self.impl(*args, **params)
+        return results if self.multiple_results else results[0]
+
+
+# Parameters of JAX's primitives that the native core has no use for.
+_IGNORED_PARAMS = frozenset(
+    {
+        "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
+        "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
+        "linear", "_split_transpose",
+    }
+)  # fmt: skip
+
+
+class BuiltinPrimitive(Primitive):
+    """A primitive of the native core."""
+
+    _builtin = True
+
+    def __init__(self, name, multiple_results):
+        super().__init__(name)
+        self.multiple_results = multiple_results
+
+    def bind(self, *args, **params):
+        params = {
+            name: _native_param(value)
+            for name, value in params.items()
+            if name not in _IGNORED_PARAMS
+        }
+        if self.name == "jit":
+            params["program"] = params.pop("jaxpr")
+        results = _core.bind(self.name, args, params)
+        if self.multiple_results and not isinstance(results, list):
+            return [results]
+        return results
+
+    impl = bind
+
+    def abstract_eval(self, *avals, **params):
+        program, _ = _core.trace_program(
+            lambda arrays: _as_list(self.bind(*arrays, **params)),
+            "stage",
+            self.name,
+            [aval_type(aval) for aval in avals],
+        )
+        avals = [core.ShapedArray(*ty) for ty in program.out_types]
+        return (avals if self.multiple_results else avals[0]), effects.no_effects
+
+    def _native(self, what):
+        raise NotImplementedError(
+            f"{what}: '{self.name}' is a primitive of the native core, whose rules cannot be "
+            "replaced; define a primitive of your own"
+        )
+
+    def def_impl(self, impl):
+        self._native("def_impl")
+
+    def def_abstract_eval(self, abstract_eval):
+        self._native("def_abstract_eval")
+
+    def def_effectful_abstract_eval(self, effectful_abstract_eval):
+        self._native("def_effectful_abstract_eval")
+
+
+def _native_param(value):
+    """A parameter as the native core takes it: programs for jaxprs."""
+    if hasattr(value, "_to_program"):
+        return value._to_program()
+    if isinstance(value, (tuple, list)):
+        return tuple(_native_param(item) for item in value)
+    return value
+
+
+def _as_list(results):
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def aval_type(aval) -> tuple:
+    """`(shape, dtype, weak)` of a type."""
+    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+
+
+_MULTIPLE_RESULTS = frozenset(
+    {
+        "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
+        "custom_lin", "threefry2x32",
+    }
+)  # fmt: skip
+
+_builtin: dict[str, BuiltinPrimitive] = {}
+
+
+def builtin(name: str) -> BuiltinPrimitive:
+    """The primitive of the native core's op of this name; there is one for each."""
+    known = _builtin.get(name)
+    if known is None:
+        known = _builtin[name] = BuiltinPrimitive(name, name in _MULTIPLE_RESULTS)
+    return known
+
+
+def named_primitives() -> dict[str, BuiltinPrimitive]:
+    """Every op of the native core as JAX names it: `exp_p` and so on."""
+    table = {f"{name.replace('-', '_')}_p": builtin(name) for name, _ in _core.documented_ops()}
+    if "checkpoint_p" in table:
+        table["remat_p"] = table["checkpoint_p"]
+    return table
+
+
+class Rules(dict):
+    """A registry of rules by primitive."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+
+    def __setitem__(self, primitive, rule):
+        if getattr(primitive, "_builtin", False):
+            warnings.warn(
+                f"the {self.kind} of '{primitive}', a primitive of the native core, is native: the "
+                "one that is given here is not called",
+                stacklevel=2,
+            )
+        super().__setitem__(primitive, rule)
+
+
+primitive_jvps = Rules("jvp rule")
+primitive_transposes = Rules("transpose rule")
+primitive_batchers = Rules("batching rule")
+axis_primitive_batchers = Rules("batching rule")
+fancy_primitive_batchers = Rules("batching rule")
+lowerings = Rules("lowering")

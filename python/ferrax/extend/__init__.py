@@ -1,0 +1,1 @@
+"""Modules for libraries that extend the system with primitives and interpreters of their own."""

@@ -1,0 +1,1 @@
+"""Registries of rules for primitives that are defined in Python."""

@@ -1,0 +1,19 @@
+"""Differentiation rules of primitives: registries and what rules are written with."""
+
+from ferrax._src.ad import (
+    UndefinedPrimal as UndefinedPrimal,
+    Zero as Zero,
+    add_jaxvals as add_jaxvals,
+    add_tangents as add_tangents,
+    defbilinear as defbilinear,
+    defjvp as defjvp,
+    defjvp2 as defjvp2,
+    deflinear as deflinear,
+    deflinear2 as deflinear2,
+    get_primitive_transpose as get_primitive_transpose,
+    instantiate_zeros as instantiate_zeros,
+    is_undefined_primal as is_undefined_primal,
+    primitive_jvps as primitive_jvps,
+    primitive_transposes as primitive_transposes,
+    zeros_like_aval as zeros_like_aval,
+)

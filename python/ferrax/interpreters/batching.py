@@ -1,0 +1,14 @@
+"""Batching rules of primitives: registries and what rules are written with."""
+
+from ferrax._src.batching_rules import (
+    axis_primitive_batchers as axis_primitive_batchers,
+    bdim_at_front as bdim_at_front,
+    broadcast as broadcast,
+    defbroadcasting as defbroadcasting,
+    defreducer as defreducer,
+    defvectorized as defvectorized,
+    fancy_primitive_batchers as fancy_primitive_batchers,
+    moveaxis as moveaxis,
+    not_mapped as not_mapped,
+    primitive_batchers as primitive_batchers,
+)

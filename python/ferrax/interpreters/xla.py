@@ -1,0 +1,11 @@
+"""What is left of JAX's module of this name."""
+
+from ferrax._src.primitives import Primitive
+
+# Functions by type that make arguments of it canonical; kept for libraries that add to it.
+canonicalize_dtype_handlers: dict = {}
+
+
+def apply_primitive(primitive: Primitive, *args, **params):
+    """Applies a primitive at once."""
+    return primitive.bind(*args, **params)

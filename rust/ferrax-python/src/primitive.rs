@@ -1,0 +1,311 @@
+//! Primitives that are defined in Python, callbacks among them: ops whose rules are Python functions.
+//!
+//! A rule is called while a pass runs and is traced into a program, which is put in the place of the
+//! equation. What the rules have in common (looking one up, calling it by JAX's protocol, checking
+//! what it gives) is `ferrax._src.primitive_rules`. The object and its parameters are kept as they
+//! are. Exceptions of rules and callbacks come out again at the binding.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, WithTangents};
+use ferrax_ir::{
+    Atom, Builder, Effect, Effects, Extension, Op, Param, Program, Result, Tensor, Type, internal_error,
+};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::array::Array;
+use crate::convert::{self, Operand};
+use crate::eager;
+use crate::interrupt::stash;
+use crate::params::from_python;
+use crate::program::{PyProgram, array_type, operands, type_tuple};
+use crate::trace;
+
+/// One application of a primitive that is defined in Python.
+#[derive(Debug)]
+pub struct PythonPrimitive {
+    name: String,
+    /// The `Primitive`.
+    pub primitive: Py<PyAny>,
+    pub params: Py<PyDict>,
+    /// The types that it was applied to, and what its type rule gave for them.
+    inputs: SmallVec<[Type; 3]>,
+    outputs: Types,
+    effects: Effects,
+}
+
+/// The primitive of an op, if it is defined in Python.
+pub fn of(op: &Op) -> Option<&PythonPrimitive> {
+    match op {
+        Op::Extension(extension) => extension.0.as_any()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// Parameters' names live as long as the process: there are few.
+fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    match names.get(name) {
+        Some(known) => known,
+        None => {
+            let kept: &'static str = Box::leak(name.into());
+            names.insert(kept);
+            kept
+        }
+    }
+}
+
+/// A function of `ferrax._src.primitive_rules`.
+fn rule<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE
+        .get_or_try_init(py, || py.import("ferrax._src.primitive_rules").map(Bound::unbind))?;
+    module.bind(py).getattr(name)
+}
+
+fn show_types<'py>(py: Python<'py>, types: &[Type]) -> PyResult<Bound<'py, PyList>> {
+    let tuples: Vec<_> = types.iter().map(|ty| type_tuple(py, ty)).collect::<PyResult<_>>()?;
+    PyList::new(py, tuples)
+}
+
+type Inferred = (Types, Effects);
+
+/// Asks the type rule.
+fn infer(primitive: &Bound<'_, PyAny>, params: &Bound<'_, PyDict>, inputs: &[Type]) -> PyResult<Inferred> {
+    let py = primitive.py();
+    let asked = rule(py, "abstract_eval")?.call1((primitive, params, show_types(py, inputs)?))?;
+    let (types, unordered, ordered): (Vec<Bound<'_, PyAny>>, bool, bool) = asked.extract()?;
+    let types = types.iter().map(|ty| array_type(ty).map(Type::from)).collect::<PyResult<_>>()?;
+    let kinds = [(Effect::Unordered, unordered), (Effect::Ordered, ordered)];
+    Ok((types, kinds.into_iter().filter(|(_, there)| *there).map(|(effect, _)| effect).collect()))
+}
+
+fn same_but_weak(a: &Type, b: &Type) -> bool {
+    match (a.as_array(), b.as_array()) {
+        (Some(a), Some(b)) => a.shape == b.shape && a.dtype == b.dtype,
+        _ => a == b,
+    }
+}
+
+impl PythonPrimitive {
+    /// Calls a rule that gives a program and something for each of its values.
+    fn ask<'py, A, T>(&self, py: Python<'py>, name: &str, rest: A) -> PyResult<(Arc<Program>, T)>
+    where
+        A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+        T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+    {
+        let rest = rest.into_pyobject(py)?;
+        let mut all = vec![self.primitive.bind(py).clone(), self.params.bind(py).clone().into_any()];
+        all.extend(rest.iter());
+        let answer = rule(py, name)?.call1(PyTuple::new(py, all)?)?;
+        let program = answer.get_item(0)?.cast_into::<PyProgram>()?.get().program.clone();
+        Ok((program, answer.get_item(1)?.extract()?))
+    }
+}
+
+fn types_of(b: &Builder, atoms: &[Atom]) -> SmallVec<[Type; 3]> {
+    atoms.iter().map(|&atom| b.type_of(atom)).collect()
+}
+
+impl Row for PythonPrimitive {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// For texts: what programs need are the objects themselves.
+    fn params(&self) -> Vec<(&'static str, Param)> {
+        Python::attach(|py| {
+            let params = self.params.bind(py);
+            let shown = |value: &Bound<'_, PyAny>| match from_python(value) {
+                Ok(param) => param,
+                Err(_) => {
+                    let text = value.str().map_or_else(|_| "<no text>".to_owned(), |text| text.to_string());
+                    Param::Str(text.into())
+                }
+            };
+            params
+                .iter()
+                .filter_map(|(name, value)| Some((interned(&name.extract::<String>().ok()?), shown(&value))))
+                .collect()
+        })
+    }
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        if inputs.len() == self.inputs.len()
+            && inputs.iter().zip(&self.inputs).all(|(a, b)| same_but_weak(a, b))
+        {
+            return Ok(self.outputs.clone());
+        }
+        Python::attach(|py| infer(self.primitive.bind(py), self.params.bind(py), inputs))
+            .map(|(types, _)| types)
+            .map_err(stash)
+    }
+
+    fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
+        let run = |py: Python<'_>| -> PyResult<Vec<Tensor>> {
+            let arrays = inputs
+                .iter()
+                .map(|tensor| Array::new_concrete(py, tensor.clone(), false))
+                .collect::<PyResult<Vec<_>>>()?;
+            let types = show_types(py, outputs)?;
+            let results = rule(py, "evaluate")?.call1((&self.primitive, &self.params, arrays, types))?;
+            let results = operands(&results)?;
+            Ok(eager::tensors(py, &results)?.into_vec())
+        };
+        let results = Python::attach(run).map_err(stash)?;
+        for (tensor, ty) in results.iter().zip(outputs) {
+            if !same_but_weak(&tensor.array_type().into(), ty) {
+                return Err(internal_error!("{} gave {} for {ty}", self.name, tensor.array_type()));
+            }
+        }
+        Ok(results)
+    }
+
+    fn effects(&self) -> Effects {
+        self.effects.clone()
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+impl Rules for PythonPrimitive {
+    fn jvp_joint(
+        &self,
+        b: &mut Builder,
+        inputs: &[Atom],
+        tangents: &[Option<Atom>],
+    ) -> Option<Result<WithTangents>> {
+        let nonzero: Vec<bool> = tangents.iter().map(Option::is_some).collect();
+        let types = types_of(b, inputs);
+        let asked = Python::attach(|py| {
+            let rest = (show_types(py, &types)?, nonzero, show_types(py, &self.outputs)?);
+            self.ask::<_, Vec<bool>>(py, "jvp", rest)
+        });
+        let emit = |(program, flags): (Arc<Program>, Vec<bool>)| {
+            let arguments: Vec<Atom> =
+                inputs.iter().copied().chain(tangents.iter().flatten().copied()).collect();
+            let results = b.inline(&program, &arguments)?;
+            let (outputs, tangents) = results.split_at(flags.len().min(results.len()));
+            let mut tangents = tangents.iter().copied();
+            let pairs = outputs.iter().zip(&flags);
+            Ok(pairs.map(|(&out, &flag)| (out, if flag { tangents.next() } else { None })).collect())
+        };
+        Some(asked.map_err(stash).and_then(emit))
+    }
+
+    fn jvp(&self, _: &mut Builder, _: &Jvp<'_>) -> Result<SmallVec<[Option<Atom>; 1]>> {
+        Err(internal_error!("the jvp rule of {} gives outputs and tangents together", self.name))
+    }
+
+    fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<SmallVec<[Option<Atom>; 3]>> {
+        let types: SmallVec<[Type; 3]> = eqn
+            .inputs
+            .iter()
+            .map(|operand| match operand {
+                ferrax_ir::rules::Operand::Known(atom) => b.type_of(*atom),
+                ferrax_ir::rules::Operand::Linear(ty) => ty.clone(),
+            })
+            .collect();
+        let linear: Vec<bool> = eqn.inputs.iter().map(ferrax_ir::rules::Operand::is_linear).collect();
+        let given: Vec<bool> = eqn.cotangents.iter().map(Option::is_some).collect();
+        let (program, flags) = Python::attach(|py| {
+            let rest = (show_types(py, &types)?, linear, show_types(py, eqn.outputs)?, given);
+            self.ask::<_, Vec<bool>>(py, "transpose", rest)
+        })
+        .map_err(stash)?;
+        let known = eqn.inputs.iter().filter_map(ferrax_ir::rules::Operand::known);
+        let arguments: Vec<Atom> = known.chain(eqn.cotangents.iter().flatten().copied()).collect();
+        let mut found = b.inline(&program, &arguments)?.into_iter();
+        Ok(flags.iter().map(|&flag| if flag { found.next() } else { None }).collect())
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        let size = eqn.size.as_const().ok_or_else(|| {
+            ferrax_ir::unsupported!("the primitive '{}' over a batch of symbolic size", self.name)
+        })?;
+        let types = types_of(b, eqn.inputs);
+        let (program, dims) = Python::attach(|py| {
+            let rest = (size, show_types(py, &types)?, eqn.dims.to_vec(), show_types(py, &self.outputs)?);
+            self.ask::<_, Vec<Option<usize>>>(py, "batch", rest)
+        })
+        .map_err(stash)?;
+        Ok(b.inline(&program, eqn.inputs)?.into_iter().zip(dims).collect())
+    }
+
+    /// Callbacks run as a step of their own; others are what their lowering is made of.
+    fn lower(&self) -> Lowering {
+        let is_host = |py: Python<'_>| rule(py, "is_host")?.call1((&self.primitive,))?.is_truthy();
+        match Python::attach(is_host) {
+            Ok(true) => Lowering::Library,
+            _ => Lowering::Expand,
+        }
+    }
+
+    fn expand(&self, b: &mut Builder, inputs: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
+        let types = types_of(b, inputs);
+        let (program, _) = Python::attach(|py| {
+            self.ask::<_, Vec<bool>>(py, "lowering", (show_types(py, &types)?, show_types(py, &self.outputs)?))
+        })
+        .map_err(stash)?;
+        b.inline(&program, inputs)
+    }
+}
+
+/// Records the application of a primitive that is defined in Python: the outputs, or None if it
+/// would run at once.
+#[pyfunction]
+pub fn record_primitive<'py>(
+    py: Python<'py>,
+    primitive: &Bound<'py, PyAny>,
+    name: String,
+    arguments: &Bound<'py, PyTuple>,
+    params: &Bound<'py, PyDict>,
+    effectful: bool,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let operands: SmallVec<[Operand<'py>; 4]> =
+        arguments.iter().map(|item| convert::operand(&item, &name)).collect::<PyResult<_>>()?;
+    if !effectful && trace::runs_eagerly(&operands) {
+        return Ok(None);
+    }
+    // Before the trace stack is borrowed: the rule may trace.
+    let inputs = trace::types(&operands);
+    let (outputs, effects) = infer(primitive, params, &inputs)?;
+    let op = PythonPrimitive {
+        name,
+        primitive: primitive.clone().unbind(),
+        params: params.copy()?.unbind(),
+        inputs,
+        outputs: outputs.clone(),
+        effects,
+    };
+    let op = Op::Extension(Extension(Arc::new(op)));
+    match trace::record_extension(py, op, &outputs, &operands)? {
+        Some(outputs) => PyList::new(py, outputs).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The values of these arguments, where a derivative is being traced and they are all known and no
+/// effect is recorded that would have to happen before; else None.
+#[pyfunction]
+pub fn observed_values<'py>(
+    py: Python<'py>,
+    name: &str,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let operands: SmallVec<[Operand<'py>; 4]> =
+        arguments.iter().map(|item| convert::operand(&item, name)).collect::<PyResult<_>>()?;
+    match trace::observed(py, &operands)? {
+        Some(values) => PyList::new(py, values).map(Some),
+        None => Ok(None),
+    }
+}
