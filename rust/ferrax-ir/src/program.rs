@@ -4,8 +4,9 @@
 //! `inputs`, by `constants` or by one equation, before its first use. The
 //! verifier (`verify.rs`) lists all invariants.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -123,10 +124,18 @@ impl Program {
 
     /// The number of equations, those of sub-programs included.
     pub fn size(&self) -> usize {
-        self.equations
-            .iter()
-            .map(|equation| 1 + equation.op.programs().iter().map(|p| p.size()).sum::<usize>())
-            .sum()
+        self.measure(&|program, of| {
+            let inside = |equation: &Equation| {
+                equation.op.programs().into_iter().fold(1, |sum: usize, inner| sum.saturating_add(of(inner)))
+            };
+            program.equations.iter().map(inside).fold(0, usize::saturating_add)
+        })
+    }
+
+    /// What `of` makes of this program. Its second argument gives the same of a sub-program, which
+    /// is computed once however many equations share it: time is linear in the distinct programs.
+    pub fn measure<T: Copy>(&self, of: &Measure<'_, T>) -> T {
+        measure(self, of, &RefCell::default())
     }
 
     /// The same program where the last inputs are constants with these values.
@@ -153,11 +162,35 @@ impl Program {
     }
 }
 
-/// Where in the user's program an equation was made. Small and `Copy`: an index
-/// into a table of all places met so far. Equal to every other source in
-/// comparisons of programs, for two equal programs may come from two places.
+/// Computes something of a program, given how it is computed of its sub-programs.
+pub type Measure<'a, T> = dyn Fn(&Program, &dyn Fn(&Arc<Program>) -> T) -> T + 'a;
+
+/// `known` holds results by address; all programs in it outlive the walk.
+fn measure<T: Copy>(
+    program: &Program,
+    of: &Measure<'_, T>,
+    known: &RefCell<FxHashMap<*const Program, T>>,
+) -> T {
+    of(program, &|inner| {
+        let address = Arc::as_ptr(inner);
+        if let Some(&result) = known.borrow().get(&address) {
+            return result;
+        }
+        let result = measure(inner, of, known);
+        known.borrow_mut().insert(address, result);
+        result
+    })
+}
+
+/// Where in the user's program an equation was made and, for an equation of a derivative, of which
+/// operation there. Small and `Copy`: indices into tables of all places and names met so far. Equal
+/// to every other source in comparisons of programs, for two equal programs may come from two
+/// places.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Source(u32);
+pub struct Source {
+    line: u32,
+    primal: u32,
+}
 
 impl PartialEq for Source {
     fn eq(&self, _: &Self) -> bool {
@@ -185,32 +218,65 @@ impl std::fmt::Display for SourceLine {
     }
 }
 
-#[derive(Default)]
-struct SourceTable {
-    lines: Vec<SourceLine>,
-    ids: FxHashMap<SourceLine, u32>,
+/// Things by number, from 1 on; 0 is none.
+struct Table<T> {
+    items: Vec<T>,
+    numbers: FxHashMap<T, u32>,
 }
 
-static SOURCES: LazyLock<RwLock<SourceTable>> = LazyLock::new(Default::default);
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table { items: Vec::new(), numbers: FxHashMap::default() }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Table<T> {
+    fn get(&self, number: u32) -> Option<T> {
+        self.items.get((number as usize).checked_sub(1)?).cloned()
+    }
+
+    fn number(&mut self, item: T) -> u32 {
+        if let Some(&number) = self.numbers.get(&item) {
+            return number;
+        }
+        let Ok(number) = u32::try_from(self.items.len() + 1) else { return 0 };
+        self.items.push(item.clone());
+        self.numbers.insert(item, number);
+        number
+    }
+}
+
+static LINES: LazyLock<RwLock<Table<SourceLine>>> = LazyLock::new(Default::default);
+static PRIMALS: LazyLock<RwLock<Table<Arc<str>>>> = LazyLock::new(Default::default);
 
 impl Source {
     /// No place is known.
-    pub const UNKNOWN: Source = Source(0);
+    pub const UNKNOWN: Source = Source { line: 0, primal: 0 };
 
     pub fn new(line: SourceLine) -> Source {
-        let mut table = SOURCES.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(&id) = table.ids.get(&line) {
-            return Source(id);
+        Source { line: LINES.write().unwrap_or_else(PoisonError::into_inner).number(line), primal: 0 }
+    }
+
+    /// The source of an equation that differentiates or transposes the op of this name, made here.
+    /// What is a derivative already stays one of the first op.
+    #[must_use]
+    pub fn derivative_of(self, op: &str) -> Source {
+        if self.primal != 0 {
+            return self;
         }
-        table.lines.push(line.clone());
-        let Ok(id) = u32::try_from(table.lines.len()) else { return Source::UNKNOWN };
-        table.ids.insert(line, id);
-        Source(id)
+        let known = PRIMALS.read().unwrap_or_else(PoisonError::into_inner).numbers.get(op).copied();
+        let primal = known.unwrap_or_else(|| {
+            PRIMALS.write().unwrap_or_else(PoisonError::into_inner).number(op.into())
+        });
+        Source { primal, ..self }
     }
 
     pub fn line(self) -> Option<SourceLine> {
-        let index = (self.0 as usize).checked_sub(1)?;
-        let table = SOURCES.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        table.lines.get(index).cloned()
+        LINES.read().unwrap_or_else(PoisonError::into_inner).get(self.line)
+    }
+
+    /// The name of the op that this is a derivative of.
+    pub fn primal(self) -> Option<Arc<str>> {
+        PRIMALS.read().unwrap_or_else(PoisonError::into_inner).get(self.primal)
     }
 }

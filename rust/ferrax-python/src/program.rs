@@ -60,27 +60,27 @@ fn work(program: &Program) -> usize {
             .and_then(|ty| ferrax_ir::tensor::byte_size(&ty.sizes()?, ty.dtype).ok())
             .unwrap_or(usize::MAX)
     };
-    let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
-    let inside = |op: &Op| {
-        let once = || op.programs().into_iter().map(|inner| work(inner)).fold(0usize, usize::saturating_add);
-        match op {
-            // Nobody knows for how long.
-            Op::While(_) => usize::MAX,
-            Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
-            _ => once(),
-        }
-    };
-    program.equations.iter().map(|equation| inside(&equation.op)).fold(own, usize::saturating_add)
+    program.measure(&|program, of| {
+        let own = program.types.iter().map(bytes).fold(0usize, usize::saturating_add);
+        let inside = |op: &Op| {
+            let once = || op.programs().into_iter().map(of).fold(0usize, usize::saturating_add);
+            match op {
+                // Nobody knows for how long.
+                Op::While(_) => usize::MAX,
+                Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
+                _ => once(),
+            }
+        };
+        program.equations.iter().map(|equation| inside(&equation.op)).fold(own, usize::saturating_add)
+    })
 }
 
 fn flops(program: &Program) -> u64 {
     let elements = |ty: &Type| {
         ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| sizes.iter().product::<usize>() as u64)
     };
-    program
-        .equations
-        .iter()
-        .map(|equation| {
+    program.measure(&|program, of| {
+        let count = |equation: &ferrax_ir::Equation| {
             let outputs: u64 = equation.outputs.iter().map(|var| elements(&program.types[var.index()])).sum();
             match &equation.op {
                 Op::DotGeneral(dot) => {
@@ -89,10 +89,11 @@ fn flops(program: &Program) -> u64 {
                     let depth: usize = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).product();
                     2 * outputs * depth as u64
                 }
-                op => op.programs().iter().map(|inner| flops(inner)).sum::<u64>().max(outputs),
+                op => op.programs().into_iter().map(of).fold(0u64, u64::saturating_add).max(outputs),
             }
-        })
-        .sum()
+        };
+        program.equations.iter().map(count).fold(0, u64::saturating_add)
+    })
 }
 
 /// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`.

@@ -142,6 +142,7 @@ impl Forward {
                                 .map(|&var| rewriter.atom(&Atom::Var(var)))
                                 .collect::<Result<_>>()?;
                             let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
+                            rewriter.builder.source = equation.source.derivative_of(equation.op.name());
                             at(equation, rules.jvp(&mut rewriter.builder, &rule))?
                         }
                     }

@@ -158,7 +158,10 @@ impl Transposition {
         if cotangents.iter().all(Option::is_none) && equation.op.effects().is_empty() {
             return Ok(());
         }
-        rewriter.builder.source = equation.source;
+        rewriter.builder.source = match equation.op.view() {
+            View::Leaf(_) => equation.source.derivative_of(equation.op.name()),
+            _ => equation.source,
+        };
         let operands: SmallVec<[Operand; 3]> = equation
             .inputs
             .iter()
