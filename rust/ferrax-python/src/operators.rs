@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PySet, PyTuple};
 use crate::array::{Array, Data};
 use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
-use crate::errors::{IntoPyResult, raise};
+use crate::errors::IntoPyResult;
 use crate::pairwise::Pairwise;
 use crate::{dtypes, params, trace};
 
@@ -331,7 +331,7 @@ impl Array {
     fn delete(slf: &Bound<'_, Self>) -> PyResult<()> {
         match &slf.get().data {
             Data::Concrete(concrete) => {
-                concrete.take();
+                concrete.delete();
                 Ok(())
             }
             Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError")?),
