@@ -242,7 +242,7 @@ def squeeze(a, axis=None):
         axes = tuple([d for d, n in enumerate(sizes) if n == 1])
     else:
         axes = tuple(sorted(normalize_axes(axis, a.ndim)))
-        if any([sizes[d] != 1 for d in axes]):
+        if any(sizes[d] != 1 for d in axes):
             raise ValueError(
                 "cannot select an axis to squeeze out which has size not equal to one, got"
                 f" shape={tuple(a.shape)} and dimensions={axes}"

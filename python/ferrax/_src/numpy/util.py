@@ -289,7 +289,7 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={old} shape={shape}"
         )
-    if any([a != b and a != 1 for a, b in zip(old, shape[lead:])]):
+    if any(a != b and a != 1 for a, b in zip(old, shape[lead:])):
         raise ValueError(
             "Incompatible types for broadcasting: input"
             f" type={x.dtype}[{','.join(map(str, old))}] and requested"
