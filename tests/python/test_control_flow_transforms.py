@@ -5,8 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from oracle import FERRAX, JAX, attempt, compare, same
 
 import ferrax
@@ -242,35 +241,40 @@ def steps(draw, depth):
     return program
 
 
-def interpret(S, program, x, outer):
+def interpret_step(S, step, x, outer):
     jnp, lax = S.jnp, S.lax
-    for kind, number, flag, inner in program:
-        bodies = [functools.partial(interpret, S, body, outer=x if flag else outer) for body in inner]
-        if kind == "sin":
-            x = jnp.sin(x)
-        elif kind == "mul":
-            x = x * outer * 0.5 + 0.1
-        elif kind == "add":
-            x = x + outer[number % 3]
-        elif kind == "cond":
-            x = lax.cond(x[number % 3] > 0.3, *bodies, x)
-        elif kind == "switch":
-            x = lax.switch(jnp.int32(jnp.clip(x[0] * 3, -2, 5)) if flag else number, bodies, x)
-        elif kind == "scan":
-            x = lax.scan(lambda c, a: (bodies[0](c) * a, None), x, jnp.tanh(x), length=3, reverse=flag)[0]
-        elif kind == "scan_ys":
-            x = lax.scan(lambda c, a: (c * 0.5 + a, bodies[0](c * a + outer).sum()), x[number % 3], jnp.tanh(x))[1]
-        elif kind == "fori":
-            x = lax.fori_loop(0, number, lambda i, y: bodies[0](y) * 0.7 + i, x, unroll=1 + flag)
-        elif kind == "while":
-            x = lax.while_loop(lambda t: t[0] < number, lambda t: (t[0] + 1, jnp.tanh(bodies[0](t[1]))), (0, x))[1]
-        elif kind == "jit":
-            x = S.jax.jit(bodies[0])(x)
-        elif kind == "map":
-            x = lax.map(lambda a: bodies[0](x * a).sum(), x)
-        else:
-            x = lax.associative_scan(jnp.multiply if flag else jnp.add, x, reverse=number > 1)
-        x = jnp.tanh(x)
+    kind, number, flag, inner = step
+    bodies = [functools.partial(interpret, S, body, outer=x if flag else outer) for body in inner]
+    if kind == "sin":
+        x = jnp.sin(x)
+    elif kind == "mul":
+        x = x * outer * 0.5 + 0.1
+    elif kind == "add":
+        x = x + outer[number % 3]
+    elif kind == "cond":
+        x = lax.cond(x[number % 3] > 0.3, *bodies, x)
+    elif kind == "switch":
+        x = lax.switch(jnp.int32(jnp.clip(x[0] * 3, -2, 5)) if flag else number, bodies, x)
+    elif kind == "scan":
+        x = lax.scan(lambda c, a: (bodies[0](c) * a, None), x, jnp.tanh(x), length=3, reverse=flag)[0]
+    elif kind == "scan_ys":
+        x = lax.scan(lambda c, a: (c * 0.5 + a, bodies[0](c * a + outer).sum()), x[number % 3], jnp.tanh(x))[1]
+    elif kind == "fori":
+        x = lax.fori_loop(0, number, lambda i, y: bodies[0](y) * 0.7 + i, x, unroll=1 + flag)
+    elif kind == "while":
+        x = lax.while_loop(lambda t: t[0] < number, lambda t: (t[0] + 1, jnp.tanh(bodies[0](t[1]))), (0, x))[1]
+    elif kind == "jit":
+        x = S.jax.jit(bodies[0])(x)
+    elif kind == "map":
+        x = lax.map(lambda a: bodies[0](x * a).sum(), x)
+    else:
+        x = lax.associative_scan(jnp.multiply if flag else jnp.add, x, reverse=number > 1)
+    return jnp.tanh(x)
+
+
+def interpret(S, program, x, outer):
+    for step in program:
+        x = interpret_step(S, step, x, outer)
     return x
 
 

@@ -5,9 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from oracle import FERRAX, JAX, Raised, attempt, same
-
-import ferrax
+from oracle import same
 
 
 def ramp(S, *shape, dtype="float32"):

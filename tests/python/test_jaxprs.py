@@ -127,9 +127,9 @@ def test_well_formed(S, name):
         for eqn in jaxpr.eqns:
             assert type(eqn) is C.JaxprEqn and isinstance(eqn.primitive, C.Primitive)
             for atom in eqn.invars:
-                assert type(atom) is C.Literal or (type(atom) == C.Var and atom in defined)
+                assert type(atom) is C.Literal or (type(atom) is C.Var and atom in defined)
             for var in eqn.outvars:
-                assert type(var) == C.Var
+                assert type(var) is C.Var
                 assert hasattr(var.aval, "shape")
             defined.update(eqn.outvars)
             assert str(eqn.source_info.name_stack) == "" or eqn.source_info is not None

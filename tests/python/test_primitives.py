@@ -281,8 +281,7 @@ def test_wrong_rules_are_named():
     M = modules(FERRAX)
 
     def primitive(name):
-        p = unary(FERRAX, name, lambda x: x)
-        return p
+        return unary(FERRAX, name, lambda x: x)
 
     p = primitive("wide")
     M.ad.primitive_jvps[p] = lambda primals, tangents: (p.bind(*primals), jnp.ones(3))

@@ -22,6 +22,7 @@ from ferrax._src.callback import (
     run_callback,
 )
 
+
 def _effect(ordered):
     return effects.ordered_debug_effect if ordered else effects.debug_effect
 
