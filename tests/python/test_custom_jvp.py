@@ -511,7 +511,13 @@ def with_nondiff(S, position):
     return f
 
 
+def arrays(S, result):
+    """JAX's eager derivatives leave Python numbers as they are."""
+    number = lambda x: isinstance(x, (bool, int, float, complex))  # noqa: E731
+    return S.jax.tree_util.tree_map(lambda x: S.jnp.asarray(x) if number(x) else x, result)
+
+
 @pytest.mark.parametrize("name", CASES)
 @same
 def test_case(S, name):
-    return CASES[name](S)
+    return arrays(S, CASES[name](S))

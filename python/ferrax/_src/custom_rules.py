@@ -84,6 +84,13 @@ def zero_from_primal(value, symbolic_zeros=False):
     return symbolic_zero(ty) if symbolic_zeros else zeros(ty)
 
 
+def forwarded_attribute(self, name):
+    """`__getattr__` of decorators: those that define rules are the decorated function's too."""
+    if name.startswith("def") and "fun" in self.__dict__:
+        return getattr(self.fun, name)
+    raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
 def resolve_arguments(fun, kind, args, kwargs) -> tuple:
     """`args` and `kwargs` as positions of `fun`, with its defaults."""
     if not kwargs and not api_has_defaults(fun):
@@ -135,7 +142,7 @@ class Call:
         self.nondiff = nondiff
         for position in nondiff:
             if not -len(args) <= position < len(args):
-                raise ValueError(
+                raise IndexError(
                     f"{kind}: nondiff_argnums has {position}, but {api_util.fun_place(fun)} was "
                     f"called with {len(args)} arguments"
                 )

@@ -11,6 +11,7 @@ from ferrax._src.custom_rules import (
     Call,
     SymbolicZero,
     array_types,
+    forwarded_attribute,
     has_tangent,
     recording_kind,
     resolve_arguments,
@@ -72,8 +73,7 @@ class custom_vjp:  # noqa: N801
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
 
-    def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self, instance)
+    __getattr__ = forwarded_attribute
 
     def __call__(self, *args, **kwargs):
         if self.fwd is None or self.bwd is None:
@@ -118,6 +118,28 @@ class CustomVJPPrimal:
 
     def __repr__(self):
         return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
+
+
+def custom_vjp_primal_tree_values(tree):
+    """The tree of the values of a tree of `CustomVJPPrimal`s.
+
+    Errors: TypeError for other leaves.
+
+    Example:
+        >>> def fwd(x):  # of a custom_vjp with symbolic_zeros=True
+        ...     x = custom_vjp_primal_tree_values(x)
+        ...     return jnp.sin(x), jnp.cos(x)
+    """
+
+    def value(leaf):
+        if not isinstance(leaf, CustomVJPPrimal):
+            raise TypeError(
+                f"custom_vjp_primal_tree_values: expected leaves of type CustomVJPPrimal, got "
+                f"{type(leaf).__name__}"
+            )
+        return leaf.value
+
+    return tree_util.tree_map(value, tree)
 
 
 class _VjpRule:
