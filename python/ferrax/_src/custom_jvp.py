@@ -160,8 +160,8 @@ class _JvpRule:
         self.call = call
         self.done = {}
         captured = []
-        if call.differentiated and not custom.symbolic_zeros:
-            key = tuple(call.tangents)
+        if call.differentiated:
+            key = call.perturbed if custom.symbolic_zeros else tuple(call.tangents)
             program, captured, flags = self.trace(key, call.arrays)
             call.set_constants(call.captured, captured)
             self.done[key] = call.with_constants(program, sum(key), captured), flags

@@ -247,6 +247,12 @@ def core_type(value):
 
 
 def recording_kind(call) -> str | None:
-    """The kind of frame that records a call; None if it runs at once."""
+    """The kind of frame that records a call; None if it runs at once. Notes in the call which of
+    its arguments that frame differentiates in, as far as can be told before it ends."""
     kept = [leaf for leaf in tree_util.tree_leaves(call.kept) if isinstance(leaf, core.Tracer)]
-    return _core.recording_kind([*call.arrays, *kept])
+    found = _core.recording_frame([*call.arrays, *kept])
+    if found is None:
+        return None
+    kind, own = found
+    call.perturbed = tuple(flag and its for flag, its in zip(call.tangents, own))
+    return kind

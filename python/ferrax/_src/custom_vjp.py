@@ -151,8 +151,8 @@ class _VjpRule:
         self.call = call
         self.forwards = {}
         self.backwards = {}
-        if call.differentiated and not custom.symbolic_zeros:
-            self.trace_now()
+        if call.differentiated:
+            self.trace_now(call.perturbed if custom.symbolic_zeros else ())
         else:
             call.set_constants(call.captured)
 
@@ -162,10 +162,10 @@ class _VjpRule:
         perturbed = tuple(perturbed[len(self.call.constants) :])
         return perturbed if self.custom.symbolic_zeros else ()
 
-    def trace_now(self):
+    def trace_now(self, key):
         """Traces both rules while values are at hand, the reverse rule inside the forward one."""
         call = self.call
-        forward = _FlatForward(self, None)
+        forward = _FlatForward(self, key if self.custom.symbolic_zeros else None)
         made = []
 
         def both(leaves):
@@ -183,11 +183,11 @@ class _VjpRule:
         program = call.with_constants(program, 0, captured)
         extra = [self.position(value) for value in reverse_captured]
         forward.program = program.with_outputs(extra)
-        self.forwards[()] = forward
+        self.forwards[key] = forward
         count = len(reverse.in_types) - len(reverse_captured)
         residuals = count - len(forward.given_types)
         order = [*range(residuals), *range(count, count + len(extra)), *range(residuals, count)]
-        self.backwards[(), backward.given] = reverse.rewire(order), backward.flags
+        self.backwards[key, backward.given] = reverse.rewire(order), backward.flags
 
     def position(self, value):
         return next(i for i, known in enumerate(self.call.constants) if known is value)
