@@ -231,12 +231,15 @@ class _JvpRule:
 
         if alike or not any(batched + given_batched):
             outs, tangents = derivative(primals, given)
-            flags = found
+            flags = tangent_flags = found
         else:
             in_axes = tuple([0 if flag else None for flag in flags] for flags in axes)
             outs, tangents = vmap(derivative, in_axes, axis_size=axis_size)(primals, given)
-            flags = [True] * len(outs)
-        given_flags = [b for b, flag in zip(flags, self.flags) if flag]
+            flags = tangent_flags = [True] * len(outs)
+            if not any(batched):
+                outs = function(*primals)
+                flags = [False] * len(outs)
+        given_flags = [b for b, flag in zip(tangent_flags, self.flags) if flag]
         return (outs, tangents), (list(flags), given_flags)
 
 

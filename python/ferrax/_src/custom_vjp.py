@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ferrax import _core
-from ferrax._src import api_util, core, errors, tree_util
+from ferrax._src import api_util, core, dtypes, errors, tree_util
 from ferrax._src.custom_jvp import nondiff_positions
 from ferrax._src.custom_rules import (
     Call,
@@ -182,7 +182,9 @@ class _VjpRule:
         # What the reverse rule captured comes to it as further residuals.
         program = call.with_constants(program, 0, captured)
         extra = [self.position(value) for value in reverse_captured]
+        forward.traced_types = program.out_types[forward.num_out :]
         forward.program = program.with_outputs(extra)
+        forward.extra_types = array_types(reverse_captured)
         self.forwards[key] = forward
         count = len(reverse.in_types) - len(reverse_captured)
         residuals = count - len(forward.given_types)
@@ -223,7 +225,10 @@ class _VjpRule:
         if (key, given) not in self.backwards:
             backward = _FlatBackward(self, forward, given)
             program, captured = self.trace_backward(backward)
-            self.backwards[key, given] = program.bind_constants(captured), backward.flags
+            program = program.bind_constants(captured)
+            residuals, count = len(forward.traced_types), len(program.in_types)
+            order = [*range(residuals), *forward.extra_types, *range(residuals, count)]
+            self.backwards[key, given] = program.rewire(order), backward.flags
         program, flags = self.backwards[key, given]
         constants = len(self.call.constants)
         keep = [flag and wanted for flag, wanted in zip(flags, perturbed[constants:])]
@@ -241,6 +246,8 @@ class _FlatForward:
         self.rule = rule
         self.perturbed = perturbed
         self.traced_types = None
+        # Further residuals, which only the reverse rule that was traced with this one uses.
+        self.extra_types = []
         call = rule.call
         # The cotangents that the reverse rule gets: of outputs of inexact dtype.
         self.given_types = [tangent_type(ty) for ty in call.out_types if has_tangent(ty[1])]
@@ -304,6 +311,8 @@ class _FlatBackward:
         return self.check(result)
 
     def check(self, result):
+        from ferrax._src.lax.elementwise import _convert_element_type
+
         call = self.rule.call
         name = f"Custom VJP bwd rule {api_util.fun_name(self.rule.bwd)} for function {call.name}"
         result = tuple(result) if isinstance(result, list) else result
@@ -331,7 +340,10 @@ class _FlatBackward:
                 continue
             cotangent = core.as_array(cotangent, name)
             got = (cotangent.shape, cotangent.dtype, False)
-            if got != tangent_type(ty):
+            if got[0] == ty[0] and got[1] != ty[1] and not dtypes.issubdtype(got[1], dtypes.extended):
+                # Rules may compute in another precision.
+                cotangent = _convert_element_type(cotangent, ty[1], weak_type=False)
+            elif got != tangent_type(ty):
                 path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
                 raise ValueError(
                     f"{name} must produce cotangents of the types of the function's arguments, but "
