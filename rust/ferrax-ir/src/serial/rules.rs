@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::RULE_ORDER;
-use crate::ops::{CustomJvp, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
+use crate::ops::{CustomJvp, CustomLinear, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
 use crate::{Equation, Op, Program, Result, Type};
 
 /// `program` with rules as data; see the module.
@@ -49,6 +49,7 @@ impl Tracer {
         match op {
             Op::CustomJvp(call) if call.jvp_jaxpr_fun.0.saved().is_none() => self.jvp(call, order),
             Op::CustomVjp(call) if call.rule.0.saved().is_none() => self.vjp(call, order),
+            Op::CustomLinear(call) if call.rule.0.saved().is_none() => self.linear(call, order),
             op => op.map_programs(|program| self.callee(program, order)),
         }
     }
@@ -73,24 +74,36 @@ impl Tracer {
     }
 
     fn vjp(&mut self, call: &CustomVjp, order: usize) -> Result<Op> {
-        let rule = &call.rule.0;
         let perturbed = differentiable(&call.call_jaxpr, call.num_consts);
-        let mut saved = SavedVjp {
-            name: rule.name().into(),
-            flags: vec![false; perturbed.len()],
-            programs: None,
-            perturbed,
-        };
+        let given = call.call_jaxpr.output_types().filter(is_inexact).count();
+        let rule = self.reverse(&call.rule, perturbed, given, order)?;
+        let call_jaxpr = self.callee(&call.call_jaxpr, order)?;
+        Ok(CustomVjp { call_jaxpr, num_consts: call.num_consts, rule, symbolic_zeros: false }.into())
+    }
+
+    fn linear(&mut self, call: &CustomLinear, order: usize) -> Result<Op> {
+        let rule = self.reverse(&call.rule, call.perturbed.clone(), call.outputs.len(), order)?;
+        Ok(CustomLinear { rule, symbolic_zeros: false, ..call.clone() }.into())
+    }
+
+    /// `rule` for the inputs in `perturbed` and all of `given` cotangents.
+    fn reverse(
+        &mut self,
+        rule: &VjpHandle,
+        perturbed: Vec<bool>,
+        given: usize,
+        order: usize,
+    ) -> Result<VjpHandle> {
+        let rule = &rule.0;
+        let flags = vec![false; perturbed.len()];
+        let mut saved = SavedVjp { name: rule.name().into(), flags, programs: None, perturbed };
         if order < RULE_ORDER {
             let forward = rule.forward(&saved.perturbed)?;
-            let given = call.call_jaxpr.output_types().filter(is_inexact).map(|_| true).collect::<Vec<_>>();
-            let (backward, flags) = rule.backward(&saved.perturbed, &given)?;
+            let (backward, flags) = rule.backward(&saved.perturbed, &vec![true; given])?;
             saved.flags = flags.to_vec();
             saved.programs = Some([self.callee(&forward, order + 1)?, self.callee(&backward, order + 1)?]);
         }
-        let call_jaxpr = self.callee(&call.call_jaxpr, order)?;
-        let rule = VjpHandle(Arc::new(saved));
-        Ok(CustomVjp { call_jaxpr, num_consts: call.num_consts, rule, symbolic_zeros: false }.into())
+        Ok(VjpHandle(Arc::new(saved)))
     }
 }
 
