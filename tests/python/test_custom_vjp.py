@@ -117,7 +117,7 @@ FUNCTIONS = {
 # In forward mode one message is like the other.
 REVERSE = [
     name for name in TRANSFORMS if not ("jvp" in name or name in ("hessian", "linearize"))
-] + ["jvp", "grad_jvp", "hessian", "linearize"]
+] + ["jvp", "hessian", "linearize"]
 FEW = ("jit", "grad", "grad_grad", "vmap_grad", "grad_scan", "checkpoint")
 PICKS = [("cubic", transform) for transform in REVERSE] + [
     (function, transform) for function in FUNCTIONS if function != "cubic" for transform in FEW

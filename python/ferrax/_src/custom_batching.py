@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 
-from ferrax import _core
 from ferrax._src import api, api_util, core, tree_util
 from ferrax._src.ad import Zero, instantiate_zeros
 from ferrax._src.custom_rules import (
