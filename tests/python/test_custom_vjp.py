@@ -160,6 +160,13 @@ def curve(S):
     return f
 
 
+def on_the_host(S):
+    """A function that NumPy computes, with its derivative."""
+    f = S.jax.custom_vjp(lambda x: S.jnp.asarray(np.sin(np.asarray(x))))
+    f.defvjp(lambda x: (f(x), S.jnp.asarray(np.cos(np.asarray(x)))), lambda slope, g: (slope * g,))
+    return f
+
+
 def branch_on_cotangent(S):
     return with_rules(S, lambda x: (x, None), lambda _, g: (g * 3 if g > 1 else g,), lambda x: x)
 
@@ -379,6 +386,13 @@ CASES = {
     "concrete_jit": lambda S: S.jax.jit(S.jax.grad(curve(S)))(2.0),
     "concrete_vmap": lambda S: S.jax.vmap(S.jax.grad(curve(S)))(ramp(S, 3)),
     "concrete_cotangent_jit": lambda S: S.jax.jit(S.jax.grad(branch_on_cotangent(S)))(2.0),
+    "numpy_in_rules": lambda S: S.jax.grad(on_the_host(S))(S.jnp.float32(2)),
+    "numpy_in_rules_vjp": lambda S: S.jax.vjp(on_the_host(S), ramp(S, 3))[1](ramp(S, 3)),
+    "numpy_in_rules_jit": lambda S: S.jax.jit(S.jax.grad(on_the_host(S)))(S.jnp.float32(2)),
+    "numpy_in_rules_twice": lambda S: S.jax.grad(S.jax.grad(on_the_host(S)))(S.jnp.float32(2)),
+    "float_in_rules": lambda S: S.jax.grad(with_rules(
+        S, lambda x: (x * 2, float(x)), lambda r, g: (g * r * int(r),)))(S.jnp.float32(3)),
+    "float_outside": lambda S: S.jax.grad(lambda x: x * float(x))(2.0),
     # symbolic zeros
     "symbolic_first": lambda S: S.jax.grad(lambda x, y: symbolic(S)(x, y)[0])(2.0, 3.0),
     "symbolic_second": lambda S: S.jax.grad(lambda x, y: symbolic(S)(x, y)[0], 1)(2.0, 3.0),
