@@ -5,17 +5,67 @@
 //! would be no end: rules within rules are traced up to [`super::RULE_ORDER`]
 //! deep, those below stand without a program. Cost: linear in the result.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::RULE_ORDER;
+use crate::builder::substitute;
 use crate::ops::{CustomJvp, CustomLinear, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
-use crate::{Equation, Op, Program, Result, Type};
+use crate::rules::Lowering;
+use crate::{Atom, Builder, Equation, Op, Program, Result, Type, internal_error};
 
 /// `program` with rules as data; see the module.
 pub fn saved(program: &Program) -> Result<Program> {
     Tracer::default().program(program, 0)
+}
+
+/// How often ops of the host's may be made of such ops.
+const MAX_ROUNDS: usize = 32;
+
+/// The program with what ops of the host's are made of in their place; those that run on the host
+/// stay. Their derivatives are then those of what they are made of.
+fn without_extensions(program: &Program) -> Result<Cow<'_, Program>> {
+    let is_made = |op: &Op| match op {
+        Op::Extension(extension) => extension.0.lower() == Lowering::Expand,
+        _ => false,
+    };
+    let mut program = Cow::Borrowed(program);
+    for _ in 0..MAX_ROUNDS {
+        if !program.equations.iter().any(|equation| is_made(&equation.op)) {
+            return Ok(program);
+        }
+        let mut b = Builder::new(program.name.clone());
+        let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
+        for &var in &program.inputs {
+            map[var.index()] = Some(b.input(program.types[var.index()].clone()));
+        }
+        for (var, tensor) in &program.constants {
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            map[var.index()] = Some(b.constant(tensor.clone(), weak));
+        }
+        for equation in &program.equations {
+            let inputs = substitute(&map, &equation.inputs)?;
+            b.source = equation.source;
+            let outputs: SmallVec<[Atom; 1]> = match &equation.op {
+                Op::Extension(extension) if is_made(&equation.op) => extension.0.expand(&mut b, &inputs)?,
+                op => {
+                    let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
+                    b.emit_typed(op.clone(), &inputs, types).into_iter().map(Atom::Var).collect()
+                }
+            };
+            for (var, atom) in equation.outputs.iter().zip(outputs) {
+                map[var.index()] = Some(atom);
+            }
+        }
+        let outputs = substitute(&map, &program.outputs)?;
+        let mut result = b.finish(outputs);
+        result.effects.clone_from(&program.effects);
+        program = Cow::Owned(result);
+    }
+    Err(internal_error!("the expansions of '{}' do not end", program.name))
 }
 
 #[derive(Default)]
@@ -26,7 +76,8 @@ struct Tracer {
 
 impl Tracer {
     fn program(&mut self, program: &Program, order: usize) -> Result<Program> {
-        let mut result = program.clone();
+        let program = &without_extensions(program)?;
+        let mut result = program.clone().into_owned();
         result.equations = program
             .equations
             .iter()
