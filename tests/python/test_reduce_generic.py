@@ -53,6 +53,8 @@ WINDOWS = {
     "pairs": ((2,), (1,), [(1, 2)]),
     "wide pairs": ((2,), (1,), [(5, 4)]),
     "negative pairs": ((2,), (1,), [(-1, -2)]),
+    "removes more than all": ((2,), (1,), [(-8, 5)]),
+    "removes more than it has": ((2,), (1,), [(-5, -9)]),
     "removes all": ((2,), (1,), [(-5, -5)]),
     "base dilation": ((3,), (2,), "SAME", (2,)),
     "window dilation": ((3,), (1,), "VALID", None, (2,)),
@@ -184,6 +186,7 @@ VALUES = {
     "weak generic": (lambda S, x: S.lax.reduce_window(S.jnp.asarray(2.0)[None], 0.0, mix, (1,), (1,)), X),
     "empty operand": (lambda S, x: S.lax.reduce_window(x[:0], 0.0, S.lax.add, (2,), (1,), [(2, 2)]), X),
     "empty, dilated operand": (lambda S, x: S.lax.reduce_window(x[:0], 2.0, mix, (2,), (1,), [(2, 2)], (3,)), X),
+    "less than an empty operand": (lambda S, x: S.lax.reduce_window(x[:0], 2.0, mix, (2,), (1,), [(-2, 1)]), X),
     "an axis of nothing": (lambda S, x: S.lax.reduce_window(x[:, :0], 2.0, mix, (2, 1), (1, 1)), M),
     "function of jnp": (lambda S, x: S.lax.reduce_window(x, -np.inf, S.jnp.maximum, (2,), (1,)), X),
     "jit": (lambda S, x: S.jax.jit(lambda x, i: S.lax.reduce_window(x, i, S.lax.add, (2,), (1,)))(x, 3.0), X),
@@ -240,8 +243,11 @@ def test_derivatives(name):
 @pytest.mark.parametrize("combine, init", [("max", -np.inf), ("add", 0.0)])
 def test_second_derivatives(combine, init):
     def case(S, x):
-        window = lambda x: S.lax.reduce_window(x**2, init, getattr(S.lax, combine), (2,), (1,), [(1, 3)])
-        return S.jax.hessian(lambda x: S.jnp.where(S.jnp.isfinite(window(x)), window(x), 0).sum())(x)
+        def loss(x):
+            out = S.lax.reduce_window(x**2, init, getattr(S.lax, combine), (2,), (1,), [(1, 3)])
+            return S.jnp.where(S.jnp.isfinite(out), out, 0).sum()
+
+        return S.jax.hessian(loss)(x)
 
     check(case, X)
 

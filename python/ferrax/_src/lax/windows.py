@@ -117,6 +117,7 @@ class Windows:
                 f"integers (low, high) for each of {rank} axes, got {padding!r}."
             )
         padded = [lo + n + hi for n, (lo, hi) in zip(dilated, self.pads)]
+        self.overcut = any(n < 0 for n in padded)
         self.padded = tuple(max(n, 0) for n in padded)
         self.out = tuple(
             max((n - span) // stride + 1, 0)
@@ -125,7 +126,7 @@ class Windows:
 
     def pad(self, x, value):
         """The operand with ``value`` where it is absent."""
-        if any(lo + hi + (n - 1) * d + 1 < 0 for n, d, (lo, hi) in self.axes() if n):
+        if self.overcut:
             return _broadcast_to(elementwise._convert_element_type(value, x.dtype), self.padded)
         config = [(lo, hi, d - 1) for d, (lo, hi) in zip(self.base, self.pads)]
         if all(entry == (0, 0, 0) for entry in config):
