@@ -256,7 +256,8 @@ def _while(error, categories, eqn, values):
     count = inner.count
 
     def go_on(leaves):
-        return cond._run([*leaves[:num_cond], *leaves[num_cond + count :]])
+        inputs = [*leaves[:num_cond], *leaves[num_cond + count :]]
+        return _checked(cond, frozenset(), init_error, inputs)[1]
 
     types = [aval_type(aval) for aval in cond.in_avals]
     own = [aval_type(core.typeof(leaf)) for leaf in inner.before]
