@@ -12,8 +12,9 @@ import operator
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, tree_util
+from ferrax._src import api_util, core, dtypes, ref_args, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import differentiated_write
 
 float0 = dtypes.float0
 
@@ -35,15 +36,33 @@ def _zeros(shape, dtype, weak=False):
 
 
 def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
-    """Traces over `args`: leaves, the traced program with captured values, the flat function."""
+    """Traces over `args`: leaves, the traced program with captured values, the flat function.
+
+    `flat.touched` is what the function does to mutable arrays: the values that it gives to them
+    are the program's last outputs.
+    """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs or {}))
+    ref_args.reject(leaves, "a differentiated argument", "Differentiate by its value, ref[...].")
     arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
-    flat = Flat(fun, in_tree, has_aux, fixed)
+    flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
-    program, captured = _core.trace_program(
+    program, captured, flat.touched = _core.trace_program(
         flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
     )
     return arrays, program, captured, flat
+
+
+def _write_refs(flat, results, flags):
+    """Writes what the function gave to mutable arrays; the other results and their flags."""
+    touched = flat.touched
+    if touched is None or not touched.count:
+        return results, flags
+    first = len(flags) - touched.count
+    for entry, flag in zip(touched.written, flags[first:]):
+        if flag:
+            raise differentiated_write(entry)
+    touched.write_back(results[first : len(flags)])
+    return results[:first] + results[len(flags) :], flags[:first]
 
 
 class _Linearized:
@@ -58,6 +77,7 @@ class _Linearized:
         self.nonzero_in = [_has_tangent(a.dtype) for a in arrays]
         primal, self.linear, flags = program.linearize(self.nonzero_in + [False] * len(captured))
         results = _core.apply_program(primal, arrays + captured)
+        results, flags = _write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
         self._results = results[:count]
@@ -339,6 +359,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
     results = _core.apply_program(pushed, arrays + captured + given)
+    results, flags = _write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
     made = iter(results[count:])
     made = [next(made) if flag else None for flag in flags][:num_out]
@@ -464,6 +485,11 @@ def linear_transpose(fun, *primals, reduce_axes=()):
     leaves, tree = tree_util.tree_flatten(primals)
     types = [abstract_type(leaf) for leaf in leaves]
     program, captured, flat = stage(fun, primals, {})
+    if flat.touched is not None and flat.touched.count:
+        raise ValueError(
+            f"linear_transpose: {api_util.fun_place(fun)} writes to a mutable array from outside, "
+            "which is no linear function. Return the value."
+        )
     out_types = program.out_types
     every = [dtype for _, dtype, _ in [*types, *out_types]]
     integers = all(dtypes.issubdtype(dtype, np.integer) for dtype in every)

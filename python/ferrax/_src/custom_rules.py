@@ -156,7 +156,7 @@ class Call:
         whole = tree_util.tree_structure((self.dynamic(), {}))
         flat = Flat(self.fun, whole, fixed=self.arguments)
         names = lambda: api_util.argument_names(self.fun, self.arguments(self.dynamic()), {})  # noqa: E731
-        self.program, self.captured = _core.trace_program(
+        self.program, self.captured, self.touched = _core.trace_program(
             flat,
             "value" if concrete else "stage",
             self.name,
@@ -177,8 +177,10 @@ class Call:
         """A rule's program over `types` with its captured values: traced with the values that the
         call has now (`values`), or, when a transformation asks for it later, without (None)."""
         if values is not None:
-            return _core.trace_program(flat, "value", f"{self.name}_{what}", types, None, values)
-        program, captured = _core.trace_program(flat, "stage", f"{self.name}_{what}", types)
+            return _core.trace_program(flat, "value", f"{self.name}_{what}", types, None, values)[:2]
+        program, captured, touched = _core.trace_program(
+            flat, "stage", f"{self.name}_{what}", types
+        )
         if any(isinstance(value, core.Tracer) for value in captured):
             traced = next(value for value in captured if isinstance(value, core.Tracer))
             raise errors.UnexpectedTracerError(

@@ -11,7 +11,8 @@ use ferrax_ir::{ArrayType, DType, Op, Sizes, ops};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
@@ -27,11 +28,12 @@ use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
 
-/// Shape, dtype and weakness of one argument leaf.
+/// Shape, dtype and weakness of one argument leaf, and whether it is a mutable array.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct LeafType {
     dtype: DType,
     weak: bool,
+    is_ref: bool,
     sizes: Sizes,
 }
 
@@ -41,7 +43,7 @@ impl LeafType {
             Operand::Literal(_) => Sizes::new(),
             Operand::Array(array) => array.get().sizes()?,
         };
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), sizes })
+        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, sizes })
     }
 
     fn is(&self, operand: &Operand<'_>) -> bool {
@@ -132,6 +134,9 @@ pub struct Entry {
     weak: Vec<bool>,
     /// Leaves whose buffers the call may reuse.
     donated: Option<Vec<bool>>,
+    /// What the function does to mutable arrays. The values of those that it closes over are the
+    /// program's last inputs, the values that it gives to them and to arguments its last outputs.
+    refs: Option<Py<PyAny>>,
 }
 
 #[derive(Default)]
@@ -184,8 +189,25 @@ pub struct JitFunction {
 struct Call<'py> {
     key: Result<Key, Arc<Entry>>,
     operands: SmallVec<[Operand<'py>; 4]>,
+    /// The leaves that are mutable arrays, with their numbers.
+    refs: Refs<'py>,
     arguments: Bound<'py, PyTuple>,
     keywords: Option<Bound<'py, PyDict>>,
+}
+
+type Refs<'py> = Vec<(usize, Bound<'py, PyAny>)>;
+
+static REF: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Tells this module the class of mutable arrays.
+#[pyfunction]
+pub fn register_ref(class: Bound<'_, PyType>) {
+    // The first class stays; there is one.
+    let _ = REF.set(class.py(), class.clone().unbind());
+}
+
+fn is_ref(leaf: &Bound<'_, PyAny>) -> bool {
+    REF.get(leaf.py()).is_some_and(|class| leaf.get_type().is(class))
 }
 
 impl JitFunction {
@@ -250,22 +272,33 @@ impl JitFunction {
         };
         let mut operands: SmallVec<[Operand<'py>; 4]> = SmallVec::with_capacity(leaves.len());
         let mut types: SmallVec<[LeafType; 4]> = SmallVec::new();
+        let mut refs: Refs<'py> = Vec::new();
         for (index, leaf) in leaves.into_iter().enumerate() {
             let leaf = leaf.into_bound(py);
             if abstract_leaves && let Some(ty) = abstract_leaf(&leaf)? {
                 types.push(ty);
                 continue;
             }
-            let operand = convert::owned_operand(leaf, &self.name).map_err(|(leaf, error)| {
-                self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error)
-            })?;
+            let operand = match convert::owned_operand(leaf, &self.name) {
+                Ok(operand) => operand,
+                Err((leaf, _)) if is_ref(&leaf) => {
+                    let value = leaf.call_method0(intern!(py, "_read"))?;
+                    refs.push((index, leaf));
+                    convert::operand(&value, &self.name)?
+                }
+                Err((leaf, error)) => {
+                    return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
+                }
+            };
             if abstract_leaves {
                 types.push(LeafType::of(&operand)?);
             }
             operands.push(operand);
         }
+        self.check_distinct(py, &refs, (&dynamic, &keywords))?;
         let context = context().id;
         if let Some(last) = last
+            && refs.is_empty()
             && last.key.context == context
             && last.key.statics.is_empty()
             && last.key.args.ptr_eq(&args_tree)
@@ -275,7 +308,7 @@ impl JitFunction {
             }
             && last.key.leaves.iter().zip(&operands).all(|(ty, operand)| ty.is(operand))
         {
-            return Ok(Call { key: Err(last), operands, arguments: dynamic, keywords });
+            return Ok(Call { key: Err(last), operands, refs, arguments: dynamic, keywords });
         }
         if !abstract_leaves {
             types.reserve(operands.len());
@@ -283,9 +316,47 @@ impl JitFunction {
                 types.push(LeafType::of(operand)?);
             }
         }
+        for (index, _) in &refs {
+            types[*index].is_ref = true;
+        }
         let mut key = Key { args: args_tree, kwargs: kwargs_tree, leaves: types, statics, context, hash: 0 };
         key.hash = key.digest();
-        Ok(Call { key: Ok(key), operands, arguments: dynamic, keywords })
+        Ok(Call { key: Ok(key), operands, refs, arguments: dynamic, keywords })
+    }
+
+    /// The name of an argument's leaf; `given` are the dynamic positional and keyword arguments.
+    /// Names fit positions only where no argument was taken out.
+    fn leaf_name(
+        &self,
+        py: Python<'_>,
+        index: usize,
+        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+    ) -> Option<String> {
+        let named = || -> PyResult<String> {
+            leaf_names(py)?.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
+        };
+        self.static_argnums.is_empty().then(|| named().ok()).flatten()
+    }
+
+    /// No mutable array may be passed twice: a program's inputs do not alias.
+    fn check_distinct(
+        &self,
+        py: Python<'_>,
+        refs: &Refs<'_>,
+        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+    ) -> PyResult<()> {
+        for (position, (index, leaf)) in refs.iter().enumerate() {
+            let Some((first, _)) = refs[..position].iter().find(|(_, other)| other.is(leaf)) else { continue };
+            let name = |index: usize| {
+                self.leaf_name(py, index, given).unwrap_or_else(|| format!("argument leaf {index}"))
+            };
+            let message = py.import(intern!(py, "ferrax._src.refs"))?.call_method1(
+                intern!(py, "passed_twice"),
+                (leaf, self.function.bind(py), "jit", name(*first), name(*index)),
+            )?;
+            return Err(PyValueError::new_err(message.extract::<String>()?));
+        }
+        Ok(())
     }
 
     /// The function's name, file and line.
@@ -312,14 +383,9 @@ impl JitFunction {
             return error;
         }
         let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
-        // Names fit positions only where no argument was taken out.
-        let named = |given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>)| -> PyResult<String> {
-            let names = py.import("ferrax._src.api_util")?.getattr("argument_names")?;
-            names.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
-        };
-        let argument = match self.static_argnums.is_empty().then(|| named(given)) {
-            Some(Ok(name)) => format!("Argument '{name}'"),
-            _ => format!("Argument leaf {index}"),
+        let argument = match self.leaf_name(py, index, given) {
+            Some(name) => format!("Argument '{name}'"),
+            None => format!("Argument leaf {index}"),
         };
         PyTypeError::new_err(format!(
             "{argument} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
@@ -335,10 +401,10 @@ impl JitFunction {
         &self,
         py: Python<'py>,
         call: Call<'py>,
-    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>)> {
+    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>, Refs<'py>)> {
         let key = match call.key {
             Ok(key) => key,
-            Err(entry) => return Ok((entry, call.operands)),
+            Err(entry) => return Ok((entry, call.operands, call.refs)),
         };
         // Compared outside the lock: `==` of static values may run Python code.
         let candidates = self.cache.get().lock().entries.get(&key.hash).cloned();
@@ -346,10 +412,11 @@ impl JitFunction {
             if entry.key.matches(py, &key)? {
                 let old = self.cache.get().lock().last.replace(entry.clone());
                 drop(old);
-                return Ok((entry, call.operands));
+                return Ok((entry, call.operands, call.refs));
             }
         }
-        Ok((self.trace(py, key, &call.arguments, call.keywords.as_ref())?, call.operands))
+        let entry = self.trace(py, key, &call.arguments, call.keywords.as_ref(), &call.refs)?;
+        Ok((entry, call.operands, call.refs))
     }
 
     /// Traces the function for a call that was not met before.
@@ -359,6 +426,7 @@ impl JitFunction {
         key: Key,
         arguments: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
+        refs: &Refs<'py>,
     ) -> PyResult<Arc<Entry>> {
         let types: Vec<ArrayType> = key
             .leaves
@@ -379,13 +447,24 @@ impl JitFunction {
         )?;
         let (frame, tracers) =
             trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
-        let traced = self.call_on_tracers(py, &key, tracers).and_then(|(outputs, tree)| {
-            let traced = trace::finish(py, frame, &outputs)?;
-            Ok((traced, tree))
-        });
-        let (traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+        let mut leaves: Vec<Py<PyAny>> = tracers.into_iter().map(Py::into_any).collect();
+        let traced = self
+            .place_refs(py, refs, (arguments, &keywords.cloned()), &mut leaves)
+            .and_then(|()| self.call_on_tracers(py, &key, leaves))
+            .and_then(|(outputs, tree)| Ok((trace::finish_with_refs(py, frame, outputs)?, tree)));
+        let (mut traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+        if !traced.ref_inputs.is_empty() {
+            // Their values are read anew at each call: they are no captured values.
+            let is_ref = |position: &usize| traced.ref_inputs.iter().any(|(index, _)| index == position);
+            let (last, kept): (Vec<usize>, Vec<usize>) = (0..traced.captured.len()).partition(is_ref);
+            let own = traced.program.inputs.split_off(types.len());
+            traced.program.inputs.extend(kept.iter().chain(&last).map(|&position| own[position]));
+            traced.captured = kept.iter().map(|&position| traced.captured[position].clone_ref(py)).collect();
+        }
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
-        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some());
+        let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
+        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
+            && traced.refs.as_ref().map_or(Ok(true), lasting)?;
         let entry = Arc::new(Entry {
             key,
             weak: traced.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect(),
@@ -393,6 +472,7 @@ impl JitFunction {
             captured: traced.captured,
             out_tree,
             donated,
+            refs: traced.refs,
         });
         let mut cache = self.cache.get().lock();
         cache.traces += 1;
@@ -409,13 +489,32 @@ impl JitFunction {
         Ok(entry)
     }
 
+    /// Puts mutable arrays of the trace in the places of those that were passed.
+    fn place_refs(
+        &self,
+        py: Python<'_>,
+        refs: &Refs<'_>,
+        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        leaves: &mut [Py<PyAny>],
+    ) -> PyResult<()> {
+        if refs.is_empty() {
+            return Ok(());
+        }
+        let make = py.import(intern!(py, "ferrax._src.refs"))?.getattr(intern!(py, "argument"))?;
+        for (index, _) in refs {
+            let name = self.leaf_name(py, *index, given);
+            leaves[*index] = make.call1((&leaves[*index], index, name))?.unbind();
+        }
+        Ok(())
+    }
+
     fn call_on_tracers<'py>(
         &self,
         py: Python<'py>,
         key: &Key,
-        tracers: Vec<Py<Array>>,
-    ) -> PyResult<(Vec<Operand<'py>>, TreeDef)> {
-        let mut tracers = tracers.into_iter().map(Py::into_any);
+        leaves: Vec<Py<PyAny>>,
+    ) -> PyResult<(SmallVec<[Operand<'py>; 4]>, TreeDef)> {
+        let mut tracers = leaves.into_iter();
         let count = key.args.num_leaves();
         let dynamic = key.args.unflatten(py, tracers.by_ref().take(count))?;
         let dynamic = dynamic.bind(py).cast::<PyTuple>()?;
@@ -445,6 +544,9 @@ impl JitFunction {
                     if !error.is_instance_of::<PyTypeError>(py) {
                         return error;
                     }
+                    if is_ref(leaf.bind(py)) {
+                        return self.returned_ref(py, leaf.bind(py), &result);
+                    }
                     let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
                     PyTypeError::new_err(format!(
                         "function {} traced for jit returned a value of type {class}, which is not a valid array \
@@ -456,6 +558,15 @@ impl JitFunction {
             })
             .collect::<PyResult<_>>()?;
         Ok((outputs, tree))
+    }
+
+    fn returned_ref(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, result: &Bound<'_, PyAny>) -> PyErr {
+        let message = || -> PyResult<String> {
+            py.import(intern!(py, "ferrax._src.refs"))?
+                .call_method1(intern!(py, "returned"), (leaf, self.function.bind(py), "jit", result))?
+                .extract()
+        };
+        message().map_or_else(|error| error, PyValueError::new_err)
     }
 
     /// Which leaves' buffers can be reused; warns of those that cannot.
@@ -518,7 +629,13 @@ impl JitFunction {
         Ok(Some(flags))
     }
 
-    fn run_entry(&self, py: Python<'_>, entry: &Entry, operands: &[Operand<'_>]) -> PyResult<Py<PyAny>> {
+    fn run_entry(
+        &self,
+        py: Python<'_>,
+        entry: &Entry,
+        operands: &[Operand<'_>],
+        refs: &Refs<'_>,
+    ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
         let all = if entry.captured.is_empty() {
@@ -531,34 +648,82 @@ impl JitFunction {
                 .collect();
             &with_captured
         };
+        if let Some(done) = &entry.refs {
+            return self.run_with_refs(py, entry, done.bind(py), all, refs);
+        }
         if !trace::runs_eagerly(all) {
-            let inner = &program.program;
-            let outputs = if self.inline {
-                trace::inline(py, inner, all)?
-            } else {
-                let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
-                trace::bind(py, Op::Call(call), all)?
-            };
+            let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }
-        let executable = program.executable(py)?;
-        let results = match &entry.donated {
-            Some(donated) if donated.contains(&true) => {
-                let tensors = take_donated(py, all, donated)?;
-                let mut flags = donated.clone();
-                flags.resize(tensors.len(), false);
-                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)?
-            }
-            _ => {
-                let tensors = eager::tensors(py, all)?;
-                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?
-            }
-        };
-        let arrays = results
+        let arrays = execute(py, entry, all)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
         entry.out_tree.unflatten_fallible(py, arrays)
+    }
+
+    /// Records a call in the frame that is being traced.
+    fn record(
+        &self,
+        py: Python<'_>,
+        program: &PyProgram,
+        operands: &[Operand<'_>],
+    ) -> PyResult<trace::Outputs> {
+        let inner = &program.program;
+        if self.inline {
+            return trace::inline(py, inner, operands);
+        }
+        let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
+        trace::bind(py, Op::Call(call), operands)
+    }
+
+    /// A call that reads or writes mutable arrays: reads them before and writes them afterwards.
+    fn run_with_refs(
+        &self,
+        py: Python<'_>,
+        entry: &Entry,
+        done: &Bound<'_, PyAny>,
+        operands: &[Operand<'_>],
+        refs: &Refs<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        let arguments = PyDict::new(py);
+        for (index, leaf) in refs {
+            arguments.set_item(index, leaf)?;
+        }
+        let read = done.call_method1(intern!(py, "read"), (&arguments, self.function.bind(py)))?;
+        let mut all: SmallVec<[Operand<'_>; 4]> = operands.into();
+        all.extend(crate::program::operands(&read)?);
+        let program = entry.program.get();
+        let mut results: Vec<Py<Array>> = if trace::runs_eagerly(&all) {
+            execute(py, entry, &all)?
+                .into_iter()
+                .zip(&entry.weak)
+                .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
+                .collect::<PyResult<_>>()?
+        } else {
+            self.record(py, program, &all)?.into_iter().collect()
+        };
+        let values = results.split_off(entry.out_tree.num_leaves());
+        done.call_method1(intern!(py, "write"), (values, arguments))?;
+        entry.out_tree.unflatten(py, results.into_iter().map(Py::into_any))
+    }
+}
+
+/// Runs an entry's program on concrete operands.
+fn execute(py: Python<'_>, entry: &Entry, operands: &[Operand<'_>]) -> PyResult<ferrax_cpu::Outputs> {
+    let program = entry.program.get();
+    let executable = program.executable(py)?;
+    match &entry.donated {
+        Some(donated) if donated.contains(&true) => {
+            let tensors = take_donated(py, operands, donated)?;
+            let mut flags = donated.clone();
+            flags.resize(tensors.len(), false);
+            eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)
+        }
+        _ => {
+            let tensors = eager::tensors(py, operands)?;
+            eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)
+        }
     }
 }
 
@@ -580,7 +745,7 @@ fn flatten_like<'py>(
 /// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
 fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     let py = leaf.py();
-    if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
+    if leaf.is_instance_of::<Array>() || is_ref(leaf) || leaf.hasattr(intern!(py, "__array_struct__"))? {
         return Ok(None);
     }
     let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
@@ -589,7 +754,7 @@ fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     };
     let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
     let dtype = crate::promote::canonicalize(crate::dtypes::from_python(&dtype)?, context().x64);
-    Ok(Some(LeafType { dtype, weak, sizes: shape.extract::<Vec<usize>>()?.into() }))
+    Ok(Some(LeafType { dtype, weak, is_ref: false, sizes: shape.extract::<Vec<usize>>()?.into() }))
 }
 
 fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
@@ -684,12 +849,13 @@ impl JitFunction {
             return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
         }
         let call = self.prepare(py, args, kwargs, false)?;
-        let (entry, operands) = self.entry(py, call)?;
-        self.run_entry(py, &entry, &operands)
+        let (entry, operands, refs) = self.entry(py, call)?;
+        self.run_entry(py, &entry, &operands, &refs)
     }
 
-    /// `(program, captured, in_tree, out_tree, donated)` for these arguments, which may be
-    /// abstract: what `lower` and `eval_shape` are made of.
+    /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be
+    /// abstract: what `lower` and `eval_shape` are made of. `refs` is None, or what the function
+    /// does to mutable arrays.
     #[pyo3(signature = (*args, **kwargs))]
     fn _traced<'py>(
         &self,
@@ -698,7 +864,7 @@ impl JitFunction {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let call = self.prepare(py, args, kwargs, true)?;
-        let (entry, _) = self.entry(py, call)?;
+        let (entry, _, _) = self.entry(py, call)?;
         let kwargs_tree = match &entry.key.kwargs {
             Some(tree) => tree.clone(),
             None => tree::flatten(py, PyDict::new(py).as_any(), None, &mut Leaves::new())?,
@@ -711,6 +877,7 @@ impl JitFunction {
             Py::new(py, PyTreeDef::from(in_tree))?,
             Py::new(py, PyTreeDef::from(entry.out_tree.clone()))?,
             entry.donated.clone(),
+            entry.refs.as_ref().map(|refs| refs.clone_ref(py)),
         )
             .into_pyobject(py)
     }
