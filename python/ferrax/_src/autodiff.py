@@ -42,7 +42,7 @@ def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
     are the program's last outputs.
     """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs or {}))
-    ref_args.reject(leaves, "a differentiated argument", "Differentiate by its value, ref[...].")
+    _reject_refs(leaves)
     arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
     flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
@@ -50,6 +50,10 @@ def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
         flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
     )
     return arrays, program, captured, flat
+
+
+def _reject_refs(leaves):
+    ref_args.reject(leaves, "a differentiated argument", "Differentiate by its value, ref[...].")
 
 
 def _write_refs(flat, results, flags):
@@ -248,7 +252,9 @@ def value_and_grad(
     def value_and_grad_f(*args, **kwargs):
         chosen, merge, single = _select(argnums, args, fun, TypeError)
         call = functools.partial(fun, **kwargs) if kwargs else fun
-        for leaf in tree_util.tree_leaves(chosen):
+        chosen_leaves = tree_util.tree_leaves(chosen)
+        _reject_refs(chosen_leaves)
+        for leaf in chosen_leaves:
             _check_input_dtype("grad", core.as_array(leaf, "grad"), holomorphic, allow_int)
         point = _Linearized(call, chosen, has_aux, merge)
         _check_output(api_util.fun_place(fun), point.out_types, point.flat.out_tree, holomorphic)
@@ -351,6 +357,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     primals, tangents = tuple(primals), tuple(tangents)
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
+    _reject_refs(leaves)
     arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
     types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
     tangent_leaves = _check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)

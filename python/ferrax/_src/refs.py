@@ -121,9 +121,8 @@ class Ref:
     def _write(self, value) -> None:
         """Makes it hold an array of its type."""
         _, frames, scope = _walk(self)
-        for frame, kind, _ in frames:
-            if kind == "batch":
-                raise _not_mapped(self)
+        if any(kind == "batch" for _, kind, _ in frames):
+            raise _not_mapped(self)
         if not frames:
             _home_ref(self)._value = value
             return
