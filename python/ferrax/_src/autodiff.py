@@ -56,17 +56,46 @@ def _reject_refs(leaves):
     ref_args.reject(leaves, "a differentiated argument", "Differentiate by its value, ref[...].")
 
 
+def _reversed_inputs(touched, count) -> list[bool]:
+    """Which of the captured values order reverse rules that use mutable arrays: they have tangents
+    too."""
+    flags = [False] * count
+    if touched is not None:
+        for ref, entry in touched.entries.items():
+            if ref._reversed is not None and entry.position is not None:
+                flags[entry.position] = True
+    return flags
+
+
 def _write_refs(flat, results, flags):
-    """Writes what the function gave to mutable arrays; the other results and their flags."""
+    """Writes what the function gave to mutable arrays. Returns the other results, their flags, and
+    the refs for which further outputs, with tangents, order reverse rules."""
     touched = flat.touched
     if touched is None or not touched.count:
-        return results, flags
+        return results, flags, []
     first = len(flags) - touched.count
-    for entry, flag in zip(touched.written, flags[first:]):
-        if flag:
+    reverses = []
+    for entry, flag, value in zip(touched.written, flags[first:], results[first:]):
+        if entry.ref._reversed is not None:
+            if flag:
+                reverses.append(entry.ref._reversed)
+        elif flag:
             raise differentiated_write(entry)
-    touched.write_back(results[first : len(flags)])
-    return results[:first] + results[len(flags) :], flags[:first]
+        else:
+            entry.ref._write(value)
+    return results[:first] + results[len(flags) :], flags[:first], reverses
+
+
+def _strong(array):
+    from ferrax._src.lax.elementwise import _convert_element_type
+
+    return _convert_element_type(array, array.dtype, weak_type=False)
+
+
+def _weak(array):
+    from ferrax._src.lax.elementwise import _convert_element_type
+
+    return _convert_element_type(array, array.dtype, weak_type=True)
 
 
 class _Linearized:
@@ -79,13 +108,20 @@ class _Linearized:
         arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
         self.nonzero_in = [_has_tangent(a.dtype) for a in arrays]
-        primal, self.linear, flags = program.linearize(self.nonzero_in + [False] * len(captured))
+        ordering = _reversed_inputs(self.flat.touched, len(captured))
+        primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
         results = _core.apply_program(primal, arrays + captured)
-        results, flags = _write_refs(self.flat, results, flags)
+        results, flags, self.reverses = _write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
         self._results = results[:count]
         self._residuals = results[count:]
+        # Refs that reverse rules use: for each a last input and, where it is there, an output.
+        self.ordered = [
+            ref._reversed
+            for ref, entry in (self.flat.touched.entries.items() if any(ordering) else ())
+            if ref._reversed is not None and entry.position is not None
+        ]
         self.flags = flags
         self.out_types = program.out_types[:num_out]
 
@@ -101,6 +137,7 @@ class _Linearized:
     def pushforward(self, residuals, tangents):
         """Output tangents (float0 for integers) for input tangents, all flat."""
         given = [t for t, nonzero in zip(tangents, self.nonzero_in) if nonzero]
+        given += [_zeros(ref.shape, ref.dtype) for ref in self.ordered]
         results = iter(_core.apply_program(self.linear, [*residuals, *given]))
         made = [next(results) if flag else None for flag in self.flags][: self.flat.num_out]
         return [
@@ -116,15 +153,23 @@ class _Linearized:
                 wanted.append(known)
                 if known:
                     given.append(cotangents[index])
+        for ref in self.reverses:
+            wanted.append(True)
+            given.append(_strong(ref._read()))
         if not any(wanted):
             return [None] * len(self.in_types)
-        linear = [False] * len(residuals) + [True] * sum(self.nonzero_in)
+        tangents = sum(self.nonzero_in) + len(self.ordered)
+        linear = [False] * len(residuals) + [True] * tangents
         program, flags = self.linear.transpose(linear, wanted)
         results = iter(_core.apply_program(program, [*residuals, *given]))
         flags = iter(flags[len(residuals) :])
-        return [
+        cotangents = [
             next(results) if nonzero and next(flags) else None for nonzero in self.nonzero_in
         ]
+        for ref, flag in zip(self.ordered, flags):
+            if flag:
+                ref._write(next(results) if not ref.weak_type else _weak(next(results)))
+        return cotangents
 
     def cotangent_or_zeros(self, cotangents):
         return [
@@ -366,7 +411,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
     results = _core.apply_program(pushed, arrays + captured + given)
-    results, flags = _write_refs(flat, results, flags)
+    results, flags, _ = _write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
     made = iter(results[count:])
     made = [next(made) if flag else None for flag in flags][:num_out]

@@ -14,6 +14,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import api_util, core, dtypes, errors, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import _at_user_line, type_text
 
 
 def has_tangent(dtype) -> bool:
@@ -128,6 +129,14 @@ def join_arguments(nondiff, kept, dynamic) -> tuple:
     return tuple(merged)
 
 
+class UsesRefs(Exception):  # noqa: N818
+    """A function or rule that was traced as one of arrays uses these mutable arrays."""
+
+    def __init__(self, refs):
+        super().__init__(refs)
+        self.refs = list(refs)
+
+
 class Call:
     """One call of a function with rules of its own: arguments, traced program, captured values."""
 
@@ -164,6 +173,8 @@ class Call:
             names,
             self.arrays if concrete else None,
         )
+        if self.touched is not None:
+            raise UsesRefs(self.touched.entries)
         self.out_tree = flat.out_tree
         self.out_types = self.program.out_types
 
@@ -177,10 +188,21 @@ class Call:
         """A rule's program over `types` with its captured values: traced with the values that the
         call has now (`values`), or, when a transformation asks for it later, without (None)."""
         if values is not None:
-            return _core.trace_program(flat, "value", f"{self.name}_{what}", types, None, values)[:2]
+            program, captured, touched = _core.trace_program(
+                flat, "value", f"{self.name}_{what}", types, None, values
+            )
+            if touched is not None:
+                raise UsesRefs(touched.entries)
+            return program, captured
         program, captured, touched = _core.trace_program(
             flat, "stage", f"{self.name}_{what}", types
         )
+        if touched is not None:
+            raise ValueError(
+                f"{place} closes over a mutable array of type {type_text(next(iter(touched.entries)))}."
+                " Rules are traced on their own here: pass the array as an argument of the function"
+                f", and from the forward to the reverse rule as a residual.{_at_user_line()}"
+            )
         if any(isinstance(value, core.Tracer) for value in captured):
             traced = next(value for value in captured if isinstance(value, core.Tracer))
             raise errors.UnexpectedTracerError(

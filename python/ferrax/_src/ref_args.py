@@ -112,6 +112,7 @@ class WithViews:
             ref._type = target._type
             ref._made = _Argument(x.name)
             ref._target = target
+            ref._reverse = ref._reversed = None
             innermost_scope().views[target] = (self.func, self.kind, x.name)
             return ref
 

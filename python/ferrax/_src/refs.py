@@ -17,6 +17,8 @@ innermost when it was made (0: none) and is good until that frame ends.
 
 from __future__ import annotations
 
+import contextlib
+
 from ferrax import _core
 from ferrax._src import api_util, core, errors, tree_util
 
@@ -47,7 +49,9 @@ class Ref:
         Ref([1.5, 0. ], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_home", "_made", "_target", "_type", "_value")
+    __slots__ = (
+        "__weakref__", "_home", "_made", "_reverse", "_reversed", "_target", "_type", "_value",
+    )  # fmt: skip
 
     def __init__(self, value, home, made):
         self._value = value
@@ -56,6 +60,8 @@ class Ref:
         self._type = (value.shape, value.dtype, value.weak_type)
         # Another ref that this one stands for, as an argument does in a function's body.
         self._target = None
+        # The ref that orders reverse rules, and which ref this one orders rules for: see `reverse`.
+        self._reverse = self._reversed = None
 
     shape = property(lambda self: self._type[0], doc="The sizes of the dimensions.")
     dtype = property(lambda self: self._type[1], doc="The element type, a NumPy dtype.")
@@ -122,7 +128,9 @@ class Ref:
         """Makes it hold an array of its type."""
         _, frames, scope = _walk(self)
         if any(kind == "batch" for _, kind, _ in frames):
-            raise _not_mapped(self)
+            if self._reversed is not None and all(kind != "diff" for _, kind, _ in frames):
+                return  # Nobody differentiates.
+            raise _not_mapped(self if self._reversed is None else self._reversed)
         if not frames:
             _home_ref(self)._value = value
             return
@@ -254,8 +262,10 @@ class Scope:
     """What the function of one frame does to refs.
 
     `entries` are refs from outside, `arguments` the frame's own refs that stand for arguments, as
-    `(key, ref, value at the start)`. The native core calls `close` when the function has returned.
-    `views` are outer refs that the function got as arguments and may not touch as themselves.
+    `(key, ref, value at the start)`, and `reverses` those that order the reverse rules of these.
+    The native core calls `close` when the function has returned. `inputs` are the refs whose values
+    are inputs, in order; for one in `reverses`, its key. `views` are outer refs that the function
+    got as arguments and may not touch as themselves.
     """
 
     def __init__(self, frame, kind):
@@ -263,9 +273,12 @@ class Scope:
         self.kind = kind
         self.entries: dict[Ref, Entry] = {}
         self.arguments: list = []
+        self.reverses: list = []
+        self.inputs: list = []
         self.views: dict[Ref, tuple] = {}
         self.written: list[Entry] = []
         self.written_arguments: list = []
+        self.written_reverses: list = []
         self.lasting = True
 
     def note_write(self, ref, value):
@@ -277,7 +290,8 @@ class Scope:
         entry.line = _core.user_location()
 
     def close(self):
-        """The values that were written: those of `written`, those of `written_arguments`."""
+        """The values that were written: those of `written`, of `written_arguments` and of
+        `written_reverses`."""
         self.written = [entry for entry in self.entries.values() if entry.written]
         values = [entry.value for entry in self.written]
         for key, ref, start in self.arguments:
@@ -285,6 +299,11 @@ class Scope:
                 self.written_arguments.append(key)
                 values.append(ref._value)
         self.arguments = {key: ref._made for key, ref, _ in self.arguments}
+        for key, ref, start in self.reverses:
+            if ref._value is not start:
+                self.written_reverses.append(key)
+                values.append(ref._value)
+        self.reverses = []
         # A program that reads refs of another trace is good for that trace alone.
         self.lasting = all(ref._home == 0 for ref in self.entries)
         for entry in self.entries.values():
@@ -294,7 +313,7 @@ class Scope:
     @property
     def count(self):
         """How many values follow the outputs."""
-        return len(self.written) + len(self.written_arguments)
+        return len(self.written) + len(self.written_arguments) + len(self.written_reverses)
 
     def write_back(self, results):
         """Writes the last results to the refs outside; returns the others."""
@@ -310,17 +329,43 @@ class Scope:
         for key, ref in arguments.items():
             if _home_ref(ref) in self.entries:
                 raise ValueError(_both(ref, fun, "jit", self.arguments[key]))
-        return [entry.ref._read() for entry in self.entries.values() if entry.position is not None]
+        return [
+            (item if isinstance(item, Ref) else reverse(arguments[item]))._read()
+            for item in self.inputs
+        ]
 
     def write(self, values, arguments):
         for entry, value in zip(self.written, values):
             entry.ref._write(value)
-        for key, value in zip(self.written_arguments, values[len(self.written) :]):
-            arguments[key]._write(value)
+        values = iter(values[len(self.written) :])
+        for key in self.written_arguments:
+            arguments[key]._write(next(values))
+        for key in self.written_reverses:
+            reverse(arguments[key])._write(next(values))
 
 
 def _home_ref(ref):
-    return ref if ref._target is None else ref._target
+    ref = ref if ref._target is None else ref._target
+    return _replaced.get(ref, ref) if _replaced else ref
+
+
+# Refs in whose place functions see others for now, see `replaced`.
+_replaced: dict[Ref, Ref] = {}
+
+
+@contextlib.contextmanager
+def replaced(refs, others):
+    """A context in which the others are used in the places of these refs."""
+    before = {ref: _replaced.get(ref) for ref in refs}
+    _replaced.update(zip(refs, others))
+    try:
+        yield
+    finally:
+        for ref, other in before.items():
+            if other is None:
+                del _replaced[ref]
+            else:
+                _replaced[ref] = other
 
 
 def _new_scope(frame, kind):
@@ -335,10 +380,14 @@ def innermost_scope() -> Scope:
     return _new_scope(frame, kind) if scope is None else scope
 
 
-def _walk(ref):
+def _walk(ref, below=None):
     """The array that a ref holds in the innermost frame, the frames between the ref's and that
-    one, and the scope of the innermost. Makes the inputs of frames on the way."""
+    one, and the scope of the innermost. Makes the inputs of frames on the way. `below` leaves out
+    this frame and those inside of it."""
     frames = _core.ref_frames()
+    if below is not None:
+        ids = [frame for frame, _, _ in frames]
+        frames = frames[: ids.index(below)]
     target = _home_ref(ref)
     home = target._home
     if home:
@@ -358,11 +407,17 @@ def _walk(ref):
             if entry is not None:
                 value = entry.value
                 continue
-        if kind == "stage":
+        # A derivative goes through what orders reverse rules: an input to differentiate by.
+        if kind == "stage" or (kind == "diff" and target._reversed is not None):
             if scope is None:
                 scope = _new_scope(frame, kind)
             value, position = _core.add_ref_input(frame, value, id(target))
             scope.entries[target] = Entry(target, value, position)
+            scope.inputs.append(target)
+        elif kind == "value":
+            if scope is None:
+                scope = _new_scope(frame, kind)
+            scope.entries[target] = Entry(target, value, None)
     return value, frames, scope
 
 
@@ -382,13 +437,68 @@ def _outer_value(ref):
 # Refs as arguments.
 
 
-def argument(value, key, name=None) -> Ref:
+def argument(value, key, name=None, actual=None) -> Ref:
     """A ref of the innermost frame that stands for one that was passed to its function. `key` is
-    how the scope names it, `name` how messages do."""
+    how the scope names it, `name` how messages do. `actual` is the one that was passed, where it
+    holds what this one holds."""
     scope = innermost_scope()
     ref = Ref(value, scope.frame, _Argument(name) if name else None)
     scope.arguments.append((key, ref, value))
+    ref._reverse = _ReverseOf(scope, key, actual)
     return ref
+
+
+class _ReverseOf:
+    """What makes the `reverse` of an argument when it is asked for."""
+
+    __slots__ = ("actual", "key", "scope")
+
+    def __init__(self, scope, key, actual):
+        self.scope = scope
+        self.key = key
+        self.actual = actual
+
+    def make(self, ref):
+        scope = self.scope
+        if self.actual is None:
+            for frame, kind, _ in _core.ref_frames():
+                if frame == scope.frame:
+                    return _own_reverse(ref)
+                if kind == "diff":
+                    raise ValueError(
+                        f"a reverse rule of custom_vjp gets the element of a mutable array, of "
+                        f"type {type_text(ref)}, that vmap or scan maps over inside of a "
+                        "differentiated function. Differentiate inside of the mapped function."
+                        f"{_at_user_line()}"
+                    )
+        value, _, _ = _walk(reverse(self.actual), below=scope.frame)
+        value, _ = _core.add_ref_input(scope.frame, value, id(ref))
+        made = Ref(value, scope.frame, None)
+        scope.inputs.append(self.key)
+        scope.reverses.append((self.key, made, value))
+        return made
+
+
+def reverse(ref) -> Ref:
+    """The ref that orders the reverse rules which use `ref`.
+
+    Each call of a function with a reverse rule reads it and writes what the call gives, so the
+    calls form a chain of values, all zero, that a derivative goes back along. The "cotangent" of
+    such a value is what `ref` holds at that point of the backward pass: a reverse rule takes it and
+    gives the next one.
+    """
+    target = _home_ref(ref)
+    if not isinstance(target._reverse, Ref):
+        make = target._reverse
+        target._reverse = _own_reverse(target) if make is None else make.make(target)
+        target._reverse._reversed = target
+    return target._reverse
+
+
+def _own_reverse(ref):
+    from ferrax._src.lax.creation import full
+
+    return Ref(full(ref.shape, 0, ref.dtype), ref._home, None)
 
 
 class _Argument(str):

@@ -8,11 +8,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrax_ir::{ArrayType, DType, Op, Sizes, ops};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
@@ -24,6 +23,13 @@ use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
+
+mod donation;
+mod refs;
+
+use donation::take_donated;
+pub use refs::register_ref;
+use refs::{Given, Refs, is_ref};
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
@@ -195,21 +201,6 @@ struct Call<'py> {
     keywords: Option<Bound<'py, PyDict>>,
 }
 
-type Refs<'py> = Vec<(usize, Bound<'py, PyAny>)>;
-
-static REF: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-
-/// Tells this module the class of mutable arrays.
-#[pyfunction]
-pub fn register_ref(class: Bound<'_, PyType>) {
-    // The first class stays; there is one.
-    let _ = REF.set(class.py(), class.clone().unbind());
-}
-
-fn is_ref(leaf: &Bound<'_, PyAny>) -> bool {
-    REF.get(leaf.py()).is_some_and(|class| leaf.get_type().is(class))
-}
-
 impl JitFunction {
     /// Which positions of `count` arguments these numbers mean.
     fn positions(numbers: &[isize], count: usize) -> SmallVec<[usize; 2]> {
@@ -330,33 +321,12 @@ impl JitFunction {
         &self,
         py: Python<'_>,
         index: usize,
-        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        given: Given<'_, '_>,
     ) -> Option<String> {
         let named = || -> PyResult<String> {
             leaf_names(py)?.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
         };
         self.static_argnums.is_empty().then(|| named().ok()).flatten()
-    }
-
-    /// No mutable array may be passed twice: a program's inputs do not alias.
-    fn check_distinct(
-        &self,
-        py: Python<'_>,
-        refs: &Refs<'_>,
-        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
-    ) -> PyResult<()> {
-        for (position, (index, leaf)) in refs.iter().enumerate() {
-            let Some((first, _)) = refs[..position].iter().find(|(_, other)| other.is(leaf)) else { continue };
-            let name = |index: usize| {
-                self.leaf_name(py, index, given).unwrap_or_else(|| format!("argument leaf {index}"))
-            };
-            let message = py.import(intern!(py, "ferrax._src.refs"))?.call_method1(
-                intern!(py, "passed_twice"),
-                (leaf, self.function.bind(py), "jit", name(*first), name(*index)),
-            )?;
-            return Err(PyValueError::new_err(message.extract::<String>()?));
-        }
-        Ok(())
     }
 
     /// The function's name, file and line.
@@ -376,7 +346,7 @@ impl JitFunction {
         py: Python<'_>,
         leaf: &Bound<'_, PyAny>,
         index: usize,
-        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        given: Given<'_, '_>,
         error: PyErr,
     ) -> PyErr {
         if !error.is_instance_of::<PyTypeError>(py) {
@@ -453,14 +423,7 @@ impl JitFunction {
             .and_then(|()| self.call_on_tracers(py, &key, leaves))
             .and_then(|(outputs, tree)| Ok((trace::finish_with_refs(py, frame, outputs)?, tree)));
         let (mut traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
-        if !traced.ref_inputs.is_empty() {
-            // Their values are read anew at each call: they are no captured values.
-            let is_ref = |position: &usize| traced.ref_inputs.iter().any(|(index, _)| index == position);
-            let (last, kept): (Vec<usize>, Vec<usize>) = (0..traced.captured.len()).partition(is_ref);
-            let own = traced.program.inputs.split_off(types.len());
-            traced.program.inputs.extend(kept.iter().chain(&last).map(|&position| own[position]));
-            traced.captured = kept.iter().map(|&position| traced.captured[position].clone_ref(py)).collect();
-        }
+        refs::values_last(py, &mut traced, types.len());
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
         let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
         let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
@@ -487,25 +450,6 @@ impl JitFunction {
             drop(old);
         }
         Ok(entry)
-    }
-
-    /// Puts mutable arrays of the trace in the places of those that were passed.
-    fn place_refs(
-        &self,
-        py: Python<'_>,
-        refs: &Refs<'_>,
-        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
-        leaves: &mut [Py<PyAny>],
-    ) -> PyResult<()> {
-        if refs.is_empty() {
-            return Ok(());
-        }
-        let make = py.import(intern!(py, "ferrax._src.refs"))?.getattr(intern!(py, "argument"))?;
-        for (index, _) in refs {
-            let name = self.leaf_name(py, *index, given);
-            leaves[*index] = make.call1((&leaves[*index], index, name))?.unbind();
-        }
-        Ok(())
     }
 
     fn call_on_tracers<'py>(
@@ -560,75 +504,6 @@ impl JitFunction {
         Ok((outputs, tree))
     }
 
-    fn returned_ref(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, result: &Bound<'_, PyAny>) -> PyErr {
-        let message = || -> PyResult<String> {
-            py.import(intern!(py, "ferrax._src.refs"))?
-                .call_method1(intern!(py, "returned"), (leaf, self.function.bind(py), "jit", result))?
-                .extract()
-        };
-        message().map_or_else(|error| error, PyValueError::new_err)
-    }
-
-    /// Which leaves' buffers can be reused; warns of those that cannot.
-    fn donated(
-        &self,
-        py: Python<'_>,
-        key: &Key,
-        (arguments, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
-        program: &ferrax_ir::Program,
-    ) -> PyResult<Option<Vec<bool>>> {
-        if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
-            return Ok(None);
-        }
-        let mut flags = Vec::with_capacity(key.leaves.len());
-        // Numbers of static arguments do not count among the dynamic ones.
-        let statics = |position: usize| {
-            key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
-        };
-        let total = arguments.len() + statics(usize::MAX);
-        let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
-            .into_iter()
-            .map(|position| position - statics(position))
-            .collect();
-        for (index, child) in key.args.children(py)?.iter().enumerate() {
-            flags.extend(std::iter::repeat_n(positions.contains(&index), child.num_leaves()));
-        }
-        if let (Some(tree), Some(keywords)) = (&key.kwargs, keywords) {
-            let mut names: Vec<String> = keywords.keys().extract()?;
-            names.sort();
-            for (name, child) in names.iter().zip(tree.children(py)?) {
-                flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
-            }
-        }
-        let mut outputs: Vec<_> = program.output_types().collect();
-        let mut unusable = Vec::new();
-        for (flag, ty) in flags.iter_mut().zip(program.input_types()) {
-            if *flag {
-                let same = |output: &ferrax_ir::Type| {
-                    matches!((output.as_array(), ty.as_array()),
-                        (Some(a), Some(b)) if a.shape == b.shape && a.dtype == b.dtype)
-                };
-                match outputs.iter().position(same) {
-                    Some(index) => drop(outputs.swap_remove(index)),
-                    None => {
-                        *flag = false;
-                        unusable.push(ty.to_string());
-                    }
-                }
-            }
-        }
-        if !unusable.is_empty() {
-            let text = format!(
-                "Some donated buffers were not usable: {}. Donation pays where an output has the shape and dtype of \
-                 the donated argument.",
-                unusable.join(", ")
-            );
-            let warnings = py.import(intern!(py, "warnings"))?;
-            warnings.call_method1(intern!(py, "warn"), (text,))?;
-        }
-        Ok(Some(flags))
-    }
-
     fn run_entry(
         &self,
         py: Python<'_>,
@@ -677,36 +552,6 @@ impl JitFunction {
         trace::bind(py, Op::Call(call), operands)
     }
 
-    /// A call that reads or writes mutable arrays: reads them before and writes them afterwards.
-    fn run_with_refs(
-        &self,
-        py: Python<'_>,
-        entry: &Entry,
-        done: &Bound<'_, PyAny>,
-        operands: &[Operand<'_>],
-        refs: &Refs<'_>,
-    ) -> PyResult<Py<PyAny>> {
-        let arguments = PyDict::new(py);
-        for (index, leaf) in refs {
-            arguments.set_item(index, leaf)?;
-        }
-        let read = done.call_method1(intern!(py, "read"), (&arguments, self.function.bind(py)))?;
-        let mut all: SmallVec<[Operand<'_>; 4]> = operands.into();
-        all.extend(crate::program::operands(&read)?);
-        let program = entry.program.get();
-        let mut results: Vec<Py<Array>> = if trace::runs_eagerly(&all) {
-            execute(py, entry, &all)?
-                .into_iter()
-                .zip(&entry.weak)
-                .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
-                .collect::<PyResult<_>>()?
-        } else {
-            self.record(py, program, &all)?.into_iter().collect()
-        };
-        let values = results.split_off(entry.out_tree.num_leaves());
-        done.call_method1(intern!(py, "write"), (values, arguments))?;
-        entry.out_tree.unflatten(py, results.into_iter().map(Py::into_any))
-    }
 }
 
 /// Runs an entry's program on concrete operands.
@@ -776,39 +621,6 @@ fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> 
 /// The function that names an argument's leaves for messages.
 fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(intern!(py, "ferrax._src.api_util"))?.getattr(intern!(py, "argument_names"))
-}
-
-/// The tensors of a call; donated arrays give theirs up.
-fn take_donated(
-    py: Python<'_>,
-    operands: &[Operand<'_>],
-    donated: &[bool],
-) -> PyResult<Vec<ferrax_ir::Tensor>> {
-    let pointer = |operand: &Operand<'_>| match operand {
-        Operand::Array(array) => Some(array.as_ptr() as usize),
-        Operand::Literal(_) => None,
-    };
-    for (index, operand) in operands.iter().enumerate() {
-        let twice = donated.get(index) == Some(&true)
-            && operands
-                .iter()
-                .enumerate()
-                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
-        if twice {
-            return Err(PyRuntimeError::new_err(
-                "the same array is donated and used as another argument of one call; pass a copy (x.copy())",
-            ));
-        }
-    }
-    let tensors = eager::tensors(py, operands)?;
-    for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
-        if let Operand::Array(array) = operand
-            && let Some(concrete) = array.get().concrete()
-        {
-            concrete.delete();
-        }
-    }
-    Ok(tensors.into_vec())
 }
 
 #[pymethods]
