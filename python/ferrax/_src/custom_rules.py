@@ -15,6 +15,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import api_util, autodiff, core, dtypes, errors, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import _at_user_line, type_text
 
 
 def has_tangent(dtype) -> bool:
@@ -146,6 +147,14 @@ def used_derivatives(count):
         autodiff.orders.used = before
 
 
+class UsesRefs(Exception):  # noqa: N818
+    """A function or rule that was traced as one of arrays uses these mutable arrays."""
+
+    def __init__(self, refs):
+        super().__init__(refs)
+        self.refs = list(refs)
+
+
 class Call:
     """One call of a function with rules of its own: arguments, traced program, captured values."""
 
@@ -180,7 +189,7 @@ class Call:
         names = lambda: api_util.argument_names(self.fun, self.arguments(self.dynamic()), {})  # noqa: E731
         # What the function itself records is not differentiated: its rules are.
         with used_derivatives(orders.derivatives):
-            self.program, self.captured = _core.trace_program(
+            self.program, self.captured, self.touched = _core.trace_program(
                 flat,
                 "value" if concrete else "stage",
                 self.name,
@@ -188,6 +197,8 @@ class Call:
                 names,
                 self.arrays if concrete else None,
             )
+        if self.touched is not None:
+            raise UsesRefs(self.touched.entries)
         self.out_tree = flat.out_tree
         self.out_types = self.program.out_types
 
@@ -202,10 +213,21 @@ class Call:
         call has now (`values`), or, when a transformation asks for it later, without (None)."""
         if values is not None:
             with used_derivatives(autodiff.orders.used + 1):
-                return _core.trace_program(
+                program, captured, touched = _core.trace_program(
                     flat, "value", f"{self.name}_{what}", types, None, values
                 )
-        program, captured = _core.trace_program(flat, "stage", f"{self.name}_{what}", types)
+            if touched is not None:
+                raise UsesRefs(touched.entries)
+            return program, captured
+        program, captured, touched = _core.trace_program(
+            flat, "stage", f"{self.name}_{what}", types
+        )
+        if touched is not None:
+            raise ValueError(
+                f"{place} closes over a mutable array of type {type_text(next(iter(touched.entries)))}."
+                " Rules are traced on their own here: pass the array as an argument of the function"
+                f", and from the forward to the reverse rule as a residual.{_at_user_line()}"
+            )
         if any(isinstance(value, core.Tracer) for value in captured):
             traced = next(value for value in captured if isinstance(value, core.Tracer))
             raise errors.UnexpectedTracerError(

@@ -28,12 +28,13 @@ fn trace(
     function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| program::operands(&outputs))
-        .and_then(|outputs| trace::finish(py, frame, &outputs))
+        .and_then(|outputs| trace::finish_with_refs(py, frame, outputs))
         .inspect_err(|_| trace::abandon(frame))
 }
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
-/// arrays: `(program, captured)`. The captured values are the program's first inputs.
+/// arrays: `(program, captured, refs)`. The captured values are the program's first inputs; `refs`
+/// as in `trace_program`.
 #[pyfunction]
 #[pyo3(signature = (function, name, types, names = None))]
 pub fn trace_body<'py>(
@@ -42,16 +43,20 @@ pub fn trace_body<'py>(
     name: &str,
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
+) -> PyResult<(PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>)> {
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
     let mut traced = trace(py, function, name, &types, names)?;
     let captured = traced.captured.len();
     traced.program.inputs.rotate_right(captured);
-    Ok((PyProgram::new(Arc::new(traced.program)), traced.captured))
+    Ok((PyProgram::new(Arc::new(traced.program)), traced.captured, traced.refs))
 }
 
-/// Traces functions of the same arguments: `(programs, captured)`. What any of
-/// them captures is a leading input of all.
+/// What each branch did to mutable arrays, and where in the union the values are that it captured.
+type BranchRefs = Vec<(Option<Py<PyAny>>, Vec<usize>)>;
+
+/// Traces functions of the same arguments: `(programs, captured, refs)`. What any of
+/// them captures is a leading input of all. `refs` has for each function what it did to mutable
+/// arrays, and the positions in `captured` of what it captured itself.
 #[pyfunction]
 #[pyo3(signature = (functions, labels, types, names))]
 pub fn trace_branches<'py>(
@@ -60,7 +65,7 @@ pub fn trace_branches<'py>(
     labels: Vec<String>,
     types: Vec<Bound<'py, PyAny>>,
     names: Vec<Py<PyAny>>,
-) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>)> {
+) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>, BranchRefs)> {
     if functions.len() != labels.len() || functions.len() != names.len() {
         return Err(PyValueError::new_err(
             "trace_branches: one label and one list of names for each function",
@@ -72,22 +77,34 @@ pub fn trace_branches<'py>(
         traced.push(trace(py, function, label, &types, Some(names))?);
     }
     let mut union: Vec<Py<Array>> = Vec::new();
-    let mut places: FxHashMap<usize, usize> = FxHashMap::default();
-    for array in traced.iter().flat_map(|branch| &branch.captured) {
-        places.entry(array.as_ptr() as usize).or_insert_with(|| {
-            union.push(array.clone_ref(py));
-            union.len() - 1
-        });
+    // A value that a mutable array holds is an input of its own, whoever else captures it.
+    let mut places: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+    let mut own_places: Vec<Vec<usize>> = Vec::with_capacity(traced.len());
+    for branch in &traced {
+        let mut keys = vec![0; branch.captured.len()];
+        for &(position, key) in &branch.ref_inputs {
+            keys[position] = key;
+        }
+        let place = |(array, key): (&Py<Array>, usize)| {
+            *places.entry((array.as_ptr() as usize, key)).or_insert_with(|| {
+                union.push(array.clone_ref(py));
+                union.len() - 1
+            })
+        };
+        own_places.push(branch.captured.iter().zip(keys).map(place).collect());
     }
+    let mut refs: BranchRefs = Vec::with_capacity(traced.len());
     let programs = traced
         .into_iter()
-        .map(|branch| {
+        .zip(own_places)
+        .map(|(branch, places)| {
             let mut program = branch.program;
             let mut inputs: Vec<Option<Var>> = vec![None; union.len()];
             let own = program.inputs.split_off(types.len());
-            for (array, var) in branch.captured.iter().zip(own) {
-                inputs[places[&(array.as_ptr() as usize)]] = Some(var);
+            for (&place, var) in places.iter().zip(own) {
+                inputs[place] = Some(var);
             }
+            refs.push((branch.refs, places));
             let mut all: Vec<Var> = Vec::with_capacity(union.len() + types.len());
             for (var, array) in inputs.into_iter().zip(&union) {
                 all.push(var.unwrap_or_else(|| {
@@ -100,7 +117,7 @@ pub fn trace_branches<'py>(
             PyProgram::new(Arc::new(program))
         })
         .collect();
-    Ok((programs, union))
+    Ok((programs, union, refs))
 }
 
 #[pymethods]

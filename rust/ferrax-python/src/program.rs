@@ -347,8 +347,9 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 }
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
-/// arrays: `(program, captured)`. `kind` is 'stage', 'diff', 'value' or 'batch';
-/// `types` are the arguments' types, `names` gives their names for messages,
+/// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
+/// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
+/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for messages,
 /// `values` (diff and value only) what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
@@ -360,16 +361,16 @@ pub fn trace_program<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
+) -> PyResult<(PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>)> {
     let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
     let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
     let traced = function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| operands(&outputs))
-        .and_then(|outputs| trace::finish(py, frame, &outputs));
+        .and_then(|outputs| trace::finish_with_refs(py, frame, outputs));
     match traced {
-        Ok(traced) => Ok((PyProgram::new(Arc::new(traced.program)), traced.captured)),
+        Ok(traced) => Ok((PyProgram::new(Arc::new(traced.program)), traced.captured, traced.refs)),
         Err(error) => {
             trace::abandon(frame);
             Err(error)

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferrax_ir::op::View;
 use ferrax_ir::{ArrayType, Atom, Builder, Effect, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -76,6 +77,10 @@ pub struct Frame {
     values: Vec<Option<Py<Array>>>,
     /// The equation that defines each variable; `u32::MAX` for inputs.
     producers: Vec<u32>,
+    /// What the traced function does to mutable arrays, once it touches one: see `ferrax._src.refs`.
+    refs: Option<Py<PyAny>>,
+    /// Which captured values are what a mutable array holds, with the identity of that.
+    ref_inputs: Vec<(usize, usize)>,
 }
 
 thread_local! {
@@ -119,6 +124,10 @@ pub struct Traced {
     pub program: Program,
     /// Outer values; the program's inputs after the arguments.
     pub captured: Vec<Py<Array>>,
+    /// Which captured values are what a mutable array holds, with the identity of that.
+    pub ref_inputs: Vec<(usize, usize)>,
+    /// What the function did to mutable arrays.
+    pub refs: Option<Py<PyAny>>,
 }
 
 impl Frame {
@@ -180,6 +189,8 @@ pub fn push(
         capture_index: FxHashMap::default(),
         values: Vec::new(),
         producers: Vec::new(),
+        refs: None,
+        ref_inputs: Vec::new(),
     };
     let source = source::current(py);
     let mut tracers = Vec::with_capacity(types.len());
@@ -258,7 +269,77 @@ pub fn finish(py: Python<'_>, id: u64, outputs: &[Operand<'_>]) -> PyResult<Trac
         // rules, for which it is too late to look at values.
         program = ferrax_transform::dce(&program).py(py)?;
     }
-    Ok(Traced { program, captured: frame.captured })
+    Ok(Traced { program, captured: frame.captured, ref_inputs: frame.ref_inputs, refs: frame.refs })
+}
+
+/// Ends the frame with these outputs, and after them the values that mutable arrays were given.
+pub fn finish_with_refs<'py>(
+    py: Python<'py>,
+    id: u64,
+    mut outputs: SmallVec<[Operand<'py>; 4]>,
+) -> PyResult<Traced> {
+    if let Some(refs) = frame_refs(py, id) {
+        let values = refs.bind(py).call_method0(intern!(py, "close"))?;
+        outputs.extend(crate::program::operands(&values)?);
+    }
+    finish(py, id, &outputs)
+}
+
+/// What the function that this frame traces did to mutable arrays so far.
+fn frame_refs(py: Python<'_>, id: u64) -> Option<Py<PyAny>> {
+    STACK.with_borrow(|stack| {
+        let frame = stack.iter().rfind(|frame| frame.id == id)?;
+        frame.refs.as_ref().map(|refs| refs.clone_ref(py))
+    })
+}
+
+/// `(id, kind, what was done to mutable arrays)` of each frame, outermost first.
+#[pyfunction]
+pub fn ref_frames(py: Python<'_>) -> Vec<(u64, &'static str, Option<Py<PyAny>>)> {
+    STACK.with_borrow(|stack| {
+        stack
+            .iter()
+            .map(|frame| (frame.id, frame.kind.name(), frame.refs.as_ref().map(|refs| refs.clone_ref(py))))
+            .collect()
+    })
+}
+
+/// Gives a frame the object that keeps what is done to mutable arrays; its method `close` gives
+/// the values that follow the outputs.
+#[pyfunction]
+pub fn set_frame_refs(id: u64, refs: Py<PyAny>) {
+    let old = STACK.with_borrow_mut(|stack| {
+        let frame = stack.iter_mut().rfind(|frame| frame.id == id)?;
+        frame.refs.replace(refs)
+    });
+    drop(old);
+}
+
+/// What a mutable array holds, as an input of a frame's own: `(tracer, position among what the
+/// frame captured)`. `key` is the identity of the mutable array.
+#[pyfunction]
+pub fn add_ref_input(
+    py: Python<'_>,
+    id: u64,
+    value: &Bound<'_, Array>,
+    key: usize,
+) -> PyResult<(Py<Array>, usize)> {
+    let ty = value.get().array_type();
+    let added = STACK.with_borrow_mut(|stack| {
+        let frame = stack.iter_mut().rfind(|frame| frame.id == id)?;
+        let atom = frame.builder.input(ty.clone());
+        frame.note_variable(atom, u32::MAX, Some(value.clone().unbind()));
+        frame.captured.push(value.clone().unbind());
+        let position = frame.captured.len() - 1;
+        frame.ref_inputs.push((position, key));
+        Some((atom, position))
+    });
+    match added {
+        Some((Atom::Var(var), position)) => {
+            Ok((Array::new_tracer(py, id, var, ty, source::current(py))?, position))
+        }
+        _ => Err(to_py(py, internal_error!("the frame of this trace is gone"))),
+    }
 }
 
 /// Whether nothing is being traced on this thread.

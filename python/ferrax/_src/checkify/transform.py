@@ -163,7 +163,7 @@ class _Checked:
             return tree_util.tree_leaves(after) + list(outs)
 
         name = jaxpr.jaxpr.debug_info.func_name
-        program, captured = _core.trace_program(
+        program, captured, _ = _core.trace_program(
             flat, "stage", name, types[:consts] + own + types[consts:]
         )
         self.closed = ClosedJaxpr(program, captured)
@@ -261,7 +261,7 @@ def _while(error, categories, eqn, values):
 
     types = [aval_type(aval) for aval in cond.in_avals]
     own = [aval_type(core.typeof(leaf)) for leaf in inner.before]
-    program, captured = _core.trace_program(
+    program, captured, _ = _core.trace_program(
         go_on, "stage", "cond", types[:num_cond] + own + types[num_cond:]
     )
     results = _rebind(
