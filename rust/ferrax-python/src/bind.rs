@@ -7,7 +7,7 @@ use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive,
+    cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive,
     promote, source, trace,
 };
 
@@ -159,6 +159,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,
+        checks::set_checks,
+        checks::clear_checks,
         dtypes::register_extended_dtypes,
     );
     Ok(())

@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{dtypes, eager, params, primitive};
+use crate::{dtypes, eager, nans, params, primitive};
 
 /// A program with its executable, which is made when first needed.
 #[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
@@ -43,14 +43,36 @@ impl PyProgram {
 
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
+        self.run_as(py, operands, self)
+    }
+
+    /// Runs on concrete operands. `meant` is an equal program, whose source lines are those of
+    /// errors.
+    pub fn run_as(
+        &self,
+        py: Python<'_>,
+        operands: &[Operand<'_>],
+        meant: &PyProgram,
+    ) -> PyResult<Vec<Py<Array>>> {
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
         let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
+        meant.check(py, &inputs, &results)?;
         results
             .into_iter()
             .zip(self.program.output_types())
             .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
             .collect()
+    }
+}
+
+impl PyProgram {
+    /// Fails for NaNs and infinities in results where they are errors.
+    fn check(&self, py: Python<'_>, inputs: &[ferrax_ir::Tensor], results: &[ferrax_ir::Tensor]) -> PyResult<()> {
+        let name = &self.program.name;
+        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| {
+            format!("Input {number} of '{name}', an argument or a value that it captures,")
+        })
     }
 }
 
@@ -387,7 +409,7 @@ pub fn apply_program<'py>(
     let operands = operands(arguments)?;
     if trace::runs_eagerly(&operands) {
         let cached = crate::cache::shared(py, program)?;
-        return PyList::new(py, cached.bind(py).get().run(py, &operands)?);
+        return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }
     PyList::new(py, trace::inline(py, &program.get().program, &operands)?)
 }
