@@ -137,7 +137,7 @@ def vmap(
             types.append((shape, array.dtype, array.weak_type))
         flat = Flat(fun, in_tree)
         program, captured = _core.trace_program(
-            flat, "batch", api_util.fun_name(fun), types, names
+            flat, "batch", api_util.fun_name(fun), types, names, arrays
         )
         dims = axes + [None] * len(captured)
         out_types = program.out_types

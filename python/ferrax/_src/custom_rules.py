@@ -162,7 +162,7 @@ class Call:
             self.name,
             self.arrays,
             names,
-            self.arrays if concrete else None,
+            self.arrays,
         )
         self.out_tree = flat.out_tree
         self.out_types = self.program.out_types

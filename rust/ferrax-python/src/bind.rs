@@ -62,6 +62,12 @@ fn describe_tracer(value: &Bound<'_, Array>) -> PyResult<Option<String>> {
     trace::describe(value)
 }
 
+/// The way from a tracer back to an argument of a traced function: lines for messages.
+#[pyfunction]
+fn tracer_chain(value: &Bound<'_, Array>) -> PyResult<Vec<String>> {
+    trace::chain(value)
+}
+
 /// The NumPy view of a concrete array.
 #[pyfunction]
 fn as_numpy<'py>(value: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
@@ -129,6 +135,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         type_of,
         concrete_value,
         describe_tracer,
+        tracer_chain,
         as_numpy,
         promote_types,
         user_location,

@@ -4,18 +4,20 @@
 //! static values and trace context, and runs it; or, inside another trace,
 //! records a call equation. Only a miss runs Python code of the user.
 
-use std::hash::{Hash, Hasher};
+mod key;
+mod stats;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferrax_ir::{ArrayType, DType, Op, Sizes, ops};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use ferrax_ir::{ArrayType, Op, ops};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::array::{Array, Data};
+use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::eager;
 use crate::errors::IntoPyResult;
@@ -23,104 +25,11 @@ use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
+use crate::{checks, nans};
+use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
-
-/// Shape, dtype and weakness of one argument leaf.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct LeafType {
-    dtype: DType,
-    weak: bool,
-    sizes: Sizes,
-}
-
-impl LeafType {
-    fn of(operand: &Operand<'_>) -> PyResult<LeafType> {
-        let sizes = match operand {
-            Operand::Literal(_) => Sizes::new(),
-            Operand::Array(array) => array.get().sizes()?,
-        };
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), sizes })
-    }
-
-    fn is(&self, operand: &Operand<'_>) -> bool {
-        self.dtype == operand.dtype()
-            && self.weak == operand.weak()
-            && match operand {
-                Operand::Literal(_) => self.sizes.is_empty(),
-                Operand::Array(array) => match &array.get().data {
-                    Data::Concrete(concrete) => concrete.sizes == self.sizes,
-                    Data::Tracer(tracer) => tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes),
-                },
-            }
-    }
-}
-
-/// A static argument: compared by type and `==`.
-struct Static {
-    /// The position, or the position in the sorted keyword names.
-    name: StaticName,
-    value: Py<PyAny>,
-    hash: isize,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum StaticName {
-    Position(usize),
-    Keyword(String),
-}
-
-/// What a call is looked up by.
-struct Key {
-    args: TreeDef,
-    kwargs: Option<TreeDef>,
-    leaves: SmallVec<[LeafType; 4]>,
-    statics: SmallVec<[Static; 1]>,
-    context: u64,
-    hash: u64,
-}
-
-impl Key {
-    fn digest(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        self.context.hash(&mut hasher);
-        self.args.structural_hash().hash(&mut hasher);
-        self.kwargs.as_ref().map(TreeDef::structural_hash).hash(&mut hasher);
-        self.leaves.hash(&mut hasher);
-        for value in &self.statics {
-            value.hash.hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    fn matches(&self, py: Python<'_>, other: &Key) -> PyResult<bool> {
-        if self.hash != other.hash
-            || self.context != other.context
-            || self.leaves != other.leaves
-            || self.statics.len() != other.statics.len()
-            || self.kwargs.is_some() != other.kwargs.is_some()
-        {
-            return Ok(false);
-        }
-        let same_tree = |a: &TreeDef, b: &TreeDef| if a.ptr_eq(b) { Ok(true) } else { a.equals(py, b) };
-        if !same_tree(&self.args, &other.args)? {
-            return Ok(false);
-        }
-        if let (Some(a), Some(b)) = (&self.kwargs, &other.kwargs)
-            && !same_tree(a, b)?
-        {
-            return Ok(false);
-        }
-        for (a, b) in self.statics.iter().zip(&other.statics) {
-            let (left, right) = (a.value.bind(py), b.value.bind(py));
-            if a.name != b.name || !left.get_type().is(right.get_type()) || !left.eq(right)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
 
 /// A traced program with what a call needs besides.
 pub struct Entry {
@@ -132,6 +41,16 @@ pub struct Entry {
     weak: Vec<bool>,
     /// Leaves whose buffers the call may reuse.
     donated: Option<Vec<bool>>,
+    /// Which trace of the function it is, from 1 on.
+    number: usize,
+}
+
+/// Why a function was traced once more.
+enum Retrace {
+    /// No known program fitted: the most alike one, and the new one.
+    Unlike(Arc<Entry>, Arc<Entry>),
+    /// It captures values of an outer trace: its programs are not kept.
+    Captured,
 }
 
 #[derive(Default)]
@@ -140,6 +59,9 @@ struct Cache {
     /// What the last call came to: the next one is probably alike.
     last: Option<Arc<Entry>>,
     traces: usize,
+    /// Compiled programs that were forgotten when the cache was full.
+    compiled_before: usize,
+    retrace: Option<Retrace>,
 }
 
 /// Programs of one function under one set of options; shared by equal jits.
@@ -176,6 +98,8 @@ pub struct JitFunction {
     donate_argnums: Vec<isize>,
     donate_argnames: Vec<String>,
     inline: bool,
+    /// How often the function may be traced.
+    max_traces: Option<usize>,
     cache: Py<JitCache>,
 }
 
@@ -349,17 +273,27 @@ impl JitFunction {
                 return Ok((entry, call.operands));
             }
         }
-        Ok((self.trace(py, key, &call.arguments, call.keywords.as_ref())?, call.operands))
+        let values: Vec<Option<Py<Array>>> = call
+            .operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Array(array) => Some(array.clone().unbind()),
+                Operand::Literal(_) => None,
+            })
+            .collect();
+        Ok((self.trace(py, key, (&call.arguments, call.keywords.as_ref()), &values)?, call.operands))
     }
 
-    /// Traces the function for a call that was not met before.
+    /// Traces the function for a call that was not met before, whose arguments are these values,
+    /// where they are arrays.
     fn trace<'py>(
         &self,
         py: Python<'py>,
         key: Key,
-        arguments: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
+        (arguments, keywords): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
+        values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
+        let alike = self.before_trace(py, &key)?;
         let types: Vec<ArrayType> = key
             .leaves
             .iter()
@@ -369,7 +303,7 @@ impl JitFunction {
             py,
             [
                 self.function.clone_ref(py).into_any(),
-                arguments.clone().into_any().unbind(),
+                key.positional(arguments)?.into_any().unbind(),
                 keywords.map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
             ],
         )?;
@@ -378,14 +312,15 @@ impl JitFunction {
             (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?),
         )?;
         let (frame, tracers) =
-            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
+            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values))?;
         let traced = self.call_on_tracers(py, &key, tracers).and_then(|(outputs, tree)| {
-            let traced = trace::finish(py, frame, &outputs)?;
+            let traced = trace::finish(py, frame, outputs)?;
             Ok((traced, tree))
         });
         let (traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
         let keep = traced.captured.iter().all(|array| array.get().concrete().is_some());
+        let number = self.cache.get().lock().traces + 1;
         let entry = Arc::new(Entry {
             key,
             weak: traced.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect(),
@@ -393,19 +328,31 @@ impl JitFunction {
             captured: traced.captured,
             out_tree,
             donated,
+            number,
         });
         let mut cache = self.cache.get().lock();
         cache.traces += 1;
+        let forgotten = match (alike, keep) {
+            (Some(alike), true) => cache.retrace.replace(Retrace::Unlike(alike, entry.clone())),
+            (_, false) if cache.traces > 1 => cache.retrace.replace(Retrace::Captured),
+            _ => None,
+        };
         // Programs that captured tracers are good for this trace alone.
         if keep {
-            if cache.entries.len() >= CACHE_LIMIT {
-                cache.entries.clear();
-            }
+            let full = if cache.entries.len() >= CACHE_LIMIT {
+                cache.compiled_before += cache.compiled();
+                std::mem::take(&mut cache.entries)
+            } else {
+                FxHashMap::default()
+            };
             cache.entries.entry(entry.key.hash).or_default().push(entry.clone());
             let old = cache.last.replace(entry.clone());
             drop(cache);
-            drop(old);
+            drop((old, full));
+        } else {
+            drop(cache);
         }
+        drop(forgotten);
         Ok(entry)
     }
 
@@ -518,7 +465,13 @@ impl JitFunction {
         Ok(Some(flags))
     }
 
-    fn run_entry(&self, py: Python<'_>, entry: &Entry, operands: &[Operand<'_>]) -> PyResult<Py<PyAny>> {
+    fn run_entry(
+        &self,
+        py: Python<'_>,
+        entry: &Entry,
+        operands: &[Operand<'_>],
+        names: &dyn Fn() -> PyResult<Vec<String>>,
+    ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
         let all = if entry.captured.is_empty() {
@@ -543,6 +496,7 @@ impl JitFunction {
         }
         let executable = program.executable(py)?;
         let results = match &entry.donated {
+            _ if checks::values().is_some() => self.run_checked(py, entry, all, names)?,
             Some(donated) if donated.contains(&true) => {
                 let tensors = take_donated(py, all, donated)?;
                 let mut flags = donated.clone();
@@ -562,6 +516,35 @@ impl JitFunction {
     }
 }
 
+impl JitFunction {
+    /// Runs an entry whose results must not have certain values. Nothing is donated before that is
+    /// known: the inputs may be needed for a second run.
+    #[cold]
+    fn run_checked(
+        &self,
+        py: Python<'_>,
+        entry: &Entry,
+        operands: &[Operand<'_>],
+        names: &dyn Fn() -> PyResult<Vec<String>>,
+    ) -> PyResult<ferrax_cpu::Outputs> {
+        let program = entry.program.get();
+        let executable = program.executable(py)?;
+        let tensors = match &entry.donated {
+            Some(donated) => take_donated(py, operands, donated)?,
+            None => eager::tensors(py, operands)?.into_vec(),
+        };
+        let results = eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?;
+        let what = || format!("the jitted function {}", self.place(py));
+        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| {
+            match names().ok().and_then(|names| names.get(number).cloned()) {
+                Some(name) => format!("The argument {name} of {}", self.name),
+                None => format!("An array that {} captures", self.name),
+            }
+        })?;
+        Ok(results)
+    }
+}
+
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
 fn flatten_like<'py>(
     py: Python<'py>,
@@ -575,37 +558,6 @@ fn flatten_like<'py>(
         return Ok(known.clone());
     }
     tree::flatten(py, tree, None, leaves)
-}
-
-/// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
-fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
-    let py = leaf.py();
-    if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
-        return Ok(None);
-    }
-    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
-    else {
-        return Ok(None);
-    };
-    let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
-    let dtype = crate::promote::canonicalize(crate::dtypes::from_python(&dtype)?, context().x64);
-    Ok(Some(LeafType { dtype, weak, sizes: shape.extract::<Vec<usize>>()?.into() }))
-}
-
-fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
-    let hash = value.hash().map_err(|error| {
-        let shown = match &name {
-            StaticName::Position(position) => format!("at position {position}"),
-            StaticName::Keyword(name) => format!("'{name}'"),
-        };
-        PyValueError::new_err(format!(
-            "Non-hashable static arguments are not supported: the static argument {shown} has type {}, which has no \
-             usable hash ({error}). Static arguments are part of the key of compiled programs: give a hashable value \
-             (a tuple instead of a list, a frozen dataclass) or make the argument dynamic.",
-            value.get_type().qualname().map(|name| name.to_string()).unwrap_or_default()
-        ))
-    })?;
-    Ok(Static { name, value: value.clone().unbind(), hash })
 }
 
 /// The function that names an argument's leaves for messages.
@@ -649,7 +601,7 @@ fn take_donated(
 #[pymethods]
 impl JitFunction {
     #[new]
-    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, cache))]
+    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces, cache))]
     #[expect(clippy::too_many_arguments, reason = "called once, by the Python jit")]
     fn new(
         function: Py<PyAny>,
@@ -659,6 +611,7 @@ impl JitFunction {
         donate_argnums: Vec<isize>,
         donate_argnames: Vec<String>,
         inline: bool,
+        max_traces: Option<usize>,
         cache: Py<JitCache>,
     ) -> Self {
         JitFunction {
@@ -669,6 +622,7 @@ impl JitFunction {
             donate_argnums,
             donate_argnames,
             inline,
+            max_traces,
             cache,
         }
     }
@@ -685,7 +639,12 @@ impl JitFunction {
         }
         let call = self.prepare(py, args, kwargs, false)?;
         let (entry, operands) = self.entry(py, call)?;
-        self.run_entry(py, &entry, &operands)
+        let names = || {
+            let call = self.prepare(py, args, kwargs, false)?;
+            let positional = entry.key.positional(&call.arguments)?;
+            leaf_names(py)?.call1((self.function.bind(py), positional, call.keywords))?.extract()
+        };
+        self.run_entry(py, &entry, &operands, &names)
     }
 
     /// `(program, captured, in_tree, out_tree, donated)` for these arguments, which may be
@@ -730,11 +689,6 @@ impl JitFunction {
     /// The number of programs in the cache.
     fn _cache_size(&self) -> usize {
         self.cache.get().lock().entries.values().map(SmallVec::len).sum()
-    }
-
-    /// How often the function was traced.
-    fn _trace_count(&self) -> usize {
-        self.cache.get().lock().traces
     }
 
     /// Forgets all traced programs of this function.

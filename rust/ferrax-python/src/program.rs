@@ -36,6 +36,10 @@ impl PyProgram {
         Ok(self.executable.get_or_init(|| Arc::new(made)))
     }
 
+    pub fn is_compiled(&self) -> bool {
+        self.executable.get().is_some()
+    }
+
     /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
     pub fn work(&self) -> usize {
         *self.work.get_or_init(|| work(&self.program))
@@ -371,7 +375,7 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `types` are the arguments' types, `names` gives their names for messages,
-/// `values` (diff and value only) what they stand for, None where nobody knows.
+/// `values` what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
@@ -389,7 +393,7 @@ pub fn trace_program<'py>(
     let traced = function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| operands(&outputs))
-        .and_then(|outputs| trace::finish(py, frame, &outputs));
+        .and_then(|outputs| trace::finish(py, frame, outputs));
     match traced {
         Ok(traced) => Ok((PyProgram::new(Arc::new(traced.program)), traced.captured)),
         Err(error) => {

@@ -82,11 +82,24 @@ def leaf_names(fun, trees):
     return api_util.argument_names(fun, args, None)
 
 
-def trace(fun, trees, types):
-    """`(program, captured, out_tree)`; what is captured are the program's first inputs."""
+def traced_leaves(leaves):
+    """The leaves that are arrays, None for others: what messages about tracers follow."""
+    return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
+
+
+def trace(fun, trees, types, leaves):
+    """`(program, captured, out_tree)`; what is captured are the program's first inputs.
+
+    `leaves` are the arguments that the body is first run with, or arrays that its arguments are
+    elements of.
+    """
     body = Body(fun, trees)
     program, captured = _core.trace_body(
-        body, api_util.fun_name(fun), types, argument_names(fun, trees)
+        body,
+        api_util.fun_name(fun),
+        types,
+        argument_names(fun, trees),
+        traced_leaves(leaves),
     )
     return program, captured, body.out_tree
 

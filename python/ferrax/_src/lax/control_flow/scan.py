@@ -54,12 +54,14 @@ def scan(
     elements = [(shape[1:], dtype, weak) for shape, dtype, weak in xs_types]
     trees = (init_tree, xs_tree)
 
-    program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements)
+    program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements, [*init, *xs])
     out_types = program.out_types[: carry_tree.num_leaves]
     if len(out_types) == len(init):
         init, init_types, changed = common.promote_carry(init, init_types, out_types)
         if changed:
-            program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements)
+            program, captured, carry_tree, ys_tree = _trace(
+                f, trees, init_types + elements, [*init, *xs]
+            )
             out_types = program.out_types[: carry_tree.num_leaves]
     common.check_carry("scan body", f, init_tree, init_types, carry_tree, out_types)
     outputs = bind_scan(program, captured, init, xs, steps, bool(reverse), unroll)
@@ -67,9 +69,9 @@ def scan(
     return carry_tree.unflatten(outputs[:count]), ys_tree.unflatten(outputs[count:])
 
 
-def _trace(f, trees, types):
+def _trace(f, trees, types, leaves):
     """`(program, captured, tree of the carry, tree of the stacked outputs)`."""
-    program, captured, out_tree = common.trace(f, trees, types)
+    program, captured, out_tree = common.trace(f, trees, types, leaves)
     children = out_tree.children()
     if len(children) != 2 or not issubclass(out_tree.node_data()[0], (tuple, list)):
         dummy = out_tree.unflatten([core.ShapedArray(*ty) for ty in program.out_types])
