@@ -43,12 +43,12 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
         except errors.ConcretizationTypeError:
             pass  # Nobody knows the value, under vmap for instance: trace after all.
     init, tree, types = common.flatten(init_val, "lax.while_loop")
-    traced = _trace(cond_fun, body_fun, tree, types)
+    traced = _trace(cond_fun, body_fun, tree, types, init)
     out_types = traced[2].out_types
     if len(out_types) == len(init):
         init, types, changed = common.promote_carry(init, types, out_types)
         if changed:
-            traced = _trace(cond_fun, body_fun, tree, types)
+            traced = _trace(cond_fun, body_fun, tree, types, init)
             out_types = traced[2].out_types
     condition, condition_captured, body, body_captured, out_tree = traced
     common.check_carry("while_loop body", body_fun, tree, types, out_tree, out_types)
@@ -57,8 +57,8 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     )
 
 
-def _trace(cond_fun, body_fun, tree, types):
-    condition, condition_captured, condition_tree = common.trace(cond_fun, (tree,), types)
+def _trace(cond_fun, body_fun, tree, types, init):
+    condition, condition_captured, condition_tree = common.trace(cond_fun, (tree,), types, init)
     place = f"{api_util.fun_place(cond_fun)}.{common.at_user_line()}"
     if condition_tree != _LEAF:
         raise TypeError(
@@ -70,7 +70,7 @@ def _trace(cond_fun, body_fun, tree, types):
             "cond_fun must return a boolean scalar, but got output type(s) "
             f"[{common.type_text(ty)}] from {place}"
         )
-    body, body_captured, out_tree = common.trace(body_fun, (tree,), types)
+    body, body_captured, out_tree = common.trace(body_fun, (tree,), types, init)
     return condition, condition_captured, body, body_captured, out_tree
 
 
