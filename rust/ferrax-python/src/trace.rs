@@ -247,7 +247,7 @@ where
             return Err(to_py(py, internal_error!("the frame of this trace is gone")));
         };
         let alive: SmallVec<[u64; 8]> = stack[..=depth].iter().map(|frame| frame.id).collect();
-        let mut atoms = Vec::with_capacity(outputs.len());
+        let mut atoms = Vec::with_capacity(outputs.as_ref().len());
         for output in outputs.as_ref() {
             if let Operand::Array(array) = output
                 && let Data::Tracer(tracer) = &array.get().data

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use ferrax_ir::{ArrayType, DType, Sizes};
+use ferrax_ir::{DType, Sizes};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
