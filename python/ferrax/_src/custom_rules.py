@@ -195,7 +195,7 @@ class Call:
                 self.name,
                 self.arrays,
                 names,
-                self.arrays if concrete else None,
+                self.arrays,
             )
         if self.touched is not None:
             raise UsesRefs(self.touched.entries)

@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{dtypes, eager, params, primitive};
+use crate::{dtypes, eager, nans, params, primitive};
 
 /// A program with its executable, which is made when first needed.
 #[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
@@ -36,6 +36,10 @@ impl PyProgram {
         Ok(self.executable.get_or_init(|| Arc::new(made)))
     }
 
+    pub fn is_compiled(&self) -> bool {
+        self.executable.get().is_some()
+    }
+
     /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
     pub fn work(&self) -> usize {
         *self.work.get_or_init(|| work(&self.program))
@@ -43,14 +47,41 @@ impl PyProgram {
 
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
+        self.run_as(py, operands, self)
+    }
+
+    /// Runs on concrete operands. `meant` is an equal program, whose source lines are those of
+    /// errors.
+    pub fn run_as(
+        &self,
+        py: Python<'_>,
+        operands: &[Operand<'_>],
+        meant: &PyProgram,
+    ) -> PyResult<Vec<Py<Array>>> {
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
         let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
+        meant.check(py, &inputs, &results)?;
         results
             .into_iter()
             .zip(self.program.output_types())
             .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
             .collect()
+    }
+}
+
+impl PyProgram {
+    /// Fails for NaNs and infinities in results where they are errors.
+    fn check(
+        &self,
+        py: Python<'_>,
+        inputs: &[ferrax_ir::Tensor],
+        results: &[ferrax_ir::Tensor],
+    ) -> PyResult<()> {
+        let name = &self.program.name;
+        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| {
+            format!("Input {number} of '{name}', an argument or a value that it captures,")
+        })
     }
 }
 
@@ -349,8 +380,8 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
-/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for messages,
-/// `values` (diff and value only) what they stand for, None where nobody knows.
+/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for
+/// messages, `values` what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
@@ -388,7 +419,7 @@ pub fn apply_program<'py>(
     let operands = operands(arguments)?;
     if trace::runs_eagerly(&operands) {
         let cached = crate::cache::shared(py, program)?;
-        return PyList::new(py, cached.bind(py).get().run(py, &operands)?);
+        return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }
     PyList::new(py, trace::inline(py, &program.get().program, &operands)?)
 }

@@ -46,12 +46,12 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
         tree_util.tree_leaves(init_val), "lax.while_loop, in the value,", "Close over it."
     )
     init, tree, types = common.flatten(init_val, "lax.while_loop")
-    traced = _trace(cond_fun, body_fun, tree, types)
+    traced = _trace(cond_fun, body_fun, tree, types, init)
     out_types = traced[2].out_types[: traced[4].num_leaves]
     if len(out_types) == len(init):
         init, types, changed = common.promote_carry(init, types, out_types)
         if changed:
-            traced = _trace(cond_fun, body_fun, tree, types)
+            traced = _trace(cond_fun, body_fun, tree, types, init)
             out_types = traced[2].out_types
     condition, condition_captured, body, body_captured, out_tree, asked, touched = traced
     out_types = out_types[: out_tree.num_leaves]
@@ -98,9 +98,9 @@ def _while_with_effects(cond_fun, body_fun, value):
     return while_loop(lambda carry: carry[0], step, (cond_fun(value), value))[1]
 
 
-def _trace(cond_fun, body_fun, tree, types):
+def _trace(cond_fun, body_fun, tree, types, init):
     condition, condition_captured, condition_tree, asked = common.trace(
-        cond_fun, (tree,), types, "while_cond"
+        cond_fun, (tree,), types, "while_cond", init
     )
     place = f"{api_util.fun_place(cond_fun)}.{common.at_user_line()}"
     if condition_tree != _LEAF:
@@ -113,7 +113,7 @@ def _trace(cond_fun, body_fun, tree, types):
             "cond_fun must return a boolean scalar, but got output type(s) "
             f"[{common.type_text(ty)}] from {place}"
         )
-    body, body_captured, out_tree, touched = common.trace(body_fun, (tree,), types, "while_body")
+    body, body_captured, out_tree, touched = common.trace(body_fun, (tree,), types, "while_body", init)
     return condition, condition_captured, body, body_captured, out_tree, asked, touched
 
 
