@@ -106,12 +106,14 @@ pub struct Finding {
     pub index: usize,
     /// Outermost first.
     pub within: Vec<Iteration>,
+    /// Where the infinity came from that the op made a NaN of.
+    pub infinity: Option<Box<Finding>>,
 }
 
 /// Where the first bad value among the outputs of `program` for `inputs` came from; `None` if run
 /// op by op all outputs are good.
 pub fn find(program: &Program, inputs: &[Tensor], watch: Watch) -> Result<Option<Finding>> {
-    let run = Run::new(program, inputs)?;
+    let run = Run { outermost: true, ..Run::new(program, inputs)? };
     for output in &program.outputs {
         if let Some(index) = watch.first(&run.value(output)?) {
             return run.follow(output, index, watch).map(Some);
@@ -126,6 +128,8 @@ struct Run<'a> {
     values: Vec<Option<Tensor>>,
     /// The equation that defines each variable and the number of the output there.
     producers: Vec<Option<(&'a Equation, usize)>>,
+    /// Whether it is the program that the question is about, not one inside it.
+    outermost: bool,
 }
 
 impl<'a> Run<'a> {
@@ -134,6 +138,7 @@ impl<'a> Run<'a> {
             program,
             values: vec![None; program.types.len()],
             producers: vec![None; program.types.len()],
+            outermost: false,
         };
         for (var, tensor) in program.inputs.iter().zip(inputs) {
             run.values[var.index()] = Some(tensor.clone());
@@ -177,7 +182,13 @@ impl<'a> Run<'a> {
         let (mut atom, mut index) = (*atom, index);
         loop {
             let value = self.value(&atom)?;
-            let found = |origin: Origin| Finding { origin, value: value.clone(), index, within: Vec::new() };
+            let found = |origin: Origin| Finding {
+                origin,
+                value: value.clone(),
+                index,
+                within: Vec::new(),
+                infinity: None,
+            };
             let Some((equation, number)) = atom.as_var().and_then(|var| self.producers[var.index()]) else {
                 let input = atom.as_var().and_then(|var| self.input(var));
                 return Ok(found(input.map_or(Origin::Constant, Origin::Input)));
@@ -190,12 +201,14 @@ impl<'a> Run<'a> {
                 Step::Whole => None,
             };
             let Some(position) = inner else {
-                return Ok(found(Origin::Op {
+                let made = found(Origin::Op {
                     name: equation.op.name().to_owned(),
                     source: equation.source,
                     operands: operands_at(&operands, &value, index),
                     whole: !matches!(equation.op.view(), View::Leaf(_)),
-                }));
+                });
+                let infinity = self.infinity(equation, &operands, &value, index, watch)?;
+                return Ok(Finding { infinity, ..made });
             };
             let operand = &operands[position];
             let same = operand.sizes() == value.sizes() && watch.is_bad_at(operand, index);
@@ -204,6 +217,29 @@ impl<'a> Run<'a> {
             }
             atom = equation.inputs[position];
         }
+    }
+
+    /// Where the operand came from that is infinite where a leaf gave a NaN, if one is.
+    fn infinity(
+        &self,
+        equation: &Equation,
+        operands: &[Tensor],
+        value: &Tensor,
+        index: usize,
+        watch: Watch,
+    ) -> Result<Option<Box<Finding>>> {
+        let infinite = Watch { nan: false, inf: true };
+        if !matches!(equation.op.view(), View::Leaf(_)) || watch.inf || infinite.is_bad_at(value, index) {
+            return Ok(None);
+        }
+        let Some(position) = cause(equation, operands, value, index, infinite) else { return Ok(None) };
+        let operand = &operands[position];
+        let same = operand.sizes() == value.sizes() && infinite.is_bad_at(operand, index);
+        let at = if same { index } else { infinite.first(operand).unwrap_or(0) };
+        let found = self.follow(&equation.inputs[position], at, infinite)?;
+        // Inputs of programs inside mean nothing outside.
+        let known = matches!(found.origin, Origin::Op { .. }) || self.outermost;
+        Ok(known.then(|| Box::new(found)))
     }
 
     fn input(&self, var: Var) -> Option<usize> {

@@ -59,6 +59,18 @@ fn infinities_are_watched_apart_from_nans() {
 }
 
 #[test]
+fn an_infinity_that_became_a_nan_is_followed_too() {
+    let text = "{ lambda ; x:f32[2] y:f32[2]. let a:f32[2] = div 1.0:f32[] x; b:f32[2] = mul a y in (b,) }";
+    let found = blame(text, &[floats(&[1.0, 0.0]), floats(&[0.0, 0.0])], NAN).unwrap();
+    let infinity = found.infinity.clone().map(|infinity| *infinity);
+    assert_eq!(op(Some(found)), ("mul".to_owned(), 1, vec![]));
+    assert_eq!(op(infinity), ("div".to_owned(), 1, vec![]));
+    let text = "{ lambda ; x:f32[2]. let b:f32[2] = mul x 0.0:f32[] in (b,) }";
+    let found = blame(text, &[floats(&[1.0, f32::INFINITY])], NAN).unwrap();
+    assert_eq!(found.infinity.map(|infinity| infinity.origin), Some(Origin::Input(0)));
+}
+
+#[test]
 fn all_dtypes_are_looked_at() {
     for dtype in ["f16", "bf16", "f64", "c64", "c128"] {
         let text = format!("{{ lambda ; x:{dtype}[2]. let a:{dtype}[2] = div x x in (a,) }}");
