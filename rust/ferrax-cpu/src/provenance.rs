@@ -39,8 +39,9 @@ impl Watch {
             (DType::F64, _) => self.position(tensor, |&value: &f64| value),
             (DType::C64, _) => self.position(tensor, |value: &[f32; 2]| self.worse(value.map(f64::from))),
             (DType::C128, _) => self.position(tensor, |&value: &[f64; 2]| self.worse(value)),
-            (_, Kind::Float) => (0..tensor.len())
-                .find(|&index| element(tensor, index).and_then(Scalar::to_f64).is_some_and(|x| self.is_bad(x))),
+            (_, Kind::Float) => (0..tensor.len()).find(|&index| {
+                element(tensor, index).and_then(Scalar::to_f64).is_some_and(|x| self.is_bad(x))
+            }),
             _ => None,
         }
     }
@@ -66,6 +67,8 @@ pub fn element(tensor: &Tensor, index: usize) -> Option<Scalar> {
     let size = tensor.dtype().size();
     Scalar::from_bytes(tensor.dtype(), tensor.bytes().get(index * size..)?)
 }
+
+const INFINITE: Watch = Watch { nan: false, inf: true };
 
 /// An iteration of a loop, in which the bad value was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +116,7 @@ pub struct Finding {
 /// Where the first bad value among the outputs of `program` for `inputs` came from; `None` if run
 /// op by op all outputs are good.
 pub fn find(program: &Program, inputs: &[Tensor], watch: Watch) -> Result<Option<Finding>> {
-    let run = Run { outermost: true, ..Run::new(program, inputs)? };
+    let run = Run::new(program, inputs)?;
     for output in &program.outputs {
         if let Some(index) = watch.first(&run.value(output)?) {
             return run.follow(output, index, watch).map(Some);
@@ -128,8 +131,6 @@ struct Run<'a> {
     values: Vec<Option<Tensor>>,
     /// The equation that defines each variable and the number of the output there.
     producers: Vec<Option<(&'a Equation, usize)>>,
-    /// Whether it is the program that the question is about, not one inside it.
-    outermost: bool,
 }
 
 impl<'a> Run<'a> {
@@ -138,7 +139,6 @@ impl<'a> Run<'a> {
             program,
             values: vec![None; program.types.len()],
             producers: vec![None; program.types.len()],
-            outermost: false,
         };
         for (var, tensor) in program.inputs.iter().zip(inputs) {
             run.values[var.index()] = Some(tensor.clone());
@@ -196,7 +196,14 @@ impl<'a> Run<'a> {
             let operands = self.operands(equation)?;
             let inner = match descend(equation, &operands, number, index, watch)? {
                 Step::Operand(position) => Some(position),
-                Step::Found(finding) => return Ok(finding),
+                Step::Found(mut finding, infinite) => {
+                    if let Some(position) = infinite {
+                        let first = INFINITE.first(&operands[position]).unwrap_or(0);
+                        let found = self.follow(&equation.inputs[position], first, INFINITE)?;
+                        finding.infinity = Some(Box::new(found));
+                    }
+                    return Ok(finding);
+                }
                 Step::Leaf => cause(equation, &operands, &value, index, watch),
                 Step::Whole => None,
             };
@@ -228,18 +235,14 @@ impl<'a> Run<'a> {
         index: usize,
         watch: Watch,
     ) -> Result<Option<Box<Finding>>> {
-        let infinite = Watch { nan: false, inf: true };
-        if !matches!(equation.op.view(), View::Leaf(_)) || watch.inf || infinite.is_bad_at(value, index) {
+        if !matches!(equation.op.view(), View::Leaf(_)) || watch.inf || INFINITE.is_bad_at(value, index) {
             return Ok(None);
         }
-        let Some(position) = cause(equation, operands, value, index, infinite) else { return Ok(None) };
+        let Some(position) = cause(equation, operands, value, index, INFINITE) else { return Ok(None) };
         let operand = &operands[position];
-        let same = operand.sizes() == value.sizes() && infinite.is_bad_at(operand, index);
-        let at = if same { index } else { infinite.first(operand).unwrap_or(0) };
-        let found = self.follow(&equation.inputs[position], at, infinite)?;
-        // Inputs of programs inside mean nothing outside.
-        let known = matches!(found.origin, Origin::Op { .. }) || self.outermost;
-        Ok(known.then(|| Box::new(found)))
+        let same = operand.sizes() == value.sizes() && INFINITE.is_bad_at(operand, index);
+        let at = if same { index } else { INFINITE.first(operand).unwrap_or(0) };
+        self.follow(&equation.inputs[position], at, INFINITE).map(|found| Some(Box::new(found)))
     }
 
     fn input(&self, var: Var) -> Option<usize> {
@@ -274,7 +277,12 @@ fn cause(
 fn elementwise(op: &Op) -> bool {
     matches!(
         op,
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::SelectN(_) | Op::Clamp(_) | Op::ConvertElementType(_)
+        Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::SelectN(_)
+            | Op::Clamp(_)
+            | Op::ConvertElementType(_)
     )
 }
 
@@ -292,8 +300,8 @@ pub fn operands_at(operands: &[Tensor], value: &Tensor, index: usize) -> Vec<Sca
 enum Step {
     /// To one of its operands.
     Operand(usize),
-    /// Into it.
-    Found(Finding),
+    /// Into it. If the infinity of the finding came in with an operand, the operand.
+    Found(Finding, Option<usize>),
     /// The op has no sub-programs.
     Leaf,
     /// It has, but run op by op they give good values.
@@ -325,7 +333,13 @@ fn call_outputs(program: &Program, operands: &[Tensor]) -> Result<Outputs> {
 }
 
 /// Looks into an equation for what made element `index` of its output `number` bad.
-fn descend(equation: &Equation, operands: &[Tensor], number: usize, index: usize, watch: Watch) -> Result<Step> {
+fn descend(
+    equation: &Equation,
+    operands: &[Tensor],
+    number: usize,
+    index: usize,
+    watch: Watch,
+) -> Result<Step> {
     match equation.op.view() {
         View::Leaf(_) => Ok(Step::Leaf),
         View::Call(call) => into_call(&call.program, operands, number, watch, 0),
@@ -396,15 +410,34 @@ fn descend(equation: &Equation, operands: &[Tensor], number: usize, index: usize
 }
 
 /// Follows output `number` of a sub-program whose inputs are the operands from `offset` on.
-fn into_call(program: &Program, inputs: &[Tensor], number: usize, watch: Watch, offset: usize) -> Result<Step> {
+fn into_call(
+    program: &Program,
+    inputs: &[Tensor],
+    number: usize,
+    watch: Watch,
+    offset: usize,
+) -> Result<Step> {
     let run = Run::new(program, inputs)?;
     let Some(output) = program.outputs.get(number) else { return Ok(Step::Whole) };
     let Some(index) = watch.first(&run.value(output)?) else { return Ok(Step::Whole) };
     let finding = run.follow(output, index, watch)?;
     Ok(match finding.origin {
         Origin::Input(position) => Step::Operand(offset + position),
-        _ => Step::Found(finding),
+        _ => Step::found(finding, |position| Some(offset + position)),
     })
+}
+
+impl Step {
+    /// A finding in a sub-program; `operand` is the operand that an input of it is, if it is one.
+    fn found(mut finding: Finding, operand: impl Fn(usize) -> Option<usize>) -> Step {
+        let input = match finding.infinity.as_ref().map(|infinity| &infinity.origin) {
+            Some(&Origin::Input(position)) => position,
+            _ => return Step::Found(finding, None),
+        };
+        // Inputs of the sub-program mean nothing outside.
+        finding.infinity = None;
+        Step::Found(finding, operand(input))
+    }
 }
 
 /// A loop that is run again. Steps are counted in the order in which they run.
@@ -454,6 +487,18 @@ impl Loop<'_> {
         let mut results = self.executable.run(&self.arguments(carry, step)?)?;
         results.truncate(self.carry.len());
         Ok(results.into_vec())
+    }
+
+    /// The operand that an input of the body is in a step, if it is no carry of an earlier one.
+    fn operand(&self, position: usize, step: usize) -> Option<usize> {
+        let (constants, carry) = (self.constants.len(), self.carry.len());
+        if position < constants {
+            Some(self.first[0] + position)
+        } else if position >= constants + carry {
+            Some(self.first[2] + position - constants - carry)
+        } else {
+            (step == 0).then(|| self.first[1] + position - constants)
+        }
     }
 
     /// How often a `while` goes round.
@@ -512,22 +557,15 @@ impl Loop<'_> {
             let Some(index) = watch.first(&value) else { return Ok(Step::Whole) };
             let mut finding = run.follow(output, index, watch)?;
             if let Origin::Input(position) = finding.origin {
-                let constants = self.constants.len();
-                if position < constants {
-                    return Ok(Step::Operand(self.first[0] + position));
+                if let Some(operand) = self.operand(position, step) {
+                    return Ok(Step::Operand(operand));
                 }
-                if position >= constants + self.carry.len() {
-                    return Ok(Step::Operand(self.first[2] + position - constants - self.carry.len()));
-                }
-                slot = position - constants;
-                if step == 0 {
-                    return Ok(Step::Operand(self.first[1] + slot));
-                }
+                slot = position - self.constants.len();
                 step -= 1;
                 continue;
             }
             finding.within.insert(0, iteration);
-            return Ok(Step::Found(finding));
+            return Ok(Step::found(finding, |position| self.operand(position, step)));
         }
         Ok(Step::Whole)
     }

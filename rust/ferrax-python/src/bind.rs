@@ -7,8 +7,8 @@ use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive,
-    promote, source, trace,
+    cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params,
+    primitive, promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.

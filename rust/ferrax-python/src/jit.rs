@@ -535,11 +535,12 @@ impl JitFunction {
         };
         let results = eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?;
         let what = || format!("the jitted function {}", self.place(py));
-        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| {
-            match names().ok().and_then(|names| names.get(number).cloned()) {
-                Some(name) => format!("The argument {name} of {}", self.name),
-                None => format!("An array that {} captures", self.name),
-            }
+        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| match names()
+            .ok()
+            .and_then(|names| names.get(number).cloned())
+        {
+            Some(name) => format!("The argument {name} of {}", self.name),
+            None => format!("An array that {} captures", self.name),
         })?;
         Ok(results)
     }

@@ -75,18 +75,23 @@ impl PyProgram {
 
 impl PyProgram {
     /// Fails for NaNs and infinities in results where they are errors.
-    fn check(&self, py: Python<'_>, inputs: &[ferrax_ir::Tensor], results: &[ferrax_ir::Tensor]) -> PyResult<()> {
+    fn check(
+        &self,
+        py: Python<'_>,
+        inputs: &[ferrax_ir::Tensor],
+        results: &[ferrax_ir::Tensor],
+    ) -> PyResult<()> {
         let name = &self.program.name;
-        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| {
-            match self.residual(number) {
-                Some((op, source)) => {
-                    let of = source.primal().map(|op| format!(" for the derivative of '{op}'"));
-                    let at = source.line().map(|line| format!(" at {line}"));
-                    let (of, at) = (of.unwrap_or_default(), at.unwrap_or_default());
-                    format!("A value that the forward pass kept, computed by '{op}'{of}{at},")
-                }
-                None => format!("Input {number} of '{name}', an argument or a value that it captures,"),
+        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| match self
+            .residual(number)
+        {
+            Some((op, source)) => {
+                let of = source.primal().map(|op| format!(" for the derivative of '{op}'"));
+                let at = source.line().map(|line| format!(" at {line}"));
+                let (of, at) = (of.unwrap_or_default(), at.unwrap_or_default());
+                format!("A value that the forward pass kept, computed by '{op}'{of}{at},")
             }
+            None => format!("Input {number} of '{name}', an argument or a value that it captures,"),
         })
     }
 

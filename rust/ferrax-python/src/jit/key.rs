@@ -133,9 +133,7 @@ impl Key {
         let leaves: Vec<_> = self
             .leaves
             .iter()
-            .map(|leaf| {
-                Ok((PyTuple::new(py, &leaf.sizes)?, dtypes::to_numpy(py, leaf.dtype)?, leaf.weak))
-            })
+            .map(|leaf| Ok((PyTuple::new(py, &leaf.sizes)?, dtypes::to_numpy(py, leaf.dtype)?, leaf.weak)))
             .collect::<PyResult<_>>()?;
         let statics: Vec<_> = self
             .statics
@@ -205,4 +203,3 @@ pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Stat
     })?;
     Ok(Static { name, value: value.clone().unbind(), hash })
 }
-

@@ -43,17 +43,22 @@ impl JitFunction {
             && traces >= limit
         {
             let before = alike.as_ref().map(|alike| alike.key.parts(py)).transpose()?;
-            let error = explain(py)?
-                .getattr(intern!(py, "too_many_traces"))?
-                .call1((self.function.bind(py), limit, before, key.parts(py)?))?;
+            let error = explain(py)?.getattr(intern!(py, "too_many_traces"))?.call1((
+                self.function.bind(py),
+                limit,
+                before,
+                key.parts(py)?,
+            ))?;
             return Err(PyErr::from_value(error));
         }
         if let Some(alike) = &alike
             && checks::retraces()
         {
-            explain(py)?
-                .getattr(intern!(py, "log_retrace"))?
-                .call1((self.function.bind(py), alike.key.parts(py)?, key.parts(py)?))?;
+            explain(py)?.getattr(intern!(py, "log_retrace"))?.call1((
+                self.function.bind(py),
+                alike.key.parts(py)?,
+                key.parts(py)?,
+            ))?;
         }
         Ok(alike)
     }
@@ -67,10 +72,7 @@ fn explain(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 impl JitFunction {
     /// `(traces, compiles, cache entries, keys of the last retrace)`; the keys are None if there
     /// was none, and empty if the programs are not kept.
-    fn _stats<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(usize, usize, usize, Option<Bound<'py, PyTuple>>)> {
+    fn _stats<'py>(&self, py: Python<'py>) -> PyResult<(usize, usize, usize, Option<Bound<'py, PyTuple>>)> {
         let (traces, compiles, entries, keys) = {
             let cache = self.cache.get().lock();
             let keys = cache.retrace.as_ref().map(|retrace| match retrace {

@@ -1,8 +1,8 @@
 //! Where a traced value came from, for messages: the op that computed it, the arguments that it
 //! depends on, and the way back to one of them.
 
-use pyo3::prelude::*;
 use ferrax_ir::{Atom, Equation, Op, Source, Var};
+use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 
@@ -91,7 +91,6 @@ pub fn describe(array: &Bound<'_, Array>) -> PyResult<Option<String>> {
     }))
 }
 
-
 /// The way within one frame from a value back to an argument of the frame.
 struct Segment {
     /// The ops that were applied, the last one first.
@@ -133,7 +132,8 @@ impl Frame {
                     break;
                 }
                 let traced = |value: &Py<Array>| value.get().tracer().is_some();
-                if begin == value && self.values.get(var.index()).and_then(Option::as_ref).is_some_and(traced) {
+                if begin == value && self.values.get(var.index()).and_then(Option::as_ref).is_some_and(traced)
+                {
                     begin = var;
                 }
                 continue;
