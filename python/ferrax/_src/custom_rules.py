@@ -243,9 +243,9 @@ class Call:
 
         `rule_captured` are the captured values of `program`, which are its last inputs.
         """
-        count = len(self.arrays)
+        count = len(self.types)
         index = {id(value): i for i, value in enumerate(self.constants)}
-        inputs = [core_type(value) for value in self.constants]
+        inputs = list(self.constant_types)
         for number, value in enumerate(rule_captured):
             inputs[index[id(value)]] = count + own + number
         return program.rewire(inputs + list(range(count + own)))
@@ -258,6 +258,14 @@ class Call:
             if id(value) not in seen:
                 seen.add(id(value))
                 self.constants.append(value)
+        self.constant_types = [core_type(value) for value in self.constants]
+
+    def forget_values(self):
+        """Once the call is recorded: its rules, which live as long as the program that it is in,
+        need types and structures alone, and traced values must not outlive their trace."""
+        self.constants = self.constant_types
+        self.leaves = [0.0] * len(self.leaves)
+        self.arrays = self.captured = None
 
     def call_program(self):
         """The function's program with the constants in front."""

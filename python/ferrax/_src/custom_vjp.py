@@ -116,6 +116,7 @@ class custom_vjp:  # noqa: N801
             self.symbolic_zeros,
             [*call.constants, *call.arrays],
         )
+        call.forget_values()
         return call.out_tree.unflatten(results)
 
     def _call_with_refs(self, args, closed):

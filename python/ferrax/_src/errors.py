@@ -43,6 +43,8 @@ def _describe(tracer) -> str:
 def _origin(tracer, origin) -> str:
     """The sentence that says where a tracer came from, with its line break, or ""."""
     if origin is None:
+        if isinstance(tracer, _core.Array):
+            return _origin(tracer, _core.describe_tracer(tracer) or "")
         message = getattr(tracer, "_origin_msg", None)
         origin = message().strip() if callable(message) else ""
         return f"{origin}\n" if origin else ""
@@ -52,7 +54,7 @@ def _origin(tracer, origin) -> str:
 def _chain(tracer) -> str:
     """The way back from a tracer to an argument, a line each, or "" where that is one step."""
     lines = _core.tracer_chain(tracer) if isinstance(tracer, _core.Array) else []
-    return "".join(["From it back to an argument:\n", *[f"  {line}\n" for line in lines]]) if lines else ""
+    return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
 
 
 def _where(location) -> str:

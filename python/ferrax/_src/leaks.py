@@ -13,9 +13,10 @@ _SHOWN = 5
 def error(function, tracers, descriptions) -> Exception:
     """The error for tracers that are referred to after the function that they belong to."""
     lines = []
-    for tracer, description in list(zip(tracers, descriptions))[:_SHOWN]:
-        holders = _holders(tracer, {id(tracers)})
-        lines.append(f"  * {description}{f', kept by {holders[0]}' if holders else ''}")
+    for index in range(min(len(tracers), _SHOWN)):
+        holders = _holders(tracers[index], {id(tracers)})
+        kept = f", kept by {holders[0]}" if holders else ""
+        lines.append(f"  * {descriptions[index]}{kept}")
     if len(tracers) > _SHOWN:
         lines.append(f"  * ... {len(tracers) - _SHOWN} more")
     many = "tracers" if len(tracers) > 1 else "tracer"

@@ -68,6 +68,8 @@ pub fn element(tensor: &Tensor, index: usize) -> Option<Scalar> {
     Scalar::from_bytes(tensor.dtype(), tensor.bytes().get(index * size..)?)
 }
 
+const INFINITE: Watch = Watch { nan: false, inf: true };
+
 /// An iteration of a loop, in which the bad value was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Iteration {
@@ -107,6 +109,8 @@ pub struct Finding {
     pub index: usize,
     /// Outermost first.
     pub within: Vec<Iteration>,
+    /// Where the infinity came from that the op made a NaN of.
+    pub infinity: Option<Box<Finding>>,
 }
 
 /// Where the first bad value among the outputs of `program` for `inputs` came from; `None` if run
@@ -178,7 +182,13 @@ impl<'a> Run<'a> {
         let (mut atom, mut index) = (*atom, index);
         loop {
             let value = self.value(&atom)?;
-            let found = |origin: Origin| Finding { origin, value: value.clone(), index, within: Vec::new() };
+            let found = |origin: Origin| Finding {
+                origin,
+                value: value.clone(),
+                index,
+                within: Vec::new(),
+                infinity: None,
+            };
             let Some((equation, number)) = atom.as_var().and_then(|var| self.producers[var.index()]) else {
                 let input = atom.as_var().and_then(|var| self.input(var));
                 return Ok(found(input.map_or(Origin::Constant, Origin::Input)));
@@ -186,17 +196,26 @@ impl<'a> Run<'a> {
             let operands = self.operands(equation)?;
             let inner = match descend(equation, &operands, number, index, watch)? {
                 Step::Operand(position) => Some(position),
-                Step::Found(finding) => return Ok(finding),
+                Step::Found(mut finding, infinite) => {
+                    if let Some(position) = infinite {
+                        let first = INFINITE.first(&operands[position]).unwrap_or(0);
+                        let found = self.follow(&equation.inputs[position], first, INFINITE)?;
+                        finding.infinity = Some(Box::new(found));
+                    }
+                    return Ok(finding);
+                }
                 Step::Leaf => cause(equation, &operands, &value, index, watch),
                 Step::Whole => None,
             };
             let Some(position) = inner else {
-                return Ok(found(Origin::Op {
+                let made = found(Origin::Op {
                     name: equation.op.name().to_owned(),
                     source: equation.source,
                     operands: operands_at(&operands, &value, index),
                     whole: !matches!(equation.op.view(), View::Leaf(_)),
-                }));
+                });
+                let infinity = self.infinity(equation, &operands, &value, index, watch)?;
+                return Ok(Finding { infinity, ..made });
             };
             let operand = &operands[position];
             let same = operand.sizes() == value.sizes() && watch.is_bad_at(operand, index);
@@ -205,6 +224,25 @@ impl<'a> Run<'a> {
             }
             atom = equation.inputs[position];
         }
+    }
+
+    /// Where the operand came from that is infinite where a leaf gave a NaN, if one is.
+    fn infinity(
+        &self,
+        equation: &Equation,
+        operands: &[Tensor],
+        value: &Tensor,
+        index: usize,
+        watch: Watch,
+    ) -> Result<Option<Box<Finding>>> {
+        if !matches!(equation.op.view(), View::Leaf(_)) || watch.inf || INFINITE.is_bad_at(value, index) {
+            return Ok(None);
+        }
+        let Some(position) = cause(equation, operands, value, index, INFINITE) else { return Ok(None) };
+        let operand = &operands[position];
+        let same = operand.sizes() == value.sizes() && INFINITE.is_bad_at(operand, index);
+        let at = if same { index } else { INFINITE.first(operand).unwrap_or(0) };
+        self.follow(&equation.inputs[position], at, INFINITE).map(|found| Some(Box::new(found)))
     }
 
     fn input(&self, var: Var) -> Option<usize> {
@@ -262,8 +300,8 @@ pub fn operands_at(operands: &[Tensor], value: &Tensor, index: usize) -> Vec<Sca
 enum Step {
     /// To one of its operands.
     Operand(usize),
-    /// Into it.
-    Found(Finding),
+    /// Into it. If the infinity of the finding came in with an operand, the operand.
+    Found(Finding, Option<usize>),
     /// The op has no sub-programs.
     Leaf,
     /// It has, but run op by op they give good values.
@@ -385,8 +423,21 @@ fn into_call(
     let finding = run.follow(output, index, watch)?;
     Ok(match finding.origin {
         Origin::Input(position) => Step::Operand(offset + position),
-        _ => Step::Found(finding),
+        _ => Step::found(finding, |position| Some(offset + position)),
     })
+}
+
+impl Step {
+    /// A finding in a sub-program; `operand` is the operand that an input of it is, if it is one.
+    fn found(mut finding: Finding, operand: impl Fn(usize) -> Option<usize>) -> Step {
+        let input = match finding.infinity.as_ref().map(|infinity| &infinity.origin) {
+            Some(&Origin::Input(position)) => position,
+            _ => return Step::Found(finding, None),
+        };
+        // Inputs of the sub-program mean nothing outside.
+        finding.infinity = None;
+        Step::Found(finding, operand(input))
+    }
 }
 
 /// A loop that is run again. Steps are counted in the order in which they run.
@@ -436,6 +487,18 @@ impl Loop<'_> {
         let mut results = self.executable.run(&self.arguments(carry, step)?)?;
         results.truncate(self.carry.len());
         Ok(results.into_vec())
+    }
+
+    /// The operand that an input of the body is in a step, if it is no carry of an earlier one.
+    fn operand(&self, position: usize, step: usize) -> Option<usize> {
+        let (constants, carry) = (self.constants.len(), self.carry.len());
+        if position < constants {
+            Some(self.first[0] + position)
+        } else if position >= constants + carry {
+            Some(self.first[2] + position - constants - carry)
+        } else {
+            (step == 0).then(|| self.first[1] + position - constants)
+        }
     }
 
     /// How often a `while` goes round.
@@ -494,22 +557,15 @@ impl Loop<'_> {
             let Some(index) = watch.first(&value) else { return Ok(Step::Whole) };
             let mut finding = run.follow(output, index, watch)?;
             if let Origin::Input(position) = finding.origin {
-                let constants = self.constants.len();
-                if position < constants {
-                    return Ok(Step::Operand(self.first[0] + position));
+                if let Some(operand) = self.operand(position, step) {
+                    return Ok(Step::Operand(operand));
                 }
-                if position >= constants + self.carry.len() {
-                    return Ok(Step::Operand(self.first[2] + position - constants - self.carry.len()));
-                }
-                slot = position - constants;
-                if step == 0 {
-                    return Ok(Step::Operand(self.first[1] + slot));
-                }
+                slot = position - self.constants.len();
                 step -= 1;
                 continue;
             }
             finding.within.insert(0, iteration);
-            return Ok(Step::Found(finding));
+            return Ok(Step::found(finding, |position| self.operand(position, step)));
         }
         Ok(Step::Whole)
     }

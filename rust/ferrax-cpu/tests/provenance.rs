@@ -42,7 +42,8 @@ fn masked_values_are_not_blamed() {
     let text = "{ lambda ; x:f32[3] y:f32[3]. let
         a:f32[3] = log x
         p:bool[3] = gt x 0.0:f32[]
-        s:f32[3] = select_n p 0.0:f32[] a
+        z:f32[3] = sub x x
+        s:f32[3] = select_n p z a
         d:f32[3] = div y y
         o:f32[3] = add s d in (o,) }";
     let inputs = [floats(&[1.0, -1.0, 2.0]), floats(&[1.0, 1.0, 0.0])];
@@ -57,6 +58,18 @@ fn infinities_are_watched_apart_from_nans() {
     assert!(blame(text, &inputs, INF).is_none());
     let text = "{ lambda ; x:f32[2]. let a:f32[2] = div 1.0:f32[] x; b:f32[2] = neg a in (b,) }";
     assert_eq!(op(blame(text, &inputs, INF)), ("div".to_owned(), 1, vec![]));
+}
+
+#[test]
+fn an_infinity_that_became_a_nan_is_followed_too() {
+    let text = "{ lambda ; x:f32[2] y:f32[2]. let a:f32[2] = div 1.0:f32[] x; b:f32[2] = mul a y in (b,) }";
+    let found = blame(text, &[floats(&[1.0, 0.0]), floats(&[0.0, 0.0])], NAN).unwrap();
+    let infinity = found.infinity.clone().map(|infinity| *infinity);
+    assert_eq!(op(Some(found)), ("mul".to_owned(), 1, vec![]));
+    assert_eq!(op(infinity), ("div".to_owned(), 1, vec![]));
+    let text = "{ lambda ; x:f32[2]. let b:f32[2] = mul x 0.0:f32[] in (b,) }";
+    let found = blame(text, &[floats(&[1.0, f32::INFINITY])], NAN).unwrap();
+    assert_eq!(found.infinity.map(|infinity| infinity.origin), Some(Origin::Input(0)));
 }
 
 #[test]
@@ -121,15 +134,15 @@ fn carries_that_change_places_are_followed() {
 #[test]
 fn whiles_calls_and_branches_are_opened() {
     let body = "{ lambda ; i:i32[] x:f32[]. let
-        n:f32[] = jit[name=halve program={ lambda ; x:f32[]. let a:f32[] = sqrt x; b:f32[] = sub a 1.5:f32[] in (b,) } inline=False] x
+        n:f32[] = jit[name=halve jaxpr={ lambda ; x:f32[]. let a:f32[] = sqrt x; b:f32[] = sub a 1.5:f32[] in (b,) }] x
         j:i32[] = add i 1:i32[] in (j, n) }";
     let text = format!(
         "{{ lambda ; k:i32[] x:f32[]. let
             i:i32[] y:f32[] = while[body_jaxpr={body} body_nconsts=0
                 cond_jaxpr={{ lambda ; i:i32[] x:f32[]. let c:bool[] = lt i 4:i32[] in (c,) }} cond_nconsts=0] 0:i32[] x
             z:f32[] = cond[branches=(
-                {{ lambda ; y:f32[]. let in (y,) }}
-                {{ lambda ; y:f32[]. let w:f32[] = log -1.0:f32[]; v:f32[] = add w y in (v,) }}
+                {{ lambda ; y:f32[]. let in (y,) }},
+                {{ lambda ; y:f32[]. let w:f32[] = log -1.0:f32[]; v:f32[] = add w y in (v,) }},
             )] k y in (z,) }}"
     );
     let index = |value: i32| Tensor::from_elements(&[][..], &[value]).unwrap();

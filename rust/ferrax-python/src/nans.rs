@@ -21,7 +21,7 @@ pub fn check_op(py: Python<'_>, op: &Op, inputs: &[Tensor], results: &[Tensor]) 
         operands: provenance::operands_at(inputs, value, index),
         whole: false,
     };
-    let finding = Finding { origin, value: value.clone(), index, within: Vec::new() };
+    let finding = Finding { origin, value: value.clone(), index, within: Vec::new(), infinity: None };
     Err(error(watch, &finding, "", &|_| String::new()))
 }
 
@@ -85,7 +85,7 @@ fn setting(watch: Watch) -> String {
     let (flag, value) = match (watch.nan, watch.inf) {
         (true, true) => ("jax_debug_nans and jax_debug_infs are", "NaNs and infinities"),
         (true, false) => ("jax_debug_nans is", "NaNs"),
-        _ => ("jax_debug_infs is", "infinities"),
+        _ => ("jax_debug_infs is", "Infinities"),
     };
     format!("{value} are errors because {flag} set.")
 }
@@ -103,6 +103,20 @@ fn iteration(within: &Iteration) -> String {
 }
 
 fn error(watch: Watch, finding: &Finding, what: &str, input: &dyn Fn(usize) -> String) -> PyErr {
+    let mut text = told(finding, input);
+    if let Some(infinity) = &finding.infinity {
+        text.push_str("The infinity among them: ");
+        text.push_str(&told(infinity, input));
+    }
+    if !what.is_empty() {
+        text.push_str(&format!("Seen in a result of {what}.\n"));
+    }
+    text.push_str(&setting(watch));
+    PyFloatingPointError::new_err(text)
+}
+
+/// What made the value, and where: lines.
+fn told(finding: &Finding, input: &dyn Fn(usize) -> String) -> String {
     let place = place(&finding.value, finding.index);
     let mut text = match &finding.origin {
         Origin::Input(number) => format!("{} is {place}, before any operation.\n", input(*number)),
@@ -130,9 +144,5 @@ fn error(watch: Watch, finding: &Finding, what: &str, input: &dyn Fn(usize) -> S
     for within in finding.within.iter().rev() {
         text.push_str(&iteration(within));
     }
-    if !what.is_empty() {
-        text.push_str(&format!("Seen in a result of {what}.\n"));
-    }
-    text.push_str(&setting(watch));
-    PyFloatingPointError::new_err(text)
+    text
 }

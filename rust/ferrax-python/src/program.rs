@@ -21,11 +21,14 @@ pub struct PyProgram {
     pub program: Arc<Program>,
     executable: OnceLock<Arc<ferrax_cpu::Executable>>,
     work: OnceLock<usize>,
+    /// Of the linear half of a derivative and its transpose: the other half, whose outputs from
+    /// this number on are the first inputs. For messages.
+    residuals_of: Option<(Arc<Program>, usize)>,
 }
 
 impl PyProgram {
     pub fn new(program: Arc<Program>) -> PyProgram {
-        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new() }
+        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new(), residuals_of: None }
     }
 
     pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
@@ -79,9 +82,25 @@ impl PyProgram {
         results: &[ferrax_ir::Tensor],
     ) -> PyResult<()> {
         let name = &self.program.name;
-        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| {
-            format!("Input {number} of '{name}', an argument or a value that it captures,")
+        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| match self
+            .residual(number)
+        {
+            Some((op, source)) => {
+                let of = source.primal().map(|op| format!(" for the derivative of '{op}'"));
+                let at = source.line().map(|line| format!(" at {line}"));
+                let (of, at) = (of.unwrap_or_default(), at.unwrap_or_default());
+                format!("A value that the forward pass kept, computed by '{op}'{of}{at},")
+            }
+            None => format!("Input {number} of '{name}', an argument or a value that it captures,"),
         })
+    }
+
+    /// What computed the residual that is this input.
+    fn residual(&self, number: usize) -> Option<(String, ferrax_ir::Source)> {
+        let (primal, first) = self.residuals_of.as_ref()?;
+        let var = primal.outputs.get(first + number)?.as_var()?;
+        let made = primal.equations.iter().find(|equation| equation.outputs.contains(&var))?;
+        Some((made.op.name().to_owned(), made.source))
     }
 }
 
@@ -237,9 +256,11 @@ impl PyProgram {
     /// gives residuals, which are the linear one's first inputs.
     fn linearize(&self, py: Python<'_>, nonzero: Vec<bool>) -> PyResult<(PyProgram, PyProgram, Vec<bool>)> {
         let result = ferrax_transform::linearize(&self.program, &nonzero).py(py)?;
+        let primal = Arc::new(result.primal);
+        let residuals_of = Some((primal.clone(), result.nonzero_out.len()));
         Ok((
-            PyProgram::new(Arc::new(result.primal)),
-            PyProgram::new(Arc::new(result.linear)),
+            PyProgram::new(primal),
+            PyProgram { residuals_of, ..PyProgram::new(Arc::new(result.linear)) },
             result.nonzero_out,
         ))
     }
@@ -252,7 +273,8 @@ impl PyProgram {
         nonzero: Vec<bool>,
     ) -> PyResult<(PyProgram, Vec<bool>)> {
         let (program, flags) = ferrax_transform::transpose(&self.program, &linear, &nonzero).py(py)?;
-        Ok((PyProgram::new(Arc::new(program)), flags))
+        let residuals_of = self.residuals_of.clone();
+        Ok((PyProgram { residuals_of, ..PyProgram::new(Arc::new(program)) }, flags))
     }
 
     /// The program over a batch, and the batch dimension of each output. `out_dims` says where

@@ -196,7 +196,10 @@ pub fn chain(array: &Bound<'_, Array>) -> PyResult<Vec<String>> {
         }
         if let Some(index) = segment.argument {
             let names = argument_names(py, segment.names.as_ref())?;
-            lines.push(format!("the argument {} of {}", name_of(&names, index), segment.function));
+            let line = format!("the argument {} of {}", name_of(&names, index), segment.function);
+            if lines.last() != Some(&line) {
+                lines.push(line);
+            }
         }
         match segment.outer {
             Some(outer) => current = outer.into_bound(py),
