@@ -390,6 +390,8 @@ CASES = {
     "concrete_vmap": lambda S: S.jax.vmap(S.jax.grad(concrete_rule(S)), (0, None))(ramp(S, 3), 3),
     "concrete_function": lambda S: S.jax.grad(with_rule(
         S, lambda p, t: (p[0], t[0] * 3), lambda x: x if x > 0 else -x))(2.0),
+    "concrete_numpy": lambda S: S.jax.grad(with_rule(
+        S, lambda p, t: (p[0] * 2, t[0] * np.cos(np.asarray(p[0])))))(S.jnp.float32(2)),
     # symbolic zeros
     "symbolic_first": lambda S: S.jax.grad(lambda x, y: symbolic(S)(x, y)[0])(2.0, 3.0),
     "symbolic_second": lambda S: S.jax.grad(lambda x, y: symbolic(S)(x, y)[0], 1)(2.0, 3.0),

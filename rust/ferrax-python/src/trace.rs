@@ -477,6 +477,30 @@ pub fn concrete<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Ar
     }
 }
 
+/// The concrete array that `array` is or, in a rule of a custom derivative that no other derivative
+/// goes through, stands for. `None` where there is none.
+pub fn settled<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Array>>> {
+    let mut current = array.clone();
+    let mut derivatives = None;
+    loop {
+        let tracer = match &current.get().data {
+            Data::Concrete(_) => return Ok(Some(current)),
+            Data::Tracer(tracer) => tracer,
+        };
+        let kind = STACK
+            .with_borrow(|stack| stack.iter().find(|frame| frame.id == tracer.frame).map(|frame| frame.kind));
+        derivatives = match (kind, derivatives) {
+            (Some(FrameKind::Value), known) => Some(known.unwrap_or(0)),
+            (Some(FrameKind::Diff), Some(0)) => Some(1),
+            _ => return Ok(None),
+        };
+        match evaluate(array.py(), tracer, &current)? {
+            Some(value) => current = value,
+            None => return Ok(None),
+        }
+    }
+}
+
 /// The value one frame further out of a diff frame's variable.
 fn evaluate<'py>(
     py: Python<'py>,
