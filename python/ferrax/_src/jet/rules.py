@@ -8,6 +8,8 @@ import functools
 import numpy as np
 
 from ferrax import lax
+from ferrax._src import core
+from ferrax._src.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from ferrax._src.jet import taylor
 from ferrax._src.jet.propagate import (
     SeriesRule,
@@ -19,9 +21,7 @@ from ferrax._src.jet.propagate import (
     propagate,
     varies,
 )
-from ferrax._src.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from ferrax._src.primitives import builtin
-from ferrax._src import core
 
 # What users define rules with.
 
