@@ -346,7 +346,9 @@ class Scope:
 
 def _home_ref(ref):
     ref = ref if ref._target is None else ref._target
-    return _replaced.get(ref, ref) if _replaced else ref
+    while ref in _replaced:
+        ref = _replaced[ref]
+    return ref
 
 
 # Refs in whose place functions see others for now, see `replaced`.
