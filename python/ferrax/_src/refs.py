@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
+
 from ferrax import _core
 from ferrax._src import api_util, core, errors, tree_util
 
@@ -498,9 +500,8 @@ def reverse(ref) -> Ref:
 
 
 def _own_reverse(ref):
-    from ferrax._src.lax.creation import full
-
-    return Ref(full(ref.shape, 0, ref.dtype), ref._home, None)
+    # A constant, whatever is being traced now: it is part of the ref's frame.
+    return Ref(_core.array_from_numpy(np.zeros(ref.shape, ref.dtype), False), ref._home, None)
 
 
 class _Argument(str):
