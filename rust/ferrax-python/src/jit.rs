@@ -317,12 +317,7 @@ impl JitFunction {
 
     /// The name of an argument's leaf; `given` are the dynamic positional and keyword arguments.
     /// Names fit positions only where no argument was taken out.
-    fn leaf_name(
-        &self,
-        py: Python<'_>,
-        index: usize,
-        given: Given<'_, '_>,
-    ) -> Option<String> {
+    fn leaf_name(&self, py: Python<'_>, index: usize, given: Given<'_, '_>) -> Option<String> {
         let named = || -> PyResult<String> {
             leaf_names(py)?.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
         };
@@ -551,7 +546,6 @@ impl JitFunction {
         let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
         trace::bind(py, Op::Call(call), operands)
     }
-
 }
 
 /// Runs an entry's program on concrete operands.

@@ -56,7 +56,9 @@ impl JitFunction {
         given: Given<'_, '_>,
     ) -> PyResult<()> {
         for (position, (index, leaf)) in refs.iter().enumerate() {
-            let Some((first, _)) = refs[..position].iter().find(|(_, other)| other.is(leaf)) else { continue };
+            let Some((first, _)) = refs[..position].iter().find(|(_, other)| other.is(leaf)) else {
+                continue;
+            };
             let name = |index: usize| {
                 self.leaf_name(py, index, given).unwrap_or_else(|| format!("argument leaf {index}"))
             };
@@ -88,7 +90,12 @@ impl JitFunction {
         Ok(())
     }
 
-    pub(super) fn returned_ref(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, result: &Bound<'_, PyAny>) -> PyErr {
+    pub(super) fn returned_ref(
+        &self,
+        py: Python<'_>,
+        leaf: &Bound<'_, PyAny>,
+        result: &Bound<'_, PyAny>,
+    ) -> PyErr {
         let message = || -> PyResult<String> {
             py.import(intern!(py, "ferrax._src.refs"))?
                 .call_method1(intern!(py, "returned"), (leaf, self.function.bind(py), "jit", result))?
