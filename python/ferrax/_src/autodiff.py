@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 
 import numpy as np
 
@@ -17,6 +18,17 @@ from ferrax._src.api import Flat
 from ferrax._src.refs import differentiated_write
 
 float0 = dtypes.float0
+
+
+class _Orders(threading.local):
+    """How many derivatives are being traced, and how many of them rules that are being traced have
+    used up already: a rule is itself differentiated by the others."""
+
+    derivatives = 0
+    used = 0
+
+
+orders = _Orders()
 
 
 def _has_tangent(dtype) -> bool:
@@ -46,9 +58,13 @@ def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
     arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
     flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
-    program, captured, flat.touched = _core.trace_program(
-        flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
-    )
+    orders.derivatives += 1
+    try:
+        program, captured, flat.touched = _core.trace_program(
+            flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
+        )
+    finally:
+        orders.derivatives -= 1
     return arrays, program, captured, flat
 
 

@@ -12,6 +12,7 @@ from ferrax._src.custom_rules import (
     SymbolicZero,
     UsesRefs,
     array_types,
+    forwarded_attribute,
     has_tangent,
     recording_kind,
     resolve_arguments,
@@ -83,6 +84,11 @@ class custom_jvp:  # noqa: N801
             raise TypeError("can't use defjvps with nondiff_argnums; use defjvp")
 
         def jvp(primals, tangents):
+            if len(jvps) != len(tangents):
+                raise ValueError(
+                    f"defjvps got {len(jvps)} functions for {api_util.fun_place(self.fun)}, which "
+                    f"was called with {len(tangents)} arguments: give one for each, or None"
+                )
             out = self(*primals)
             parts = [
                 rule(tangent, out, *primals) for rule, tangent in zip(jvps, tangents) if rule
@@ -95,8 +101,7 @@ class custom_jvp:  # noqa: N801
 
         self.defjvp(jvp)
 
-    def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self, instance)
+    __getattr__ = forwarded_attribute
 
     def __call__(self, *args, **kwargs):
         place = f"the custom_jvp function {api_util.fun_name(self.fun)}"
@@ -195,8 +200,8 @@ class _JvpRule:
         self.call = call
         self.done = {}
         captured = []
-        if call.differentiated and not custom.symbolic_zeros:
-            key = tuple(call.tangents)
+        if call.differentiated:
+            key = call.perturbed if custom.symbolic_zeros else tuple(call.tangents)
             program, captured, flags = self.trace(key, call.arrays)
             call.set_constants(call.captured, captured)
             self.done[key] = call.with_constants(program, sum(key), captured), flags

@@ -252,7 +252,7 @@ def export(
     not jitted, or closes over values that are being traced.
 
     Example:
-        >>> exported = export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> exported = export.export(ferrax.jit(jnp.sin))(ferrax.ShapeDtypeStruct((3,), jnp.float32))
         >>> exported.call(jnp.arange(3.0))
         Array([0.       , 0.841471 , 0.9092974], dtype=float32)
     """
@@ -309,7 +309,7 @@ def save(path, exported: Exported) -> None:
     Errors: those of `Exported.serialize`, and of writing.
 
     Example:
-        >>> export.save("sin.ferrax", export.export(jax.jit(jnp.sin))(1.0))
+        >>> export.save("sin.ferrax", export.export(ferrax.jit(jnp.sin))(1.0))
     """
     if not isinstance(exported, Exported):
         raise TypeError(f"expected an Exported, got {type(exported).__name__}")

@@ -157,7 +157,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::call_program,
         primitive::record_primitive,
         primitive::observed_values,
-        custom::recording_kind,
+        custom::recording_frame,
         custom::custom_jvp_call,
         custom::custom_vjp_call,
         control::trace_body,

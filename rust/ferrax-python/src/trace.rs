@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferrax_ir::op::View;
 use ferrax_ir::{ArrayType, Atom, Builder, Effect, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -235,6 +236,10 @@ pub fn abandon(id: u64) {
     drop(remove(id));
 }
 
+fn has_own_rules(op: &Op) -> bool {
+    matches!(op.view(), View::CustomJvp(_) | View::CustomVjp(_))
+}
+
 /// Ends the frame with these outputs.
 pub fn finish(py: Python<'_>, id: u64, outputs: &[Operand<'_>]) -> PyResult<Traced> {
     let atoms = STACK.with_borrow_mut(|stack| {
@@ -257,12 +262,14 @@ pub fn finish(py: Python<'_>, id: u64, outputs: &[Operand<'_>]) -> PyResult<Trac
     })?;
     let atoms = atoms.map_err(|escaped| unexpected_tracer(&escaped))?;
     let frame = remove(id).ok_or_else(|| to_py(py, internal_error!("the frame of this trace is gone")))?;
-    Ok(Traced {
-        program: frame.builder.finish(atoms),
-        captured: frame.captured,
-        ref_inputs: frame.ref_inputs,
-        refs: frame.refs,
-    })
+    let mut program = frame.builder.finish(atoms);
+    let values = matches!(frame.kind, FrameKind::Diff | FrameKind::Value);
+    if values && program.equations.iter().any(|equation| has_own_rules(&equation.op)) {
+        // Calls that were recorded only for their value to be looked at: nobody must ask for their
+        // rules, for which it is too late to look at values.
+        program = ferrax_transform::dce(&program).py(py)?;
+    }
+    Ok(Traced { program, captured: frame.captured, ref_inputs: frame.ref_inputs, refs: frame.refs })
 }
 
 /// Ends the frame with these outputs, and after them the values that mutable arrays were given.
@@ -361,10 +368,19 @@ fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<
     Ok(level)
 }
 
-/// What records an op on these operands; `None` if it would run at once.
-pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<FrameKind>> {
+/// What records an op on these operands, and which of them are its tracers; `None` if it would run
+/// at once.
+pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<(FrameKind, Vec<bool>)>> {
+    let own = |frame: &Frame, operand: &Operand<'_>| match operand {
+        Operand::Array(array) => array.get().tracer().is_some_and(|tracer| tracer.frame == frame.id),
+        Operand::Literal(_) => false,
+    };
     STACK
-        .with_borrow(|stack| Ok(level(stack, operands)?.map(|depth| stack[depth].kind)))
+        .with_borrow(|stack| {
+            let Some(depth) = level(stack, operands)? else { return Ok(None) };
+            let frame = &stack[depth];
+            Ok(Some((frame.kind, operands.iter().map(|operand| own(frame, operand)).collect())))
+        })
         .map_err(|escaped: Py<Array>| Python::attach(|py| unexpected_tracer(escaped.bind(py))))
 }
 
@@ -536,6 +552,30 @@ pub fn concrete<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Ar
             Data::Tracer(tracer) => tracer,
         };
         match evaluate(py, tracer, &current)? {
+            Some(value) => current = value,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The concrete array that `array` is or, in a rule of a custom derivative that no other derivative
+/// goes through, stands for. `None` where there is none.
+pub fn settled<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Array>>> {
+    let mut current = array.clone();
+    let mut derivatives = None;
+    loop {
+        let tracer = match &current.get().data {
+            Data::Concrete(_) => return Ok(Some(current)),
+            Data::Tracer(tracer) => tracer,
+        };
+        let kind = STACK
+            .with_borrow(|stack| stack.iter().find(|frame| frame.id == tracer.frame).map(|frame| frame.kind));
+        derivatives = match (kind, derivatives) {
+            (Some(FrameKind::Value), known) => Some(known.unwrap_or(0)),
+            (Some(FrameKind::Diff), Some(0)) => Some(1),
+            _ => return Ok(None),
+        };
+        match evaluate(array.py(), tracer, &current)? {
             Some(value) => current = value,
             None => return Ok(None),
         }
