@@ -1125,3 +1125,35 @@ def test_rules_that_cannot_write():
     late.defvjp(lambda ref, x: (ref.addupdate(1.0), (x, None))[1], lambda _, g: (None, g))
     with pytest.raises(ValueError, match="Write to it in both"):
         ferrax.grad(ferrax.jit(late), argnums=1)(held, 1.0)
+
+
+# Other users of programs.
+
+
+def test_checked_functions_write_to_refs():
+    from ferrax.experimental import checkify
+
+    ref = ferrax.new_ref(0.0)
+
+    def f(x):
+        checkify.check(x > 0, "x is {x}", x=x)
+        ref[...] += x
+        return x * 2
+
+    error, out = checkify.checkify(f)(3.0)
+    assert error.get() is None and out == 6 and ref[...] == 3
+    error, _ = ferrax.jit(checkify.checkify(f))(-1.0)
+    assert "x is -1" in error.get() and ref[...] == 2
+
+
+def test_what_cannot_write_says_so():
+    ref = ferrax.new_ref(1.0)
+
+    def f(x):
+        ref[...] += 1.0
+        return x * ref[...]
+
+    with pytest.raises(ValueError, match="writes to a mutable array from outside"):
+        ferrax.linear_transpose(f, 1.0)
+    assert ferrax.linear_transpose(lambda x: x * ref[...], 1.0)(2.0) == (2,)
+

@@ -18,6 +18,7 @@ innermost when it was made (0: none) and is good until that frame ends.
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import numpy as np
 
@@ -348,28 +349,30 @@ class Scope:
 
 def _home_ref(ref):
     ref = ref if ref._target is None else ref._target
-    while ref in _replaced:
-        ref = _replaced[ref]
+    while ref in _state.replaced:
+        ref = _state.replaced[ref]
     return ref
 
 
-# Refs in whose place functions see others for now, see `replaced`.
-_replaced: dict[Ref, Ref] = {}
+class _State(threading.local):
+    """Refs in whose place functions of this thread see others for now, see `replaced`."""
+
+    def __init__(self):
+        self.replaced: dict[Ref, Ref] = {}
+
+
+_state = _State()
 
 
 @contextlib.contextmanager
 def replaced(refs, others):
     """A context in which the others are used in the places of these refs."""
-    before = {ref: _replaced.get(ref) for ref in refs}
-    _replaced.update(zip(refs, others))
+    before = _state.replaced
+    _state.replaced = before | dict(zip(refs, others))
     try:
         yield
     finally:
-        for ref, other in before.items():
-            if other is None:
-                del _replaced[ref]
-            else:
-                _replaced[ref] = other
+        _state.replaced = before
 
 
 def _new_scope(frame, kind):
