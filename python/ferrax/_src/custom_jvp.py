@@ -145,7 +145,7 @@ class custom_jvp:  # noqa: N801
         try:
             return call.call(lambda arrays, values, _: (*pure._call((arrays, values)), ()), False)
         except UsesRefs as found:
-            refs = found.refs
+            refs = call.found(found.refs)
         return self._call_with_refs(args, [*closed, *refs])
 
     def _call(self, args):

@@ -145,7 +145,7 @@ class custom_vjp:  # noqa: N801
         try:
             return call.call(lambda *arrays: pure._call(arrays), True)
         except UsesRefs as found:
-            refs = found.refs
+            refs = call.found(found.refs)
         return self._call_with_refs(args, [*closed, *refs])
 
 

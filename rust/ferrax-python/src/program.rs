@@ -399,6 +399,9 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
     sequence.try_iter()?.map(|item| convert::operand(&item?, "this function")).collect()
 }
 
+/// A program, what it captured, and what its function did to mutable arrays.
+pub type TracedProgram = (PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>);
+
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
@@ -414,7 +417,7 @@ pub fn trace_program<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>)> {
+) -> PyResult<TracedProgram> {
     let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
     let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
