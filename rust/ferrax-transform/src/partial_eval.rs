@@ -142,6 +142,7 @@ impl PartialEvaluation {
                 | View::Call(_)
                 | View::Cond(_)
                 | View::While(_)
+                | View::Sweeps(_)
                 | View::Scan(_)
                 | View::Leaf(_) => {
                     rewriter.copy(equation)?;

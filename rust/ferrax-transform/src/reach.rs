@@ -13,6 +13,7 @@ use ferrax_ir::op::View;
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::{Atom, Equation, Op, Program};
 
+use crate::control::sweeps::Flow;
 use crate::memo::Memo;
 
 /// What dependence is asked for.
@@ -69,7 +70,8 @@ impl Reach {
         parts
     }
 
-    fn outputs(&mut self, program: &Arc<Program>, flags: &[bool], through: Through) -> Flags {
+    /// The outputs of a program that flagged inputs reach.
+    pub fn outputs(&mut self, program: &Arc<Program>, flags: &[bool], through: Through) -> Flags {
         let key = (through, flags.to_vec());
         if let Some(found) = self.outputs.get(program, key.clone()) {
             return found;
@@ -123,6 +125,10 @@ impl Reach {
                 found
             }
             View::While(op) => self.while_carry(op, flags, through),
+            View::Sweeps(op) => {
+                let flow = Flow::new(self, op, flags, through);
+                if flow.condition { all() } else { flow.carry.concat() }
+            }
             View::Cond(op) => {
                 let mut found = vec![flags[0]; equation.outputs.len()];
                 for branch in &op.branches {
@@ -195,7 +201,11 @@ impl Reach {
                 }
                 found
             }
-            View::Leaf(_) | View::While(_) | View::CustomJvp(_) | View::CustomVjp(_) => {
+            View::Leaf(_)
+            | View::While(_)
+            | View::Sweeps(_)
+            | View::CustomJvp(_)
+            | View::CustomVjp(_) => {
                 vec![true; equation.inputs.len()]
             }
         }

@@ -326,12 +326,6 @@ pub fn check_parts(case: &Case) {
     }
 }
 
-/// Whether turning the program around is refused with a text that has this in it.
-pub fn assert_no_reverse(program: &Program, nonzero: &[bool], given: &[bool], text: &str) {
-    let error = vjp(program, nonzero).unwrap().backward(given).unwrap_err().to_string();
-    assert!(error.contains(text), "{error}");
-}
-
 /// Twice its operand, with an effect.
 #[derive(Debug)]
 struct Loud;

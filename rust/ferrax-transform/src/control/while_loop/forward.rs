@@ -6,6 +6,7 @@ use ferrax_ir::{Atom, Equation, Result, Type, internal_error};
 
 use super::{bounded, condition_with, reached};
 use crate::control::scan::{count, settle, within};
+use crate::control::silent::silenced;
 use crate::control::wiring::{Wiring, old_inputs, old_outputs};
 use crate::jvp::{Calls, Forward, Tangents};
 use crate::rewrite::Rewriter;
@@ -13,7 +14,8 @@ use crate::rewrite::Rewriter;
 /// Emits the primal outputs, which it sets, and gives the tangents. Linearised,
 /// a loop without a bound is done twice: how often it runs is not known in time
 /// to keep what each step needs, so the tangents come from a loop that computes
-/// the primals again.
+/// the primals again, without the effects. What is linear in it is a `sweeps`
+/// when turned around.
 pub(crate) fn forward(
     forward: &mut Forward,
     rewriter: &mut Rewriter<'_>,
@@ -25,6 +27,14 @@ pub(crate) fn forward(
     if let (true, Some(steps)) = (linearizes, op.max_steps) {
         return bounded::forward(forward, rewriter, equation, op, steps, tangents);
     }
+    let quiet;
+    let op = if linearizes {
+        let (cond_jaxpr, body_jaxpr) = (silenced(&op.cond_jaxpr), silenced(&op.body_jaxpr));
+        quiet = While { cond_jaxpr: cond_jaxpr?, body_jaxpr: body_jaxpr?, ..op.clone() };
+        &quiet
+    } else {
+        op
+    };
     forward.calls = Calls::Jvp;
     let loops = jvp(forward, op, tangents);
     forward.calls = if linearizes { Calls::Linearize } else { Calls::Jvp };

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `forward` | jvp, and linearisation of loops without a bound |
 //! | `bounded` | linearisation of loops of at most so many steps |
-//! | `transpose` | loops over a counter turned around |
+//! | `transpose` | loops over a counter turned around; others are left to `sweeps` |
 //! | `batch` | lanes that stop at steps of their own |
 //!
 //! As for `scan`, the carries that a rule must treat are looked for from above.
@@ -26,7 +26,7 @@ use crate::partial_eval::{PartialEval, PartialEvaluation};
 use crate::rewrite::{Needed, Rewriter, with_weak};
 use crate::split::dependence;
 
-pub(crate) use batch::batch;
+pub(crate) use batch::{batch, cut_off, keep_unless};
 pub(crate) use forward::forward;
 pub(crate) use transpose::transpose;
 
@@ -201,7 +201,7 @@ pub(crate) fn skipped(
     op: &While,
 ) -> Result<Option<Vec<Atom>>> {
     let holds = op.cond_jaxpr.outputs.first().and_then(Atom::as_literal);
-    let never = op.max_steps == Some(0) || holds.is_some_and(|literal| literal.value.is_zero());
+    let never = holds.is_some_and(|literal| literal.value.is_zero());
     if !never || !op.cond_jaxpr.effects.is_empty() {
         return Ok(None);
     }
