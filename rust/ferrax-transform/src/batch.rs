@@ -190,9 +190,7 @@ impl Batching<'_> {
             View::While(op) => {
                 at(equation, while_loop::batch(self, &mut rewriter.builder, op, &inputs, &dims))?
             }
-            View::Sweeps(op) => {
-                at(equation, sweeps::batch(self, &mut rewriter.builder, op, &inputs, &dims))?
-            }
+            View::Sweeps(op) => at(equation, sweeps::batch(self, &mut rewriter.builder, op, &inputs, &dims))?,
             View::Scan(op) => at(equation, scan::batch(self, &mut rewriter.builder, op, &inputs, &dims))?,
             View::Checkpoint(op) => {
                 at(equation, checkpoint::batch(self, &mut rewriter.builder, op, &inputs, &dims))?

@@ -124,7 +124,12 @@ impl Reach {
                 add(&mut found, &carry);
                 found
             }
-            View::While(op) => self.while_carry(op, flags, through),
+            View::While(op) => {
+                let carry = self.while_carry(op, flags, through);
+                let condition = op.split(flags).0;
+                let holds = self.outputs(&op.cond_jaxpr, &[condition, &carry].concat(), through);
+                if holds.contains(&true) { all() } else { carry }
+            }
             View::Sweeps(op) => {
                 let flow = Flow::new(self, op, flags, through);
                 if flow.condition { all() } else { flow.carry.concat() }
@@ -143,16 +148,24 @@ impl Reach {
         }
     }
 
-    fn while_carry(&mut self, op: &While, flags: &[bool], through: Through) -> Vec<bool> {
-        let (condition, constants, carry) = op.split(flags);
+    /// The carries of a `while` that flagged inputs of its body reach.
+    pub fn while_carry(&mut self, op: &While, flags: &[bool], through: Through) -> Vec<bool> {
+        let (_, constants, carry) = op.split(flags);
         let mut carry = carry.to_vec();
         loop {
-            let holds = self.outputs(&op.cond_jaxpr, &[condition, &carry].concat(), through);
-            if holds.contains(&true) {
-                return vec![true; carry.len()];
-            }
             let after = self.outputs(&op.body_jaxpr, &[constants, &carry].concat(), through);
             if !add(&mut carry, &after) {
+                return carry;
+            }
+        }
+    }
+
+    /// The carries of a `while` that reach flagged ones.
+    pub fn while_carry_before(&mut self, op: &While, flags: &[bool]) -> Vec<bool> {
+        let mut carry = flags.to_vec();
+        loop {
+            let before = self.inputs(&op.body_jaxpr, &carry);
+            if !add(&mut carry, &before[op.body_nconsts..]) {
                 return carry;
             }
         }
@@ -201,11 +214,7 @@ impl Reach {
                 }
                 found
             }
-            View::Leaf(_)
-            | View::While(_)
-            | View::Sweeps(_)
-            | View::CustomJvp(_)
-            | View::CustomVjp(_) => {
+            View::Leaf(_) | View::While(_) | View::Sweeps(_) | View::CustomJvp(_) | View::CustomVjp(_) => {
                 vec![true; equation.inputs.len()]
             }
         }

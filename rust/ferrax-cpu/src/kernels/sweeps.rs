@@ -56,7 +56,13 @@ pub fn sweeps(op: &Sweeps, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
         sweep.body.moving().map(buffers)
     });
     let moving = moving.collect();
-    Ok(Box::new(SweepsKernel { condition, sweeps, constants: op.num_consts, max_steps: op.max_steps, moving }))
+    Ok(Box::new(SweepsKernel {
+        condition,
+        sweeps,
+        constants: op.num_consts,
+        max_steps: op.max_steps,
+        moving,
+    }))
 }
 
 /// Room for the records of one sweep at consecutive steps.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::control::check_arguments;
-use super::saved_rules::{SavedJvp, SavedVjp};
 use super::derive::{Cotangents, Tangents};
+use super::saved_rules::{SavedJvp, SavedVjp};
 use crate::interpret;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use crate::{

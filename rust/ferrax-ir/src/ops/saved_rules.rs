@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use super::custom::{FlaggedProgram, JvpRule, VjpRule};
 use super::control::fits;
-use crate::{
-    Atom, Builder, Param, Program, Result, ToParam, Type, internal_error, type_error, unsupported,
-};
+use super::custom::{FlaggedProgram, JvpRule, VjpRule};
+use crate::{Atom, Builder, Param, Program, Result, ToParam, Type, internal_error, type_error, unsupported};
 
 /// A forward derivative.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +51,10 @@ fn tangent(ty: &Type) -> Option<Type> {
 }
 
 /// The types where a flag is set.
-fn flagged<'a>(types: impl Iterator<Item = Type> + 'a, flags: &'a [bool]) -> impl Iterator<Item = Option<Type>> + 'a {
+fn flagged<'a>(
+    types: impl Iterator<Item = Type> + 'a,
+    flags: &'a [bool],
+) -> impl Iterator<Item = Option<Type>> + 'a {
     types.zip(flags).filter(|(_, flag)| **flag).map(|(ty, _)| tangent(&ty))
 }
 
@@ -67,7 +68,11 @@ fn check_rule(
 ) -> Result<()> {
     let same = got.len() == expected.len()
         && got.zip(&expected).all(|(got, want)| want.as_ref().is_some_and(|want| fits(want, &got)));
-    if same { Ok(()) } else { Err(type_error!("the saved rule of '{name}' has other {what} than its function")) }
+    if same {
+        Ok(())
+    } else {
+        Err(type_error!("the saved rule of '{name}' has other {what} than its function"))
+    }
 }
 
 impl SavedJvp {

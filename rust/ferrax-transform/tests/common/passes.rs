@@ -10,7 +10,7 @@ use ferrax_ir::{
     ArrayType, Atom, Builder, DType, Dim, Effect, Effects, Extension, KeyImpl, Op, Param, Program, Result,
     Tensor, Type,
 };
-use ferrax_transform::{OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, vjp, vjp_program};
+use ferrax_transform::{OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, vjp_program};
 
 use smallvec::{SmallVec, smallvec};
 

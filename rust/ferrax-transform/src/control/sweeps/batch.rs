@@ -37,12 +37,15 @@ pub(crate) fn batch(
     let constants = flags[..op.num_consts].to_vec();
     let mut all = bodies(batching, op, &flags)?;
     let condition_dims = |carry: &[bool]| front(&[&constants, carry].concat());
-    let (mut condition, holds) = batching.callee(&op.cond_jaxpr, &condition_dims(&all[0].carry), OutDims::Front)?;
+    let (mut condition, holds) =
+        batching.callee(&op.cond_jaxpr, &condition_dims(&all[0].carry), OutDims::Front)?;
     let diverges = holds.iter().any(Option::is_some);
     if diverges {
         // A lane that is done must keep what the others go on with.
         for sweep in 0..op.bodies.len() {
-            for (flag, invariant) in flags[op.carry_inputs(sweep)].iter_mut().zip(invariant_carries(op, sweep)) {
+            for (flag, invariant) in
+                flags[op.carry_inputs(sweep)].iter_mut().zip(invariant_carries(op, sweep))
+            {
                 *flag |= !invariant;
             }
         }
@@ -72,12 +75,19 @@ pub(crate) fn batch(
     let mut bodies = Vec::with_capacity(all.len());
     for (sweep, body) in all.iter().enumerate() {
         let first = (sweep == 0).then_some(&condition);
-        bodies.push(Arc::new(step(op, body, op.num_carry[sweep], &lanes, first.map(|condition| &**condition))?));
+        bodies.push(Arc::new(step(
+            op,
+            body,
+            op.num_carry[sweep],
+            &lanes,
+            first.map(|condition| &**condition),
+        )?));
     }
     let mut num_carry = op.num_carry.clone();
     num_carry[0] += 1;
     arguments.insert(op.num_consts, holds);
-    let batched = Sweeps { cond_jaxpr: Arc::new(any(op, &all[0].program, &lanes)?), bodies, num_carry, ..op.clone() };
+    let batched =
+        Sweeps { cond_jaxpr: Arc::new(any(op, &all[0].program, &lanes)?), bodies, num_carry, ..op.clone() };
     let outputs = b.emit(batched, &arguments)?;
     Ok(outputs.into_iter().skip(1).map(Atom::Var).zip(front(&carry)).collect())
 }
@@ -128,7 +138,13 @@ fn any(op: &Sweeps, body: &Program, lanes: &ArrayType) -> Result<Program> {
 
 /// A step of the lanes that make it: `holds` is a carry of the first sweep, whose
 /// condition is given, and a record in the others.
-fn step(op: &Sweeps, body: &Body, carries: usize, lanes: &ArrayType, condition: Option<&Program>) -> Result<Program> {
+fn step(
+    op: &Sweeps,
+    body: &Body,
+    carries: usize,
+    lanes: &ArrayType,
+    condition: Option<&Program>,
+) -> Result<Program> {
     let Body { program, carry } = body;
     let mut b = Builder::new(program.name.clone());
     let mut types = program.input_types();

@@ -5,12 +5,14 @@
 //! | `forward` | jvp and linearisation |
 //! | `transpose` | loops whose steps must be known to go back through them |
 //! | `batch` | lanes that stop at steps of their own |
+//! | `partial_eval` | known from unknown carries |
 //!
 //! Every rule gives a `sweeps` again, so derivatives nest. A `while` is the case
 //! of one sweep without records.
 
 mod batch;
 mod forward;
+mod partial_eval;
 mod transpose;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use ferrax_ir::{Atom, Equation, Program, Result, Type};
 
 pub(crate) use batch::batch;
 pub(crate) use forward::forward;
+pub(crate) use partial_eval::partial_eval;
 pub(crate) use transpose::{of_loop, transpose};
 
 use crate::control::scan::{chosen, count, union, within};
@@ -73,8 +76,7 @@ fn of_while(wirings: &mut Wirings, op: &While) -> Result<Sweeps> {
         .chain(of_body.into_iter().map(Input::New))
         .chain(old_inputs(conditions..op.cond_jaxpr.inputs.len()));
     let condition = Wiring { inputs: inputs.collect(), outputs: old_outputs(0..1).collect() };
-    let inputs =
-        of_condition.into_iter().map(Input::New).chain(old_inputs(0..op.body_jaxpr.inputs.len()));
+    let inputs = of_condition.into_iter().map(Input::New).chain(old_inputs(0..op.body_jaxpr.inputs.len()));
     let carries = op.body_jaxpr.outputs.len();
     let body = Wiring { inputs: inputs.collect(), outputs: old_outputs(0..carries).collect() };
     Ok(Sweeps {
@@ -140,7 +142,10 @@ pub(crate) fn eliminate(
     kept.reverse();
 
     let stays = |sweep: usize, kept: &KeptSweep| {
-        sweep == 0 || kept.carry.contains(&true) || kept.records.contains(&true) || !kept.body.effects.is_empty()
+        sweep == 0
+            || kept.carry.contains(&true)
+            || kept.records.contains(&true)
+            || !kept.body.effects.is_empty()
     };
     let staying: Vec<bool> = kept.iter().enumerate().map(|(sweep, kept)| stays(sweep, kept)).collect();
     let record_flags: Vec<bool> = kept.iter().flat_map(|kept| kept.records.iter().copied()).collect();
@@ -154,7 +159,8 @@ pub(crate) fn eliminate(
     }
     let flags = [constants.as_slice(), &kept[0].carry].concat();
     let wiring = rewired(&op.cond_jaxpr, &condition, &flags, &condition_reads);
-    let cond_jaxpr = elimination.wirings.wire(&op.cond_jaxpr, ("kept", flags, Vec::new()), &condition, wiring)?;
+    let cond_jaxpr =
+        elimination.wirings.wire(&op.cond_jaxpr, ("kept", flags, Vec::new()), &condition, wiring)?;
     let same = bodies.len() == op.bodies.len()
         && bodies.iter().zip(&op.bodies).all(|(new, old)| Arc::ptr_eq(new, old))
         && Arc::ptr_eq(&cond_jaxpr, &op.cond_jaxpr);
@@ -166,7 +172,8 @@ pub(crate) fn eliminate(
         bodies,
         cond_jaxpr,
         max_steps: op.max_steps,
-        num_carry: chosen(&kept.iter().map(|kept| count(&kept.carry)).collect::<Vec<_>>(), &staying).collect(),
+        num_carry: chosen(&kept.iter().map(|kept| count(&kept.carry)).collect::<Vec<_>>(), &staying)
+            .collect(),
         num_consts: count(&constants),
         reverse: chosen(&op.reverse, &staying).collect(),
     };

@@ -75,7 +75,8 @@ pub(crate) fn transpose(
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let constants = linear[..op.num_consts].to_vec();
-    let mut plan = Plan { op, constants: Vec::new(), records: Vec::new(), old_records: Vec::new(), halves: Vec::new() };
+    let mut plan =
+        Plan { op, constants: Vec::new(), records: Vec::new(), old_records: Vec::new(), halves: Vec::new() };
     plan.constants.extend(operands[..op.num_consts].iter().filter_map(Operand::known));
     plan.split(transposition, b, operands, &linear)?;
 
@@ -212,14 +213,27 @@ impl Plan<'_> {
         let kept = parts.known.outputs.len() - parts.residuals;
         let mut known = parts.known.clone();
         let mut handed = Vec::new();
-        let same: Vec<bool> = (0..known.inputs.len()).map(|position| position < known_constants).collect();
+        // What keeps its value: constants, and carries that are handed on as they are.
+        let known_carries: Vec<usize> = (0..carry.len()).filter(|&position| !carry[position]).collect();
+        let mut same = vec![true; known_constants];
+        let mut fixed = self.constants[..known_constants].to_vec();
+        let mut kept_carries: Vec<Option<Atom>> = Vec::with_capacity(known_carries.len());
+        for (number, &position) in known_carries.iter().enumerate() {
+            let var = known.inputs[known_constants + number];
+            let start = operands[op.carry_inputs(sweep)][position].known();
+            let kept = start.filter(|_| known.outputs.get(number) == Some(&Atom::Var(var)));
+            same.push(kept.is_some());
+            fixed.extend(kept);
+            kept_carries.push(kept);
+        }
+        same.resize(known.inputs.len(), false);
         let mut roots = invariants(&known, &same, false);
         for (root, equation) in roots.iter_mut().zip(&known.equations) {
             let is_residual = |atom: &Atom| atom.as_var().is_some_and(|var| equation.outputs.contains(&var));
             *root = *root && known.outputs[kept..].iter().any(is_residual);
         }
         if let Some(Hoisted { outer, inner, .. }) = hoist(&known, &same, &roots)? {
-            for atom in inline_typed(b, &outer, &self.constants[..known_constants])? {
+            for atom in inline_typed(b, &outer, &fixed)? {
                 handed.push(self.constants.len());
                 self.constants.push(atom);
             }
@@ -229,17 +243,11 @@ impl Plan<'_> {
         // What each input of the known half is in the new op.
         let mut inputs: Vec<Option<Place>> = handed.iter().map(|&at| Some(Place::Constant(at))).collect();
         inputs.extend((0..known_constants).map(|at| Some(Place::Constant(at))));
-        let known_carries: Vec<usize> = (0..carry.len()).filter(|&position| !carry[position]).collect();
-        for (number, &position) in known_carries.iter().enumerate() {
-            let var = known.inputs[handed.len() + known_constants + number];
-            let stays = known.outputs.get(number) == Some(&Atom::Var(var));
-            inputs.push(match operands[op.carry_inputs(sweep)][position].known() {
-                Some(atom) if stays => {
-                    self.constants.push(atom);
-                    Some(Place::Constant(self.constants.len() - 1))
-                }
-                _ => None,
-            });
+        for kept in kept_carries {
+            inputs.push(kept.map(|atom| {
+                self.constants.push(atom);
+                Place::Constant(self.constants.len() - 1)
+            }));
         }
         let read = self.old_records.iter().zip(seen).filter(|(_, linear)| !**linear);
         inputs.extend(read.map(|(record, _)| record.map(Place::Record)));
@@ -377,7 +385,12 @@ impl Plan<'_> {
     }
 
     /// The condition of the new op.
-    fn condition(&self, transposition: &mut Transposition, b: &Builder, constants: &[bool]) -> Result<Arc<Program>> {
+    fn condition(
+        &self,
+        transposition: &mut Transposition,
+        b: &Builder,
+        constants: &[bool],
+    ) -> Result<Arc<Program>> {
         let flags = [constants, &self.halves[0].carry].concat();
         let parts = transposition.evaluation.callee(&self.op.cond_jaxpr, &flags, &[])?;
         if parts.unknown_out.contains(&true) {

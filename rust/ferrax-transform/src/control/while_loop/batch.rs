@@ -6,9 +6,10 @@ use ferrax_ir::ops::{Call, ReduceKind, StopGradient, While};
 use ferrax_ir::rules::Batched;
 use ferrax_ir::{ArrayType, Atom, Builder, Program, Result, Shape, unsupported};
 
-use super::{invariant_carries, reached};
+use super::invariant_carries;
 use crate::batch::{Batching, Dims, OutDims};
 use crate::control::scan::{inline_typed, settle, within};
+use crate::reach::Through;
 
 fn front(flags: &[bool]) -> Dims {
     flags.iter().map(|flag| flag.then_some(0)).collect()
@@ -23,7 +24,8 @@ pub(crate) fn batch(
 ) -> Result<Batched> {
     let flags: Vec<bool> = dims.iter().map(Option::is_some).collect();
     let (condition_flags, body_flags, given) = op.split(&flags);
-    let (mut carry, found, (mut body, _)) = settle(reached(op, body_flags, given), given, |carry| {
+    let start = batching.reach.while_carry(op, &flags, Through::Everything);
+    let (mut carry, found, (mut body, _)) = settle(start, given, |carry| {
         let dims = front(&[body_flags, carry].concat());
         let (body, found) = batching.callee(&op.body_jaxpr, &dims, OutDims::Front)?;
         let flags: Vec<bool> = found.iter().map(Option::is_some).collect();
@@ -136,7 +138,6 @@ impl Lanes<'_> {
         let holds = inline_typed(&mut b, condition, &constants)?;
         Ok(b.finish(holds.into_iter().chain(outputs)))
     }
-
 }
 
 /// A carry whose lanes that are done have no derivative, so that what comes of

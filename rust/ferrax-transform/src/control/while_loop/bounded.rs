@@ -41,7 +41,7 @@ pub(super) fn forward(
         rewriter.copy(equation)?;
         return Ok(op.split(tangents).2.iter().copied().collect());
     }
-    let (constants, given, start) = candidates(op, tangents);
+    let (constants, given, start) = candidates(forward, op, tangents);
     let (carry, found, mut body) = settle(start, &given, |carry| {
         let body = forward.linearize_callee(&op.body_jaxpr, &[&constants, carry].concat(), &[])?;
         let found = body.nonzero_out.clone();

@@ -11,13 +11,12 @@ use std::sync::Arc;
 
 use ferrax_ir::ops::{Binary, Compare, While};
 use ferrax_ir::rules::Operand;
-use ferrax_ir::{
-    ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, Var, internal_error,
-};
+use ferrax_ir::{ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, Var, internal_error};
 
 use super::bounded::below_limit;
-use super::{invariant_carries, reached};
+use super::invariant_carries;
 use crate::control::sweeps;
+use crate::reach::Through;
 use crate::transpose::{Cotangents, Transposition, cotangent_type};
 
 /// The counter of a loop: which carry it is, and what it stays below.
@@ -38,7 +37,7 @@ pub(crate) fn transpose(
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let (_, constants, given) = op.split(&linear);
-    let carry = reached(op, constants, given);
+    let carry = transposition.reach.while_carry(op, &linear, Through::Everything);
     let Some(counter) = counter(op, operands, &carry) else {
         return sweeps::of_loop(transposition, b, op, operands, cotangents);
     };
