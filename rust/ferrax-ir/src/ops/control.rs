@@ -106,6 +106,7 @@ fn constant(length: &Dim) -> Result<usize> {
 impl Row for Cond {
     row_identity!();
 
+    // As in JAX, outputs are weak where those of the first branch are.
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let Some((index, operands)) = inputs.split_first() else {
             return Err(type_error!("cond requires an index"));
@@ -117,7 +118,7 @@ impl Row for Cond {
         let Some(first) = self.branches.first() else {
             return Err(type_error!("cond requires at least one branch"));
         };
-        let mut outputs: Types = first.output_types().collect();
+        let outputs: Types = first.output_types().collect();
         for branch in &self.branches {
             check_arguments("branch", branch, operands.iter())?;
             let own: Vec<Type> = branch.output_types().collect();
@@ -129,11 +130,6 @@ impl Row for Cond {
                     branch.name,
                     list(own.iter())
                 ));
-            }
-            for (output, own) in outputs.iter_mut().zip(own) {
-                if let (Type::Array(output), Type::Array(own)) = (output, own) {
-                    output.weak &= own.weak;
-                }
             }
         }
         Ok(outputs)

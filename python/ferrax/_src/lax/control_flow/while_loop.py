@@ -22,6 +22,7 @@ from ferrax import _core
 from ferrax._src import api_util, config, core, dtypes, errors, tree_util
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
+from ferrax._src.lax.control_flow.barrier import optimization_barrier
 from ferrax._src.lax.control_flow.scan import scan
 
 
@@ -139,8 +140,9 @@ def _in_levels(cond_fun, body_fun, value, max_steps, size):
     bounded = _Counted(cond_fun, body_fun, max_steps)
     cond_fun, body_fun = bounded.goes_on, bounded.step
     steps, value = run(levels, (np.int32(0), value))
-    # Fails if the loop was cut off.
-    return while_loop(bounded.cond_fun, lambda value: value, value, max_steps=max_steps)
+    # Fails if the loop was cut off. The barrier makes every leaf a result of this loop, so that
+    # it stays whichever of them are used.
+    return while_loop(bounded.cond_fun, optimization_barrier, value, max_steps=max_steps)
 
 
 class _Counted:
