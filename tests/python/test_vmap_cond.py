@@ -138,13 +138,6 @@ def test_lanes_that_do_not_take_a_branch_get_no_nan(size):
     np.testing.assert_allclose(found[:, 1:], expected[:, 1:], rtol=1e-6)
 
 
-@same(rtol=1e-5, weak=False)
-def test_collectives_in_branches(S):
-    """All lanes are in a sum, whichever branch they take."""
-    dear = lambda x: S.jnp.sin(S.jnp.cos(x)) + S.jax.lax.psum(x, "i")
-    return S.jax.vmap(lambda p, x: S.lax.cond(p, dear, lambda x: x, x), axis_name="i")(P, LARGE)
-
-
 @same
 def test_weak_types_are_those_of_the_first_branch(S):
     strong, p = S.jnp.float32(2), S.jnp.array(True)
@@ -156,5 +149,4 @@ def test_weak_types_are_those_of_the_first_branch(S):
         S.lax.switch(1, [lambda: 1.0, lambda: 2.0, lambda: strong]),
         S.lax.switch(1, [lambda: strong, lambda: 2.0, lambda: 1.0]),
         S.jax.jit(lambda p: S.lax.cond(p, lambda: strong, lambda: 1.0))(p),
-        S.jax.vmap(lambda p: S.lax.cond(p, lambda: strong, lambda: 1.0))(S.jnp.array(P)),
     )
