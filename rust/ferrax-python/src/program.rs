@@ -116,7 +116,7 @@ fn work(program: &Program) -> usize {
             let once = || op.programs().into_iter().map(of).fold(0usize, usize::saturating_add);
             match op {
                 // Nobody knows for how long.
-                Op::While(_) => usize::MAX,
+                Op::While(_) | Op::Sweeps(_) => usize::MAX,
                 Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
                 _ => once(),
             }
