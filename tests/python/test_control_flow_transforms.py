@@ -42,7 +42,7 @@ SMOOTH = {
         x[0] > 0, lambda y: S.lax.scan(lambda c, a: (c * a, c + a), S.jnp.float32(1), y)[1], lambda y: y, x),
     "fori": lambda S, x: S.lax.fori_loop(0, 4, lambda i, y: S.jnp.sin(y) * x + i, x),
     "fori_index": lambda S, x: S.lax.fori_loop(1, 3, lambda i, y: y.at[i].set(y[i - 1] * y[i]), x),
-    "fori_fori": lambda S, x: S.lax.fori_loop(0, 2, lambda i, y: S.lax.fori_loop(0, 3, lambda j, z: z * x[i] + j, y), x),
+    "fori_fori": lambda S, x: S.lax.fori_loop(0, 2, lambda i, y: S.lax.fori_loop(0, 3, lambda j, z: z * S.jnp.asarray(x)[i] + j, y), x),
     "map": lambda S, x: S.lax.map(lambda a: S.jnp.sin(a) * x[0], x),
     "map_batches": lambda S, x: S.lax.map(lambda a: S.jnp.sin(a) * x[0], x, batch_size=2),
     "associative": lambda S, x: S.lax.associative_scan(S.jnp.multiply, x),

@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, stages, stats, tree_util
+from ferrax._src import api_util, config, core, dtypes, ref_args, stages, stats, tree_util
 from ferrax._src.avals import ShapeDtypeStruct
 
 float0 = dtypes.float0
@@ -35,17 +35,22 @@ class Flat:
 
     `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
     the output. Leaves of aux that are not arrays are kept as they are, in `aux_kept`.
+    `refs` are the leaves that are mutable arrays, by number; `kind` names the transformation.
     """
 
-    def __init__(self, fun, in_tree, has_aux=False, fixed=None):
+    def __init__(self, fun, in_tree, has_aux=False, fixed=None, refs=None, kind="jit"):
         self.fun = fun
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.fixed = fixed
         self.out_tree = self.aux_tree = self.aux_kept = None
         self.num_out = 0
+        self.refs = refs
+        self.kind = kind
 
     def __call__(self, leaves):
+        if self.refs:
+            leaves = self.place_refs(leaves)
         args, kwargs = self.in_tree.unflatten(leaves)
         if self.fixed is not None:
             args = self.fixed(args)
@@ -65,7 +70,16 @@ class Flat:
             aux_leaves = []
         out, self.out_tree = tree_util.tree_flatten(result)
         self.num_out = len(out)
-        return out + aux_leaves
+        return self.take_refs(out, result) + aux_leaves
+
+    def place_refs(self, leaves):
+        """The leaves with mutable arrays of this trace in their places."""
+        return ref_args.place(leaves, self.refs)
+
+    def take_refs(self, leaves, result):
+        """What to return in place of the leaves of the output. Errors: ValueError for refs."""
+        ref_args.check_returned(self.fun, self.kind, leaves, result)
+        return leaves
 
     def aux(self, arrays):
         """The tree of aux for the values of its arrays."""
@@ -75,11 +89,16 @@ class Flat:
 
 
 def stage(fun, args, kwargs, kind="stage"):
-    """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`."""
+    """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`.
+
+    The values that the function gives to mutable arrays are further outputs of the program.
+    """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-    flat = Flat(fun, in_tree)
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
-    program, captured = _core.trace_program(
+    refs = ref_args.of_leaves(leaves)
+    ref_args.check_distinct(refs, fun, kind, names)
+    flat = Flat(fun, in_tree, refs=refs)
+    program, captured, flat.touched = _core.trace_program(
         flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
     )
     return program, captured, flat
@@ -200,10 +219,13 @@ def _lower(self, *args, **kwargs):
 
 def _eval_shape(self, *args, **kwargs):
     """The outputs' shapes and dtypes, without running."""
-    program, _, _, out_tree, _ = self._traced(*args, **kwargs)
-    return out_tree.unflatten(
-        [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
-    )
+    program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
+    return _structs(program, out_tree)
+
+
+def _structs(program, out_tree):
+    types = program.out_types[: out_tree.num_leaves]
+    return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
 
 
 def _stats(self):
@@ -236,13 +258,13 @@ def eval_shape(fun, *args, **kwargs):
         return fun.eval_shape(*args, **kwargs)
     api_util.check_callable(fun)
     program, _, flat = stage(fun, args, kwargs)
-    return flat.out_tree.unflatten(
-        [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
-    )
+    return _structs(program, flat.out_tree)
 
 
 def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstracted_axes=None):
     """A function that returns the jaxpr of `fun` for given arguments.
+
+    Mutable arrays are inputs like others in it, and what they are given comes after the outputs.
 
     Example:
         >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
@@ -270,8 +292,7 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
         closed = ClosedJaxpr(program, captured)
         if not return_shape:
             return closed
-        shapes = [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
-        return closed, flat.out_tree.unflatten(shapes)
+        return closed, _structs(program, flat.out_tree)
 
     return make_jaxpr_f
 

@@ -163,7 +163,10 @@ impl Op {
     /// The sub-programs, in a fixed order. Rules of the user's are some where they are data.
     pub fn programs(&self) -> SmallVec<[&Arc<Program>; 2]> {
         match self.view() {
-            View::Leaf(_) => SmallVec::new(),
+            View::Leaf(_) => match self {
+                Op::CustomLinear(op) => op.rule.0.saved().map_or_else(SmallVec::new, SavedVjp::sub_programs),
+                _ => SmallVec::new(),
+            },
             View::Call(op) => smallvec![&op.program],
             View::Cond(op) => op.branches.iter().collect(),
             View::While(op) => smallvec![&op.cond_jaxpr, &op.body_jaxpr],
@@ -174,8 +177,8 @@ impl Op {
                 std::iter::once(&op.call_jaxpr).chain(rule).collect()
             }
             View::CustomVjp(op) => {
-                let rule = op.rule.0.saved().and_then(|saved| saved.programs.as_ref());
-                std::iter::once(&op.call_jaxpr).chain(rule.into_iter().flatten()).collect()
+                let rule = op.rule.0.saved().map_or_else(SmallVec::new, SavedVjp::sub_programs);
+                std::iter::once(&op.call_jaxpr).chain(rule).collect()
             }
         }
     }
@@ -186,7 +189,10 @@ impl Op {
         mut map: impl FnMut(&Arc<Program>) -> Result<Arc<Program>, E>,
     ) -> Result<Op, E> {
         Ok(match self.view() {
-            View::Leaf(_) => self.clone(),
+            View::Leaf(_) => match self {
+                Op::CustomLinear(op) => CustomLinear { rule: op.rule.map_saved(map)?, ..op.clone() }.into(),
+                _ => self.clone(),
+            },
             View::Call(op) => Call { program: map(&op.program)?, ..op.clone() }.into(),
             View::Cond(op) => {
                 Cond { branches: op.branches.iter().map(map).collect::<Result<_, E>>()? }.into()
@@ -205,11 +211,8 @@ impl Op {
                 mapped.into()
             }
             View::CustomVjp(op) => {
-                let mut mapped = CustomVjp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() };
-                if let Some(saved) = op.rule.0.saved() {
-                    mapped.rule = VjpHandle(Arc::new(saved.map(map)?));
-                }
-                mapped.into()
+                let call_jaxpr = map(&op.call_jaxpr)?;
+                CustomVjp { call_jaxpr, rule: op.rule.map_saved(map)?, ..op.clone() }.into()
             }
         })
     }

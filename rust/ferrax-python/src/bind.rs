@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::array::{Array, ArrayImpl, Tracer};
-use crate::jit::{JitCache, JitFunction};
+use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
     cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params,
@@ -109,6 +109,18 @@ fn trace_frames(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
     PyTuple::new(py, trace::frame_ids())
 }
 
+/// Another array of the same elements; a tracer itself.
+#[pyfunction]
+fn alias<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, Array>> {
+    match array.get().concrete() {
+        None => Ok(array.clone()),
+        Some(concrete) => {
+            let copy = Array::new_concrete(array.py(), concrete.tensor()?, concrete.weak)?;
+            Ok(copy.into_bound(array.py()))
+        }
+    }
+}
+
 /// Every op with a line of explanation.
 #[pyfunction]
 fn documented_ops() -> Vec<(&'static str, &'static str)> {
@@ -152,12 +164,17 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::call_program,
         primitive::record_primitive,
         primitive::observed_values,
-        custom::recording_kind,
+        custom::recording_frame,
         custom::custom_jvp_call,
         custom::custom_vjp_call,
         control::trace_body,
         control::trace_branches,
         trace::concrete_ops_run,
+        trace::ref_frames,
+        trace::set_frame_refs,
+        trace::add_ref_input,
+        alias,
+        jit::register_ref,
         checkpoint::builtin_policy,
         checkpoint::either_policy,
         checkpoint::python_policy,

@@ -4,13 +4,10 @@
 //! static values and trace context, and runs it; or, inside another trace,
 //! records a call equation. Only a miss runs Python code of the user.
 
-mod key;
-mod stats;
-
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrax_ir::{ArrayType, Op, ops};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -26,7 +23,16 @@ use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 use crate::{checks, nans};
+
+mod donation;
+mod key;
+mod refs;
+mod stats;
+
+use donation::take_donated;
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
+pub use refs::register_ref;
+use refs::{Given, Refs, is_ref};
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
@@ -41,6 +47,9 @@ pub struct Entry {
     weak: Vec<bool>,
     /// Leaves whose buffers the call may reuse.
     donated: Option<Vec<bool>>,
+    /// What the function does to mutable arrays. The values of those that it closes over are the
+    /// program's last inputs, the values that it gives to them and to arguments its last outputs.
+    refs: Option<Py<PyAny>>,
     /// Which trace of the function it is, from 1 on.
     number: usize,
 }
@@ -108,6 +117,8 @@ pub struct JitFunction {
 struct Call<'py> {
     key: Result<Key, Arc<Entry>>,
     operands: SmallVec<[Operand<'py>; 4]>,
+    /// The leaves that are mutable arrays, with their numbers.
+    refs: Refs<'py>,
     arguments: Bound<'py, PyTuple>,
     keywords: Option<Bound<'py, PyDict>>,
 }
@@ -174,22 +185,33 @@ impl JitFunction {
         };
         let mut operands: SmallVec<[Operand<'py>; 4]> = SmallVec::with_capacity(leaves.len());
         let mut types: SmallVec<[LeafType; 4]> = SmallVec::new();
+        let mut refs: Refs<'py> = Vec::new();
         for (index, leaf) in leaves.into_iter().enumerate() {
             let leaf = leaf.into_bound(py);
             if abstract_leaves && let Some(ty) = abstract_leaf(&leaf)? {
                 types.push(ty);
                 continue;
             }
-            let operand = convert::owned_operand(leaf, &self.name).map_err(|(leaf, error)| {
-                self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error)
-            })?;
+            let operand = match convert::owned_operand(leaf, &self.name) {
+                Ok(operand) => operand,
+                Err((leaf, _)) if is_ref(&leaf) => {
+                    let value = leaf.call_method0(intern!(py, "_read"))?;
+                    refs.push((index, leaf));
+                    convert::operand(&value, &self.name)?
+                }
+                Err((leaf, error)) => {
+                    return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
+                }
+            };
             if abstract_leaves {
                 types.push(LeafType::of(&operand)?);
             }
             operands.push(operand);
         }
+        self.check_distinct(py, &refs, (&dynamic, &keywords))?;
         let context = context().id;
         if let Some(last) = last
+            && refs.is_empty()
             && last.key.context == context
             && last.key.statics.is_empty()
             && last.key.args.ptr_eq(&args_tree)
@@ -199,7 +221,7 @@ impl JitFunction {
             }
             && last.key.leaves.iter().zip(&operands).all(|(ty, operand)| ty.is(operand))
         {
-            return Ok(Call { key: Err(last), operands, arguments: dynamic, keywords });
+            return Ok(Call { key: Err(last), operands, refs, arguments: dynamic, keywords });
         }
         if !abstract_leaves {
             types.reserve(operands.len());
@@ -207,9 +229,26 @@ impl JitFunction {
                 types.push(LeafType::of(operand)?);
             }
         }
+        for (index, _) in &refs {
+            types[*index].is_ref = true;
+        }
         let mut key = Key { args: args_tree, kwargs: kwargs_tree, leaves: types, statics, context, hash: 0 };
         key.hash = key.digest();
-        Ok(Call { key: Ok(key), operands, arguments: dynamic, keywords })
+        Ok(Call { key: Ok(key), operands, refs, arguments: dynamic, keywords })
+    }
+
+    /// The name of an argument's leaf; `given` are the dynamic positional and keyword arguments.
+    /// Names fit positions only where no argument was taken out.
+    fn leaf_name(
+        &self,
+        py: Python<'_>,
+        index: usize,
+        given: Given<'_, '_>,
+    ) -> Option<String> {
+        let named = || -> PyResult<String> {
+            leaf_names(py)?.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
+        };
+        self.static_argnums.is_empty().then(|| named().ok()).flatten()
     }
 
     /// The function's name, file and line.
@@ -229,21 +268,16 @@ impl JitFunction {
         py: Python<'_>,
         leaf: &Bound<'_, PyAny>,
         index: usize,
-        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        given: Given<'_, '_>,
         error: PyErr,
     ) -> PyErr {
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
         let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
-        // Names fit positions only where no argument was taken out.
-        let named = |given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>)| -> PyResult<String> {
-            let names = py.import("ferrax._src.api_util")?.getattr("argument_names")?;
-            names.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
-        };
-        let argument = match self.static_argnums.is_empty().then(|| named(given)) {
-            Some(Ok(name)) => format!("Argument '{name}'"),
-            _ => format!("Argument leaf {index}"),
+        let argument = match self.leaf_name(py, index, given) {
+            Some(name) => format!("Argument '{name}'"),
+            None => format!("Argument leaf {index}"),
         };
         PyTypeError::new_err(format!(
             "{argument} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
@@ -259,10 +293,10 @@ impl JitFunction {
         &self,
         py: Python<'py>,
         call: Call<'py>,
-    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>)> {
+    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>, Refs<'py>)> {
         let key = match call.key {
             Ok(key) => key,
-            Err(entry) => return Ok((entry, call.operands)),
+            Err(entry) => return Ok((entry, call.operands, call.refs)),
         };
         // Compared outside the lock: `==` of static values may run Python code.
         let candidates = self.cache.get().lock().entries.get(&key.hash).cloned();
@@ -270,7 +304,7 @@ impl JitFunction {
             if entry.key.matches(py, &key)? {
                 let old = self.cache.get().lock().last.replace(entry.clone());
                 drop(old);
-                return Ok((entry, call.operands));
+                return Ok((entry, call.operands, call.refs));
             }
         }
         let values: Vec<Option<Py<Array>>> = call
@@ -281,7 +315,9 @@ impl JitFunction {
                 Operand::Literal(_) => None,
             })
             .collect();
-        Ok((self.trace(py, key, (&call.arguments, call.keywords.as_ref()), &values)?, call.operands))
+        let given = (&call.arguments, call.keywords.as_ref());
+        let entry = self.trace(py, key, given, &values, &call.refs)?;
+        Ok((entry, call.operands, call.refs))
     }
 
     /// Traces the function for a call that was not met before, whose arguments are these values,
@@ -292,6 +328,7 @@ impl JitFunction {
         key: Key,
         (arguments, keywords): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
         values: &[Option<Py<Array>>],
+        refs: &Refs<'py>,
     ) -> PyResult<Arc<Entry>> {
         let alike = self.before_trace(py, &key)?;
         let types: Vec<ArrayType> = key
@@ -313,13 +350,17 @@ impl JitFunction {
         )?;
         let (frame, tracers) =
             trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values))?;
-        let traced = self.call_on_tracers(py, &key, tracers).and_then(|(outputs, tree)| {
-            let traced = trace::finish(py, frame, outputs)?;
-            Ok((traced, tree))
-        });
-        let (traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+        let mut leaves: Vec<Py<PyAny>> = tracers.into_iter().map(Py::into_any).collect();
+        let traced = self
+            .place_refs(py, refs, (arguments, &keywords.cloned()), &mut leaves)
+            .and_then(|()| self.call_on_tracers(py, &key, leaves))
+            .and_then(|(outputs, tree)| Ok((trace::finish_with_refs(py, frame, outputs)?, tree)));
+        let (mut traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+        refs::values_last(py, &mut traced, types.len());
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
-        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some());
+        let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
+        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
+            && traced.refs.as_ref().map_or(Ok(true), lasting)?;
         let number = self.cache.get().lock().traces + 1;
         let entry = Arc::new(Entry {
             key,
@@ -328,6 +369,7 @@ impl JitFunction {
             captured: traced.captured,
             out_tree,
             donated,
+            refs: traced.refs,
             number,
         });
         let mut cache = self.cache.get().lock();
@@ -360,9 +402,9 @@ impl JitFunction {
         &self,
         py: Python<'py>,
         key: &Key,
-        tracers: Vec<Py<Array>>,
-    ) -> PyResult<(Vec<Operand<'py>>, TreeDef)> {
-        let mut tracers = tracers.into_iter().map(Py::into_any);
+        leaves: Vec<Py<PyAny>>,
+    ) -> PyResult<(SmallVec<[Operand<'py>; 4]>, TreeDef)> {
+        let mut tracers = leaves.into_iter();
         let count = key.args.num_leaves();
         let dynamic = key.args.unflatten(py, tracers.by_ref().take(count))?;
         let dynamic = dynamic.bind(py).cast::<PyTuple>()?;
@@ -392,6 +434,9 @@ impl JitFunction {
                     if !error.is_instance_of::<PyTypeError>(py) {
                         return error;
                     }
+                    if is_ref(leaf.bind(py)) {
+                        return self.returned_ref(py, leaf.bind(py), &result);
+                    }
                     let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
                     PyTypeError::new_err(format!(
                         "function {} traced for jit returned a value of type {class}, which is not a valid array \
@@ -405,72 +450,12 @@ impl JitFunction {
         Ok((outputs, tree))
     }
 
-    /// Which leaves' buffers can be reused; warns of those that cannot.
-    fn donated(
-        &self,
-        py: Python<'_>,
-        key: &Key,
-        (arguments, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
-        program: &ferrax_ir::Program,
-    ) -> PyResult<Option<Vec<bool>>> {
-        if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
-            return Ok(None);
-        }
-        let mut flags = Vec::with_capacity(key.leaves.len());
-        // Numbers of static arguments do not count among the dynamic ones.
-        let statics = |position: usize| {
-            key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
-        };
-        let total = arguments.len() + statics(usize::MAX);
-        let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
-            .into_iter()
-            .map(|position| position - statics(position))
-            .collect();
-        for (index, child) in key.args.children(py)?.iter().enumerate() {
-            flags.extend(std::iter::repeat_n(positions.contains(&index), child.num_leaves()));
-        }
-        if let (Some(tree), Some(keywords)) = (&key.kwargs, keywords) {
-            let mut names: Vec<String> = keywords.keys().extract()?;
-            names.sort();
-            for (name, child) in names.iter().zip(tree.children(py)?) {
-                flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
-            }
-        }
-        let mut outputs: Vec<_> = program.output_types().collect();
-        let mut unusable = Vec::new();
-        for (flag, ty) in flags.iter_mut().zip(program.input_types()) {
-            if *flag {
-                let same = |output: &ferrax_ir::Type| {
-                    matches!((output.as_array(), ty.as_array()),
-                        (Some(a), Some(b)) if a.shape == b.shape && a.dtype == b.dtype)
-                };
-                match outputs.iter().position(same) {
-                    Some(index) => drop(outputs.swap_remove(index)),
-                    None => {
-                        *flag = false;
-                        unusable.push(ty.to_string());
-                    }
-                }
-            }
-        }
-        if !unusable.is_empty() {
-            let text = format!(
-                "Some donated buffers were not usable: {}. Donation pays where an output has the shape and dtype of \
-                 the donated argument.",
-                unusable.join(", ")
-            );
-            let warnings = py.import(intern!(py, "warnings"))?;
-            warnings.call_method1(intern!(py, "warn"), (text,))?;
-        }
-        Ok(Some(flags))
-    }
-
     fn run_entry(
         &self,
         py: Python<'_>,
         entry: &Entry,
         operands: &[Operand<'_>],
-        names: &dyn Fn() -> PyResult<Vec<String>>,
+        refs: &Refs<'_>,
     ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
@@ -484,48 +469,67 @@ impl JitFunction {
                 .collect();
             &with_captured
         };
+        if let Some(done) = &entry.refs {
+            return self.run_with_refs(py, entry, done.bind(py), all, refs);
+        }
         if !trace::runs_eagerly(all) {
-            let inner = &program.program;
-            let outputs = if self.inline {
-                trace::inline(py, inner, all)?
-            } else {
-                let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
-                trace::bind(py, Op::Call(call), all)?
-            };
+            let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }
-        let executable = program.executable(py)?;
-        let results = match &entry.donated {
-            _ if checks::values().is_some() => self.run_checked(py, entry, all, names)?,
-            Some(donated) if donated.contains(&true) => {
-                let tensors = take_donated(py, all, donated)?;
-                let mut flags = donated.clone();
-                flags.resize(tensors.len(), false);
-                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)?
-            }
-            _ => {
-                let tensors = eager::tensors(py, all)?;
-                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?
-            }
-        };
-        let arrays = results
+        let arrays = self.execute(py, entry, all)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
         entry.out_tree.unflatten_fallible(py, arrays)
     }
-}
 
-impl JitFunction {
-    /// Runs an entry whose results must not have certain values. Nothing is donated before that is
-    /// known: the inputs may be needed for a second run.
-    #[cold]
-    fn run_checked(
+    /// Records a call in the frame that is being traced.
+    fn record(
+        &self,
+        py: Python<'_>,
+        program: &PyProgram,
+        operands: &[Operand<'_>],
+    ) -> PyResult<trace::Outputs> {
+        let inner = &program.program;
+        if self.inline {
+            return trace::inline(py, inner, operands);
+        }
+        let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
+        trace::bind(py, Op::Call(call), operands)
+    }
+
+    /// Runs an entry's program on concrete operands.
+    fn execute(
         &self,
         py: Python<'_>,
         entry: &Entry,
         operands: &[Operand<'_>],
-        names: &dyn Fn() -> PyResult<Vec<String>>,
+    ) -> PyResult<ferrax_cpu::Outputs> {
+        let program = entry.program.get();
+        let executable = program.executable(py)?;
+        match &entry.donated {
+            _ if checks::values().is_some() => self.execute_checked(py, entry, operands),
+            Some(donated) if donated.contains(&true) => {
+                let tensors = take_donated(py, operands, donated)?;
+                let mut flags = donated.clone();
+                flags.resize(tensors.len(), false);
+                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)
+            }
+            _ => {
+                let tensors = eager::tensors(py, operands)?;
+                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)
+            }
+        }
+    }
+
+    /// Runs an entry whose results must not have certain values. No buffer is used again: the
+    /// inputs may be needed for a second run.
+    #[cold]
+    fn execute_checked(
+        &self,
+        py: Python<'_>,
+        entry: &Entry,
+        operands: &[Operand<'_>],
     ) -> PyResult<ferrax_cpu::Outputs> {
         let program = entry.program.get();
         let executable = program.executable(py)?;
@@ -535,16 +539,19 @@ impl JitFunction {
         };
         let results = eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?;
         let what = || format!("the jitted function {}", self.place(py));
-        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| match names()
-            .ok()
-            .and_then(|names| names.get(number).cloned())
-        {
-            Some(name) => format!("The argument {name} of {}", self.name),
-            None => format!("An array that {} captures", self.name),
+        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| {
+            if number >= entry.key.leaves.len() {
+                return format!("An array that {} captures", self.name);
+            }
+            match entry.key.names(py, self.function.bind(py)).ok().and_then(|names| names.get(number).cloned()) {
+                Some(name) => format!("The argument {name} of {}", self.name),
+                None => format!("The argument leaf {number} of {}", self.name),
+            }
         })?;
         Ok(results)
     }
 }
+
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
 fn flatten_like<'py>(
@@ -564,39 +571,6 @@ fn flatten_like<'py>(
 /// The function that names an argument's leaves for messages.
 fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(intern!(py, "ferrax._src.api_util"))?.getattr(intern!(py, "argument_names"))
-}
-
-/// The tensors of a call; donated arrays give theirs up.
-fn take_donated(
-    py: Python<'_>,
-    operands: &[Operand<'_>],
-    donated: &[bool],
-) -> PyResult<Vec<ferrax_ir::Tensor>> {
-    let pointer = |operand: &Operand<'_>| match operand {
-        Operand::Array(array) => Some(array.as_ptr() as usize),
-        Operand::Literal(_) => None,
-    };
-    for (index, operand) in operands.iter().enumerate() {
-        let twice = donated.get(index) == Some(&true)
-            && operands
-                .iter()
-                .enumerate()
-                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
-        if twice {
-            return Err(PyRuntimeError::new_err(
-                "the same array is donated and used as another argument of one call; pass a copy (x.copy())",
-            ));
-        }
-    }
-    let tensors = eager::tensors(py, operands)?;
-    for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
-        if let Operand::Array(array) = operand
-            && let Some(concrete) = array.get().concrete()
-        {
-            concrete.delete();
-        }
-    }
-    Ok(tensors.into_vec())
 }
 
 #[pymethods]
@@ -639,17 +613,13 @@ impl JitFunction {
             return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
         }
         let call = self.prepare(py, args, kwargs, false)?;
-        let (entry, operands) = self.entry(py, call)?;
-        let names = || {
-            let call = self.prepare(py, args, kwargs, false)?;
-            let positional = entry.key.positional(&call.arguments)?;
-            leaf_names(py)?.call1((self.function.bind(py), positional, call.keywords))?.extract()
-        };
-        self.run_entry(py, &entry, &operands, &names)
+        let (entry, operands, refs) = self.entry(py, call)?;
+        self.run_entry(py, &entry, &operands, &refs)
     }
 
-    /// `(program, captured, in_tree, out_tree, donated)` for these arguments, which may be
-    /// abstract: what `lower` and `eval_shape` are made of.
+    /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be
+    /// abstract: what `lower` and `eval_shape` are made of. `refs` is None, or what the function
+    /// does to mutable arrays.
     #[pyo3(signature = (*args, **kwargs))]
     fn _traced<'py>(
         &self,
@@ -658,7 +628,7 @@ impl JitFunction {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let call = self.prepare(py, args, kwargs, true)?;
-        let (entry, _) = self.entry(py, call)?;
+        let (entry, _, _) = self.entry(py, call)?;
         let kwargs_tree = match &entry.key.kwargs {
             Some(tree) => tree.clone(),
             None => tree::flatten(py, PyDict::new(py).as_any(), None, &mut Leaves::new())?,
@@ -671,6 +641,7 @@ impl JitFunction {
             Py::new(py, PyTreeDef::from(in_tree))?,
             Py::new(py, PyTreeDef::from(entry.out_tree.clone()))?,
             entry.donated.clone(),
+            entry.refs.as_ref().map(|refs| refs.clone_ref(py)),
         )
             .into_pyobject(py)
     }

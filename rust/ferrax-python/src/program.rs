@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ferrax_ir::{ArrayType, Op, Program, Type, ops};
+use ferrax_ir::{ArrayType, Op, Program, Type, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -98,9 +98,17 @@ impl PyProgram {
     /// What computed the residual that is this input.
     fn residual(&self, number: usize) -> Option<(String, ferrax_ir::Source)> {
         let (primal, first) = self.residuals_of.as_ref()?;
-        let var = primal.outputs.get(first + number)?.as_var()?;
-        let made = primal.equations.iter().find(|equation| equation.outputs.contains(&var))?;
-        Some((made.op.name().to_owned(), made.source))
+        let (mut program, mut output) = (primal, first + number);
+        loop {
+            let var = program.outputs.get(output)?.as_var()?;
+            let made = program.equations.iter().find(|equation| equation.outputs.contains(&var))?;
+            output = made.outputs.iter().position(|&known| known == var)?;
+            program = match made.op.view() {
+                View::Call(call) => &call.program,
+                View::Checkpoint(call) => &call.jaxpr,
+                _ => return Some((made.op.name().to_owned(), made.source)),
+            };
+        }
     }
 }
 
@@ -400,8 +408,9 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
 }
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
-/// arrays: `(program, captured)`. `kind` is 'stage', 'diff', 'value' or 'batch';
-/// `types` are the arguments' types, `names` gives their names for messages,
+/// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
+/// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
+/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for messages,
 /// `values` what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
@@ -413,16 +422,16 @@ pub fn trace_program<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
+) -> PyResult<(PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>)> {
     let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
     let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
     let traced = function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| operands(&outputs))
-        .and_then(|outputs| trace::finish(py, frame, outputs));
+        .and_then(|outputs| trace::finish_with_refs(py, frame, outputs));
     match traced {
-        Ok(traced) => Ok((PyProgram::new(Arc::new(traced.program)), traced.captured)),
+        Ok(traced) => Ok((PyProgram::new(Arc::new(traced.program)), traced.captured, traced.refs)),
         Err(error) => {
             trace::abandon(frame);
             Err(error)

@@ -22,8 +22,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferrax_ir::op::View;
 use ferrax_ir::{ArrayType, Atom, Builder, Effect, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -81,6 +83,10 @@ pub struct Frame {
     values: Vec<Option<Py<Array>>>,
     /// The equation that defines each variable; `u32::MAX` for inputs.
     producers: Vec<u32>,
+    /// What the traced function does to mutable arrays, once it touches one: see `ferrax._src.refs`.
+    refs: Option<Py<PyAny>>,
+    /// Which captured values are what a mutable array holds, with the identity of that.
+    ref_inputs: Vec<(usize, usize)>,
 }
 
 thread_local! {
@@ -124,6 +130,10 @@ pub struct Traced {
     pub program: Program,
     /// Outer values; the program's inputs after the arguments.
     pub captured: Vec<Py<Array>>,
+    /// Which captured values are what a mutable array holds, with the identity of that.
+    pub ref_inputs: Vec<(usize, usize)>,
+    /// What the function did to mutable arrays.
+    pub refs: Option<Py<PyAny>>,
 }
 
 impl Frame {
@@ -185,6 +195,8 @@ pub fn push(
         capture_index: FxHashMap::default(),
         values: Vec::new(),
         producers: Vec::new(),
+        refs: None,
+        ref_inputs: Vec::new(),
     };
     let source = source::current(py);
     let mut tracers = Vec::with_capacity(types.len());
@@ -235,6 +247,10 @@ pub fn abandon(id: u64) {
     drop(leaks::take(id));
 }
 
+fn has_own_rules(op: &Op) -> bool {
+    matches!(op.view(), View::CustomJvp(_) | View::CustomVjp(_))
+}
+
 /// Ends the frame with these outputs, which are the last references to its tracers: further ones
 /// are leaks.
 pub fn finish<'py, O>(py: Python<'py>, id: u64, outputs: O) -> PyResult<Traced>
@@ -262,11 +278,91 @@ where
     let atoms = atoms.map_err(|escaped| unexpected_tracer(&escaped))?;
     let frame = remove(id).ok_or_else(|| to_py(py, internal_error!("the frame of this trace is gone")))?;
     drop(outputs);
-    let Frame { builder, captured, names, values, .. } = frame;
+    let Frame { kind, builder, captured, names, values, refs, ref_inputs, .. } = frame;
     drop(values);
-    let traced = Traced { program: builder.finish(atoms), captured };
-    leaks::check(py, leaks::take(id), &traced.program, names.as_ref())?;
-    Ok(traced)
+    let mut program = builder.finish(atoms);
+    let values = matches!(kind, FrameKind::Diff | FrameKind::Value);
+    if values && program.equations.iter().any(|equation| has_own_rules(&equation.op)) {
+        // Calls that were recorded only for their value to be looked at: nobody must ask for their
+        // rules, for which it is too late to look at values.
+        program = ferrax_transform::dce(&program).py(py)?;
+    }
+    let watched = leaks::take(id);
+    // What was done to mutable arrays is told in traced values until the caller has written them.
+    if refs.is_none() {
+        leaks::check(py, watched, &program, names.as_ref())?;
+    }
+    Ok(Traced { program, captured, ref_inputs, refs })
+}
+
+/// Ends the frame with these outputs, and after them the values that mutable arrays were given.
+pub fn finish_with_refs<'py>(
+    py: Python<'py>,
+    id: u64,
+    mut outputs: SmallVec<[Operand<'py>; 4]>,
+) -> PyResult<Traced> {
+    if let Some(refs) = frame_refs(py, id) {
+        let values = refs.bind(py).call_method0(intern!(py, "close"))?;
+        outputs.extend(crate::program::operands(&values)?);
+    }
+    finish(py, id, outputs)
+}
+
+/// What the function that this frame traces did to mutable arrays so far.
+fn frame_refs(py: Python<'_>, id: u64) -> Option<Py<PyAny>> {
+    STACK.with_borrow(|stack| {
+        let frame = stack.iter().rfind(|frame| frame.id == id)?;
+        frame.refs.as_ref().map(|refs| refs.clone_ref(py))
+    })
+}
+
+/// `(id, kind, what was done to mutable arrays)` of each frame, outermost first.
+#[pyfunction]
+pub fn ref_frames(py: Python<'_>) -> Vec<(u64, &'static str, Option<Py<PyAny>>)> {
+    STACK.with_borrow(|stack| {
+        stack
+            .iter()
+            .map(|frame| (frame.id, frame.kind.name(), frame.refs.as_ref().map(|refs| refs.clone_ref(py))))
+            .collect()
+    })
+}
+
+/// Gives a frame the object that keeps what is done to mutable arrays; its method `close` gives
+/// the values that follow the outputs.
+#[pyfunction]
+pub fn set_frame_refs(id: u64, refs: Py<PyAny>) {
+    let old = STACK.with_borrow_mut(|stack| {
+        let frame = stack.iter_mut().rfind(|frame| frame.id == id)?;
+        frame.refs.replace(refs)
+    });
+    drop(old);
+}
+
+/// What a mutable array holds, as an input of a frame's own: `(tracer, position among what the
+/// frame captured)`. `key` is the identity of the mutable array.
+#[pyfunction]
+pub fn add_ref_input(
+    py: Python<'_>,
+    id: u64,
+    value: &Bound<'_, Array>,
+    key: usize,
+) -> PyResult<(Py<Array>, usize)> {
+    let ty = value.get().array_type();
+    let added = STACK.with_borrow_mut(|stack| {
+        let frame = stack.iter_mut().rfind(|frame| frame.id == id)?;
+        let atom = frame.builder.input(ty.clone());
+        frame.note_variable(atom, u32::MAX, Some(value.clone().unbind()));
+        frame.captured.push(value.clone().unbind());
+        let position = frame.captured.len() - 1;
+        frame.ref_inputs.push((position, key));
+        Some((atom, position))
+    });
+    match added {
+        Some((Atom::Var(var), position)) => {
+            Ok((Array::new_tracer(py, id, var, ty, source::current(py))?, position))
+        }
+        _ => Err(to_py(py, internal_error!("the frame of this trace is gone"))),
+    }
 }
 
 /// Whether nothing is being traced on this thread.
@@ -295,10 +391,19 @@ fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<
     Ok(level)
 }
 
-/// What records an op on these operands; `None` if it would run at once.
-pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<FrameKind>> {
+/// What records an op on these operands, and which of them are its tracers; `None` if it would run
+/// at once.
+pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<(FrameKind, Vec<bool>)>> {
+    let own = |frame: &Frame, operand: &Operand<'_>| match operand {
+        Operand::Array(array) => array.get().tracer().is_some_and(|tracer| tracer.frame == frame.id),
+        Operand::Literal(_) => false,
+    };
     STACK
-        .with_borrow(|stack| Ok(level(stack, operands)?.map(|depth| stack[depth].kind)))
+        .with_borrow(|stack| {
+            let Some(depth) = level(stack, operands)? else { return Ok(None) };
+            let frame = &stack[depth];
+            Ok(Some((frame.kind, operands.iter().map(|operand| own(frame, operand)).collect())))
+        })
         .map_err(|escaped: Py<Array>| Python::attach(|py| unexpected_tracer(escaped.bind(py))))
 }
 
@@ -474,6 +579,30 @@ pub fn concrete<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Ar
             Data::Tracer(tracer) => tracer,
         };
         match evaluate(py, tracer, &current)? {
+            Some(value) => current = value,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The concrete array that `array` is or, in a rule of a custom derivative that no other derivative
+/// goes through, stands for. `None` where there is none.
+pub fn settled<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Array>>> {
+    let mut current = array.clone();
+    let mut derivatives = None;
+    loop {
+        let tracer = match &current.get().data {
+            Data::Concrete(_) => return Ok(Some(current)),
+            Data::Tracer(tracer) => tracer,
+        };
+        let kind = STACK
+            .with_borrow(|stack| stack.iter().find(|frame| frame.id == tracer.frame).map(|frame| frame.kind));
+        derivatives = match (kind, derivatives) {
+            (Some(FrameKind::Value), known) => Some(known.unwrap_or(0)),
+            (Some(FrameKind::Diff), Some(0)) => Some(1),
+            _ => return Ok(None),
+        };
+        match evaluate(array.py(), tracer, &current)? {
             Some(value) => current = value,
             None => return Ok(None),
         }

@@ -241,11 +241,7 @@ impl Forward {
 
 /// Puts the outputs that a joint rule gave in the place of the equation's; their
 /// tangents.
-fn set_joint(
-    rewriter: &mut Rewriter<'_>,
-    equation: &Equation,
-    joint: WithTangents,
-) -> Result<Tangents> {
+fn set_joint(rewriter: &mut Rewriter<'_>, equation: &Equation, joint: WithTangents) -> Result<Tangents> {
     if joint.len() != equation.outputs.len() {
         return Err(internal_error!(
             "the jvp rule of {} gave {} outputs of {}",

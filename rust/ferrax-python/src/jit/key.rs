@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use ferrax_ir::{DType, Sizes};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,17 +11,19 @@ use pyo3::types::{PyList, PyTuple};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
+use super::refs::is_ref;
 use crate::array::{Array, Data};
 use crate::convert::Operand;
 use crate::dtypes;
 use crate::promote::context;
 use crate::tree::{PyTreeDef, TreeDef};
 
-/// Shape, dtype and weakness of one argument leaf.
+/// Shape, dtype and weakness of one argument leaf, and whether it is a mutable array.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeafType {
     pub dtype: DType,
     pub weak: bool,
+    pub is_ref: bool,
     pub sizes: Sizes,
 }
 
@@ -30,7 +33,7 @@ impl LeafType {
             Operand::Literal(_) => Sizes::new(),
             Operand::Array(array) => array.get().sizes()?,
         };
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), sizes })
+        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, sizes })
     }
 
     pub fn is(&self, operand: &Operand<'_>) -> bool {
@@ -133,7 +136,7 @@ impl Key {
         let leaves: Vec<_> = self
             .leaves
             .iter()
-            .map(|leaf| Ok((PyTuple::new(py, &leaf.sizes)?, dtypes::to_numpy(py, leaf.dtype)?, leaf.weak)))
+            .map(|leaf| Ok((PyTuple::new(py, &leaf.sizes)?, dtypes::to_numpy(py, leaf.dtype)?, leaf.weak, leaf.is_ref)))
             .collect::<PyResult<_>>()?;
         let statics: Vec<_> = self
             .statics
@@ -157,6 +160,15 @@ impl Key {
             .into_pyobject(py)
     }
 
+    /// The names of the leaves.
+    pub fn names(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+        let zeros = |count: usize| std::iter::repeat_n(0i32, count).map(|zero| zero.into_py_any(py));
+        let args = self.args.unflatten_fallible(py, zeros(self.args.num_leaves()))?;
+        let kwargs = self.kwargs.as_ref().map(|tree| tree.unflatten_fallible(py, zeros(tree.num_leaves())));
+        let positional = self.positional(args.bind(py).cast::<PyTuple>()?)?;
+        super::leaf_names(py)?.call1((function, positional, kwargs.transpose()?))?.extract()
+    }
+
     /// All positional arguments, with None in place of static ones, whose names have no leaves.
     pub fn positional<'py>(&self, dynamic: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let py = dynamic.py();
@@ -176,7 +188,7 @@ impl Key {
 /// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
 pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     let py = leaf.py();
-    if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
+    if leaf.is_instance_of::<Array>() || is_ref(leaf) || leaf.hasattr(intern!(py, "__array_struct__"))? {
         return Ok(None);
     }
     let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
@@ -185,7 +197,7 @@ pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     };
     let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
     let dtype = crate::promote::canonicalize(dtypes::from_python(&dtype)?, context().x64);
-    Ok(Some(LeafType { dtype, weak, sizes: shape.extract::<Vec<usize>>()?.into() }))
+    Ok(Some(LeafType { dtype, weak, is_ref: false, sizes: shape.extract::<Vec<usize>>()?.into() }))
 }
 
 pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {

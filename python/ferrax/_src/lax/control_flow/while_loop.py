@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, errors, tree_util
+from ferrax._src import api_util, config, core, dtypes, errors, ref_args, tree_util
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
@@ -42,36 +42,81 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
             return _python_loop(cond_fun, body_fun, init_val)
         except errors.ConcretizationTypeError:
             pass  # Nobody knows the value, under vmap for instance: trace after all.
+    ref_args.reject(
+        tree_util.tree_leaves(init_val), "lax.while_loop, in the value,", "Close over it."
+    )
     init, tree, types = common.flatten(init_val, "lax.while_loop")
     traced = _trace(cond_fun, body_fun, tree, types, init)
-    out_types = traced[2].out_types
+    out_types = traced[2].out_types[: traced[4].num_leaves]
     if len(out_types) == len(init):
         init, types, changed = common.promote_carry(init, types, out_types)
         if changed:
             traced = _trace(cond_fun, body_fun, tree, types, init)
             out_types = traced[2].out_types
-    condition, condition_captured, body, body_captured, out_tree = traced
+    condition, condition_captured, body, body_captured, out_tree, asked, touched = traced
+    out_types = out_types[: out_tree.num_leaves]
     common.check_carry("while_loop body", body_fun, tree, types, out_tree, out_types)
-    return out_tree.unflatten(
-        _bind_while(condition, condition_captured, body, body_captured, init)
+    if asked is not None and asked.count:
+        return _while_with_effects(cond_fun, body_fun, out_tree.unflatten(init))
+    count = len(init)
+    body, body_captured, held = common.carry_refs(body, body_captured, touched, count)
+    if held:
+        condition, condition_captured = _with_held(
+            condition, condition_captured, asked, touched, held, count
+        )
+    outputs = _bind_while(condition, condition_captured, body, body_captured, init + held)
+    if held:
+        touched.write(outputs[count:], {})
+    return out_tree.unflatten(outputs[:count])
+
+
+def _with_held(condition, captured, asked, touched, held, count):
+    """The condition of a loop whose carry has what refs hold in the end: `(program, captured)`."""
+    entries = {} if asked is None else asked.entries
+    places = [
+        entries[entry.ref].position if entry.ref in entries else None for entry in touched.written
+    ]
+    kept = [place for place in range(len(captured)) if place not in places]
+    first = len(captured)
+    program = condition.rewire(
+        [
+            *kept,
+            *range(first, first + count),
+            *[_core.type_of(x) if p is None else p for x, p in zip(held, places)],
+        ]
     )
+    return program, [captured[place] for place in kept]
+
+
+def _while_with_effects(cond_fun, body_fun, value):
+    """A loop whose condition writes to refs: it is asked before the loop and after each step."""
+
+    def step(carry):
+        value = body_fun(carry[1])
+        return cond_fun(value), value
+
+    return while_loop(lambda carry: carry[0], step, (cond_fun(value), value))[1]
 
 
 def _trace(cond_fun, body_fun, tree, types, init):
-    condition, condition_captured, condition_tree = common.trace(cond_fun, (tree,), types, init)
+    condition, condition_captured, condition_tree, asked = common.trace(
+        cond_fun, (tree,), types, init, "while_cond"
+    )
     place = f"{api_util.fun_place(cond_fun)}.{common.at_user_line()}"
     if condition_tree != _LEAF:
         raise TypeError(
             f"cond_fun must return a boolean scalar, but got pytree {condition_tree} from {place}"
         )
-    (ty,) = condition.out_types
+    ty = condition.out_types[0]
     if ty[0] or ty[1] != np.bool_:
         raise TypeError(
             "cond_fun must return a boolean scalar, but got output type(s) "
             f"[{common.type_text(ty)}] from {place}"
         )
-    body, body_captured, out_tree = common.trace(body_fun, (tree,), types, init)
-    return condition, condition_captured, body, body_captured, out_tree
+    body, body_captured, out_tree, touched = common.trace(
+        body_fun, (tree,), types, init, "while_body"
+    )
+    return condition, condition_captured, body, body_captured, out_tree, asked, touched
 
 
 _LEAF = tree_util.tree_structure(0)
