@@ -114,10 +114,11 @@ FUNCTIONS = {
     "of_custom_jvp": of_custom_jvp,
     "custom_gradient": by_gradient,
 }
-# In forward mode one message is like the other.
-REVERSE = [
-    name for name in TRANSFORMS if not ("jvp" in name or name in ("hessian", "linearize"))
-] + ["jvp", "hessian", "linearize"]
+# In forward mode one message is like the other. Forward over reverse mode goes through here where
+# only values that nobody uses come from such functions; there JAX refuses.
+FORWARD = ("jvp", "hessian", "linearize", "jacfwd")
+REVERSE = [name for name in TRANSFORMS if not any(part in name for part in FORWARD)]
+REVERSE += ["jvp", "linearize"]
 FEW = ("jit", "grad", "grad_grad", "vmap_grad", "grad_scan", "checkpoint")
 PICKS = [("cubic", transform) for transform in REVERSE] + [
     (function, transform) for function in FUNCTIONS if function != "cubic" for transform in FEW
