@@ -169,6 +169,11 @@ from ferrax._src.lax.types import (
     ScatterDimensionNumbers,
     Tolerance,
 )
+from ferrax._src.lax.windows import (
+    padtype_to_pads,
+    reduce_window,
+    reduce_window_shape_tuple,
+)
 from ferrax._src.primitives import named_primitives as _named_primitives
 
 # Every op as a primitive: exp_p, add_p, ...
