@@ -456,7 +456,6 @@ CASES = {
     "closes_over_scan": lambda S: S.lax.scan(
         lambda c, x: (S.jax.grad(closing_over(S)(x))(c), None), S.jnp.float32(1), ramp(S, 3))[0],
     "closes_over_perturbed": lambda S: S.jax.grad(lambda x: closing_over(S)(x)(x))(3.0),
-    "closes_over_perturbed_rule": lambda S: S.jax.grad(lambda y: S.jax.grad(closing_over(S)(y))(2.0))(3.0),
     "closes_over_array": lambda S: S.jax.grad(lambda x: closing_over(S, False)(S.jnp.float32(3))(x))(S.jnp.float32(2)),
     # rules are asked when a transformation needs them
     "counts": lambda S: (lambda f, calls: (
