@@ -6,10 +6,11 @@ import functools
 import inspect
 
 from ferrax import _core
-from ferrax._src import api_util, core, tree_util
+from ferrax._src import api_util, core, ref_rules, tree_util
 from ferrax._src.custom_rules import (
     Call,
     SymbolicZero,
+    UsesRefs,
     array_types,
     forwarded_attribute,
     has_tangent,
@@ -109,6 +110,45 @@ class custom_jvp:  # noqa: N801
                 f"No JVP defined for {place}: give its rule with defjvp or defjvps before the call"
             )
         args = resolve_arguments(self.fun, "custom_jvp", args, kwargs)
+        if ref_rules.with_refs(self, args):
+            return self._call_with_refs(args, ())
+        try:
+            return self._call(args)
+        except UsesRefs as found:
+            refs = found.refs
+        return self._call_with_refs(args, refs)
+
+    def _call_with_refs(self, args, closed):
+        """A call that uses mutable arrays, among the arguments or those of `closed`."""
+        call = ref_rules.RefCall(self, args, closed, "custom_jvp")
+        if not call.recorded():
+            return self.fun(*args)
+
+        def primal(arrays, values):
+            return call.primal(arrays, values, [])[:2]
+
+        def rule(primals, tangents):
+            arrays, values = primals
+            moving = call.fill(tangents[0], [zeros(ref._type) for ref in call.refs])
+            result, refs = call.run(
+                lambda dynamic: self.jvp(*call.kept, dynamic, moving), arrays, values
+            )
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                return result
+            held = [ref._read() for ref in refs]
+            return (result[0], held), (result[1], [zeros(ref._type) for ref in call.refs])
+
+        primal.__name__ = api_util.fun_name(self.fun)
+        rule.__name__ = api_util.fun_name(self.jvp)
+        pure = custom_jvp(primal)
+        pure.defjvp(rule, self.symbolic_zeros)
+        try:
+            return call.call(lambda arrays, values, _: (*pure._call((arrays, values)), ()), False)
+        except UsesRefs as found:
+            refs = call.found(found.refs)
+        return self._call_with_refs(args, [*closed, *refs])
+
+    def _call(self, args):
         call = Call(self.fun, self.nondiff_argnums, args, "custom_jvp")
         kind = recording_kind(call)
         if kind is None:
@@ -124,6 +164,7 @@ class custom_jvp:  # noqa: N801
             self.symbolic_zeros,
             [*call.constants, *call.arrays],
         )
+        call.forget_values()
         return call.out_tree.unflatten(results)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import api_util, autodiff, core, dtypes, errors, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import _at_user_line, type_text
 
 
 def has_tangent(dtype) -> bool:
@@ -146,6 +147,14 @@ def used_derivatives(count):
         autodiff.orders.used = before
 
 
+class UsesRefs(Exception):  # noqa: N818
+    """A function or rule that was traced as one of arrays uses these mutable arrays."""
+
+    def __init__(self, refs):
+        super().__init__(refs)
+        self.refs = list(refs)
+
+
 class Call:
     """One call of a function with rules of its own: arguments, traced program, captured values."""
 
@@ -181,14 +190,16 @@ class Call:
         names = lambda: api_util.argument_names(self.fun, self.arguments(self.dynamic()), {})  # noqa: E731
         # What the function itself records is not differentiated: its rules are.
         with used_derivatives(orders.derivatives):
-            self.program, self.captured = _core.trace_program(
+            self.program, self.captured, self.touched = _core.trace_program(
                 flat,
                 "value" if concrete else "stage",
                 self.name,
                 self.arrays,
                 names,
-                self.arrays if concrete else None,
+                self.arrays,
             )
+        if self.touched is not None:
+            raise UsesRefs(self.touched.entries)
         self.out_tree = flat.out_tree
         self.out_types = self.program.out_types
 
@@ -203,10 +214,21 @@ class Call:
         call has now (`values`), or, when a transformation asks for it later, without (None)."""
         if values is not None:
             with used_derivatives(autodiff.orders.used + 1):
-                return _core.trace_program(
+                program, captured, touched = _core.trace_program(
                     flat, "value", f"{self.name}_{what}", types, None, values
                 )
-        program, captured = _core.trace_program(flat, "stage", f"{self.name}_{what}", types)
+            if touched is not None:
+                raise UsesRefs(touched.entries)
+            return program, captured
+        program, captured, touched = _core.trace_program(
+            flat, "stage", f"{self.name}_{what}", types
+        )
+        if touched is not None:
+            raise ValueError(
+                f"{place} closes over a mutable array of type {type_text(next(iter(touched.entries)))}."
+                " Rules are traced on their own here: pass the array as an argument of the function"
+                f", and from the forward to the reverse rule as a residual.{_at_user_line()}"
+            )
         if any(isinstance(value, core.Tracer) for value in captured):
             traced = next(value for value in captured if isinstance(value, core.Tracer))
             raise errors.UnexpectedTracerError(
@@ -232,9 +254,9 @@ class Call:
 
         `rule_captured` are the captured values of `program`, which are its last inputs.
         """
-        count = len(self.arrays)
+        count = len(self.types)
         index = {id(value): i for i, value in enumerate(self.constants)}
-        inputs = [core_type(value) for value in self.constants]
+        inputs = list(self.constant_types)
         for number, value in enumerate(rule_captured):
             inputs[index[id(value)]] = count + own + number
         return program.rewire(inputs + list(range(count + own)))
@@ -247,6 +269,14 @@ class Call:
             if id(value) not in seen:
                 seen.add(id(value))
                 self.constants.append(value)
+        self.constant_types = [core_type(value) for value in self.constants]
+
+    def forget_values(self):
+        """Once the call is recorded: its rules, which live as long as the program that it is in,
+        need types and structures alone, and traced values must not outlive their trace."""
+        self.constants = self.constant_types
+        self.leaves = [0.0] * len(self.leaves)
+        self.arrays = self.captured = None
 
     def call_program(self):
         """The function's program with the constants in front."""

@@ -7,11 +7,12 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, autodiff, core, dtypes, errors, tree_util
+from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.custom_jvp import nondiff_positions
 from ferrax._src.custom_rules import (
     Call,
     SymbolicZero,
+    UsesRefs,
     array_types,
     forwarded_attribute,
     has_tangent,
@@ -22,6 +23,7 @@ from ferrax._src.custom_rules import (
     tangent_type,
     zeros,
 )
+from ferrax._src.refs import Ref
 
 __all__ = ["custom_gradient", "custom_vjp"]
 
@@ -92,6 +94,15 @@ class custom_vjp:  # noqa: N801
                 "its rules with defvjp before the call"
             )
         args = resolve_arguments(self.fun, "custom_vjp", args, kwargs)
+        if ref_rules.with_refs(self, args):
+            return self._call_with_refs(args, ())
+        try:
+            return self._call(args)
+        except UsesRefs as found:
+            refs = found.refs
+        return self._call_with_refs(args, refs)
+
+    def _call(self, args):
         call = Call(self.fun, self.nondiff_argnums, args, "custom_vjp")
         for leaf in tree_util.tree_leaves(call.kept):
             if isinstance(leaf, core.Tracer):
@@ -115,7 +126,81 @@ class custom_vjp:  # noqa: N801
             self.symbolic_zeros,
             [*call.constants, *call.arrays],
         )
+        call.forget_values()
         return call.out_tree.unflatten(results)
+
+    def _call_with_refs(self, args, closed):
+        """A call that uses mutable arrays, among the arguments or those of `closed`."""
+        call = ref_rules.RefCall(self, args, closed, "custom_vjp")
+        if not call.recorded():
+            return self.fun(*args)
+        pure = custom_vjp(_named(self.fun, call.primal))
+        rules = _RefRules(self, call)
+        pure.defvjp(
+            _named(self.fwd, rules.forward),
+            _named(self.bwd, rules.backward),
+            self.symbolic_zeros,
+            self.optimize_remat,
+        )
+        try:
+            return call.call(lambda *arrays: pure._call(arrays), True)
+        except UsesRefs as found:
+            refs = call.found(found.refs)
+        return self._call_with_refs(args, [*closed, *refs])
+
+
+def _named(fun, own):
+    def named(*args):
+        return own(*args)
+
+    named.__name__ = api_util.fun_name(fun)
+    return named
+
+
+class _RefRules:
+    """The rules of a call that uses mutable arrays, as rules of a function of arrays."""
+
+    def __init__(self, custom, call):
+        self.custom = custom
+        self.call = call
+
+    def forward(self, arrays, values, tokens):
+        if self.custom.symbolic_zeros:
+            values, tokens = ([x.value for x in xs] for xs in (values, tokens))
+        fwd, arguments = self.custom.fwd, self.call.arguments
+        result, refs = self.call.run(lambda dynamic: fwd(*arguments(dynamic)), arrays, values)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError(
+                f"Custom VJP fwd rule {api_util.fun_name(self.custom.fwd)} for {self.call.place} "
+                f"must produce a pair of the output and the residuals, but got {result}."
+            )
+        out, residuals = result
+        held = [ref._read() for ref in refs]
+        return (out, held, tokens), (ref_rules.take_refs(residuals, refs), held)
+
+    def backward(self, residuals, cotangents):
+        residuals, values = residuals
+        out, _, tokens = cotangents
+        tokens = [None if isinstance(token, SymbolicZero) else token for token in tokens]
+        refs = self.call.backward_refs(values, tokens)
+        starts = [ref._value for ref in refs]
+        residuals = ref_rules.put_refs(residuals, refs)
+        result = self.call.replacing(refs, self.custom.bwd, *self.call.kept, residuals, out)
+        result = tuple(result) if isinstance(result, list) else result
+        flat = []
+        is_zero = lambda x: x is None or isinstance(x, SymbolicZero)  # noqa: E731
+        dynamic = self.call.dynamic
+        if not isinstance(result, tuple) or len(result) != len(dynamic):
+            raise TypeError(
+                f"Custom VJP bwd rule {api_util.fun_name(self.custom.bwd)} for {self.call.place} "
+                f"must produce a tuple with one entry for each of {len(dynamic)} arguments, None "
+                f"for a mutable array, but got {result}."
+            )
+        for argument, cotangent in zip(dynamic, result):
+            _flatten_up_to(argument, cotangent, is_zero, flat)
+        leaves = tree_util.tree_leaves(dynamic)
+        flat = [x for x, leaf in zip(flat, leaves) if not isinstance(leaf, Ref)]
+        return flat, None, self.call.backward_values(refs, starts)
 
 
 class CustomVJPPrimal:

@@ -265,7 +265,12 @@ def export(
         raise TypeError(f"disabled_checks must be DisabledSafetyChecks, got {wrong[0]!r}")
 
     def do_export(*args, **kwargs) -> Exported:
-        program, captured, in_tree, out_tree, _ = fun_jit._traced(*args, **kwargs)
+        program, captured, in_tree, out_tree, _, refs = fun_jit._traced(*args, **kwargs)
+        if refs is not None:
+            raise ValueError(
+                f"export: {api_util.fun_place(fun_jit)} uses mutable arrays, which a file cannot "
+                "hold. Make them inside of the function, or pass and return their values."
+            )
         if any(isinstance(array, core.Tracer) for array in captured):
             raise ValueError(
                 f"the function {fun_jit._function_name} closes over values that are being traced; "

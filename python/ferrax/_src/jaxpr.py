@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
+import numpy as np
+
 from ferrax import _core
 from ferrax._src import core, effects as _effects
 from ferrax._src.errors import JaxprTypeError
@@ -191,7 +193,7 @@ class Jaxpr:
         if self._program is None:
             count = len(self.invars)
             avals = [var.aval for var in (*self.invars, *self.constvars)]
-            self._program, _ = _core.trace_program(
+            self._program, _, _ = _core.trace_program(
                 lambda leaves: _evaluate(self, leaves[count:], leaves[:count]),
                 "stage",
                 self.debug_info.func_name,
@@ -326,30 +328,66 @@ def _equation_effects(primitive, ins, params):
     return frozenset().union(*(jaxpr.effects for jaxpr in jaxprs_in_params(params)))
 
 
-def _evaluate(jaxpr, consts, arguments):
-    """Binds the equations one after another."""
+def literal_value(atom: Literal):
+    """The array that a literal stands for, of the literal's type."""
+    aval = atom.aval
+    if aval.weak_type and aval.dtype.kind in "bifc":
+        array = core.as_array(atom.val)
+        if array.dtype == aval.dtype and array.weak_type:
+            return array
+    array = core.as_array(np.asarray(atom.val, aval.dtype))
+    if not aval.weak_type:
+        return array
+    from ferrax._src.lax.elementwise import _convert_element_type
+
+    return _convert_element_type(array, aval.dtype, weak_type=True)
+
+
+def interpret(jaxpr, consts, arguments, apply, literal=literal_value):
+    """The values of a jaxpr's outputs, where `apply(eqn, values)` is called for each equation.
+
+    `apply` returns a list of the values of the equation's outputs. Values are anything;
+    `literal(atom)` gives those of literals. A value is forgotten after its last use.
+    """
     values = {}
 
     def read(atom):
-        return core.as_array(atom.val) if isinstance(atom, Literal) else values[atom]
+        return literal(atom) if isinstance(atom, Literal) else values[atom]
 
-    def write(variables, arrays, what):
-        variables, arrays = list(variables), list(arrays)
-        if len(variables) != len(arrays):
+    def write(variables, items, what):
+        variables, items = list(variables), list(items)
+        if len(variables) != len(items):
             raise TypeError(
-                f"eval_jaxpr: {what}: expected {len(variables)} values, got {len(arrays)}"
+                f"eval_jaxpr: {what}: expected {len(variables)} values, got {len(items)}"
             )
-        values.update(zip(variables, arrays))
+        values.update(zip(variables, items))
 
+    last_use = {var: len(jaxpr.eqns) for var in jaxpr.outvars if isinstance(var, Var)}
+    ends: list[list[Var]] = [[] for _ in jaxpr.eqns]
+    for number in reversed(range(len(jaxpr.eqns))):
+        eqn = jaxpr.eqns[number]
+        for var in (*eqn.outvars, *eqn.invars):
+            if isinstance(var, Var) and var not in last_use:
+                last_use[var] = number
+                ends[number].append(var)
     write(jaxpr.constvars, consts, "consts")
     write(jaxpr.invars, arguments, "arguments")
-    for eqn in jaxpr.eqns:
-        params = eqn.primitive.get_bind_params(eqn.params)
-        results = eqn.primitive.bind(*map(read, eqn.invars), **params)
-        if not eqn.primitive.multiple_results:
-            results = [results]
-        write(eqn.outvars, results, eqn.primitive)
+    for eqn, ended in zip(jaxpr.eqns, ends):
+        write(eqn.outvars, apply(eqn, [read(atom) for atom in eqn.invars]), eqn.primitive)
+        for var in ended:
+            del values[var]
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def bind_equation(eqn, values):
+    """The outputs of an equation's primitive for these inputs, as a list."""
+    results = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+    return list(results) if eqn.primitive.multiple_results else [results]
+
+
+def _evaluate(jaxpr, consts, arguments):
+    """Binds the equations one after another."""
+    return interpret(jaxpr, consts, arguments, bind_equation)
 
 
 def eval_jaxpr(jaxpr, consts, *args, propagate_source_info=True):

@@ -1,0 +1,1 @@
+"""Run-time errors as values: what `ferrax.experimental.checkify` exports is written here."""
