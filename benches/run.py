@@ -14,6 +14,7 @@ import platform
 import sys
 
 import compile as compile_family
+import control_flow
 import dispatch
 import kernels
 import training
@@ -69,7 +70,7 @@ def main() -> None:
     ]
     print("\n".join(table), flush=True)
     failed = False
-    for family in (dispatch, compile_family, kernels, training):
+    for family in (dispatch, compile_family, kernels, control_flow, training):
         for row in family.ROWS:
             if options.only not in row.name:
                 continue

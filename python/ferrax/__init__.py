@@ -11,8 +11,8 @@ Example:
 from ferrax._src import runtime as _runtime  # first: it connects the native core
 
 from ferrax import (
-    ad_checkpoint, core, debug, dlpack, dtypes, errors, experimental, export, interpreters, lax, nn, numpy, random,
-    stages, tree, tree_util, typing, util,
+    ad_checkpoint, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental, export,
+    interpreters, lax, nn, numpy, random, ref, stages, tree, tree_util, typing, util,
 )  # fmt: skip
 from ferrax._core import Array
 from ferrax._src.ad_checkpoint import checkpoint, remat
@@ -47,6 +47,7 @@ from ferrax._src.checkpoint_policies import checkpoint_policies
 from ferrax._src.callback import pure_callback
 from ferrax._src.config import (
     check_tracer_leaks,
+    checking_leaks,
     config,
     debug_infs,
     debug_key_reuse,
@@ -84,6 +85,7 @@ from ferrax._src.devices import (
 )
 from ferrax._src.dtypes import float0
 from ferrax._src.effects import effects_barrier
+from ferrax._src.refs import Ref, empty_ref, free_ref, freeze, new_ref
 from ferrax.version import __version__, __version_info__
 
 _runtime.install_array_methods()

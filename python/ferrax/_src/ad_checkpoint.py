@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from ferrax import _core
-from ferrax._src import api_util, core, errors, tree_util
+from ferrax._src import api_util, core, errors, ref_args, tree_util
 from ferrax._src.api import Flat, abstract_type, stage
 from ferrax._src.checkpoint_policies import native_policy
 
@@ -87,19 +87,22 @@ def checkpoint(
             named = {key: value for key, value in kwargs.items() if key not in static_argnames}
             held = {key: value for key, value in kwargs.items() if key in static_argnames}
             call = _merging(fun, args, static, held)
+        (call,), dynamic, named = ref_args.slots("checkpoint", [call], dynamic, named)
         leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
-        flat = Flat(call, in_tree)
+        flat = Flat(call, in_tree, kind="checkpoint")
         names = functools.partial(api_util.argument_names, call, dynamic, named)
         types = [abstract_type(array) for array in arrays]
         try:
-            program, captured = _core.trace_program(
-                flat, "stage", api_util.fun_name(fun), types, names
+            program, captured, touched = _core.trace_program(
+                flat, "stage", api_util.fun_name(fun), types, names, arrays
             )
         except errors.ConcretizationTypeError as error:
             _advise(error)
             raise
         results = _core.checkpoint_call(program, native, prevent_cse, [*arrays, *captured])
+        if touched is not None:
+            results = touched.write_back(results)
         return flat.out_tree.unflatten(results)
 
     return checkpointed
@@ -206,7 +209,7 @@ def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
         >>> saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)
         [(ShapedArray(float32[], weak_type=True), 'output of cos from ...'), ...]
     """
-    program, captured, _ = stage(f, args, kwargs)
+    program, captured, _ = stage(f, args, kwargs, writes=True)
     names = api_util.argument_names(f, args, kwargs)
     count = len(program.in_types) - len(captured)
     nonzero = [_is_inexact(dtype) for _, dtype, _ in program.in_types[:count]]

@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, stages, tree_util
+from ferrax._src import api_util, config, core, dtypes, ref_args, stages, stats, tree_util
 from ferrax._src.avals import ShapeDtypeStruct
 
 float0 = dtypes.float0
@@ -35,17 +35,22 @@ class Flat:
 
     `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
     the output. Leaves of aux that are not arrays are kept as they are, in `aux_kept`.
+    `refs` are the leaves that are mutable arrays, by number; `kind` names the transformation.
     """
 
-    def __init__(self, fun, in_tree, has_aux=False, fixed=None):
+    def __init__(self, fun, in_tree, has_aux=False, fixed=None, refs=None, kind="jit"):
         self.fun = fun
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.fixed = fixed
         self.out_tree = self.aux_tree = self.aux_kept = None
         self.num_out = 0
+        self.refs = refs
+        self.kind = kind
 
     def __call__(self, leaves):
+        if self.refs:
+            leaves = self.place_refs(leaves)
         args, kwargs = self.in_tree.unflatten(leaves)
         if self.fixed is not None:
             args = self.fixed(args)
@@ -65,7 +70,16 @@ class Flat:
             aux_leaves = []
         out, self.out_tree = tree_util.tree_flatten(result)
         self.num_out = len(out)
-        return out + aux_leaves
+        return self.take_refs(out, result) + aux_leaves
+
+    def place_refs(self, leaves):
+        """The leaves with mutable arrays of this trace in their places."""
+        return ref_args.place(leaves, self.refs)
+
+    def take_refs(self, leaves, result):
+        """What to return in place of the leaves of the output. Errors: ValueError for refs."""
+        ref_args.check_returned(self.fun, self.kind, leaves, result)
+        return leaves
 
     def aux(self, arrays):
         """The tree of aux for the values of its arrays."""
@@ -74,14 +88,25 @@ class Flat:
         return self.aux_tree.unflatten(leaves)
 
 
-def stage(fun, args, kwargs, kind="stage"):
-    """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`."""
+def stage(fun, args, kwargs, kind="stage", writes=False):
+    """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`.
+
+    With `writes` the values that the function gives to mutable arrays are further outputs of the
+    program; without, a function that writes to one from outside is a ValueError.
+    """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-    flat = Flat(fun, in_tree)
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
-    program, captured = _core.trace_program(
+    refs = ref_args.of_leaves(leaves)
+    ref_args.check_distinct(refs, fun, kind, names)
+    flat = Flat(fun, in_tree, refs=refs)
+    program, captured, flat.touched = _core.trace_program(
         flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
     )
+    if flat.touched is not None and flat.touched.count and not writes:
+        raise ValueError(
+            f"{api_util.fun_place(fun)} writes to a mutable array from outside, which is lost where "
+            "it is used. Return the value and write it afterwards."
+        )
     return program, captured, flat
 
 
@@ -115,6 +140,7 @@ def jit(
     inline=False,
     abstracted_axes=None,
     compiler_options=None,
+    max_traces=None,
 ):
     """Compiles a function: it is traced once for each new signature, then its program runs.
 
@@ -125,11 +151,16 @@ def jit(
         donate_argnums, donate_argnames: arguments whose memory may be reused for outputs; they
             count as deleted afterwards.
         inline: inside other traced functions, write the equations out instead of a call.
+        max_traces: how often the function may be traced; the call that would trace it once more
+            raises instead, naming the argument that changed. None: any number of times.
         keep_unused, device, backend: accepted for compatibility; there is one CPU device, and
             unused arguments cost nothing.
 
     Errors: TypeError for leaves that are not arrays; ValueError for static arguments without a
-    hash; NotImplementedError for shardings.
+    hash; NotImplementedError for shardings; `errors.TooManyTracesError` beyond `max_traces`.
+
+    The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
+    tells how often it was traced and compiled, and why it was last traced again.
 
     Example:
         >>> @ferrax.jit
@@ -148,20 +179,25 @@ def jit(
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
         "inline": inline,
+        "max_traces": max_traces,
     }
     if fun is None:
         return lambda fun: _make_jit(fun, **options)
     return _make_jit(fun, **options)
 
 
-def _make_jit(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline):
+def _make_jit(
+    fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces
+):
     api_util.check_callable(fun)
+    if max_traces is not None and (type(max_traces) is not int or max_traces < 1):
+        raise ValueError(f"jit: max_traces must be a positive int or None, got {max_traces!r}")
     static = api_util.resolve_argnums(fun, static_argnums, static_argnames, "static")
     donate = api_util.resolve_argnums(fun, donate_argnums, donate_argnames, "donate")
     both = sorted(set(static[0]) & set(donate[0]))
     if both:
         raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
-    cache = _shared_cache(fun, (static, donate))
+    cache = _shared_cache(fun, (static, donate, max_traces))
     jitted = _core.PjitFunction(
         fun,
         api_util.fun_name(fun),
@@ -170,6 +206,7 @@ def _make_jit(fun, static_argnums, static_argnames, donate_argnums, donate_argna
         list(donate[0]),
         list(donate[1]),
         inline,
+        max_traces,
         cache,
     )
     functools.update_wrapper(jitted, fun)
@@ -188,12 +225,29 @@ def _lower(self, *args, **kwargs):
 
 def _eval_shape(self, *args, **kwargs):
     """The outputs' shapes and dtypes, without running."""
-    program, _, _, out_tree, _ = self._traced(*args, **kwargs)
-    return out_tree.unflatten(
-        [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
-    )
+    program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
+    return _structs(program, out_tree)
 
 
+def _structs(program, out_tree):
+    types = program.out_types[: out_tree.num_leaves]
+    return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+
+
+def _stats(self):
+    """How often the function was traced and compiled, and why last: a `JitStats`.
+
+    Example:
+        >>> f = ferrax.jit(lambda x: 2 * x)
+        >>> f(jnp.ones(2)), f(jnp.ones(3))
+        (Array([2., 2.], dtype=float32), Array([2., 2., 2.], dtype=float32))
+        >>> f.stats()
+        <JitStats of <lambda>: 2 traces, 2 compiles, 2 cache entries; last retrace: x changed in shape: (2,) -> (3,)>
+    """
+    return stats.of(self)
+
+
+_core.PjitFunction.stats = _stats
 _core.PjitFunction.trace = _trace
 _core.PjitFunction.lower = _lower
 _core.PjitFunction.eval_shape = _eval_shape
@@ -209,14 +263,14 @@ def eval_shape(fun, *args, **kwargs):
     if isinstance(fun, _core.PjitFunction):
         return fun.eval_shape(*args, **kwargs)
     api_util.check_callable(fun)
-    program, _, flat = stage(fun, args, kwargs)
-    return flat.out_tree.unflatten(
-        [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
-    )
+    program, _, flat = stage(fun, args, kwargs, writes=True)
+    return _structs(program, flat.out_tree)
 
 
 def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstracted_axes=None):
     """A function that returns the jaxpr of `fun` for given arguments.
+
+    Mutable arrays are inputs like others in it, and what they are given comes after the outputs.
 
     Example:
         >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
@@ -240,12 +294,11 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
                 return fun(*merged, **kwargs)
 
             functools.update_wrapper(call, fun)
-        program, captured, flat = stage(call, dynamic, kwargs)
+        program, captured, flat = stage(call, dynamic, kwargs, writes=True)
         closed = ClosedJaxpr(program, captured)
         if not return_shape:
             return closed
-        shapes = [ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in program.out_types]
-        return closed, flat.out_tree.unflatten(shapes)
+        return closed, _structs(program, flat.out_tree)
 
     return make_jaxpr_f
 

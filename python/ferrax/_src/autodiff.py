@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, tree_util
+from ferrax._src import api_util, core, dtypes, ref_args, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import differentiated_write
 
 float0 = dtypes.float0
+
+
+class _Orders(threading.local):
+    """How many derivatives are being traced, and how many of them rules that are being traced have
+    used up already: a rule is itself differentiated by the others."""
+
+    derivatives = 0
+    used = 0
+
+
+orders = _Orders()
 
 
 def _has_tangent(dtype) -> bool:
@@ -35,15 +48,70 @@ def _zeros(shape, dtype, weak=False):
 
 
 def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
-    """Traces over `args`: leaves, the traced program with captured values, the flat function."""
+    """Traces over `args`: leaves, the traced program with captured values, the flat function.
+
+    `flat.touched` is what the function does to mutable arrays: the values that it gives to them
+    are the program's last outputs.
+    """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs or {}))
+    _reject_refs(leaves)
     arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
-    flat = Flat(fun, in_tree, has_aux, fixed)
+    flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
-    program, captured = _core.trace_program(
-        flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
-    )
+    orders.derivatives += 1
+    try:
+        program, captured, flat.touched = _core.trace_program(
+            flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
+        )
+    finally:
+        orders.derivatives -= 1
     return arrays, program, captured, flat
+
+
+def _reject_refs(leaves):
+    ref_args.reject(leaves, "a differentiated argument", "Differentiate by its value, ref[...].")
+
+
+def _reversed_inputs(touched, count) -> list[bool]:
+    """Which of the captured values order reverse rules that use mutable arrays: they have tangents
+    too."""
+    flags = [False] * count
+    if touched is not None:
+        for ref, entry in touched.entries.items():
+            if ref._reversed is not None and entry.position is not None:
+                flags[entry.position] = True
+    return flags
+
+
+def _write_refs(flat, results, flags):
+    """Writes what the function gave to mutable arrays. Returns the other results, their flags, and
+    the refs for which further outputs, with tangents, order reverse rules."""
+    touched = flat.touched
+    if touched is None or not touched.count:
+        return results, flags, []
+    first = len(flags) - touched.count
+    reverses = []
+    for entry, flag, value in zip(touched.written, flags[first:], results[first:]):
+        if entry.ref._reversed is not None:
+            if flag:
+                reverses.append(entry.ref._reversed)
+        elif flag:
+            raise differentiated_write(entry)
+        else:
+            entry.ref._write(value)
+    return results[:first] + results[len(flags) :], flags[:first], reverses
+
+
+def _strong(array):
+    from ferrax._src.lax.elementwise import _convert_element_type
+
+    return _convert_element_type(array, array.dtype, weak_type=False)
+
+
+def _weak(array):
+    from ferrax._src.lax.elementwise import _convert_element_type
+
+    return _convert_element_type(array, array.dtype, weak_type=True)
 
 
 class _Linearized:
@@ -56,12 +124,20 @@ class _Linearized:
         arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
         self.nonzero_in = [_has_tangent(a.dtype) for a in arrays]
-        primal, self.linear, flags = program.linearize(self.nonzero_in + [False] * len(captured))
+        ordering = _reversed_inputs(self.flat.touched, len(captured))
+        primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
         results = _core.apply_program(primal, arrays + captured)
+        results, flags, self.reverses = _write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
         self._results = results[:count]
         self._residuals = results[count:]
+        # Refs that reverse rules use: for each a last input and, where it is there, an output.
+        self.ordered = [
+            ref._reversed
+            for ref, entry in (self.flat.touched.entries.items() if any(ordering) else ())
+            if ref._reversed is not None and entry.position is not None
+        ]
         self.flags = flags
         self.out_types = program.out_types[:num_out]
 
@@ -77,6 +153,7 @@ class _Linearized:
     def pushforward(self, residuals, tangents):
         """Output tangents (float0 for integers) for input tangents, all flat."""
         given = [t for t, nonzero in zip(tangents, self.nonzero_in) if nonzero]
+        given += [_zeros(ref.shape, ref.dtype) for ref in self.ordered]
         results = iter(_core.apply_program(self.linear, [*residuals, *given]))
         made = [next(results) if flag else None for flag in self.flags][: self.flat.num_out]
         return [
@@ -92,15 +169,23 @@ class _Linearized:
                 wanted.append(known)
                 if known:
                     given.append(cotangents[index])
+        for ref in self.reverses:
+            wanted.append(True)
+            given.append(_strong(ref._read()))
         if not any(wanted):
             return [None] * len(self.in_types)
-        linear = [False] * len(residuals) + [True] * sum(self.nonzero_in)
+        tangents = sum(self.nonzero_in) + len(self.ordered)
+        linear = [False] * len(residuals) + [True] * tangents
         program, flags = self.linear.transpose(linear, wanted)
         results = iter(_core.apply_program(program, [*residuals, *given]))
         flags = iter(flags[len(residuals) :])
-        return [
+        cotangents = [
             next(results) if nonzero and next(flags) else None for nonzero in self.nonzero_in
         ]
+        for ref, flag in zip(self.ordered, flags):
+            if flag:
+                ref._write(next(results) if not ref.weak_type else _weak(next(results)))
+        return cotangents
 
     def cotangent_or_zeros(self, cotangents):
         return [
@@ -228,7 +313,9 @@ def value_and_grad(
     def value_and_grad_f(*args, **kwargs):
         chosen, merge, single = _select(argnums, args, fun, TypeError)
         call = functools.partial(fun, **kwargs) if kwargs else fun
-        for leaf in tree_util.tree_leaves(chosen):
+        chosen_leaves = tree_util.tree_leaves(chosen)
+        _reject_refs(chosen_leaves)
+        for leaf in chosen_leaves:
             _check_input_dtype("grad", core.as_array(leaf, "grad"), holomorphic, allow_int)
         point = _Linearized(call, chosen, has_aux, merge)
         _check_output(api_util.fun_place(fun), point.out_types, point.flat.out_tree, holomorphic)
@@ -331,6 +418,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     primals, tangents = tuple(primals), tuple(tangents)
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
+    _reject_refs(leaves)
     arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
     types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
     tangent_leaves = _check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)
@@ -339,6 +427,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
     results = _core.apply_program(pushed, arrays + captured + given)
+    results, flags, _ = _write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
     made = iter(results[count:])
     made = [next(made) if flag else None for flag in flags][:num_out]

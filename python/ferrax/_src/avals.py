@@ -1,8 +1,8 @@
 """Types of values as Python objects: `ShapedArray`, and `ShapeDtypeStruct` for users.
 
 Both are immutable and compare and hash by shape, dtype and weak type. A `ShapedArray` is what
-`jax.typeof` returns and programs print; a `ShapeDtypeStruct` stands for an array where only its
-type matters, as in `jax.eval_shape`.
+`ferrax.typeof` returns and programs print; a `ShapeDtypeStruct` stands for an array where only its
+type matters, as in `ferrax.eval_shape`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ShapedArray(AbstractValue):
         weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
 
     Example:
-        >>> jax.typeof(jnp.ones(3))
+        >>> ferrax.typeof(jnp.ones(3))
         ShapedArray(float32[3])
     """
 
@@ -185,7 +185,7 @@ class ShapeDtypeStruct:
         ValueError: if `dtype` is None.
 
     Example:
-        >>> jax.eval_shape(jnp.sin, jax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> ferrax.eval_shape(jnp.sin, ferrax.ShapeDtypeStruct((3,), jnp.float32))
         ShapeDtypeStruct(shape=(3,), dtype=float32)
     """
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 
 from ferrax import _core
-from ferrax._src import api_util, core, tree_util
+from ferrax._src import api_util, core, ref_args, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import new_ref
 
 
 def _is_axis_leaf(x):
@@ -121,10 +122,14 @@ def vmap(
                 f"len(args)={len(args)}"
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+        names = functools.partial(api_util.argument_names, fun, args, kwargs)
+        refs = ref_args.of_leaves(leaves)
+        if refs:
+            ref_args.check_distinct(refs, fun, "vmap", names)
+            leaves = ref_args.values(leaves, refs)
         arrays = [core.as_array(leaf, "vmap") for leaf in leaves]
         axes = _flatten_axes("in_axes", args, in_axes, "arguments")
         axes += [0] * (len(arrays) - len(axes))
-        names = functools.partial(api_util.argument_names, fun, args, kwargs)
         size = _batch_size(fun, arrays, axes, names, axis_size)
         axes = [
             axis if axis is None else axis % array.ndim for array, axis in zip(arrays, axes)
@@ -135,21 +140,60 @@ def vmap(
             if axis is not None:
                 shape = shape[:axis] + shape[axis + 1 :]
             types.append((shape, array.dtype, array.weak_type))
-        flat = Flat(fun, in_tree)
-        program, captured = _core.trace_program(
-            flat, "batch", api_util.fun_name(fun), types, names
+        flat = _FlatBatch(fun, in_tree, refs, axes)
+        program, captured, touched = _core.trace_program(
+            flat, "batch", api_util.fun_name(fun), types, names, arrays
         )
         dims = axes + [None] * len(captured)
-        out_types = program.out_types
+        out_types = program.out_types[: flat.out_tree.num_leaves]
         dummy = flat.out_tree.unflatten(range(len(out_types)))
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
         wanted = [
             _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
         ]
+        if touched is not None:
+            wanted += [axes[number] for number in touched.written_arguments]
         batched, _ = program.batch(size, dims, wanted, axis_name and str(axis_name))
-        return flat.out_tree.unflatten(_core.apply_program(batched, arrays + captured))
+        results = _core.apply_program(batched, arrays + captured)
+        if touched is not None:
+            touched.write(results[len(out_types) :], refs)
+        return flat.out_tree.unflatten(flat.restore(results[: len(out_types)]))
 
     return vmap_f
+
+
+class _FlatBatch(Flat):
+    """The function of one lane. Refs that it is mapped over are refs of the lane; others are
+    outer ones, which it may read. It may return refs: those stand for all lanes."""
+
+    def __init__(self, fun, in_tree, refs, axes):
+        mapped = {number: ref for number, ref in refs.items() if axes[number] is not None}
+        super().__init__(fun, in_tree, refs=mapped, kind="vmap")
+        self.whole = {number: ref for number, ref in refs.items() if number not in mapped}
+        self.own: dict = {}
+        self.returned: dict = {}
+
+    def __call__(self, leaves):
+        for number, ref in self.whole.items():
+            leaves[number] = ref
+        return super().__call__(leaves)
+
+    def place_refs(self, leaves):
+        leaves = super().place_refs(leaves)
+        self.own = {leaves[number]: ref for number, ref in self.refs.items()}
+        return leaves
+
+    def take_refs(self, leaves, result):
+        for number, ref in ref_args.of_leaves(leaves).items():
+            self.returned[number] = self.own.get(ref)
+            leaves[number] = ref._read()
+        return leaves
+
+    def restore(self, results):
+        """The results with refs in the places of those that the function returned."""
+        for number, ref in self.returned.items():
+            results[number] = new_ref(results[number]) if ref is None else ref
+        return results
 
 
 def _canonical_out_axis(axis, rank):

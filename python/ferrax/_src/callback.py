@@ -169,9 +169,9 @@ def _pure_callback_types(*avals, callback, result_avals, sharding, vmap_method):
 
 no_derivative(
     pure_callback_p,
-    "Pure callbacks do not support JVP. Please use `jax.custom_jvp` to use callbacks while taking "
+    "Pure callbacks do not support JVP. Please use `ferrax.custom_jvp` to use callbacks while taking "
     "gradients.",
-    "Pure callbacks do not support transpose. Please use `jax.custom_vjp` to use callbacks while "
+    "Pure callbacks do not support transpose. Please use `ferrax.custom_vjp` to use callbacks while "
     "taking gradients.",
 )
 

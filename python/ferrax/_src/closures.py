@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import api, core, tree_util
+from ferrax._src import api, api_util, core, tree_util
 from ferrax._src.custom_rules import has_tangent
 
 __all__ = ["closure_convert"]
@@ -31,6 +31,11 @@ def closure_convert(fun, *example_args, every=False):
         Array(6., dtype=float32)
     """
     program, captured, flat = api.stage(fun, example_args, {})
+    if flat.touched is not None:
+        raise ValueError(
+            f"closure_convert: {api_util.fun_place(fun)} uses a mutable array. Pass its value, "
+            "ref[...], as an argument."
+        )
     taken = [
         every or (isinstance(value, core.Tracer) and has_tangent(value.dtype)) for value in captured
     ]

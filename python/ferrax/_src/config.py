@@ -92,7 +92,7 @@ def _parse_device(name, value):
     if value is None or value in ("cpu", "gpu", "tpu") or hasattr(value, "platform"):
         return value
     raise ValueError(
-        f"{name} must be a Device object such as `jax.devices('cpu')[0]`, or a platform name such "
+        f"{name} must be a Device object such as `ferrax.devices('cpu')[0]`, or a platform name such "
         f"as 'cpu' or 'gpu', got: {value!r}."
     )
 
@@ -282,11 +282,11 @@ class _StateContext:
 
 
 class Config:
-    """The object `jax.config`: reads flags as attributes, sets them with `update`.
+    """The object `ferrax.config`: reads flags as attributes, sets them with `update`.
 
     Example:
-        >>> jax.config.update("jax_enable_x64", True)
-        >>> jax.config.jax_enable_x64
+        >>> ferrax.config.update("jax_enable_x64", True)
+        >>> ferrax.config.jax_enable_x64
         True
     """
 
@@ -520,6 +520,7 @@ for _flag in _FLAGS:
 config = Config()
 update = config.update
 transfer_guard_level = _states["jax_transfer_guard"]
+checking_leaks = _states["jax_check_tracer_leaks"]
 
 
 @contextlib.contextmanager

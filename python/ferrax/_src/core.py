@@ -34,12 +34,14 @@ __all__ = [
 def typeof(x) -> ShapedArray:
     """The type of an array, a tracer, a number or a NumPy array.
 
-    Errors: TypeError for anything else.
+    For a mutable array this is its `AbstractRef`. Errors: TypeError for anything else.
 
     Example:
         >>> ferrax.typeof(1.0)
         ShapedArray(float32[], weak_type=True)
     """
+    if type(x).__name__ == "Ref" and hasattr(x, "_home"):
+        return x.aval
     if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
         return ShapedArray(x.shape, x.dtype)
     return ShapedArray(*_core.type_of(x))

@@ -6,11 +6,13 @@ import functools
 import inspect
 
 from ferrax import _core
-from ferrax._src import api_util, core, tree_util
+from ferrax._src import api_util, core, ref_rules, tree_util
 from ferrax._src.custom_rules import (
     Call,
     SymbolicZero,
+    UsesRefs,
     array_types,
+    forwarded_attribute,
     has_tangent,
     recording_kind,
     resolve_arguments,
@@ -82,6 +84,11 @@ class custom_jvp:  # noqa: N801
             raise TypeError("can't use defjvps with nondiff_argnums; use defjvp")
 
         def jvp(primals, tangents):
+            if len(jvps) != len(tangents):
+                raise ValueError(
+                    f"defjvps got {len(jvps)} functions for {api_util.fun_place(self.fun)}, which "
+                    f"was called with {len(tangents)} arguments: give one for each, or None"
+                )
             out = self(*primals)
             parts = [
                 rule(tangent, out, *primals) for rule, tangent in zip(jvps, tangents) if rule
@@ -94,8 +101,7 @@ class custom_jvp:  # noqa: N801
 
         self.defjvp(jvp)
 
-    def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self, instance)
+    __getattr__ = forwarded_attribute
 
     def __call__(self, *args, **kwargs):
         place = f"the custom_jvp function {api_util.fun_name(self.fun)}"
@@ -104,6 +110,45 @@ class custom_jvp:  # noqa: N801
                 f"No JVP defined for {place}: give its rule with defjvp or defjvps before the call"
             )
         args = resolve_arguments(self.fun, "custom_jvp", args, kwargs)
+        if ref_rules.with_refs(self, args):
+            return self._call_with_refs(args, ())
+        try:
+            return self._call(args)
+        except UsesRefs as found:
+            refs = found.refs
+        return self._call_with_refs(args, refs)
+
+    def _call_with_refs(self, args, closed):
+        """A call that uses mutable arrays, among the arguments or those of `closed`."""
+        call = ref_rules.RefCall(self, args, closed, "custom_jvp")
+        if not call.recorded():
+            return self.fun(*args)
+
+        def primal(arrays, values):
+            return call.primal(arrays, values, [])[:2]
+
+        def rule(primals, tangents):
+            arrays, values = primals
+            moving = call.fill(tangents[0], [zeros(ref._type) for ref in call.refs])
+            result, refs = call.run(
+                lambda dynamic: self.jvp(*call.kept, dynamic, moving), arrays, values
+            )
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                return result
+            held = [ref._read() for ref in refs]
+            return (result[0], held), (result[1], [zeros(ref._type) for ref in call.refs])
+
+        primal.__name__ = api_util.fun_name(self.fun)
+        rule.__name__ = api_util.fun_name(self.jvp)
+        pure = custom_jvp(primal)
+        pure.defjvp(rule, self.symbolic_zeros)
+        try:
+            return call.call(lambda arrays, values, _: (*pure._call((arrays, values)), ()), False)
+        except UsesRefs as found:
+            refs = call.found(found.refs)
+        return self._call_with_refs(args, [*closed, *refs])
+
+    def _call(self, args):
         call = Call(self.fun, self.nondiff_argnums, args, "custom_jvp")
         kind = recording_kind(call)
         if kind is None:
@@ -119,6 +164,7 @@ class custom_jvp:  # noqa: N801
             self.symbolic_zeros,
             [*call.constants, *call.arrays],
         )
+        call.forget_values()
         return call.out_tree.unflatten(results)
 
 
@@ -154,14 +200,17 @@ class _JvpRule:
         self.jvp = custom.jvp
         self.call = call
         self.done = {}
-        captured = []
-        if call.differentiated and not custom.symbolic_zeros:
-            key = tuple(call.tangents)
-            program, captured, flags = self.trace(key, call.arrays)
-            call.set_constants(call.captured, captured)
-            self.done[key] = call.with_constants(program, sum(key), captured), flags
+        if call.differentiated:
+            call.trace_ahead(self.trace_now)
         else:
             call.set_constants(call.captured)
+
+    def trace_now(self):
+        call = self.call
+        key = call.perturbed if self.custom.symbolic_zeros else tuple(call.tangents)
+        program, captured, flags = self.trace(key, call.arrays)
+        call.set_constants(call.captured, captured)
+        self.done[key] = call.with_constants(program, sum(key), captured), flags
 
     def __call__(self, nonzero):
         key = tuple(nonzero[len(self.call.constants) :])

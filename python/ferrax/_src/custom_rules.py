@@ -7,13 +7,15 @@ Python control flow on them works in rules too.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, errors, tree_util
+from ferrax._src import api_util, autodiff, core, dtypes, errors, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.refs import _at_user_line, type_text
 
 
 def has_tangent(dtype) -> bool:
@@ -84,6 +86,13 @@ def zero_from_primal(value, symbolic_zeros=False):
     return symbolic_zero(ty) if symbolic_zeros else zeros(ty)
 
 
+def forwarded_attribute(self, name):
+    """`__getattr__` of decorators: those that define rules are the decorated function's too."""
+    if name.startswith("def") and "fun" in self.__dict__:
+        return getattr(self.fun, name)
+    raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
 def resolve_arguments(fun, kind, args, kwargs) -> tuple:
     """`args` and `kwargs` as positions of `fun`, with its defaults."""
     if not kwargs and not api_has_defaults(fun):
@@ -128,6 +137,24 @@ def join_arguments(nondiff, kept, dynamic) -> tuple:
     return tuple(merged)
 
 
+@contextlib.contextmanager
+def used_derivatives(count):
+    before = autodiff.orders.used
+    autodiff.orders.used = count
+    try:
+        yield
+    finally:
+        autodiff.orders.used = before
+
+
+class UsesRefs(Exception):  # noqa: N818
+    """A function or rule that was traced as one of arrays uses these mutable arrays."""
+
+    def __init__(self, refs):
+        super().__init__(refs)
+        self.refs = list(refs)
+
+
 class Call:
     """One call of a function with rules of its own: arguments, traced program, captured values."""
 
@@ -135,7 +162,7 @@ class Call:
         self.nondiff = nondiff
         for position in nondiff:
             if not -len(args) <= position < len(args):
-                raise ValueError(
+                raise IndexError(
                     f"{kind}: nondiff_argnums has {position}, but {api_util.fun_place(fun)} was "
                     f"called with {len(args)} arguments"
                 )
@@ -150,20 +177,29 @@ class Call:
 
     def trace(self, kind):
         """Traces the function; `kind` is that of the frame which records the call."""
+        orders = autodiff.orders
         concrete = kind in ("diff", "value")
-        # A rule that calls the function itself finds a value frame: its call's rules wait.
-        self.differentiated = kind == "diff"
+        # A rule that calls the function itself finds a value frame. The rules of that call wait,
+        # unless another derivative goes through the rule.
+        self.in_rule = kind == "value"
+        self.differentiated = kind == "diff" or (
+            kind == "value" and orders.used < orders.derivatives
+        )
         whole = tree_util.tree_structure((self.dynamic(), {}))
         flat = Flat(self.fun, whole, fixed=self.arguments)
         names = lambda: api_util.argument_names(self.fun, self.arguments(self.dynamic()), {})  # noqa: E731
-        self.program, self.captured = _core.trace_program(
-            flat,
-            "value" if concrete else "stage",
-            self.name,
-            self.arrays,
-            names,
-            self.arrays if concrete else None,
-        )
+        # What the function itself records is not differentiated: its rules are.
+        with used_derivatives(orders.derivatives):
+            self.program, self.captured, self.touched = _core.trace_program(
+                flat,
+                "value" if concrete else "stage",
+                self.name,
+                self.arrays,
+                names,
+                self.arrays,
+            )
+        if self.touched is not None:
+            raise UsesRefs(self.touched.entries)
         self.out_tree = flat.out_tree
         self.out_types = self.program.out_types
 
@@ -177,8 +213,22 @@ class Call:
         """A rule's program over `types` with its captured values: traced with the values that the
         call has now (`values`), or, when a transformation asks for it later, without (None)."""
         if values is not None:
-            return _core.trace_program(flat, "value", f"{self.name}_{what}", types, None, values)
-        program, captured = _core.trace_program(flat, "stage", f"{self.name}_{what}", types)
+            with used_derivatives(autodiff.orders.used + 1):
+                program, captured, touched = _core.trace_program(
+                    flat, "value", f"{self.name}_{what}", types, None, values
+                )
+            if touched is not None:
+                raise UsesRefs(touched.entries)
+            return program, captured
+        program, captured, touched = _core.trace_program(
+            flat, "stage", f"{self.name}_{what}", types
+        )
+        if touched is not None:
+            raise ValueError(
+                f"{place} closes over a mutable array of type {type_text(next(iter(touched.entries)))}."
+                " Rules are traced on their own here: pass the array as an argument of the function"
+                f", and from the forward to the reverse rule as a residual.{_at_user_line()}"
+            )
         if any(isinstance(value, core.Tracer) for value in captured):
             traced = next(value for value in captured if isinstance(value, core.Tracer))
             raise errors.UnexpectedTracerError(
@@ -188,15 +238,25 @@ class Call:
             )
         return program, captured
 
+    def trace_ahead(self, trace):
+        """Traces rules while values are at hand. In a rule, where nobody may ask for them, errors
+        wait."""
+        try:
+            trace()
+        except Exception:
+            if not self.in_rule:
+                raise
+            self.set_constants(self.captured)
+
     def with_constants(self, program, own, rule_captured):
         """`program` over all inputs of the recorded call: its constants, those of the rule (where
         the rule was traced with the call) and its arguments; then `own` further inputs.
 
         `rule_captured` are the captured values of `program`, which are its last inputs.
         """
-        count = len(self.arrays)
+        count = len(self.types)
         index = {id(value): i for i, value in enumerate(self.constants)}
-        inputs = [core_type(value) for value in self.constants]
+        inputs = list(self.constant_types)
         for number, value in enumerate(rule_captured):
             inputs[index[id(value)]] = count + own + number
         return program.rewire(inputs + list(range(count + own)))
@@ -209,6 +269,14 @@ class Call:
             if id(value) not in seen:
                 seen.add(id(value))
                 self.constants.append(value)
+        self.constant_types = [core_type(value) for value in self.constants]
+
+    def forget_values(self):
+        """Once the call is recorded: its rules, which live as long as the program that it is in,
+        need types and structures alone, and traced values must not outlive their trace."""
+        self.constants = self.constant_types
+        self.leaves = [0.0] * len(self.leaves)
+        self.arrays = self.captured = None
 
     def call_program(self):
         """The function's program with the constants in front."""
@@ -220,6 +288,12 @@ def core_type(value):
 
 
 def recording_kind(call) -> str | None:
-    """The kind of frame that records a call; None if it runs at once."""
+    """The kind of frame that records a call; None if it runs at once. Notes in the call which of
+    its arguments that frame differentiates in, as far as can be told before it ends."""
     kept = [leaf for leaf in tree_util.tree_leaves(call.kept) if isinstance(leaf, core.Tracer)]
-    return _core.recording_kind([*call.arrays, *kept])
+    found = _core.recording_frame([*call.arrays, *kept])
+    if found is None:
+        return None
+    kind, own = found
+    call.perturbed = tuple(flag and its for flag, its in zip(call.tangents, own))
+    return kind

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax import _core
-from ferrax._src import api_util, core, errors, tree_util
+from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.custom_jvp import nondiff_positions
 from ferrax._src.custom_rules import (
     Call,
     SymbolicZero,
+    UsesRefs,
     array_types,
+    forwarded_attribute,
     has_tangent,
     recording_kind,
     resolve_arguments,
@@ -19,8 +23,17 @@ from ferrax._src.custom_rules import (
     tangent_type,
     zeros,
 )
+from ferrax._src.refs import Ref
 
 __all__ = ["custom_gradient", "custom_vjp"]
+
+
+# What asking for a value raises that is not known.
+_VALUE_UNKNOWN = (
+    errors.ConcretizationTypeError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
 
 
 class custom_vjp:  # noqa: N801
@@ -72,8 +85,7 @@ class custom_vjp:  # noqa: N801
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
 
-    def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self, instance)
+    __getattr__ = forwarded_attribute
 
     def __call__(self, *args, **kwargs):
         if self.fwd is None or self.bwd is None:
@@ -82,6 +94,15 @@ class custom_vjp:  # noqa: N801
                 "its rules with defvjp before the call"
             )
         args = resolve_arguments(self.fun, "custom_vjp", args, kwargs)
+        if ref_rules.with_refs(self, args):
+            return self._call_with_refs(args, ())
+        try:
+            return self._call(args)
+        except UsesRefs as found:
+            refs = found.refs
+        return self._call_with_refs(args, refs)
+
+    def _call(self, args):
         call = Call(self.fun, self.nondiff_argnums, args, "custom_vjp")
         for leaf in tree_util.tree_leaves(call.kept):
             if isinstance(leaf, core.Tracer):
@@ -105,7 +126,81 @@ class custom_vjp:  # noqa: N801
             self.symbolic_zeros,
             [*call.constants, *call.arrays],
         )
+        call.forget_values()
         return call.out_tree.unflatten(results)
+
+    def _call_with_refs(self, args, closed):
+        """A call that uses mutable arrays, among the arguments or those of `closed`."""
+        call = ref_rules.RefCall(self, args, closed, "custom_vjp")
+        if not call.recorded():
+            return self.fun(*args)
+        pure = custom_vjp(_named(self.fun, call.primal))
+        rules = _RefRules(self, call)
+        pure.defvjp(
+            _named(self.fwd, rules.forward),
+            _named(self.bwd, rules.backward),
+            self.symbolic_zeros,
+            self.optimize_remat,
+        )
+        try:
+            return call.call(lambda *arrays: pure._call(arrays), True)
+        except UsesRefs as found:
+            refs = call.found(found.refs)
+        return self._call_with_refs(args, [*closed, *refs])
+
+
+def _named(fun, own):
+    def named(*args):
+        return own(*args)
+
+    named.__name__ = api_util.fun_name(fun)
+    return named
+
+
+class _RefRules:
+    """The rules of a call that uses mutable arrays, as rules of a function of arrays."""
+
+    def __init__(self, custom, call):
+        self.custom = custom
+        self.call = call
+
+    def forward(self, arrays, values, tokens):
+        if self.custom.symbolic_zeros:
+            values, tokens = ([x.value for x in xs] for xs in (values, tokens))
+        fwd, arguments = self.custom.fwd, self.call.arguments
+        result, refs = self.call.run(lambda dynamic: fwd(*arguments(dynamic)), arrays, values)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError(
+                f"Custom VJP fwd rule {api_util.fun_name(self.custom.fwd)} for {self.call.place} "
+                f"must produce a pair of the output and the residuals, but got {result}."
+            )
+        out, residuals = result
+        held = [ref._read() for ref in refs]
+        return (out, held, tokens), (ref_rules.take_refs(residuals, refs), held)
+
+    def backward(self, residuals, cotangents):
+        residuals, values = residuals
+        out, _, tokens = cotangents
+        tokens = [None if isinstance(token, SymbolicZero) else token for token in tokens]
+        refs = self.call.backward_refs(values, tokens)
+        starts = [ref._value for ref in refs]
+        residuals = ref_rules.put_refs(residuals, refs)
+        result = self.call.replacing(refs, self.custom.bwd, *self.call.kept, residuals, out)
+        result = tuple(result) if isinstance(result, list) else result
+        flat = []
+        is_zero = lambda x: x is None or isinstance(x, SymbolicZero)  # noqa: E731
+        dynamic = self.call.dynamic
+        if not isinstance(result, tuple) or len(result) != len(dynamic):
+            raise TypeError(
+                f"Custom VJP bwd rule {api_util.fun_name(self.custom.bwd)} for {self.call.place} "
+                f"must produce a tuple with one entry for each of {len(dynamic)} arguments, None "
+                f"for a mutable array, but got {result}."
+            )
+        for argument, cotangent in zip(dynamic, result):
+            _flatten_up_to(argument, cotangent, is_zero, flat)
+        leaves = tree_util.tree_leaves(dynamic)
+        flat = [x for x, leaf in zip(flat, leaves) if not isinstance(leaf, Ref)]
+        return flat, None, self.call.backward_values(refs, starts)
 
 
 class CustomVJPPrimal:
@@ -120,6 +215,28 @@ class CustomVJPPrimal:
         return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
 
 
+def custom_vjp_primal_tree_values(tree):
+    """The tree of the values of a tree of `CustomVJPPrimal`s.
+
+    Errors: TypeError for other leaves.
+
+    Example:
+        >>> def fwd(x):  # of a custom_vjp with symbolic_zeros=True
+        ...     x = custom_vjp_primal_tree_values(x)
+        ...     return jnp.sin(x), jnp.cos(x)
+    """
+
+    def value(leaf):
+        if not isinstance(leaf, CustomVJPPrimal):
+            raise TypeError(
+                f"custom_vjp_primal_tree_values: expected leaves of type CustomVJPPrimal, got "
+                f"{type(leaf).__name__}"
+            )
+        return leaf.value
+
+    return tree_util.tree_map(value, tree)
+
+
 class _VjpRule:
     """Gives the programs of both rules."""
 
@@ -129,8 +246,10 @@ class _VjpRule:
         self.call = call
         self.forwards = {}
         self.backwards = {}
-        if call.differentiated and not custom.symbolic_zeros:
-            self.trace_now()
+        self.failed = {}
+        if call.differentiated:
+            key = call.perturbed if custom.symbolic_zeros else ()
+            call.trace_ahead(functools.partial(self.trace_now, key))
         else:
             call.set_constants(call.captured)
 
@@ -140,17 +259,16 @@ class _VjpRule:
         perturbed = tuple(perturbed[len(self.call.constants) :])
         return perturbed if self.custom.symbolic_zeros else ()
 
-    def trace_now(self):
+    def trace_now(self, key):
         """Traces both rules while values are at hand, the reverse rule inside the forward one."""
         call = self.call
-        forward = _FlatForward(self, None)
+        forward = _FlatForward(self, key if self.custom.symbolic_zeros else None)
         made = []
 
         def both(leaves):
             results = forward(leaves)
             residuals = [core.as_array(leaf) for leaf in results[forward.num_out :]]
-            backward = _FlatBackward(self, forward, None)
-            made.extend((backward, *self.trace_backward(backward, residuals)))
+            made.extend(self.try_backward(_FlatBackward(self, forward, None), residuals, key))
             return results
 
         place = f"the forward rule of {api_util.fun_place(call.fun)}"
@@ -160,12 +278,35 @@ class _VjpRule:
         # What the reverse rule captured comes to it as further residuals.
         program = call.with_constants(program, 0, captured)
         extra = [self.position(value) for value in reverse_captured]
+        forward.traced_types = program.out_types[forward.num_out :]
         forward.program = program.with_outputs(extra)
-        self.forwards[()] = forward
+        forward.extra_types = array_types(reverse_captured)
+        self.forwards[key] = forward
+        if reverse is None:
+            return
         count = len(reverse.in_types) - len(reverse_captured)
         residuals = count - len(forward.given_types)
         order = [*range(residuals), *range(count, count + len(extra)), *range(residuals, count)]
-        self.backwards[(), backward.given] = reverse.rewire(order), backward.flags
+        self.backwards[key, backward.given] = reverse.rewire(order), backward.flags
+
+    def try_backward(self, backward, residuals, key):
+        """The reverse rule that was traced, its program and what that captures.
+
+        A rule that asks for the values of cotangents, which are not known yet, runs when they
+        are: as Python code, where no other derivative goes through it. Other errors wait until
+        somebody asks for the rule.
+        """
+        try:
+            return backward, *self.trace_backward(backward, residuals)
+        except _VALUE_UNKNOWN as error:
+            alone = autodiff.orders.used >= autodiff.orders.derivatives
+            if alone and all(map(core.is_concrete, self.call.arrays)):
+                host = _HostBackward(backward)
+                return host, *self.trace_backward(host, residuals)
+            self.failed[key, backward.given] = error
+        except Exception as error:
+            self.failed[key, backward.given] = error
+        return backward, None, []
 
     def position(self, value):
         return next(i for i, known in enumerate(self.call.constants) if known is value)
@@ -198,10 +339,15 @@ class _VjpRule:
     def backward(self, perturbed, given):
         key, given = self.key(perturbed), tuple(given)
         forward = self.get_forward(key)
+        if (key, given) in self.failed:
+            raise self.failed[key, given]
         if (key, given) not in self.backwards:
             backward = _FlatBackward(self, forward, given)
             program, captured = self.trace_backward(backward)
-            self.backwards[key, given] = program.bind_constants(captured), backward.flags
+            program = program.bind_constants(captured)
+            residuals, count = len(forward.traced_types), len(program.in_types)
+            order = [*range(residuals), *forward.extra_types, *range(residuals, count)]
+            self.backwards[key, given] = program.rewire(order), backward.flags
         program, flags = self.backwards[key, given]
         constants = len(self.call.constants)
         keep = [flag and wanted for flag, wanted in zip(flags, perturbed[constants:])]
@@ -219,6 +365,8 @@ class _FlatForward:
         self.rule = rule
         self.perturbed = perturbed
         self.traced_types = None
+        # Further residuals, which only the reverse rule that was traced with this one uses.
+        self.extra_types = []
         call = rule.call
         # The cotangents that the reverse rule gets: of outputs of inexact dtype.
         self.given_types = [tangent_type(ty) for ty in call.out_types if has_tangent(ty[1])]
@@ -282,6 +430,8 @@ class _FlatBackward:
         return self.check(result)
 
     def check(self, result):
+        from ferrax._src.lax.elementwise import _convert_element_type
+
         call = self.rule.call
         name = f"Custom VJP bwd rule {api_util.fun_name(self.rule.bwd)} for function {call.name}"
         result = tuple(result) if isinstance(result, list) else result
@@ -309,7 +459,10 @@ class _FlatBackward:
                 continue
             cotangent = core.as_array(cotangent, name)
             got = (cotangent.shape, cotangent.dtype, False)
-            if got != tangent_type(ty):
+            if got[0] == ty[0] and got[1] != ty[1] and not dtypes.issubdtype(got[1], dtypes.extended):
+                # Rules may compute in another precision.
+                cotangent = _convert_element_type(cotangent, ty[1], weak_type=False)
+            elif got != tangent_type(ty):
                 path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
                 raise ValueError(
                     f"{name} must produce cotangents of the types of the function's arguments, but "
@@ -317,6 +470,29 @@ class _FlatBackward:
                 )
             results.append(cotangent)
         return results
+
+
+class _HostBackward:
+    """A reverse rule that runs as Python code where the cotangents have values."""
+
+    def __init__(self, backward):
+        self.backward = backward
+        self.forward, self.given = backward.forward, backward.given
+        self.flags = [has_tangent(ty[1]) for ty in backward.rule.call.types]
+
+    def __call__(self, leaves):
+        from ferrax._src.callback import pure_callback
+
+        types = [ty for ty, flag in zip(self.backward.rule.call.types, self.flags) if flag]
+        avals = [core.ShapedArray(shape, dtype) for shape, dtype, _ in types]
+        return pure_callback(self.run, avals, *leaves)
+
+    def run(self, *leaves):
+        found = iter(self.backward([core.as_array(leaf) for leaf in leaves]))
+        there = zip(self.backward.flags, self.flags, self.backward.rule.call.types)
+        return [
+            np.asarray(next(found) if flag else zeros(ty)) for flag, wanted, ty in there if wanted
+        ]
 
 
 def _flatten_up_to(argument, cotangent, is_zero, flat):

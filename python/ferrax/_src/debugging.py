@@ -124,7 +124,7 @@ def debug_callback(callback=None, *args, ordered=False, partitioned=False, **kwa
 
     def call(callback, *args, **kwargs):
         if not callable(callback):
-            raise TypeError(f"first argument to jax.debug.callback must be callable, got {callback!r}")
+            raise TypeError(f"first argument to ferrax.debug.callback must be callable, got {callback!r}")
         in_tree, arrays, static = _split_arguments(args, kwargs)
         debug_callback_p.bind(
             *arrays,
@@ -195,12 +195,12 @@ class _FormatCheck(string.Formatter):
     def check_unused_args(self, used_args, args, kwargs):
         unused = [arg for number, arg in enumerate(args) if number not in used_args]
         if unused:
-            raise ValueError(f"Unused positional arguments to `jax.debug.print`: {unused}")
+            raise ValueError(f"Unused positional arguments to `ferrax.debug.print`: {unused}")
         unused = [name for name in kwargs if name not in used_args]
         if unused:
             raise ValueError(
-                f"Unused keyword arguments to `jax.debug.print`: {unused}. You may be passing an "
-                'f-string (i.e, `f"{x}"`) into `jax.debug.print` and instead should pass in a '
+                f"Unused keyword arguments to `ferrax.debug.print`: {unused}. You may be passing an "
+                'f-string (i.e, `f"{x}"`) into `ferrax.debug.print` and instead should pass in a '
                 "regular string."
             )
 

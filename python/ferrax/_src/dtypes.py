@@ -263,7 +263,7 @@ def issubdtype(a, b) -> bool:
     """Whether dtype `a` lies at or below `b` in the hierarchy of scalar types.
 
     As `numpy.issubdtype`, and also right for bfloat16, int4 and their kin (which are below
-    `np.floating` and `np.signedinteger`) and for PRNG keys (below `jax.dtypes.prng_key`).
+    `np.floating` and `np.signedinteger`) and for PRNG keys (below `ferrax.dtypes.prng_key`).
 
     Example:
         >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
@@ -409,7 +409,7 @@ def _canonicalize_explicit(d, fun_name):
         return d
     where = f" requested in {fun_name}" if fun_name else ""
     cure = (
-        "To use 64-bit dtypes, set the flag jax_enable_x64 with jax.config.update or the "
+        "To use 64-bit dtypes, set the flag jax_enable_x64 with ferrax.config.update or the "
         "environment variable JAX_ENABLE_X64."
     )
     if mode == config.ExplicitX64Mode.ERROR:
@@ -480,7 +480,7 @@ def dtype(x):
     """The dtype of a value or type.
 
     Python scalars and scalar types have the default dtypes, arrays of this package their own,
-    NumPy values and dtypes are canonicalised. (`jax.numpy.dtype` is another function: NumPy's.)
+    NumPy values and dtypes are canonicalised. (`ferrax.numpy.dtype` is another function: NumPy's.)
 
     Raises:
         ValueError: for None.

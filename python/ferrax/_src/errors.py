@@ -1,6 +1,6 @@
 """The error classes of this package that are not Python's own.
 
-Class names and bases are JAX's, so `except jax.errors...` clauses carry over. Constructors take
+Class names and bases are JAX's, so `except ferrax.errors...` clauses carry over. Constructors take
 facts, and write from them a message that says what happened, where in the user's program, and what
 to do about it:
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import os
 import sys
+
+from ferrax import _core
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -41,10 +43,18 @@ def _describe(tracer) -> str:
 def _origin(tracer, origin) -> str:
     """The sentence that says where a tracer came from, with its line break, or ""."""
     if origin is None:
+        if isinstance(tracer, _core.Array):
+            return _origin(tracer, _core.describe_tracer(tracer) or "")
         message = getattr(tracer, "_origin_msg", None)
         origin = message().strip() if callable(message) else ""
         return f"{origin}\n" if origin else ""
-    return f"It is {origin}.\n" if origin else ""
+    return f"It is {origin}.\n{_chain(tracer)}" if origin else ""
+
+
+def _chain(tracer) -> str:
+    """The way back from a tracer to an argument, a line each, or "" where that is one step."""
+    lines = _core.tracer_chain(tracer) if isinstance(tracer, _core.Array) else []
+    return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
 
 
 def _where(location) -> str:
@@ -77,10 +87,10 @@ class ConcretizationTypeError(JAXTypeError):
     is compiled separately; otherwise keep the computation in array operations.
 
     Example:
-        >>> @jax.jit
+        >>> @ferrax.jit
         ... def f(x, n):
         ...     return jnp.zeros(n) + x          # ConcretizationTypeError: n is traced
-        >>> @functools.partial(jax.jit, static_argnames="n")
+        >>> @functools.partial(ferrax.jit, static_argnames="n")
         ... def f(x, n):
         ...     return jnp.zeros(n) + x          # n is a Python int
     """
@@ -108,10 +118,10 @@ class TracerBoolConversionError(ConcretizationTypeError):
     depends on few different values.
 
     Example:
-        >>> @jax.jit
+        >>> @ferrax.jit
         ... def relu(x):
         ...     return x if x > 0 else 0.0       # TracerBoolConversionError
-        >>> @jax.jit
+        >>> @ferrax.jit
         ... def relu(x):
         ...     return jnp.where(x > 0, x, 0.0)
     """
@@ -136,8 +146,8 @@ class TracerIntegerConversionError(JAXTypeError):
 
     Example:
         >>> table = [1.0, 2.0, 3.0]
-        >>> jax.jit(lambda i: table[i])(1)                # TracerIntegerConversionError
-        >>> jax.jit(lambda i: jnp.array(table)[i])(1)
+        >>> ferrax.jit(lambda i: table[i])(1)                # TracerIntegerConversionError
+        >>> ferrax.jit(lambda i: jnp.array(table)[i])(1)
     """
 
     def __init__(self, tracer, *, origin=None, location=None):
@@ -155,13 +165,13 @@ class TracerArrayConversionError(JAXTypeError):
 
     Cause: `np.sin(x)` or `np.asarray(x)` needs the numbers in `x`, and a tracer has none.
 
-    Cure: call the function of `jax.numpy` of that name; for what exists in NumPy only,
-    `jax.pure_callback`. Indexing a NumPy array with a tracer has the same cause: convert the
+    Cure: call the function of `ferrax.numpy` of that name; for what exists in NumPy only,
+    `ferrax.pure_callback`. Indexing a NumPy array with a tracer has the same cause: convert the
     array with `jnp.asarray` first.
 
     Example:
-        >>> jax.jit(lambda x: np.sin(x))(1.0)             # TracerArrayConversionError
-        >>> jax.jit(lambda x: jnp.sin(x))(1.0)
+        >>> ferrax.jit(lambda x: np.sin(x))(1.0)             # TracerArrayConversionError
+        >>> ferrax.jit(lambda x: jnp.sin(x))(1.0)
     """
 
     def __init__(self, tracer, *, origin=None, location=None):
@@ -169,8 +179,8 @@ class TracerArrayConversionError(JAXTypeError):
             f"The numpy.ndarray conversion method __array__() was called on the "
             f"{_describe(tracer)}.\n{_where(location)}{_origin(tracer, origin)}"
             "NumPy needs the values, which are not known while the function is traced. Use the "
-            "function's counterpart in jax.numpy; convert NumPy arrays that are indexed by traced "
-            "values with jnp.asarray; call code that has no counterpart with jax.pure_callback.",
+            "function's counterpart in ferrax.numpy; convert NumPy arrays that are indexed by traced "
+            "values with jnp.asarray; call code that has no counterpart with ferrax.pure_callback.",
         )
 
 
@@ -184,8 +194,8 @@ class NonConcreteBooleanIndexError(JAXIndexError):
     the size with `jnp.nonzero(mask, size=n)`.
 
     Example:
-        >>> jax.jit(lambda x: x[x > 0].sum())(x)          # NonConcreteBooleanIndexError
-        >>> jax.jit(lambda x: jnp.sum(x, where=x > 0))(x)
+        >>> ferrax.jit(lambda x: x[x > 0].sum())(x)          # NonConcreteBooleanIndexError
+        >>> ferrax.jit(lambda x: jnp.sum(x, where=x > 0))(x)
     """
 
     def __init__(self, tracer, *, origin=None, location=None):
@@ -205,13 +215,13 @@ class UnexpectedTracerError(JAXTypeError):
     Cause: a transformed function stored an intermediate value in a global, an attribute or a
     closed-over list, instead of returning it; tracers mean nothing outside their trace.
 
-    Cure: return the value. `with jax.checking_leaks():` reports the leak where it happens.
+    Cure: return the value. `with ferrax.checking_leaks():` reports the leak where it happens.
 
     Example:
         >>> kept = []
-        >>> jax.jit(lambda x: kept.append(x * 2))(1.0)
+        >>> ferrax.jit(lambda x: kept.append(x * 2))(1.0)
         >>> kept[0] + 1                                   # UnexpectedTracerError
-        >>> kept = jax.jit(lambda x: x * 2)(1.0)
+        >>> kept = ferrax.jit(lambda x: x * 2)(1.0)
     """
 
     def __init__(self, msg: str):
@@ -227,7 +237,7 @@ class UnexpectedTracerError(JAXTypeError):
             f"{_origin(tracer, origin)}"
             "A transformed function let it escape as a side effect: stored it in a global, an "
             "attribute or a container. Return the value from the function instead. To find where "
-            "it escapes, run under `with jax.checking_leaks():`."
+            "it escapes, run under `with ferrax.checking_leaks():`."
         )
 
 
@@ -237,13 +247,13 @@ class KeyReuseError(JAXTypeError):
     Cause: two samplers given the same key give related numbers, where independent ones were
     meant.
 
-    Cure: `jax.random.split` the key, and use each new key once.
+    Cure: `ferrax.random.split` the key, and use each new key once.
 
     Example:
-        >>> key = jax.random.key(0)
-        >>> x = jax.random.normal(key); y = jax.random.uniform(key)     # KeyReuseError
-        >>> k1, k2 = jax.random.split(key)
-        >>> x = jax.random.normal(k1); y = jax.random.uniform(k2)
+        >>> key = ferrax.random.key(0)
+        >>> x = ferrax.random.normal(key); y = ferrax.random.uniform(key)     # KeyReuseError
+        >>> k1, k2 = ferrax.random.split(key)
+        >>> x = ferrax.random.normal(k1); y = ferrax.random.uniform(k2)
     """
 
 
@@ -255,19 +265,19 @@ class JaxprTypeError(TypeError):
     message names the equation.
 
     Example:
-        >>> jax.core.check_jaxpr(jaxpr)
+        >>> ferrax.core.check_jaxpr(jaxpr)
     """
 
 
 class InconclusiveDimensionOperation(Exception):
     """A question about a symbolic dimension has no answer that holds for all its values.
 
-    Cause: under `jax.export` with symbolic shapes, a comparison such as `x.shape[0] > 3` may be
+    Cause: under `ferrax.export` with symbolic shapes, a comparison such as `x.shape[0] > 3` may be
     true for some sizes only. Cure: state what is known as a constraint of the symbolic scope, or
     write the program so that it does not ask.
 
     Example:
-        >>> jax.export.symbolic_shape("b", constraints=["b >= 4"])
+        >>> ferrax.export.symbolic_shape("b", constraints=["b >= 4"])
     """
 
 
@@ -279,9 +289,22 @@ class JaxRuntimeError(RuntimeError):
 
     Example:
         >>> try:
-        ...     jax.jit(f)(x).block_until_ready()
-        ... except jax.errors.JaxRuntimeError as error:
+        ...     ferrax.jit(f)(x).block_until_ready()
+        ... except ferrax.errors.JaxRuntimeError as error:
         ...     print(error)
+    """
+
+
+class TooManyTracesError(RuntimeError):
+    """A jitted function would be traced more often than its `max_traces` allows.
+
+    Cause: an argument changed in shape, dtype, weak type, structure or static value from call to
+    call, so that no known program fits. The message names it. Cure: make the argument alike in
+    all calls (pad shapes, convert dtypes), or allow more traces.
+
+    Example:
+        >>> f = jax.jit(lambda x: x * 2, max_traces=1)
+        >>> f(jnp.ones(2)); f(jnp.ones(3))                # TooManyTracesError
     """
 
 
@@ -304,7 +327,7 @@ _PUBLIC = (
     JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError,
     TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError,
     UnexpectedTracerError, KeyReuseError, JaxprTypeError, InconclusiveDimensionOperation,
-    JaxRuntimeError,
+    JaxRuntimeError, TooManyTracesError,
 )  # fmt: skip
 for _class in _PUBLIC:
     _class.__module__ = "ferrax.errors"

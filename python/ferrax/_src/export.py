@@ -252,7 +252,7 @@ def export(
     not jitted, or closes over values that are being traced.
 
     Example:
-        >>> exported = export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> exported = export.export(ferrax.jit(jnp.sin))(ferrax.ShapeDtypeStruct((3,), jnp.float32))
         >>> exported.call(jnp.arange(3.0))
         Array([0.       , 0.841471 , 0.9092974], dtype=float32)
     """
@@ -265,7 +265,12 @@ def export(
         raise TypeError(f"disabled_checks must be DisabledSafetyChecks, got {wrong[0]!r}")
 
     def do_export(*args, **kwargs) -> Exported:
-        program, captured, in_tree, out_tree, _ = fun_jit._traced(*args, **kwargs)
+        program, captured, in_tree, out_tree, _, refs = fun_jit._traced(*args, **kwargs)
+        if refs is not None:
+            raise ValueError(
+                f"export: {api_util.fun_place(fun_jit)} uses mutable arrays, which a file cannot "
+                "hold. Make them inside of the function, or pass and return their values."
+            )
         if any(isinstance(array, core.Tracer) for array in captured):
             raise ValueError(
                 f"the function {fun_jit._function_name} closes over values that are being traced; "
@@ -304,7 +309,7 @@ def save(path, exported: Exported) -> None:
     Errors: those of `Exported.serialize`, and of writing.
 
     Example:
-        >>> export.save("sin.ferrax", export.export(jax.jit(jnp.sin))(1.0))
+        >>> export.save("sin.ferrax", export.export(ferrax.jit(jnp.sin))(1.0))
     """
     if not isinstance(exported, Exported):
         raise TypeError(f"expected an Exported, got {type(exported).__name__}")

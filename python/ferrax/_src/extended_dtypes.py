@@ -13,7 +13,7 @@ class extended(np.generic):
     """Scalar class above those of all extended dtypes; for `issubdtype` only, no instances.
 
     Example:
-        >>> jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.extended)
+        >>> jnp.issubdtype(ferrax.random.key(0).dtype, ferrax.dtypes.extended)
         True
     """
 
@@ -22,7 +22,7 @@ class prng_key(extended):
     """Scalar class of PRNG key dtypes; for `issubdtype` only, no instances.
 
     Example:
-        >>> jnp.issubdtype(jax.random.key(0).dtype, jax.dtypes.prng_key)
+        >>> jnp.issubdtype(ferrax.random.key(0).dtype, ferrax.dtypes.prng_key)
         True
     """
 

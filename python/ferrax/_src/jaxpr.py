@@ -193,7 +193,7 @@ class Jaxpr:
         if self._program is None:
             count = len(self.invars)
             avals = [var.aval for var in (*self.invars, *self.constvars)]
-            self._program, _ = _core.trace_program(
+            self._program, _, _ = _core.trace_program(
                 lambda leaves: _evaluate(self, leaves[count:], leaves[:count]),
                 "stage",
                 self.debug_info.func_name,

@@ -1,4 +1,4 @@
-"""log-sum-exp, shared by `jax.nn` and `jax.scipy.special`."""
+"""log-sum-exp, shared by `ferrax.nn` and `ferrax.scipy.special`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
         -inf.
 
     Example:
-        >>> jax.nn.logsumexp(jnp.array([1000.0, 1000.0]))
+        >>> ferrax.nn.logsumexp(jnp.array([1000.0, 1000.0]))
         Array(1000.6931, dtype=float32)
     """
     a = as_array("logsumexp", a)

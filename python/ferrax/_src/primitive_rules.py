@@ -257,7 +257,12 @@ def _outputs(outs, types, what):
 
 
 def _trace(flat, primitive, types, what):
-    program, captured = _core.trace_program(flat, "stage", str(primitive), types)
+    program, captured, refs = _core.trace_program(flat, "stage", str(primitive), types)
+    if refs is not None:
+        raise ValueError(
+            f"{what} uses a mutable array. Rules are traced on their own: pass its value, "
+            "ref[...], as an operand of the primitive."
+        )
     for value in captured:
         if isinstance(value, core.Tracer):
             raise errors.UnexpectedTracerError(

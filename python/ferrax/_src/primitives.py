@@ -142,7 +142,7 @@ class BuiltinPrimitive(Primitive):
     impl = bind
 
     def abstract_eval(self, *avals, **params):
-        program, _ = _core.trace_program(
+        program, _, _ = _core.trace_program(
             lambda arrays: _as_list(self.bind(*arrays, **params)),
             "stage",
             self.name,

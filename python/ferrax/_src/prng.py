@@ -241,7 +241,7 @@ def check_key(name, key, *, allow_batched=False):
     if not allow_batched and typed.ndim:
         raise ValueError(
             f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} "
-            "!= (). Use jax.vmap for batching."
+            "!= (). Use ferrax.vmap for batching."
         )
     return typed, legacy
 
@@ -249,7 +249,7 @@ def check_key(name, key, *, allow_batched=False):
 def _check_legacy_allowed():
     policy = config.legacy_prng_key.value
     advice = (
-        "A raw uint32 array was passed as a random key. Make keys with jax.random.key(), or, if "
+        "A raw uint32 array was passed as a random key. Make keys with ferrax.random.key(), or, if "
         'raw keys are meant, set jax_legacy_prng_key="allow".'
     )
     if policy == config.LegacyPrngKeyState.ERROR:
@@ -293,7 +293,7 @@ def canonicalize_shape(shape, context=""):
 
 
 # ---------------------------------------------------------------------------------------------
-# Functions of `jax.random` that make and take apart keys.
+# Functions of `ferrax.random` that make and take apart keys.
 
 
 def _make_key(name, seed, spec):
@@ -303,7 +303,7 @@ def _make_key(name, seed, spec):
     if np.ndim(seed):
         raise TypeError(
             f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != "
-            "(). Use jax.vmap for batching."
+            "(). Use ferrax.vmap for batching."
         )
     return random_seed(seed, impl)
 
@@ -327,10 +327,10 @@ def key(seed, *, impl=None, dtype=None):
         TypeError: if the seed is not an integer scalar.
 
     Example:
-        >>> jax.random.uniform(jax.random.key(0))
+        >>> ferrax.random.uniform(ferrax.random.key(0))
         Array(0.947667, dtype=float32)
     """
-    return _make_key("key", seed, _impl_or_dtype("jax.random.key", impl, dtype))
+    return _make_key("key", seed, _impl_or_dtype("ferrax.random.key", impl, dtype))
 
 
 def PRNGKey(seed, *, impl=None):
@@ -343,7 +343,7 @@ def PRNGKey(seed, *, impl=None):
         uint32 array of shape (2,).
 
     Example:
-        >>> jax.random.PRNGKey(7)
+        >>> ferrax.random.PRNGKey(7)
         Array([0, 7], dtype=uint32)
     """
     return as_given(_make_key("PRNGKey", seed, impl), True)
@@ -365,7 +365,7 @@ def key_data(keys):
     """The words of keys: uint32 array of shape `keys.shape + (2,)`.
 
     Example:
-        >>> jax.random.key_data(jax.random.key(7))
+        >>> ferrax.random.key_data(ferrax.random.key(7))
         Array([0, 7], dtype=uint32)
     """
     typed, _ = check_key("key_data", keys, allow_batched=True)
@@ -383,7 +383,7 @@ def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
     Raises:
         TypeError: if the array cannot be words of keys.
     """
-    spec = _impl_or_dtype("jax.random.wrap_key_data", impl, dtype)
+    spec = _impl_or_dtype("ferrax.random.wrap_key_data", impl, dtype)
     return random_wrap(key_bits_array, resolve_prng_impl(spec))
 
 
@@ -399,10 +399,10 @@ def split(key, num=2):
         ValueError: if `key` is an array of keys.
 
     Example:
-        >>> key, subkey = jax.random.split(jax.random.key(0))
+        >>> key, subkey = ferrax.random.split(ferrax.random.key(0))
     """
     typed, legacy = check_key("split", key)
-    return as_given(random_split(typed, canonicalize_shape(num, "jax.random.split")), legacy)
+    return as_given(random_split(typed, canonicalize_shape(num, "ferrax.random.split")), legacy)
 
 
 def fold_in(key, data):
@@ -418,13 +418,13 @@ def fold_in(key, data):
         OverflowError: if `data` is a Python int out of the range of uint32.
 
     Example:
-        >>> step_key = jax.random.fold_in(key, step)
+        >>> step_key = ferrax.random.fold_in(key, step)
     """
     typed, legacy = check_key("fold_in", key)
     if np.ndim(data):
         raise TypeError(
             f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). "
-            "Use jax.vmap for batching."
+            "Use ferrax.vmap for batching."
         )
     return as_given(random_fold_in(typed, jnp.asarray(data, dtype=np.uint32)), legacy)
 

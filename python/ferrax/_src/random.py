@@ -1,4 +1,4 @@
-"""Samplers of `jax.random` whose samples are elementwise functions of random bits.
+"""Samplers of `ferrax.random` whose samples are elementwise functions of random bits.
 
 Invariants:
 - The same key gives the same numbers as in JAX: each sampler splits its key, and uses the bits,
@@ -31,8 +31,8 @@ _UINT_DTYPES = {bits: np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)}
 def _unsupported_sharding(name, out_sharding):
     if out_sharding is not None:
         raise NotImplementedError(
-            f"the out_sharding argument of jax.random.{name} is not supported yet: apply "
-            "jax.lax.with_sharding_constraint to the result."
+            f"the out_sharding argument of ferrax.random.{name} is not supported yet: apply "
+            "ferrax.lax.with_sharding_constraint to the result."
         )
 
 
@@ -117,7 +117,7 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
         ValueError: if `dtype` is no unsigned integer dtype.
 
     Example:
-        >>> jax.random.bits(jax.random.key(0), (2,))
+        >>> ferrax.random.bits(ferrax.random.key(0), (2,))
         Array([4070199207, 4202968722], dtype=uint32)
     """
     key = _begin("bits", key, out_sharding)
@@ -141,7 +141,7 @@ def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0, *, out_sharding=N
         ValueError: if `dtype` is no float dtype, or `key` is an array of keys.
 
     Example:
-        >>> jax.random.uniform(jax.random.key(0), (4,))
+        >>> ferrax.random.uniform(ferrax.random.key(0), (4,))
         Array([0.947667  , 0.9785799 , 0.33229148, 0.46866846], dtype=float32)
     """
     key = _begin("uniform", key, out_sharding)
@@ -189,7 +189,7 @@ def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):
         TypeError: if `dtype` is no integer dtype.
 
     Example:
-        >>> jax.random.randint(key, (3,), 0, 10)
+        >>> ferrax.random.randint(key, (3,), 0, 10)
     """
     key = _begin("randint", key, out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "randint")
@@ -267,7 +267,7 @@ def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
         TypeError: if `p` is not floating.
 
     Example:
-        >>> keep = jax.random.bernoulli(key, 0.9, x.shape)
+        >>> keep = ferrax.random.bernoulli(key, 0.9, x.shape)
     """
     if shape is not None:
         shape = canonicalize_shape(shape, "bernoulli")
@@ -345,15 +345,15 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
             for without replacement.
 
     Example:
-        >>> jax.random.choice(key, jnp.array([1.0, 2.0, 4.0]), (5,))
+        >>> ferrax.random.choice(key, jnp.array([1.0, 2.0, 4.0]), (5,))
     """
     key = _begin("choice", key)
     if not isinstance(shape, Sequence):
-        raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
+        raise TypeError(f"shape argument of ferrax.random.choice must be a sequence, got {shape}")
     _check_arraylike("choice", a)
     array = jnp.asarray(a)
     if array.ndim == 0:
-        population = core.concrete_or_error(int, a, "The error occurred in jax.random.choice()")
+        population = core.concrete_or_error(int, a, "The error occurred in ferrax.random.choice()")
     else:
         if not -array.ndim <= axis < array.ndim:
             raise ValueError(
@@ -417,7 +417,7 @@ def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, ou
         ValueError: if `shape` does not fit, or too many distinct samples are asked for.
 
     Example:
-        >>> token = jax.random.categorical(key, logits)
+        >>> token = ferrax.random.categorical(key, logits)
     """
     key = _begin("categorical", key, out_sharding)
     _check_arraylike("categorical", logits)
@@ -468,7 +468,7 @@ def normal(key, shape=(), dtype=None, *, out_sharding=None):
         ValueError: if `dtype` is no inexact dtype, or `key` is an array of keys.
 
     Example:
-        >>> weights = 0.1 * jax.random.normal(key, (128, 64))
+        >>> weights = 0.1 * ferrax.random.normal(key, (128, 64))
     """
     key = _begin("normal", key, out_sharding)
     dtype = _sample_dtype("normal", dtype, kind=np.inexact)

@@ -1,4 +1,4 @@
-"""Samplers of `jax.random` with parameters, composed of those in `random`.
+"""Samplers of `ferrax.random` with parameters, composed of those in `random`.
 
 The invariants are those of `random`: JAX's use of keys, and formulas in the result's dtype.
 """

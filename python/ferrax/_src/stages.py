@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core, tree_util
+from ferrax._src import core, ref_args, tree_util
 
 
 class ArgInfo:
@@ -39,16 +39,21 @@ class OutInfo:
 class _Stage:
     """What all stages know: the program, its captured arrays, its trees."""
 
-    def __init__(self, program, captured, in_tree, out_tree, donated, name):
+    # `refs` is None, or what the function does to mutable arrays: their values are the program's
+    # last inputs and outputs.
+
+    def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
         self._captured = captured
+        self._refs = refs
         self.in_tree = in_tree
         self.out_tree = out_tree
         self._donated = donated
         self.fun_name = name
 
     def _args(self):
-        return self._program, self._captured, self.in_tree, self.out_tree, self._donated, self.fun_name
+        trees = (self.in_tree, self.out_tree)
+        return self._program, self._captured, *trees, self._donated, self._refs, self.fun_name
 
     @property
     def args_info(self):
@@ -65,7 +70,10 @@ class _Stage:
     def out_info(self):
         """Shape and dtype of each output, in the outputs' tree."""
         return self.out_tree.unflatten(
-            [OutInfo(shape, dtype) for shape, dtype, _ in self._program.out_types]
+            [
+                OutInfo(shape, dtype)
+                for shape, dtype, _ in self._program.out_types[: self.out_tree.num_leaves]
+            ]
         )
 
     @property
@@ -86,7 +94,8 @@ class Traced(_Stage):
     def jaxpr(self):
         from ferrax._src.jaxpr import ClosedJaxpr
 
-        return ClosedJaxpr(self._program, self._captured)
+        held = [] if self._refs is None else self._refs.read({}, self.fun_name)
+        return ClosedJaxpr(self._program, self._captured + held)
 
     def lower(self, *, lowering_platforms=None, _private_parameters=None):
         """The next stage."""
@@ -138,6 +147,8 @@ class Compiled(_Stage):
                 "called with: "
                 f"{self.fun_name} was compiled for {self.in_tree}, got {tree}."
             )
+        refs = ref_args.of_leaves(leaves)
+        leaves = ref_args.values(leaves, refs)
         arrays = []
         for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
             if isinstance(leaf, core.Tracer):
@@ -161,4 +172,10 @@ class Compiled(_Stage):
                     f"{core.ShapedArray(shape, dtype).str_short(True)}."
                 )
             arrays.append(array)
-        return self.out_tree.unflatten(self._program.run(arrays + self._captured))
+        held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
+        results = self._program.run(arrays + self._captured + held)
+        if self._refs is not None:
+            count = self.out_tree.num_leaves
+            self._refs.write(results[count:], refs)
+            results = results[:count]
+        return self.out_tree.unflatten(results)

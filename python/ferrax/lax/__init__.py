@@ -10,6 +10,7 @@ from ferrax._src.lax.control_flow.barrier import optimization_barrier
 from ferrax._src.lax.control_flow.conditionals import cond, switch
 from ferrax._src.lax.control_flow.map import map
 from ferrax._src.lax.control_flow.scan import scan
+from ferrax._src.lax.control_flow.solves import custom_linear_solve, custom_root
 from ferrax._src.lax.control_flow.while_loop import fori_loop, while_loop
 from ferrax._src.lax.creation import (
     broadcasted_iota,
@@ -167,6 +168,11 @@ from ferrax._src.lax.types import (
     RoundingMethod,
     ScatterDimensionNumbers,
     Tolerance,
+)
+from ferrax._src.lax.windows import (
+    padtype_to_pads,
+    reduce_window,
+    reduce_window_shape_tuple,
 )
 from ferrax._src.primitives import named_primitives as _named_primitives
 

@@ -50,6 +50,8 @@ pub use error::{Error, Result};
 pub use op::{Extension, Op, View};
 pub use param::{Param, Params, ToParam};
 pub use print::{ShowCaptured, ShowOp};
-pub use program::{Atom, Atoms, Effect, Effects, Equation, Literal, Measure, Program, Source, SourceLine, Var, Vars};
+pub use program::{
+    Atom, Atoms, Effect, Effects, Equation, Literal, Measure, Program, Source, SourceLine, Var, Vars,
+};
 pub use tensor::{Element, Scalar, Sizes, Storage, Tensor};
 pub use types::{ArrayType, Axes, Shape, ShowShape, Type};

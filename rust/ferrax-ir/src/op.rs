@@ -35,6 +35,7 @@ pub enum View<'a> {
     Call(&'a Call),
     Cond(&'a Cond),
     While(&'a While),
+    Sweeps(&'a Sweeps),
     Scan(&'a Scan),
     Checkpoint(&'a Checkpoint),
     CustomJvp(&'a CustomJvp),
@@ -123,7 +124,7 @@ ops! {
     // Derivatives of the user's.
     CustomLinear;
     structured:
-    Call, Cond, While, Scan, Checkpoint, CustomJvp, CustomVjp,
+    Call, Cond, While, Sweeps, Scan, Checkpoint, CustomJvp, CustomVjp,
 }
 
 impl Op {
@@ -163,10 +164,14 @@ impl Op {
     /// The sub-programs, in a fixed order. Rules of the user's are some where they are data.
     pub fn programs(&self) -> SmallVec<[&Arc<Program>; 2]> {
         match self.view() {
-            View::Leaf(_) => SmallVec::new(),
+            View::Leaf(_) => match self {
+                Op::CustomLinear(op) => op.rule.0.saved().map_or_else(SmallVec::new, SavedVjp::sub_programs),
+                _ => SmallVec::new(),
+            },
             View::Call(op) => smallvec![&op.program],
             View::Cond(op) => op.branches.iter().collect(),
             View::While(op) => smallvec![&op.cond_jaxpr, &op.body_jaxpr],
+            View::Sweeps(op) => std::iter::once(&op.cond_jaxpr).chain(&op.bodies).collect(),
             View::Scan(op) => smallvec![&op.jaxpr],
             View::Checkpoint(op) => smallvec![&op.jaxpr],
             View::CustomJvp(op) => {
@@ -174,8 +179,8 @@ impl Op {
                 std::iter::once(&op.call_jaxpr).chain(rule).collect()
             }
             View::CustomVjp(op) => {
-                let rule = op.rule.0.saved().and_then(|saved| saved.programs.as_ref());
-                std::iter::once(&op.call_jaxpr).chain(rule.into_iter().flatten()).collect()
+                let rule = op.rule.0.saved().map_or_else(SmallVec::new, SavedVjp::sub_programs);
+                std::iter::once(&op.call_jaxpr).chain(rule).collect()
             }
         }
     }
@@ -186,7 +191,10 @@ impl Op {
         mut map: impl FnMut(&Arc<Program>) -> Result<Arc<Program>, E>,
     ) -> Result<Op, E> {
         Ok(match self.view() {
-            View::Leaf(_) => self.clone(),
+            View::Leaf(_) => match self {
+                Op::CustomLinear(op) => CustomLinear { rule: op.rule.map_saved(map)?, ..op.clone() }.into(),
+                _ => self.clone(),
+            },
             View::Call(op) => Call { program: map(&op.program)?, ..op.clone() }.into(),
             View::Cond(op) => {
                 Cond { branches: op.branches.iter().map(map).collect::<Result<_, E>>()? }.into()
@@ -194,6 +202,11 @@ impl Op {
             View::While(op) => {
                 let (cond_jaxpr, body_jaxpr) = (map(&op.cond_jaxpr)?, map(&op.body_jaxpr)?);
                 While { cond_jaxpr, body_jaxpr, ..op.clone() }.into()
+            }
+            View::Sweeps(op) => {
+                let cond_jaxpr = map(&op.cond_jaxpr)?;
+                let bodies = op.bodies.iter().map(map).collect::<Result<_, E>>()?;
+                Sweeps { bodies, cond_jaxpr, ..op.clone() }.into()
             }
             View::Scan(op) => Scan { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
             View::Checkpoint(op) => Checkpoint { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
@@ -205,11 +218,8 @@ impl Op {
                 mapped.into()
             }
             View::CustomVjp(op) => {
-                let mut mapped = CustomVjp { call_jaxpr: map(&op.call_jaxpr)?, ..op.clone() };
-                if let Some(saved) = op.rule.0.saved() {
-                    mapped.rule = VjpHandle(Arc::new(saved.map(map)?));
-                }
-                mapped.into()
+                let call_jaxpr = map(&op.call_jaxpr)?;
+                CustomVjp { call_jaxpr, rule: op.rule.map_saved(map)?, ..op.clone() }.into()
             }
         })
     }

@@ -265,9 +265,8 @@ impl Source {
             return self;
         }
         let known = PRIMALS.read().unwrap_or_else(PoisonError::into_inner).numbers.get(op).copied();
-        let primal = known.unwrap_or_else(|| {
-            PRIMALS.write().unwrap_or_else(PoisonError::into_inner).number(op.into())
-        });
+        let primal = known
+            .unwrap_or_else(|| PRIMALS.write().unwrap_or_else(PoisonError::into_inner).number(op.into()));
         Source { primal, ..self }
     }
 

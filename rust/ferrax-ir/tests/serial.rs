@@ -206,7 +206,7 @@ impl Rules for Mine {
     }
 
     fn lower(&self) -> Lowering {
-        Lowering::Expand
+        Lowering::Library
     }
 }
 

@@ -4,11 +4,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::array::{Array, ArrayImpl, Tracer};
-use crate::jit::{JitCache, JitFunction};
+use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive,
-    promote, source, trace,
+    cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params,
+    primitive, promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -62,6 +62,12 @@ fn describe_tracer(value: &Bound<'_, Array>) -> PyResult<Option<String>> {
     trace::describe(value)
 }
 
+/// The way from a tracer back to an argument of a traced function: lines for messages.
+#[pyfunction]
+fn tracer_chain(value: &Bound<'_, Array>) -> PyResult<Vec<String>> {
+    trace::chain(value)
+}
+
 /// The NumPy view of a concrete array.
 #[pyfunction]
 fn as_numpy<'py>(value: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
@@ -103,6 +109,18 @@ fn trace_frames(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
     PyTuple::new(py, trace::frame_ids())
 }
 
+/// Another array of the same elements; a tracer itself.
+#[pyfunction]
+fn alias<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, Array>> {
+    match array.get().concrete() {
+        None => Ok(array.clone()),
+        Some(concrete) => {
+            let copy = Array::new_concrete(array.py(), concrete.tensor()?, concrete.weak)?;
+            Ok(copy.into_bound(array.py()))
+        }
+    }
+}
+
 /// Every op with a line of explanation.
 #[pyfunction]
 fn documented_ops() -> Vec<(&'static str, &'static str)> {
@@ -129,6 +147,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         type_of,
         concrete_value,
         describe_tracer,
+        tracer_chain,
         as_numpy,
         promote_types,
         user_location,
@@ -145,12 +164,17 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         program::call_program,
         primitive::record_primitive,
         primitive::observed_values,
-        custom::recording_kind,
+        custom::recording_frame,
         custom::custom_jvp_call,
         custom::custom_vjp_call,
         control::trace_body,
         control::trace_branches,
         trace::concrete_ops_run,
+        trace::ref_frames,
+        trace::set_frame_refs,
+        trace::add_ref_input,
+        alias,
+        jit::register_ref,
         checkpoint::builtin_policy,
         checkpoint::either_policy,
         checkpoint::python_policy,
@@ -159,6 +183,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,
+        checks::set_checks,
+        checks::clear_checks,
         dtypes::register_extended_dtypes,
     );
     Ok(())

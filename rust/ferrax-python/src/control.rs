@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::array::Array;
 use crate::errors::IntoPyResult;
-use crate::program::{self, PyProgram};
+use crate::program::{self, PyProgram, TracedProgram};
 use crate::trace::{self, FrameKind, Traced};
 
 fn trace(
@@ -23,44 +23,53 @@ fn trace(
     name: &str,
     types: &[ArrayType],
     names: Option<Py<PyAny>>,
+    values: Option<&[Option<Py<Array>>]>,
 ) -> PyResult<Traced> {
-    let (frame, tracers) = trace::push(py, FrameKind::Stage, name, types, names, None)?;
+    let (frame, tracers) = trace::push(py, FrameKind::Stage, name, types, names, values)?;
     function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| program::operands(&outputs))
-        .and_then(|outputs| trace::finish(py, frame, &outputs))
+        .and_then(|outputs| trace::finish_with_refs(py, frame, outputs))
         .inspect_err(|_| trace::abandon(frame))
 }
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
-/// arrays: `(program, captured)`. The captured values are the program's first inputs.
+/// arrays: `(program, captured, refs)`. The captured values are the program's first inputs; `refs`
+/// as in `trace_program`.
+/// `values` are what the arguments stand for when the body is first run, for messages.
 #[pyfunction]
-#[pyo3(signature = (function, name, types, names = None))]
+#[pyo3(signature = (function, name, types, names = None, values = None))]
 pub fn trace_body<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
     name: &str,
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>)> {
+    values: Option<Vec<Option<Py<Array>>>>,
+) -> PyResult<TracedProgram> {
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
-    let mut traced = trace(py, function, name, &types, names)?;
+    let mut traced = trace(py, function, name, &types, names, values.as_deref())?;
     let captured = traced.captured.len();
     traced.program.inputs.rotate_right(captured);
-    Ok((PyProgram::new(Arc::new(traced.program)), traced.captured))
+    Ok((PyProgram::new(Arc::new(traced.program)), traced.captured, traced.refs))
 }
 
-/// Traces functions of the same arguments: `(programs, captured)`. What any of
-/// them captures is a leading input of all.
+/// What each branch did to mutable arrays, and where in the union the values are that it captured.
+type BranchRefs = Vec<(Option<Py<PyAny>>, Vec<usize>)>;
+
+/// Traces functions of the same arguments: `(programs, captured, refs)`. What any of
+/// them captures is a leading input of all. `refs` has for each function what it did to mutable
+/// arrays, and the positions in `captured` of what it captured itself.
 #[pyfunction]
-#[pyo3(signature = (functions, labels, types, names))]
+#[pyo3(signature = (functions, labels, types, names, values = None))]
 pub fn trace_branches<'py>(
     py: Python<'py>,
     functions: Vec<Bound<'py, PyAny>>,
     labels: Vec<String>,
     types: Vec<Bound<'py, PyAny>>,
     names: Vec<Py<PyAny>>,
-) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>)> {
+    values: Option<Vec<Option<Py<Array>>>>,
+) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>, BranchRefs)> {
     if functions.len() != labels.len() || functions.len() != names.len() {
         return Err(PyValueError::new_err(
             "trace_branches: one label and one list of names for each function",
@@ -69,25 +78,37 @@ pub fn trace_branches<'py>(
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
     let mut traced = Vec::with_capacity(functions.len());
     for ((function, label), names) in functions.iter().zip(&labels).zip(names) {
-        traced.push(trace(py, function, label, &types, Some(names))?);
+        traced.push(trace(py, function, label, &types, Some(names), values.as_deref())?);
     }
     let mut union: Vec<Py<Array>> = Vec::new();
-    let mut places: FxHashMap<usize, usize> = FxHashMap::default();
-    for array in traced.iter().flat_map(|branch| &branch.captured) {
-        places.entry(array.as_ptr() as usize).or_insert_with(|| {
-            union.push(array.clone_ref(py));
-            union.len() - 1
-        });
+    // A value that a mutable array holds is an input of its own, whoever else captures it.
+    let mut places: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+    let mut own_places: Vec<Vec<usize>> = Vec::with_capacity(traced.len());
+    for branch in &traced {
+        let mut keys = vec![0; branch.captured.len()];
+        for &(position, key) in &branch.ref_inputs {
+            keys[position] = key;
+        }
+        let place = |(array, key): (&Py<Array>, usize)| {
+            *places.entry((array.as_ptr() as usize, key)).or_insert_with(|| {
+                union.push(array.clone_ref(py));
+                union.len() - 1
+            })
+        };
+        own_places.push(branch.captured.iter().zip(keys).map(place).collect());
     }
+    let mut refs: BranchRefs = Vec::with_capacity(traced.len());
     let programs = traced
         .into_iter()
-        .map(|branch| {
+        .zip(own_places)
+        .map(|(branch, places)| {
             let mut program = branch.program;
             let mut inputs: Vec<Option<Var>> = vec![None; union.len()];
             let own = program.inputs.split_off(types.len());
-            for (array, var) in branch.captured.iter().zip(own) {
-                inputs[places[&(array.as_ptr() as usize)]] = Some(var);
+            for (&place, var) in places.iter().zip(own) {
+                inputs[place] = Some(var);
             }
+            refs.push((branch.refs, places));
             let mut all: Vec<Var> = Vec::with_capacity(union.len() + types.len());
             for (var, array) in inputs.into_iter().zip(&union) {
                 all.push(var.unwrap_or_else(|| {
@@ -100,7 +121,7 @@ pub fn trace_branches<'py>(
             PyProgram::new(Arc::new(program))
         })
         .collect();
-    Ok((programs, union))
+    Ok((programs, union, refs))
 }
 
 #[pymethods]

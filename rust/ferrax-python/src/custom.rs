@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use ferrax_ir::ops::{CustomJvp, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule};
-use ferrax_ir::{Op, Program};
+use ferrax_ir::{Error, Op, Program};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::errors::raise;
 use crate::interrupt::stash;
 use crate::program::{PyProgram, operands};
 use crate::trace;
@@ -27,6 +28,15 @@ where
     .map_err(stash)
 }
 
+fn closed_over(kind: &str, name: &str) -> Error {
+    let text = format!(
+        "Encountered an unexpected tracer: the {kind} function '{name}' closes over a value that is being \
+         differentiated, and its rule gives no derivative with respect to that value. Pass the value as an argument of \
+         the function; closure_convert makes arguments of what a function closes over."
+    );
+    Python::attach(|py| stash(raise(py, "UnexpectedTracerError", (text,))))
+}
+
 #[derive(Debug)]
 struct PythonJvp {
     name: String,
@@ -37,6 +47,10 @@ struct PythonJvp {
 impl JvpRule for PythonJvp {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn closed_over(&self) -> Error {
+        closed_over("custom_jvp", &self.name)
     }
 
     fn program(&self, nonzero: &[bool]) -> ferrax_ir::Result<FlaggedProgram> {
@@ -58,6 +72,10 @@ impl VjpRule for PythonVjp {
         self.name.clone()
     }
 
+    fn closed_over(&self) -> Error {
+        closed_over("custom_vjp", &self.name)
+    }
+
     fn forward(&self, perturbed: &[bool]) -> ferrax_ir::Result<Arc<Program>> {
         ask(&self.forward, (perturbed.to_vec(),)).map(|(program, _)| program)
     }
@@ -71,10 +89,11 @@ fn bind<'py>(py: Python<'py>, op: Op, arguments: &Bound<'py, PyAny>) -> PyResult
     PyList::new(py, trace::bind(py, op, &operands(arguments)?)?)
 }
 
-/// The kind of the frame that records an op on these arguments; None if it runs at once.
+/// The kind of the frame that records an op on these arguments, and which of them are its tracers;
+/// None if the op runs at once.
 #[pyfunction]
-pub fn recording_kind(arguments: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
-    Ok(trace::recording(&operands(arguments)?)?.map(trace::FrameKind::name))
+pub fn recording_frame(arguments: &Bound<'_, PyAny>) -> PyResult<Option<(&'static str, Vec<bool>)>> {
+    Ok(trace::recording(&operands(arguments)?)?.map(|(kind, own)| (kind.name(), own)))
 }
 
 /// Records a call of `program` whose forward derivative `rule` gives.

@@ -4,123 +4,35 @@
 //! static values and trace context, and runs it; or, inside another trace,
 //! records a call equation. Only a miss runs Python code of the user.
 
-use std::hash::{Hash, Hasher};
+mod donation;
+mod key;
+mod refs;
+mod run;
+mod stats;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferrax_ir::{ArrayType, DType, Op, Sizes, ops};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use ferrax_ir::{ArrayType, Op, ops};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::array::{Array, Data};
+use crate::array::Array;
 use crate::convert::{self, Operand};
-use crate::eager;
-use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
+use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
+pub use refs::register_ref;
+use refs::{Given, Refs, is_ref};
+use run::Names;
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
-
-/// Shape, dtype and weakness of one argument leaf.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct LeafType {
-    dtype: DType,
-    weak: bool,
-    sizes: Sizes,
-}
-
-impl LeafType {
-    fn of(operand: &Operand<'_>) -> PyResult<LeafType> {
-        let sizes = match operand {
-            Operand::Literal(_) => Sizes::new(),
-            Operand::Array(array) => array.get().sizes()?,
-        };
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), sizes })
-    }
-
-    fn is(&self, operand: &Operand<'_>) -> bool {
-        self.dtype == operand.dtype()
-            && self.weak == operand.weak()
-            && match operand {
-                Operand::Literal(_) => self.sizes.is_empty(),
-                Operand::Array(array) => match &array.get().data {
-                    Data::Concrete(concrete) => concrete.sizes == self.sizes,
-                    Data::Tracer(tracer) => tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes),
-                },
-            }
-    }
-}
-
-/// A static argument: compared by type and `==`.
-struct Static {
-    /// The position, or the position in the sorted keyword names.
-    name: StaticName,
-    value: Py<PyAny>,
-    hash: isize,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum StaticName {
-    Position(usize),
-    Keyword(String),
-}
-
-/// What a call is looked up by.
-struct Key {
-    args: TreeDef,
-    kwargs: Option<TreeDef>,
-    leaves: SmallVec<[LeafType; 4]>,
-    statics: SmallVec<[Static; 1]>,
-    context: u64,
-    hash: u64,
-}
-
-impl Key {
-    fn digest(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        self.context.hash(&mut hasher);
-        self.args.structural_hash().hash(&mut hasher);
-        self.kwargs.as_ref().map(TreeDef::structural_hash).hash(&mut hasher);
-        self.leaves.hash(&mut hasher);
-        for value in &self.statics {
-            value.hash.hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    fn matches(&self, py: Python<'_>, other: &Key) -> PyResult<bool> {
-        if self.hash != other.hash
-            || self.context != other.context
-            || self.leaves != other.leaves
-            || self.statics.len() != other.statics.len()
-            || self.kwargs.is_some() != other.kwargs.is_some()
-        {
-            return Ok(false);
-        }
-        let same_tree = |a: &TreeDef, b: &TreeDef| if a.ptr_eq(b) { Ok(true) } else { a.equals(py, b) };
-        if !same_tree(&self.args, &other.args)? {
-            return Ok(false);
-        }
-        if let (Some(a), Some(b)) = (&self.kwargs, &other.kwargs)
-            && !same_tree(a, b)?
-        {
-            return Ok(false);
-        }
-        for (a, b) in self.statics.iter().zip(&other.statics) {
-            let (left, right) = (a.value.bind(py), b.value.bind(py));
-            if a.name != b.name || !left.get_type().is(right.get_type()) || !left.eq(right)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
 
 /// A traced program with what a call needs besides.
 pub struct Entry {
@@ -132,6 +44,19 @@ pub struct Entry {
     weak: Vec<bool>,
     /// Leaves whose buffers the call may reuse.
     donated: Option<Vec<bool>>,
+    /// What the function does to mutable arrays. The values of those that it closes over are the
+    /// program's last inputs, the values that it gives to them and to arguments its last outputs.
+    refs: Option<Py<PyAny>>,
+    /// Which trace of the function it is, from 1 on.
+    number: usize,
+}
+
+/// Why a function was traced once more.
+enum Retrace {
+    /// No known program fitted: the most alike one, and the new one.
+    Unlike(Arc<Entry>, Arc<Entry>),
+    /// It captures values of an outer trace: its programs are not kept.
+    Captured,
 }
 
 #[derive(Default)]
@@ -140,6 +65,9 @@ struct Cache {
     /// What the last call came to: the next one is probably alike.
     last: Option<Arc<Entry>>,
     traces: usize,
+    /// Compiled programs that were forgotten when the cache was full.
+    compiled_before: usize,
+    retrace: Option<Retrace>,
 }
 
 /// Programs of one function under one set of options; shared by equal jits.
@@ -176,6 +104,8 @@ pub struct JitFunction {
     donate_argnums: Vec<isize>,
     donate_argnames: Vec<String>,
     inline: bool,
+    /// How often the function may be traced.
+    max_traces: Option<usize>,
     cache: Py<JitCache>,
 }
 
@@ -184,6 +114,8 @@ pub struct JitFunction {
 struct Call<'py> {
     key: Result<Key, Arc<Entry>>,
     operands: SmallVec<[Operand<'py>; 4]>,
+    /// The leaves that are mutable arrays, with their numbers.
+    refs: Refs<'py>,
     arguments: Bound<'py, PyTuple>,
     keywords: Option<Bound<'py, PyDict>>,
 }
@@ -250,22 +182,33 @@ impl JitFunction {
         };
         let mut operands: SmallVec<[Operand<'py>; 4]> = SmallVec::with_capacity(leaves.len());
         let mut types: SmallVec<[LeafType; 4]> = SmallVec::new();
+        let mut refs: Refs<'py> = Vec::new();
         for (index, leaf) in leaves.into_iter().enumerate() {
             let leaf = leaf.into_bound(py);
             if abstract_leaves && let Some(ty) = abstract_leaf(&leaf)? {
                 types.push(ty);
                 continue;
             }
-            let operand = convert::owned_operand(leaf, &self.name).map_err(|(leaf, error)| {
-                self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error)
-            })?;
+            let operand = match convert::owned_operand(leaf, &self.name) {
+                Ok(operand) => operand,
+                Err((leaf, _)) if is_ref(&leaf) => {
+                    let value = leaf.call_method0(intern!(py, "_read"))?;
+                    refs.push((index, leaf));
+                    convert::operand(&value, &self.name)?
+                }
+                Err((leaf, error)) => {
+                    return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
+                }
+            };
             if abstract_leaves {
                 types.push(LeafType::of(&operand)?);
             }
             operands.push(operand);
         }
+        self.check_distinct(py, &refs, (&dynamic, &keywords))?;
         let context = context().id;
         if let Some(last) = last
+            && refs.is_empty()
             && last.key.context == context
             && last.key.statics.is_empty()
             && last.key.args.ptr_eq(&args_tree)
@@ -275,7 +218,7 @@ impl JitFunction {
             }
             && last.key.leaves.iter().zip(&operands).all(|(ty, operand)| ty.is(operand))
         {
-            return Ok(Call { key: Err(last), operands, arguments: dynamic, keywords });
+            return Ok(Call { key: Err(last), operands, refs, arguments: dynamic, keywords });
         }
         if !abstract_leaves {
             types.reserve(operands.len());
@@ -283,9 +226,21 @@ impl JitFunction {
                 types.push(LeafType::of(operand)?);
             }
         }
+        for (index, _) in &refs {
+            types[*index].is_ref = true;
+        }
         let mut key = Key { args: args_tree, kwargs: kwargs_tree, leaves: types, statics, context, hash: 0 };
         key.hash = key.digest();
-        Ok(Call { key: Ok(key), operands, arguments: dynamic, keywords })
+        Ok(Call { key: Ok(key), operands, refs, arguments: dynamic, keywords })
+    }
+
+    /// The name of an argument's leaf; `given` are the dynamic positional and keyword arguments.
+    /// Names fit positions only where no argument was taken out.
+    fn leaf_name(&self, py: Python<'_>, index: usize, given: Given<'_, '_>) -> Option<String> {
+        let named = || -> PyResult<String> {
+            leaf_names(py)?.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
+        };
+        self.static_argnums.is_empty().then(|| named().ok()).flatten()
     }
 
     /// The function's name, file and line.
@@ -305,21 +260,16 @@ impl JitFunction {
         py: Python<'_>,
         leaf: &Bound<'_, PyAny>,
         index: usize,
-        given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>),
+        given: Given<'_, '_>,
         error: PyErr,
     ) -> PyErr {
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
         let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
-        // Names fit positions only where no argument was taken out.
-        let named = |given: (&Bound<'_, PyTuple>, &Option<Bound<'_, PyDict>>)| -> PyResult<String> {
-            let names = py.import("ferrax._src.api_util")?.getattr("argument_names")?;
-            names.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
-        };
-        let argument = match self.static_argnums.is_empty().then(|| named(given)) {
-            Some(Ok(name)) => format!("Argument '{name}'"),
-            _ => format!("Argument leaf {index}"),
+        let argument = match self.leaf_name(py, index, given) {
+            Some(name) => format!("Argument '{name}'"),
+            None => format!("Argument leaf {index}"),
         };
         PyTypeError::new_err(format!(
             "{argument} of {} has type {class}, which is not a valid array type: {}. Arguments of jitted \
@@ -335,10 +285,10 @@ impl JitFunction {
         &self,
         py: Python<'py>,
         call: Call<'py>,
-    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>)> {
+    ) -> PyResult<(Arc<Entry>, SmallVec<[Operand<'py>; 4]>, Refs<'py>)> {
         let key = match call.key {
             Ok(key) => key,
-            Err(entry) => return Ok((entry, call.operands)),
+            Err(entry) => return Ok((entry, call.operands, call.refs)),
         };
         // Compared outside the lock: `==` of static values may run Python code.
         let candidates = self.cache.get().lock().entries.get(&key.hash).cloned();
@@ -346,20 +296,33 @@ impl JitFunction {
             if entry.key.matches(py, &key)? {
                 let old = self.cache.get().lock().last.replace(entry.clone());
                 drop(old);
-                return Ok((entry, call.operands));
+                return Ok((entry, call.operands, call.refs));
             }
         }
-        Ok((self.trace(py, key, &call.arguments, call.keywords.as_ref())?, call.operands))
+        let values: Vec<Option<Py<Array>>> = call
+            .operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Array(array) => Some(array.clone().unbind()),
+                Operand::Literal(_) => None,
+            })
+            .collect();
+        let given = (&call.arguments, call.keywords.as_ref());
+        let entry = self.trace(py, key, given, &call.refs, &values)?;
+        Ok((entry, call.operands, call.refs))
     }
 
-    /// Traces the function for a call that was not met before.
+    /// Traces the function for a call that was not met before, whose arguments are these values,
+    /// where they are arrays.
     fn trace<'py>(
         &self,
         py: Python<'py>,
         key: Key,
-        arguments: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
+        (arguments, keywords): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
+        refs: &Refs<'py>,
+        values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
+        let alike = self.before_trace(py, &key)?;
         let types: Vec<ArrayType> = key
             .leaves
             .iter()
@@ -369,7 +332,7 @@ impl JitFunction {
             py,
             [
                 self.function.clone_ref(py).into_any(),
-                arguments.clone().into_any().unbind(),
+                key.positional(arguments)?.into_any().unbind(),
                 keywords.map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
             ],
         )?;
@@ -378,14 +341,19 @@ impl JitFunction {
             (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?),
         )?;
         let (frame, tracers) =
-            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
-        let traced = self.call_on_tracers(py, &key, tracers).and_then(|(outputs, tree)| {
-            let traced = trace::finish(py, frame, &outputs)?;
-            Ok((traced, tree))
-        });
-        let (traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values))?;
+        let mut leaves: Vec<Py<PyAny>> = tracers.into_iter().map(Py::into_any).collect();
+        let traced = self
+            .place_refs(py, refs, (arguments, &keywords.cloned()), &mut leaves)
+            .and_then(|()| self.call_on_tracers(py, &key, leaves))
+            .and_then(|(outputs, tree)| Ok((trace::finish_with_refs(py, frame, outputs)?, tree)));
+        let (mut traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
+        refs::values_last(py, &mut traced, types.len());
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
-        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some());
+        let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
+        let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
+            && traced.refs.as_ref().map_or(Ok(true), lasting)?;
+        let number = self.cache.get().lock().traces + 1;
         let entry = Arc::new(Entry {
             key,
             weak: traced.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect(),
@@ -393,19 +361,32 @@ impl JitFunction {
             captured: traced.captured,
             out_tree,
             donated,
+            refs: traced.refs,
+            number,
         });
         let mut cache = self.cache.get().lock();
         cache.traces += 1;
+        let forgotten = match (alike, keep) {
+            (Some(alike), true) => cache.retrace.replace(Retrace::Unlike(alike, entry.clone())),
+            (_, false) if cache.traces > 1 => cache.retrace.replace(Retrace::Captured),
+            _ => None,
+        };
         // Programs that captured tracers are good for this trace alone.
         if keep {
-            if cache.entries.len() >= CACHE_LIMIT {
-                cache.entries.clear();
-            }
+            let full = if cache.entries.len() >= CACHE_LIMIT {
+                cache.compiled_before += cache.compiled();
+                std::mem::take(&mut cache.entries)
+            } else {
+                FxHashMap::default()
+            };
             cache.entries.entry(entry.key.hash).or_default().push(entry.clone());
             let old = cache.last.replace(entry.clone());
             drop(cache);
-            drop(old);
+            drop((old, full));
+        } else {
+            drop(cache);
         }
+        drop(forgotten);
         Ok(entry)
     }
 
@@ -413,9 +394,9 @@ impl JitFunction {
         &self,
         py: Python<'py>,
         key: &Key,
-        tracers: Vec<Py<Array>>,
-    ) -> PyResult<(Vec<Operand<'py>>, TreeDef)> {
-        let mut tracers = tracers.into_iter().map(Py::into_any);
+        leaves: Vec<Py<PyAny>>,
+    ) -> PyResult<(SmallVec<[Operand<'py>; 4]>, TreeDef)> {
+        let mut tracers = leaves.into_iter();
         let count = key.args.num_leaves();
         let dynamic = key.args.unflatten(py, tracers.by_ref().take(count))?;
         let dynamic = dynamic.bind(py).cast::<PyTuple>()?;
@@ -445,6 +426,9 @@ impl JitFunction {
                     if !error.is_instance_of::<PyTypeError>(py) {
                         return error;
                     }
+                    if is_ref(leaf.bind(py)) {
+                        return self.returned_ref(py, leaf.bind(py), &result);
+                    }
                     let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
                     PyTypeError::new_err(format!(
                         "function {} traced for jit returned a value of type {class}, which is not a valid array \
@@ -458,67 +442,14 @@ impl JitFunction {
         Ok((outputs, tree))
     }
 
-    /// Which leaves' buffers can be reused; warns of those that cannot.
-    fn donated(
+    fn run_entry(
         &self,
         py: Python<'_>,
-        key: &Key,
-        (arguments, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
-        program: &ferrax_ir::Program,
-    ) -> PyResult<Option<Vec<bool>>> {
-        if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
-            return Ok(None);
-        }
-        let mut flags = Vec::with_capacity(key.leaves.len());
-        // Numbers of static arguments do not count among the dynamic ones.
-        let statics = |position: usize| {
-            key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
-        };
-        let total = arguments.len() + statics(usize::MAX);
-        let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
-            .into_iter()
-            .map(|position| position - statics(position))
-            .collect();
-        for (index, child) in key.args.children(py)?.iter().enumerate() {
-            flags.extend(std::iter::repeat_n(positions.contains(&index), child.num_leaves()));
-        }
-        if let (Some(tree), Some(keywords)) = (&key.kwargs, keywords) {
-            let mut names: Vec<String> = keywords.keys().extract()?;
-            names.sort();
-            for (name, child) in names.iter().zip(tree.children(py)?) {
-                flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
-            }
-        }
-        let mut outputs: Vec<_> = program.output_types().collect();
-        let mut unusable = Vec::new();
-        for (flag, ty) in flags.iter_mut().zip(program.input_types()) {
-            if *flag {
-                let same = |output: &ferrax_ir::Type| {
-                    matches!((output.as_array(), ty.as_array()),
-                        (Some(a), Some(b)) if a.shape == b.shape && a.dtype == b.dtype)
-                };
-                match outputs.iter().position(same) {
-                    Some(index) => drop(outputs.swap_remove(index)),
-                    None => {
-                        *flag = false;
-                        unusable.push(ty.to_string());
-                    }
-                }
-            }
-        }
-        if !unusable.is_empty() {
-            let text = format!(
-                "Some donated buffers were not usable: {}. Donation pays where an output has the shape and dtype of \
-                 the donated argument.",
-                unusable.join(", ")
-            );
-            let warnings = py.import(intern!(py, "warnings"))?;
-            warnings.call_method1(intern!(py, "warn"), (text,))?;
-        }
-        Ok(Some(flags))
-    }
-
-    fn run_entry(&self, py: Python<'_>, entry: &Entry, operands: &[Operand<'_>]) -> PyResult<Py<PyAny>> {
+        entry: &Entry,
+        operands: &[Operand<'_>],
+        refs: &Refs<'_>,
+        names: Names<'_>,
+    ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
         let all = if entry.captured.is_empty() {
@@ -531,34 +462,34 @@ impl JitFunction {
                 .collect();
             &with_captured
         };
+        if let Some(done) = &entry.refs {
+            return self.run_with_refs(py, entry, done.bind(py), all, refs, names);
+        }
         if !trace::runs_eagerly(all) {
-            let inner = &program.program;
-            let outputs = if self.inline {
-                trace::inline(py, inner, all)?
-            } else {
-                let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
-                trace::bind(py, Op::Call(call), all)?
-            };
+            let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }
-        let executable = program.executable(py)?;
-        let results = match &entry.donated {
-            Some(donated) if donated.contains(&true) => {
-                let tensors = take_donated(py, all, donated)?;
-                let mut flags = donated.clone();
-                flags.resize(tensors.len(), false);
-                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)?
-            }
-            _ => {
-                let tensors = eager::tensors(py, all)?;
-                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?
-            }
-        };
-        let arrays = results
+        let arrays = self
+            .execute(py, entry, all, names)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
         entry.out_tree.unflatten_fallible(py, arrays)
+    }
+
+    /// Records a call in the frame that is being traced.
+    fn record(
+        &self,
+        py: Python<'_>,
+        program: &PyProgram,
+        operands: &[Operand<'_>],
+    ) -> PyResult<trace::Outputs> {
+        let inner = &program.program;
+        if self.inline {
+            return trace::inline(py, inner, operands);
+        }
+        let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
+        trace::bind(py, Op::Call(call), operands)
     }
 }
 
@@ -577,79 +508,15 @@ fn flatten_like<'py>(
     tree::flatten(py, tree, None, leaves)
 }
 
-/// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
-fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
-    let py = leaf.py();
-    if leaf.is_instance_of::<Array>() || leaf.hasattr(intern!(py, "__array_struct__"))? {
-        return Ok(None);
-    }
-    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
-    else {
-        return Ok(None);
-    };
-    let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
-    let dtype = crate::promote::canonicalize(crate::dtypes::from_python(&dtype)?, context().x64);
-    Ok(Some(LeafType { dtype, weak, sizes: shape.extract::<Vec<usize>>()?.into() }))
-}
-
-fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
-    let hash = value.hash().map_err(|error| {
-        let shown = match &name {
-            StaticName::Position(position) => format!("at position {position}"),
-            StaticName::Keyword(name) => format!("'{name}'"),
-        };
-        PyValueError::new_err(format!(
-            "Non-hashable static arguments are not supported: the static argument {shown} has type {}, which has no \
-             usable hash ({error}). Static arguments are part of the key of compiled programs: give a hashable value \
-             (a tuple instead of a list, a frozen dataclass) or make the argument dynamic.",
-            value.get_type().qualname().map(|name| name.to_string()).unwrap_or_default()
-        ))
-    })?;
-    Ok(Static { name, value: value.clone().unbind(), hash })
-}
-
 /// The function that names an argument's leaves for messages.
 fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(intern!(py, "ferrax._src.api_util"))?.getattr(intern!(py, "argument_names"))
 }
 
-/// The tensors of a call; donated arrays give theirs up.
-fn take_donated(
-    py: Python<'_>,
-    operands: &[Operand<'_>],
-    donated: &[bool],
-) -> PyResult<Vec<ferrax_ir::Tensor>> {
-    let pointer = |operand: &Operand<'_>| match operand {
-        Operand::Array(array) => Some(array.as_ptr() as usize),
-        Operand::Literal(_) => None,
-    };
-    for (index, operand) in operands.iter().enumerate() {
-        let twice = donated.get(index) == Some(&true)
-            && operands
-                .iter()
-                .enumerate()
-                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
-        if twice {
-            return Err(PyRuntimeError::new_err(
-                "the same array is donated and used as another argument of one call; pass a copy (x.copy())",
-            ));
-        }
-    }
-    let tensors = eager::tensors(py, operands)?;
-    for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
-        if let Operand::Array(array) = operand
-            && let Some(concrete) = array.get().concrete()
-        {
-            concrete.delete();
-        }
-    }
-    Ok(tensors.into_vec())
-}
-
 #[pymethods]
 impl JitFunction {
     #[new]
-    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, cache))]
+    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces, cache))]
     #[expect(clippy::too_many_arguments, reason = "called once, by the Python jit")]
     fn new(
         function: Py<PyAny>,
@@ -659,6 +526,7 @@ impl JitFunction {
         donate_argnums: Vec<isize>,
         donate_argnames: Vec<String>,
         inline: bool,
+        max_traces: Option<usize>,
         cache: Py<JitCache>,
     ) -> Self {
         JitFunction {
@@ -669,6 +537,7 @@ impl JitFunction {
             donate_argnums,
             donate_argnames,
             inline,
+            max_traces,
             cache,
         }
     }
@@ -684,12 +553,18 @@ impl JitFunction {
             return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
         }
         let call = self.prepare(py, args, kwargs, false)?;
-        let (entry, operands) = self.entry(py, call)?;
-        self.run_entry(py, &entry, &operands)
+        let (entry, operands, refs) = self.entry(py, call)?;
+        let names = || {
+            let call = self.prepare(py, args, kwargs, false)?;
+            let positional = entry.key.positional(&call.arguments)?;
+            leaf_names(py)?.call1((self.function.bind(py), positional, call.keywords))?.extract()
+        };
+        self.run_entry(py, &entry, &operands, &refs, &names)
     }
 
-    /// `(program, captured, in_tree, out_tree, donated)` for these arguments, which may be
-    /// abstract: what `lower` and `eval_shape` are made of.
+    /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be
+    /// abstract: what `lower` and `eval_shape` are made of. `refs` is None, or what the function
+    /// does to mutable arrays.
     #[pyo3(signature = (*args, **kwargs))]
     fn _traced<'py>(
         &self,
@@ -698,7 +573,7 @@ impl JitFunction {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let call = self.prepare(py, args, kwargs, true)?;
-        let (entry, _) = self.entry(py, call)?;
+        let (entry, _, _) = self.entry(py, call)?;
         let kwargs_tree = match &entry.key.kwargs {
             Some(tree) => tree.clone(),
             None => tree::flatten(py, PyDict::new(py).as_any(), None, &mut Leaves::new())?,
@@ -711,6 +586,7 @@ impl JitFunction {
             Py::new(py, PyTreeDef::from(in_tree))?,
             Py::new(py, PyTreeDef::from(entry.out_tree.clone()))?,
             entry.donated.clone(),
+            entry.refs.as_ref().map(|refs| refs.clone_ref(py)),
         )
             .into_pyobject(py)
     }
@@ -730,11 +606,6 @@ impl JitFunction {
     /// The number of programs in the cache.
     fn _cache_size(&self) -> usize {
         self.cache.get().lock().entries.values().map(SmallVec::len).sum()
-    }
-
-    /// How often the function was traced.
-    fn _trace_count(&self) -> usize {
-        self.cache.get().lock().traces
     }
 
     /// Forgets all traced programs of this function.

@@ -82,6 +82,15 @@ fn require_concrete<'py>(slf: &Bound<'py, Array>, class: &str) -> PyResult<Bound
     }
 }
 
+/// The concrete array that `array` is, or stands for in a rule of the user's, where JAX has arrays;
+/// else the error that it raises on every tracer, concrete or not.
+fn require_settled<'py>(slf: &Bound<'py, Array>, class: &str) -> PyResult<Bound<'py, Array>> {
+    match trace::settled(slf)? {
+        Some(array) => Ok(array),
+        None => Err(conversion_error(slf, class)?),
+    }
+}
+
 /// A tracer error that tells where the value came from.
 pub fn conversion_error(array: &Bound<'_, Array>, class: &str) -> PyResult<PyErr> {
     let py = array.py();
@@ -214,20 +223,15 @@ impl Array {
     }
 
     fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // JAX refuses float() on every tracer, concrete or not.
-        if slf.get().tracer().is_some() {
-            return Err(conversion_error(slf, "ConcretizationTypeError")?);
-        }
-        let number = python_number(slf, "float")?;
+        let array = require_settled(slf, "ConcretizationTypeError")?;
+        let number = python_number(&array, "float")?;
         slf.py().get_type::<pyo3::types::PyFloat>().call1((number,))
     }
 
     fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        if slf.get().tracer().is_some() {
-            return Err(conversion_error(slf, "ConcretizationTypeError")?);
-        }
         let py = slf.py();
-        let number = python_number(slf, "complex")?;
+        let array = require_settled(slf, "ConcretizationTypeError")?;
+        let number = python_number(&array, "complex")?;
         py.get_type::<pyo3::types::PyComplex>().call1((number,))
     }
 
@@ -274,10 +278,7 @@ impl Array {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if slf.get().tracer().is_some() {
-            return Err(conversion_error(slf, "TracerArrayConversionError")?);
-        }
-        let view = as_numpy(slf)?;
+        let view = as_numpy(&require_settled(slf, "TracerArrayConversionError")?)?;
         let Some(dtype) = dtype else {
             return if copy == Some(true) { view.call_method0("copy") } else { Ok(view) };
         };

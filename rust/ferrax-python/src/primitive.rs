@@ -65,8 +65,8 @@ fn interned(name: &str) -> &'static str {
 /// A function of `ferrax._src.primitive_rules`.
 fn rule<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE
-        .get_or_try_init(py, || py.import("ferrax._src.primitive_rules").map(Bound::unbind))?;
+    let module =
+        MODULE.get_or_try_init(py, || py.import("ferrax._src.primitive_rules").map(Bound::unbind))?;
     module.bind(py).getattr(name)
 }
 
@@ -253,7 +253,11 @@ impl Rules for PythonPrimitive {
     fn expand(&self, b: &mut Builder, inputs: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
         let types = types_of(b, inputs);
         let (program, _) = Python::attach(|py| {
-            self.ask::<_, Vec<bool>>(py, "lowering", (show_types(py, &types)?, show_types(py, &self.outputs)?))
+            self.ask::<_, Vec<bool>>(
+                py,
+                "lowering",
+                (show_types(py, &types)?, show_types(py, &self.outputs)?),
+            )
         })
         .map_err(stash)?;
         b.inline(&program, inputs)

@@ -18,7 +18,7 @@ use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, 
 use smallvec::SmallVec;
 
 use crate::control::wiring::Wirings;
-use crate::control::{checkpoint, cond, custom, scan, while_loop};
+use crate::control::{checkpoint, cond, custom, scan, sweeps, while_loop};
 use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
 use crate::reach::Reach;
@@ -152,6 +152,7 @@ impl Forward {
                 View::While(op) => {
                     at(equation, while_loop::forward(self, &mut rewriter, equation, op, &found))?
                 }
+                View::Sweeps(op) => at(equation, sweeps::forward(self, &mut rewriter, equation, op, &found))?,
                 View::Scan(op) => at(equation, scan::forward(self, &mut rewriter, equation, op, &found))?,
                 View::Checkpoint(op) => {
                     at(equation, checkpoint::forward(self, &mut rewriter, equation, op, &found))?
@@ -241,11 +242,7 @@ impl Forward {
 
 /// Puts the outputs that a joint rule gave in the place of the equation's; their
 /// tangents.
-fn set_joint(
-    rewriter: &mut Rewriter<'_>,
-    equation: &Equation,
-    joint: WithTangents,
-) -> Result<Tangents> {
+fn set_joint(rewriter: &mut Rewriter<'_>, equation: &Equation, joint: WithTangents) -> Result<Tangents> {
     if joint.len() != equation.outputs.len() {
         return Err(internal_error!(
             "the jvp rule of {} gave {} outputs of {}",

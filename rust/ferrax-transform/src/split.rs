@@ -10,7 +10,7 @@
 //! nor is what moves or widens other values for nothing (broadcasts, reshapes,
 //! counters): that is done again. Cost: linear.
 
-use ferrax_ir::{Atom, Effect, Equation, Op, Program, Result, Var};
+use ferrax_ir::{Atom, Effect, Equation, Op, Program, Result, Var, value_error};
 
 use crate::rewrite::{Needed, Rewriter};
 
@@ -57,7 +57,15 @@ pub(crate) fn split(
     known_outputs: &[Atom],
     unknown_outputs: &[Atom],
 ) -> Result<Split> {
-    let (_, late) = dependence(program, unknown);
+    let (vars, late) = dependence(program, unknown);
+    if known_outputs.iter().filter_map(Atom::as_var).any(|var| vars[var.index()]) {
+        return Err(value_error!(
+            "Linearization failed to produce known values for all output primals: some are computed from tangents. \
+             An operation in '{}' supports forward-mode differentiation only, as custom_vmap functions do; give it a \
+             derivative of its own with custom_vjp or custom_jvp.",
+            program.name
+        ));
+    }
 
     // What the unknown half needs, found from its end.
     let mut needed = Needed::new(program);

@@ -77,10 +77,12 @@ def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
             return f(*args, **kwargs)
 
         functools.update_wrapper(closed_f, f)
-        program, captured, flat = api.stage(closed_f, (), {})
+        program, captured, flat = api.stage(closed_f, (), {}, writes=True)
         closed = ClosedJaxpr(program, captured)
         error = init_error._with_kinds(_kinds(closed, categories))
         error, outs = _checked(closed, categories, error, [])
+        if flat.touched is not None:
+            outs = flat.touched.write_back(list(outs))
         return error, flat.out_tree.unflatten(outs)
 
     return checked
@@ -163,7 +165,7 @@ class _Checked:
             return tree_util.tree_leaves(after) + list(outs)
 
         name = jaxpr.jaxpr.debug_info.func_name
-        program, captured = _core.trace_program(
+        program, captured, _ = _core.trace_program(
             flat, "stage", name, types[:consts] + own + types[consts:]
         )
         self.closed = ClosedJaxpr(program, captured)
@@ -261,7 +263,7 @@ def _while(error, categories, eqn, values):
 
     types = [aval_type(aval) for aval in cond.in_avals]
     own = [aval_type(core.typeof(leaf)) for leaf in inner.before]
-    program, captured = _core.trace_program(
+    program, captured, _ = _core.trace_program(
         go_on, "stage", "cond", types[:num_cond] + own + types[num_cond:]
     )
     results = _rebind(

@@ -6,9 +6,11 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from ferrax._core import Array, bind
 
 from ferrax._src import dtypes
+from ferrax._src.core import is_concrete, to_concrete_value
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     describe as _describe,
@@ -145,7 +147,7 @@ def cumlogsumexp(operand, axis: int = 0, reverse: bool = False):
 
 
 # What ``lax.reduce`` recognises: a computation of one op, by the op's name.
-_MONOIDS = {
+MONOIDS = {
     "add": (reduce_sum, elementwise.add),
     "mul": (reduce_prod, elementwise.mul),
     "max": (reduce_max, elementwise.max),
@@ -154,7 +156,7 @@ _MONOIDS = {
     "or": (reduce_or, elementwise.bitwise_or),
     "xor": (reduce_xor, elementwise.bitwise_xor),
 }
-_KNOWN_FUNCTIONS = {combine: name for name, (_, combine) in _MONOIDS.items()}
+_KNOWN_FUNCTIONS = {combine: name for name, (_, combine) in MONOIDS.items()}
 
 
 def reduce(
@@ -168,13 +170,18 @@ def reduce(
       computation: ``(a, b) -> c`` on scalars (or pytrees of scalars), associative.
       dimensions: axes to reduce.
 
-    One-op functions (sum, product, maximum, minimum, and, or, xor) run as that reduction; any other
-    is applied in a tree of log2(n) steps over vectors.
+    Returns arrays without those axes. One-op functions (sum, product, maximum, minimum, and, or,
+    xor) run as that reduction; any other is applied to neighbours in row-major order, in a tree of
+    log2(n) steps over vectors: it need not be commutative.
+
+    Errors: ValueError for other trees of initial values or results, unequal shapes, initial values
+    that are no scalars, and axes that are out of range or repeated; TypeError for dtypes that do
+    not fit.
 
     >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
     Array(6, dtype=int32)
     """
-    from ferrax.tree_util import tree_flatten, tree_unflatten
+    from ferrax._src.tree_util import tree_flatten, tree_unflatten, treedef_is_leaf
 
     _reject_out_sharding("reduce", out_sharding)
     flat, tree = tree_flatten(operands)
@@ -193,40 +200,93 @@ def reduce(
         raise ValueError(
             f"reduce found non-scalar initial value: {[tuple(x.shape) for x in flat_init]}"
         )
+    axes = _check_axes(flat[0], dimensions)
+    if treedef_is_leaf(tree):
+        name = known_monoid(computation)
+        if name is not None and is_identity(name, flat_init[0], flat[0].dtype):
+            return tree_unflatten(tree, [MONOIDS[name][0](flat[0], axes)])
     if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
         raise TypeError(
             "reduce operand dtypes should match corresponding initial value dtypes, got operands="
             f"{[_describe(x) for x in flat]} and initial_values={[_describe(x) for x in flat_init]}"
         )
-    axes = _check_axes(flat[0], dimensions)
 
-    if len(flat) == 1:
-        name = _monoid_of(computation, flat_init[0]) if tree == tree_flatten(0)[1] else None
+    if treedef_is_leaf(tree):
+        name = monoid_of(computation, flat_init[0])
         if name is not None:
-            reduction, combine = _MONOIDS[name]
+            reduction, combine = MONOIDS[name]
             init = _broadcast_to(flat_init[0], _kept_shape(flat[0], axes))
-            return combine(reduction(flat[0], axes), init)
+            return tree_unflatten(tree, [combine(reduction(flat[0], axes), init)])
+    combine = vectorized("reduce", computation, tree, flat)
+    return tree_unflatten(tree, _tree_reduce(combine, flat, flat_init, sorted(axes)))
 
-    def combine_flat(a, b):
+
+def vectorized(name: str, computation: Callable, tree, like: list) -> Callable:
+    """``computation`` on two lists of vectors; traced once for each length.
+
+    Errors of a call: ValueError if it returns another tree, other shapes or dtypes.
+    """
+    from ferrax._src.api import jit, vmap
+    from ferrax._src.tree_util import tree_flatten, tree_unflatten
+
+    def combine(a, b):
         out = computation(tree_unflatten(tree, a), tree_unflatten(tree, b))
         leaves, out_tree = tree_flatten(out)
         if out_tree != tree:
-            raise TypeError(f"reduce computation returned {out_tree}, expected {tree}")
+            raise ValueError(
+                f"{name} output must have the same tree structure as the operands {tree} vs. "
+                f"{out_tree}"
+            )
+        leaves = [_operand(leaf, name) for leaf in leaves]
+        for leaf, x in zip(leaves, like):
+            if leaf.shape or leaf.dtype != x.dtype:
+                raise ValueError(
+                    f"{name}: the function must return scalars of the operands' dtypes "
+                    f"{[x.dtype.name for x in like]}, got {[_describe(leaf) for leaf in leaves]}."
+                )
         return leaves
 
-    return tree_unflatten(tree, _tree_reduce(combine_flat, flat, flat_init, axes))
+    return jit(vmap(combine))
 
 
 def _kept_shape(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
 
 
-def _monoid_of(computation: Callable, like: Array) -> str | None:
-    """The name of the one op that ``computation`` is, or None."""
+def known_monoid(computation: Callable) -> str | None:
+    """The name of the op if ``computation`` is a function of this package for one, or None."""
     try:
-        known = _KNOWN_FUNCTIONS.get(computation)
+        return _KNOWN_FUNCTIONS.get(computation)
     except TypeError:
-        known = None
+        return None
+
+
+def identity_of(name: str, dtype):
+    """The number that combined with another one leaves that as it is."""
+    if name in ("add", "or", "xor"):
+        return 0
+    if name == "mul":
+        return 1
+    if name == "and":
+        return 1 if dtypes.issubdtype(dtype, np.bool_) else int(~np.zeros((), dtype))
+    if dtypes.issubdtype(dtype, np.bool_):
+        return name == "min"
+    if dtypes.issubdtype(dtype, np.inexact):
+        return -math.inf if name == "max" else math.inf
+    info = dtypes.iinfo(dtype)
+    return int(info.min if name == "max" else info.max)
+
+
+def is_identity(name: str, value: Array, dtype) -> bool:
+    """Whether ``value`` is known, and the identity on numbers of ``dtype``."""
+    if dtypes.issubdtype(dtype, dtypes.extended) or not is_concrete(value):
+        return False
+    return to_concrete_value(value).item() == identity_of(name, dtype)
+
+
+def monoid_of(computation: Callable, like: Array) -> str | None:
+    """The name of the one op that ``computation`` is, or None."""
+    known = known_monoid(computation)
     if known is not None:
         return known
     from ferrax._src.api import make_jaxpr
@@ -245,38 +305,33 @@ def _monoid_of(computation: Callable, like: Array) -> str | None:
             jaxpr = equation.params["jaxpr"].jaxpr
             inputs = jaxpr.invars
             continue
-        return name if name in _MONOIDS else None
+        return name if name in MONOIDS else None
     return None
 
 
-def _tree_reduce(combine: Callable, flat: list, init: list, axes: tuple[int, ...]) -> list:
-    """Reduces by combining the two halves of what is left until one row remains."""
-    from ferrax._src.api import vmap
-
+def _tree_reduce(combine: Callable, flat: list, init: list, axes: Sequence[int]) -> list:
+    """Reduces by combining neighbours until one row remains, so that their order is kept."""
     kept = [axis for axis in range(flat[0].ndim) if axis not in axes]
     kept_shape = _kept_shape(flat[0], axes)
     count, rest = math.prod([flat[0].shape[a] for a in axes]), math.prod(kept_shape)
-    rows = [reshape(transpose(x, (*axes, *kept)), (count * rest,)) for x in flat]
-    combine_vectors = vmap(combine)
+    rows = [reshape(transpose(x, (*axes, *kept)), (count, rest)) for x in flat]
 
-    def part(x, start, stop):
-        return bind(
-            "slice",
-            (x,),
-            {"start_indices": (start,), "limit_indices": (stop,), "strides": None},
-        )
+    def part(x, start, stop, every=1):
+        params = {"start_indices": (start, 0), "limit_indices": (stop, rest), "strides": (every, 1)}
+        return bind("slice", (x,), params)
+
+    def vectors(xs):
+        return [reshape(x, (x.shape[0] * rest,)) for x in xs]
 
     while count > 1:
         half = count // 2
-        middle = half * rest
-        left = [part(x, 0, middle) for x in rows]
-        right = [part(x, middle, 2 * middle) for x in rows]
-        joined = combine_vectors(left, right)
+        left = vectors([part(x, 0, 2 * half, 2) for x in rows])
+        right = vectors([part(x, 1, 2 * half, 2) for x in rows])
+        joined = [reshape(x, (half, rest)) for x in combine(left, right)]
         if count % 2:
-            tails = [part(x, 2 * middle, x.shape[0]) for x in rows]
-            joined = [concatenate([x, t], 0) for x, t in zip(joined, tails)]
+            joined = [concatenate([x, part(t, count - 1, count)], 0) for x, t in zip(joined, rows)]
         rows, count = joined, half + count % 2
     first = [_broadcast_to(x, (rest,)) for x in init]
     if count and rest:
-        first = combine_vectors(first, rows)
+        first = combine(first, vectors(rows))
     return [reshape(x, kept_shape) for x in first]

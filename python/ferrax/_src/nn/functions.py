@@ -1,4 +1,4 @@
-"""Activations, normalisations and attention of `jax.nn`.
+"""Activations, normalisations and attention of `ferrax.nn`.
 
 Invariants:
 - Values, dtypes and derivatives are JAX's, also at kinks: `relu'(0) = 0`, and NaN passes through.
@@ -47,7 +47,7 @@ def relu(x):
         Array of the same shape and dtype.
 
     Example:
-        >>> jax.nn.relu(jnp.array([-1.0, 0.0, 2.0]))
+        >>> ferrax.nn.relu(jnp.array([-1.0, 0.0, 2.0]))
         Array([0., 0., 2.], dtype=float32)
     """
     value = jnp.maximum(x, 0)
@@ -93,7 +93,7 @@ def sigmoid(x):
     """`1 / (1 + exp(-x))`. Floating or complex arrays only.
 
     Example:
-        >>> jax.nn.sigmoid(0.0)
+        >>> ferrax.nn.sigmoid(0.0)
         Array(0.5, dtype=float32, weak_type=True)
     """
     return lax.logistic(x)
@@ -249,7 +249,7 @@ def softmax(x, axis=-1, where=None):
         Floating array of the shape of `x`.
 
     Example:
-        >>> jax.nn.softmax(jnp.array([0.0, jnp.log(3.0)]))
+        >>> ferrax.nn.softmax(jnp.array([0.0, jnp.log(3.0)]))
         Array([0.25, 0.75], dtype=float32)
     """
     return _softmax(as_array("softmax", x), where, hashable_axis(axis))
@@ -349,17 +349,17 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
         Array of one more axis than `x`.
 
     Example:
-        >>> jax.nn.one_hot(jnp.array([0, 2]), 3)
+        >>> ferrax.nn.one_hot(jnp.array([0, 2]), 3)
         Array([[1., 0., 0.],
                [0., 0., 1.]], dtype=float32)
     """
     num_classes = core.concrete_or_error(
-        operator.index, num_classes, "The error arose in jax.nn.one_hot argument `num_classes`."
+        operator.index, num_classes, "The error arose in ferrax.nn.one_hot argument `num_classes`."
     )
     x = jnp.asarray(x)
     if not dtypes.issubdtype(x.dtype, np.integer):
         warnings.warn(
-            f"jax.nn.one_hot input should be integer-typed; got dtype={x.dtype}",
+            f"ferrax.nn.one_hot input should be integer-typed; got dtype={x.dtype}",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -605,7 +605,7 @@ def scaled_dot_general(
     if configs is not None:
         raise NotImplementedError(
             "scaled_dot_general: quantised products are not available; quantise the operands and "
-            "use jax.nn.scaled_matmul."
+            "use ferrax.nn.scaled_matmul."
         )
     return lax.dot_general(
         lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type

@@ -1,4 +1,4 @@
-"""Initial values of the weights of neural networks, `jax.nn.initializers`.
+"""Initial values of the weights of neural networks, `ferrax.nn.initializers`.
 
 An initializer is a function `(key, shape, dtype=None) -> array`. Numbers are those that JAX gives
 for the same key.
@@ -34,7 +34,7 @@ def _check_sharding(name, out_sharding):
     if out_sharding is not None:
         raise NotImplementedError(
             f"the out_sharding argument of the initializer {name} is not supported yet: apply "
-            "jax.lax.with_sharding_constraint to the result."
+            "ferrax.lax.with_sharding_constraint to the result."
         )
 
 
@@ -54,7 +54,7 @@ def constant(value, dtype=None):
     """An initializer that gives `value`, a scalar or an array that broadcasts to the shape.
 
     Example:
-        >>> jax.nn.initializers.constant(-7)(jax.random.key(42), (2,), jnp.float32)
+        >>> ferrax.nn.initializers.constant(-7)(ferrax.random.key(42), (2,), jnp.float32)
         Array([-7., -7.], dtype=float32)
     """
     default = dtype
@@ -222,8 +222,8 @@ def _scaled(name, scale, mode, distribution, summary):
     It is `variance_scaling({scale}, '{mode}', '{distribution}')`; see there for the arguments.
 
     Example:
-        >>> init = jax.nn.initializers.{name}()
-        >>> weights = init(jax.random.key(42), (2, 3), jnp.float32)
+        >>> init = ferrax.nn.initializers.{name}()
+        >>> weights = init(ferrax.random.key(42), (2, 3), jnp.float32)
     """
     return make
 

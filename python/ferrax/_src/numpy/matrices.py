@@ -86,7 +86,7 @@ def tri(N, M=None, k=0, dtype=None):
 def _triangle(name, m, k, lower):
     m = ensure_array(name, m)
     if m.ndim < 2:
-        raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
+        raise ValueError(f"Argument to ferrax.numpy.{name} must be at least 2D")
     mask = _band(tuple(m.shape[-2:]), k if lower else k - 1, lax.ge)
     mask = broadcast_to(mask, tuple(m.shape))
     zeros = lax.full_like(m, 0)
@@ -269,12 +269,12 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     """
     args = ensure_arrays("meshgrid", *xi)
     if not copy:
-        raise ValueError("jax.numpy.meshgrid only supports copy=True")
+        raise ValueError("ferrax.numpy.meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
         raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
     if any(x.ndim != 1 for x in args):
         raise ValueError(
-            "Arguments to jax.numpy.meshgrid must be 1D, got shapes"
+            "Arguments to ferrax.numpy.meshgrid must be 1D, got shapes"
             f" {[tuple(x.shape) for x in args]}"
         )
     order = list(range(len(args)))
@@ -297,7 +297,7 @@ def ix_(*args):
         if x.ndim != 1:
             raise ValueError(f"Arguments to jnp.ix_ must be 1-dimensional, got shape {x.shape}")
         if is_subdtype(x, np.bool_):
-            raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
+            raise NotImplementedError("Boolean arguments to ferrax.numpy.ix_ are not implemented")
         shape = tuple(x.shape[0] if d == i else 1 for d in range(len(vectors)))
         out.append(lax.broadcast_in_dim(x, shape, (i,)))
     return tuple(out)

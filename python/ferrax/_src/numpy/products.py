@@ -95,7 +95,7 @@ def _batched_product(name, a, b, a_matrix, b_matrix, precision, preferred):
         batch = lax.broadcast_shapes(a_batch, b_batch)
     except ValueError:
         raise ValueError(
-            f"jax.numpy.{name}: batch axes of shapes {tuple(a.shape)} and {tuple(b.shape)} do not"
+            f"ferrax.numpy.{name}: batch axes of shapes {tuple(a.shape)} and {tuple(b.shape)} do not"
             " broadcast"
         ) from None
     rank = len(batch)

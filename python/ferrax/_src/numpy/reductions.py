@@ -318,7 +318,7 @@ def _var_dtypes(a_dtype, dtype):
         if (not dtypes.issubdtype(dtype, np.complexfloating)
                 and dtypes.issubdtype(a_dtype, np.complexfloating)):
             raise ValueError(
-                "jax.numpy.var does not yet support real dtype parameters when computing the"
+                "ferrax.numpy.var does not yet support real dtype parameters when computing the"
                 f" variance of an array of complex values. Got dtype {dtype} and {a_dtype}."
             )
         inexact = dtypes.to_inexact_dtype(dtype)

@@ -417,13 +417,13 @@ def column_stack(tup):
 
 def _block(xs):
     if isinstance(xs, tuple):
-        raise ValueError(f"jax.numpy.block does not allow tuples, got {xs}")
+        raise ValueError(f"ferrax.numpy.block does not allow tuples, got {xs}")
     if isinstance(xs, list):
         if not xs:
-            raise ValueError("jax.numpy.block does not allow empty list arguments")
+            raise ValueError("ferrax.numpy.block does not allow empty list arguments")
         items, depths = zip(*[_block(x) for x in xs])
         if any(d != depths[0] for d in depths[1:]):
-            raise ValueError("Mismatched list depths in jax.numpy.block")
+            raise ValueError("Mismatched list depths in ferrax.numpy.block")
         rank = max(depths[0], max(x.ndim for x in items))
         items = [lax.expand_dims(x, tuple(range(rank - x.ndim))) if x.ndim < rank else x
                  for x in items]
@@ -452,7 +452,7 @@ def _split(name, a, indices_or_sections, axis):
     a = ensure_array(name, a)
     axis = normalize_axis(concrete_or_error(operator.index, axis, f"axis of jnp.{name}"), a.ndim)
     length = a.shape[axis]
-    message = f"in jax.numpy.{name} argument 'indices_or_sections'"
+    message = f"in ferrax.numpy.{name} argument 'indices_or_sections'"
     if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections) > 0:
         points = np.asarray([
             concrete_or_error(operator.index, i, message) for i in indices_or_sections], np.int64)

@@ -137,7 +137,7 @@ def _integers(fun_name, x1, x2):
     check_array_like(fun_name, x1, x2)
     dtype, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
     if not dtypes.issubdtype(dtype, np.integer):
-        raise ValueError(f"Arguments to jax.numpy.{fun_name} must be integers, got {dtype}.")
+        raise ValueError(f"Arguments to ferrax.numpy.{fun_name} must be integers, got {dtype}.")
     x1, x2 = convert(x1, dtype, weak_type), convert(x2, dtype, weak_type)
     shape = lax.broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = (ufuncs.abs(lax.broadcast_in_dim(

@@ -128,7 +128,7 @@ def signbit(x, /):
     if is_subdtype(x, np.bool_):
         return lax.full(x.shape, False, dtype=bool)
     if not is_subdtype(x, np.floating):
-        raise ValueError(f"jax.numpy.signbit is not well defined for {x.dtype}")
+        raise ValueError(f"ferrax.numpy.signbit is not well defined for {x.dtype}")
     bits = _bits(x)
     shifted = lax.shift_right_arithmetic(bits, strong_constant(8 * bits.dtype.itemsize - 1, bits))
     return lax.convert_element_type(shifted, bool)

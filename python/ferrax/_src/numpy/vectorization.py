@@ -74,7 +74,7 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
     """
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(
-            "jax.numpy.vectorize can only exclude integer or string arguments, but"
+            "ferrax.numpy.vectorize can only exclude integer or string arguments, but"
             f" excluded={excluded!r}")
     if any(isinstance(e, int) and e < 0 for e in excluded):
         raise ValueError(f"excluded={excluded!r} contains negative numbers")

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::control::check_arguments;
-use super::saved_rules::{SavedJvp, SavedVjp};
 use super::derive::{Cotangents, Tangents};
+use super::saved_rules::{SavedJvp, SavedVjp};
 use crate::interpret;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
 use crate::{
-    Atom, Builder, Effects, Param, Program, Result, Tensor, ToParam, Type, internal_error, op_struct,
+    Atom, Builder, Effects, Error, Param, Program, Result, Tensor, ToParam, Type, internal_error, op_struct,
     type_error,
 };
 
@@ -31,6 +31,11 @@ pub trait JvpRule: std::fmt::Debug + Send + Sync {
     /// in `nonzero`, to the outputs and the tangents of the outputs flagged in
     /// what comes with it.
     fn program(&self, nonzero: &[bool]) -> Result<FlaggedProgram>;
+
+    /// The error where a captured value has a tangent.
+    fn closed_over(&self) -> Error {
+        closed_over("custom_jvp", &self.name())
+    }
 
     /// The rule as data, if it is that.
     fn saved(&self) -> Option<&SavedJvp> {
@@ -52,10 +57,22 @@ pub trait VjpRule: std::fmt::Debug + Send + Sync {
     /// most. `given` says for each output of inexact dtype whether it has one.
     fn backward(&self, perturbed: &[bool], given: &[bool]) -> Result<FlaggedProgram>;
 
+    /// The error where a captured value has a tangent.
+    fn closed_over(&self) -> Error {
+        closed_over("custom_vjp", &self.name())
+    }
+
     /// The rule as data, if it is that.
     fn saved(&self) -> Option<&SavedVjp> {
         None
     }
+}
+
+fn closed_over(kind: &str, name: &str) -> Error {
+    type_error!(
+        "the {kind} function '{name}' closes over a value that is being differentiated; its rule gives no derivative \
+         with respect to that value. Pass the value as an argument of the function."
+    )
 }
 
 macro_rules! rule_handle {

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use super::custom::{FlaggedProgram, JvpRule, VjpRule};
+use smallvec::SmallVec;
+
 use super::control::fits;
-use crate::{
-    Atom, Builder, Param, Program, Result, ToParam, Type, internal_error, type_error, unsupported,
-};
+use super::custom::{FlaggedProgram, JvpRule, VjpHandle, VjpRule};
+use crate::{Atom, Builder, Param, Program, Result, ToParam, Type, internal_error, type_error, unsupported};
 
 /// A forward derivative.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +53,10 @@ fn tangent(ty: &Type) -> Option<Type> {
 }
 
 /// The types where a flag is set.
-fn flagged<'a>(types: impl Iterator<Item = Type> + 'a, flags: &'a [bool]) -> impl Iterator<Item = Option<Type>> + 'a {
+fn flagged<'a>(
+    types: impl Iterator<Item = Type> + 'a,
+    flags: &'a [bool],
+) -> impl Iterator<Item = Option<Type>> + 'a {
     types.zip(flags).filter(|(_, flag)| **flag).map(|(ty, _)| tangent(&ty))
 }
 
@@ -67,7 +70,11 @@ fn check_rule(
 ) -> Result<()> {
     let same = got.len() == expected.len()
         && got.zip(&expected).all(|(got, want)| want.as_ref().is_some_and(|want| fits(want, &got)));
-    if same { Ok(()) } else { Err(type_error!("the saved rule of '{name}' has other {what} than its function")) }
+    if same {
+        Ok(())
+    } else {
+        Err(type_error!("the saved rule of '{name}' has other {what} than its function"))
+    }
 }
 
 impl SavedJvp {
@@ -145,6 +152,10 @@ impl SavedVjp {
         check_rule(&self.name, "cotangents", backward.output_types(), expected)
     }
 
+    pub fn sub_programs(&self) -> SmallVec<[&Arc<Program>; 2]> {
+        self.programs.iter().flatten().collect()
+    }
+
     /// The same with other programs of the same types.
     pub fn map<E>(&self, mut map: impl FnMut(&Arc<Program>) -> Result<Arc<Program>, E>) -> Result<Self, E> {
         let programs = match &self.programs {
@@ -152,6 +163,13 @@ impl SavedVjp {
             None => None,
         };
         Ok(SavedVjp { programs, ..self.clone() })
+    }
+}
+
+impl VjpHandle {
+    /// The same, with other programs of the same types where the rule is data.
+    pub fn map_saved<E>(&self, map: impl FnMut(&Arc<Program>) -> Result<Arc<Program>, E>) -> Result<Self, E> {
+        self.0.saved().map_or_else(|| Ok(self.clone()), |saved| Ok(VjpHandle(Arc::new(saved.map(map)?))))
     }
 }
 

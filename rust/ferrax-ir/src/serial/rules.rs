@@ -5,17 +5,67 @@
 //! would be no end: rules within rules are traced up to [`super::RULE_ORDER`]
 //! deep, those below stand without a program. Cost: linear in the result.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::RULE_ORDER;
-use crate::ops::{CustomJvp, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
-use crate::{Equation, Op, Program, Result, Type};
+use crate::builder::substitute;
+use crate::ops::{CustomJvp, CustomLinear, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
+use crate::rules::Lowering;
+use crate::{Atom, Builder, Equation, Op, Program, Result, Type, internal_error};
 
 /// `program` with rules as data; see the module.
 pub fn saved(program: &Program) -> Result<Program> {
     Tracer::default().program(program, 0)
+}
+
+/// How often ops of the host's may be made of such ops.
+const MAX_ROUNDS: usize = 32;
+
+/// The program with what ops of the host's are made of in their place; those that run on the host
+/// stay. Their derivatives are then those of what they are made of.
+fn without_extensions(program: &Program) -> Result<Cow<'_, Program>> {
+    let is_made = |op: &Op| match op {
+        Op::Extension(extension) => extension.0.lower() == Lowering::Expand,
+        _ => false,
+    };
+    let mut program = Cow::Borrowed(program);
+    for _ in 0..MAX_ROUNDS {
+        if !program.equations.iter().any(|equation| is_made(&equation.op)) {
+            return Ok(program);
+        }
+        let mut b = Builder::new(program.name.clone());
+        let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
+        for &var in &program.inputs {
+            map[var.index()] = Some(b.input(program.types[var.index()].clone()));
+        }
+        for (var, tensor) in &program.constants {
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            map[var.index()] = Some(b.constant(tensor.clone(), weak));
+        }
+        for equation in &program.equations {
+            let inputs = substitute(&map, &equation.inputs)?;
+            b.source = equation.source;
+            let outputs: SmallVec<[Atom; 1]> = match &equation.op {
+                Op::Extension(extension) if is_made(&equation.op) => extension.0.expand(&mut b, &inputs)?,
+                op => {
+                    let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
+                    b.emit_typed(op.clone(), &inputs, types).into_iter().map(Atom::Var).collect()
+                }
+            };
+            for (var, atom) in equation.outputs.iter().zip(outputs) {
+                map[var.index()] = Some(atom);
+            }
+        }
+        let outputs = substitute(&map, &program.outputs)?;
+        let mut result = b.finish(outputs);
+        result.effects.clone_from(&program.effects);
+        program = Cow::Owned(result);
+    }
+    Err(internal_error!("the expansions of '{}' do not end", program.name))
 }
 
 #[derive(Default)]
@@ -26,7 +76,8 @@ struct Tracer {
 
 impl Tracer {
     fn program(&mut self, program: &Program, order: usize) -> Result<Program> {
-        let mut result = program.clone();
+        let program = &without_extensions(program)?;
+        let mut result = program.clone().into_owned();
         result.equations = program
             .equations
             .iter()
@@ -49,6 +100,7 @@ impl Tracer {
         match op {
             Op::CustomJvp(call) if call.jvp_jaxpr_fun.0.saved().is_none() => self.jvp(call, order),
             Op::CustomVjp(call) if call.rule.0.saved().is_none() => self.vjp(call, order),
+            Op::CustomLinear(call) if call.rule.0.saved().is_none() => self.linear(call, order),
             op => op.map_programs(|program| self.callee(program, order)),
         }
     }
@@ -73,24 +125,36 @@ impl Tracer {
     }
 
     fn vjp(&mut self, call: &CustomVjp, order: usize) -> Result<Op> {
-        let rule = &call.rule.0;
         let perturbed = differentiable(&call.call_jaxpr, call.num_consts);
-        let mut saved = SavedVjp {
-            name: rule.name().into(),
-            flags: vec![false; perturbed.len()],
-            programs: None,
-            perturbed,
-        };
+        let given = call.call_jaxpr.output_types().filter(is_inexact).count();
+        let rule = self.reverse(&call.rule, perturbed, given, order)?;
+        let call_jaxpr = self.callee(&call.call_jaxpr, order)?;
+        Ok(CustomVjp { call_jaxpr, num_consts: call.num_consts, rule, symbolic_zeros: false }.into())
+    }
+
+    fn linear(&mut self, call: &CustomLinear, order: usize) -> Result<Op> {
+        let rule = self.reverse(&call.rule, call.perturbed.clone(), call.outputs.len(), order)?;
+        Ok(CustomLinear { rule, symbolic_zeros: false, ..call.clone() }.into())
+    }
+
+    /// `rule` for the inputs in `perturbed` and all of `given` cotangents.
+    fn reverse(
+        &mut self,
+        rule: &VjpHandle,
+        perturbed: Vec<bool>,
+        given: usize,
+        order: usize,
+    ) -> Result<VjpHandle> {
+        let rule = &rule.0;
+        let flags = vec![false; perturbed.len()];
+        let mut saved = SavedVjp { name: rule.name().into(), flags, programs: None, perturbed };
         if order < RULE_ORDER {
             let forward = rule.forward(&saved.perturbed)?;
-            let given = call.call_jaxpr.output_types().filter(is_inexact).map(|_| true).collect::<Vec<_>>();
-            let (backward, flags) = rule.backward(&saved.perturbed, &given)?;
+            let (backward, flags) = rule.backward(&saved.perturbed, &vec![true; given])?;
             saved.flags = flags.to_vec();
             saved.programs = Some([self.callee(&forward, order + 1)?, self.callee(&backward, order + 1)?]);
         }
-        let call_jaxpr = self.callee(&call.call_jaxpr, order)?;
-        let rule = VjpHandle(Arc::new(saved));
-        Ok(CustomVjp { call_jaxpr, num_consts: call.num_consts, rule, symbolic_zeros: false }.into())
+        Ok(VjpHandle(Arc::new(saved)))
     }
 }
 

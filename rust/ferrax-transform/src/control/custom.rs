@@ -12,23 +12,12 @@ use ferrax_ir::ops::{
     CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
 };
 use ferrax_ir::rules::Batched;
-use ferrax_ir::{Atom, Builder, Dim, Equation, Program, Result, internal_error, type_error};
+use ferrax_ir::{Atom, Builder, Dim, Equation, Error, Program, Result, internal_error, type_error};
 
 use crate::batch::{Batching, Dims, OutDims, batch};
 use crate::jvp::{Calls, Forward, Tangents};
 use crate::partial_eval::partial_eval_with;
 use crate::rewrite::{Rewriter, with_weak};
-
-/// Fails if a captured value has a tangent.
-fn check_captured(kind: &str, name: &str, tangents: &[Option<Atom>]) -> Result<()> {
-    if tangents.iter().all(Option::is_none) {
-        return Ok(());
-    }
-    Err(type_error!(
-        "the {kind} function '{name}' closes over a value that is being differentiated; its rule gives no derivative \
-         with respect to that value. Pass the value as an argument of the function."
-    ))
-}
 
 /// Sets the equation's outputs to what a rule computes.
 fn set_outputs(
@@ -68,7 +57,9 @@ pub(crate) fn forward_jvp(
     tangents: &[Option<Atom>],
 ) -> Result<Tangents> {
     let rule = &op.jvp_jaxpr_fun.0;
-    check_captured("custom_jvp", &rule.name(), &tangents[..op.num_consts])?;
+    if tangents[..op.num_consts].iter().any(Option::is_some) {
+        return Err(rule.closed_over());
+    }
     let arguments = rewriter.atoms(&equation.inputs)?;
     let mut nonzero = Vec::with_capacity(arguments.len());
     let mut given = Vec::new();
@@ -129,7 +120,9 @@ pub(crate) fn forward_vjp(
     tangents: &[Option<Atom>],
 ) -> Result<Tangents> {
     let rule = &op.rule.0;
-    check_captured("custom_vjp", &rule.name(), &tangents[..op.num_consts])?;
+    if tangents[..op.num_consts].iter().any(Option::is_some) {
+        return Err(rule.closed_over());
+    }
     if forward.calls == Calls::Jvp {
         return Err(type_error!(
             "can't apply forward-mode differentiation (jvp) to a custom_vjp function: '{}' has a reverse rule only. \
@@ -200,6 +193,10 @@ impl JvpRule for BatchedJvp {
         self.inner.0.name()
     }
 
+    fn closed_over(&self) -> Error {
+        self.inner.0.closed_over()
+    }
+
     fn program(&self, nonzero: &[bool]) -> Result<FlaggedProgram> {
         let (program, flags) = self.inner.0.program(nonzero)?;
         let tangents = self.over.dims.iter().zip(nonzero).filter(|(_, flag)| **flag).map(|(dim, _)| *dim);
@@ -248,6 +245,10 @@ impl BatchedVjp {
 impl VjpRule for BatchedVjp {
     fn name(&self) -> String {
         self.inner.0.name()
+    }
+
+    fn closed_over(&self) -> Error {
+        self.inner.0.closed_over()
     }
 
     fn forward(&self, perturbed: &[bool]) -> Result<Arc<Program>> {

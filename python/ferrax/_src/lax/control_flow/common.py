@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, tree_util
+from ferrax._src import api_util, core, ref_args, tree_util
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.tree_paths import equality_errors_pytreedef
 
@@ -20,24 +20,33 @@ absent = object()
 
 
 class Body:
-    """A function of a list of arrays that calls `fun` on trees of them; keeps the output's tree."""
+    """A function of a list of arrays that calls `fun` on trees of them; keeps the output's tree.
 
-    __slots__ = ("fun", "trees", "out_tree")
+    `refs` are the leaves that are mutable arrays, by number.
+    """
 
-    def __init__(self, fun, trees):
+    __slots__ = ("fun", "trees", "out_tree", "kind", "refs")
+
+    def __init__(self, fun, trees, kind, refs=None):
         self.fun = fun
         self.trees = trees
         self.out_tree = None
+        self.kind = kind
+        self.refs = refs
 
     def __call__(self, leaves):
+        if self.refs:
+            leaves = ref_args.place(leaves, self.refs, argument_names(self.fun, self.trees))
         args, start = [], 0
         for tree in self.trees:
             stop = start + tree.num_leaves
             args.append(tree.unflatten(leaves[start:stop]))
             start = stop
-        leaves, self.out_tree = tree_util.tree_flatten(self.fun(*args))
+        result = self.fun(*args)
+        leaves, self.out_tree = tree_util.tree_flatten(result)
         for index, leaf in enumerate(leaves):
             if not isinstance(leaf, core.Array):
+                ref_args.check_returned(self.fun, self.kind, leaves, result)
                 _check_output(self.fun, self.out_tree, index, leaf)
         return leaves
 
@@ -82,13 +91,54 @@ def leaf_names(fun, trees):
     return api_util.argument_names(fun, args, None)
 
 
-def trace(fun, trees, types):
-    """`(program, captured, out_tree)`; what is captured are the program's first inputs."""
-    body = Body(fun, trees)
-    program, captured = _core.trace_body(
-        body, api_util.fun_name(fun), types, argument_names(fun, trees)
+def traced_leaves(leaves):
+    """The leaves that are arrays, None for others: what messages about tracers follow."""
+    return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
+
+
+def trace(fun, trees, types, kind, leaves, refs=None):
+    """`(program, captured, out_tree, touched)`; what is captured are the program's first inputs.
+
+    `leaves` are the arguments that the body is first run with, or arrays that its arguments are
+    elements of. `touched` is None, or what `fun` does to mutable arrays: the values that it gives
+    to them are the program's last outputs.
+    """
+    body = Body(fun, trees, kind, refs)
+    program, captured, touched = _core.trace_body(
+        body,
+        api_util.fun_name(fun),
+        types,
+        argument_names(fun, trees),
+        traced_leaves(leaves),
     )
-    return program, captured, body.out_tree
+    return program, captured, body.out_tree, touched
+
+
+def carry_refs(program, captured, touched, carry):
+    """`(program, captured, values)` with what the refs hold as the last `values` of the carry.
+
+    `carry` is the number of leaves in the carry of a body whose inputs are captured values, carry
+    and others, and whose outputs are carry, others and the values of refs.
+    """
+    written = [] if touched is None else touched.written
+    if not written:
+        return program, captured, []
+    places = [entry.position for entry in written]
+    kept = [place for place in range(len(captured)) if place not in places]
+    first = len(captured)
+    inputs = len(program.in_types)
+    outputs = len(program.out_types)
+    values = outputs - touched.count
+    program = program.rearranged(
+        [*kept, *range(first, first + carry), *places, *range(first + carry, inputs)],
+        [
+            *range(carry),
+            *range(values, values + len(written)),
+            *range(carry, values),
+            *range(values + len(written), outputs),
+        ],
+    )
+    return program, [captured[place] for place in kept], [captured[place] for place in places]
 
 
 def matches(type1, type2) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core
+from ferrax._src import api_util, config, core, ref_args
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 
@@ -155,26 +155,29 @@ def switch(index, branches: Sequence[Callable], *operands, operand=common.absent
 
 def _branches(name, index, funs, labels, operands, order):
     """Traces the branches, in this order, checks what they return and binds ``cond``."""
+    funs, operands, _ = ref_args.slots(name, funs, operands)
     leaves, trees, types = [], [], []
     for operand in operands:
         own, tree, own_types = common.flatten(operand, f"lax.{name}")
         leaves += own
         trees.append(tree)
         types += own_types
-    bodies = [common.Body(funs[i], trees) for i in order]
-    programs, captured = _core.trace_branches(
+    bodies = [common.Body(funs[i], trees, name) for i in order]
+    programs, captured, touched = _core.trace_branches(
         bodies,
         [api_util.fun_name(body.fun) for body in bodies],
         types,
         [common.argument_names(body.fun, trees) for body in bodies],
+        common.traced_leaves(leaves),
     )
     common.check_branches(
         name,
         [labels[i] for i in order],
         [body.fun for body in bodies],
         [body.out_tree for body in bodies],
-        [program.out_types for program in programs],
+        [program.out_types[: body.out_tree.num_leaves] for program, body in zip(programs, bodies)],
     )
+    programs, refs = _write_alike(programs, touched)
     inputs = [*captured, *leaves]
     # An output that is the same input in all branches needs no branch.
     handed_on = [
@@ -193,4 +196,37 @@ def _branches(name, index, funs, labels, operands, order):
         next(outputs) if place is None else core.as_array(inputs[place], name)
         for place in handed_on
     ]
-    return bodies[0].out_tree.unflatten(outputs)
+    for ref, value in zip(refs, outputs[bodies[0].out_tree.num_leaves :]):
+        ref._write(value)
+    return bodies[0].out_tree.unflatten(outputs[: bodies[0].out_tree.num_leaves])
+
+
+def _write_alike(programs, touched):
+    """The programs with the values of every ref that any of them writes as last outputs, and these
+    refs. `touched` has for each program what it does to refs, and where what it captured is."""
+    places: dict = {}
+    refs: dict = {}
+    for scope, own in touched:
+        if scope is not None:
+            for ref, entry in scope.entries.items():
+                if entry.position is not None:
+                    places.setdefault(ref, own[entry.position])
+            refs.update(dict.fromkeys(entry.ref for entry in scope.written))
+    if not refs:
+        return programs, []
+    alike = []
+    for program, (scope, own) in zip(programs, touched):
+        written = [] if scope is None else [entry.ref for entry in scope.written]
+        first = len(program.out_types) - len(written)
+        entries = {} if scope is None else scope.entries
+        kept = [ref for ref in refs if ref not in written]
+        # A branch that leaves a ref alone hands on what it holds.
+        program = program.with_outputs(
+            [own[entries[ref].position] if ref in entries else places[ref] for ref in kept]
+        )
+        order = {ref: first + number for number, ref in enumerate([*written, *kept])}
+        everything = list(range(len(program.in_types)))
+        alike.append(
+            program.rearranged(everything, [*range(first), *[order[ref] for ref in refs]])
+        )
+    return alike, list(refs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, tree_util
+from ferrax._src import api_util, config, core, ref_args, tree_util
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
@@ -45,31 +45,49 @@ def scan(
         raise TypeError(
             f"lax.scan: f argument should be a callable, got {type(f).__name__}."
         )
+    ref_args.reject(
+        tree_util.tree_leaves(init), "lax.scan, in the carry,", "Close over it in the body."
+    )
     init, init_tree, init_types = common.flatten(init, "lax.scan")
-    xs, xs_tree, xs_types = common.flatten(xs, "lax.scan")
+    xs, xs_tree = tree_util.tree_flatten(xs)
+    refs = ref_args.of_leaves(xs)
+    names = lambda: [f"xs{path}" for path in common.paths(xs_tree)]  # noqa: E731
+    ref_args.check_distinct(refs, f, "scan", names)
+    xs, xs_tree, xs_types = common.flatten(xs_tree.unflatten(ref_args.values(xs, refs)), "lax.scan")
     steps = _length(xs, xs_tree, xs_types, length)
-    if config.disable_jit.value:
+    if config.disable_jit.value and not refs:
         return _python_loop(f, init_tree.unflatten(init), xs, xs_tree, steps, reverse)
     unroll = _unroll(unroll, steps)
     elements = [(shape[1:], dtype, weak) for shape, dtype, weak in xs_types]
     trees = (init_tree, xs_tree)
+    placed = {len(init) + number: ref for number, ref in refs.items()}
 
-    program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements)
+    program, captured, touched, carry_tree, ys_tree = _trace(
+        f, trees, init_types + elements, [*init, *xs], placed
+    )
     out_types = program.out_types[: carry_tree.num_leaves]
     if len(out_types) == len(init):
         init, init_types, changed = common.promote_carry(init, init_types, out_types)
         if changed:
-            program, captured, carry_tree, ys_tree = _trace(f, trees, init_types + elements)
+            program, captured, touched, carry_tree, ys_tree = _trace(
+                f, trees, init_types + elements, [*init, *xs], placed
+            )
             out_types = program.out_types[: carry_tree.num_leaves]
     common.check_carry("scan body", f, init_tree, init_types, carry_tree, out_types)
-    outputs = bind_scan(program, captured, init, xs, steps, bool(reverse), unroll)
     count = len(init)
-    return carry_tree.unflatten(outputs[:count]), ys_tree.unflatten(outputs[count:])
+    program, captured, held = common.carry_refs(program, captured, touched, count)
+    outputs = bind_scan(program, captured, init + held, xs, steps, bool(reverse), unroll)
+    carry, ys = outputs[:count], outputs[count + len(held) :]
+    if touched is not None:
+        # The elements of refs in `xs` are stacked like other outputs.
+        ys, elements = ys[: ys_tree.num_leaves], ys[ys_tree.num_leaves :]
+        touched.write([*outputs[count : count + len(held)], *elements], placed)
+    return carry_tree.unflatten(carry), ys_tree.unflatten(ys)
 
 
-def _trace(f, trees, types):
-    """`(program, captured, tree of the carry, tree of the stacked outputs)`."""
-    program, captured, out_tree = common.trace(f, trees, types)
+def _trace(f, trees, types, leaves, refs):
+    """`(program, captured, refs, tree of the carry, tree of the stacked outputs)`."""
+    program, captured, out_tree, touched = common.trace(f, trees, types, "scan", leaves, refs)
     children = out_tree.children()
     if len(children) != 2 or not issubclass(out_tree.node_data()[0], (tuple, list)):
         dummy = out_tree.unflatten([core.ShapedArray(*ty) for ty in program.out_types])
@@ -77,7 +95,7 @@ def _trace(f, trees, types):
             f"scan body output must be a pair (carry, y), got {dummy} from "
             f"{api_util.fun_place(f)}.{common.at_user_line()}"
         )
-    return program, captured, *children
+    return program, captured, touched, *children
 
 
 def _length(xs, tree, types, length) -> int:

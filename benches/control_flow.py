@@ -1,0 +1,246 @@
+"""Loops: time for each step, recurrent networks, what gradients of loops keep, and how long nested
+and repeated bodies take to compile.
+
+`python benches/control_flow.py LIBRARY STEPS` prints the bytes by which the resident memory peaks
+while the gradient of a loop of so many steps runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import resource
+import subprocess
+import sys
+
+import numpy as np
+from timing import Library, Row, timed, timed_once
+
+STEPS = 100_000
+SEQUENCE, HIDDEN = 1_000, 64
+TIMES, BATCH, UNITS = 200, 32, 64
+DEEP = 10_000
+LAYERS, WIDTH = 50, 64
+# The state of the loop whose memory is measured has this many bytes.
+STATE_BYTES = 4096
+
+
+def _blocking(library, fun, *args):
+    """A call of the jitted function that waits for its result."""
+    fun = library.jax.jit(fun)
+    args = library.jax.device_put(args)
+    return lambda: library.jax.block_until_ready(fun(*args))
+
+
+def _array(library, random, *shape, scale=1.0):
+    return library.jnp.asarray(random.normal(size=shape, scale=scale).astype(np.float32))
+
+
+# Steps of almost nothing
+
+
+def _fori(library):
+    body = lambda i, x: x * 0.999 + 0.5  # noqa: E731
+    return _blocking(library, lambda x: library.jax.lax.fori_loop(0, STEPS, body, x), np.float32(1))
+
+
+def _lorenz(library):
+    jnp = library.jnp
+
+    def step(state, _):
+        x, y, z = state
+        dx, dy, dz = 10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z
+        state = x + 0.001 * dx, y + 0.001 * dy, z + 0.001 * dz
+        return state, jnp.stack(state)
+
+    start = (np.float32(1), np.float32(1), np.float32(1))
+    return _blocking(library, lambda s: library.jax.lax.scan(step, s, None, STEPS)[1], start)
+
+
+# Recurrent networks
+
+
+def _rnn(library, gradient):
+    jnp, random = library.jnp, np.random.default_rng(0)
+    weights = {
+        "hidden": _array(library, random, HIDDEN, HIDDEN, scale=HIDDEN**-0.5),
+        "input": _array(library, random, HIDDEN, HIDDEN, scale=HIDDEN**-0.5),
+        "bias": jnp.zeros(HIDDEN),
+    }
+    inputs = _array(library, random, SEQUENCE, HIDDEN)
+
+    def run(weights, inputs):
+        def step(h, x):
+            h = jnp.tanh(h @ weights["hidden"] + x @ weights["input"] + weights["bias"])
+            return h, h
+
+        return library.jax.lax.scan(step, jnp.zeros(HIDDEN), inputs)[1].sum()
+
+    run = library.jax.grad(run) if gradient else run
+    return _blocking(library, run, weights, inputs)
+
+
+def _lstm(library, gradient):
+    jax, jnp, random = library.jax, library.jnp, np.random.default_rng(0)
+    weights = {
+        "hidden": _array(library, random, UNITS, 4 * UNITS, scale=UNITS**-0.5),
+        "input": _array(library, random, UNITS, 4 * UNITS, scale=UNITS**-0.5),
+        "bias": jnp.zeros(4 * UNITS),
+    }
+    inputs = _array(library, random, TIMES, BATCH, UNITS)
+
+    def run(weights, inputs):
+        def step(state, x):
+            h, c = state
+            gates = h @ weights["hidden"] + x @ weights["input"] + weights["bias"]
+            i, f, g, o = jnp.split(gates, 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zeros = jnp.zeros((BATCH, UNITS))
+        return jax.lax.scan(step, (zeros, zeros), inputs)[1].sum()
+
+    run = jax.grad(run) if gradient else run
+    return _blocking(library, run, weights, inputs)
+
+
+# Gradients of long loops
+
+
+def _long_loss(library, steps):
+    jnp = library.jnp
+
+    def loss(x):
+        step = lambda c, _: (jnp.sin(c) * 1.01 + 0.1 * c, None)  # noqa: E731
+        return library.jax.lax.scan(step, x, None, steps)[0].sum()
+
+    return library.jax.grad(loss)
+
+
+def _long_gradient(library):
+    return _blocking(library, _long_loss(library, DEEP), np.ones(HIDDEN, np.float32))
+
+
+def _status(field) -> int:
+    """A figure of the process in bytes, from Linux."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith(field + ":"))
+    return int(line.split()[1]) * 1024
+
+
+def _peak(library, steps) -> int:
+    """How far the resident memory rises above what it was before the gradient ran."""
+    x = library.jax.device_put(np.ones(STATE_BYTES // 4, np.float32))
+    compiled = library.jax.jit(_long_loss(library, steps)).lower(x).compile()
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")  # the peak is what is resident now
+        before, peak = _status("VmRSS"), functools.partial(_status, "VmHWM")
+    except OSError:
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # noqa: E731
+        before = peak()
+    library.jax.block_until_ready(compiled(x))
+    return peak() - before
+
+
+def _peak_in_a_process(name, steps) -> int:
+    command = [sys.executable, __file__, name, str(steps)]
+    return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+@functools.cache
+def _peaks(name) -> list[int]:
+    return [_peak_in_a_process(name, steps) for steps in (DEEP, 2 * DEEP, 4 * DEEP)]
+
+
+def _memory_of_a_step(found):
+    """In states of the loop: what is kept of a step for the way back."""
+    figures = {}
+    for name in found:
+        first, second, _ = _peaks(name)
+        figures[name] = (second - first) / DEEP / STATE_BYTES
+    return figures
+
+
+def _memory_growth(found):
+    """How much more a step costs where there are twice as many: one, if memory is linear."""
+    figures = {}
+    for name in found:
+        first, second, third = _peaks(name)
+        figures[name] = (third - second) / 2 / (second - first)
+    return figures
+
+
+# Compilation
+
+
+def _block(library, x, weights):
+    jax, jnp = library.jax, library.jnp
+    gain, wide, back = weights
+    y = gain * (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return x + jax.nn.gelu(y @ wide) @ back
+
+
+def _blocks(library, unrolled):
+    random = np.random.default_rng(0)
+    weights = (
+        library.jnp.ones((LAYERS, WIDTH)),
+        _array(library, random, LAYERS, WIDTH, 2 * WIDTH, scale=0.1),
+        _array(library, random, LAYERS, 2 * WIDTH, WIDTH, scale=0.1),
+    )
+
+    def scanned(x, weights):
+        return library.jax.lax.scan(lambda x, w: (_block(library, x, w), None), x, weights)[0]
+
+    def written_out(x, weights):
+        for i in range(LAYERS):
+            x = _block(library, x, tuple(w[i] for w in weights))
+        return x
+
+    return _blocking(
+        library, written_out if unrolled else scanned, np.ones((8, WIDTH), np.float32), weights
+    )
+
+
+def _nested(library):
+    """A scan of a branch of a scan of a branch of a scan."""
+    jnp, lax = library.jnp, library.jax.lax
+
+    def looped(body):
+        return lambda x: lax.scan(lambda c, _: (body(c), None), x, None, 3)[0]
+
+    def branched(body):
+        return lambda x: lax.cond(x.sum() > 0, body, lambda x: x * 0.5, x)
+
+    fun = lambda x: jnp.sin(x) + 0.1 * x  # noqa: E731
+    for wrap in (looped, branched, looped, branched, looped):
+        fun = wrap(fun)
+    return _blocking(library, fun, np.ones(8, np.float32))
+
+
+_quick = functools.partial(timed, rounds=3, samples=3)
+_first = functools.partial(timed_once, rounds=3)
+
+
+ROWS = [
+    _quick("`fori_loop` of a scalar, for each of 100,000 steps", "ns", None, _fori, per=STEPS),
+    _quick(
+        "`scan` of the Lorenz system, for each of 100,000 steps", "ns", None, _lorenz, per=STEPS
+    ),
+    _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False)),
+    _quick("its gradient", "ms", None, lambda lib: _rnn(lib, True)),
+    _quick("LSTM, 200 steps of 32×64", "ms", None, lambda lib: _lstm(lib, False)),
+    _quick("gradient of the LSTM", "ms", None, lambda lib: _lstm(lib, True)),
+    _quick("gradient of a `scan` of 10,000 steps", "ms", None, _long_gradient),
+    Row("memory that gradient keeps of a step, in states", "", None, _memory_of_a_step),
+    Row("growth of that for twice the steps", "", 1.1, _memory_growth),
+    _first("first call: `scan` of 50 layers", "ms", None, lambda lib: _blocks(lib, False)),
+    _first("first call: the 50 layers unrolled", "ms", None, lambda lib: _blocks(lib, True)),
+    _first("first call: `scan` and `cond` nested five deep", "ms", 50.0, _nested),
+]
+
+if __name__ == "__main__":
+    name, steps = sys.argv[1], int(sys.argv[2])
+    package = importlib.import_module(name)
+    print(_peak(Library(name, package, importlib.import_module(f"{name}.numpy")), steps))

@@ -1,0 +1,480 @@
+"""``reduce_window``: a binary function folded over each window of an array.
+
+A window's elements are those of the operand that it meets: padding and the holes of a dilated
+operand count as absent. They are folded in row-major order, from the initial value on.
+
+Sums, maxima and minima are separable and associative: axis by axis, and along an axis in log(size)
+steps, where the windows of length 2k are made of two of length k. Any other function is applied
+once for each place in the window, to all windows at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ferrax._src import api, core, dtypes, tree_util
+from ferrax._src.custom_jvp import custom_jvp
+from ferrax._src.lax import elementwise
+from ferrax._src.lax.arguments import int_tuple, operand as as_operand
+from ferrax._src.lax.creation import full_like, iota
+from ferrax._src.lax.reduce import (
+    MONOIDS,
+    identity_of,
+    is_identity,
+    known_monoid,
+    monoid_of,
+    vectorized,
+)
+from ferrax._src.lax.shape import _broadcast_to, pad, reshape
+from ferrax._src.lax.slicing import dynamic_slice, slice
+
+# Windows with fewer places than this are unrolled; larger ones are walked by a loop.
+UNROLLED = 64
+# Along an axis, windows up to these lengths are combined place by place: those that overlap, and
+# those that do not, for which each element is read once.
+DIRECT, DIRECT_BLOCKS = 4, 16
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int],
+    window_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str,
+) -> list[tuple[int, int]]:
+    """The padding ``(low, high)`` of each axis that a name stands for.
+
+    ``"VALID"`` pads nothing. ``"SAME"`` makes ``ceil(size / stride)`` windows, and puts the odd
+    element of padding at the end; ``"SAME_LOWER"`` puts it at the beginning.
+
+    Errors: TypeError for a padding that is no string, RuntimeError for another name.
+
+    >>> lax.padtype_to_pads((6,), (2,), (1,), "SAME")
+    [(0, 1)]
+    """
+    if not isinstance(padding, str):
+        raise TypeError(
+            f"Unknown padding type: {padding}; expected 'VALID', 'SAME' or 'SAME_LOWER'."
+        )
+    name = padding.upper()
+    if name == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if name not in ("SAME", "SAME_LOWER"):
+        raise RuntimeError(
+            f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}."
+        )
+    pads = []
+    for size, window, stride in zip(in_shape, window_shape, window_strides):
+        total = max((-(-size // stride) - 1) * stride + window - size, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((less, more) if name == "SAME" else (more, less))
+    return pads
+
+
+class Windows:
+    """Where the windows lie: checked and complete parameters, and the shapes they make.
+
+    All have one entry for each axis: ``sizes``, ``strides``, ``pads`` (pairs), ``base`` and
+    ``steps``, the dilations of the operand and of the window. Equal ones are equal static values.
+    """
+
+    def __init__(self, shape, sizes, strides, padding, base, steps):
+        self.shape = shape = tuple(shape)
+        self.sizes = _positive("window_dimensions", sizes)
+        rank = len(self.sizes)
+        ones = (1,) * rank
+        self.strides = _positive("window_strides", ones if strides is None else strides)
+        self.base = _dilations("base_dilation", ones if base is None else base)
+        self.steps = _dilations("window_dilation", ones if steps is None else steps)
+        if rank != len(shape):
+            raise TypeError(
+                "reduce_window got the wrong number of window_dimensions for operand: got operand "
+                f"shape {shape} with window_dimensions {self.sizes}."
+            )
+        for name, values in (
+            ("window_strides", self.strides),
+            ("base_dilation", self.base),
+            ("window_dilation", self.steps),
+        ):
+            if len(values) != rank:
+                raise TypeError(
+                    f"reduce_window got inconsistent {name} and window_dimensions: got {name} "
+                    f"{values} and window_dimensions {self.sizes}."
+                )
+        self.spans = tuple((w - 1) * d + 1 for w, d in zip(self.sizes, self.steps))
+        dilated = [(n - 1) * d + 1 if n else 0 for n, d in zip(shape, self.base)]
+        if isinstance(padding, str):
+            padding = padtype_to_pads(shape, self.spans, self.strides, padding)
+        try:
+            self.pads = tuple(int_tuple(pair) for pair in padding)
+            fits = len(self.pads) == rank and all(len(pair) == 2 for pair in self.pads)
+        except TypeError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                "reduce_window: padding must be 'VALID', 'SAME', 'SAME_LOWER' or a pair of "
+                f"integers (low, high) for each of {rank} axes, got {padding!r}."
+            )
+        padded = [lo + n + hi for n, (lo, hi) in zip(dilated, self.pads)]
+        self.overcut = any(n < 0 for n in padded)
+        self.padded = tuple(max(n, 0) for n in padded)
+        self.out = tuple(
+            max((n - span) // stride + 1, 0)
+            for n, span, stride in zip(padded, self.spans, self.strides)
+        )
+
+    def _key(self):
+        return self.shape, self.sizes, self.strides, self.pads, self.base, self.steps
+
+    def __eq__(self, other):
+        return isinstance(other, Windows) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def pad(self, x, value):
+        """The operand with ``value`` where it is absent."""
+        if self.overcut:
+            return _broadcast_to(elementwise._convert_element_type(value, x.dtype), self.padded)
+        config = [(lo, hi, d - 1) for d, (lo, hi) in zip(self.base, self.pads)]
+        if all(entry == (0, 0, 0) for entry in config):
+            return x
+        return pad(x, elementwise._convert_element_type(value, x.dtype), config)
+
+    def axes(self):
+        return zip(self.shape, self.base, self.pads)
+
+    def present(self) -> np.ndarray:
+        """For each place of the padded operand whether an element of the operand is there."""
+        result = np.ones(self.padded, bool)
+        for axis, (n, d, (lo, _)) in enumerate(self.axes()):
+            place = np.arange(self.padded[axis]) - lo
+            there = (place >= 0) & (place % d == 0) & (place // d < n)
+            result &= there.reshape([-1 if a == axis else 1 for a in range(len(self.out))])
+        return result
+
+
+def _positive(name, values) -> tuple[int, ...]:
+    return _checked(f"reduce_window {name} must have every element be strictly positive", values)
+
+
+def _dilations(name, values) -> tuple[int, ...]:
+    return _checked("All dilations must be positive", values, name)
+
+
+def _checked(message, values, name=None) -> tuple[int, ...]:
+    try:
+        checked = int_tuple(values)
+    except TypeError:
+        name = name or message.split()[1]
+        raise TypeError(
+            f"reduce_window {name} must have every element be an integer type, got "
+            f"{tuple(type(value) for value in values)}."
+        ) from None
+    if any(value < 1 for value in checked):
+        raise TypeError(f"{message}, got {checked}.")
+    return checked
+
+
+def reduce_window_shape_tuple(
+    operand_shape,
+    window_dimensions,
+    window_strides,
+    padding,
+    base_dilation=None,
+    window_dilation=None,
+) -> tuple[int, ...]:
+    """The shape of ``reduce_window``'s result.
+
+    >>> lax.reduce_window_shape_tuple((6,), (3,), (2,), [(0, 1)])
+    (3,)
+    """
+    windows = Windows(
+        operand_shape, window_dimensions, window_strides, padding, base_dilation, window_dilation
+    )
+    return windows.out
+
+
+def reduce_window(
+    operand,
+    init_value,
+    computation: Callable,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+):
+    """Combines the elements of each window of an array with a binary function.
+
+    Args:
+      operand: an array, or a pytree of arrays of one shape.
+      init_value: a scalar of the same dtype (or a pytree of scalars): what the fold of a window
+        starts from; the function's identity, as a rule.
+      computation: ``(a, b) -> c`` on scalars (or pytrees of scalars), associative.
+      window_dimensions: the window's size along each axis.
+      window_strides: steps between windows; 1 by default.
+      padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"`` (see ``padtype_to_pads``) or a pair ``(low,
+        high)`` for each axis; negative ones remove elements.
+      base_dilation: distances between neighbours of the operand. Named paddings are those of the
+        operand without its holes.
+      window_dilation: distances between neighbours of the window.
+
+    Returns arrays with ``floor((padded - span) / stride) + 1`` windows along each axis, where a
+    window spans ``(size - 1) * dilation + 1`` places. Padding and holes are left out of the fold.
+
+    ``lax.add``, ``lax.max`` and ``lax.min`` from their identities have the derivatives of sums and
+    of the first greatest or least element; other functions those of the fold.
+
+    Errors: TypeError for parameters that are no positive integers or not one for each axis, and for
+    dtypes that do not fit; ValueError for other trees of initial values or results, for operands of
+    unequal shapes, and for paddings of another form.
+
+    >>> lax.reduce_window(jnp.arange(6.0), 0.0, lax.add, (3,), (2,), "SAME")
+    Array([3., 9., 9.], dtype=float32)
+    """
+    flat, tree = tree_util.tree_flatten(operand)
+    flat_init, init_tree = tree_util.tree_flatten(init_value)
+    if tree != init_tree:
+        raise ValueError(
+            f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}"
+        )
+    if not flat:
+        raise ValueError("reduce_window must have at least one operand.")
+    if not callable(computation):
+        raise TypeError(f"reduce_window: {computation!r} is not callable")
+    flat = [as_operand(x, "reduce_window", 0) for x in flat]
+    flat_init = [as_operand(x, "reduce_window", 1) for x in flat_init]
+    if any(x.shape != flat[0].shape for x in flat):
+        raise ValueError(
+            f"reduce_window operands must have equal shapes, got {[tuple(x.shape) for x in flat]}."
+        )
+    if any(x.ndim for x in flat_init):
+        raise TypeError(
+            "reduce_window expected init_values to be scalars but init_values have shapes "
+            f"{[tuple(x.shape) for x in flat_init]}."
+        )
+    windows = Windows(
+        flat[0].shape, window_dimensions, window_strides, padding, base_dilation, window_dilation
+    )
+    if tree_util.treedef_is_leaf(tree):
+        result = _special(flat[0], flat_init[0], computation, windows)
+        if result is not None:
+            return tree.unflatten([result])
+    flat = [elementwise._convert_element_type(x, weak_type=False) for x in flat]
+    flat_init = [elementwise._convert_element_type(x, weak_type=False) for x in flat_init]
+    if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
+        raise TypeError(
+            "reduce_window got inconsistent dtypes for operands and init_values: got operand dtypes "
+            f"{[x.dtype for x in flat]} and init_value dtypes {[x.dtype for x in flat_init]}."
+        )
+    name = monoid_of(computation, flat_init[0]) if tree_util.treedef_is_leaf(tree) else None
+    if name == "add":
+        total = _sums(windows, flat[0])
+        return tree.unflatten([elementwise.add(_broadcast_to(flat_init[0], windows.out), total)])
+    if name is not None:
+        return tree.unflatten(_fold_known(MONOIDS[name][1], tree, windows, flat, flat_init))
+    return tree.unflatten(_fold(computation, tree, windows, flat, flat_init))
+
+
+def _special(x, init, computation, windows):
+    """Sums, maxima and minima from their identities; else None."""
+    name = known_monoid(computation)
+    if name not in ("add", "max", "min") or not is_identity(name, init, x.dtype):
+        return None
+    if name != "add" and dtypes.issubdtype(x.dtype, np.complexfloating):
+        return None
+    if name != "add":
+        inexact = dtypes.issubdtype(x.dtype, np.inexact)
+        return (_extremes if inexact else _extremes_value)(name, windows, x)
+    if dtypes.issubdtype(x.dtype, np.bool_):
+        raise TypeError("operand to reduce_window_sum must have a number dtype, got bool")
+    return _sums(windows, x)
+
+
+@functools.partial(api.jit, static_argnums=0)
+def _sums(windows, x):
+    # Sums of small floats are accumulated in float32, as those of whole axes are.
+    wide = np.dtype(np.float32) if dtypes.issubdtype(x.dtype, np.floating) else x.dtype
+    wide = wide if x.dtype.itemsize < 4 else x.dtype
+    result = windows.pad(elementwise._convert_element_type(x, wide, x.weak_type), 0)
+    for axis in range(x.ndim):
+        result = _along(_one(elementwise.add), MONOIDS["add"][0], False, windows, axis, [result])[0]
+    return elementwise._convert_element_type(result, x.dtype, x.weak_type)
+
+
+def _one(combine):
+    return lambda a, b: [combine(a[0], b[0])]
+
+
+@functools.partial(api.jit, static_argnums=(0, 1))
+def _extremes_value(name, windows, x):
+    reduction, combine = MONOIDS[name]
+    result = windows.pad(x, identity_of(name, x.dtype))
+    for axis in range(x.ndim):
+        result = _along(_one(combine), reduction, True, windows, axis, [result])[0]
+    return result
+
+
+_extremes = custom_jvp(_extremes_value, nondiff_argnums=(0, 1))
+
+
+@_extremes.defjvp
+def _extremes_jvp(name, windows, primals, tangents):
+    """The tangent of a window's result is that of the first element which is it."""
+    (x,), (tangent,) = primals, tangents
+    better = elementwise.ge if name == "max" else elementwise.le
+
+    def first(a, b):
+        # A NaN wins, the first one at that.
+        keep = elementwise.bitwise_or(better(a[0], b[0]), elementwise.ne(a[0], a[0]))
+        return [elementwise.select(keep, left, right) for left, right in zip(a, b)]
+
+    size = math.prod(x.shape)
+    places = reshape(iota(np.int32, size), x.shape)
+    # The place `size` is that of absent elements, whose tangent is zero.
+    pair = [
+        windows.pad(elementwise.stop_gradient(x), identity_of(name, x.dtype)),
+        windows.pad(places, size),
+    ]
+    for axis in reversed(range(x.ndim)):
+        pair = _along(first, None, True, windows, axis, pair)
+    extended = pad(reshape(tangent, (size,)), full_like(tangent, 0, shape=()), [(0, 1, 0)])
+    from ferrax.numpy import take
+
+    return _extremes(name, windows, x), take(extended, pair[1], mode="clip")
+
+
+def _along(combine, reduction, idempotent, windows, axis, arrays):
+    """The windows along one axis of arrays that are padded there, combined.
+
+    ``combine`` takes two lists of arrays. ``reduction`` reduces whole axes, or is None.
+    """
+    size, stride, step = windows.sizes[axis], windows.strides[axis], windows.steps[axis]
+    count, span = windows.out[axis], windows.spans[axis]
+
+    def part(xs, start, length, every=1):
+        return [_part(x, axis, start, length, every) for x in xs]
+
+    if not count:
+        return part(arrays, 0, 0)
+    apart = count == 1 or stride >= size
+    if size <= (DIRECT_BLOCKS if apart else DIRECT):
+        result = part(arrays, 0, count, stride)
+        for place in range(1, size):
+            result = combine(result, part(arrays, place * step, count, stride))
+        return result
+    if reduction is not None and (count == 1 or (apart and step == 1)):
+        return [_blocks(reduction, x, axis, size, stride, step, count) for x in arrays]
+    starts = (count - 1) * stride + 1
+    return part(
+        _doubled(combine, part, idempotent, arrays, size, step, starts, span), 0, count, stride
+    )
+
+
+def _doubled(combine, part, idempotent, arrays, size, step, starts, span):
+    """Windows of `size` places at each of the first `starts` positions."""
+    power, length = arrays, 1
+    rest, done = None, 0
+    while True:
+        if size & length and not idempotent:
+            # Windows in order: the places before `done` are in `rest`.
+            piece = part(power, done * step, starts)
+            rest = piece if rest is None else combine(rest, piece)
+            done += length
+        if 2 * length > size:
+            break
+        # A window of `2 * length` places has to fit behind each position that will be asked for.
+        fitting = starts + span - 1 - (2 * length - 1) * step
+        power = combine(part(power, 0, fitting), part(power, length * step, fitting))
+        length *= 2
+    if not idempotent:
+        return rest
+    if length == size:
+        return part(power, 0, starts)
+    return combine(part(power, 0, starts), part(power, (size - length) * step, starts))
+
+
+def _part(x, axis, start, length, every=1):
+    limit = start + (length - 1) * every + 1 if length else start
+    if start == 0 and limit == x.shape[axis] and every == 1:
+        return x
+    starts, limits = [0] * x.ndim, list(x.shape)
+    steps = [1] * x.ndim
+    starts[axis], limits[axis], steps[axis] = start, limit, every
+    return slice(x, starts, limits, steps)
+
+
+def _blocks(reduction, x, axis, size, stride, step, count):
+    """Windows that do not overlap, or a single one, as an axis of their own."""
+    if count == 1:
+        x, stride = _part(x, axis, 0, size, step), size
+    length = x.shape[axis]
+    config = [(0, count * stride - length if a == axis else 0, 0) for a in range(x.ndim)]
+    if any(hi for _, hi, _ in config):
+        # What is added lies behind the last window.
+        x = pad(x, full_like(x, 0, shape=()), config)
+    shape = (*x.shape[:axis], count, stride, *x.shape[axis + 1 :])
+    return reduction(_part(reshape(x, shape), axis + 1, 0, size), (axis + 1,))
+
+
+def _fold(computation, tree, windows, flat, init):
+    """Any function: a fold over the places of the window."""
+    combine = vectorized("reduce_window", computation, tree, flat)
+    total = math.prod(windows.out)
+    result = [_broadcast_to(x, (total,)) for x in init]
+    if not total:
+        return [reshape(x, windows.out) for x in result]
+    present = windows.present()
+    padded = [windows.pad(x, full_like(x, 0, shape=())) for x in flat]
+    if math.prod(windows.sizes) >= UNROLLED:
+        return _fold_in_a_loop(combine, result, padded, present, windows)
+    for place in np.ndindex(*windows.sizes):
+        where = tuple(
+            np.s_[p * d : p * d + (n - 1) * s + 1 : s]
+            for p, d, n, s in zip(place, windows.steps, windows.out, windows.strides)
+        )
+        there = present[where].reshape(total)
+        if not there.any():
+            continue
+        starts, limits, strides = zip(*((w.start, w.stop, w.step) for w in where)) or ((),) * 3
+        elements = [reshape(slice(x, starts, limits, strides), (total,)) for x in padded]
+        folded = combine(result, elements)
+        if not there.all():
+            folded = [elementwise.select(there, new, old) for new, old in zip(folded, result)]
+        result = folded
+    return [reshape(x, windows.out) for x in result]
+
+
+# A fold is compiled whole where its function lives as long as the program.
+_fold_known = api.jit(_fold, static_argnums=(0, 1, 2))
+
+
+def _fold_in_a_loop(combine, result, padded, present, windows):
+    from ferrax._src.lax.control_flow.scan import scan
+
+    total = math.prod(windows.out)
+    lengths = [(n - 1) * s + 1 for n, s in zip(windows.out, windows.strides)]
+    places = np.stack(np.unravel_index(np.arange(math.prod(windows.sizes)), windows.sizes), 1)
+    full = present.all()
+    sources = [*padded] if full else [*padded, core.as_array(present)]
+
+    def step(result, start):
+        starts = [start[axis] for axis in range(len(lengths))]
+        elements = []
+        for x in sources:
+            window = dynamic_slice(x, starts, lengths)
+            window = slice(window, [0] * x.ndim, lengths, windows.strides)
+            elements.append(reshape(window, (total,)))
+        folded = combine(result, elements[: len(padded)])
+        if not full:
+            there = elements[-1]
+            folded = [elementwise.select(there, new, old) for new, old in zip(folded, result)]
+        return folded, None
+
+    starts = (places * np.array(windows.steps)).astype(np.int32)
+    result, _ = scan(step, result, starts)
+    return [reshape(x, windows.out) for x in result]

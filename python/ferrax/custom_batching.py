@@ -1,0 +1,5 @@
+"""Functions with batching rules of their own."""
+
+# ruff: noqa: F401
+
+from ferrax._src.custom_batching import custom_vmap, sequential_vmap

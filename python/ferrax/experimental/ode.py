@@ -1,0 +1,3 @@
+"""Ordinary differential equations."""
+
+from ferrax._src.ode import odeint as odeint

@@ -1,0 +1,106 @@
+//! Donated arguments: which buffers a program can reuse, and giving them up.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use smallvec::SmallVec;
+
+use super::{JitFunction, Key, StaticName};
+use crate::convert::Operand;
+use crate::eager;
+
+impl JitFunction {
+    /// Which leaves' buffers can be reused; warns of those that cannot.
+    pub(super) fn donated(
+        &self,
+        py: Python<'_>,
+        key: &Key,
+        (arguments, keywords): (&Bound<'_, PyTuple>, Option<&Bound<'_, PyDict>>),
+        program: &ferrax_ir::Program,
+    ) -> PyResult<Option<Vec<bool>>> {
+        if self.donate_argnums.is_empty() && self.donate_argnames.is_empty() {
+            return Ok(None);
+        }
+        let mut flags = Vec::with_capacity(key.leaves.len());
+        // Numbers of static arguments do not count among the dynamic ones.
+        let statics = |position: usize| {
+            key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
+        };
+        let total = arguments.len() + statics(usize::MAX);
+        let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
+            .into_iter()
+            .map(|position| position - statics(position))
+            .collect();
+        for (index, child) in key.args.children(py)?.iter().enumerate() {
+            flags.extend(std::iter::repeat_n(positions.contains(&index), child.num_leaves()));
+        }
+        if let (Some(tree), Some(keywords)) = (&key.kwargs, keywords) {
+            let mut names: Vec<String> = keywords.keys().extract()?;
+            names.sort();
+            for (name, child) in names.iter().zip(tree.children(py)?) {
+                flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
+            }
+        }
+        let mut outputs: Vec<_> = program.output_types().collect();
+        let mut unusable = Vec::new();
+        for (flag, ty) in flags.iter_mut().zip(program.input_types()) {
+            if *flag {
+                let same = |output: &ferrax_ir::Type| {
+                    matches!((output.as_array(), ty.as_array()),
+                        (Some(a), Some(b)) if a.shape == b.shape && a.dtype == b.dtype)
+                };
+                match outputs.iter().position(same) {
+                    Some(index) => drop(outputs.swap_remove(index)),
+                    None => {
+                        *flag = false;
+                        unusable.push(ty.to_string());
+                    }
+                }
+            }
+        }
+        if !unusable.is_empty() {
+            let text = format!(
+                "Some donated buffers were not usable: {}. Donation pays where an output has the shape and dtype of \
+                 the donated argument.",
+                unusable.join(", ")
+            );
+            let warnings = py.import(intern!(py, "warnings"))?;
+            warnings.call_method1(intern!(py, "warn"), (text,))?;
+        }
+        Ok(Some(flags))
+    }
+}
+
+/// The tensors of a call; donated arrays give theirs up.
+pub(super) fn take_donated(
+    py: Python<'_>,
+    operands: &[Operand<'_>],
+    donated: &[bool],
+) -> PyResult<Vec<ferrax_ir::Tensor>> {
+    let pointer = |operand: &Operand<'_>| match operand {
+        Operand::Array(array) => Some(array.as_ptr() as usize),
+        Operand::Literal(_) => None,
+    };
+    for (index, operand) in operands.iter().enumerate() {
+        let twice = donated.get(index) == Some(&true)
+            && operands
+                .iter()
+                .enumerate()
+                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
+        if twice {
+            return Err(PyRuntimeError::new_err(
+                "the same array is donated and used as another argument of one call; pass a copy (x.copy())",
+            ));
+        }
+    }
+    let tensors = eager::tensors(py, operands)?;
+    for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
+        if let Operand::Array(array) = operand
+            && let Some(concrete) = array.get().concrete()
+        {
+            concrete.delete();
+        }
+    }
+    Ok(tensors.into_vec())
+}
