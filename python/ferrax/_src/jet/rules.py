@@ -199,8 +199,15 @@ jet_rules[builtin("rem")] = SeriesRule(_rem)
 # Choices by value: of values that are equal, the mean of the series.
 
 
+def _spread(u, shape):
+    """A series with scalars spread to a shape."""
+    return [a if a is None or a.shape == shape else lax.broadcast(a, shape) for a in u]
+
+
 def _chosen(x, y, first):
     """`x` where `first` holds of the primals, else `y`; their mean where these are equal."""
+    shape = np.broadcast_shapes(x[0].shape, y[0].shape)
+    x, y = _spread(x, shape), _spread(y, shape)
     wins, ties = first(x[0], y[0]), lax.eq(x[0], y[0])
     series = [lax.select(wins, x[0], y[0])]
     for a, b in zip(x[1:], y[1:]):
@@ -224,10 +231,6 @@ def _min(inputs, params):
 
 def _clamp(inputs, params):
     low, x, high = inputs
-    low, high = (
-        [None if a is None else lax.broadcast(a, x[0].shape) if a.shape != x[0].shape else a for a in u]
-        for u in (low, high)
-    )
     inner = _chosen(x, low, lax.gt)
     return [lax.clamp(low[0], x[0], high[0]), *_chosen(inner, high, lax.lt)[1:]]
 
