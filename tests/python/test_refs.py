@@ -1157,3 +1157,25 @@ def test_what_cannot_write_says_so():
         ferrax.linear_transpose(f, 1.0)
     assert ferrax.linear_transpose(lambda x: x * ref[...], 1.0)(2.0) == (2,)
 
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@same
+def test_gradients_are_added_to_refs(s, jitted):
+    total = s.jax.new_ref(s.jnp.ones(3))
+
+    def step(x, total):
+        _, pull = s.jax.vjp(lambda x, y, z: (x["a"] * y * z).sum(), {"a": x}, x * 2, 3.0)
+        out = pull.with_refs({"a": total}, s.jax.ad.GradValue(), s.jax.ad.DontWant())(2.0)
+        return type(out[0]["a"]).__name__, out[1], type(out[2]).__name__
+
+    if jitted:
+        return s.jax.jit(lambda x, total: step(x, total)[1])(s.jnp.arange(3.0), total), total[...]
+    return step(s.jnp.arange(3.0), total), step(s.jnp.ones(3), total), total[...]
+
+
+def test_with_refs_takes_the_arguments_structure():
+    _, pull = ferrax.vjp(jnp.multiply, 2.0, 3.0)
+    with pytest.raises(ValueError, match="for each leaf of the arguments"):
+        pull.with_refs(ferrax.new_ref(0.0))
+    assert ferrax.jit(lambda pull, ct: pull(ct))(pull, 1.0) == (3, 2)
