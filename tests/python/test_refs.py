@@ -311,19 +311,18 @@ def test_disable_jit(s):
 
 
 @same
-def test_ahead_of_time(s):
+def test_eval_shape(s):
     ref = s.jax.new_ref(0.0)
 
     def f(r, x):
         r[...] += x
         return x + 1
 
-    lowered = s.jax.jit(f).lower(ref, 1.0)
-    return ref[...], s.jax.eval_shape(f, ref, 1.0).shape, lowered.out_info.shape
+    return ref[...], s.jax.eval_shape(f, ref, 1.0).shape
 
 
-def test_ahead_of_time_with_both():
-    # JAX fails here.
+def test_ahead_of_time():
+    # JAX's compiled functions with refs fail where they return anything.
     held, ref = ferrax.new_ref(1.0), ferrax.new_ref(2.0)
 
     @ferrax.jit
@@ -332,7 +331,9 @@ def test_ahead_of_time_with_both():
         held[...] *= r[...]
         return x + 1
 
-    compiled = f.lower(ref, 1.0).compile()
+    lowered = f.lower(ref, 1.0)
+    assert lowered.out_info.shape == ()
+    compiled = lowered.compile()
     assert compiled(ref, 1.0) == 2
     assert compiled(ferrax.new_ref(0.0), 2.0) == 3
     assert ref[...] == 3 and held[...] == 6
@@ -1140,9 +1141,9 @@ def test_checked_functions_write_to_refs():
         ref[...] += x
         return x * 2
 
-    error, out = checkify.checkify(f)(3.0)
+    error, out = checkify.checkify(f)(jnp.float32(3.0))
     assert error.get() is None and out == 6 and ref[...] == 3
-    error, _ = ferrax.jit(checkify.checkify(f))(-1.0)
+    error, _ = ferrax.jit(checkify.checkify(f))(jnp.float32(-1.0))
     assert "x is -1" in error.get() and ref[...] == 2
 
 
