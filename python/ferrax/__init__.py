@@ -47,6 +47,7 @@ from ferrax._src.checkpoint_policies import checkpoint_policies
 from ferrax._src.callback import pure_callback
 from ferrax._src.config import (
     check_tracer_leaks,
+    checking_leaks,
     config,
     debug_infs,
     debug_key_reuse,

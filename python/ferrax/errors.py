@@ -9,6 +9,7 @@ from ferrax._src.errors import (
     JAXTypeError as JAXTypeError,
     KeyReuseError as KeyReuseError,
     NonConcreteBooleanIndexError as NonConcreteBooleanIndexError,
+    TooManyTracesError as TooManyTracesError,
     TracerArrayConversionError as TracerArrayConversionError,
     TracerBoolConversionError as TracerBoolConversionError,
     TracerIntegerConversionError as TracerIntegerConversionError,

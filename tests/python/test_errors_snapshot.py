@@ -9,8 +9,10 @@ import pathlib
 import re
 
 import error_cases
+import error_cases_values
 import pytest
 
+error_cases.CASES.update(error_cases_values.CASES)
 SNAPSHOTS = pathlib.Path(__file__).parent / "snapshots"
 UPDATE = os.environ.get("FERRAX_UPDATE_SNAPSHOTS") == "1"
 HERE = str(pathlib.Path(__file__).parent.resolve()) + os.sep
@@ -36,7 +38,7 @@ def text_of(name):
         error_cases.CASES[name]()
     first = lines_of(name)
     return re.sub(
-        r"(error_cases\.py:)(\d+)", lambda m: f"{m[1]}+{int(m[2]) - first}", normalised(caught.value)
+        r"(error_cases\w*\.py:)(\d+)", lambda m: f"{m[1]}+{int(m[2]) - first}", normalised(caught.value)
     )
 
 

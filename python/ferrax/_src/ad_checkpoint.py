@@ -95,7 +95,7 @@ def checkpoint(
         types = [abstract_type(array) for array in arrays]
         try:
             program, captured, touched = _core.trace_program(
-                flat, "stage", api_util.fun_name(fun), types, names
+                flat, "stage", api_util.fun_name(fun), types, names, arrays
             )
         except errors.ConcretizationTypeError as error:
             _advise(error)

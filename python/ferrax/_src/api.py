@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, ref_args, stages, tree_util
+from ferrax._src import api_util, config, core, dtypes, ref_args, stages, stats, tree_util
 from ferrax._src.avals import ShapeDtypeStruct
 
 float0 = dtypes.float0
@@ -140,6 +140,7 @@ def jit(
     inline=False,
     abstracted_axes=None,
     compiler_options=None,
+    max_traces=None,
 ):
     """Compiles a function: it is traced once for each new signature, then its program runs.
 
@@ -150,11 +151,16 @@ def jit(
         donate_argnums, donate_argnames: arguments whose memory may be reused for outputs; they
             count as deleted afterwards.
         inline: inside other traced functions, write the equations out instead of a call.
+        max_traces: how often the function may be traced; the call that would trace it once more
+            raises instead, naming the argument that changed. None: any number of times.
         keep_unused, device, backend: accepted for compatibility; there is one CPU device, and
             unused arguments cost nothing.
 
     Errors: TypeError for leaves that are not arrays; ValueError for static arguments without a
-    hash; NotImplementedError for shardings.
+    hash; NotImplementedError for shardings; `errors.TooManyTracesError` beyond `max_traces`.
+
+    The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
+    tells how often it was traced and compiled, and why it was last traced again.
 
     Example:
         >>> @ferrax.jit
@@ -173,20 +179,25 @@ def jit(
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
         "inline": inline,
+        "max_traces": max_traces,
     }
     if fun is None:
         return lambda fun: _make_jit(fun, **options)
     return _make_jit(fun, **options)
 
 
-def _make_jit(fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline):
+def _make_jit(
+    fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces
+):
     api_util.check_callable(fun)
+    if max_traces is not None and (type(max_traces) is not int or max_traces < 1):
+        raise ValueError(f"jit: max_traces must be a positive int or None, got {max_traces!r}")
     static = api_util.resolve_argnums(fun, static_argnums, static_argnames, "static")
     donate = api_util.resolve_argnums(fun, donate_argnums, donate_argnames, "donate")
     both = sorted(set(static[0]) & set(donate[0]))
     if both:
         raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
-    cache = _shared_cache(fun, (static, donate))
+    cache = _shared_cache(fun, (static, donate, max_traces))
     jitted = _core.PjitFunction(
         fun,
         api_util.fun_name(fun),
@@ -195,6 +206,7 @@ def _make_jit(fun, static_argnums, static_argnames, donate_argnums, donate_argna
         list(donate[0]),
         list(donate[1]),
         inline,
+        max_traces,
         cache,
     )
     functools.update_wrapper(jitted, fun)
@@ -222,6 +234,20 @@ def _structs(program, out_tree):
     return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
 
 
+def _stats(self):
+    """How often the function was traced and compiled, and why last: a `JitStats`.
+
+    Example:
+        >>> f = ferrax.jit(lambda x: 2 * x)
+        >>> f(jnp.ones(2)), f(jnp.ones(3))
+        (Array([2., 2.], dtype=float32), Array([2., 2., 2.], dtype=float32))
+        >>> f.stats()
+        <JitStats of <lambda>: 2 traces, 2 compiles, 2 cache entries; last retrace: x changed in shape: (2,) -> (3,)>
+    """
+    return stats.of(self)
+
+
+_core.PjitFunction.stats = _stats
 _core.PjitFunction.trace = _trace
 _core.PjitFunction.lower = _lower
 _core.PjitFunction.eval_shape = _eval_shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 from types import FunctionType
 
 from ferrax._src import tree_util
@@ -19,11 +20,20 @@ def fun_name(fun) -> str:
 def fun_place(fun) -> str:
     """The name of a callable with its file and line where these are known, for messages."""
     name = fun_name(fun)
-    code = getattr(inspect.unwrap(fun, stop=lambda f: hasattr(f, "__code__")), "__code__", None)
+    code = getattr(inspect.unwrap(fun, stop=_is_users), "__code__", None)
     while code is None and hasattr(fun, "func"):
         fun = fun.func
         code = getattr(fun, "__code__", None)
     return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+_PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _is_users(fun) -> bool:
+    """Whether a callable has code that is not of this package, as wrappers by `grad` have."""
+    code = getattr(fun, "__code__", None)
+    return code is not None and not code.co_filename.startswith(_PACKAGE_DIRECTORY)
 
 
 def argument_names(fun, args, kwargs) -> list[str]:

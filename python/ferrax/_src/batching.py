@@ -142,7 +142,7 @@ def vmap(
             types.append((shape, array.dtype, array.weak_type))
         flat = _FlatBatch(fun, in_tree, refs, axes)
         program, captured, touched = _core.trace_program(
-            flat, "batch", api_util.fun_name(fun), types, names
+            flat, "batch", api_util.fun_name(fun), types, names, arrays
         )
         dims = axes + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]

@@ -520,6 +520,7 @@ for _flag in _FLAGS:
 config = Config()
 update = config.update
 transfer_guard_level = _states["jax_transfer_guard"]
+checking_leaks = _states["jax_check_tracer_leaks"]
 
 
 @contextlib.contextmanager

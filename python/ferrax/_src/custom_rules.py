@@ -181,6 +181,7 @@ class Call:
         concrete = kind in ("diff", "value")
         # A rule that calls the function itself finds a value frame. The rules of that call wait,
         # unless another derivative goes through the rule.
+        self.in_rule = kind == "value"
         self.differentiated = kind == "diff" or (
             kind == "value" and orders.used < orders.derivatives
         )
@@ -195,7 +196,7 @@ class Call:
                 self.name,
                 self.arrays,
                 names,
-                self.arrays if concrete else None,
+                self.arrays,
             )
         if self.touched is not None:
             raise UsesRefs(self.touched.entries)
@@ -237,15 +238,25 @@ class Call:
             )
         return program, captured
 
+    def trace_ahead(self, trace):
+        """Traces rules while values are at hand. In a rule, where nobody may ask for them, errors
+        wait."""
+        try:
+            trace()
+        except Exception:
+            if not self.in_rule:
+                raise
+            self.set_constants(self.captured)
+
     def with_constants(self, program, own, rule_captured):
         """`program` over all inputs of the recorded call: its constants, those of the rule (where
         the rule was traced with the call) and its arguments; then `own` further inputs.
 
         `rule_captured` are the captured values of `program`, which are its last inputs.
         """
-        count = len(self.arrays)
+        count = len(self.types)
         index = {id(value): i for i, value in enumerate(self.constants)}
-        inputs = [core_type(value) for value in self.constants]
+        inputs = list(self.constant_types)
         for number, value in enumerate(rule_captured):
             inputs[index[id(value)]] = count + own + number
         return program.rewire(inputs + list(range(count + own)))
@@ -258,6 +269,14 @@ class Call:
             if id(value) not in seen:
                 seen.add(id(value))
                 self.constants.append(value)
+        self.constant_types = [core_type(value) for value in self.constants]
+
+    def forget_values(self):
+        """Once the call is recorded: its rules, which live as long as the program that it is in,
+        need types and structures alone, and traced values must not outlive their trace."""
+        self.constants = self.constant_types
+        self.leaves = [0.0] * len(self.leaves)
+        self.arrays = self.captured = None
 
     def call_program(self):
         """The function's program with the constants in front."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 import sys
 
+from ferrax import _core
+
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -41,10 +43,18 @@ def _describe(tracer) -> str:
 def _origin(tracer, origin) -> str:
     """The sentence that says where a tracer came from, with its line break, or ""."""
     if origin is None:
+        if isinstance(tracer, _core.Array):
+            return _origin(tracer, _core.describe_tracer(tracer) or "")
         message = getattr(tracer, "_origin_msg", None)
         origin = message().strip() if callable(message) else ""
         return f"{origin}\n" if origin else ""
-    return f"It is {origin}.\n" if origin else ""
+    return f"It is {origin}.\n{_chain(tracer)}" if origin else ""
+
+
+def _chain(tracer) -> str:
+    """The way back from a tracer to an argument, a line each, or "" where that is one step."""
+    lines = _core.tracer_chain(tracer) if isinstance(tracer, _core.Array) else []
+    return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
 
 
 def _where(location) -> str:
@@ -285,6 +295,19 @@ class JaxRuntimeError(RuntimeError):
     """
 
 
+class TooManyTracesError(RuntimeError):
+    """A jitted function would be traced more often than its `max_traces` allows.
+
+    Cause: an argument changed in shape, dtype, weak type, structure or static value from call to
+    call, so that no known program fits. The message names it. Cure: make the argument alike in
+    all calls (pad shapes, convert dtypes), or allow more traces.
+
+    Example:
+        >>> f = jax.jit(lambda x: x * 2, max_traces=1)
+        >>> f(jnp.ones(2)); f(jnp.ones(3))                # TooManyTracesError
+    """
+
+
 class TypePromotionError(ValueError):
     """Dtypes that have no implicit promotion to a common dtype met in one operation.
 
@@ -304,7 +327,7 @@ _PUBLIC = (
     JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError,
     TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError,
     UnexpectedTracerError, KeyReuseError, JaxprTypeError, InconclusiveDimensionOperation,
-    JaxRuntimeError,
+    JaxRuntimeError, TooManyTracesError,
 )  # fmt: skip
 for _class in _PUBLIC:
     _class.__module__ = "ferrax.errors"

@@ -36,6 +36,32 @@ def _on_context(context, process_wide) -> None:
 
 config._on_context_change(_on_context)
 
+# In the order in which the native core takes them.
+_CHECKS = (
+    "jax_debug_nans", "jax_debug_infs", "jax_check_tracer_leaks", "jax_explain_cache_misses",
+)  # fmt: skip
+
+
+def _on_flag(name, value, process_wide) -> None:
+    if name not in _CHECKS:
+        return
+    states = [config._states[check] for check in _CHECKS]
+    if process_wide:
+        _core.set_checks(*[state.get_global() for state in states], True)
+    if all(state.get_local() is None for state in states):
+        _core.clear_checks()
+    else:
+        _core.set_checks(*[state.value for state in states], False)
+
+
+config._on_flag_change(_on_flag)
+
+
+def named_context(number) -> dict:
+    """The settings of the trace context with this number, by name."""
+    values = next((values for values, known in _context_ids.items() if known == number), ())
+    return dict(zip(config.TRACE_CONTEXT, values))
+
 
 def install_array_methods() -> None:
     """Sets the methods of `Array` that are written in Python."""

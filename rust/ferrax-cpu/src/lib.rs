@@ -10,6 +10,7 @@
 //! | `kernels/` | library kernels: products, gathers, branches and loops, … |
 //! | `strided` | copies between regions of arrays |
 //! | `pool`, `alloc` | threads and memory |
+//! | `provenance` | where a NaN in a result came from |
 //! | `interrupt` | stopping long runs |
 
 pub mod alloc;
@@ -19,6 +20,7 @@ mod interrupt;
 pub mod kernels;
 mod legalise;
 pub mod pool;
+pub mod provenance;
 mod session;
 pub mod strided;
 pub mod vm;

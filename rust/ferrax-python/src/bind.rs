@@ -7,8 +7,8 @@ use crate::array::{Array, ArrayImpl, Tracer};
 use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, control, convert, custom, dlpack, dtypes, indexing, operators, params, primitive,
-    promote, source, trace,
+    cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params,
+    primitive, promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -60,6 +60,12 @@ fn concrete_value<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
 #[pyfunction]
 fn describe_tracer(value: &Bound<'_, Array>) -> PyResult<Option<String>> {
     trace::describe(value)
+}
+
+/// The way from a tracer back to an argument of a traced function: lines for messages.
+#[pyfunction]
+fn tracer_chain(value: &Bound<'_, Array>) -> PyResult<Vec<String>> {
+    trace::chain(value)
 }
 
 /// The NumPy view of a concrete array.
@@ -141,6 +147,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         type_of,
         concrete_value,
         describe_tracer,
+        tracer_chain,
         as_numpy,
         promote_types,
         user_location,
@@ -176,6 +183,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,
+        checks::set_checks,
+        checks::clear_checks,
         dtypes::register_extended_dtypes,
     );
     Ok(())

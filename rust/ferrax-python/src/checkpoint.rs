@@ -93,7 +93,7 @@ pub fn checkpoint_call<'py>(
     let operands = operands(arguments)?;
     if trace::runs_eagerly(&operands) {
         let cached = cache::shared(py, program)?;
-        return PyList::new(py, cached.bind(py).get().run(py, &operands)?);
+        return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }
     let op = Checkpoint {
         differentiated: false,

@@ -23,8 +23,9 @@ fn trace(
     name: &str,
     types: &[ArrayType],
     names: Option<Py<PyAny>>,
+    values: Option<&[Option<Py<Array>>]>,
 ) -> PyResult<Traced> {
-    let (frame, tracers) = trace::push(py, FrameKind::Stage, name, types, names, None)?;
+    let (frame, tracers) = trace::push(py, FrameKind::Stage, name, types, names, values)?;
     function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| program::operands(&outputs))
@@ -35,17 +36,19 @@ fn trace(
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured, refs)`. The captured values are the program's first inputs; `refs`
 /// as in `trace_program`.
+/// `values` are what the arguments stand for when the body is first run, for messages.
 #[pyfunction]
-#[pyo3(signature = (function, name, types, names = None))]
+#[pyo3(signature = (function, name, types, names = None, values = None))]
 pub fn trace_body<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
     name: &str,
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
+    values: Option<Vec<Option<Py<Array>>>>,
 ) -> PyResult<TracedProgram> {
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
-    let mut traced = trace(py, function, name, &types, names)?;
+    let mut traced = trace(py, function, name, &types, names, values.as_deref())?;
     let captured = traced.captured.len();
     traced.program.inputs.rotate_right(captured);
     Ok((PyProgram::new(Arc::new(traced.program)), traced.captured, traced.refs))
@@ -58,13 +61,14 @@ type BranchRefs = Vec<(Option<Py<PyAny>>, Vec<usize>)>;
 /// them captures is a leading input of all. `refs` has for each function what it did to mutable
 /// arrays, and the positions in `captured` of what it captured itself.
 #[pyfunction]
-#[pyo3(signature = (functions, labels, types, names))]
+#[pyo3(signature = (functions, labels, types, names, values = None))]
 pub fn trace_branches<'py>(
     py: Python<'py>,
     functions: Vec<Bound<'py, PyAny>>,
     labels: Vec<String>,
     types: Vec<Bound<'py, PyAny>>,
     names: Vec<Py<PyAny>>,
+    values: Option<Vec<Option<Py<Array>>>>,
 ) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>, BranchRefs)> {
     if functions.len() != labels.len() || functions.len() != names.len() {
         return Err(PyValueError::new_err(
@@ -74,7 +78,7 @@ pub fn trace_branches<'py>(
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
     let mut traced = Vec::with_capacity(functions.len());
     for ((function, label), names) in functions.iter().zip(&labels).zip(names) {
-        traced.push(trace(py, function, label, &types, Some(names))?);
+        traced.push(trace(py, function, label, &types, Some(names), values.as_deref())?);
     }
     let mut union: Vec<Py<Array>> = Vec::new();
     // A value that a mutable array holds is an input of its own, whoever else captures it.

@@ -10,6 +10,7 @@ use crate::array::Array;
 use crate::cache;
 use crate::convert::{Operand, operand_tensor};
 use crate::errors::{IntoPyResult, to_py};
+use crate::nans;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
 
@@ -45,6 +46,7 @@ pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Output
     }
     let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
     let results = release_gil(py, bytes, || ferrax_cpu::run_op(op, &inputs)).py(py)?;
+    nans::check_op(py, op, &inputs, &results)?;
     let weak = weak_outputs(py, op, operands, results.len())?;
     let mut outputs = Outputs::with_capacity(results.len());
     for (tensor, weak) in results.into_iter().zip(weak) {
@@ -63,7 +65,7 @@ fn run_structured(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult
     let program = builder.finish(outputs.into_iter().map(Atom::Var));
     let program = Bound::new(py, PyProgram::new(Arc::new(program)))?;
     let known = cache::shared(py, &program)?;
-    Ok(known.bind(py).get().run(py, operands)?.into_iter().collect())
+    Ok(known.bind(py).get().run_as(py, operands, program.get())?.into_iter().collect())
 }
 
 /// Runs an op of the user's: by its own evaluation where it has one, else by what it expands to.
@@ -71,6 +73,7 @@ fn run_structured(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult
 fn run_extension(py: Python<'_>, op: &Op, operands: &[Operand<'_>], inputs: &[Tensor]) -> PyResult<Outputs> {
     let types = op.infer(&trace::types(operands)).py(py)?;
     let results = op.eval(inputs, &types).py(py)?;
+    nans::check_op(py, op, inputs, &results)?;
     results
         .into_iter()
         .zip(&types)

@@ -4,131 +4,35 @@
 //! static values and trace context, and runs it; or, inside another trace,
 //! records a call equation. Only a miss runs Python code of the user.
 
-use std::hash::{Hash, Hasher};
+mod donation;
+mod key;
+mod refs;
+mod run;
+mod stats;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferrax_ir::{ArrayType, DType, Op, Sizes, ops};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use ferrax_ir::{ArrayType, Op, ops};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::array::{Array, Data};
+use crate::array::Array;
 use crate::convert::{self, Operand};
-use crate::eager;
-use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
-
-mod donation;
-mod refs;
-
-use donation::take_donated;
+use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 pub use refs::register_ref;
 use refs::{Given, Refs, is_ref};
+use run::Names;
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
-
-/// Shape, dtype and weakness of one argument leaf, and whether it is a mutable array.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct LeafType {
-    dtype: DType,
-    weak: bool,
-    is_ref: bool,
-    sizes: Sizes,
-}
-
-impl LeafType {
-    fn of(operand: &Operand<'_>) -> PyResult<LeafType> {
-        let sizes = match operand {
-            Operand::Literal(_) => Sizes::new(),
-            Operand::Array(array) => array.get().sizes()?,
-        };
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, sizes })
-    }
-
-    fn is(&self, operand: &Operand<'_>) -> bool {
-        self.dtype == operand.dtype()
-            && self.weak == operand.weak()
-            && match operand {
-                Operand::Literal(_) => self.sizes.is_empty(),
-                Operand::Array(array) => match &array.get().data {
-                    Data::Concrete(concrete) => concrete.sizes == self.sizes,
-                    Data::Tracer(tracer) => tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes),
-                },
-            }
-    }
-}
-
-/// A static argument: compared by type and `==`.
-struct Static {
-    /// The position, or the position in the sorted keyword names.
-    name: StaticName,
-    value: Py<PyAny>,
-    hash: isize,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum StaticName {
-    Position(usize),
-    Keyword(String),
-}
-
-/// What a call is looked up by.
-struct Key {
-    args: TreeDef,
-    kwargs: Option<TreeDef>,
-    leaves: SmallVec<[LeafType; 4]>,
-    statics: SmallVec<[Static; 1]>,
-    context: u64,
-    hash: u64,
-}
-
-impl Key {
-    fn digest(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        self.context.hash(&mut hasher);
-        self.args.structural_hash().hash(&mut hasher);
-        self.kwargs.as_ref().map(TreeDef::structural_hash).hash(&mut hasher);
-        self.leaves.hash(&mut hasher);
-        for value in &self.statics {
-            value.hash.hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    fn matches(&self, py: Python<'_>, other: &Key) -> PyResult<bool> {
-        if self.hash != other.hash
-            || self.context != other.context
-            || self.leaves != other.leaves
-            || self.statics.len() != other.statics.len()
-            || self.kwargs.is_some() != other.kwargs.is_some()
-        {
-            return Ok(false);
-        }
-        let same_tree = |a: &TreeDef, b: &TreeDef| if a.ptr_eq(b) { Ok(true) } else { a.equals(py, b) };
-        if !same_tree(&self.args, &other.args)? {
-            return Ok(false);
-        }
-        if let (Some(a), Some(b)) = (&self.kwargs, &other.kwargs)
-            && !same_tree(a, b)?
-        {
-            return Ok(false);
-        }
-        for (a, b) in self.statics.iter().zip(&other.statics) {
-            let (left, right) = (a.value.bind(py), b.value.bind(py));
-            if a.name != b.name || !left.get_type().is(right.get_type()) || !left.eq(right)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
 
 /// A traced program with what a call needs besides.
 pub struct Entry {
@@ -143,6 +47,16 @@ pub struct Entry {
     /// What the function does to mutable arrays. The values of those that it closes over are the
     /// program's last inputs, the values that it gives to them and to arguments its last outputs.
     refs: Option<Py<PyAny>>,
+    /// Which trace of the function it is, from 1 on.
+    number: usize,
+}
+
+/// Why a function was traced once more.
+enum Retrace {
+    /// No known program fitted: the most alike one, and the new one.
+    Unlike(Arc<Entry>, Arc<Entry>),
+    /// It captures values of an outer trace: its programs are not kept.
+    Captured,
 }
 
 #[derive(Default)]
@@ -151,6 +65,9 @@ struct Cache {
     /// What the last call came to: the next one is probably alike.
     last: Option<Arc<Entry>>,
     traces: usize,
+    /// Compiled programs that were forgotten when the cache was full.
+    compiled_before: usize,
+    retrace: Option<Retrace>,
 }
 
 /// Programs of one function under one set of options; shared by equal jits.
@@ -187,6 +104,8 @@ pub struct JitFunction {
     donate_argnums: Vec<isize>,
     donate_argnames: Vec<String>,
     inline: bool,
+    /// How often the function may be traced.
+    max_traces: Option<usize>,
     cache: Py<JitCache>,
 }
 
@@ -380,19 +299,30 @@ impl JitFunction {
                 return Ok((entry, call.operands, call.refs));
             }
         }
-        let entry = self.trace(py, key, &call.arguments, call.keywords.as_ref(), &call.refs)?;
+        let values: Vec<Option<Py<Array>>> = call
+            .operands
+            .iter()
+            .map(|operand| match operand {
+                Operand::Array(array) => Some(array.clone().unbind()),
+                Operand::Literal(_) => None,
+            })
+            .collect();
+        let given = (&call.arguments, call.keywords.as_ref());
+        let entry = self.trace(py, key, given, &call.refs, &values)?;
         Ok((entry, call.operands, call.refs))
     }
 
-    /// Traces the function for a call that was not met before.
+    /// Traces the function for a call that was not met before, whose arguments are these values,
+    /// where they are arrays.
     fn trace<'py>(
         &self,
         py: Python<'py>,
         key: Key,
-        arguments: &Bound<'py, PyTuple>,
-        keywords: Option<&Bound<'py, PyDict>>,
+        (arguments, keywords): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
         refs: &Refs<'py>,
+        values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
+        let alike = self.before_trace(py, &key)?;
         let types: Vec<ArrayType> = key
             .leaves
             .iter()
@@ -402,7 +332,7 @@ impl JitFunction {
             py,
             [
                 self.function.clone_ref(py).into_any(),
-                arguments.clone().into_any().unbind(),
+                key.positional(arguments)?.into_any().unbind(),
                 keywords.map_or_else(|| py.None(), |keywords| keywords.clone().into_any().unbind()),
             ],
         )?;
@@ -411,7 +341,7 @@ impl JitFunction {
             (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?),
         )?;
         let (frame, tracers) =
-            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), None)?;
+            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values))?;
         let mut leaves: Vec<Py<PyAny>> = tracers.into_iter().map(Py::into_any).collect();
         let traced = self
             .place_refs(py, refs, (arguments, &keywords.cloned()), &mut leaves)
@@ -423,6 +353,7 @@ impl JitFunction {
         let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
         let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
             && traced.refs.as_ref().map_or(Ok(true), lasting)?;
+        let number = self.cache.get().lock().traces + 1;
         let entry = Arc::new(Entry {
             key,
             weak: traced.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak)).collect(),
@@ -431,19 +362,31 @@ impl JitFunction {
             out_tree,
             donated,
             refs: traced.refs,
+            number,
         });
         let mut cache = self.cache.get().lock();
         cache.traces += 1;
+        let forgotten = match (alike, keep) {
+            (Some(alike), true) => cache.retrace.replace(Retrace::Unlike(alike, entry.clone())),
+            (_, false) if cache.traces > 1 => cache.retrace.replace(Retrace::Captured),
+            _ => None,
+        };
         // Programs that captured tracers are good for this trace alone.
         if keep {
-            if cache.entries.len() >= CACHE_LIMIT {
-                cache.entries.clear();
-            }
+            let full = if cache.entries.len() >= CACHE_LIMIT {
+                cache.compiled_before += cache.compiled();
+                std::mem::take(&mut cache.entries)
+            } else {
+                FxHashMap::default()
+            };
             cache.entries.entry(entry.key.hash).or_default().push(entry.clone());
             let old = cache.last.replace(entry.clone());
             drop(cache);
-            drop(old);
+            drop((old, full));
+        } else {
+            drop(cache);
         }
+        drop(forgotten);
         Ok(entry)
     }
 
@@ -505,6 +448,7 @@ impl JitFunction {
         entry: &Entry,
         operands: &[Operand<'_>],
         refs: &Refs<'_>,
+        names: Names<'_>,
     ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
@@ -519,13 +463,14 @@ impl JitFunction {
             &with_captured
         };
         if let Some(done) = &entry.refs {
-            return self.run_with_refs(py, entry, done.bind(py), all, refs);
+            return self.run_with_refs(py, entry, done.bind(py), all, refs, names);
         }
         if !trace::runs_eagerly(all) {
             let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }
-        let arrays = execute(py, entry, all)?
+        let arrays = self
+            .execute(py, entry, all, names)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
@@ -548,24 +493,6 @@ impl JitFunction {
     }
 }
 
-/// Runs an entry's program on concrete operands.
-fn execute(py: Python<'_>, entry: &Entry, operands: &[Operand<'_>]) -> PyResult<ferrax_cpu::Outputs> {
-    let program = entry.program.get();
-    let executable = program.executable(py)?;
-    match &entry.donated {
-        Some(donated) if donated.contains(&true) => {
-            let tensors = take_donated(py, operands, donated)?;
-            let mut flags = donated.clone();
-            flags.resize(tensors.len(), false);
-            eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)
-        }
-        _ => {
-            let tensors = eager::tensors(py, operands)?;
-            eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)
-        }
-    }
-}
-
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
 fn flatten_like<'py>(
     py: Python<'py>,
@@ -581,37 +508,6 @@ fn flatten_like<'py>(
     tree::flatten(py, tree, None, leaves)
 }
 
-/// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
-fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
-    let py = leaf.py();
-    if leaf.is_instance_of::<Array>() || is_ref(leaf) || leaf.hasattr(intern!(py, "__array_struct__"))? {
-        return Ok(None);
-    }
-    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
-    else {
-        return Ok(None);
-    };
-    let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
-    let dtype = crate::promote::canonicalize(crate::dtypes::from_python(&dtype)?, context().x64);
-    Ok(Some(LeafType { dtype, weak, is_ref: false, sizes: shape.extract::<Vec<usize>>()?.into() }))
-}
-
-fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
-    let hash = value.hash().map_err(|error| {
-        let shown = match &name {
-            StaticName::Position(position) => format!("at position {position}"),
-            StaticName::Keyword(name) => format!("'{name}'"),
-        };
-        PyValueError::new_err(format!(
-            "Non-hashable static arguments are not supported: the static argument {shown} has type {}, which has no \
-             usable hash ({error}). Static arguments are part of the key of compiled programs: give a hashable value \
-             (a tuple instead of a list, a frozen dataclass) or make the argument dynamic.",
-            value.get_type().qualname().map(|name| name.to_string()).unwrap_or_default()
-        ))
-    })?;
-    Ok(Static { name, value: value.clone().unbind(), hash })
-}
-
 /// The function that names an argument's leaves for messages.
 fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(intern!(py, "ferrax._src.api_util"))?.getattr(intern!(py, "argument_names"))
@@ -620,7 +516,7 @@ fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pymethods]
 impl JitFunction {
     #[new]
-    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, cache))]
+    #[pyo3(signature = (function, name, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces, cache))]
     #[expect(clippy::too_many_arguments, reason = "called once, by the Python jit")]
     fn new(
         function: Py<PyAny>,
@@ -630,6 +526,7 @@ impl JitFunction {
         donate_argnums: Vec<isize>,
         donate_argnames: Vec<String>,
         inline: bool,
+        max_traces: Option<usize>,
         cache: Py<JitCache>,
     ) -> Self {
         JitFunction {
@@ -640,6 +537,7 @@ impl JitFunction {
             donate_argnums,
             donate_argnames,
             inline,
+            max_traces,
             cache,
         }
     }
@@ -656,7 +554,12 @@ impl JitFunction {
         }
         let call = self.prepare(py, args, kwargs, false)?;
         let (entry, operands, refs) = self.entry(py, call)?;
-        self.run_entry(py, &entry, &operands, &refs)
+        let names = || {
+            let call = self.prepare(py, args, kwargs, false)?;
+            let positional = entry.key.positional(&call.arguments)?;
+            leaf_names(py)?.call1((self.function.bind(py), positional, call.keywords))?.extract()
+        };
+        self.run_entry(py, &entry, &operands, &refs, &names)
     }
 
     /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be
@@ -703,11 +606,6 @@ impl JitFunction {
     /// The number of programs in the cache.
     fn _cache_size(&self) -> usize {
         self.cache.get().lock().entries.values().map(SmallVec::len).sum()
-    }
-
-    /// How often the function was traced.
-    fn _trace_count(&self) -> usize {
-        self.cache.get().lock().traces
     }
 
     /// Forgets all traced programs of this function.

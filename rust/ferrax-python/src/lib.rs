@@ -13,6 +13,7 @@
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
 //! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
+//! | `checks`, `nans` | settings that look at values; errors about NaNs and infinities |
 //! | `checkpoint` | checkpointed calls and their policies |
 //! | `primitive` | primitives and callbacks that are defined in Python |
 //! | `export` | programs as bytes |
@@ -23,6 +24,7 @@ pub mod array;
 pub mod bind;
 pub mod cache;
 pub mod checkpoint;
+pub mod checks;
 pub mod control;
 pub mod convert;
 pub mod custom;
@@ -36,6 +38,7 @@ pub mod export;
 pub mod indexing;
 pub mod interrupt;
 pub mod jit;
+pub mod nans;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
 pub mod pairwise;

@@ -23,6 +23,7 @@ use crate::eager;
 use crate::elementwise::{Promotion, broadcast_params, convert_literal};
 use crate::errors::{IntoPyResult, to_py};
 use crate::promote::context;
+use crate::{checks, nans};
 
 /// An op with two operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -166,7 +167,7 @@ pub fn known(
         Some((other, ready)) if other.is(&key) => Some(ready.clone()),
         _ => None,
     });
-    ready.map(|ready| run(py, &ready, operands)).transpose()
+    ready.map(|ready| run(py, op, &ready, operands)).transpose()
 }
 
 /// Runs a call on concrete operands and remembers it. The op comes with what it means for operands
@@ -198,7 +199,7 @@ pub fn first(
         }
         known.insert(key.digest(), (key.owned(), ready.clone()));
     });
-    run(py, &ready, operands)
+    run(py, op, &ready, operands)
 }
 
 /// The operands' elements; literals in the target's dtype.
@@ -216,10 +217,13 @@ fn tensors(py: Python<'_>, target: Target, operands: &[Operand<'_>; 2]) -> PyRes
     Ok(inputs)
 }
 
-fn run(py: Python<'_>, ready: &Ready, operands: &[Operand<'_>; 2]) -> PyResult<Py<Array>> {
+fn run(py: Python<'_>, op: Pairwise, ready: &Ready, operands: &[Operand<'_>; 2]) -> PyResult<Py<Array>> {
     let inputs = tensors(py, ready.target, operands)?;
     let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
     let results = eager::release_gil(py, bytes, || ready.executable.run(&inputs)).py(py)?;
+    if checks::values().is_some() {
+        nans::check_op(py, &op.into(), &inputs, &results)?;
+    }
     match results.into_iter().next() {
         Some(tensor) => Array::new_concrete(py, tensor, ready.weak),
         None => Err(PyTypeError::new_err("the op has no output")),

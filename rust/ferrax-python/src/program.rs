@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{dtypes, eager, params, primitive};
+use crate::{dtypes, eager, nans, params, primitive};
 
 /// A program with its executable, which is made when first needed.
 #[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
@@ -21,11 +21,14 @@ pub struct PyProgram {
     pub program: Arc<Program>,
     executable: OnceLock<Arc<ferrax_cpu::Executable>>,
     work: OnceLock<usize>,
+    /// Of the linear half of a derivative and its transpose: the other half, whose outputs from
+    /// this number on are the first inputs. For messages.
+    residuals_of: Option<(Arc<Program>, usize)>,
 }
 
 impl PyProgram {
     pub fn new(program: Arc<Program>) -> PyProgram {
-        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new() }
+        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new(), residuals_of: None }
     }
 
     pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
@@ -36,6 +39,10 @@ impl PyProgram {
         Ok(self.executable.get_or_init(|| Arc::new(made)))
     }
 
+    pub fn is_compiled(&self) -> bool {
+        self.executable.get().is_some()
+    }
+
     /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
     pub fn work(&self) -> usize {
         *self.work.get_or_init(|| work(&self.program))
@@ -43,14 +50,57 @@ impl PyProgram {
 
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
+        self.run_as(py, operands, self)
+    }
+
+    /// Runs on concrete operands. `meant` is an equal program, whose source lines are those of
+    /// errors.
+    pub fn run_as(
+        &self,
+        py: Python<'_>,
+        operands: &[Operand<'_>],
+        meant: &PyProgram,
+    ) -> PyResult<Vec<Py<Array>>> {
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
         let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
+        meant.check(py, &inputs, &results)?;
         results
             .into_iter()
             .zip(self.program.output_types())
             .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
             .collect()
+    }
+}
+
+impl PyProgram {
+    /// Fails for NaNs and infinities in results where they are errors.
+    fn check(
+        &self,
+        py: Python<'_>,
+        inputs: &[ferrax_ir::Tensor],
+        results: &[ferrax_ir::Tensor],
+    ) -> PyResult<()> {
+        let name = &self.program.name;
+        nans::check_program(py, &self.program, inputs, results, &|| format!("'{name}'"), &|number| match self
+            .residual(number)
+        {
+            Some((op, source)) => {
+                let of = source.primal().map(|op| format!(" for the derivative of '{op}'"));
+                let at = source.line().map(|line| format!(" at {line}"));
+                let (of, at) = (of.unwrap_or_default(), at.unwrap_or_default());
+                format!("A value that the forward pass kept, computed by '{op}'{of}{at},")
+            }
+            None => format!("Input {number} of '{name}', an argument or a value that it captures,"),
+        })
+    }
+
+    /// What computed the residual that is this input.
+    fn residual(&self, number: usize) -> Option<(String, ferrax_ir::Source)> {
+        let (primal, first) = self.residuals_of.as_ref()?;
+        let var = primal.outputs.get(first + number)?.as_var()?;
+        let made = primal.equations.iter().find(|equation| equation.outputs.contains(&var))?;
+        Some((made.op.name().to_owned(), made.source))
     }
 }
 
@@ -66,7 +116,7 @@ fn work(program: &Program) -> usize {
             let once = || op.programs().into_iter().map(of).fold(0usize, usize::saturating_add);
             match op {
                 // Nobody knows for how long.
-                Op::While(_) => usize::MAX,
+                Op::While(_) | Op::Sweeps(_) => usize::MAX,
                 Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
                 _ => once(),
             }
@@ -206,9 +256,11 @@ impl PyProgram {
     /// gives residuals, which are the linear one's first inputs.
     fn linearize(&self, py: Python<'_>, nonzero: Vec<bool>) -> PyResult<(PyProgram, PyProgram, Vec<bool>)> {
         let result = ferrax_transform::linearize(&self.program, &nonzero).py(py)?;
+        let primal = Arc::new(result.primal);
+        let residuals_of = Some((primal.clone(), result.nonzero_out.len()));
         Ok((
-            PyProgram::new(Arc::new(result.primal)),
-            PyProgram::new(Arc::new(result.linear)),
+            PyProgram::new(primal),
+            PyProgram { residuals_of, ..PyProgram::new(Arc::new(result.linear)) },
             result.nonzero_out,
         ))
     }
@@ -221,7 +273,8 @@ impl PyProgram {
         nonzero: Vec<bool>,
     ) -> PyResult<(PyProgram, Vec<bool>)> {
         let (program, flags) = ferrax_transform::transpose(&self.program, &linear, &nonzero).py(py)?;
-        Ok((PyProgram::new(Arc::new(program)), flags))
+        let residuals_of = self.residuals_of.clone();
+        Ok((PyProgram { residuals_of, ..PyProgram::new(Arc::new(program)) }, flags))
     }
 
     /// The program over a batch, and the batch dimension of each output. `out_dims` says where
@@ -352,8 +405,8 @@ pub type TracedProgram = (PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>);
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
-/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for messages,
-/// `values` (diff and value only) what they stand for, None where nobody knows.
+/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for
+/// messages, `values` what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
@@ -391,7 +444,7 @@ pub fn apply_program<'py>(
     let operands = operands(arguments)?;
     if trace::runs_eagerly(&operands) {
         let cached = crate::cache::shared(py, program)?;
-        return PyList::new(py, cached.bind(py).get().run(py, &operands)?);
+        return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }
     PyList::new(py, trace::inline(py, &program.get().program, &operands)?)
 }

@@ -14,6 +14,9 @@
 //! Each thread has its own stack. No Python code runs while the stack is
 //! borrowed.
 
+mod leaks;
+mod origin;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +34,8 @@ use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
 use crate::errors::{IntoPyResult, raise, to_py};
 use crate::{eager, source};
+
+pub use origin::{chain, describe};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
@@ -73,7 +78,8 @@ pub struct Frame {
     /// What the inputs after the arguments stand for.
     captured: Vec<Py<Array>>,
     capture_index: FxHashMap<usize, Atom>,
-    /// Diff and value frames: the concrete value of each variable, as far as known.
+    /// What each variable stands for further out, as far as known: of inputs in all frames, of
+    /// what equations give in diff and value frames.
     values: Vec<Option<Py<Array>>>,
     /// The equation that defines each variable; `u32::MAX` for inputs.
     producers: Vec<u32>,
@@ -168,8 +174,8 @@ impl Frame {
     }
 }
 
-/// Pushes a frame and makes its argument tracers. `values` are the arguments'
-/// concrete (or outer) values, as far as known, for diff and value frames.
+/// Pushes a frame and makes its argument tracers. `values` are what the arguments stand for, as
+/// far as known: diff and value frames compute with them, messages of all frames follow them.
 pub fn push(
     py: Python<'_>,
     kind: FrameKind,
@@ -199,7 +205,9 @@ pub fn push(
         let value = values.and_then(|values| values.get(index)?.as_ref()).map(|value| value.clone_ref(py));
         frame.note_variable(atom, u32::MAX, value);
         if let Atom::Var(var) = atom {
-            tracers.push(Array::new_tracer(py, id, var, ty.clone(), source)?);
+            let tracer = Array::new_tracer(py, id, var, ty.clone(), source)?;
+            leaks::watch(py, id, &tracer)?;
+            tracers.push(tracer);
         }
     }
     STACK.with_borrow_mut(|stack| stack.push(frame));
@@ -213,7 +221,9 @@ fn remove(id: u64) -> Option<Frame> {
         let depth = stack.iter().rposition(|frame| frame.id == id)?;
         Some(stack.split_off(depth))
     })?;
-    removed.truncate(1);
+    for frame in removed.drain(1..) {
+        drop(leaks::take(frame.id));
+    }
     let frame = removed.pop()?;
     ENDED.with_borrow_mut(|ended| {
         if ended.len() == ENDED_KEPT {
@@ -234,22 +244,27 @@ fn function_of(id: u64) -> Option<String> {
 /// Drops the frame: tracing failed.
 pub fn abandon(id: u64) {
     drop(remove(id));
+    drop(leaks::take(id));
 }
 
 fn has_own_rules(op: &Op) -> bool {
     matches!(op.view(), View::CustomJvp(_) | View::CustomVjp(_))
 }
 
-/// Ends the frame with these outputs.
-pub fn finish(py: Python<'_>, id: u64, outputs: &[Operand<'_>]) -> PyResult<Traced> {
+/// Ends the frame with these outputs, which are the last references to its tracers: further ones
+/// are leaks.
+pub fn finish<'py, O>(py: Python<'py>, id: u64, outputs: O) -> PyResult<Traced>
+where
+    O: AsRef<[Operand<'py>]>,
+{
     let atoms = STACK.with_borrow_mut(|stack| {
         let depth = stack.iter().rposition(|frame| frame.id == id);
         let Some(depth) = depth else {
             return Err(to_py(py, internal_error!("the frame of this trace is gone")));
         };
         let alive: SmallVec<[u64; 8]> = stack[..=depth].iter().map(|frame| frame.id).collect();
-        let mut atoms = Vec::with_capacity(outputs.len());
-        for output in outputs {
+        let mut atoms = Vec::with_capacity(outputs.as_ref().len());
+        for output in outputs.as_ref() {
             if let Operand::Array(array) = output
                 && let Data::Tracer(tracer) = &array.get().data
                 && !alive.contains(&tracer.frame)
@@ -262,14 +277,18 @@ pub fn finish(py: Python<'_>, id: u64, outputs: &[Operand<'_>]) -> PyResult<Trac
     })?;
     let atoms = atoms.map_err(|escaped| unexpected_tracer(&escaped))?;
     let frame = remove(id).ok_or_else(|| to_py(py, internal_error!("the frame of this trace is gone")))?;
-    let mut program = frame.builder.finish(atoms);
-    let values = matches!(frame.kind, FrameKind::Diff | FrameKind::Value);
-    if values && program.equations.iter().any(|equation| has_own_rules(&equation.op)) {
+    drop(outputs);
+    let Frame { kind, builder, captured, names, values, ref_inputs, refs, .. } = frame;
+    drop(values);
+    let mut program = builder.finish(atoms);
+    let looks = matches!(kind, FrameKind::Diff | FrameKind::Value);
+    if looks && program.equations.iter().any(|equation| has_own_rules(&equation.op)) {
         // Calls that were recorded only for their value to be looked at: nobody must ask for their
         // rules, for which it is too late to look at values.
         program = ferrax_transform::dce(&program).py(py)?;
     }
-    Ok(Traced { program, captured: frame.captured, ref_inputs: frame.ref_inputs, refs: frame.refs })
+    leaks::check(py, leaks::take(id), &program, names.as_ref())?;
+    Ok(Traced { program, captured, ref_inputs, refs })
 }
 
 /// Ends the frame with these outputs, and after them the values that mutable arrays were given.
@@ -282,7 +301,7 @@ pub fn finish_with_refs<'py>(
         let values = refs.bind(py).call_method0(intern!(py, "close"))?;
         outputs.extend(crate::program::operands(&values)?);
     }
-    finish(py, id, &outputs)
+    finish(py, id, outputs)
 }
 
 /// What the function that this frame traces did to mutable arrays so far.
@@ -492,7 +511,11 @@ impl Recorded {
                     return Ok(array.clone().unbind());
                 }
                 match atom {
-                    Atom::Var(var) => Array::new_tracer(py, self.frame, var, ty, self.source),
+                    Atom::Var(var) => {
+                        let tracer = Array::new_tracer(py, self.frame, var, ty, self.source)?;
+                        leaks::watch(py, self.frame, &tracer)?;
+                        Ok(tracer)
+                    }
                     Atom::Literal(literal) => {
                         Array::new_concrete(py, literal.value.to_tensor().py(py)?, literal.weak)
                     }
@@ -662,83 +685,6 @@ fn run_equations(
         Ok(frame.values[wanted.index()].as_ref().map(|value| value.clone_ref(py)))
     })();
     (frames, value)
-}
-
-/// What is known of where a traced value came from.
-struct Origin {
-    /// The op that made it and the user's line, unless it is an input.
-    computed: Option<(String, Option<String>)>,
-    function: String,
-    /// The arguments that it depends on, by position; at most five.
-    arguments: Vec<usize>,
-    names: Option<Py<PyAny>>,
-}
-
-fn origin(py: Python<'_>, tracer: &TracerData) -> Option<Origin> {
-    STACK.with_borrow(|stack| {
-        let frame = stack.iter().find(|frame| frame.id == tracer.frame)?;
-        let program = frame.builder.program();
-        let producer = frame.producers.get(tracer.var.index()).copied().unwrap_or(u32::MAX);
-        let computed = program.equations.get(producer as usize).map(|equation| {
-            (equation.op.name().to_owned(), equation.source.line().map(|line| line.to_string()))
-        });
-        let mut seen = rustc_hash::FxHashSet::default();
-        let mut pending = vec![tracer.var];
-        let mut arguments = Vec::new();
-        while let Some(var) = pending.pop() {
-            if !seen.insert(var) {
-                continue;
-            }
-            match frame.producers.get(var.index()) {
-                Some(&producer) if producer != u32::MAX => {
-                    pending
-                        .extend(program.equations[producer as usize].inputs.iter().filter_map(Atom::as_var));
-                }
-                _ => arguments.extend(
-                    program
-                        .inputs
-                        .iter()
-                        .position(|&input| input == var)
-                        .filter(|&index| index < frame.arguments),
-                ),
-            }
-        }
-        arguments.sort_unstable();
-        arguments.truncate(5);
-        let names = frame.names.as_ref().map(|names| names.clone_ref(py));
-        Some(Origin { computed, function: program.name.to_string(), arguments, names })
-    })
-}
-
-/// How a message says where a traced value came from: what computed it, on
-/// which line, from which arguments.
-pub fn describe(array: &Bound<'_, Array>) -> PyResult<Option<String>> {
-    let py = array.py();
-    let Some(origin) = array.get().tracer().and_then(|tracer| origin(py, tracer)) else { return Ok(None) };
-    let names: Vec<String> = match &origin.names {
-        Some(names) => names.bind(py).call0()?.extract()?,
-        None => Vec::new(),
-    };
-    let listed: Vec<String> = origin
-        .arguments
-        .iter()
-        .map(|&index| names.get(index).cloned().unwrap_or_else(|| format!("number {index}")))
-        .collect();
-    let plural = if listed.len() > 1 { "s" } else { "" };
-    let function = &origin.function;
-    Ok(Some(match origin.computed {
-        Some((op, line)) => {
-            let at = line.map(|line| format!(" at {line}")).unwrap_or_default();
-            let from = if listed.is_empty() {
-                String::new()
-            } else {
-                format!(", from the argument{plural} {} of {function}", listed.join(", "))
-            };
-            format!("computed by '{op}'{at}{from}")
-        }
-        None if listed.is_empty() => format!("captured by {function}"),
-        None => format!("the argument {} of {function}", listed.join(", ")),
-    }))
 }
 
 /// The error for a tracer whose frame is gone.

@@ -91,15 +91,25 @@ def leaf_names(fun, trees):
     return api_util.argument_names(fun, args, None)
 
 
-def trace(fun, trees, types, kind, refs=None):
+def traced_leaves(leaves):
+    """The leaves that are arrays, None for others: what messages about tracers follow."""
+    return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
+
+
+def trace(fun, trees, types, kind, leaves, refs=None):
     """`(program, captured, out_tree, touched)`; what is captured are the program's first inputs.
 
-    `touched` is None, or what `fun` does to mutable arrays: the values that it gives to them are
-    the program's last outputs.
+    `leaves` are the arguments that the body is first run with, or arrays that its arguments are
+    elements of. `touched` is None, or what `fun` does to mutable arrays: the values that it gives
+    to them are the program's last outputs.
     """
     body = Body(fun, trees, kind, refs)
     program, captured, touched = _core.trace_body(
-        body, api_util.fun_name(fun), types, argument_names(fun, trees)
+        body,
+        api_util.fun_name(fun),
+        types,
+        argument_names(fun, trees),
+        traced_leaves(leaves),
     )
     return program, captured, body.out_tree, touched
 

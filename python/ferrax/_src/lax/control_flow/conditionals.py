@@ -168,6 +168,7 @@ def _branches(name, index, funs, labels, operands, order):
         [api_util.fun_name(body.fun) for body in bodies],
         types,
         [common.argument_names(body.fun, trees) for body in bodies],
+        common.traced_leaves(leaves),
     )
     common.check_branches(
         name,

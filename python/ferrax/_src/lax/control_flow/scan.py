@@ -63,14 +63,14 @@ def scan(
     placed = {len(init) + number: ref for number, ref in refs.items()}
 
     program, captured, touched, carry_tree, ys_tree = _trace(
-        f, trees, init_types + elements, placed
+        f, trees, init_types + elements, [*init, *xs], placed
     )
     out_types = program.out_types[: carry_tree.num_leaves]
     if len(out_types) == len(init):
         init, init_types, changed = common.promote_carry(init, init_types, out_types)
         if changed:
             program, captured, touched, carry_tree, ys_tree = _trace(
-                f, trees, init_types + elements, placed
+                f, trees, init_types + elements, [*init, *xs], placed
             )
             out_types = program.out_types[: carry_tree.num_leaves]
     common.check_carry("scan body", f, init_tree, init_types, carry_tree, out_types)
@@ -85,9 +85,9 @@ def scan(
     return carry_tree.unflatten(carry), ys_tree.unflatten(ys)
 
 
-def _trace(f, trees, types, refs):
+def _trace(f, trees, types, leaves, refs):
     """`(program, captured, refs, tree of the carry, tree of the stacked outputs)`."""
-    program, captured, out_tree, touched = common.trace(f, trees, types, "scan", refs)
+    program, captured, out_tree, touched = common.trace(f, trees, types, "scan", leaves, refs)
     children = out_tree.children()
     if len(children) != 2 or not issubclass(out_tree.node_data()[0], (tuple, list)):
         dummy = out_tree.unflatten([core.ShapedArray(*ty) for ty in program.out_types])

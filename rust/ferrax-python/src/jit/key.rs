@@ -1,0 +1,207 @@
+//! What calls of a jitted function are looked up by, and how far two calls are apart.
+
+use std::hash::{Hash, Hasher};
+
+use ferrax_ir::{DType, Sizes};
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+
+use super::refs::is_ref;
+use crate::array::{Array, Data};
+use crate::convert::Operand;
+use crate::dtypes;
+use crate::promote::context;
+use crate::tree::{PyTreeDef, TreeDef};
+
+/// Shape, dtype and weakness of one argument leaf, and whether it is a mutable array.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LeafType {
+    pub dtype: DType,
+    pub weak: bool,
+    pub is_ref: bool,
+    pub sizes: Sizes,
+}
+
+impl LeafType {
+    pub fn of(operand: &Operand<'_>) -> PyResult<LeafType> {
+        let sizes = match operand {
+            Operand::Literal(_) => Sizes::new(),
+            Operand::Array(array) => array.get().sizes()?,
+        };
+        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, sizes })
+    }
+
+    pub fn is(&self, operand: &Operand<'_>) -> bool {
+        self.dtype == operand.dtype()
+            && self.weak == operand.weak()
+            && match operand {
+                Operand::Literal(_) => self.sizes.is_empty(),
+                Operand::Array(array) => match &array.get().data {
+                    Data::Concrete(concrete) => concrete.sizes == self.sizes,
+                    Data::Tracer(tracer) => tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes),
+                },
+            }
+    }
+}
+
+/// A static argument: compared by type and `==`.
+pub struct Static {
+    /// The position, or the position in the sorted keyword names.
+    pub name: StaticName,
+    pub value: Py<PyAny>,
+    pub hash: isize,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum StaticName {
+    Position(usize),
+    Keyword(String),
+}
+
+/// What a call is looked up by.
+pub struct Key {
+    pub args: TreeDef,
+    pub kwargs: Option<TreeDef>,
+    pub leaves: SmallVec<[LeafType; 4]>,
+    pub statics: SmallVec<[Static; 1]>,
+    pub context: u64,
+    pub hash: u64,
+}
+
+impl Key {
+    pub fn digest(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.context.hash(&mut hasher);
+        self.args.structural_hash().hash(&mut hasher);
+        self.kwargs.as_ref().map(TreeDef::structural_hash).hash(&mut hasher);
+        self.leaves.hash(&mut hasher);
+        for value in &self.statics {
+            value.hash.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    pub fn matches(&self, py: Python<'_>, other: &Key) -> PyResult<bool> {
+        if self.hash != other.hash
+            || self.context != other.context
+            || self.leaves != other.leaves
+            || self.statics.len() != other.statics.len()
+            || self.kwargs.is_some() != other.kwargs.is_some()
+        {
+            return Ok(false);
+        }
+        let same_tree = |a: &TreeDef, b: &TreeDef| if a.ptr_eq(b) { Ok(true) } else { a.equals(py, b) };
+        if !same_tree(&self.args, &other.args)? {
+            return Ok(false);
+        }
+        if let (Some(a), Some(b)) = (&self.kwargs, &other.kwargs)
+            && !same_tree(a, b)?
+        {
+            return Ok(false);
+        }
+        for (a, b) in self.statics.iter().zip(&other.statics) {
+            let (left, right) = (a.value.bind(py), b.value.bind(py));
+            if a.name != b.name || !left.get_type().is(right.get_type()) || !left.eq(right)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Key {
+    /// How unlike the calls are: 0 for alike ones.
+    pub fn distance(&self, other: &Key) -> usize {
+        let trees = self.args.structural_hash() != other.args.structural_hash()
+            || self.kwargs.as_ref().map(TreeDef::structural_hash)
+                != other.kwargs.as_ref().map(TreeDef::structural_hash);
+        let leaves = self.leaves.iter().zip(&other.leaves).filter(|(a, b)| a != b).count()
+            + self.leaves.len().abs_diff(other.leaves.len());
+        let statics =
+            self.statics.iter().zip(&other.statics).filter(|(a, b)| a.hash != b.hash || a.name != b.name);
+        leaves
+            + statics.count()
+            + self.statics.len().abs_diff(other.statics.len())
+            + usize::from(self.context != other.context)
+            + if trees { 1 + self.leaves.len() } else { 0 }
+    }
+
+    /// The key for the Python code that explains differences.
+    pub fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let leaves: Vec<_> = self
+            .leaves
+            .iter()
+            .map(|leaf| Ok((PyTuple::new(py, &leaf.sizes)?, dtypes::to_numpy(py, leaf.dtype)?, leaf.weak)))
+            .collect::<PyResult<_>>()?;
+        let statics: Vec<_> = self
+            .statics
+            .iter()
+            .map(|value| {
+                let name = match &value.name {
+                    StaticName::Position(position) => position.into_pyobject(py)?.into_any(),
+                    StaticName::Keyword(name) => name.into_pyobject(py)?.into_any(),
+                };
+                Ok((name, value.value.clone_ref(py)))
+            })
+            .collect::<PyResult<_>>()?;
+        let kwargs = self.kwargs.clone().map(|tree| Py::new(py, PyTreeDef::from(tree))).transpose()?;
+        (
+            Py::new(py, PyTreeDef::from(self.args.clone()))?,
+            kwargs,
+            PyList::new(py, leaves)?,
+            PyList::new(py, statics)?,
+            self.context,
+        )
+            .into_pyobject(py)
+    }
+
+    /// All positional arguments, with None in place of static ones, whose names have no leaves.
+    pub fn positional<'py>(&self, dynamic: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = dynamic.py();
+        let mut all: Vec<Py<PyAny>> = Vec::with_capacity(dynamic.len() + self.statics.len());
+        let mut rest = dynamic.iter().map(Bound::unbind);
+        for value in &self.statics {
+            if let StaticName::Position(position) = value.name {
+                all.extend(rest.by_ref().take(position.saturating_sub(all.len())));
+                all.push(py.None());
+            }
+        }
+        all.extend(rest);
+        PyTuple::new(py, all)
+    }
+}
+
+/// The type of a leaf that only has one: a `ShapeDtypeStruct` or the like.
+pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
+    let py = leaf.py();
+    if leaf.is_instance_of::<Array>() || is_ref(leaf) || leaf.hasattr(intern!(py, "__array_struct__"))? {
+        return Ok(None);
+    }
+    let (Ok(shape), Ok(dtype)) = (leaf.getattr(intern!(py, "shape")), leaf.getattr(intern!(py, "dtype")))
+    else {
+        return Ok(None);
+    };
+    let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
+    let dtype = crate::promote::canonicalize(dtypes::from_python(&dtype)?, context().x64);
+    Ok(Some(LeafType { dtype, weak, is_ref: false, sizes: shape.extract::<Vec<usize>>()?.into() }))
+}
+
+pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
+    let hash = value.hash().map_err(|error| {
+        let shown = match &name {
+            StaticName::Position(position) => format!("at position {position}"),
+            StaticName::Keyword(name) => format!("'{name}'"),
+        };
+        PyValueError::new_err(format!(
+            "Non-hashable static arguments are not supported: the static argument {shown} has type {}, which has no \
+             usable hash ({error}). Static arguments are part of the key of compiled programs: give a hashable value \
+             (a tuple instead of a list, a frozen dataclass) or make the argument dynamic.",
+            value.get_type().qualname().map(|name| name.to_string()).unwrap_or_default()
+        ))
+    })?;
+    Ok(Static { name, value: value.clone().unbind(), hash })
+}

@@ -1,0 +1,94 @@
+//! How often functions are traced and compiled, and why again. All of it happens where a function
+//! is traced; calls that find their program pay nothing.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::key::Key;
+use super::{Cache, Entry, JitFunction, Retrace};
+use crate::checks;
+
+/// Earlier calls that a new one is compared with, the latest first.
+const COMPARED: usize = 64;
+
+impl Cache {
+    /// How many of the kept programs are compiled.
+    pub fn compiled(&self) -> usize {
+        let entries = self.entries.values().flatten();
+        entries.filter(|entry| entry.program.get().is_compiled()).count()
+    }
+
+    /// The known call that is most like this one; of several, the latest.
+    fn most_alike(&self, key: &Key) -> Option<Arc<Entry>> {
+        let mut entries: Vec<&Arc<Entry>> = self.entries.values().flatten().collect();
+        entries.sort_unstable_by_key(|entry| Reverse(entry.number));
+        entries.truncate(COMPARED);
+        entries.into_iter().min_by_key(|entry| entry.key.distance(key)).cloned()
+    }
+}
+
+impl JitFunction {
+    /// Called before the function is traced: the most alike call before, if there was any. Fails
+    /// if the function may not be traced again.
+    pub(super) fn before_trace(&self, py: Python<'_>, key: &Key) -> PyResult<Option<Arc<Entry>>> {
+        let (traces, alike) = {
+            let cache = self.cache.get().lock();
+            (cache.traces, cache.most_alike(key))
+        };
+        if let Some(limit) = self.max_traces
+            && traces >= limit
+        {
+            let before = alike.as_ref().map(|alike| alike.key.parts(py)).transpose()?;
+            let error = explain(py)?.getattr(intern!(py, "too_many_traces"))?.call1((
+                self.function.bind(py),
+                limit,
+                before,
+                key.parts(py)?,
+            ))?;
+            return Err(PyErr::from_value(error));
+        }
+        if let Some(alike) = &alike
+            && checks::retraces()
+        {
+            explain(py)?.getattr(intern!(py, "log_retrace"))?.call1((
+                self.function.bind(py),
+                alike.key.parts(py)?,
+                key.parts(py)?,
+            ))?;
+        }
+        Ok(alike)
+    }
+}
+
+fn explain(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import(intern!(py, "ferrax._src.stats"))
+}
+
+#[pymethods]
+impl JitFunction {
+    /// `(traces, compiles, cache entries, keys of the last retrace)`; the keys are None if there
+    /// was none, and empty if the programs are not kept.
+    fn _stats<'py>(&self, py: Python<'py>) -> PyResult<(usize, usize, usize, Option<Bound<'py, PyTuple>>)> {
+        let (traces, compiles, entries, keys) = {
+            let cache = self.cache.get().lock();
+            let keys = cache.retrace.as_ref().map(|retrace| match retrace {
+                Retrace::Unlike(before, after) => Some((before.clone(), after.clone())),
+                Retrace::Captured => None,
+            });
+            let entries = cache.entries.values().map(smallvec::SmallVec::len).sum();
+            (cache.traces, cache.compiled_before + cache.compiled(), entries, keys)
+        };
+        let keys = match keys {
+            None => None,
+            Some(None) => Some(PyTuple::empty(py)),
+            Some(Some((before, after))) => {
+                Some((before.key.parts(py)?, after.key.parts(py)?).into_pyobject(py)?)
+            }
+        };
+        Ok((traces, compiles, entries, keys))
+    }
+}
