@@ -1157,6 +1157,10 @@ def test_what_cannot_write_says_so():
     with pytest.raises(ValueError, match="writes to a mutable array from outside"):
         ferrax.linear_transpose(f, 1.0)
     assert ferrax.linear_transpose(lambda x: x * ref[...], 1.0)(2.0) == (2,)
+    from ferrax.experimental import jet
+
+    with pytest.raises(ValueError, match="jet: the function writes to a mutable array"):
+        jet.jet(f, (1.0,), ((1.0,),))
 
 
 
