@@ -5,13 +5,23 @@ import functools
 import importlib
 import re
 
+import jax
 import numpy as np
 import pytest
-from oracle import FERRAX, same
+from oracle import FERRAX, JAX, compare, same
 
 import ferrax
 import ferrax.numpy as jnp
 from ferrax.experimental import checkify as ours
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_oracle():
+    name = "jax_disable_most_optimizations"
+    before = jax.config._read(name)
+    jax.config.update(name, True)
+    yield
+    jax.config.update(name, before)
 
 
 def lib(S):
@@ -24,18 +34,6 @@ def message(error):
     return text if text is None else re.sub(r"\nAt [^\n]*\.", "", text)
 
 
-def result(S, f, errors, *args):
-    error, out = lib(S).checkify(f, errors=getattr(lib(S), errors))(*args)
-    return message(error), out
-
-
-HOW = {
-    "plain": lambda S, f: f,
-    "jit": lambda S, f: S.jax.jit(f),
-    "inner_jit": None,
-}
-
-
 def run(S, how, f, errors, *args):
     """`f` checkified, with `jit` around, inside, or nowhere."""
     errors = getattr(lib(S), errors)
@@ -46,9 +44,6 @@ def run(S, how, f, errors, *args):
         checked = S.jax.jit(checked)
     error, out = checked(*args)
     return message(error), out
-
-
-EVERYWHERE = pytest.mark.parametrize("how", HOW)
 
 
 def positive(S, x, what="x"):
@@ -182,47 +177,97 @@ def programs(S):
 POINTS = (2.5, -1.0, 7.0, 2.0, 0.0, -4.5)
 
 
+def messages(results):
+    return {name: (message(error), out) for name, (error, out) in results.items()}
+
+
+@functools.cache
+def jitted(S):
+    """Each program at each point; one compilation for all."""
+
+    @S.jax.jit
+    def checked(x):
+        return {name: lib(S).checkify(f)(x) for name, f in programs(S).items()}
+
+    return [messages(checked(S.jnp.float32(point))) for point in POINTS]
+
+
 @pytest.mark.parametrize("name", programs(FERRAX))
-@EVERYWHERE
+def test_user_checks(name):
+    ours, theirs = ([results[name] for results in jitted(S)] for S in (FERRAX, JAX))
+    compare(ours, theirs, weak=False)
+
+
+@pytest.mark.parametrize("name", programs(FERRAX))
+@pytest.mark.parametrize("how", ["plain", "inner_jit"])
+def test_user_checks_without_jit(how, name):
+    f = programs(FERRAX)[name]
+    for point in map(jnp.float32, POINTS):
+        compare(run(FERRAX, how, f, "user_checks", point), run(FERRAX, "jit", f, "user_checks", point))
+
+
 @same(weak=False)
-def test_user_checks(S, how, name):
-    f = programs(S)[name]
-    points = [S.jnp.float32(point) for point in POINTS]
-    return [run(S, how, f, "user_checks", point) for point in points]
+def test_under_vmap(S):
+    @S.jax.jit
+    def checked(x):
+        return {
+            name: S.jax.vmap(lib(S).checkify(f))(x)
+            for name, f in programs(S).items()
+            # JAX fails with conditions of while_loop that have checks.
+            if name not in ("in_vmap", "in_while_cond")
+        }
+
+    return messages(checked(S.jnp.asarray(POINTS, "float32")))
 
 
 @pytest.mark.parametrize("name", [name for name in programs(FERRAX) if name != "in_vmap"])
-@same(weak=False)
-def test_under_vmap(S, name):
-    f = programs(S)[name]
-    error, out = S.jax.vmap(lib(S).checkify(f))(S.jnp.asarray(POINTS, "float32"))
-    return message(error), out
+def test_lanes_are_as_alone(name):
+    checked = ours.checkify(programs(FERRAX)[name])
+    error, _ = ferrax.jit(ferrax.vmap(checked))(jnp.asarray(POINTS, "float32"))
+    alone = [message(checked(jnp.float32(point))[0]) for point in POINTS]
+    lines = [f"at mapped index {i}: {text}" for i, text in enumerate(alone) if text]
+    assert message(error) == ("\n".join(lines) or None)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in programs(FERRAX) if "while" not in name and name != "nested"]
-)
 @same(weak=False, rtol=1e-4)
-def test_under_derivatives(S, name):
-    f = programs(S)[name]
+def test_under_derivatives(S):
+    def both(f, x):
+        def scalar(x):
+            return sum(S.jnp.sum(leaf) for leaf in S.jax.tree_util.tree_leaves(f(x)))
 
-    def scalar(x):
-        return sum(S.jnp.sum(leaf) for leaf in S.jax.tree_util.tree_leaves(f(x)))
+        checked = lib(S).checkify(scalar)
+        out, error = S.jax.grad(lambda x: checked(x)[::-1], has_aux=True)(x)
+        return {"outside": (error, out), "inside": lib(S).checkify(S.jax.grad(scalar))(x)}
 
-    checked = lib(S).checkify(scalar)
-
-    def swapped(x):
-        error, out = checked(x)
-        return out, error
+    @S.jax.jit
+    def derivatives(x):
+        # JAX has no reverse mode of while.
+        return {
+            name: both(f, x)
+            for name, f in programs(S).items()
+            if "while" not in name and name != "nested"
+        }
 
     outs = []
     for point in POINTS:
-        grad, error = S.jax.grad(swapped, has_aux=True)(S.jnp.float32(point))
-        # JAX loses what fails in functions with rules of their own.
-        outs.append((grad, None if "custom" in name else message(error)))
-        inside, grad = lib(S).checkify(S.jax.grad(scalar))(S.jnp.float32(point))
-        outs.append((grad, None if "custom" in name else message(inside)))
+        for name, results in derivatives(S.jnp.float32(point)).items():
+            found = messages(results)
+            # JAX loses what fails in functions with rules of their own, and in scans inside.
+            lost = "custom" in name or name in ("in_scan", "in_fori")
+            outs.append([out for _, out in found.values()] if lost else found)
     return outs
+
+
+@pytest.mark.parametrize("name", ["in_scan", "in_fori", "in_cond", "two"])
+def test_checks_in_derivatives(name):
+    f = programs(FERRAX)[name]
+
+    def scalar(x):
+        return sum(jnp.sum(leaf) for leaf in ferrax.tree_util.tree_leaves(f(x)))
+
+    inside = ferrax.jit(ours.checkify(ferrax.grad(scalar)))
+    for point in map(jnp.float32, POINTS):
+        assert message(inside(point)[0]) == message(ours.checkify(f)(point)[0])
 
 
 @pytest.mark.parametrize("name", ["custom", "custom_reverse"])
@@ -250,7 +295,6 @@ AUTOMATIC = {
     "scatter": lambda S, x: S.jnp.ones((3, 5)).at[x.astype("int32") + S.jnp.arange(2)].set(1.0),
     "scatter_add": lambda S, x: S.jnp.ones((6, 5)).at[:, x.astype("int32") + S.jnp.arange(2)].add(x),
     "scatter_mul": lambda S, x: S.jnp.ones(4).at[S.jnp.array([0, -2])].mul(S.jnp.log(x)),
-    "small_index": lambda S, x: S.jnp.arange(400.0)[x.astype("int8") + S.jnp.array([1], "int8")],
     "where": lambda S, x: S.jnp.where(x > 0, S.jnp.log(S.jnp.where(x > 0, x, 1.0)), 0.0),
     "scan": lambda S, x: S.lax.scan(lambda c, y: (c / (y - x), c), 1.0, S.jnp.arange(4.0)),
     "while": lambda S, x: S.lax.while_loop(lambda c: S.jnp.log(c) < 3, lambda c: c * 3 + 2, x),
@@ -259,24 +303,53 @@ AUTOMATIC = {
 }  # fmt: skip
 
 
+@functools.cache
+def automatic(S):
+    C = lib(S)
+    sets = [C.nan_checks, C.div_checks, C.index_checks, C.all_checks]
+
+    @S.jax.jit
+    def checked(x):
+        # Of several categories JAX gives the one that is written first, not the first in time.
+        return {
+            f"{name} {number}": C.checkify(functools.partial(f, S), errors=errors)(x)
+            for name, f in AUTOMATIC.items()
+            for number, errors in enumerate(sets[:3] if name in ("scan", "while") else sets)
+        }
+
+    return [messages(checked(S.jnp.float32(point))) for point in (2.0, -1.0, 5.0)]
+
+
 @pytest.mark.parametrize("name", AUTOMATIC)
-@pytest.mark.parametrize("errors", ["nan_checks", "div_checks", "index_checks"])
-@same(weak=False)
-def test_automatic_checks(S, errors, name):
-    f = functools.partial(AUTOMATIC[name], S)
-    outs = []
-    for how in ("plain", "jit", "inner_jit"):
-        for point in (2.0, -1.0, 5.0):
-            outs.append(run(S, how, f, errors, S.jnp.float32(point)))
-    return outs
+def test_automatic_checks(name):
+    ours, theirs = (
+        [
+            {key: result for key, result in results.items() if key.split()[0] == name}
+            for results in automatic(S)
+        ]
+        for S in (FERRAX, JAX)
+    )
+    compare(ours, theirs, weak=False)
 
 
-@pytest.mark.parametrize("name", [name for name in AUTOMATIC if name not in ("scan", "while")])
-@pytest.mark.parametrize("errors", ["automatic_checks", "all_checks"])
-@same(weak=False)
-def test_unions(S, errors, name):
-    f = functools.partial(AUTOMATIC[name], S)
-    return [run(S, "jit", f, errors, S.jnp.float32(point)) for point in (2.0, -1.0, 5.0)]
+@pytest.mark.parametrize("name", AUTOMATIC)
+@pytest.mark.parametrize("how", ["plain", "inner_jit"])
+def test_automatic_checks_without_jit(how, name):
+    f = functools.partial(AUTOMATIC[name], FERRAX)
+    for errors in ("nan_checks", "div_checks", "index_checks", "automatic_checks"):
+        for point in map(jnp.float32, (2.0, -1.0, 5.0)):
+            compare(run(FERRAX, how, f, errors, point), run(FERRAX, "jit", f, errors, point))
+
+
+def test_index_type_smaller_than_the_axis():
+    # JAX cannot write the axis' size in the type of these indices.
+    def f(x):
+        return jnp.arange(400.0)[x + jnp.array([1], "int8")]
+
+    checked = ferrax.jit(ours.checkify(f, errors=ours.index_checks))
+    for index in (100, -9):
+        error, out = checked(jnp.int8(index))
+        assert error.get() is None and out.tolist() == [(index + 1) % 400]
 
 
 def test_sets():
@@ -300,7 +373,7 @@ def test_errors_of_other_categories_are_dropped(S):
 
     return [
         run(S, how, f, errors, S.jnp.float32(-1))
-        for how in HOW
+        for how in ("plain", "jit")
         for errors in ("nan_checks", "index_checks")
     ]
 
@@ -335,7 +408,7 @@ EAGER = {
     "vmap_passes": lambda S, check: S.jax.vmap(lambda x: check(x < 3, "no"))(S.jnp.arange(3)),
     "grad": lambda S, check: S.jax.grad(lambda x: (check(x < 2, "no {}", x), x)[1])(3.0),
     "grad_passes": lambda S, check: S.jax.grad(lambda x: (check(x < 4, "no"), x)[1])(3.0),
-    "jvp": lambda S, check: S.jax.jvp(lambda x: (check(x < 2, "no"), x)[1], (3.0,), (1.0,)),
+    "jvp": lambda S, check: S.jax.jvp(lambda x: (check(x < 2, "no"), x * 1)[1], (3.0,), (1.0,)),
     "jit": lambda S, check: S.jax.jit(lambda x: check(x < 2, "no"))(1),
     "scan": lambda S, check: S.lax.scan(lambda c, x: (check(x < 2, "no"), c), 0, S.jnp.arange(2)),
     "jit_vmap": lambda S, check: S.jax.jit(S.jax.vmap(lambda x: check(x < 9, "no")))(S.jnp.ones(3)),
@@ -371,7 +444,7 @@ def test_throw_and_check_error(S):
     for wrap in (lambda f: f, S.jax.jit, S.jax.vmap):
         for sign in (1, -1):
             error, out = wrap(C.checkify(f))(sign * S.jnp.ones(1 if wrap is S.jax.vmap else ()))
-            for call in (error.throw, lambda: C.check_error(error)):
+            for call in (error.throw, functools.partial(C.check_error, error)):
                 try:
                     outs.append((call(), out))
                 except C.JaxRuntimeError as raised:
@@ -385,19 +458,25 @@ def test_check_error_takes_errors(S):
     lib(S).check_error("no")
 
 
+def divided(S):
+    return lambda x: S.lax.while_loop(lambda c: c < 3, lambda c: c / x + 2, x)
+
+
 @same
 def test_batched_while_is_refused(S):
     C = lib(S)
-
-    def f(x):
-        return S.lax.while_loop(lambda c: c < 3, lambda c: c / x + 1, x)
-
-    xs = S.jnp.arange(1.0, 3.0)
-    fine = S.jax.vmap(C.checkify(f, errors=C.float_checks))(xs)[1]
     try:
-        C.checkify(S.jax.vmap(f), errors=C.float_checks)(xs)
+        C.checkify(S.jax.vmap(divided(S)), errors=C.float_checks)(S.jnp.arange(3.0))
     except ValueError as error:
-        return fine, str(error)
+        return str(error)
+
+
+def test_while_in_a_batch_of_checks():
+    # The lane that is done at once does not divide; the one of 0 does.
+    checked = ferrax.vmap(ours.checkify(divided(FERRAX), errors=ours.div_checks))
+    error, out = checked(jnp.array([3.0, 0.0, 2.0]))
+    assert message(error) == "at mapped index 1: division by zero"
+    assert out.tolist() == [3.0, float("nan"), 3.0] or out.tolist()[::2] == [3.0, 3.0]
 
 
 @same
@@ -520,5 +599,5 @@ def test_outputs_of_all_dtypes():
         return x.astype("float16"), ferrax.random.split(key), jnp.arange(2, dtype="uint8"), None
 
     error, (half, keys, small, nothing) = ferrax.jit(ours.checkify(f))(-1.0, ferrax.random.key(0))
-    assert message(error) == "negative -1 False (`check` failed)"
+    assert message(error) == f"negative {jnp.bfloat16(-1)} False (`check` failed)"
     assert (half.dtype, keys.shape, small.dtype, nothing) == ("float16", (2,), "uint8", None)

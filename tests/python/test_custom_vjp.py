@@ -385,6 +385,12 @@ CASES = {
     "concrete_grad3": lambda S: S.jax.grad(S.jax.grad(S.jax.grad(lambda x: curve(S)(x) * x)))(5.0),
     "concrete_jit": lambda S: S.jax.jit(S.jax.grad(curve(S)))(2.0),
     "concrete_vmap": lambda S: S.jax.vmap(S.jax.grad(curve(S)))(ramp(S, 3)),
+    "concrete_cotangent": lambda S: S.jax.grad(lambda x: 2 * branch_on_cotangent(S)(x))(2.0),
+    "concrete_cotangent_vjp": lambda S: [
+        S.jax.vjp(branch_on_cotangent(S), S.jnp.float32(2))[1](S.jnp.float32(g)) for g in (1, 2)],
+    "numpy_of_cotangent": lambda S: S.jax.grad(lambda p: 3 * with_bwd(
+        S, lambda res, g: (None, {"a": S.jnp.asarray(np.asarray(g) * 2), "b": np.cos(res[1]["b"])}),
+        lambda n, p: p["a"] * p["b"])(2, p))({"a": S.jnp.float32(2), "b": S.jnp.float32(3)}),
     "concrete_cotangent_jit": lambda S: S.jax.jit(S.jax.grad(branch_on_cotangent(S)))(2.0),
     "numpy_in_rules": lambda S: S.jax.grad(on_the_host(S))(S.jnp.float32(2)),
     "numpy_in_rules_vjp": lambda S: S.jax.vjp(on_the_host(S), ramp(S, 3))[1](ramp(S, 3)),
@@ -489,6 +495,9 @@ CASES = {
     "bwd_string": lambda S: S.jax.grad(with_bwd(S, lambda r, g: ("a",)))(1.0),
     "bwd_takes_one": lambda S: S.jax.grad(with_bwd(S, lambda r: (r,)))(1.0),
     "bwd_raises": lambda S: S.jax.grad(with_bwd(S, lambda r, g: {}["missing"]))(1.0),
+    "bwd_raises_unasked": lambda S: S.jax.vjp(with_bwd(S, lambda r, g: {}["missing"]), 2.0)[0],
+    "bwd_raises_unused": lambda S: S.jax.grad(
+        lambda x: (with_bwd(S, lambda r, g: {}["missing"])(x), x * 3)[1])(2.0),
     # custom_gradient
     "gradient_value": lambda S: by_gradient(S)(2.0),
     "gradient_two": lambda S: S.jax.grad(

@@ -310,24 +310,16 @@ def test_disable_jit(s):
     return ref[...]
 
 
-@pytest.mark.parametrize("passed", [True, False])
 @same
-def test_ahead_of_time(s, passed):
-    ref = s.jax.new_ref(s.jnp.zeros(2))
+def test_ahead_of_time(s):
+    ref = s.jax.new_ref(0.0)
 
     def f(r, x):
-        r[0] += x
-
-    def g(r, x):
-        f(r, x)
+        r[...] += x
         return x + 1
 
-    args = (ref, 1.0) if passed else (1.0,)
-    f, g = (f, g) if passed else (functools.partial(f, ref), functools.partial(g, ref))
-    shape = s.jax.eval_shape(g, *args).shape
-    # JAX's compiled functions with refs return nothing else.
-    out = s.jax.jit(f).lower(*args).compile()(*args)
-    return out, ref[...], shape, s.jax.jit(g).lower(*args).out_info.shape
+    lowered = s.jax.jit(f).lower(ref, 1.0)
+    return ref[...], s.jax.eval_shape(f, ref, 1.0).shape, lowered.out_info.shape
 
 
 def test_ahead_of_time_with_both():
@@ -927,3 +919,241 @@ def test_checkpoint_writes_once_to_outer_refs():
 
     np.testing.assert_allclose(ferrax.grad(f)(3.0), np.cos(3.0), rtol=1e-6)
     assert ref[...] == 1
+
+
+# Functions with rules of their own.
+
+
+def _stash(s, add):
+    """The identity, whose reverse rule writes or adds the cotangent to a ref."""
+
+    @s.jax.custom_vjp
+    def stash(ref, x):
+        return x
+
+    def bwd(ref, g):
+        if add:
+            ref.addupdate(g)
+        else:
+            ref[...] = g
+        return None, g
+
+    stash.defvjp(lambda ref, x: (x, ref), bwd)
+    return stash
+
+
+@pytest.mark.parametrize("how", ["grad", "jit of grad", "grad of jit", "passed to jit", "vjp"])
+@pytest.mark.parametrize("add", [False, True])
+@same
+def test_reverse_rules_write_to_refs(s, how, add):
+    stash = _stash(s, add)
+    ref = s.jax.new_ref(s.jnp.ones(3))
+
+    def f(x, ref=ref):
+        return (stash(ref, x) * stash(ref, s.jnp.sin(x))).sum()
+
+    x = s.jnp.arange(3.0)
+    if how == "grad":
+        out = s.jax.grad(f)(x)
+    elif how == "jit of grad":
+        jitted = s.jax.jit(s.jax.grad(f))
+        out = jitted(x), jitted(2 * x)
+    elif how == "grad of jit":
+        out = s.jax.grad(s.jax.jit(f))(x)
+    elif how == "passed to jit":
+        jitted = s.jax.jit(lambda x, r: s.jax.grad(f)(x, r))
+        out = jitted(x, ref), jitted(2 * x, ref)
+    else:
+        value, pull = s.jax.vjp(f, x)
+        out = value, ref[...], pull(2.0)
+    return out, ref[...]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@same
+def test_reverse_rules_write_in_loops(s, jitted):
+    stash = _stash(s, True)
+    ref, last = s.jax.new_ref(s.jnp.zeros(3)), s.jax.new_ref(s.jnp.zeros(3))
+    keep = _stash(s, False)
+
+    def f(x):
+        def body(c, i):
+            return keep(last, stash(ref, c)) * (1.5 + i), None
+
+        x, _ = s.lax.scan(body, x, s.jnp.arange(3.0))
+        return (stash(ref, x) * 2).sum()
+
+    f = s.jax.jit(f) if jitted else f
+    return s.jax.grad(f)(s.jnp.ones(3)), ref[...], last[...]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_reverse_rules_write_in_branches(jitted):
+    # JAX has no such rules in branches.
+    ref, stash = ferrax.new_ref(jnp.zeros(())), _stash(oracle.FERRAX, True)
+
+    def f(x):
+        return ferrax.lax.cond(x > 0, lambda x: stash(ref, x) * 2, lambda x: x, x)
+
+    f = ferrax.jit(f) if jitted else f
+    assert (ferrax.grad(f)(1.0), ferrax.grad(f)(-1.0), ref[...]) == (2, 1, 2)
+
+
+def test_reverse_rules_write_to_an_argument_of_a_jitted_function_inside():
+    ref, stash = ferrax.new_ref(0.0), _stash(oracle.FERRAX, True)
+    f = ferrax.jit(lambda r, x: jnp.sin(stash(r, x)))
+    for count in (1, 2):
+        ferrax.grad(lambda x: f(ref, x) * 2)(1.0)
+        np.testing.assert_allclose(ref[...], count * 2 * np.cos(1.0), rtol=1e-6)
+    other = ferrax.new_ref(0.0)
+    ferrax.grad(lambda x: f(other, x))(0.0)
+    assert other[...] == 1
+
+
+def test_without_a_derivative_reverse_rules_do_nothing():
+    ref, stash = ferrax.new_ref(0.0), _stash(oracle.FERRAX, False)
+    f = lambda x: stash(ref, x) * 2  # noqa: E731
+    assert ferrax.jit(f)(1.0) == 2
+    np.testing.assert_array_equal(ferrax.vmap(f)(jnp.arange(2.0)), [0, 2])
+    assert ref[...] == 0
+
+
+@same
+def test_reverse_rules_in_lanes(s):
+    stash = _stash(s, False)
+    ref = s.jax.new_ref(s.jnp.zeros(3))
+    grad = s.jax.grad(lambda x, r: s.jnp.sin(stash(r, x)))
+    return s.jax.vmap(grad)(s.jnp.arange(3.0), ref), ref[...]
+
+
+def test_reverse_rules_of_elements_are_differentiated_by_lane():
+    stash = _stash(oracle.FERRAX, False)
+
+    def f(ref, x):
+        return ferrax.vmap(lambda r, x: stash(r, x))(ref, x).sum()
+
+    with pytest.raises(ValueError, match="Differentiate inside of the mapped function"):
+        ferrax.grad(f, argnums=1)(ferrax.new_ref(jnp.zeros(3)), jnp.arange(3.0))
+
+
+@pytest.mark.parametrize("how", ["call", "jit", "grad", "jit of grad", "grad of jit"])
+@pytest.mark.parametrize("kind", ["custom_vjp", "custom_jvp"])
+@pytest.mark.parametrize("passed", [False, True])
+@same
+def test_functions_with_rules_use_refs(s, how, kind, passed):
+    held = s.jax.new_ref(2.0)
+
+    if kind == "custom_vjp":
+
+        @s.jax.custom_vjp
+        def f(ref, x):
+            ref[...] += 1.0
+            return x * ref[...]
+
+        f.defvjp(lambda ref, x: (f(ref, x), ref[...]), lambda scale, g: (None, g * scale * 10))
+    else:
+
+        @s.jax.custom_jvp
+        def f(ref, x):
+            ref[...] += 1.0
+            return x * ref[...]
+
+        @f.defjvp
+        def _(primals, tangents):
+            return f(*primals), tangents[1] * 7.0
+
+    if not passed and kind == "custom_vjp":
+        inner = s.jax.custom_vjp(lambda x: f.fun(held, x))
+        inner.defvjp(lambda x: (f.fun(held, x), None), lambda _, g: (g * 10,))
+    elif not passed:
+        inner = s.jax.custom_jvp(lambda x: f.fun(held, x))
+        inner.defjvp(lambda p, t: (inner(*p), t[0] * 7.0))
+    else:
+        inner = functools.partial(f, held)
+    if how == "grad of jit" and not passed:
+        return None  # JAX alone traces rules that close over refs there.
+    if kind == "custom_jvp" and ("jit" in how or (passed and how == "grad")):
+        return None  # JAX lacks rules for these.
+    grad, jit = s.jax.grad, s.jax.jit
+    function = {
+        "call": inner,
+        "jit": jit(inner),
+        "grad": grad(inner),
+        "jit of grad": jit(grad(inner)),
+        "grad of jit": grad(jit(inner)),
+    }[how]
+    return function(3.0), function(1.0), held[...]
+
+
+def test_forward_derivatives_of_rules_with_refs():
+    held = ferrax.new_ref(2.0)
+
+    @ferrax.custom_jvp
+    def f(ref, x):
+        ref[...] += 1.0
+        return x * ref[...]
+
+    @f.defjvp
+    def _(primals, tangents):
+        return f(*primals), tangents[1] * 7.0
+
+    assert ferrax.grad(f, argnums=1)(held, 3.0) == 7
+    assert ferrax.jit(ferrax.grad(f, argnums=1))(held, 3.0) == 7
+    assert ferrax.jvp(lambda x: f(held, x), (3.0,), (2.0,)) == (15, 14)
+    assert held[...] == 5
+
+
+def test_rules_that_cannot_write():
+    held = ferrax.new_ref(0.0)
+
+    @ferrax.custom_vjp
+    def f(x):
+        return x
+
+    f.defvjp(lambda x: (x, None), lambda _, g: (held.addupdate(g), (g,))[1])
+    ferrax.grad(f)(1.0)
+    assert held[...] == 1
+    with pytest.raises(ValueError, match="closes over a mutable array .* pass the array as an arg"):
+        ferrax.grad(ferrax.jit(f))(1.0)
+
+    count, stash = ferrax.new_ref(0), ferrax.custom_vjp(lambda ref, x: x)
+    stash.defvjp(lambda ref, x: (x, ref), lambda ref, g: (ref.addupdate(1), (None, g))[1])
+    with pytest.raises(ValueError, match="Reverse rules write to floating ones alone"):
+        ferrax.grad(stash, argnums=1)(count, 1.0)
+
+    late = ferrax.custom_vjp(lambda ref, x: x)
+    late.defvjp(lambda ref, x: (ref.addupdate(1.0), (x, None))[1], lambda _, g: (None, g))
+    with pytest.raises(ValueError, match="Write to it in both"):
+        ferrax.grad(ferrax.jit(late), argnums=1)(held, 1.0)
+
+
+# Other users of programs.
+
+
+def test_checked_functions_write_to_refs():
+    from ferrax.experimental import checkify
+
+    ref = ferrax.new_ref(0.0)
+
+    def f(x):
+        checkify.check(x > 0, "x is {x}", x=x)
+        ref[...] += x
+        return x * 2
+
+    error, out = checkify.checkify(f)(3.0)
+    assert error.get() is None and out == 6 and ref[...] == 3
+    error, _ = ferrax.jit(checkify.checkify(f))(-1.0)
+    assert "x is -1" in error.get() and ref[...] == 2
+
+
+def test_what_cannot_write_says_so():
+    ref = ferrax.new_ref(1.0)
+
+    def f(x):
+        ref[...] += 1.0
+        return x * ref[...]
+
+    with pytest.raises(ValueError, match="writes to a mutable array from outside"):
+        ferrax.linear_transpose(f, 1.0)
+    assert ferrax.linear_transpose(lambda x: x * ref[...], 1.0)(2.0) == (2,)
+

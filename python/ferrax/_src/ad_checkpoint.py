@@ -209,7 +209,7 @@ def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
         >>> saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)
         [(ShapedArray(float32[], weak_type=True), 'output of cos from ...'), ...]
     """
-    program, captured, _ = stage(f, args, kwargs)
+    program, captured, _ = stage(f, args, kwargs, writes=True)
     names = api_util.argument_names(f, args, kwargs)
     count = len(program.in_types) - len(captured)
     nonzero = [_is_inexact(dtype) for _, dtype, _ in program.in_types[:count]]

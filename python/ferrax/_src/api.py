@@ -88,10 +88,11 @@ class Flat:
         return self.aux_tree.unflatten(leaves)
 
 
-def stage(fun, args, kwargs, kind="stage"):
+def stage(fun, args, kwargs, kind="stage", writes=False):
     """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`.
 
-    The values that the function gives to mutable arrays are further outputs of the program.
+    With `writes` the values that the function gives to mutable arrays are further outputs of the
+    program; without, a function that writes to one from outside is a ValueError.
     """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
@@ -101,6 +102,11 @@ def stage(fun, args, kwargs, kind="stage"):
     program, captured, flat.touched = _core.trace_program(
         flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
     )
+    if flat.touched is not None and flat.touched.count and not writes:
+        raise ValueError(
+            f"{api_util.fun_place(fun)} writes to a mutable array from outside, which is lost where "
+            "it is used. Return the value and write it afterwards."
+        )
     return program, captured, flat
 
 
@@ -257,7 +263,7 @@ def eval_shape(fun, *args, **kwargs):
     if isinstance(fun, _core.PjitFunction):
         return fun.eval_shape(*args, **kwargs)
     api_util.check_callable(fun)
-    program, _, flat = stage(fun, args, kwargs)
+    program, _, flat = stage(fun, args, kwargs, writes=True)
     return _structs(program, flat.out_tree)
 
 
@@ -288,7 +294,7 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
                 return fun(*merged, **kwargs)
 
             functools.update_wrapper(call, fun)
-        program, captured, flat = stage(call, dynamic, kwargs)
+        program, captured, flat = stage(call, dynamic, kwargs, writes=True)
         closed = ClosedJaxpr(program, captured)
         if not return_shape:
             return closed

@@ -145,7 +145,7 @@ class custom_jvp:  # noqa: N801
         try:
             return call.call(lambda arrays, values, _: (*pure._call((arrays, values)), ()), False)
         except UsesRefs as found:
-            refs = found.refs
+            refs = call.found(found.refs)
         return self._call_with_refs(args, [*closed, *refs])
 
     def _call(self, args):
@@ -200,14 +200,17 @@ class _JvpRule:
         self.jvp = custom.jvp
         self.call = call
         self.done = {}
-        captured = []
         if call.differentiated:
-            key = call.perturbed if custom.symbolic_zeros else tuple(call.tangents)
-            program, captured, flags = self.trace(key, call.arrays)
-            call.set_constants(call.captured, captured)
-            self.done[key] = call.with_constants(program, sum(key), captured), flags
+            call.trace_ahead(self.trace_now)
         else:
             call.set_constants(call.captured)
+
+    def trace_now(self):
+        call = self.call
+        key = call.perturbed if self.custom.symbolic_zeros else tuple(call.tangents)
+        program, captured, flags = self.trace(key, call.arrays)
+        call.set_constants(call.captured, captured)
+        self.done[key] = call.with_constants(program, sum(key), captured), flags
 
     def __call__(self, nonzero):
         key = tuple(nonzero[len(self.call.constants) :])

@@ -181,6 +181,7 @@ class Call:
         concrete = kind in ("diff", "value")
         # A rule that calls the function itself finds a value frame. The rules of that call wait,
         # unless another derivative goes through the rule.
+        self.in_rule = kind == "value"
         self.differentiated = kind == "diff" or (
             kind == "value" and orders.used < orders.derivatives
         )
@@ -236,6 +237,16 @@ class Call:
                 "as an argument of the function, or as a residual."
             )
         return program, captured
+
+    def trace_ahead(self, trace):
+        """Traces rules while values are at hand. In a rule, where nobody may ask for them, errors
+        wait."""
+        try:
+            trace()
+        except Exception:
+            if not self.in_rule:
+                raise
+            self.set_constants(self.captured)
 
     def with_constants(self, program, own, rule_captured):
         """`program` over all inputs of the recorded call: its constants, those of the rule (where

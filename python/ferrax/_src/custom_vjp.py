@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, errors, ref_rules, tree_util
+from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.custom_jvp import nondiff_positions
 from ferrax._src.custom_rules import (
     Call,
@@ -24,6 +26,14 @@ from ferrax._src.custom_rules import (
 from ferrax._src.refs import Ref
 
 __all__ = ["custom_gradient", "custom_vjp"]
+
+
+# What asking for a value raises that is not known.
+_VALUE_UNKNOWN = (
+    errors.ConcretizationTypeError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
 
 
 class custom_vjp:  # noqa: N801
@@ -135,7 +145,7 @@ class custom_vjp:  # noqa: N801
         try:
             return call.call(lambda *arrays: pure._call(arrays), True)
         except UsesRefs as found:
-            refs = found.refs
+            refs = call.found(found.refs)
         return self._call_with_refs(args, [*closed, *refs])
 
 
@@ -236,8 +246,10 @@ class _VjpRule:
         self.call = call
         self.forwards = {}
         self.backwards = {}
+        self.failed = {}
         if call.differentiated:
-            self.trace_now(call.perturbed if custom.symbolic_zeros else ())
+            key = call.perturbed if custom.symbolic_zeros else ()
+            call.trace_ahead(functools.partial(self.trace_now, key))
         else:
             call.set_constants(call.captured)
 
@@ -256,8 +268,7 @@ class _VjpRule:
         def both(leaves):
             results = forward(leaves)
             residuals = [core.as_array(leaf) for leaf in results[forward.num_out :]]
-            backward = _FlatBackward(self, forward, None)
-            made.extend((backward, *self.trace_backward(backward, residuals)))
+            made.extend(self.try_backward(_FlatBackward(self, forward, None), residuals, key))
             return results
 
         place = f"the forward rule of {api_util.fun_place(call.fun)}"
@@ -271,10 +282,31 @@ class _VjpRule:
         forward.program = program.with_outputs(extra)
         forward.extra_types = array_types(reverse_captured)
         self.forwards[key] = forward
+        if reverse is None:
+            return
         count = len(reverse.in_types) - len(reverse_captured)
         residuals = count - len(forward.given_types)
         order = [*range(residuals), *range(count, count + len(extra)), *range(residuals, count)]
         self.backwards[key, backward.given] = reverse.rewire(order), backward.flags
+
+    def try_backward(self, backward, residuals, key):
+        """The reverse rule that was traced, its program and what that captures.
+
+        A rule that asks for the values of cotangents, which are not known yet, runs when they
+        are: as Python code, where no other derivative goes through it. Other errors wait until
+        somebody asks for the rule.
+        """
+        try:
+            return backward, *self.trace_backward(backward, residuals)
+        except _VALUE_UNKNOWN as error:
+            alone = autodiff.orders.used >= autodiff.orders.derivatives
+            if alone and all(map(core.is_concrete, self.call.arrays)):
+                host = _HostBackward(backward)
+                return host, *self.trace_backward(host, residuals)
+            self.failed[key, backward.given] = error
+        except Exception as error:
+            self.failed[key, backward.given] = error
+        return backward, None, []
 
     def position(self, value):
         return next(i for i, known in enumerate(self.call.constants) if known is value)
@@ -307,6 +339,8 @@ class _VjpRule:
     def backward(self, perturbed, given):
         key, given = self.key(perturbed), tuple(given)
         forward = self.get_forward(key)
+        if (key, given) in self.failed:
+            raise self.failed[key, given]
         if (key, given) not in self.backwards:
             backward = _FlatBackward(self, forward, given)
             program, captured = self.trace_backward(backward)
@@ -436,6 +470,29 @@ class _FlatBackward:
                 )
             results.append(cotangent)
         return results
+
+
+class _HostBackward:
+    """A reverse rule that runs as Python code where the cotangents have values."""
+
+    def __init__(self, backward):
+        self.backward = backward
+        self.forward, self.given = backward.forward, backward.given
+        self.flags = [has_tangent(ty[1]) for ty in backward.rule.call.types]
+
+    def __call__(self, leaves):
+        from ferrax._src.callback import pure_callback
+
+        types = [ty for ty, flag in zip(self.backward.rule.call.types, self.flags) if flag]
+        avals = [core.ShapedArray(shape, dtype) for shape, dtype, _ in types]
+        return pure_callback(self.run, avals, *leaves)
+
+    def run(self, *leaves):
+        found = iter(self.backward([core.as_array(leaf) for leaf in leaves]))
+        there = zip(self.backward.flags, self.flags, self.backward.rule.call.types)
+        return [
+            np.asarray(next(found) if flag else zeros(ty)) for flag, wanted, ty in there if wanted
+        ]
 
 
 def _flatten_up_to(argument, cotangent, is_zero, flat):

@@ -111,6 +111,16 @@ class RefCall:
         with replaced(self.closed, refs[len(self.refs) - len(self.closed) :]):
             return fun(*args)
 
+    def found(self, refs):
+        """The refs of these that the call did not know of yet."""
+        new = [ref for ref in refs if ref._reversed is None and ref not in self.refs]
+        if not new:
+            raise ValueError(
+                f"{self.place} uses a mutable array of type {type_text(refs[0])} both as an "
+                f"argument and closed over. Use the argument alone.{_at_user_line()}"
+            )
+        return new
+
     def primal(self, arrays, values, tokens):
         """The function as one of arrays."""
         fun = self.custom.fun

@@ -18,6 +18,9 @@ innermost when it was made (0: none) and is good until that frame ends.
 from __future__ import annotations
 
 import contextlib
+import threading
+
+import numpy as np
 
 from ferrax import _core
 from ferrax._src import api_util, core, errors, tree_util
@@ -346,26 +349,30 @@ class Scope:
 
 def _home_ref(ref):
     ref = ref if ref._target is None else ref._target
-    return _replaced.get(ref, ref) if _replaced else ref
+    while ref in _state.replaced:
+        ref = _state.replaced[ref]
+    return ref
 
 
-# Refs in whose place functions see others for now, see `replaced`.
-_replaced: dict[Ref, Ref] = {}
+class _State(threading.local):
+    """Refs in whose place functions of this thread see others for now, see `replaced`."""
+
+    def __init__(self):
+        self.replaced: dict[Ref, Ref] = {}
+
+
+_state = _State()
 
 
 @contextlib.contextmanager
 def replaced(refs, others):
     """A context in which the others are used in the places of these refs."""
-    before = {ref: _replaced.get(ref) for ref in refs}
-    _replaced.update(zip(refs, others))
+    before = _state.replaced
+    _state.replaced = before | dict(zip(refs, others))
     try:
         yield
     finally:
-        for ref, other in before.items():
-            if other is None:
-                del _replaced[ref]
-            else:
-                _replaced[ref] = other
+        _state.replaced = before
 
 
 def _new_scope(frame, kind):
@@ -496,9 +503,8 @@ def reverse(ref) -> Ref:
 
 
 def _own_reverse(ref):
-    from ferrax._src.lax.creation import full
-
-    return Ref(full(ref.shape, 0, ref.dtype), ref._home, None)
+    # A constant, whatever is being traced now: it is part of the ref's frame.
+    return Ref(_core.array_from_numpy(np.zeros(ref.shape, ref.dtype), False), ref._home, None)
 
 
 class _Argument(str):

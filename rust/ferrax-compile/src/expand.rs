@@ -98,7 +98,7 @@ impl Expander {
                     }
                     self.append(builder, &op.jaxpr, &inputs)?
                 }
-                View::Cond(_) | View::While(_) | View::Scan(_) => {
+                View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => {
                     let op = equation.op.map_programs(|callee| self.callee(callee))?;
                     let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
                     builder.emit_typed(op, &inputs, types).into_iter().map(Atom::Var).collect()
@@ -133,6 +133,6 @@ fn needs_expansion(op: &Op) -> bool {
     match op.view() {
         View::Leaf(rules) => rules.lower() == Lowering::Expand,
         View::Call(_) | View::Checkpoint(_) | View::CustomJvp(_) | View::CustomVjp(_) => true,
-        View::Cond(_) | View::While(_) | View::Scan(_) => false,
+        View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => false,
     }
 }

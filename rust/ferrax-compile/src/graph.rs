@@ -141,7 +141,7 @@ impl<'a> Graph<'a> {
     fn classify(&self, equation: &Equation) -> Result<Class> {
         let rules = match equation.op.view() {
             View::Leaf(rules) => rules,
-            View::Cond(_) | View::While(_) | View::Scan(_) => return Ok(Class::Library),
+            View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => return Ok(Class::Library),
             _ => return Err(internal_error!("{} reached the fuser", equation.op.name())),
         };
         let Some(output) = equation.outputs.first() else { return Ok(Class::Library) };

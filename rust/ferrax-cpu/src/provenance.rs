@@ -314,7 +314,7 @@ fn evaluate(op: &Op, operands: &[Tensor], types: &[Type]) -> Result<Outputs> {
         View::Leaf(_) if types.is_empty() && !op.effects().is_empty() => Ok(Outputs::new()),
         View::Leaf(_) if matches!(op, Op::Extension(_)) => Ok(op.eval(operands, types)?.into()),
         View::Leaf(_) => eager::run_op(op, operands),
-        View::Cond(_) | View::While(_) | View::Scan(_) => {
+        View::Cond(_) | View::While(_) | View::Scan(_) | View::Sweeps(_) => {
             let mut builder = Builder::new(op.name());
             let atoms: SmallVec<[_; 4]> =
                 operands.iter().map(|tensor| builder.input(tensor.array_type())).collect();
@@ -342,6 +342,7 @@ fn descend(
 ) -> Result<Step> {
     match equation.op.view() {
         View::Leaf(_) => Ok(Step::Leaf),
+        View::Sweeps(_) => Ok(Step::Whole),
         View::Call(call) => into_call(&call.program, operands, number, watch, 0),
         View::Checkpoint(call) => into_call(&call.jaxpr, operands, number, watch, 0),
         View::CustomJvp(call) => into_call(&call.call_jaxpr, operands, number, watch, 0),

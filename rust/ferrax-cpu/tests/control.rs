@@ -253,3 +253,52 @@ fn large_bodies_use_all_threads() {
         "{{ lambda ; c:f32[200000] xs:f32[4,200000]. let d:f32[200000] ys:f32[4] = {scan} in (d, ys) }}"
     ));
 }
+
+/// Records of a vector and a scalar that are read forwards and backwards; carries
+/// follow them. The numbers of steps fill chunks of records and stop short of that.
+#[test]
+fn sweeps_go_through_their_steps_again() {
+    let text = "{ lambda ; n:i32[] k:f32[] i:i32[] x:f32[3] s:f32[] t:f32[3] u:f32[3]. let
+        j:i32[] y:f32[3] p:f32[] q:f32[3] r:f32[3] = sweeps[
+          bodies=(
+            { lambda ; n:i32[] k:f32[] i:i32[] x:f32[3]. let
+                j:i32[] = add i 1:i32[]; f:f32[] = convert_element_type[new_dtype=float32 weak_type=False] i;
+                g:f32[] = mul f 0.01:f32[]; y:f32[3] = mul x k; z:f32[3] = add y g in (j, z, x, g) },
+            { lambda ; n:i32[] k:f32[] s:f32[] t:f32[3] x:f32[3] g:f32[]. let
+                a:f32[] = mul s 0.5:f32[]; b:f32[] = add a g; c:f32[3] = sub x t in (b, x, c) },
+            { lambda ; n:i32[] k:f32[] u:f32[3] x:f32[3] g:f32[] c:f32[3]. let
+                v:f32[3] = mul u 0.25:f32[]; w:f32[3] = add v c in (w,) }
+          )
+          cond_jaxpr={ lambda ; n:i32[] k:f32[] i:i32[] x:f32[3]. let c:bool[] = lt i n in (c,) }
+          num_carry=(2, 2, 1) num_consts=2 reverse=(False, True, False)
+        ] n k i x s t u
+      in (j, y, p, q, r) }";
+    let f32s = |values: &[f32]| {
+        let sizes: &[usize] = if values.len() == 1 { &[] } else { &[3] };
+        Tensor::from_elements(sizes, values).unwrap()
+    };
+    for n in [0, 1, 2, 15, 16, 17, 48, 49, 500] {
+        let (x, t, u) = (f32s(&[0.5, -1.0, 2.0]), f32s(&[0.1, 0.2, 0.3]), f32s(&[3.0, 2.0, 1.0]));
+        let got = check_with(text, &[i32(n), f32s(&[0.9]), i32(0), x, f32s(&[0.7]), t, u]);
+        assert_eq!(got[0].elements::<i32>().unwrap(), [n]);
+    }
+}
+
+/// Bounds hold for loops and sweeps alike.
+#[test]
+fn a_loop_that_goes_on_after_its_bound_is_an_error() {
+    let loops = COUNTER.replace("cond_nconsts=1", "cond_nconsts=1 max_steps=3");
+    let sweeps = "{ lambda ; n:i32[] i:i32[]. let
+        x:i32[] = sweeps[
+          bodies=({ lambda ; n:i32[] a:i32[]. let b:i32[] = add a 1:i32[] in (b,) },)
+          cond_jaxpr={ lambda ; n:i32[] a:i32[]. let c:bool[] = lt a n in (c,) }
+          max_steps=3 num_carry=(1,) num_consts=1 reverse=(False,)
+        ] n i in (x,) }";
+    for text in [loops.as_str(), sweeps] {
+        let executable = compile(&parse(text)).unwrap();
+        let got = executable.run(&[i32(3), i32(0)]).unwrap();
+        assert_eq!(got[0].elements::<i32>().unwrap(), [3]);
+        let error = executable.run(&[i32(4), i32(0)]).unwrap_err().to_string();
+        assert!(error.contains("still goes on after max_steps=3 steps"), "{error}");
+    }
+}

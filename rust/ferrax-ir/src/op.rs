@@ -35,6 +35,7 @@ pub enum View<'a> {
     Call(&'a Call),
     Cond(&'a Cond),
     While(&'a While),
+    Sweeps(&'a Sweeps),
     Scan(&'a Scan),
     Checkpoint(&'a Checkpoint),
     CustomJvp(&'a CustomJvp),
@@ -123,7 +124,7 @@ ops! {
     // Derivatives of the user's.
     CustomLinear;
     structured:
-    Call, Cond, While, Scan, Checkpoint, CustomJvp, CustomVjp,
+    Call, Cond, While, Sweeps, Scan, Checkpoint, CustomJvp, CustomVjp,
 }
 
 impl Op {
@@ -170,6 +171,7 @@ impl Op {
             View::Call(op) => smallvec![&op.program],
             View::Cond(op) => op.branches.iter().collect(),
             View::While(op) => smallvec![&op.cond_jaxpr, &op.body_jaxpr],
+            View::Sweeps(op) => std::iter::once(&op.cond_jaxpr).chain(&op.bodies).collect(),
             View::Scan(op) => smallvec![&op.jaxpr],
             View::Checkpoint(op) => smallvec![&op.jaxpr],
             View::CustomJvp(op) => {
@@ -200,6 +202,11 @@ impl Op {
             View::While(op) => {
                 let (cond_jaxpr, body_jaxpr) = (map(&op.cond_jaxpr)?, map(&op.body_jaxpr)?);
                 While { cond_jaxpr, body_jaxpr, ..op.clone() }.into()
+            }
+            View::Sweeps(op) => {
+                let cond_jaxpr = map(&op.cond_jaxpr)?;
+                let bodies = op.bodies.iter().map(map).collect::<Result<_, E>>()?;
+                Sweeps { bodies, cond_jaxpr, ..op.clone() }.into()
             }
             View::Scan(op) => Scan { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),
             View::Checkpoint(op) => Checkpoint { jaxpr: map(&op.jaxpr)?, ..op.clone() }.into(),

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::array::Array;
 use crate::errors::IntoPyResult;
-use crate::program::{self, PyProgram};
+use crate::program::{self, PyProgram, TracedProgram};
 use crate::trace::{self, FrameKind, Traced};
 
 fn trace(
@@ -35,8 +35,8 @@ fn trace(
 
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured, refs)`. The captured values are the program's first inputs; `refs`
-/// as in `trace_program`. `values` are what the arguments stand for when the body is first run, for
-/// messages.
+/// as in `trace_program`.
+/// `values` are what the arguments stand for when the body is first run, for messages.
 #[pyfunction]
 #[pyo3(signature = (function, name, types, names = None, values = None))]
 pub fn trace_body<'py>(
@@ -46,7 +46,7 @@ pub fn trace_body<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>)> {
+) -> PyResult<TracedProgram> {
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
     let mut traced = trace(py, function, name, &types, names, values.as_deref())?;
     let captured = traced.captured.len();

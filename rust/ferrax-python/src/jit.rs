@@ -4,6 +4,12 @@
 //! static values and trace context, and runs it; or, inside another trace,
 //! records a call equation. Only a miss runs Python code of the user.
 
+mod donation;
+mod key;
+mod refs;
+mod run;
+mod stats;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrax_ir::{ArrayType, Op, ops};
@@ -16,23 +22,14 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
-use crate::eager;
-use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::promote::context;
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
-use crate::{checks, nans};
-
-mod donation;
-mod key;
-mod refs;
-mod stats;
-
-use donation::take_donated;
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 pub use refs::register_ref;
 use refs::{Given, Refs, is_ref};
+use run::Names;
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
@@ -239,12 +236,7 @@ impl JitFunction {
 
     /// The name of an argument's leaf; `given` are the dynamic positional and keyword arguments.
     /// Names fit positions only where no argument was taken out.
-    fn leaf_name(
-        &self,
-        py: Python<'_>,
-        index: usize,
-        given: Given<'_, '_>,
-    ) -> Option<String> {
+    fn leaf_name(&self, py: Python<'_>, index: usize, given: Given<'_, '_>) -> Option<String> {
         let named = || -> PyResult<String> {
             leaf_names(py)?.call1((self.function.bind(py), given.0, given.1))?.get_item(index)?.extract()
         };
@@ -316,7 +308,7 @@ impl JitFunction {
             })
             .collect();
         let given = (&call.arguments, call.keywords.as_ref());
-        let entry = self.trace(py, key, given, &values, &call.refs)?;
+        let entry = self.trace(py, key, given, &call.refs, &values)?;
         Ok((entry, call.operands, call.refs))
     }
 
@@ -327,8 +319,8 @@ impl JitFunction {
         py: Python<'py>,
         key: Key,
         (arguments, keywords): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>),
-        values: &[Option<Py<Array>>],
         refs: &Refs<'py>,
+        values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
         let alike = self.before_trace(py, &key)?;
         let types: Vec<ArrayType> = key
@@ -456,6 +448,7 @@ impl JitFunction {
         entry: &Entry,
         operands: &[Operand<'_>],
         refs: &Refs<'_>,
+        names: Names<'_>,
     ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
@@ -470,13 +463,14 @@ impl JitFunction {
             &with_captured
         };
         if let Some(done) = &entry.refs {
-            return self.run_with_refs(py, entry, done.bind(py), all, refs);
+            return self.run_with_refs(py, entry, done.bind(py), all, refs, names);
         }
         if !trace::runs_eagerly(all) {
             let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }
-        let arrays = self.execute(py, entry, all)?
+        let arrays = self
+            .execute(py, entry, all, names)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
@@ -497,61 +491,7 @@ impl JitFunction {
         let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
         trace::bind(py, Op::Call(call), operands)
     }
-
-    /// Runs an entry's program on concrete operands.
-    fn execute(
-        &self,
-        py: Python<'_>,
-        entry: &Entry,
-        operands: &[Operand<'_>],
-    ) -> PyResult<ferrax_cpu::Outputs> {
-        let program = entry.program.get();
-        let executable = program.executable(py)?;
-        match &entry.donated {
-            _ if checks::values().is_some() => self.execute_checked(py, entry, operands),
-            Some(donated) if donated.contains(&true) => {
-                let tensors = take_donated(py, operands, donated)?;
-                let mut flags = donated.clone();
-                flags.resize(tensors.len(), false);
-                eager::release_gil(py, program.work(), || executable.run_donating(tensors, &flags)).py(py)
-            }
-            _ => {
-                let tensors = eager::tensors(py, operands)?;
-                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)
-            }
-        }
-    }
-
-    /// Runs an entry whose results must not have certain values. No buffer is used again: the
-    /// inputs may be needed for a second run.
-    #[cold]
-    fn execute_checked(
-        &self,
-        py: Python<'_>,
-        entry: &Entry,
-        operands: &[Operand<'_>],
-    ) -> PyResult<ferrax_cpu::Outputs> {
-        let program = entry.program.get();
-        let executable = program.executable(py)?;
-        let tensors = match &entry.donated {
-            Some(donated) => take_donated(py, operands, donated)?,
-            None => eager::tensors(py, operands)?.into_vec(),
-        };
-        let results = eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?;
-        let what = || format!("the jitted function {}", self.place(py));
-        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| {
-            if number >= entry.key.leaves.len() {
-                return format!("An array that {} captures", self.name);
-            }
-            match entry.key.names(py, self.function.bind(py)).ok().and_then(|names| names.get(number).cloned()) {
-                Some(name) => format!("The argument {name} of {}", self.name),
-                None => format!("The argument leaf {number} of {}", self.name),
-            }
-        })?;
-        Ok(results)
-    }
 }
-
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
 fn flatten_like<'py>(
@@ -614,7 +554,12 @@ impl JitFunction {
         }
         let call = self.prepare(py, args, kwargs, false)?;
         let (entry, operands, refs) = self.entry(py, call)?;
-        self.run_entry(py, &entry, &operands, &refs)
+        let names = || {
+            let call = self.prepare(py, args, kwargs, false)?;
+            let positional = entry.key.positional(&call.arguments)?;
+            leaf_names(py)?.call1((self.function.bind(py), positional, call.keywords))?.extract()
+        };
+        self.run_entry(py, &entry, &operands, &refs, &names)
     }
 
     /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be

@@ -124,7 +124,7 @@ fn work(program: &Program) -> usize {
             let once = || op.programs().into_iter().map(of).fold(0usize, usize::saturating_add);
             match op {
                 // Nobody knows for how long.
-                Op::While(_) => usize::MAX,
+                Op::While(_) | Op::Sweeps(_) => usize::MAX,
                 Op::Scan(scan) => scan.length.as_const().map_or(usize::MAX, |n| once().saturating_mul(n)),
                 _ => once(),
             }
@@ -407,11 +407,14 @@ pub fn operands<'py>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[Operand
     sequence.try_iter()?.map(|item| convert::operand(&item?, "this function")).collect()
 }
 
+/// A program, what it captured, and what its function did to mutable arrays.
+pub type TracedProgram = (PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>);
+
 /// Traces `function`, which takes a list of arrays and returns a sequence of
 /// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
-/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for messages,
-/// `values` what they stand for, None where nobody knows.
+/// are the program's last outputs. `types` are the arguments' types, `names` gives their names for
+/// messages, `values` what they stand for, None where nobody knows.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None))]
 pub fn trace_program<'py>(
@@ -422,7 +425,7 @@ pub fn trace_program<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<(PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>)> {
+) -> PyResult<TracedProgram> {
     let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
     let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;

@@ -278,20 +278,16 @@ where
     let atoms = atoms.map_err(|escaped| unexpected_tracer(&escaped))?;
     let frame = remove(id).ok_or_else(|| to_py(py, internal_error!("the frame of this trace is gone")))?;
     drop(outputs);
-    let Frame { kind, builder, captured, names, values, refs, ref_inputs, .. } = frame;
+    let Frame { kind, builder, captured, names, values, ref_inputs, refs, .. } = frame;
     drop(values);
     let mut program = builder.finish(atoms);
-    let values = matches!(kind, FrameKind::Diff | FrameKind::Value);
-    if values && program.equations.iter().any(|equation| has_own_rules(&equation.op)) {
+    let looks = matches!(kind, FrameKind::Diff | FrameKind::Value);
+    if looks && program.equations.iter().any(|equation| has_own_rules(&equation.op)) {
         // Calls that were recorded only for their value to be looked at: nobody must ask for their
         // rules, for which it is too late to look at values.
         program = ferrax_transform::dce(&program).py(py)?;
     }
-    let watched = leaks::take(id);
-    // What was done to mutable arrays is told in traced values until the caller has written them.
-    if refs.is_none() {
-        leaks::check(py, watched, &program, names.as_ref())?;
-    }
+    leaks::check(py, leaks::take(id), &program, names.as_ref())?;
     Ok(Traced { program, captured, ref_inputs, refs })
 }
 

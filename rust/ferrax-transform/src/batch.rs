@@ -17,7 +17,7 @@ use ferrax_ir::{
 };
 use smallvec::SmallVec;
 
-use crate::control::{checkpoint, cond, custom, scan, while_loop};
+use crate::control::{checkpoint, cond, custom, scan, sweeps, while_loop};
 use crate::memo::Memo;
 use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
@@ -190,6 +190,7 @@ impl Batching<'_> {
             View::While(op) => {
                 at(equation, while_loop::batch(self, &mut rewriter.builder, op, &inputs, &dims))?
             }
+            View::Sweeps(op) => at(equation, sweeps::batch(self, &mut rewriter.builder, op, &inputs, &dims))?,
             View::Scan(op) => at(equation, scan::batch(self, &mut rewriter.builder, op, &inputs, &dims))?,
             View::Checkpoint(op) => {
                 at(equation, checkpoint::batch(self, &mut rewriter.builder, op, &inputs, &dims))?

@@ -14,7 +14,7 @@ use ferrax_ir::{Atom, Equation, Op, Program, Result, Var};
 use smallvec::SmallVec;
 
 use crate::control::wiring::Wirings;
-use crate::control::{checkpoint, cond, scan, while_loop};
+use crate::control::{checkpoint, cond, scan, sweeps, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::reach::Reach;
 use crate::rewrite::{Needed, Rewriter, check_flags, share};
@@ -75,6 +75,7 @@ impl Elimination {
                 View::Call(op) => self.call(op, equation, &needed)?,
                 View::Cond(op) => cond::eliminate(self, op, equation, &needed)?,
                 View::While(op) => while_loop::eliminate(self, op, equation, &needed)?,
+                View::Sweeps(op) => sweeps::eliminate(self, op, equation, &needed)?,
                 View::Scan(op) => scan::eliminate(self, op, equation, &needed)?,
                 View::Checkpoint(op) => checkpoint::eliminate(self, op, equation, &needed)?,
                 // Their rules know all inputs and outputs.

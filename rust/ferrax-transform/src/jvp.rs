@@ -18,7 +18,7 @@ use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, 
 use smallvec::SmallVec;
 
 use crate::control::wiring::Wirings;
-use crate::control::{checkpoint, cond, custom, scan, while_loop};
+use crate::control::{checkpoint, cond, custom, scan, sweeps, while_loop};
 use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
 use crate::reach::Reach;
@@ -152,6 +152,7 @@ impl Forward {
                 View::While(op) => {
                     at(equation, while_loop::forward(self, &mut rewriter, equation, op, &found))?
                 }
+                View::Sweeps(op) => at(equation, sweeps::forward(self, &mut rewriter, equation, op, &found))?,
                 View::Scan(op) => at(equation, scan::forward(self, &mut rewriter, equation, op, &found))?,
                 View::Checkpoint(op) => {
                     at(equation, checkpoint::forward(self, &mut rewriter, equation, op, &found))?

@@ -14,7 +14,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Program, Result};
 
 use crate::control::wiring::Wirings;
-use crate::control::{checkpoint, cond, scan, while_loop};
+use crate::control::{checkpoint, cond, scan, sweeps, while_loop};
 use crate::linearize::Halves;
 use crate::memo::Memo;
 use crate::reach::Reach;
@@ -127,6 +127,10 @@ impl PartialEvaluation {
                     let late = while_loop::partial_eval(self, &mut rewriter, equation, op, &flags)?;
                     mark(&mut depends, equation, &late);
                 }
+                View::Sweeps(op) if mixed => {
+                    let late = sweeps::partial_eval(self, &mut rewriter, equation, op, &flags)?;
+                    mark(&mut depends, equation, &late);
+                }
                 View::Scan(op) if mixed => {
                     let late = scan::partial_eval(self, &mut rewriter, equation, op, &flags)?;
                     mark(&mut depends, equation, &late);
@@ -142,6 +146,7 @@ impl PartialEvaluation {
                 | View::Call(_)
                 | View::Cond(_)
                 | View::While(_)
+                | View::Sweeps(_)
                 | View::Scan(_)
                 | View::Leaf(_) => {
                     rewriter.copy(equation)?;

@@ -13,6 +13,7 @@ use ferrax_ir::op::View;
 use ferrax_ir::ops::{Scan, While};
 use ferrax_ir::{Atom, Equation, Op, Program};
 
+use crate::control::sweeps::Flow;
 use crate::memo::Memo;
 
 /// What dependence is asked for.
@@ -69,7 +70,8 @@ impl Reach {
         parts
     }
 
-    fn outputs(&mut self, program: &Arc<Program>, flags: &[bool], through: Through) -> Flags {
+    /// The outputs of a program that flagged inputs reach.
+    pub fn outputs(&mut self, program: &Arc<Program>, flags: &[bool], through: Through) -> Flags {
         let key = (through, flags.to_vec());
         if let Some(found) = self.outputs.get(program, key.clone()) {
             return found;
@@ -122,7 +124,16 @@ impl Reach {
                 add(&mut found, &carry);
                 found
             }
-            View::While(op) => self.while_carry(op, flags, through),
+            View::While(op) => {
+                let carry = self.while_carry(op, flags, through);
+                let condition = op.split(flags).0;
+                let holds = self.outputs(&op.cond_jaxpr, &[condition, &carry].concat(), through);
+                if holds.contains(&true) { all() } else { carry }
+            }
+            View::Sweeps(op) => {
+                let flow = Flow::new(self, op, flags, through);
+                if flow.condition { all() } else { flow.carry.concat() }
+            }
             View::Cond(op) => {
                 let mut found = vec![flags[0]; equation.outputs.len()];
                 for branch in &op.branches {
@@ -137,16 +148,24 @@ impl Reach {
         }
     }
 
-    fn while_carry(&mut self, op: &While, flags: &[bool], through: Through) -> Vec<bool> {
-        let (condition, constants, carry) = op.split(flags);
+    /// The carries of a `while` that flagged inputs of its body reach.
+    pub fn while_carry(&mut self, op: &While, flags: &[bool], through: Through) -> Vec<bool> {
+        let (_, constants, carry) = op.split(flags);
         let mut carry = carry.to_vec();
         loop {
-            let holds = self.outputs(&op.cond_jaxpr, &[condition, &carry].concat(), through);
-            if holds.contains(&true) {
-                return vec![true; carry.len()];
-            }
             let after = self.outputs(&op.body_jaxpr, &[constants, &carry].concat(), through);
             if !add(&mut carry, &after) {
+                return carry;
+            }
+        }
+    }
+
+    /// The carries of a `while` that reach flagged ones.
+    pub fn while_carry_before(&mut self, op: &While, flags: &[bool]) -> Vec<bool> {
+        let mut carry = flags.to_vec();
+        loop {
+            let before = self.inputs(&op.body_jaxpr, &carry);
+            if !add(&mut carry, &before[op.body_nconsts..]) {
                 return carry;
             }
         }
@@ -195,7 +214,7 @@ impl Reach {
                 }
                 found
             }
-            View::Leaf(_) | View::While(_) | View::CustomJvp(_) | View::CustomVjp(_) => {
+            View::Leaf(_) | View::While(_) | View::Sweeps(_) | View::CustomJvp(_) | View::CustomVjp(_) => {
                 vec![true; equation.inputs.len()]
             }
         }

@@ -217,6 +217,8 @@ fn saved_outputs(
     let programs = match op.view() {
         View::Leaf(_) => return Ok(smallvec![policy.saves(op, types)?; outputs]),
         View::While(op) => smallvec![&op.body_jaxpr],
+        // Its results are those of several bodies.
+        View::Sweeps(_) => SmallVec::new(),
         _ => op.programs(),
     };
     let mut flags: SmallVec<[bool; 4]> = smallvec![false; outputs];

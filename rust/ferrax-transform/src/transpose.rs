@@ -19,7 +19,7 @@ use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{ArrayType, Atom, Builder, Equation, Program, Result, Type, internal_error};
 use smallvec::SmallVec;
 
-use crate::control::{checkpoint, cond, scan, while_loop};
+use crate::control::{checkpoint, cond, scan, sweeps, while_loop};
 use crate::memo::{Flagged, Memo};
 use crate::partial_eval::PartialEvaluation;
 use crate::reach::Reach;
@@ -184,6 +184,9 @@ impl Transposition {
             }
             View::While(op) => {
                 at(equation, while_loop::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
+            }
+            View::Sweeps(op) => {
+                at(equation, sweeps::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?
             }
             View::Scan(op) => {
                 at(equation, scan::transpose(self, &mut rewriter.builder, op, &operands, &cotangents))?

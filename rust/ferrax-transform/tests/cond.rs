@@ -89,14 +89,70 @@ fn cases() -> Vec<Case> {
         case(
             "weak in one branch",
             "{ lambda \"f\" ; p:i32[] x:f64[]. let
-                y:f64[] = cond[branches=({ lambda \"g\" ; x:f64[]. let
+                y:~f64[] = cond[branches=({ lambda \"g\" ; x:f64[]. let
                     y:~f64[] = convert_element_type[new_dtype=float64 weak_type=True] x; z:~f64[] = sin y in (z,) },
                   { lambda \"h\" ; x:f64[]. let y:f64[] = cos x in (y,) })] p x
               in (y,) }",
             vec![vec![i(0), f(0.3)], vec![i(1), f(0.1)]],
             true,
         ),
+        case(
+            "a loop that ends for its own lanes",
+            ENDLESS,
+            vec![
+                vec![i(0), f(-0.3), f(1.7)],
+                vec![i(1), f(0.1), f(1.9)],
+                vec![i(1), f(3.5), f(2.3)],
+                vec![i(0), f(0.0), f(0.4)],
+            ],
+            true,
+        ),
     ]
+}
+
+/// Multiplies until a limit is passed, which numbers below zero never do.
+const ENDLESS: &str = "{ lambda ; p:i32[] x:f64[] w:f64[]. let
+    y:f64[] z:f64[] = cond[branches=(
+      { lambda ; x:f64[] w:f64[]. let y:f64[] = sin x; z:f64[] = mul y w in (y, z) },
+      { lambda ; x:f64[] w:f64[]. let
+          y:f64[] = while[
+            body_jaxpr={ lambda ; w:f64[] x:f64[]. let y:f64[] = mul x w; z:f64[] = sin y; a:f64[] = mul z 0.1:f64[];
+                b:f64[] = add y a in (b,) }
+            body_nconsts=1
+            cond_jaxpr={ lambda ; x:f64[]. let b:bool[] = lt x 4.0:f64[] in (b,) } cond_nconsts=0] w x
+        in (y, w) })] p x w
+  in (y, z) }";
+
+fn named(program: &Program, name: &str) -> usize {
+    program.equations.iter().filter(|equation| equation.op.name() == name).count()
+}
+
+/// Branches that might not end for other lanes, and those that are dearer for all
+/// lanes than alone, run lane by lane.
+#[test]
+fn dear_branches_run_for_their_own_lanes() {
+    let over = |text: &str| {
+        let program = Program::parse(text).unwrap();
+        let dims: Vec<Option<usize>> = program.inputs.iter().map(|_| Some(0)).collect();
+        batch(&program, &Dim::Const(3), &dims, None, OutDims::Front).unwrap().0
+    };
+    let forms = |program: &Program| (named(program, "scan"), named(program, "select_n"));
+    assert_eq!(forms(&over(ENDLESS)), (1, 0));
+    let sized = |size: &str| {
+        over(
+            &"{ lambda ; p:i32[] x:f64[SIZE]. let
+              y:f64[SIZE] = cond[branches=(
+                { lambda ; x:f64[SIZE]. let y:f64[SIZE] = sin x; z:f64[SIZE] = exp y in (z,) },
+                { lambda ; x:f64[SIZE]. let y:f64[SIZE] = cos x; z:f64[SIZE] = tanh y in (z,) },
+                { lambda ; x:f64[SIZE]. let  in (x,) })] p x
+              in (y,) }"
+                .replace("SIZE", size),
+        )
+    };
+    let (scans, selects) = forms(&sized("3"));
+    assert!(scans == 0 && selects > 0);
+    assert_eq!(forms(&sized("3000")), (1, 0));
+    assert_eq!(forms(&sized("70,70")), (1, 0));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use common::passes::*;
 use common::run;
+use ferrax_ir::serial::{Interface, from_bytes, to_bytes};
 use ferrax_ir::verify::verify;
 use ferrax_ir::{DType, Dim, Op, Program, Scalar, Tensor};
 use ferrax_transform::{
@@ -103,17 +104,17 @@ fn cases_with(bound: &str, reverse: bool) -> Vec<Case> {
 
 #[test]
 fn derivatives() {
-    cases_with("", false).iter().for_each(check_derivatives);
+    cases_with("", true).iter().for_each(check_derivatives);
 }
 
 #[test]
 fn batches() {
-    cases_with("", false).iter().for_each(check_batches);
+    cases_with("", true).iter().for_each(check_batches);
 }
 
 #[test]
 fn parts() {
-    cases_with("", false).iter().for_each(check_parts);
+    cases_with("", true).iter().for_each(check_parts);
 }
 
 #[test]
@@ -131,14 +132,33 @@ fn bounded_parts() {
     cases_with("max_steps=6", true).iter().for_each(check_parts);
 }
 
-/// A bound that is met stops the loop, its derivatives and its batches alike.
+/// A bound that is passed is an error in the loop, its derivatives and its batches alike.
 #[test]
-fn loops_that_are_cut_short() {
-    for bound in ["max_steps=0", "max_steps=1", "max_steps=2"] {
-        for case in cases_with(bound, true) {
-            check_derivatives(&case);
-            check_batches(&case);
-            check_parts(&case);
+fn loops_that_go_on_after_their_bound_fail() {
+    let inputs = [i(3), f(0.8), i(0), f(0.5), f(0.2), f(0.1)];
+    let nonzero = [false, true, false, true, true, false];
+    let given = [false, true, true, false];
+    for (bound, fails) in [(0, true), (2, true), (3, false)] {
+        let program = Program::parse(&COUNTED.replace("BOUND", &format!("max_steps={bound}"))).unwrap();
+        let (forward, _) = jvp(&program, &nonzero).unwrap();
+        let gradient = vjp_program(&program, &nonzero, &given).unwrap();
+        let (batched, _) =
+            batch(&program, &Dim::Const(1), &[Some(0), None, None, None, None, None], None, OutDims::AsIs)
+                .unwrap();
+        let lane = Tensor::from_elements([1].as_slice(), &[3i32]).unwrap();
+        for (program, inputs) in [
+            (&program, inputs.to_vec()),
+            (&forward, [&inputs[..], &[f(1.0), f(1.0), f(1.0)]].concat()),
+            (&gradient, [&inputs[..], &[f(1.0), f(1.0)]].concat()),
+            (&batched, [&[lane], &inputs[1..]].concat()),
+        ] {
+            let found = ferrax_ir::interpret::run(program, &inputs);
+            let text = found.err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(
+                text.contains(&format!("still goes on after max_steps={bound} steps")),
+                fails,
+                "{text}"
+            );
         }
     }
 }
@@ -152,16 +172,64 @@ fn loops(program: &Program) -> Vec<&ferrax_ir::ops::While> {
     ops.filter_map(|op| if let Op::While(op) = op { Some(op) } else { None }).collect()
 }
 
+fn sweeps(program: &Program) -> Vec<&ferrax_ir::ops::Sweeps> {
+    let ops = program.equations.iter().map(|equation| &equation.op);
+    ops.filter_map(|op| if let Op::Sweeps(op) = op { Some(op) } else { None }).collect()
+}
+
+/// One sweep forwards and one backwards; what a step computes of constants alone
+/// and what keeps its value are not recorded.
 #[test]
-fn loops_without_a_bound_have_no_reverse() {
-    let text = "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic \
-                start/stop values. Try using lax.scan, or using fori_loop with static start/stop.";
-    assert_no_reverse(&parse(DOUBLING), &[false, false, true], &[false, true], text);
-    let nonzero = [false, false, false, true, false, false];
-    assert_no_reverse(&parse(COUNTED), &nonzero, &[false, true, false, false], text);
-    // A carry that no tangent reaches is no hindrance.
-    let nonzero = [false, true, false, false, false, false];
-    vjp_program(&parse(COUNTED), &nonzero, &[false, false, false, true]).unwrap();
+fn loops_without_a_bound_are_swept() {
+    let text = "{ lambda ; n:i32[] w:f64[8] x:f64[]. let
+        i:i32[] y:f64[] v:f64[8] = while[
+          body_jaxpr={ lambda ; w:f64[8] i:i32[] x:f64[] v:f64[8]. let
+              j:i32[] = add i 1:i32[]; e:f64[8] = exp w; u:f64[8] = mul e v; s:f64[] = reduce_sum[axes=(0,)] u;
+              p:f64[] = mul x s; y:f64[] = sin p in (j, y, v) }
+          body_nconsts=1
+          cond_jaxpr={ lambda ; n:i32[] i:i32[] x:f64[] v:f64[8]. let b:bool[] = lt i n in (b,) }
+          cond_nconsts=1] n w 0:i32[] x w
+      in (y,) }";
+    let program = Program::parse(text).unwrap();
+    let gradient = vjp_program(&program, &[false, false, true], &[true]).unwrap();
+    let gradient = optimise(&gradient, Default::default()).unwrap();
+    let ops = sweeps(&gradient);
+    assert_eq!(ops.len(), 1);
+    assert_eq!(ops[0].reverse, [false, true]);
+    for record in ops[0].bodies[0].output_types().skip(ops[0].num_carry[0]) {
+        assert_eq!(record.as_array().unwrap().rank(), 0, "{}", ops[0].bodies[0]);
+    }
+    assert_eq!((ops[0].records(0), ops[0].records(1)), (1, 0), "{}", ops[0].bodies[0]);
+}
+
+/// How often a loop runs is no linear function of anything.
+#[test]
+fn conditions_are_not_linear() {
+    let text = "{ lambda ; x:f64[]. let
+        y:f64[] = while[
+          body_jaxpr={ lambda ; x:f64[]. let y:f64[] = mul x 2.0:f64[] in (y,) } body_nconsts=0
+          cond_jaxpr={ lambda ; x:f64[]. let b:bool[] = lt x 9.0:f64[] in (b,) } cond_nconsts=0] x
+      in (y,) }";
+    let found = transpose(&Program::parse(text).unwrap(), &[true], &[true]);
+    assert!(found.unwrap_err().to_string().contains("cannot be transposed in what its condition depends on"));
+}
+
+/// A gradient that is read back from its text or its bytes is the same program.
+#[test]
+fn sweeps_are_printed_and_saved() {
+    let nonzero = [false, true, false, true, false, false];
+    let gradient = vjp_program(&parse(COUNTED), &nonzero, &[false, true, false, false]).unwrap();
+    assert_eq!(sweeps(&gradient).len(), 1);
+    let interface = Interface::default();
+    let bytes = to_bytes(&gradient, &interface).unwrap();
+    let (again, _) = from_bytes(&bytes).unwrap();
+    assert_eq!(again, gradient.canonical());
+    assert_eq!(Program::parse(&format!("{gradient:#}")).unwrap(), again);
+    let inputs = [i(3), f(0.8), i(0), f(0.5), f(0.2), f(0.1), f(1.0)];
+    let (one, other) = (run(&gradient, &inputs), run(&again, &inputs));
+    for (one, other) in one.iter().zip(&other) {
+        assert_eq!(one.bytes(), other.bytes());
+    }
 }
 
 /// What a user's own linear loop does, turned around.
@@ -196,11 +264,10 @@ fn linear_loops_over_a_counter_turn_around() {
     }
 }
 
-/// Counters of small and unsigned dtypes, bounds that are met and bounds beyond the dtype.
+/// Counters of small and unsigned dtypes, bounds that are just kept and bounds beyond the dtype.
 #[test]
 fn counters_do_not_overflow() {
-    for (dtype, bound, steps) in [("u8", 2, 2), ("u8", 1000, 5), ("i8", 300, 5), ("i8", 0, 0), ("i32", 4, 4)]
-    {
+    for (dtype, bound, steps) in [("u8", 5, 5), ("u8", 1000, 5), ("i8", 300, 5), ("i32", 5, 5)] {
         let text = format!(
             "{{ lambda ; n:{dtype}[] x:f64[]. let
                 i:{dtype}[] y:f64[] = while[
@@ -302,8 +369,6 @@ fn carries_that_nobody_needs_go() {
 #[test]
 fn a_loop_that_does_not_run_is_none() {
     assert_eq!(loops(&simplify(&parse(COUNTED)).unwrap()).len(), 1);
-    let none = Program::parse(&COUNTED.replace("BOUND", "max_steps=0")).unwrap();
-    assert!(simplify(&none).unwrap().equations.is_empty());
     let text = "{ lambda ; x:f64[]. let
         y:f64[] = while[body_jaxpr={ lambda ; x:f64[]. let y:f64[] = sin x in (y,) } body_nconsts=0
           cond_jaxpr={ lambda ; x:f64[]. let b:bool[] = lt 2:i32[] 1:i32[] in (b,) } cond_nconsts=0] x
@@ -336,11 +401,9 @@ fn nesting_five_deep_costs_in_proportion() {
             let dims = [Some(0), Some(0)];
             let (batched, _) = batch(&program, &Dim::Const(2), &dims, None, OutDims::AsIs).unwrap();
             let mut sizes = vec![forward.size(), batched.size()];
-            if !bound.is_empty() {
-                let gradient = vjp_program(&program, &[false, true], &[true]).unwrap();
-                sizes.push(gradient.size());
-                sizes.push(optimise(&gradient, Default::default()).unwrap().size());
-            }
+            let gradient = vjp_program(&program, &[false, true], &[true]).unwrap();
+            sizes.push(gradient.size());
+            sizes.push(optimise(&gradient, Default::default()).unwrap().size());
             sizes
         };
         for (three, six) in sizes(3).into_iter().zip(sizes(6)) {
@@ -356,17 +419,24 @@ fn effects_stay_in_the_loop() {
         { lambda ; n:i32[] x:f64[] w:f64[]. let
             i:i32[] y:f64[] z:f64[] = while[
               body_jaxpr={ lambda ; w:f64[] i:i32[] x:f64[] z:f64[]. let j:i32[] = add i 1:i32[];
-                  y:f64[] = jit[name=loud jaxpr=loud] x; s:f64[] = sin w; t:f64[] = mul z s in (j, y, t) }
+                  d:f64[] = mul 2.0:f64[] x; y:f64[] = jit[name=loud jaxpr=loud] x; s:f64[] = sin w;
+                  t:f64[] = mul z s in (j, RESULT, t) }
               body_nconsts=1
               cond_jaxpr={ lambda ; n:i32[] i:i32[] x:f64[] y:f64[]. let b:bool[] = lt i n in (b,) }
               cond_nconsts=1 BOUND] n w 0:i32[] x x
           in (y, z) }";
-    for bound in ["", "max_steps=3"] {
+    // Without a bound the steps are made twice, so what has effects may not be asked again.
+    let program = |bound: &str, result: &str| {
+        with_effects(&Program::parse(&text.replace("BOUND", bound).replace("RESULT", result)).unwrap())
+    };
+    let refused = linearize(&program("", "y"), &[false, true, true]).unwrap_err().to_string();
+    assert!(refused.contains("need the result of loud"), "{refused}");
+    for (bound, result) in [("", "d"), ("max_steps=3", "y")] {
         let case = Case {
             name: "effects",
-            program: with_effects(&Program::parse(&text.replace("BOUND", bound)).unwrap()),
+            program: program(bound, result),
             lanes: vec![vec![i(2), f(0.3), f(0.5)], vec![i(1), f(0.7), f(0.2)]],
-            reverse: false,
+            reverse: true,
         };
         assert_eq!(effects(&case.program), 1);
         check_derivatives(&case);
@@ -377,5 +447,7 @@ fn effects_stay_in_the_loop() {
         assert_eq!(effects(&jvp(program, &[false, true, true]).unwrap().0), 1);
         let parts = partial_eval(program, &[false, false, true]).unwrap();
         assert_eq!(effects(&parts.known) + effects(&parts.unknown), 1);
+        let linear = linearize(program, &[false, true, true]).unwrap();
+        assert_eq!((effects(&linear.primal), effects(&linear.linear)), (1, 0), "{bound}");
     }
 }

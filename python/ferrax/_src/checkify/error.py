@@ -324,8 +324,8 @@ class Error:
         )
 
     def _of_batch(self) -> Error:
-        """The first failed lane's error, of an error with batch axes in front."""
-        from ferrax.lax import argmax, dynamic_index_in_dim, ne, reshape
+        """The last failed lane's error, which is the one JAX shows, of one with batch axes in front."""
+        from ferrax.lax import argmax, dynamic_index_in_dim, ne, reshape, rev, sub
 
         rank = np.ndim(self._first)
         if not rank:
@@ -335,7 +335,8 @@ class Error:
             return reshape(leaf, (self._first.size, *leaf.shape[rank:]))
 
         def lane(codes):
-            return argmax(ne(flat(codes), full((codes.size,), 0, codes.dtype)), 0, np.int32)
+            failed = ne(flat(codes), full((codes.size,), 0, codes.dtype))
+            return sub(_number(codes.size - 1), argmax(rev(failed, (0,)), 0, np.int32))
 
         def at(index, leaf):
             return dynamic_index_in_dim(flat(leaf), index, 0, keepdims=False)

@@ -137,7 +137,7 @@ def check_error(error: Error) -> None:
     """Raises if `error` has a failed check: the opposite of what `checkify` does.
 
     An effect as `check` is: functions with it must go through `checkify` before they are staged.
-    Of an error with batch axes the first lane that failed counts.
+    Of an error with batch axes the last lane that failed counts.
 
     Errors: JaxRuntimeError if a check failed; TypeError for arguments that are no `Error`;
     ValueError as for `check`.

@@ -77,10 +77,12 @@ def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
             return f(*args, **kwargs)
 
         functools.update_wrapper(closed_f, f)
-        program, captured, flat = api.stage(closed_f, (), {})
+        program, captured, flat = api.stage(closed_f, (), {}, writes=True)
         closed = ClosedJaxpr(program, captured)
         error = init_error._with_kinds(_kinds(closed, categories))
         error, outs = _checked(closed, categories, error, [])
+        if flat.touched is not None:
+            outs = flat.touched.write_back(list(outs))
         return error, flat.out_tree.unflatten(outs)
 
     return checked

@@ -170,8 +170,13 @@ def reduce(
       computation: ``(a, b) -> c`` on scalars (or pytrees of scalars), associative.
       dimensions: axes to reduce.
 
-    One-op functions (sum, product, maximum, minimum, and, or, xor) run as that reduction; any other
-    is applied in a tree of log2(n) steps over vectors.
+    Returns arrays without those axes. One-op functions (sum, product, maximum, minimum, and, or,
+    xor) run as that reduction; any other is applied to neighbours in row-major order, in a tree of
+    log2(n) steps over vectors: it need not be commutative.
+
+    Errors: ValueError for other trees of initial values or results, unequal shapes, initial values
+    that are no scalars, and axes that are out of range or repeated; TypeError for dtypes that do
+    not fit.
 
     >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
     Array(6, dtype=int32)

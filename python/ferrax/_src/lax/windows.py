@@ -10,12 +10,13 @@ once for each place in the window, to all windows at once.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ferrax._src import core, dtypes, tree_util
+from ferrax._src import api, core, dtypes, tree_util
 from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import int_tuple, operand as as_operand
@@ -33,8 +34,9 @@ from ferrax._src.lax.slicing import dynamic_slice, slice
 
 # Windows with fewer places than this are unrolled; larger ones are walked by a loop.
 UNROLLED = 64
-# Along an axis, windows up to this length are combined place by place.
-DIRECT = 4
+# Along an axis, windows up to these lengths are combined place by place: those that overlap, and
+# those that do not, for which each element is read once.
+DIRECT, DIRECT_BLOCKS = 4, 16
 
 
 def padtype_to_pads(
@@ -76,7 +78,7 @@ class Windows:
     """Where the windows lie: checked and complete parameters, and the shapes they make.
 
     All have one entry for each axis: ``sizes``, ``strides``, ``pads`` (pairs), ``base`` and
-    ``steps``, the dilations of the operand and of the window.
+    ``steps``, the dilations of the operand and of the window. Equal ones are equal static values.
     """
 
     def __init__(self, shape, sizes, strides, padding, base, steps):
@@ -123,6 +125,15 @@ class Windows:
             max((n - span) // stride + 1, 0)
             for n, span, stride in zip(padded, self.spans, self.strides)
         )
+
+    def _key(self):
+        return self.shape, self.sizes, self.strides, self.pads, self.base, self.steps
+
+    def __eq__(self, other):
+        return isinstance(other, Windows) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
 
     def pad(self, x, value):
         """The operand with ``value`` where it is absent."""
@@ -260,10 +271,13 @@ def reduce_window(
             "reduce_window got inconsistent dtypes for operands and init_values: got operand dtypes "
             f"{[x.dtype for x in flat]} and init_value dtypes {[x.dtype for x in flat_init]}."
         )
-    if tree_util.treedef_is_leaf(tree) and monoid_of(computation, flat_init[0]) == "add":
-        total = _sums(flat[0], windows)
+    name = monoid_of(computation, flat_init[0]) if tree_util.treedef_is_leaf(tree) else None
+    if name == "add":
+        total = _sums(windows, flat[0])
         return tree.unflatten([elementwise.add(_broadcast_to(flat_init[0], windows.out), total)])
-    return tree.unflatten(_fold(computation, tree, flat, flat_init, windows))
+    if name is not None:
+        return tree.unflatten(_fold_known(MONOIDS[name][1], tree, windows, flat, flat_init))
+    return tree.unflatten(_fold(computation, tree, windows, flat, flat_init))
 
 
 def _special(x, init, computation, windows):
@@ -278,10 +292,11 @@ def _special(x, init, computation, windows):
         return (_extremes if inexact else _extremes_value)(name, windows, x)
     if dtypes.issubdtype(x.dtype, np.bool_):
         raise TypeError("operand to reduce_window_sum must have a number dtype, got bool")
-    return _sums(x, windows)
+    return _sums(windows, x)
 
 
-def _sums(x, windows):
+@functools.partial(api.jit, static_argnums=0)
+def _sums(windows, x):
     # Sums of small floats are accumulated in float32, as those of whole axes are.
     wide = np.dtype(np.float32) if dtypes.issubdtype(x.dtype, np.floating) else x.dtype
     wide = wide if x.dtype.itemsize < 4 else x.dtype
@@ -295,6 +310,7 @@ def _one(combine):
     return lambda a, b: [combine(a[0], b[0])]
 
 
+@functools.partial(api.jit, static_argnums=(0, 1))
 def _extremes_value(name, windows, x):
     reduction, combine = MONOIDS[name]
     result = windows.pad(x, identity_of(name, x.dtype))
@@ -345,13 +361,14 @@ def _along(combine, reduction, idempotent, windows, axis, arrays):
 
     if not count:
         return part(arrays, 0, 0)
-    if reduction is not None and size > 1 and (count == 1 or (step == 1 and stride >= size)):
-        return [_blocks(reduction, x, axis, size, stride, step, count) for x in arrays]
-    if size <= DIRECT:
+    apart = count == 1 or stride >= size
+    if size <= (DIRECT_BLOCKS if apart else DIRECT):
         result = part(arrays, 0, count, stride)
         for place in range(1, size):
             result = combine(result, part(arrays, place * step, count, stride))
         return result
+    if reduction is not None and (count == 1 or (apart and step == 1)):
+        return [_blocks(reduction, x, axis, size, stride, step, count) for x in arrays]
     starts = (count - 1) * stride + 1
     return part(
         _doubled(combine, part, idempotent, arrays, size, step, starts, span), 0, count, stride
@@ -404,7 +421,7 @@ def _blocks(reduction, x, axis, size, stride, step, count):
     return reduction(_part(reshape(x, shape), axis + 1, 0, size), (axis + 1,))
 
 
-def _fold(computation, tree, flat, init, windows):
+def _fold(computation, tree, windows, flat, init):
     """Any function: a fold over the places of the window."""
     combine = vectorized("reduce_window", computation, tree, flat)
     total = math.prod(windows.out)
@@ -430,6 +447,10 @@ def _fold(computation, tree, flat, init, windows):
             folded = [elementwise.select(there, new, old) for new, old in zip(folded, result)]
         result = folded
     return [reshape(x, windows.out) for x in result]
+
+
+# A fold is compiled whole where its function lives as long as the program.
+_fold_known = api.jit(_fold, static_argnums=(0, 1, 2))
 
 
 def _fold_in_a_loop(combine, result, padded, present, windows):

@@ -1,8 +1,11 @@
 //! Branches and loops: kernels that run executables of their own, which are
 //! compiled with the program that they are in.
 
+use std::sync::Arc;
+
+use ferrax_ir::ops::control::within_bound;
 use ferrax_ir::ops::{Cond, Scan, While};
-use ferrax_ir::{Result, internal_error};
+use ferrax_ir::{Program, Result, internal_error};
 
 use super::body::{Body, Inner, Loop};
 use super::{Call, Kernel};
@@ -75,7 +78,8 @@ struct WhileLoop {
     body: Body,
     condition_constants: usize,
     body_constants: usize,
-    max_steps: usize,
+    max_steps: Option<usize>,
+    program: Arc<Program>,
     /// For each carry that moves: the buffers of the body's and of the condition's input.
     moving: Vec<(u32, u32)>,
 }
@@ -93,8 +97,8 @@ pub fn while_loop(op: &While, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
         body,
         condition_constants: op.cond_nconsts,
         body_constants: op.body_nconsts,
-        // No machine counts further.
-        max_steps: op.max_steps.unwrap_or(usize::MAX),
+        max_steps: op.max_steps,
+        program: op.body_jaxpr.clone(),
         moving,
     }))
 }
@@ -127,11 +131,12 @@ impl Kernel for WhileLoop {
                 *condition.fresh(fresh) = call.scratch.wrapping_add(result_at);
             }
             let mut body = Loop::begin(&self.body, of_body, carry, call.outputs, call.scratch, false);
-            for _ in 0..self.max_steps {
+            for steps in 0.. {
                 condition.run()?;
                 if *condition.output(0) == 0 {
                     break;
                 }
+                within_bound(&self.program, steps, self.max_steps)?;
                 body.step(call.outputs, 0, &[], &[])?;
                 for &(from, to) in &self.moving {
                     condition.pointers[to as usize] = body.session.pointers[from as usize];

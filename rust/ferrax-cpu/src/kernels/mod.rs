@@ -10,6 +10,7 @@ pub mod copy;
 pub mod cumulative;
 pub mod gemm;
 pub mod reference;
+mod sweeps;
 pub mod windows;
 
 use ferrax_compile::Argument;
@@ -51,6 +52,7 @@ pub fn bind(
     let own = match op {
         Op::Cond(op) => Some(control::cond(op, nested)?),
         Op::While(op) => Some(control::while_loop(op, nested)?),
+        Op::Sweeps(op) => Some(sweeps::sweeps(op, nested)?),
         Op::Scan(op) => Some(control::scan(op, nested)?),
         Op::DotGeneral(op) => Some(gemm::bind(op, inputs, outputs)?),
         Op::Gather(op) => Some(windows::gather(op, inputs, outputs)?),

@@ -7,6 +7,8 @@
 //! | `while` | constants of the condition, constants of the body, carry | carry |
 //! | `scan` | constants, carry, arrays that are gone through along axis 0 | carry, stacked outputs |
 //!
+//! `sweeps`, which derivatives of `while` are made of, is in a file of its own.
+//!
 //! Bodies take constants, then the carry, then (scan) one element of each array;
 //! they give the carry, then (scan) one element of each stacked output. A carry
 //! keeps its shape and dtype from step to step.
@@ -17,6 +19,7 @@ use crate::interpret;
 use crate::rules::{Row, Types};
 use crate::{
     ArrayType, DType, Dim, Effects, Program, Result, Tensor, Type, internal_error, op_struct, type_error,
+    value_error,
 };
 
 op_struct! {
@@ -25,8 +28,8 @@ op_struct! {
 }
 
 op_struct! {
-    /// Runs its body on a carry as long as its condition holds of it, `max_steps` times
-    /// at most.
+    /// Runs its body on a carry as long as its condition holds of it; an error if it still
+    /// does after `max_steps` times.
     While "while" {
         body_jaxpr: Arc<Program>,
         body_nconsts: usize,
@@ -75,16 +78,16 @@ pub fn fits(want: &Type, got: &Type) -> bool {
     }
 }
 
-fn list<'a>(types: impl Iterator<Item = &'a Type>) -> String {
+pub(super) fn list<'a>(types: impl Iterator<Item = &'a Type>) -> String {
     types.map(Type::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn union<'a>(programs: impl IntoIterator<Item = &'a Arc<Program>>) -> Effects {
+pub(super) fn union<'a>(programs: impl IntoIterator<Item = &'a Arc<Program>>) -> Effects {
     programs.into_iter().flat_map(|program| program.effects.iter().cloned()).collect()
 }
 
 /// Fails unless `after` continues `before`: the carry of a loop.
-fn check_carry(what: &str, program: &Program, before: &[Type], after: &[Type]) -> Result<()> {
+pub(super) fn check_carry(what: &str, program: &Program, before: &[Type], after: &[Type]) -> Result<()> {
     if before.len() == after.len() && before.iter().zip(after).all(|(before, after)| fits(before, after)) {
         return Ok(());
     }
@@ -103,6 +106,7 @@ fn constant(length: &Dim) -> Result<usize> {
 impl Row for Cond {
     row_identity!();
 
+    // As in JAX, outputs are weak where those of the first branch are.
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let Some((index, operands)) = inputs.split_first() else {
             return Err(type_error!("cond requires an index"));
@@ -114,7 +118,7 @@ impl Row for Cond {
         let Some(first) = self.branches.first() else {
             return Err(type_error!("cond requires at least one branch"));
         };
-        let mut outputs: Types = first.output_types().collect();
+        let outputs: Types = first.output_types().collect();
         for branch in &self.branches {
             check_arguments("branch", branch, operands.iter())?;
             let own: Vec<Type> = branch.output_types().collect();
@@ -126,11 +130,6 @@ impl Row for Cond {
                     branch.name,
                     list(own.iter())
                 ));
-            }
-            for (output, own) in outputs.iter_mut().zip(own) {
-                if let (Type::Array(output), Type::Array(own)) = (output, own) {
-                    output.weak &= own.weak;
-                }
             }
         }
         Ok(outputs)
@@ -145,6 +144,38 @@ impl Row for Cond {
     fn effects(&self) -> Effects {
         union(&self.branches)
     }
+}
+
+/// Whether the condition of a loop holds.
+pub(super) fn goes_on(condition: &Program, constants: &[Tensor], carry: &[Tensor]) -> Result<bool> {
+    let arguments: Vec<Tensor> = constants.iter().chain(carry).cloned().collect();
+    let holds = interpret::run(condition, &arguments)?;
+    Ok(holds.first().and_then(Tensor::to_scalar).is_some_and(|value| !value.is_zero()))
+}
+
+/// Fails if a loop that did so many steps may not go on.
+pub fn within_bound(body: &Program, steps: usize, max_steps: Option<usize>) -> Result<()> {
+    match max_steps {
+        Some(most) if steps >= most => Err(value_error!(
+            "the loop over '{}' still goes on after max_steps={most} steps; give a larger max_steps, or None \
+             for no bound",
+            body.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Fails unless a condition gives one boolean.
+pub(super) fn check_condition(condition: &Program) -> Result<()> {
+    let holds: Vec<Type> = condition.output_types().collect();
+    if matches!(holds.as_slice(), [Type::Array(ty)] if ty.rank() == 0 && ty.dtype == DType::Bool) {
+        return Ok(());
+    }
+    Err(type_error!(
+        "the condition '{}' of while must give one bool[], got ({})",
+        condition.name,
+        list(holds.iter())
+    ))
 }
 
 impl While {
@@ -165,14 +196,7 @@ impl Row for While {
         check_arguments("condition", &self.cond_jaxpr, arguments.iter())?;
         let arguments: Vec<Type> = body_constants.iter().chain(carry).cloned().collect();
         check_arguments("body", &self.body_jaxpr, arguments.iter())?;
-        let holds: Vec<Type> = self.cond_jaxpr.output_types().collect();
-        if !matches!(holds.as_slice(), [Type::Array(ty)] if ty.rank() == 0 && ty.dtype == DType::Bool) {
-            return Err(type_error!(
-                "the condition '{}' of while must give one bool[], got ({})",
-                self.cond_jaxpr.name,
-                list(holds.iter())
-            ));
-        }
+        check_condition(&self.cond_jaxpr)?;
         let after: Types = self.body_jaxpr.output_types().collect();
         check_carry("while", &self.body_jaxpr, carry, &after)?;
         Ok(after)
@@ -181,20 +205,15 @@ impl Row for While {
     fn eval(&self, inputs: &[Tensor], _: &[Type]) -> Result<Vec<Tensor>> {
         let (condition_constants, body_constants, carry) = self.split(inputs);
         let mut carry = carry.to_vec();
-        let mut left = self.max_steps;
-        loop {
-            if left == Some(0) {
-                return Ok(carry);
+        for steps in 0.. {
+            if !goes_on(&self.cond_jaxpr, condition_constants, &carry)? {
+                break;
             }
-            left = left.map(|left| left - 1);
-            let arguments: Vec<Tensor> = condition_constants.iter().chain(&carry).cloned().collect();
-            let holds = interpret::run(&self.cond_jaxpr, &arguments)?;
-            if holds.first().and_then(Tensor::to_scalar).is_none_or(|value| value.is_zero()) {
-                return Ok(carry);
-            }
+            within_bound(&self.body_jaxpr, steps, self.max_steps)?;
             let arguments: Vec<Tensor> = body_constants.iter().chain(&carry).cloned().collect();
             carry = interpret::run(&self.body_jaxpr, &arguments)?;
         }
+        Ok(carry)
     }
 
     fn effects(&self) -> Effects {

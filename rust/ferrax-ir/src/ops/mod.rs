@@ -68,6 +68,7 @@ mod scatter;
 mod select;
 mod shape;
 mod slice;
+mod sweeps;
 mod unary;
 mod unary_derivatives;
 
@@ -94,4 +95,5 @@ pub use scatter::{Scatter, ScatterKind};
 pub use select::{Clamp, Copy, SelectN, StopGradient};
 pub use shape::{BroadcastInDim, Reshape, Squeeze, Transpose};
 pub use slice::{DynamicSlice, DynamicUpdateSlice, Slice};
+pub use sweeps::Sweeps;
 pub use unary::Unary;

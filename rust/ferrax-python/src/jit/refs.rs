@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 
-use super::{Entry, JitFunction};
+use super::{Entry, JitFunction, Names};
 use crate::array::Array;
 use crate::convert::Operand;
 use crate::trace::{self, Traced};
@@ -56,7 +56,9 @@ impl JitFunction {
         given: Given<'_, '_>,
     ) -> PyResult<()> {
         for (position, (index, leaf)) in refs.iter().enumerate() {
-            let Some((first, _)) = refs[..position].iter().find(|(_, other)| other.is(leaf)) else { continue };
+            let Some((first, _)) = refs[..position].iter().find(|(_, other)| other.is(leaf)) else {
+                continue;
+            };
             let name = |index: usize| {
                 self.leaf_name(py, index, given).unwrap_or_else(|| format!("argument leaf {index}"))
             };
@@ -88,7 +90,12 @@ impl JitFunction {
         Ok(())
     }
 
-    pub(super) fn returned_ref(&self, py: Python<'_>, leaf: &Bound<'_, PyAny>, result: &Bound<'_, PyAny>) -> PyErr {
+    pub(super) fn returned_ref(
+        &self,
+        py: Python<'_>,
+        leaf: &Bound<'_, PyAny>,
+        result: &Bound<'_, PyAny>,
+    ) -> PyErr {
         let message = || -> PyResult<String> {
             py.import(intern!(py, "ferrax._src.refs"))?
                 .call_method1(intern!(py, "returned"), (leaf, self.function.bind(py), "jit", result))?
@@ -105,6 +112,7 @@ impl JitFunction {
         done: &Bound<'_, PyAny>,
         operands: &[Operand<'_>],
         refs: &Refs<'_>,
+        names: Names<'_>,
     ) -> PyResult<Py<PyAny>> {
         let arguments = PyDict::new(py);
         for (index, leaf) in refs {
@@ -115,7 +123,7 @@ impl JitFunction {
         all.extend(crate::program::operands(&read)?);
         let program = entry.program.get();
         let mut results: Vec<Py<Array>> = if trace::runs_eagerly(&all) {
-            self.execute(py, entry, &all)?
+            self.execute(py, entry, &all, names)?
                 .into_iter()
                 .zip(&entry.weak)
                 .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))

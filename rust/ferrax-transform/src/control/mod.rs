@@ -6,5 +6,7 @@ pub(crate) mod cond;
 pub(crate) mod custom;
 pub(crate) mod invariant;
 pub(crate) mod scan;
+pub(crate) mod silent;
+pub(crate) mod sweeps;
 pub(crate) mod while_loop;
 pub(crate) mod wiring;

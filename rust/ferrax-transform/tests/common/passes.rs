@@ -10,7 +10,7 @@ use ferrax_ir::{
     ArrayType, Atom, Builder, DType, Dim, Effect, Effects, Extension, KeyImpl, Op, Param, Program, Result,
     Tensor, Type,
 };
-use ferrax_transform::{OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, vjp, vjp_program};
+use ferrax_transform::{OutDims, batch, dce_with, jvp, linearize, optimise, partial_eval, vjp_program};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -324,12 +324,6 @@ pub fn check_parts(case: &Case) {
             program,
         );
     }
-}
-
-/// Whether turning the program around is refused with a text that has this in it.
-pub fn assert_no_reverse(program: &Program, nonzero: &[bool], given: &[bool], text: &str) {
-    let error = vjp(program, nonzero).unwrap().backward(given).unwrap_err().to_string();
-    assert!(error.contains(text), "{error}");
 }
 
 /// Twice its operand, with an effect.

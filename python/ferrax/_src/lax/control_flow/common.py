@@ -96,12 +96,12 @@ def traced_leaves(leaves):
     return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
 
 
-def trace(fun, trees, types, leaves, kind, refs=None):
+def trace(fun, trees, types, kind, leaves, refs=None):
     """`(program, captured, out_tree, touched)`; what is captured are the program's first inputs.
 
-    `touched` is None, or what `fun` does to mutable arrays: the values that it gives to them are
-    the program's last outputs. `leaves` are the arguments that the body is first run with, or
-    arrays that its arguments are elements of.
+    `leaves` are the arguments that the body is first run with, or arrays that its arguments are
+    elements of. `touched` is None, or what `fun` does to mutable arrays: the values that it gives
+    to them are the program's last outputs.
     """
     body = Body(fun, trees, kind, refs)
     program, captured, touched = _core.trace_body(

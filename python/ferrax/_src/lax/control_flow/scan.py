@@ -87,7 +87,7 @@ def scan(
 
 def _trace(f, trees, types, leaves, refs):
     """`(program, captured, refs, tree of the carry, tree of the stacked outputs)`."""
-    program, captured, out_tree, touched = common.trace(f, trees, types, leaves, "scan", refs)
+    program, captured, out_tree, touched = common.trace(f, trees, types, "scan", leaves, refs)
     children = out_tree.children()
     if len(children) != 2 or not issubclass(out_tree.node_data()[0], (tuple, list)):
         dummy = out_tree.unflatten([core.ShapedArray(*ty) for ty in program.out_types])

@@ -1,7 +1,19 @@
-"""``while_loop`` and ``fori_loop``."""
+"""``while_loop`` and ``fori_loop``.
+
+How a loop goes backwards. With ``max_steps`` what each step leaves for the derivative is kept in
+arrays with room for that many steps. Without, only the loop's inputs are kept: the backward pass
+runs the loop once more, keeping what it needs on stacks that grow and that go when it is done.
+With ``checkpoints`` the loop becomes loops in loops, each level of at most that many steps, and
+the second of these holds at every level: the inputs of a level's steps are its checkpoints, from
+which the level below runs again. That is multi-level checkpointing; binomial checkpointing
+(Griewank and Walther, Algorithm 799: Revolve, ACM TOMS 26, 2000) does with fewer runs for the same
+memory, but must know the number of steps, and its schedule is no program that could be
+transformed further.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -10,36 +22,66 @@ from ferrax import _core
 from ferrax._src import api_util, config, core, dtypes, errors, ref_args, tree_util
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
+from ferrax._src.lax.control_flow.barrier import optimization_barrier
 from ferrax._src.lax.control_flow.scan import scan
 
 
-def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
+def while_loop(
+    cond_fun: Callable,
+    body_fun: Callable,
+    init_val,
+    *,
+    max_steps: int | None = None,
+    checkpoints: int | None = None,
+):
     """Applies ``body_fun`` to a value as long as ``cond_fun`` holds of it.
 
-    Both functions are traced and compiled as a loop. Forward-mode differentiation works,
-    reverse-mode does not: the number of steps is not known; use ``scan`` or ``fori_loop`` with
-    known bounds.
+    Both functions are traced and compiled as a loop. All transformations go through it, reverse
+    mode too, whatever the number of steps; ``max_steps`` and ``checkpoints`` choose what reverse
+    mode costs. For ``n`` steps, a value of size ``s`` and residuals of size ``r`` for each step
+    (at most what the step computes):
+
+    ==========================  =====================================  =======================
+    arguments                   memory                                 runs forwards
+    ==========================  =====================================  =======================
+    none                        ``n r``, during the backward pass      2
+    ``max_steps``               ``max_steps r``, between the passes    1
+    ``checkpoints=c``           ``(n / c) s + c r``                    3
+    both, ``max_steps <= c^l``  ``l c s + c r``                        ``l + 1``
+    ==========================  =====================================  =======================
+
+    So ``checkpoints=2`` needs memory for the logarithm of ``max_steps``, and the square root of
+    ``max_steps`` for two levels.
 
     Args:
       cond_fun: a function of the value that returns a boolean scalar.
       body_fun: a function from the value to the next one, of the same structure, shapes and
         dtypes; a weakly typed first value takes the dtype that ``body_fun`` gives it.
       init_val: the first value, a pytree of arrays.
+      max_steps: how many steps there are at most.
+      checkpoints: how many values each level of the loop keeps for its reverse, at least 2.
 
-    Errors: TypeError for a condition that is no boolean scalar and for a value that changes
-    structure, shape or dtype; it lists where.
+    Errors: TypeError for a condition that is no boolean scalar, for a value that changes
+    structure, shape or dtype (it lists where), and for bounds that are no ints; ValueError for a
+    negative ``max_steps`` or ``checkpoints`` below 2, and when the loop runs if the condition
+    still holds after ``max_steps`` steps. NotImplementedError for reverse mode without
+    ``max_steps`` if steps need results of operations with effects: those happen only once.
 
     >>> lax.while_loop(lambda x: x < 100, lambda x: 2 * x, 3)
     Array(192, dtype=int32, weak_type=True)
+    >>> jax.grad(lambda x: lax.while_loop(lambda y: y < 100, lambda y: y * y, x))(3.0)
+    Array(17496., dtype=float32, weak_type=True)
     """
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError(
             "lax.while_loop: body_fun and cond_fun arguments should be callable, got "
             f"{type(body_fun).__name__} and {type(cond_fun).__name__}."
         )
+    max_steps = _bound("max_steps", max_steps, 0)
+    checkpoints = _bound("checkpoints", checkpoints, 2)
     if config.disable_jit.value:
         try:
-            return _python_loop(cond_fun, body_fun, init_val)
+            return _python_loop(cond_fun, body_fun, init_val, max_steps)
         except errors.ConcretizationTypeError:
             pass  # Nobody knows the value, under vmap for instance: trace after all.
     ref_args.reject(
@@ -56,15 +98,17 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     condition, condition_captured, body, body_captured, out_tree, asked, touched = traced
     out_types = out_types[: out_tree.num_leaves]
     common.check_carry("while_loop body", body_fun, tree, types, out_tree, out_types)
+    if checkpoints is not None and (max_steps is None or max_steps > checkpoints):
+        return _in_levels(cond_fun, body_fun, tree.unflatten(init), max_steps, checkpoints)
     if asked is not None and asked.count:
-        return _while_with_effects(cond_fun, body_fun, out_tree.unflatten(init))
+        return _while_with_effects(cond_fun, body_fun, out_tree.unflatten(init), max_steps)
     count = len(init)
     body, body_captured, held = common.carry_refs(body, body_captured, touched, count)
     if held:
         condition, condition_captured = _with_held(
             condition, condition_captured, asked, touched, held, count
         )
-    outputs = _bind_while(condition, condition_captured, body, body_captured, init + held)
+    outputs = _bind_while(condition, condition_captured, body, body_captured, init + held, max_steps)
     if held:
         touched.write(outputs[count:], {})
     return out_tree.unflatten(outputs[:count])
@@ -88,19 +132,82 @@ def _with_held(condition, captured, asked, touched, held, count):
     return program, [captured[place] for place in kept]
 
 
-def _while_with_effects(cond_fun, body_fun, value):
+def _while_with_effects(cond_fun, body_fun, value, max_steps):
     """A loop whose condition writes to refs: it is asked before the loop and after each step."""
 
     def step(carry):
         value = body_fun(carry[1])
         return cond_fun(value), value
 
-    return while_loop(lambda carry: carry[0], step, (cond_fun(value), value))[1]
+    return while_loop(lambda carry: carry[0], step, (cond_fun(value), value), max_steps=max_steps)[1]
+
+
+def _bound(name, value, least):
+    if value is None:
+        return None
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be an int that is known while tracing, or None; got {value!r} of type "
+            f"{type(value).__name__}"
+        ) from None
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return value
+
+
+def _in_levels(cond_fun, body_fun, value, max_steps, size):
+    """The same loop as loops in loops: `size` steps in each but the outermost.
+
+    With a bound the outermost has no more either.
+    """
+    levels, reach = 1, size
+    while max_steps is not None and reach < max_steps:
+        levels, reach = levels + 1, reach * size
+    levels = max(levels, 2)
+
+    def run(level, value):
+        if level == 0:
+            return body_fun(value)
+        return while_loop(
+            lambda carry: elementwise.bitwise_and(carry[0] < size, cond_fun(carry[1])),
+            lambda carry: (carry[0] + 1, run(level - 1, carry[1])),
+            (np.int32(0), value),
+        )[1]
+
+    if max_steps is None:
+        return while_loop(cond_fun, lambda value: run(levels - 1, value), value)
+    bounded = _Counted(cond_fun, body_fun, max_steps)
+    cond_fun, body_fun = bounded.goes_on, bounded.step
+    steps, value = run(levels, (np.int32(0), value))
+    # Fails if the loop was cut off. The barrier makes every leaf a result of this loop, so that
+    # it stays whichever of them are used.
+    return while_loop(bounded.cond_fun, optimization_barrier, value, max_steps=max_steps)
+
+
+class _Counted:
+    """A loop over the number of steps so far and the value, which ends at a bound."""
+
+    __slots__ = ("cond_fun", "body_fun", "max_steps")
+
+    def __init__(self, cond_fun, body_fun, max_steps):
+        self.cond_fun = cond_fun
+        self.body_fun = body_fun
+        self.max_steps = max_steps
+
+    def goes_on(self, carry):
+        steps, value = carry
+        return elementwise.bitwise_and(steps < self.max_steps, self.cond_fun(value))
+
+    def step(self, carry):
+        steps, value = carry
+        return steps + 1, self.body_fun(value)
 
 
 def _trace(cond_fun, body_fun, tree, types, init):
     condition, condition_captured, condition_tree, asked = common.trace(
-        cond_fun, (tree,), types, init, "while_cond"
+        cond_fun, (tree,), types, "while_cond", init
     )
     place = f"{api_util.fun_place(cond_fun)}.{common.at_user_line()}"
     if condition_tree != _LEAF:
@@ -113,16 +220,14 @@ def _trace(cond_fun, body_fun, tree, types, init):
             "cond_fun must return a boolean scalar, but got output type(s) "
             f"[{common.type_text(ty)}] from {place}"
         )
-    body, body_captured, out_tree, touched = common.trace(
-        body_fun, (tree,), types, init, "while_body"
-    )
+    body, body_captured, out_tree, touched = common.trace(body_fun, (tree,), types, "while_body", init)
     return condition, condition_captured, body, body_captured, out_tree, asked, touched
 
 
 _LEAF = tree_util.tree_structure(0)
 
 
-def _bind_while(condition, condition_captured, body, body_captured, init):
+def _bind_while(condition, condition_captured, body, body_captured, init, max_steps):
     """The last value's leaves.
 
     A leaf that the body hands on unchanged and that the condition does not look at becomes a
@@ -153,16 +258,24 @@ def _bind_while(condition, condition_captured, body, body_captured, init):
             "body_nconsts": consts + len(still),
             "cond_jaxpr": condition,
             "cond_nconsts": len(condition_captured),
+            "max_steps": max_steps,
         },
     )
     outputs = iter(outputs)
     return [core.as_array(leaf) if same else next(outputs) for leaf, same in zip(init, fixed)]
 
 
-def _python_loop(cond_fun, body_fun, value):
+def _python_loop(cond_fun, body_fun, value, max_steps):
     """What runs under `disable_jit`."""
     value = tree_util.tree_map(core.as_array, value)
+    steps = 0
     while cond_fun(value):
+        if steps == max_steps:
+            raise ValueError(
+                f"the loop over '{api_util.fun_name(body_fun)}' still goes on after "
+                f"max_steps={max_steps} steps; give a larger max_steps, or None for no bound"
+            )
+        steps += 1
         value = tree_util.tree_map(core.as_array, body_fun(value))
     return value
 
@@ -189,11 +302,20 @@ def _index_dtype(lower, upper):
     )
 
 
-def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool | None = None):
+def fori_loop(
+    lower,
+    upper,
+    body_fun: Callable,
+    init_val,
+    *,
+    unroll: int | bool | None = None,
+    max_steps: int | None = None,
+    checkpoints: int | None = None,
+):
     """Applies ``value = body_fun(i, value)`` for each ``i`` from ``lower`` to ``upper - 1``.
 
-    Where both bounds are known while tracing, this is a ``scan``, which every transformation
-    goes through; else a ``while_loop``, which reverse-mode differentiation does not.
+    Where both bounds are known while tracing and no ``checkpoints`` are asked for, this is a
+    ``scan``, else a ``while_loop``.
 
     Args:
       lower, upper: integer scalars of one dtype (Python ints go with any).
@@ -201,9 +323,12 @@ def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool 
         structure, shapes and dtypes.
       init_val: the first value, a pytree of arrays.
       unroll: as in ``scan``; for known bounds only.
+      max_steps, checkpoints: as in ``while_loop``: how many steps there are at most, and how many
+        values reverse mode keeps.
 
     Errors: TypeError for bounds of different dtypes and for a value that changes structure, shape
-    or dtype; ValueError for ``unroll`` with bounds that are not known.
+    or dtype; ValueError for ``unroll`` with bounds that are not known, and for more steps than
+    ``max_steps``: at once if the bounds are known, else when the loop runs.
 
     >>> lax.fori_loop(1, 5, lambda i, product: product * i, 1)
     Array(24, dtype=int32, weak_type=True)
@@ -213,10 +338,17 @@ def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool 
             f"lax.fori_loop: body_fun argument should be callable, got {type(body_fun).__name__}."
         )
     dtype = _index_dtype(lower, upper)
+    max_steps = _bound("max_steps", max_steps, 0)
+    checkpoints = _bound("checkpoints", checkpoints, 2)
     known = _known_bounds(lower, upper)
-    if known is not None:
-        first, last = known
-        length = max(last - first, 0)
+    length = None if known is None else max(known[1] - known[0], 0)
+    if length is not None and max_steps is not None and length > max_steps:
+        raise ValueError(
+            f"fori_loop from {known[0]} to {known[1]} makes {length} steps, more than "
+            f"max_steps={max_steps}"
+        )
+    if length is not None and (checkpoints is None or checkpoints >= length):
+        first = known[0]
         if config.disable_jit.value and length == 0:
             return init_val
         (_, result), _ = scan(
@@ -233,7 +365,13 @@ def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool 
             f"unroll={unroll!r} with traced bounds.{common.at_user_line()}"
         )
     lower, upper = (_as_dtype(bound, dtype) for bound in (lower, upper))
-    _, _, result = while_loop(_before_end, _WhileStep(body_fun), (lower, upper, init_val))
+    _, _, result = while_loop(
+        _before_end,
+        _WhileStep(body_fun),
+        (lower, upper, init_val),
+        max_steps=max_steps if length is None else length,
+        checkpoints=checkpoints,
+    )
     return result
 
 

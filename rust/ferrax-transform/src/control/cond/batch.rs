@@ -5,6 +5,7 @@ use ferrax_ir::rules::Batched;
 use ferrax_ir::{Atom, Builder, Effect, Result, Type, internal_error, unsupported};
 use smallvec::SmallVec;
 
+use super::lanes::{cheaper, may, one_by_one};
 use crate::batch::{Batching, Dims, OutDims};
 
 pub(crate) fn batch(
@@ -15,6 +16,7 @@ pub(crate) fn batch(
     dims: &[Option<usize>],
 ) -> Result<Batched> {
     match dims.split_first() {
+        Some((Some(_), _)) if may(batching, op) && cheaper(op) => one_by_one(batching, b, op, inputs, dims),
         Some((Some(_), _)) => select(batching, b, op, inputs, dims),
         Some((None, operand_dims)) => one_for_all(batching, b, op, inputs, operand_dims),
         None => Err(internal_error!("cond without an index")),

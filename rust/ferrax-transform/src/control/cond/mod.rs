@@ -5,6 +5,7 @@
 
 mod batch;
 mod halves;
+mod lanes;
 
 use std::sync::Arc;
 

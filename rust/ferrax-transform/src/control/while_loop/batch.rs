@@ -6,9 +6,10 @@ use ferrax_ir::ops::{Call, ReduceKind, StopGradient, While};
 use ferrax_ir::rules::Batched;
 use ferrax_ir::{ArrayType, Atom, Builder, Program, Result, Shape, unsupported};
 
-use super::{invariant_carries, reached};
+use super::invariant_carries;
 use crate::batch::{Batching, Dims, OutDims};
 use crate::control::scan::{inline_typed, settle, within};
+use crate::reach::Through;
 
 fn front(flags: &[bool]) -> Dims {
     flags.iter().map(|flag| flag.then_some(0)).collect()
@@ -23,7 +24,8 @@ pub(crate) fn batch(
 ) -> Result<Batched> {
     let flags: Vec<bool> = dims.iter().map(Option::is_some).collect();
     let (condition_flags, body_flags, given) = op.split(&flags);
-    let (mut carry, found, (mut body, _)) = settle(reached(op, body_flags, given), given, |carry| {
+    let start = batching.reach.while_carry(op, &flags, Through::Everything);
+    let (mut carry, found, (mut body, _)) = settle(start, given, |carry| {
         let dims = front(&[body_flags, carry].concat());
         let (body, found) = batching.callee(&op.body_jaxpr, &dims, OutDims::Front)?;
         let flags: Vec<bool> = found.iter().map(Option::is_some).collect();
@@ -119,7 +121,7 @@ impl Lanes<'_> {
         let types = body.input_types().skip(op.body_nconsts);
         let before: Vec<Atom> = types.map(|ty| b.input(ty.clone())).collect();
         for (&atom, &is_batched) in before.iter().zip(*carry) {
-            arguments.push(if is_batched { self.cut_off(&mut b, holds, atom)? } else { atom });
+            arguments.push(if is_batched { cut_off(&mut b, holds, atom)? } else { atom });
         }
         let call = Call { name: op.body_jaxpr.name.clone(), program: body.clone(), inline: false };
         let after = b.emit(call, &arguments)?;
@@ -130,31 +132,35 @@ impl Lanes<'_> {
                 outputs.push(old);
                 continue;
             }
-            if b.type_of(old).as_array().is_none() {
-                return Err(unsupported!(
-                    "vmap of while_loop whose lanes stop at steps of their own cannot keep {}",
-                    b.type_of(old)
-                ));
-            }
-            let goes_on = over(&mut b, holds, old)?;
-            outputs.push(b.select(goes_on, new, old)?);
+            outputs.push(keep_unless(&mut b, holds, new, old)?);
         }
         constants.extend(&outputs);
         let holds = inline_typed(&mut b, condition, &constants)?;
         Ok(b.finish(holds.into_iter().chain(outputs)))
     }
+}
 
-    /// A carry whose lanes that are done have no derivative, so that what comes of
-    /// an idle step there, NaN perhaps, does not come back; only loops with a bound
-    /// have a reverse to need it.
-    fn cut_off(&self, b: &mut Builder, holds: Atom, x: Atom) -> Result<Atom> {
-        if self.op.max_steps.is_none() || !b.dtype(x).is_inexact() {
-            return Ok(x);
-        }
-        let constant = b.emit1(StopGradient {}, &[x])?;
-        let goes_on = over(b, holds, x)?;
-        b.select(goes_on, x, constant)
+/// A carry whose lanes that are done have no derivative, so that what comes of
+/// an idle step there, NaN perhaps, does not come back.
+pub(crate) fn cut_off(b: &mut Builder, holds: Atom, x: Atom) -> Result<Atom> {
+    if !b.dtype(x).is_inexact() {
+        return Ok(x);
     }
+    let constant = b.emit1(StopGradient {}, &[x])?;
+    let goes_on = over(b, holds, x)?;
+    b.select(goes_on, x, constant)
+}
+
+/// A carry after a step of the lanes that make it.
+pub(crate) fn keep_unless(b: &mut Builder, holds: Atom, new: Atom, old: Atom) -> Result<Atom> {
+    if b.type_of(old).as_array().is_none() {
+        return Err(unsupported!(
+            "vmap of while_loop whose lanes stop at steps of their own cannot keep {}",
+            b.type_of(old)
+        ));
+    }
+    let goes_on = over(b, holds, old)?;
+    b.select(goes_on, new, old)
 }
 
 /// One flag for each lane, in the shape of `like`.

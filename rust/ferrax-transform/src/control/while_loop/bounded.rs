@@ -12,7 +12,7 @@ use ferrax_ir::ops::{Compare, DynamicSlice, DynamicUpdateSlice, While};
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Equation, Result, Type, internal_error, unsupported};
 
 use super::forward::{candidates, initial_tangents};
-use super::{condition_with, invariant_carries, unchanged};
+use super::{condition_with, invariant_carries};
 use crate::control::scan::{count, inline_typed, settle, within};
 use crate::control::wiring::filler;
 use crate::jvp::{Forward, Tangents};
@@ -38,13 +38,10 @@ pub(super) fn forward(
 ) -> Result<Tangents> {
     let inputs = rewriter.atoms(&equation.inputs)?;
     if steps == 0 {
-        let outputs = unchanged(rewriter, equation, op.split(&inputs).2)?;
-        for (&var, atom) in equation.outputs.iter().zip(outputs) {
-            rewriter.set(var, atom);
-        }
+        rewriter.copy(equation)?;
         return Ok(op.split(tangents).2.iter().copied().collect());
     }
-    let (constants, given, start) = candidates(op, tangents);
+    let (constants, given, start) = candidates(forward, op, tangents);
     let (carry, found, mut body) = settle(start, &given, |carry| {
         let body = forward.linearize_callee(&op.body_jaxpr, &[&constants, carry].concat(), &[])?;
         let found = body.nonzero_out.clone();

@@ -4,16 +4,19 @@
 use ferrax_ir::ops::While;
 use ferrax_ir::{Atom, Equation, Result, Type, internal_error};
 
-use super::{bounded, condition_with, reached};
+use super::{bounded, condition_with};
 use crate::control::scan::{count, settle, within};
+use crate::control::silent::silenced;
 use crate::control::wiring::{Wiring, old_inputs, old_outputs};
 use crate::jvp::{Calls, Forward, Tangents};
+use crate::reach::Through;
 use crate::rewrite::Rewriter;
 
 /// Emits the primal outputs, which it sets, and gives the tangents. Linearised,
 /// a loop without a bound is done twice: how often it runs is not known in time
 /// to keep what each step needs, so the tangents come from a loop that computes
-/// the primals again.
+/// the primals again, without the effects. What is linear in it is a `sweeps`
+/// when turned around.
 pub(crate) fn forward(
     forward: &mut Forward,
     rewriter: &mut Rewriter<'_>,
@@ -25,6 +28,14 @@ pub(crate) fn forward(
     if let (true, Some(steps)) = (linearizes, op.max_steps) {
         return bounded::forward(forward, rewriter, equation, op, steps, tangents);
     }
+    let quiet;
+    let op = if linearizes {
+        let (cond_jaxpr, body_jaxpr) = (silenced(&op.cond_jaxpr), silenced(&op.body_jaxpr));
+        quiet = While { cond_jaxpr: cond_jaxpr?, body_jaxpr: body_jaxpr?, ..op.clone() };
+        &quiet
+    } else {
+        op
+    };
     forward.calls = Calls::Jvp;
     let loops = jvp(forward, op, tangents);
     forward.calls = if linearizes { Calls::Linearize } else { Calls::Jvp };
@@ -70,18 +81,28 @@ pub(super) fn initial_tangents(
 }
 
 /// The carries that may have tangents: those that are reached and of a kind to have any.
-pub(super) fn candidates(op: &While, tangents: &[Option<Atom>]) -> (Vec<bool>, Vec<bool>, Vec<bool>) {
+pub(super) fn candidates(
+    forward: &mut Forward,
+    op: &While,
+    tangents: &[Option<Atom>],
+) -> (Vec<bool>, Vec<bool>, Vec<bool>) {
     let flags: Vec<bool> = tangents.iter().map(Option::is_some).collect();
     let (_, constants, given) = op.split(&flags);
     let inexact = op.body_jaxpr.input_types().skip(op.body_nconsts);
     let inexact = inexact.map(|ty| ty.as_array().is_some_and(|ty| ty.dtype.is_inexact()));
-    let start = reached(op, constants, given).into_iter().zip(inexact).map(|(a, b)| a && b).collect();
+    let start = forward
+        .reach
+        .while_carry(op, &flags, Through::Tangents)
+        .into_iter()
+        .zip(inexact)
+        .map(|(a, b)| a && b)
+        .collect();
     (constants.to_vec(), given.to_vec(), start)
 }
 
 /// The loop over primals and tangents, with flags for the carries that have these.
 fn jvp(forward: &mut Forward, op: &While, tangents: &[Option<Atom>]) -> Result<(Vec<bool>, While)> {
-    let (constants, given, start) = candidates(op, tangents);
+    let (constants, given, start) = candidates(forward, op, tangents);
     let (carry, found, mut body) = settle(start, &given, |carry| {
         let (body, found) = forward.jvp_callee(&op.body_jaxpr, &[&constants, carry].concat(), &[])?;
         Ok((body, found.to_vec()))

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `forward` | jvp, and linearisation of loops without a bound |
 //! | `bounded` | linearisation of loops of at most so many steps |
-//! | `transpose` | loops over a counter turned around |
+//! | `transpose` | loops over a counter turned around; others are left to `sweeps` |
 //! | `batch` | lanes that stop at steps of their own |
 //!
 //! As for `scan`, the carries that a rule must treat are looked for from above.
@@ -23,51 +23,12 @@ use crate::control::scan::{chosen, count, negated, settle, union, within};
 use crate::control::wiring::{Input, Wiring, Wirings, old_inputs, old_outputs};
 use crate::dce::{Elimination, Kept, Smaller};
 use crate::partial_eval::{PartialEval, PartialEvaluation};
+use crate::reach::Through;
 use crate::rewrite::{Needed, Rewriter, with_weak};
-use crate::split::dependence;
 
-pub(crate) use batch::batch;
+pub(crate) use batch::{batch, cut_off, keep_unless};
 pub(crate) use forward::forward;
 pub(crate) use transpose::transpose;
-
-/// The carries that flagged constants of the body and carries reach.
-fn reached(op: &While, constants: &[bool], carry: &[bool]) -> Vec<bool> {
-    let mut carry = carry.to_vec();
-    loop {
-        let (depends, _) = dependence(&op.body_jaxpr, &[constants, &carry].concat());
-        let found: Vec<bool> = op
-            .body_jaxpr
-            .outputs
-            .iter()
-            .map(|atom| atom.as_var().is_some_and(|var| depends[var.index()]))
-            .collect();
-        if within(&found, &carry) {
-            return carry;
-        }
-        carry = union(&carry, &found);
-    }
-}
-
-/// The carries from which flagged ones are reached.
-fn reaching(op: &While, carry: &[bool]) -> Vec<bool> {
-    let body = &op.body_jaxpr;
-    let mut carry = carry.to_vec();
-    loop {
-        let mut needed = Needed::new(body);
-        needed.add(body.outputs.iter().zip(&carry).filter(|(_, flag)| **flag).map(|(atom, _)| atom));
-        for equation in body.equations.iter().rev() {
-            if needed.any(&equation.outputs) || !equation.op.effects().is_empty() {
-                needed.add(&equation.inputs);
-            }
-        }
-        let found: Vec<bool> =
-            body.inputs.iter().skip(op.body_nconsts).map(|&var| needed.contains(var)).collect();
-        if within(&found, &carry) {
-            return carry;
-        }
-        carry = union(&carry, &found);
-    }
-}
 
 /// Which carries the body hands on as they are.
 fn invariant_carries(op: &While) -> Vec<bool> {
@@ -102,7 +63,7 @@ pub(crate) fn partial_eval(
 ) -> Result<Vec<bool>> {
     rewriter.copy(equation)?;
     let (condition_constants, body_constants, given) = op.split(unknown);
-    let start = reached(op, body_constants, given);
+    let start = evaluation.reach.while_carry(op, unknown, Through::Everything);
     let (late, found, mut body) = settle(start, given, |carry| {
         let parts = evaluation.callee(&op.body_jaxpr, &[body_constants, carry].concat(), &[])?;
         let found = parts.unknown_out.clone();
@@ -155,7 +116,8 @@ pub(crate) fn eliminate(
     let (condition, condition_reads) = elimination.callee(&op.cond_jaxpr, &[true])?;
     let (condition_constants, condition_carry) = condition_reads.split_at(op.cond_nconsts);
     let given = union(&wanted, condition_carry);
-    let (carry, _, (body, body_reads)) = settle(reaching(op, &given), &given, |carry| {
+    let start = elimination.reach.while_carry_before(op, &given);
+    let (carry, _, (body, body_reads)) = settle(start, &given, |carry| {
         let (body, reads) = elimination.callee(&op.body_jaxpr, carry)?;
         let found = reads[op.body_nconsts..].to_vec();
         Ok(((body, reads), found))
@@ -201,7 +163,7 @@ pub(crate) fn skipped(
     op: &While,
 ) -> Result<Option<Vec<Atom>>> {
     let holds = op.cond_jaxpr.outputs.first().and_then(Atom::as_literal);
-    let never = op.max_steps == Some(0) || holds.is_some_and(|literal| literal.value.is_zero());
+    let never = holds.is_some_and(|literal| literal.value.is_zero());
     if !never || !op.cond_jaxpr.effects.is_empty() {
         return Ok(None);
     }

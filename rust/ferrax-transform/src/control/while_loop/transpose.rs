@@ -4,26 +4,20 @@
 //! counter is below a limit, adds one to it at each step, and is linear in the
 //! other carries. Then it is known what the counter was at each step, and the
 //! backward loop, which counts up too, meets the steps in reverse. Linearised
-//! loops with a bound have this form, and so have their transposes.
+//! loops with a bound have this form, and so have their transposes. The steps of
+//! any other loop must be recorded: see `sweeps`.
 
 use std::sync::Arc;
 
 use ferrax_ir::ops::{Binary, Compare, While};
 use ferrax_ir::rules::Operand;
-use ferrax_ir::{
-    ArrayType, Atom, Builder, Equation, Error, Op, Program, Result, Type, Var, internal_error, value_error,
-};
+use ferrax_ir::{ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, Var, internal_error};
 
 use super::bounded::below_limit;
-use super::{invariant_carries, reached};
+use super::invariant_carries;
+use crate::control::sweeps;
+use crate::reach::Through;
 use crate::transpose::{Cotangents, Transposition, cotangent_type};
-
-fn not_reversible() -> Error {
-    value_error!(
-        "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop \
-         values. Try using lax.scan, or using fori_loop with static start/stop."
-    )
-}
 
 /// The counter of a loop: which carry it is, and what it stays below.
 struct Counter {
@@ -31,14 +25,6 @@ struct Counter {
     start: Atom,
     limit: Atom,
     ty: ArrayType,
-}
-
-impl Counter {
-    /// A number of steps, if the counter can count so many.
-    fn holds(&self, steps: usize) -> Option<i64> {
-        let bits = self.ty.dtype.bits() - usize::from(self.ty.dtype.is_signed());
-        i64::try_from(steps).ok().filter(|&steps| bits >= 63 || steps < 1 << bits)
-    }
 }
 
 /// Emits the cotangents of the linear operands.
@@ -51,8 +37,10 @@ pub(crate) fn transpose(
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let (_, constants, given) = op.split(&linear);
-    let carry = reached(op, constants, given);
-    let counter = counter(op, operands, &carry).ok_or_else(not_reversible)?;
+    let carry = transposition.reach.while_carry(op, &linear, Through::Everything);
+    let Some(counter) = counter(op, operands, &carry) else {
+        return sweeps::of_loop(transposition, b, op, operands, cotangents);
+    };
     let (_, constant_operands, carry_operands) = op.split(operands);
 
     // How one step is turned around.
@@ -62,13 +50,7 @@ pub(crate) fn transpose(
     // The steps that are made, and the counter at the last one.
     let one = b.int_scalar(counter.ty.dtype, 1);
     let limit = b.binary(Binary::Max, counter.limit, counter.start)?;
-    let mut steps = b.sub(limit, counter.start)?;
-    if let Some(most) = op.max_steps
-        && let Some(most) = counter.holds(most)
-    {
-        let most = b.int_scalar(counter.ty.dtype, most);
-        steps = b.binary(Binary::Min, steps, most)?;
-    }
+    let steps = b.sub(limit, counter.start)?;
     let last = b.add(counter.start, steps)?;
     let last = b.sub(last, one)?;
 

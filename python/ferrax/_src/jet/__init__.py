@@ -1,0 +1,1 @@
+"""Taylor-mode differentiation: what `ferrax.experimental.jet` exports is written here."""
