@@ -81,7 +81,8 @@ def _bind(error, debug):
     if not error._kinds:
         return
     leaves, tree = tree_util.tree_flatten(error._of_batch())
-    staged = _core.recording_kind(()) == "stage"
+    frame = _core.recording_frame(())
+    staged = frame is not None and frame[0] == "stage"
     (check_p if staged else eager_check_p).bind(*leaves, err_tree=tree, debug=debug)
 
 

@@ -23,6 +23,7 @@ from ferrax._src.checkify.error import (
     init_error,
 )
 from ferrax._src.checkify.primitive import check_p, eager_check_p
+from ferrax._src.custom_batching import custom_vmap_p
 from ferrax._src.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -379,6 +380,17 @@ def _with_vjp(checked, plain):
     return call
 
 
+def _inlined(param):
+    """The rule of calls whose own rules are for `vmap`: with checks, what they compute is batched."""
+
+    def rule(error, categories, eqn, values):
+        closed = eqn.params[param]
+        part, outs = _checked(closed, categories, _part(error, [closed], categories), values)
+        return error._updated(part), outs
+
+    return rule
+
+
 def _discharge(error, categories, eqn, values):
     """A check: its error follows this one."""
     return error._followed_by(eqn.params["err_tree"].unflatten(values), categories), []
@@ -396,7 +408,9 @@ def _rules():
         "custom_jvp_call": _custom_call(_with_jvp),
         "custom_vjp_call": _custom_call(_with_vjp),
     }
-    return {builtin(name): rule for name, rule in rules.items()} | dict.fromkeys(
+    rules = {builtin(name): rule for name, rule in rules.items()}
+    rules[custom_vmap_p] = _inlined("call")
+    return rules | dict.fromkeys(
         _CHECKS, _discharge
     )
 

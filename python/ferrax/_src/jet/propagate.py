@@ -171,7 +171,7 @@ def composition(function, several=False):
 
 def trace(flat, types) -> ClosedJaxpr:
     """The closed jaxpr of a function of a list of arrays of these types."""
-    program, captured = _core.trace_program(flat, "stage", "jet", types)
+    program, captured, _ = _core.trace_program(flat, "stage", "jet", types)
     return ClosedJaxpr(program, captured)
 
 
