@@ -593,6 +593,24 @@ def test_known_arguments_decide_branches(S):
     return outs
 
 
+@same
+def test_index_arguments(S):
+    C = lib(S)
+
+    def f(x, i):
+        return x[i], x.at[i].set(2.0)
+
+    def by_value(x, i):
+        # The value decides what is traced.
+        return x[i] if i > 2 else x[0]
+
+    x = S.jnp.arange(3.0)
+    indices = [S.jnp.int32(2), S.jnp.int32(7), S.jnp.int32(-4), S.jnp.array([0, 3])]
+    outs = [C.checkify(f, errors=C.index_checks)(x, i) for i in indices]
+    outs.append(C.checkify(by_value, errors=C.index_checks)(x, S.jnp.int32(2)))
+    return [(message(error), out) for error, out in outs]
+
+
 def test_functions_with_a_vmap_rule():
     @ferrax.custom_batching.custom_vmap
     def f(x):
