@@ -85,6 +85,7 @@ from ferrax._src.devices import (
 )
 from ferrax._src.dtypes import float0
 from ferrax._src.effects import effects_barrier
+from ferrax._src.gradient_refs import ad
 from ferrax._src.refs import Ref, empty_ref, free_ref, freeze, new_ref
 from ferrax.version import __version__, __version_info__
 

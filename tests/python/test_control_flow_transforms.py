@@ -10,7 +10,6 @@ from oracle import FERRAX, JAX, attempt, compare, same
 
 import ferrax
 import ferrax.numpy as jnp
-from ferrax import lax
 from ferrax.test_util import check_grads
 
 # Functions R^3 -> R^3 that are smooth where they are tested.

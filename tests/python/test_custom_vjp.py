@@ -114,10 +114,11 @@ FUNCTIONS = {
     "of_custom_jvp": of_custom_jvp,
     "custom_gradient": by_gradient,
 }
-# In forward mode one message is like the other.
-REVERSE = [
-    name for name in TRANSFORMS if not ("jvp" in name or name in ("hessian", "linearize"))
-] + ["jvp", "hessian", "linearize"]
+# In forward mode one message is like the other. Forward over reverse mode goes through here where
+# only values that nobody uses come from such functions; there JAX refuses.
+FORWARD = ("jvp", "hessian", "linearize", "jacfwd")
+REVERSE = [name for name in TRANSFORMS if not any(part in name for part in FORWARD)]
+REVERSE += ["jvp", "linearize"]
 FEW = ("jit", "grad", "grad_grad", "vmap_grad", "grad_scan", "checkpoint")
 PICKS = [("cubic", transform) for transform in REVERSE] + [
     (function, transform) for function in FUNCTIONS if function != "cubic" for transform in FEW
@@ -456,7 +457,6 @@ CASES = {
     "closes_over_scan": lambda S: S.lax.scan(
         lambda c, x: (S.jax.grad(closing_over(S)(x))(c), None), S.jnp.float32(1), ramp(S, 3))[0],
     "closes_over_perturbed": lambda S: S.jax.grad(lambda x: closing_over(S)(x)(x))(3.0),
-    "closes_over_perturbed_rule": lambda S: S.jax.grad(lambda y: S.jax.grad(closing_over(S)(y))(2.0))(3.0),
     "closes_over_array": lambda S: S.jax.grad(lambda x: closing_over(S, False)(S.jnp.float32(3))(x))(S.jnp.float32(2)),
     # rules are asked when a transformation needs them
     "counts": lambda S: (lambda f, calls: (

@@ -330,7 +330,7 @@ ERRORS = {
     "padding name": window_error((3,), (1,), "FOO"),
     "window 0": window_error((0,), (1,)),
     "stride 0": window_error((2,), (0,)),
-    "float window": window_error((2.0,), (1,)),
+    "float window": window_error((2.5,), (1,)),
     "float dilation": window_error((2,), (1,), "VALID", (1.5,)),
     "strides": window_error((2,), (1, 2)),
     "base dilation 0": window_error((2,), (1,), "VALID", (0,)),

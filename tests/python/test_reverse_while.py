@@ -168,7 +168,8 @@ def test_loops_in_loops(kept):
 
 def test_a_scan_in_a_while_over_a_batch():
     def f(x):
-        body = lambda y: lax.scan(lambda c, a: (c * a + 0.1, c), y, jnp.array([1.2, 1.3]))[0]
+        def body(y):
+            return lax.scan(lambda c, a: (c * a + 0.1, c), y, jnp.array([1.2, 1.3]))[0]
         return lax.while_loop(lambda y: y < 5, body, x)
 
     xs = F([0.5, 2.0, 6.0])

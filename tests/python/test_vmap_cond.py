@@ -86,7 +86,8 @@ def test_captured_and_shared_operands(S):
 
     def f(w, x):
         def lane(p, x):
-            deep = lambda x: S.jnp.tanh(w @ S.jnp.tanh(w @ S.jnp.tanh(w @ x)))
+            def deep(x):
+                return S.jnp.tanh(w @ S.jnp.tanh(w @ S.jnp.tanh(w @ x)))
             return S.lax.cond(p, deep, lambda x: x * w[0], x)
 
         return S.jax.vmap(lane)(P, x).sum()
@@ -117,7 +118,8 @@ def test_a_branch_that_ends_for_its_own_lanes_alone():
 
 def test_a_bound_is_for_the_lanes_that_take_the_branch():
     def lane(p, n):
-        count = lambda n: lax.while_loop(lambda i: i < n, lambda i: i + 1, 0, max_steps=4)
+        def count(n):
+            return lax.while_loop(lambda i: i < n, lambda i: i + 1, 0, max_steps=4)
         return lax.cond(p, count, lambda n: n, n)
 
     np.testing.assert_array_equal(ferrax.vmap(lane)(jnp.array([True, False]), jnp.array([3, 9])), [3, 9])
@@ -128,7 +130,8 @@ def test_a_bound_is_for_the_lanes_that_take_the_branch():
 @pytest.mark.parametrize("size", [2, 5000])
 def test_lanes_that_do_not_take_a_branch_get_no_nan(size):
     def lane(x):
-        root = lambda x: jnp.sqrt(jnp.sin(jnp.cos(x * 0) * x / x[0]) * 0 + x)
+        def root(x):
+            return jnp.sqrt(jnp.sin(jnp.cos(x * 0) * x / x[0]) * 0 + x)
         return lax.cond(x[0] > 0, root, lambda x: 0.5 * x, x).sum()
 
     x = np.repeat(np.array([[-1.0], [4.0], [0.0]], "float32"), size, axis=1)

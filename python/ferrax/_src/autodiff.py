@@ -15,6 +15,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import api_util, core, dtypes, ref_args, tree_util
 from ferrax._src.api import Flat
+from ferrax._src.gradient_refs import VJP
 from ferrax._src.refs import differentiated_write
 
 float0 = dtypes.float0
@@ -497,7 +498,8 @@ def vjp(fun, *primals, has_aux=False, reduce_axes=()):
     """The value of `fun` and the function from output to input cotangents.
 
     Returns `(out, f_vjp)`, with `has_aux` `(out, f_vjp, aux)`. `f_vjp` takes a tree like the
-    output and returns a tuple with one entry for each primal.
+    output and returns a tuple with one entry for each primal; `f_vjp.with_refs` adds cotangents to
+    mutable arrays.
 
     Errors: `f_vjp` raises ValueError for another structure, shape or dtype.
 
@@ -511,7 +513,7 @@ def vjp(fun, *primals, has_aux=False, reduce_axes=()):
     api_util.check_callable(fun)
     point = _Linearized(fun, primals, has_aux)
     out, aux, residuals = point.take()
-    f_vjp = tree_util.Partial(_Pull(point, tree_util.tree_structure(primals)), residuals)
+    f_vjp = VJP(_Pull(point, tree_util.tree_structure(primals)), residuals)
     return (out, f_vjp, aux) if has_aux else (out, f_vjp)
 
 

@@ -285,6 +285,8 @@ def _real(dtype):
     return jnp.finfo(dtype).dtype
 
 
+# What errors call it.
+_forwards.__name__ = "odeint"
 _solve = custom_vjp(_forwards, nondiff_argnums=(0, 1))
 
 

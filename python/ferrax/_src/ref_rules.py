@@ -145,7 +145,8 @@ class RefCall:
     def recorded(self) -> bool:
         """Whether something records operations on the arguments."""
         arrays = [leaf for leaf in self.arrays() if isinstance(leaf, core.Array)]
-        return _core.recording_frame([*arrays, *[ref._read() for ref in self.refs]]) is not None
+        held = [ref._read() for ref in self.refs]
+        return _core.recording_frame([*arrays, *held]) is not None
 
     def backward_refs(self, values, tokens):
         """The refs of a reverse rule: they hold what the backward pass has come to, else what the

@@ -2,7 +2,7 @@
 
 The native core gives the keys of two traces as
 `(tree of the positional arguments, tree of the keyword arguments or None, leaf types, static
-arguments, number of the settings)`; leaf types are `(shape, dtype, weak)`, static arguments
+arguments, number of the settings)`; leaf types are `(shape, dtype, weak, mutable)`, static arguments
 `(position or name, value)`. What differs between them is found here, when it is asked for.
 """
 
@@ -24,8 +24,8 @@ class Retrace:
 
     Attributes:
         argument: the path of the argument, such as `x['w'][0]`; a setting's name for 'config'.
-        what: 'shape', 'dtype', 'weak type', 'static value', 'tree', 'config', or 'captured' for a
-            function that captures traced values, whose programs are not kept.
+        what: 'shape', 'dtype', 'weak type', 'mutability', 'static value', 'tree', 'config', or
+            'captured' for a function that captures traced values, whose programs are not kept.
         before, after: what it was and what it is.
         others: how many more differences there are.
     """
@@ -52,6 +52,7 @@ _ADVICE = {
     "dtype": "Convert the argument to one dtype before the call, with jnp.asarray(x, dtype).",
     "weak type": "Python numbers are weakly typed: pass jnp.asarray(x, dtype) in all calls, or a "
     "Python number in all.",
+    "mutability": "Pass a mutable array in all calls, or an array in all.",
     "static value": "Each value of a static argument is compiled separately: make the argument "
     "dynamic, or raise max_traces if its values are few. Values are compared with `==` and by "
     "class; a class without `__eq__` makes each object a new value.",
@@ -166,7 +167,7 @@ def _differences(fun, before, after):
 
 
 def _type_differences(argument, before, after):
-    for what, index in (("shape", 0), ("dtype", 1), ("weak type", 2)):
+    for what, index in (("shape", 0), ("dtype", 1), ("weak type", 2), ("mutability", 3)):
         if before[index] != after[index]:
             old, new = before[index], after[index]
             yield Retrace(argument, what, *map(_shown, (old, new)))

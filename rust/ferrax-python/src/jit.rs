@@ -29,7 +29,6 @@ use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 pub use refs::register_ref;
 use refs::{Given, Refs, is_ref};
-use run::Names;
 
 /// Entries a function keeps before its cache starts over.
 const CACHE_LIMIT: usize = 4096;
@@ -448,7 +447,6 @@ impl JitFunction {
         entry: &Entry,
         operands: &[Operand<'_>],
         refs: &Refs<'_>,
-        names: Names<'_>,
     ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let with_captured: SmallVec<[Operand<'_>; 4]>;
@@ -463,14 +461,14 @@ impl JitFunction {
             &with_captured
         };
         if let Some(done) = &entry.refs {
-            return self.run_with_refs(py, entry, done.bind(py), all, refs, names);
+            return self.run_with_refs(py, entry, done.bind(py), all, refs);
         }
         if !trace::runs_eagerly(all) {
             let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }
         let arrays = self
-            .execute(py, entry, all, names)?
+            .execute(py, entry, all)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
@@ -554,12 +552,7 @@ impl JitFunction {
         }
         let call = self.prepare(py, args, kwargs, false)?;
         let (entry, operands, refs) = self.entry(py, call)?;
-        let names = || {
-            let call = self.prepare(py, args, kwargs, false)?;
-            let positional = entry.key.positional(&call.arguments)?;
-            leaf_names(py)?.call1((self.function.bind(py), positional, call.keywords))?.extract()
-        };
-        self.run_entry(py, &entry, &operands, &refs, &names)
+        self.run_entry(py, &entry, &operands, &refs)
     }
 
     /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ferrax_ir::{ArrayType, Op, Program, Type, ops};
+use ferrax_ir::{ArrayType, Op, Program, Type, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -98,9 +98,17 @@ impl PyProgram {
     /// What computed the residual that is this input.
     fn residual(&self, number: usize) -> Option<(String, ferrax_ir::Source)> {
         let (primal, first) = self.residuals_of.as_ref()?;
-        let var = primal.outputs.get(first + number)?.as_var()?;
-        let made = primal.equations.iter().find(|equation| equation.outputs.contains(&var))?;
-        Some((made.op.name().to_owned(), made.source))
+        let (mut program, mut output) = (primal, first + number);
+        loop {
+            let var = program.outputs.get(output)?.as_var()?;
+            let made = program.equations.iter().find(|equation| equation.outputs.contains(&var))?;
+            output = made.outputs.iter().position(|&known| known == var)?;
+            program = match made.op.view() {
+                View::Call(call) => &call.program,
+                View::Checkpoint(call) => &call.jaxpr,
+                _ => return Some((made.op.name().to_owned(), made.source)),
+            };
+        }
     }
 }
 

@@ -273,10 +273,12 @@ def reduce_window(
         )
     name = monoid_of(computation, flat_init[0]) if tree_util.treedef_is_leaf(tree) else None
     if name == "add":
-        total = _sums(windows, flat[0])
+        total = _reduce_window_sum(windows, flat[0])
         return tree.unflatten([elementwise.add(_broadcast_to(flat_init[0], windows.out), total)])
     if name is not None:
-        return tree.unflatten(_fold_known(MONOIDS[name][1], tree, windows, flat, flat_init))
+        return tree.unflatten(
+            _reduce_window_known(MONOIDS[name][1], tree, windows, flat, flat_init)
+        )
     return tree.unflatten(_fold(computation, tree, windows, flat, flat_init))
 
 
@@ -289,14 +291,14 @@ def _special(x, init, computation, windows):
         return None
     if name != "add":
         inexact = dtypes.issubdtype(x.dtype, np.inexact)
-        return (_extremes if inexact else _extremes_value)(name, windows, x)
+        return (_extremes if inexact else _reduce_window_extreme)(name, windows, x)
     if dtypes.issubdtype(x.dtype, np.bool_):
         raise TypeError("operand to reduce_window_sum must have a number dtype, got bool")
-    return _sums(windows, x)
+    return _reduce_window_sum(windows, x)
 
 
 @functools.partial(api.jit, static_argnums=0)
-def _sums(windows, x):
+def _reduce_window_sum(windows, x):
     # Sums of small floats are accumulated in float32, as those of whole axes are.
     wide = np.dtype(np.float32) if dtypes.issubdtype(x.dtype, np.floating) else x.dtype
     wide = wide if x.dtype.itemsize < 4 else x.dtype
@@ -311,7 +313,7 @@ def _one(combine):
 
 
 @functools.partial(api.jit, static_argnums=(0, 1))
-def _extremes_value(name, windows, x):
+def _reduce_window_extreme(name, windows, x):
     reduction, combine = MONOIDS[name]
     result = windows.pad(x, identity_of(name, x.dtype))
     for axis in range(x.ndim):
@@ -319,7 +321,7 @@ def _extremes_value(name, windows, x):
     return result
 
 
-_extremes = custom_jvp(_extremes_value, nondiff_argnums=(0, 1))
+_extremes = custom_jvp(_reduce_window_extreme, nondiff_argnums=(0, 1))
 
 
 @_extremes.defjvp
@@ -450,7 +452,7 @@ def _fold(computation, tree, windows, flat, init):
 
 
 # A fold is compiled whole where its function lives as long as the program.
-_fold_known = api.jit(_fold, static_argnums=(0, 1, 2))
+_reduce_window_known = api.jit(_fold, static_argnums=(0, 1, 2))
 
 
 def _fold_in_a_loop(combine, result, padded, present, windows):

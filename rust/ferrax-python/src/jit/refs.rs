@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 
-use super::{Entry, JitFunction, Names};
+use super::{Entry, JitFunction};
 use crate::array::Array;
 use crate::convert::Operand;
 use crate::trace::{self, Traced};
@@ -112,7 +112,6 @@ impl JitFunction {
         done: &Bound<'_, PyAny>,
         operands: &[Operand<'_>],
         refs: &Refs<'_>,
-        names: Names<'_>,
     ) -> PyResult<Py<PyAny>> {
         let arguments = PyDict::new(py);
         for (index, leaf) in refs {
@@ -123,7 +122,7 @@ impl JitFunction {
         all.extend(crate::program::operands(&read)?);
         let program = entry.program.get();
         let mut results: Vec<Py<Array>> = if trace::runs_eagerly(&all) {
-            self.execute(py, entry, &all, names)?
+            self.execute(py, entry, &all)?
                 .into_iter()
                 .zip(&entry.weak)
                 .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))

@@ -8,19 +8,15 @@ use crate::convert::Operand;
 use crate::errors::IntoPyResult;
 use crate::{checks, eager, nans};
 
-/// The names of the arguments' leaves, for messages.
-pub type Names<'a> = &'a dyn Fn() -> PyResult<Vec<String>>;
-
 impl JitFunction {
     pub(super) fn execute(
         &self,
         py: Python<'_>,
         entry: &Entry,
         operands: &[Operand<'_>],
-        names: Names<'_>,
     ) -> PyResult<ferrax_cpu::Outputs> {
         if checks::values().is_some() {
-            return self.run_checked(py, entry, operands, names);
+            return self.run_checked(py, entry, operands);
         }
         let program = entry.program.get();
         let executable = program.executable(py)?;
@@ -46,7 +42,6 @@ impl JitFunction {
         py: Python<'_>,
         entry: &Entry,
         operands: &[Operand<'_>],
-        names: Names<'_>,
     ) -> PyResult<ferrax_cpu::Outputs> {
         let program = entry.program.get();
         let executable = program.executable(py)?;
@@ -56,13 +51,14 @@ impl JitFunction {
         };
         let results = eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?;
         let what = || format!("the jitted function {}", self.place(py));
-        nans::check_program(py, &program.program, &tensors, &results, &what, &|number| match names()
-            .ok()
-            .and_then(|names| names.get(number).cloned())
-        {
-            Some(name) => format!("The argument {name} of {}", self.name),
-            None => format!("An array that {} captures", self.name),
-        })?;
+        let source = |number: usize| {
+            let names = entry.key.names(py, self.function.bind(py)).unwrap_or_default();
+            match names.get(number) {
+                Some(name) => format!("The argument {name} of {}", self.name),
+                None => format!("An array that {} captures", self.name),
+            }
+        };
+        nans::check_program(py, &program.program, &tensors, &results, &what, &source)?;
         Ok(results)
     }
 }
