@@ -170,10 +170,6 @@ def composition(function, several=False):
 
 
 def trace(flat, types) -> ClosedJaxpr:
-<<<<<<< HEAD
-    """The closed jaxpr of a function of a list of arrays of these types."""
-    program, captured, _ = _core.trace_program(flat, "stage", "jet", types)
-=======
     """The closed jaxpr of a function of a list of arrays of these types. Errors: ValueError for a
     function that writes to a mutable array from outside."""
     program, captured, refs = _core.trace_program(flat, "stage", "jet", types)
@@ -182,7 +178,6 @@ def trace(flat, types) -> ClosedJaxpr:
             "jet: the function writes to a mutable array from outside, whose series would be lost. "
             "Return the value and write it afterwards."
         )
->>>>>>> control
     return ClosedJaxpr(program, captured)
 
 
