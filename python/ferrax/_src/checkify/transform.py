@@ -55,7 +55,8 @@ def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
         `user_checks`: of `check` and `check_error`;
         `nan_checks`: that no floating-point operation gives a NaN;
         `div_checks`: that no denominator is zero;
-        `index_checks`: that indices are in bounds;
+        `index_checks`: that indices are in bounds, but for constants of the program, which are
+        clamped when it is traced;
         `float_checks`, `automatic_checks`, `all_checks`: unions of these.
 
     The error is an `Error`: `error.get()` is the message of the check that failed first or None,
