@@ -6,6 +6,8 @@ outputs. `kinds` says which errors an equation can add, before any of it is trac
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ferrax._src import avals, core, dtypes
@@ -16,6 +18,7 @@ from ferrax._src.checkify.error import (
     OOBError,
     failure,
 )
+from ferrax._src.lax.control_flow.solves import linear_solve_p
 from ferrax._src.lax.creation import full_like
 
 _NAN = ErrorEffect(NaNError)
@@ -26,7 +29,8 @@ _BOUNDS = ErrorEffect(OOBError, (avals.ShapeDtypeStruct((3,), np.dtype(np.int32)
 _NAN_PRIMITIVES = frozenset(
     {
         "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
-        "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "digamma", "div", "dot_general",
+        "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_linear_solve", "digamma",
+        "div", "dot_general",
         "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "integer_pow", "lgamma", "log", "log1p",
         "logistic", "mul", "pad", "pow", "reduce_prod", "reduce_sum", "rem", "rsqrt", "scatter",
         "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "sin", "sinh",
@@ -35,9 +39,12 @@ _NAN_PRIMITIVES = frozenset(
 )  # fmt: skip
 
 
+_OWN = {linear_solve_p: "custom_linear_solve"}
+
+
 def kinds(eqn, categories) -> list[ErrorEffect]:
     """The errors of these categories that this equation itself can add, the first to check first."""
-    name = eqn.primitive.name if eqn.primitive._builtin else None
+    name = eqn.primitive.name if eqn.primitive._builtin else _OWN.get(eqn.primitive)
     found = []
     if DivisionByZeroError in categories and name == "div":
         found.append(_DIVISION)
@@ -62,7 +69,7 @@ def check_equation(error, eqn, values, outputs, categories):
             failed = _any_of(_is_zero(values[1]))
             error = error._with_failure(failed, *failure(DivisionByZeroError, line))
         elif kind is _NAN:
-            failed = _any_of(_is_nan(outputs[0]))
+            failed = _any_nan(outputs)
             error = error._with_failure(failed, *failure(NaNError, line, (eqn.primitive.name,)))
         else:
             error = _check_bounds(error, eqn, values)
@@ -81,10 +88,11 @@ def _is_zero(x):
     return eq(x, full_like(x, 0))
 
 
-def _is_nan(x):
-    from ferrax.lax import ne
+def _any_nan(outputs):
+    from ferrax.lax import bitwise_or, ne
 
-    return ne(x, x)
+    flags = [_any_of(ne(x, x)) for x in outputs]
+    return functools.reduce(bitwise_or, flags)
 
 
 def _check_bounds(error, eqn, values):
