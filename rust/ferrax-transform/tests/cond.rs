@@ -146,7 +146,7 @@ fn dear_branches_run_for_their_own_lanes() {
                 { lambda ; x:f64[SIZE]. let y:f64[SIZE] = cos x; z:f64[SIZE] = tanh y in (z,) },
                 { lambda ; x:f64[SIZE]. let  in (x,) })] p x
               in (y,) }"
-            .replace("SIZE", size),
+                .replace("SIZE", size),
         )
     };
     let (scans, selects) = forms(&sized("3"));
