@@ -130,7 +130,7 @@ pub(crate) fn forward_vjp(
 ) -> Result<Tangents> {
     let rule = &op.rule.0;
     check_captured("custom_vjp", &rule.name(), &tangents[..op.num_consts])?;
-    if forward.calls == Calls::Jvp {
+    if forward.calls == Calls::Jvp && !forward.linearizes {
         return Err(type_error!(
             "can't apply forward-mode differentiation (jvp) to a custom_vjp function: '{}' has a reverse rule only. \
              Use reverse mode (grad, vjp, jacrev), or define the derivative with custom_jvp, which serves both.",
