@@ -312,6 +312,30 @@ def test_results_of_callbacks_are_not_asked_for_twice():
         ferrax.grad(f)(1.5)
 
 
+def test_rules_of_the_users_in_loops():
+    """Rules for the reverse alone, and rules that say something else than the function."""
+
+    @ferrax.custom_vjp
+    def twice(x):
+        return jnp.sin(x)
+
+    twice.defvjp(lambda x: (jnp.sin(x), x), lambda x, c: (2 * c * jnp.cos(x),))
+
+    @ferrax.custom_jvp
+    def thrice(x):
+        return jnp.sin(x)
+
+    thrice.defjvp(lambda primals, tangents: (thrice(primals[0]), 3 * tangents[0]))
+
+    def f(rule, x, **kept):
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, rule(c[1])), (0, x), **kept)[1]
+
+    slope = np.cos(0.5) * np.cos(np.sin(0.5)) * np.cos(np.sin(np.sin(0.5)))
+    for kept in KEPT.values():
+        np.testing.assert_allclose(ferrax.grad(functools.partial(f, twice, **kept))(0.5), 8 * slope, rtol=1e-5)
+        np.testing.assert_allclose(ferrax.grad(functools.partial(f, thrice, **kept))(0.5), 27.0, rtol=1e-5)
+
+
 def test_idle_lanes_leave_no_nan():
     def f(x, n):
         return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sqrt(c[1]) - 1), (0, x))[1]

@@ -54,6 +54,9 @@ pub(crate) struct Joint {
 /// The forward pass that `jvp` and `linearize` share.
 pub(crate) struct Forward {
     pub calls: Calls,
+    /// Whether the tangents are for a linear program, which may be turned around. Loops are
+    /// treated as for `jvp` then, yet rules for the reverse alone will do.
+    pub linearizes: bool,
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
@@ -72,6 +75,7 @@ pub(crate) type Tangents = SmallVec<[Option<Atom>; 1]>;
 impl Forward {
     pub fn new(calls: Calls) -> Self {
         Forward {
+            linearizes: calls == Calls::Linearize,
             calls,
             jvps: Memo::default(),
             linearized: Memo::default(),

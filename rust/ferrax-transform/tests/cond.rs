@@ -100,8 +100,9 @@ fn cases() -> Vec<Case> {
             "a loop that ends for its own lanes",
             ENDLESS,
             vec![
-                vec![i(0), f(-0.3), f(1.7)],
+                vec![i(0), f(0.3), f(1.7)],
                 vec![i(1), f(0.1), f(1.9)],
+                vec![i(0), f(-0.3), f(1.5)],
                 vec![i(1), f(3.5), f(2.3)],
                 vec![i(0), f(0.0), f(0.4)],
             ],

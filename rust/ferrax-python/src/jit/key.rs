@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use ferrax_ir::{DType, Sizes};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -164,6 +165,15 @@ impl Key {
             self.context,
         )
             .into_pyobject(py)
+    }
+
+    /// The names of the leaves.
+    pub fn names(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+        let zeros = |count: usize| std::iter::repeat_n(0i32, count).map(|zero| zero.into_py_any(py));
+        let args = self.args.unflatten_fallible(py, zeros(self.args.num_leaves()))?;
+        let kwargs = self.kwargs.as_ref().map(|tree| tree.unflatten_fallible(py, zeros(tree.num_leaves())));
+        let positional = self.positional(args.bind(py).cast::<PyTuple>()?)?;
+        super::leaf_names(py)?.call1((function, positional, kwargs.transpose()?))?.extract()
     }
 
     /// All positional arguments, with None in place of static ones, whose names have no leaves.

@@ -123,7 +123,7 @@ pub(crate) fn forward_vjp(
     if tangents[..op.num_consts].iter().any(Option::is_some) {
         return Err(rule.closed_over());
     }
-    if forward.calls == Calls::Jvp {
+    if forward.calls == Calls::Jvp && !forward.linearizes {
         return Err(type_error!(
             "can't apply forward-mode differentiation (jvp) to a custom_vjp function: '{}' has a reverse rule only. \
              Use reverse mode (grad, vjp, jacrev), or define the derivative with custom_jvp, which serves both.",

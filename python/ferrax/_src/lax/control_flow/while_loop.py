@@ -181,9 +181,14 @@ def _in_levels(cond_fun, body_fun, value, max_steps, size):
     bounded = _Counted(cond_fun, body_fun, max_steps)
     cond_fun, body_fun = bounded.goes_on, bounded.step
     steps, value = run(levels, (np.int32(0), value))
+
     # Fails if the loop was cut off. The barrier makes every leaf a result of this loop, so that
     # it stays whichever of them are used.
-    return while_loop(bounded.cond_fun, optimization_barrier, value, max_steps=max_steps)
+    def unchanged(value):
+        return optimization_barrier(value)
+
+    unchanged.__name__ = api_util.fun_name(bounded.body_fun)
+    return while_loop(bounded.cond_fun, unchanged, value, max_steps=max_steps)
 
 
 class _Counted:
