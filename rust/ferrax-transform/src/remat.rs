@@ -10,7 +10,8 @@
 //! halves, but for reads and writes of mutable arrays, whose results are saved.
 //! The policy is asked once for each known equation, in program order; of an
 //! output of an op with sub-programs, it is asked for the equation in there that
-//! the output comes from. Cost: linear.
+//! the output comes from. Known scans stack what it saves of their steps, of
+//! which each equation is asked about before. Cost: linear.
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use ferrax_ir::{Atom, Effect, Equation, Op, Program, Result, Type, Var};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
+use crate::control::scan::expose;
 use crate::dce::dce_with;
 use crate::rewrite::{Needed, Rewriter};
 use crate::split::dependence;
@@ -47,6 +49,27 @@ pub(crate) struct Remat {
 }
 
 pub(crate) fn rematerialise(
+    program: &Program,
+    is_unknown: &[bool],
+    known_outputs: &[Atom],
+    unknown_outputs: &[Atom],
+    policy: &PolicyHandle,
+) -> Result<Remat> {
+    let has_scans = program.equations.iter().any(|equation| matches!(equation.op.view(), View::Scan(_)));
+    if policy.0.is_none() || !has_scans {
+        return take_apart(program, is_unknown, known_outputs, unknown_outputs, policy);
+    }
+    let (_, late) = dependence(program, is_unknown);
+    let mut program = program.clone();
+    program.outputs = [known_outputs, unknown_outputs].concat();
+    let program = expose(&program, |index| !late[index], &|equation, types| {
+        saved_outputs(policy, &equation.op, types, equation.outputs.len())
+    })?;
+    let (known_outputs, unknown_outputs) = program.outputs.split_at(known_outputs.len());
+    take_apart(&program, is_unknown, known_outputs, unknown_outputs, policy)
+}
+
+fn take_apart(
     program: &Program,
     is_unknown: &[bool],
     known_outputs: &[Atom],
@@ -81,6 +104,11 @@ pub(crate) fn rematerialise(
         if again[index] {
             recomputes |= !late[index];
             needed.add(&equation.inputs);
+            if let (false, View::Scan(op)) = (late[index], equation.op.view()) {
+                // Its steps are given what is saved of them.
+                let stacked = equation.outputs[op.num_carry..].iter().filter(|var| saveable[var.index()]);
+                needed.add(&stacked.map(|&var| Atom::Var(var)).collect::<Vec<_>>());
+            }
         }
     }
     let saved: Vec<Var> = program
