@@ -161,7 +161,7 @@ def test_errors(call, error):
 
 
 def test_error_for_key_batches_says_what_to_do():
-    with pytest.raises(ValueError, match=r"uniform accepts a single key.*\(2,\).*Use jax.vmap"):
+    with pytest.raises(ValueError, match=r"uniform accepts a single key.*\(2,\).*Use ferrax.vmap"):
         random.uniform(random.split(random.key(0)))
 
 
@@ -170,7 +170,7 @@ def test_legacy_key_policy(policy, error):
     legacy = random.PRNGKey(0)
     with config.legacy_prng_key(policy):
         check = pytest.raises if policy == "error" else pytest.warns
-        with check(error, match="jax.random.key"):
+        with check(error, match="ferrax.random.key"):
             random.uniform(legacy)
 
 

@@ -56,9 +56,9 @@ def _saves(decision, policy) -> bool:
 
 def primitive(name):
     """The object that stands for an operation in a policy."""
-    from ferrax._src.jaxpr import Primitive
+    from ferrax._src.primitives import builtin
 
-    return Primitive(name)
+    return builtin(name)
 
 
 class _Asked:

@@ -188,7 +188,7 @@ def aval_type(aval) -> tuple:
 _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
-        "custom_lin", "threefry2x32",
+        "custom_lin", "optimization_barrier", "sweeps", "threefry2x32",
     }
 )  # fmt: skip
 
@@ -206,8 +206,7 @@ def builtin(name: str) -> BuiltinPrimitive:
 def named_primitives() -> dict[str, BuiltinPrimitive]:
     """Every op of the native core as JAX names it: `exp_p` and so on."""
     table = {f"{name.replace('-', '_')}_p": builtin(name) for name, _ in _core.documented_ops()}
-    if "checkpoint_p" in table:
-        table["remat_p"] = table["checkpoint_p"]
+    table["remat_p"] = table["remat2_p"]
     return table
 
 
