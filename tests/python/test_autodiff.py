@@ -612,3 +612,20 @@ def test_gradients_of_deep_programs():
     value, gradient = ferrax.jit(ferrax.value_and_grad(fun))(0.5)
     np.testing.assert_allclose(value, expected, rtol=1e-4)
     np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-30)
+
+
+@same
+def test_second_derivative_of_the_absolute_value_of_complex_numbers(S):
+    def magnitude(x):
+        return S.jnp.abs(S.lax.complex(S.jnp.sin(x), x * x))
+
+    slope = lambda f: lambda x: S.jax.jvp(f, (x,), (S.jnp.ones_like(x),))[1]  # noqa: E731
+    x = S.jnp.float32(0.3)
+    return (
+        slope(magnitude)(x),
+        slope(slope(magnitude))(x),
+        slope(slope(slope(magnitude)))(x),
+        S.jax.grad(S.jax.grad(magnitude))(x),
+        slope(magnitude)(S.jnp.float32(0)),
+        S.jax.grad(lambda x: S.jnp.abs(S.lax.complex(x, x)))(S.jnp.float32(0)),
+    )

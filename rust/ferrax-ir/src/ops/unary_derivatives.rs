@@ -23,11 +23,16 @@ pub fn jvp(op: Unary, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
         | Unary::Clz => return Ok(zero()),
         Unary::Neg | Unary::Real | Unary::Imag | Unary::Conj => b.unary(op, g)?,
         Unary::Abs if b.dtype(x).is_complex() => {
-            // d|z| = Re(conj(z / |z|) dz); zero at zero.
-            let sign = b.unary(Unary::Sign, x)?;
-            let conjugate = b.unary(Unary::Conj, sign)?;
+            // d|z| = Re(conj(z) dz) / |z|; zero at zero. Not by the sign of z, whose own derivative is
+            // zero by convention.
+            let conjugate = b.unary(Unary::Conj, x)?;
             let product = b.mul(g, conjugate)?;
-            b.unary(Unary::Real, product)?
+            let product = b.unary(Unary::Real, product)?;
+            let zero = constant(b, y, 0.0);
+            let is_zero = b.compare(Compare::Eq, y, zero)?;
+            let ones = b.full_like(y, 1.0)?;
+            let magnitude = b.select(is_zero, ones, y)?;
+            b.div(product, magnitude)?
         }
         Unary::Abs => {
             let zero = constant(b, x, 0.0);
