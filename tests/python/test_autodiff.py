@@ -629,3 +629,15 @@ def test_second_derivative_of_the_absolute_value_of_complex_numbers(S):
         slope(magnitude)(S.jnp.float32(0)),
         S.jax.grad(lambda x: S.jnp.abs(S.lax.complex(x, x)))(S.jnp.float32(0)),
     )
+
+
+@same
+def test_integer_outputs_under_nested_derivatives(S):
+    def f(x):
+        return S.jnp.argmax(x), x.sum()
+
+    x = S.jnp.arange(3.0)
+    nested = S.jax.jvp(lambda x: S.jax.jvp(f, (x,), (x,)), (x,), (x,))
+    jitted = S.jax.jit(lambda x: S.jax.jvp(f, (x,), (x,)))(x)
+    shapes = [(leaf.shape, S.jax.dtypes.float0 == leaf.dtype) for leaf in S.jax.tree_util.tree_leaves((nested, jitted))]
+    return shapes, nested[1][1], jitted[1][1], S.jax.jacfwd(lambda x: S.jnp.argmax(x))(x)

@@ -13,7 +13,17 @@ import weakref
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, ref_args, stages, stats, tree_util
+from ferrax._src import (
+    api_util,
+    config,
+    core,
+    dtypes,
+    float0 as float0_leaves,
+    ref_args,
+    stages,
+    stats,
+    tree_util,
+)  # fmt: skip
 from ferrax._src.avals import ShapeDtypeStruct
 
 float0 = dtypes.float0
@@ -68,7 +78,7 @@ class Flat:
             self.aux_kept = [None if isinstance(leaf, core.Array) else (leaf,) for leaf in leaves]
         else:
             aux_leaves = []
-        out, self.out_tree = tree_util.tree_flatten(result)
+        out, self.out_tree = float0_leaves.flatten(result)
         self.num_out = len(out)
         return self.take_refs(out, result) + aux_leaves
 

@@ -13,7 +13,7 @@ import threading
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, ref_args, tree_util
+from ferrax._src import api_util, core, dtypes, float0 as float0_leaves, ref_args, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.gradient_refs import VJP
 from ferrax._src.refs import differentiated_write
@@ -662,7 +662,8 @@ def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
             return fun(*merge(chosen), **kwargs)
 
         def push(*tangents):
-            return jvp(at, tree.unflatten(leaves), tree.unflatten(tangents), has_aux)
+            out, columns, *aux = jvp(at, tree.unflatten(leaves), tree.unflatten(tangents), has_aux)
+            return out, tree_util.tree_map(_column, out, columns), *aux
 
         out_axes = (None, -1, None) if has_aux else (None, -1)
         result = vmap(push, out_axes=out_axes)(*_std_basis(leaves))
@@ -683,6 +684,13 @@ def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
         return (jacobian, result[2]) if has_aux else jacobian
 
     return jacfwd_f
+
+
+def _column(out, tangent):
+    """What a Jacobian holds of an output's tangent: integers have slopes of zero."""
+    if float0_leaves.is_float0(tangent):
+        return _zeros(out.shape, out.dtype)
+    return tangent
 
 
 def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):

@@ -197,6 +197,9 @@ impl<'a> Run<'a> {
             let inner = match descend(equation, &operands, number, index, watch)? {
                 Step::Operand(position) => Some(position),
                 Step::Found(mut finding, infinite) => {
+                    if let Origin::Op { source, .. } = &mut finding.origin {
+                        *source = source.within(equation.source);
+                    }
                     if let Some(position) = infinite {
                         let first = INFINITE.first(&operands[position]).unwrap_or(0);
                         let found = self.follow(&equation.inputs[position], first, INFINITE)?;

@@ -133,7 +133,7 @@ impl Builder {
 
     /// Appends all equations of `program` applied to `arguments`, which take the
     /// weakness that it was typed with. The source lines stay those of the inlined
-    /// equations. Linear in its size.
+    /// equations, where they have any. Linear in its size.
     pub fn inline(&mut self, program: &Program, arguments: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
         if arguments.len() != program.inputs.len() {
             return Err(internal_error!("{} arguments for {} inputs", arguments.len(), program.inputs.len()));
@@ -151,7 +151,7 @@ impl Builder {
         for equation in &program.equations {
             let inputs = substitute(&map, &equation.inputs)?;
             let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
-            self.source = equation.source;
+            self.source = equation.source.within(outer);
             let outputs = self.emit_typed(equation.op.clone(), &inputs, types);
             for (old, new) in equation.outputs.iter().zip(outputs) {
                 map[old.index()] = Some(Atom::Var(new));

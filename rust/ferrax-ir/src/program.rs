@@ -270,6 +270,12 @@ impl Source {
         Source { primal, ..self }
     }
 
+    /// The same where a line is known; else at the line of the call that it is in.
+    #[must_use]
+    pub fn within(self, call: Source) -> Source {
+        if self.line == 0 { Source { line: call.line, ..self } } else { self }
+    }
+
     pub fn line(self) -> Option<SourceLine> {
         LINES.read().unwrap_or_else(PoisonError::into_inner).get(self.line)
     }

@@ -12,7 +12,7 @@ mod stats;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferrax_ir::{ArrayType, Op, ops};
+use ferrax_ir::{ArrayType, Op, Source, ops};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -348,6 +348,10 @@ impl JitFunction {
             .and_then(|(outputs, tree)| Ok((trace::finish_with_refs(py, frame, outputs)?, tree)));
         let (mut traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
         refs::values_last(py, &mut traced, types.len());
+        if self.is_of_the_library(py) {
+            // Further callers have other lines.
+            traced.program.equations.iter_mut().for_each(|equation| equation.source = Source::UNKNOWN);
+        }
         let donated = self.donated(py, &key, (arguments, keywords), &traced.program)?;
         let lasting = |refs: &Py<PyAny>| refs.bind(py).getattr(intern!(py, "lasting"))?.extract::<bool>();
         let keep = traced.captured.iter().all(|array| array.get().concrete().is_some())
@@ -389,6 +393,11 @@ impl JitFunction {
         Ok(entry)
     }
 
+    fn is_of_the_library(&self, py: Python<'_>) -> bool {
+        let module = self.function.bind(py).getattr(intern!(py, "__module__"));
+        module.and_then(|module| module.extract::<String>()).is_ok_and(|module| module.starts_with("ferrax."))
+    }
+
     fn call_on_tracers<'py>(
         &self,
         py: Python<'py>,
@@ -417,7 +426,12 @@ impl JitFunction {
         args.extend(rest);
         let result = self.function.bind(py).call(PyTuple::new(py, args)?, Some(&keywords))?;
         let mut leaves = Leaves::new();
-        let tree = tree::flatten(py, &result, None, &mut leaves)?;
+        let mut tree = tree::flatten(py, &result, None, &mut leaves)?;
+        if leaves.iter().any(|leaf| is_float0(leaf.bind(py))) {
+            let hidden = py.import("ferrax._src.float0")?.getattr("hide")?.call1((&result,))?;
+            leaves = Leaves::new();
+            tree = tree::flatten(py, &hidden, None, &mut leaves)?;
+        }
         let outputs = leaves
             .iter()
             .map(|leaf| {
@@ -489,6 +503,15 @@ impl JitFunction {
         let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
         trace::bind(py, Op::Call(call), operands)
     }
+}
+
+/// Whether a leaf is a tangent of integers: a NumPy array that has a shape and no values.
+fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
+    !leaf.is_instance_of::<Array>()
+        && leaf
+            .getattr(intern!(leaf.py(), "dtype"))
+            .and_then(|dtype| dtype.getattr(intern!(leaf.py(), "names")))
+            .is_ok_and(|names| !names.is_none())
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
