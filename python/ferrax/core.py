@@ -1,6 +1,12 @@
 """Types of values and jaxprs: `Tracer`, `ShapedArray`, `eval_jaxpr`."""
 
-from ferrax._src.core import AbstractValue, ShapedArray, Tracer, trace_state_clean
+from ferrax._src.core import (
+    AbstractValue,
+    ShapedArray,
+    Tracer,
+    ensure_compile_time_eval,
+    trace_state_clean,
+)
 from ferrax._src.jaxpr import (
     ClosedJaxpr,
     DropVar,
@@ -32,6 +38,7 @@ __all__ = [
     "Tracer",
     "Var",
     "check_jaxpr",
+    "ensure_compile_time_eval",
     "eval_jaxpr",
     "jaxpr_as_fun",
     "jaxprs_in_params",

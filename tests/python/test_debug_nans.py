@@ -203,3 +203,19 @@ def test_library_functions_with_masked_values_run():
         assert jnp.nanmean(x) == 1
         assert jnp.linspace(0.0, 1.0, 3).tolist() == [0, 0.5, 1]
         assert jnp.std(x) > 0 and np.isfinite(jnp.logaddexp(x, x)).all()
+
+
+def test_gradient_of_a_loop_without_a_bound_names_the_iteration():
+    """The slope of sqrt at 0 is infinite, times the 0 that comes from above."""
+
+    def loop(x):
+        def step(state):
+            i, total = state
+            return i + 1, total + jnp.where(i == 2, 0.0 * jnp.sqrt(x * (i - 2)), x)
+
+        return lax.while_loop(lambda state: state[0] < 5, step, (0, 0.0 * x))[1]
+
+    for transform in (jax.grad, lambda f: jax.jit(jax.grad(f))):
+        with jax.debug_nans(True):
+            text = raised(transform(loop), jnp.float32(2))
+        assert "of 5 of 'sweeps'" in text and "sqrt" in text and "test_debug_nans.py" in text, text

@@ -836,8 +836,10 @@ def test_contexts_are_per_thread():
 def test_interrupt_during_a_long_run(tmp_path):
     script = textwrap.dedent(
         """
-        import sys
+        import signal, sys
         import ferrax, ferrax.numpy as jnp
+        # Jobs in the background of a shell start with the signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         @ferrax.jit
         def f(x):
             for _ in range(400):

@@ -23,8 +23,10 @@ from ferrax._src import (
     stages,
     stats,
     tree_util,
-)  # fmt: skip
+)
 from ferrax._src.avals import ShapeDtypeStruct
+from ferrax._src.devices import Device
+from ferrax._src.sharding import Sharding
 
 float0 = dtypes.float0
 
@@ -330,7 +332,17 @@ copy_to_host_async = block_until_ready
 
 
 def device_put(x, device=None, src=None, *, donate=False, may_alias=None):
-    """The leaves of a tree as arrays on the device. There is one device, the CPU."""
+    """The leaves of a tree as arrays on the device. There is one device, the CPU.
+
+    `device` is None, a device, a sharding, or a tree of these above the leaves. Errors: TypeError
+    for others.
+    """
+    for place in tree_util.tree_leaves(device):
+        if not isinstance(place, (Device, Sharding)):
+            raise TypeError(
+                "device_put requires a device such as ferrax.devices()[0], a sharding, or a tree of "
+                f"these; got {place!r} of type {type(place).__name__}"
+            )
     return tree_util.tree_map(lambda leaf: core.as_array(leaf, "device_put"), x)
 
 

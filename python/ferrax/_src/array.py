@@ -11,6 +11,9 @@ from ferrax import _core
 from ferrax._src import core, dtypes
 from ferrax._src.devices import _CPU, Device
 from ferrax._src.errors import ConcretizationTypeError
+from ferrax._src.sharding import SingleDeviceSharding
+
+_WHOLE = SingleDeviceSharding(_CPU)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +103,11 @@ def _device(self):
     return _CPU
 
 
+def _sharding(self) -> SingleDeviceSharding:
+    """How the array is laid out over devices: whole on one."""
+    return _WHOLE
+
+
 def _addressable_data(self, index):
     """The part of the array on one of its devices: the array. Errors: IndexError."""
     return (self,)[index]
@@ -166,6 +174,7 @@ def install(Array) -> None:
         "addressable_shards": _addressable_shards,
         "global_shards": _addressable_shards,
         "committed": _committed,
+        "sharding": _sharding,
         "is_fully_addressable": _is_whole,
         "is_fully_replicated": _is_whole,
     }.items():

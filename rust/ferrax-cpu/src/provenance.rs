@@ -5,6 +5,8 @@
 //! blamed. Loops run compiled; only the iteration in which the value turned bad is taken apart,
 //! so time is linear in the run's, save where the value wanders between carries.
 
+mod sweeps;
+
 use std::sync::Arc;
 
 use ferrax_ir::{
@@ -345,7 +347,7 @@ fn descend(
 ) -> Result<Step> {
     match equation.op.view() {
         View::Leaf(_) => Ok(Step::Leaf),
-        View::Sweeps(_) => Ok(Step::Whole),
+        View::Sweeps(op) => sweeps::descend(op, equation, operands, number, watch),
         View::Call(call) => into_call(&call.program, operands, number, watch, 0),
         View::Checkpoint(call) => into_call(&call.jaxpr, operands, number, watch, 0),
         View::CustomJvp(call) => into_call(&call.call_jaxpr, operands, number, watch, 0),
