@@ -157,7 +157,6 @@ def run(S, shapes, steps, kinds, whole):
 
 
 QUIET = settings(
-    derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

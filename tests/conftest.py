@@ -1,0 +1,6 @@
+"""Random tests take the same examples each time; `--hypothesis-profile=default` takes others."""
+
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
