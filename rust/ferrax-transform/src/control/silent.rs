@@ -45,8 +45,9 @@ fn quiet(equation: &Equation) -> Result<ferrax_ir::Op> {
     let op = equation.op.map_programs(silenced)?;
     if happens(&op.effects()) {
         return Err(unsupported!(
-            "the derivative of a while_loop without max_steps runs its steps again, but they need the result of \
-             {}, which has effects and must happen once; give the loop max_steps, so that the result is kept",
+            "the derivative of a while_loop without max_steps, or with checkpoints, runs its steps again, but they \
+             need the result of {}, which has effects and must happen once; give the loop max_steps and no \
+             checkpoints, so that the result is kept",
             op.name()
         ));
     }

@@ -118,7 +118,8 @@ pub(crate) fn transpose(
     }
     let num_consts = plan.constants.len();
     let cond_jaxpr = plan.condition(transposition, b, &constants)?;
-    let sweeps = Sweeps { bodies, cond_jaxpr, max_steps: op.max_steps, num_carry, num_consts, reverse };
+    let (checkpoints, max_steps) = (op.checkpoints, op.max_steps);
+    let sweeps = Sweeps { bodies, checkpoints, cond_jaxpr, max_steps, num_carry, num_consts, reverse };
     let mut found = b.emit(sweeps, &arguments)?.into_iter().skip(known_outputs).map(Atom::Var);
 
     let mut results: Cotangents = operands.iter().map(|_| None).collect();
