@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ferrax_ir::{Effect, Effects, Equation, Program, Result, unsupported};
 
-use crate::rewrite::{Needed, Rewriter};
+use crate::rewrite::{Needed, Rewriter, at};
 
 fn happens(effects: &Effects) -> bool {
     effects.iter().any(|effect| !matches!(effect, Effect::NamedAxis(_)))
@@ -36,7 +36,7 @@ pub(crate) fn silenced(program: &Arc<Program>) -> Result<Arc<Program>> {
             continue;
         }
         let inputs = rewriter.atoms(&equation.inputs)?;
-        rewriter.copy_as(equation, quiet(equation)?, &inputs)?;
+        rewriter.copy_as(equation, at(equation, quiet(equation))?, &inputs)?;
     }
     Ok(Arc::new(rewriter.finish(&program.outputs)?))
 }

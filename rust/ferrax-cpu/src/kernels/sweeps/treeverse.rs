@@ -547,6 +547,10 @@ impl<'a> Walk<'a> {
 mod tests {
     use std::cell::Cell;
 
+    use ferrax_ir::{Program, Tensor};
+
+    use crate::executable::compile;
+
     thread_local! {
         static STATES: Cell<[usize; 2]> = const { Cell::new([0, 0]) };
     }
@@ -566,6 +570,46 @@ mod tests {
         fn drop(&mut self) {
             let [now, most] = STATES.get();
             STATES.set([now - 1, most]);
+        }
+    }
+
+    /// A loop and a sweep back.
+    const BACK: &str = "{ lambda ; n:i32[] i:i32[] x:f32[] t:f32[]. let
+        j:i32[] y:f32[] u:f32[] = sweeps[
+          bodies=(
+            { lambda ; n:i32[] i:i32[] x:f32[]. let j:i32[] = add i 1:i32[]; y:f32[] = sin x; c:f32[] = cos x in (j, y, c) },
+            { lambda ; n:i32[] t:f32[] c:f32[]. let u:f32[] = mul t c in (u,) }
+          )
+          checkpoints=CHECKPOINTS
+          cond_jaxpr={ lambda ; n:i32[] i:i32[] x:f32[]. let c:bool[] = lt i n in (c,) }
+          max_steps=MOST num_carry=(2, 1) num_consts=1 reverse=(False, True)
+        ] n i x t
+      in (j, y, u) }";
+
+    #[test]
+    fn no_more_states_than_checkpoints_and_one() {
+        for checkpoints in [1, 2, 3, 10, 60] {
+            for (steps, most) in [(0, 4), (1, 1), (2, 2), (3, 3), (40, 40), (40, 41), (40, 1000), (100, 100)]
+            {
+                let text =
+                    BACK.replace("CHECKPOINTS", &checkpoints.to_string()).replace("MOST", &most.to_string());
+                let scalar = |value: f32| Tensor::from_elements(&[][..], &[value]).unwrap();
+                let int = |value: i32| Tensor::from_elements(&[][..], &[value]).unwrap();
+                let executable = compile(&Program::parse(&text).unwrap()).unwrap();
+                STATES.set([0, 0]);
+                executable.run(&[int(steps), int(0), scalar(0.5), scalar(1.0)]).unwrap();
+                let [left, found] = STATES.get();
+                assert_eq!(left, 0);
+                // The cotangent that the sweep back begins with is counted too.
+                let found = found - 1;
+                assert!(
+                    found <= checkpoints + 1,
+                    "{found} states, {checkpoints} checkpoints, {steps} of {most} steps"
+                );
+                if steps as usize > checkpoints + 2 {
+                    assert_eq!(found, checkpoints + 1);
+                }
+            }
         }
     }
 }
