@@ -14,7 +14,7 @@ use ferrax_ir::op::View;
 use ferrax_ir::ops::Call;
 use ferrax_ir::rules::{Jvp, WithTangents};
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, type_error};
+use ferrax_ir::{Atom, Builder, Equation, Op, Program, Result, Type, internal_error, type_error};
 use smallvec::SmallVec;
 
 use crate::control::wiring::Wirings;
@@ -128,7 +128,9 @@ impl Forward {
                 .iter()
                 .map(|atom| atom.as_var().and_then(|var| tangents[var.index()]))
                 .collect();
-            if found.iter().all(Option::is_none) {
+            // A value without a tangent has its stand-in beside others that have tangents.
+            let matters = matches!(equation.op, Op::StandIn(_));
+            if found.iter().all(Option::is_none) && !matters {
                 rewriter.copy(equation)?;
                 continue;
             }
