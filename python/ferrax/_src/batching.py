@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, tree_util
+from ferrax._src import (
+    api_util,
+    core,
+    dtypes,
+    float0 as float0_leaves,
+    ref_args,
+    tree_util,
+)
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
 
@@ -145,8 +154,18 @@ def vmap(
         )
         dims = own + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
-        dummy = flat.out_tree.unflatten(range(len(out_types)))
+        out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))
+        dummy = out_tree.unflatten(out)
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
+        # Tangents of integers have a batch axis too, though programs do not know of them.
+        for number, (leaf, axis) in enumerate(zip(out, wanted)):
+            if float0_leaves.is_float0(leaf):
+                axis = _canonical_out_axis(axis, leaf.ndim)
+                shape = leaf.shape
+                if axis is not None:
+                    shape = (*shape[:axis], size, *shape[axis:])
+                out[number] = np.zeros(shape, dtypes.float0)
+        wanted = [axis for leaf, axis in zip(out, wanted) if not float0_leaves.is_float0(leaf)]
         wanted = [
             _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
         ]
@@ -156,7 +175,10 @@ def vmap(
         results = _core.apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
-        return flat.out_tree.unflatten(flat.restore(results[: len(out_types)]))
+        made = iter(flat.restore(results[: len(out_types)]))
+        return out_tree.unflatten(
+            [leaf if float0_leaves.is_float0(leaf) else next(made) for leaf in out]
+        )
 
     return vmap_f
 
