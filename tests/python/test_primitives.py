@@ -395,7 +395,7 @@ def test_every_op_has_a_primitive():
 
     for name, _ in _core.documented_ops():
         primitive = getattr(primitives, f"{name.replace('-', '_')}_p")
-        assert primitive.name == name
+        assert primitive.op == name
         assert getattr(ferrax.lax, f"{name.replace('-', '_')}_p") is primitive
 
 

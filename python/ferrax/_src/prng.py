@@ -26,7 +26,8 @@ from ferrax._src import config, core, dtypes
 PRNGImpl = dtypes.PRNGImpl
 
 # Generators that exist, by name; and those that JAX has besides.
-prngs = {"threefry2x32": dtypes.threefry2x32_impl}
+threefry_prng_impl = dtypes.threefry2x32_impl
+prngs = {"threefry2x32": threefry_prng_impl}
 _UNAVAILABLE = ("threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 _key_dtypes = {"threefry2x32": dtypes.key_fry}
 
@@ -52,6 +53,43 @@ def random_seed(seeds, impl):
     if config.random_seed_offset.value:
         seeds = seeds + config.random_seed_offset.value
     return _core.bind("random_seed", (seeds,), {"impl": impl.name})
+
+
+def seed_with_impl(impl, seed):
+    """A key of this generator from an integer."""
+    return random_seed(seed, impl)
+
+
+def threefry_2x32(keypair, count):
+    """The threefry2x32 hash of counts.
+
+    Args:
+        keypair: two uint32 scalars, the key.
+        count: a uint32 array.
+
+    Returns: a uint32 array of the shape of `count`. Its first half, flattened, is hashed together
+    with its second half.
+
+    Errors: TypeError for other dtypes.
+
+    Example:
+        >>> threefry_2x32((jnp.uint32(0), jnp.uint32(0)), jnp.zeros(2, "uint32"))
+        Array([1797259609, 2579123966], dtype=uint32)
+    """
+    values = [jnp.asarray(x) for x in (*keypair, count)]
+    if any(x.dtype != np.uint32 for x in values):
+        raise TypeError(
+            f"threefry_2x32 requires uint32 arguments, got {[x.dtype.name for x in values]}"
+        )
+    first, second, count = values
+    flat = count.reshape(count.size)
+    odd = count.size % 2
+    if odd:
+        flat = jnp.concatenate([flat, jnp.zeros(1, np.uint32)])
+    half = flat.size // 2
+    key = [jnp.broadcast_to(x, (half,)) for x in (first, second)]
+    hashed = jnp.concatenate(_core.bind("threefry2x32", (*key, flat[:half], flat[half:]), {}))
+    return hashed[: hashed.size - odd].reshape(count.shape)
 
 
 def random_split(key, shape):

@@ -44,7 +44,7 @@ _OWN = {linear_solve_p: "custom_linear_solve"}
 
 def kinds(eqn, categories) -> list[ErrorEffect]:
     """The errors of these categories that this equation itself can add, the first to check first."""
-    name = eqn.primitive.name if eqn.primitive._builtin else _OWN.get(eqn.primitive)
+    name = eqn.primitive.op if eqn.primitive._builtin else _OWN.get(eqn.primitive)
     found = []
     if DivisionByZeroError in categories and name == "div":
         found.append(_DIVISION)
@@ -96,7 +96,7 @@ def _any_nan(outputs):
 
 
 def _check_bounds(error, eqn, values):
-    found = _INDEXING[eqn.primitive.name](eqn.params, *values)
+    found = _INDEXING[eqn.primitive.op](eqn.primitive.native_params(eqn.params), *values)
     if found is None:
         return error
     indices, axes, limits = found
