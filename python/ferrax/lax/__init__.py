@@ -174,6 +174,16 @@ from ferrax._src.lax.windows import (
     reduce_window,
     reduce_window_shape_tuple,
 )
+from ferrax._src.lax.control_flow.solves import linear_solve_p as linear_solve_p
+from ferrax._src.lax.window_primitives import (
+    reduce_p as reduce_p,
+    reduce_window_max_p as reduce_window_max_p,
+    reduce_window_min_p as reduce_window_min_p,
+    reduce_window_p as reduce_window_p,
+    reduce_window_sum_p as reduce_window_sum_p,
+    select_and_gather_add_p as select_and_gather_add_p,
+    select_and_scatter_add_p as select_and_scatter_add_p,
+)
 from ferrax._src.primitives import named_primitives as _named_primitives
 
 # Every op as a primitive: exp_p, add_p, ...
