@@ -26,11 +26,15 @@ def composite(name, run, multiple_results=False) -> Primitive:
     """
     primitive = Primitive(name)
     primitive.multiple_results = multiple_results
-    primitive.def_impl(run)
+
+    def impl(*args, **params):
+        return run(*(core.as_array(x, name) for x in args), **params)
 
     def listed(*args, **params):
-        results = run(*args, **params)
+        results = impl(*args, **params)
         return list(results) if multiple_results else [results]
+
+    primitive.def_impl(impl)
 
     def abstract_eval(*avals, **params):
         found = api.eval_shape(lambda *args: listed(*args, **params), *avals)
@@ -65,7 +69,7 @@ def composite(name, run, multiple_results=False) -> Primitive:
     primitive_jvps[primitive] = jvp
     primitive_transposes[primitive] = transpose
     axis_primitive_batchers[primitive] = batch
-    register_lowering(primitive, lower_fun(run, multiple_results=multiple_results))
+    register_lowering(primitive, lower_fun(impl, multiple_results=multiple_results))
     return primitive
 
 
