@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, tree_util
+from ferrax._src import api_util, core, ref_args, traces, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
 
@@ -141,9 +141,10 @@ def vmap(
                 shape = shape[:axis] + shape[axis + 1 :]
             types.append((shape, array.dtype, array.weak_type))
         flat = _FlatBatch(fun, in_tree, refs, axes)
-        program, captured, touched = _core.trace_program(
-            flat, "batch", api_util.fun_name(fun), types, names, arrays
-        )
+        with traces.named_axis(axis_name):
+            program, captured, touched = _core.trace_program(
+                flat, "batch", api_util.fun_name(fun), types, names, arrays
+            )
         dims = axes + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
         dummy = flat.out_tree.unflatten(range(len(out_types)))

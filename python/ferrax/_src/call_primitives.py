@@ -99,14 +99,17 @@ class CallPrimitive(Primitive):
         return closed.jaxpr
 
     def _jvp(self, primals, tangents, *, call_jaxpr, **params):
-        program = _closed(call_jaxpr)._to_program()
-        given = [type(t) is not Zero for t in tangents]
-        pushed, flags = program.jvp(given)
-        operands = [*primals, *(t for t in tangents if type(t) is not Zero)]
-        results = self.bind(*operands, call_jaxpr=self._param(ClosedJaxpr(pushed)), **params)
-        outs, rest = results[: len(flags)], iter(results[len(flags) :])
+        # Two calls, so that reverse mode finds the outputs without tangents.
+        given = [t for t in tangents if type(t) is not Zero]
+        primal, linear, flags = _closed(call_jaxpr)._to_program().linearize(
+            [type(t) is not Zero for t in tangents]
+        )
+        results = self.bind(*primals, call_jaxpr=self._param(ClosedJaxpr(primal)), **params)
+        outs, residuals = results[: len(flags)], results[len(flags) :]
+        jaxpr = self._param(ClosedJaxpr(linear))
+        moved = iter(self.bind(*residuals, *given, call_jaxpr=jaxpr, **params))
         return outs, [
-            next(rest) if flag else Zero.from_primal_value(out) for out, flag in zip(outs, flags)
+            next(moved) if flag else Zero.from_primal_value(out) for out, flag in zip(outs, flags)
         ]
 
     def _transpose(self, cotangents, *args, call_jaxpr, **params):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from ferrax._src import api_util, linear_util as lu, tree_util
 from ferrax._src.jaxpr import DebugInfo
 

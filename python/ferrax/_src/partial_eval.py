@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import api_util, core, traces
-from ferrax._src.dead_code import dce_jaxpr, dce_jaxpr_consts, unknown_outputs
+from ferrax._src.dead_code import dce_jaxpr_consts, unknown_outputs
 from ferrax._src.jaxpr import ClosedJaxpr
 from ferrax._src.linear_util import WrappedFun
 from ferrax._src.primitives import Rules, aval_type

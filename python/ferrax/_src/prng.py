@@ -60,38 +60,6 @@ def seed_with_impl(impl, seed):
     return random_seed(seed, impl)
 
 
-def threefry_2x32(keypair, count):
-    """The threefry2x32 hash of counts.
-
-    Args:
-        keypair: two uint32 scalars, the key.
-        count: a uint32 array.
-
-    Returns: a uint32 array of the shape of `count`. Its first half, flattened, is hashed together
-    with its second half.
-
-    Errors: TypeError for other dtypes.
-
-    Example:
-        >>> threefry_2x32((jnp.uint32(0), jnp.uint32(0)), jnp.zeros(2, "uint32"))
-        Array([1797259609, 2579123966], dtype=uint32)
-    """
-    values = [jnp.asarray(x) for x in (*keypair, count)]
-    if any(x.dtype != np.uint32 for x in values):
-        raise TypeError(
-            f"threefry_2x32 requires uint32 arguments, got {[x.dtype.name for x in values]}"
-        )
-    first, second, count = values
-    flat = count.reshape(count.size)
-    odd = count.size % 2
-    if odd:
-        flat = jnp.concatenate([flat, jnp.zeros(1, np.uint32)])
-    half = flat.size // 2
-    key = [jnp.broadcast_to(x, (half,)) for x in (first, second)]
-    hashed = jnp.concatenate(_core.bind("threefry2x32", (*key, flat[:half], flat[half:]), {}))
-    return hashed[: hashed.size - odd].reshape(count.shape)
-
-
 def random_split(key, shape):
     """Keys of this shape from a single key."""
     if not config.threefry_partitionable.value:

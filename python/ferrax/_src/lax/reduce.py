@@ -194,7 +194,7 @@ def reduce(
     if not flat:
         return operands
     if not callable(computation):
-        raise TypeError(f"reduce: {computation!r} is not callable")
+        raise TypeError(f"reduce: expected a function of two scalars, got {computation!r}")
     flat = [_operand(x, "reduce", 0) for x in flat]
     with ensure_compile_time_eval():
         flat_init = [elementwise._convert_element_type(_operand(x, "reduce", 1)) for x in flat_init]
@@ -246,6 +246,7 @@ def scalar_jaxpr(name: str, computation: Callable, tree, like: list):
     if known is not None and len(like) == 1:
         return _known_jaxpr(known, like[0].dtype)
     from ferrax._core import Tracer, trace_program
+
     from ferrax._src.jaxpr import ClosedJaxpr
 
     combine = _checked(name, computation, tree, like)
