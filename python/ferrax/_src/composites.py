@@ -28,11 +28,12 @@ def composite(name, run, multiple_results=False) -> Primitive:
     primitive.multiple_results = multiple_results
 
     def impl(*args, **params):
-        return run(*(core.as_array(x, name) for x in args), **params)
+        results = run(*(core.as_array(x, name) for x in args), **params)
+        return list(results) if multiple_results else results
 
     def listed(*args, **params):
         results = impl(*args, **params)
-        return list(results) if multiple_results else [results]
+        return results if multiple_results else [results]
 
     primitive.def_impl(impl)
 

@@ -173,6 +173,16 @@ from ferrax._src.lax.types import (
     ScatterDimensionNumbers,
     Tolerance,
 )
+from ferrax._src.lax.shape_primitives import (
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
+    split_p as split_p,
+    stack_p as stack_p,
+    stage as stage,
+    stage_p as stage_p,
+    tile_p as tile_p,
+    unstack_p as unstack_p,
+)
 from ferrax._src.lax.window_primitives import (
     reduce_p as reduce_p,
     reduce_window_max_p as reduce_window_max_p,

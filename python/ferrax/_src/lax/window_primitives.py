@@ -32,8 +32,14 @@ def window_params(windows) -> dict:
 
 
 def _of(x, params):
-    given = {name: params.get(name) for name in _FIELDS}
-    return _windows.Windows(x.shape, *given.values())
+    return _known(x.shape, *(_static(params.get(name)) for name in _FIELDS))
+
+
+def _static(value):
+    return tuple(map(_static, value)) if isinstance(value, (list, tuple)) else value
+
+
+_known = functools.lru_cache(maxsize=256)(_windows.Windows)
 
 
 def _batched_params(params, dim):
