@@ -330,6 +330,7 @@ fn evaluate(op: &Op, operands: &[Tensor], types: &[Type]) -> Result<Outputs> {
         View::Checkpoint(call) => call_outputs(&call.jaxpr, operands),
         View::CustomJvp(call) => call_outputs(&call.call_jaxpr, operands),
         View::CustomVjp(call) => call_outputs(&call.call_jaxpr, operands),
+        View::Ruled(_, called) => call_outputs(called, operands),
     }
 }
 
@@ -352,6 +353,7 @@ fn descend(
         View::Checkpoint(call) => into_call(&call.jaxpr, operands, (number, index), watch, 0),
         View::CustomJvp(call) => into_call(&call.call_jaxpr, operands, (number, index), watch, 0),
         View::CustomVjp(call) => into_call(&call.call_jaxpr, operands, (number, index), watch, 0),
+        View::Ruled(_, called) => into_call(called, operands, (number, index), watch, 0),
         View::Cond(cond) => {
             let choice = operands.first().and_then(Tensor::to_scalar).and_then(Scalar::to_i128).unwrap_or(0);
             let last = cond.branches.len() as i128 - 1;
