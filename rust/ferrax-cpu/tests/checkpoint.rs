@@ -7,7 +7,7 @@ use ferrax_ir::ops::{Call, Checkpoint, DotGeneral, PolicyHandle, Unary};
 use ferrax_ir::{ArrayType, Atom, Axes, Builder, DType, Op, Program, Tensor, interpret};
 use ferrax_transform::{Options, linearize, optimise, vjp_program};
 
-const SIZE: usize = 40;
+const SIZE: usize = 64;
 const BYTES: usize = SIZE * SIZE * 4;
 
 fn matrix() -> ArrayType {
