@@ -72,7 +72,7 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
         return ClosedJaxpr(transposed), captured
 
     # Captured values are the programs' last inputs, the primitive's first.
-    callee = ClosedJaxpr(_constants_first(program, len(captured)))
+    callee = ClosedJaxpr(constants_first(program, len(captured)))
     results = linear_call_p.bind(
         *captured,
         *residuals,
@@ -85,14 +85,14 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
     return out_tree.unflatten(results)
 
 
-def _constants_first(program, count):
+def constants_first(program, count):
     """The program with its last `count` inputs in front."""
     own = len(program.in_types) - count
     return program.rewire([*range(own, own + count), *range(own)]) if count else program
 
 
 def _first(jaxpr, captured):
-    return ClosedJaxpr(_constants_first(jaxpr._to_program(), len(captured))), captured
+    return ClosedJaxpr(constants_first(jaxpr._to_program(), len(captured))), captured
 
 
 def _run(*args, callee, **params):

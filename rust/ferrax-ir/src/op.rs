@@ -126,7 +126,7 @@ ops! {
     leaves:
     // Elementwise.
     Unary, Binary, Compare, Round, IntegerPow, ReducePrecision, ConvertElementType, BitcastConvertType,
-    SelectN, Clamp, StopGradient, Copy, OptimizationBarrier, Name,
+    SelectN, Clamp, StopGradient, StandIn, Copy, OptimizationBarrier, Name,
     // Structure.
     BroadcastInDim, Reshape, Transpose, Squeeze, Slice, DynamicSlice, DynamicUpdateSlice, Concatenate, Pad, Rev,
     Iota, Gather, Scatter,

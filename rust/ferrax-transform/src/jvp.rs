@@ -128,7 +128,9 @@ impl Forward {
                 .iter()
                 .map(|atom| atom.as_var().and_then(|var| tangents[var.index()]))
                 .collect();
-            if found.iter().all(Option::is_none) {
+            // A value without a tangent has its stand-in beside others that have tangents.
+            let matters = matches!(equation.op, Op::StandIn(_));
+            if found.iter().all(Option::is_none) && !matters {
                 rewriter.copy(equation)?;
                 continue;
             }

@@ -19,6 +19,7 @@ from ferrax._src.ad import Zero, add_tangents, instantiate_zeros, is_undefined_p
 from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.custom_rules import array_types, zeros
 from ferrax._src.jaxpr import ClosedJaxpr
+from ferrax._src.linear_call import constants_first
 from ferrax._src.lowering import lower_fun, register_lowering
 from ferrax._src.primitives import (
     Primitive,
@@ -38,6 +39,10 @@ class _Function:
     def __init__(self, fun, *example):
         self.program, self.captured, flat = api.stage(fun, example, {})
         self.out_tree = flat.out_tree
+
+    def constants_first(self):
+        """The jaxpr with what it captures as its first inputs, as JAX has it."""
+        return ClosedJaxpr(constants_first(self.program, len(self.captured)))
 
 
 def _check_tree(name, expected_name, actual, expected, has_aux=False):
@@ -195,7 +200,7 @@ def custom_linear_solve(
         *(value for values in captured for value in values),
         *leaves,
         const_lengths=_Solve(*map(len, captured)),
-        jaxprs=_Solve(*(fun and ClosedJaxpr(fun.program) for fun in functions)),
+        jaxprs=_Solve(*(fun and fun.constants_first() for fun in functions)),
     )
     return functions.solve.out_tree.unflatten(results)
 
@@ -215,7 +220,7 @@ def _join(params, b):
 
 def _run(*args, const_lengths, jaxprs):
     params, b = _split(args, const_lengths)
-    return jaxprs.solve._run([*b, *params.solve])
+    return jaxprs.solve._run([*params.solve, *b])
 
 
 def _jvp(primals, tangents, *, const_lengths, jaxprs):
@@ -227,9 +232,9 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
     rhs = b_dot
     given = [type(t) is not Zero for t in params_dot.matvec]
     if any(given):
-        program, flags = jaxprs.matvec._to_program().jvp([False] * len(b) + given)
+        program, flags = jaxprs.matvec._to_program().jvp(given + [False] * len(b))
         there = [t for t in params_dot.matvec if type(t) is not Zero]
-        derived = _core.apply_program(program, [*solution, *params.matvec, *there])
+        derived = _core.apply_program(program, [*params.matvec, *solution, *there])
         moved = iter(derived[len(flags) :])
         moved = [-next(moved) if flag else None for flag in flags]
         rhs = [t if m is None else add_tangents(t, m) for t, m in zip(rhs, moved)]
@@ -273,7 +278,7 @@ def _batch(size, axis_name, trace_type, args, dims, *, const_lengths, jaxprs):
         if jaxpr is None:
             return None
         program = jaxpr._to_program()
-        in_dims = [0] * len(b) + captured_dims
+        in_dims = captured_dims + [0] * len(b)
         out_dims = [0] * len(program.out_types)
         return ClosedJaxpr(program.batch(size, in_dims, out_dims, None)[0])
 
