@@ -29,7 +29,9 @@ def _check_axes(axes, name):
             f"{type(axes).__name__}."
         )
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
-        if leaf is not None and not vmappables.is_spec(leaf) and (isinstance(leaf, bool) or not hasattr(leaf, "__index__")):
+        if leaf is None or vmappables.is_spec(leaf):
+            continue
+        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise TypeError(
                 f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
                 "got "
