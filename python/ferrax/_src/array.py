@@ -59,6 +59,8 @@ def _str(self) -> str:
 def _format(self, spec: str) -> str:
     if isinstance(self, core.Tracer):
         return format(repr(self), spec)
+    if dtypes.issubdtype(self.dtype, dtypes.extended):
+        return object.__format__(self, spec)
     return format(self[()].item() if self.ndim == 0 else np.asarray(self), spec)
 
 

@@ -416,7 +416,8 @@ def jvp(fun, primals, tangents, has_aux=False):
             f"primal and tangent arguments to jvp must be tuples or lists; found "
             f"{type(primals).__name__} and {type(tangents).__name__}."
         )
-    primals, tangents = tuple(primals), tuple(tangents)
+    if type(primals) is type(tangents):
+        primals, tangents = tuple(primals), tuple(tangents)
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
     _reject_refs(leaves)
@@ -732,6 +733,9 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
         rows = vmap(lambda *cts: pull(out_tree.unflatten(cts)))(*_std_basis(leaves))
         rows = rows[0] if single else rows
         in_leaves, in_tree = tree_util.tree_flatten(rows)
+        for number, (row, primal) in enumerate(zip(in_leaves, inputs)):
+            if float0_leaves.is_float0(row):
+                in_leaves[number] = _zeros(row.shape, primal.dtype, primal.weak_type)
         parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
         jacobian = out_tree.unflatten(
             [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, traces, tree_util, vmappables
+from ferrax._src import (
+    api_util,
+    core,
+    dtypes,
+    float0 as float0_leaves,
+    ref_args,
+    traces,
+    tree_util,
+    vmappables,
+)
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
 
@@ -54,8 +65,6 @@ def _flatten_axes(name, tree_like, axes, what):
 def _batch_size(fun, arrays, axes, names, axis_size):
     sizes = {}
     for index, (array, axis) in enumerate(zip(arrays, axes)):
-        if axis is None:
-            continue
         if not -array.ndim <= axis < array.ndim:
             raise ValueError(
                 f"vmap was requested to map its argument along axis {axis}, which implies that "
@@ -138,29 +147,40 @@ def vmap(
         refs = ref_args.of_leaves(leaves)
         if refs:
             ref_args.check_distinct(refs, fun, "vmap", names)
-            leaves = ref_args.values(leaves, refs)
-        arrays = [core.as_array(leaf, "vmap") for leaf in leaves]
         axes = _flatten_axes("in_axes", args, in_axes, "arguments")
-        axes += [0] * (len(arrays) - len(axes))
-        size = _batch_size(fun, arrays, axes, names, axis_size)
-        axes = [
-            axis if axis is None else axis % array.ndim for array, axis in zip(arrays, axes)
-        ]
+        axes += [0] * (len(leaves) - len(axes))
+        # What is not mapped over is passed on as it is: a number stays a number.
+        mapped = [number for number, axis in enumerate(axes) if axis is not None]
+        values = ref_args.values(leaves, refs) if refs else leaves
+        arrays = [core.as_array(values[number], "vmap") for number in mapped]
+        labels = lambda: [label for label, axis in zip(names(), axes) if axis is not None]  # noqa: E731
+        own = [axes[number] for number in mapped]
+        size = _batch_size(fun, arrays, own, labels, axis_size)
+        own = [axis % array.ndim for array, axis in zip(arrays, own)]
         types = []
-        for array, axis in zip(arrays, axes):
-            shape = array.shape
-            if axis is not None:
-                shape = shape[:axis] + shape[axis + 1 :]
+        for number, array, axis in zip(mapped, arrays, own):
+            axes[number] = axis
+            shape = array.shape[:axis] + array.shape[axis + 1 :]
             types.append((shape, array.dtype, array.weak_type))
-        flat = _FlatBatch(fun, in_tree, refs, axes)
+        flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
         with traces.named_axis(axis_name):
             program, captured, touched = _core.trace_program(
-                flat, "batch", api_util.fun_name(fun), types, names, arrays
+                flat, "batch", api_util.fun_name(fun), types, labels, arrays
             )
-        dims = axes + [None] * len(captured)
+        dims = own + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
-        dummy = flat.out_tree.unflatten(range(len(out_types)))
+        out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))
+        dummy = out_tree.unflatten(out)
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
+        # Tangents of integers have a batch axis too, though programs do not know of them.
+        for number, (leaf, axis) in enumerate(zip(out, wanted)):
+            if float0_leaves.is_float0(leaf):
+                axis = _canonical_out_axis(axis, leaf.ndim)
+                shape = leaf.shape
+                if axis is not None:
+                    shape = (*shape[:axis], size, *shape[axis:])
+                out[number] = np.zeros(shape, dtypes.float0)
+        wanted = [axis for leaf, axis in zip(out, wanted) if not float0_leaves.is_float0(leaf)]
         wanted = [
             _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
         ]
@@ -170,7 +190,10 @@ def vmap(
         results = _core.apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
-        return flat.out_tree.unflatten(flat.restore(results[: len(out_types)]))
+        made = iter(flat.restore(results[: len(out_types)]))
+        return out_tree.unflatten(
+            [leaf if float0_leaves.is_float0(leaf) else next(made) for leaf in out]
+        )
 
     return vmap_f
 
@@ -179,16 +202,19 @@ class _FlatBatch(Flat):
     """The function of one lane. Refs that it is mapped over are refs of the lane; others are
     outer ones, which it may read. It may return refs: those stand for all lanes."""
 
-    def __init__(self, fun, in_tree, refs, axes):
-        mapped = {number: ref for number, ref in refs.items() if axes[number] is not None}
-        super().__init__(fun, in_tree, refs=mapped, kind="vmap")
-        self.whole = {number: ref for number, ref in refs.items() if number not in mapped}
+    def __init__(self, fun, in_tree, leaves, mapped, refs):
+        super().__init__(
+            fun, in_tree, refs={n: refs[n] for n in mapped if n in refs}, kind="vmap"
+        )
+        self.leaves = leaves
+        self.mapped = mapped
         self.own: dict = {}
         self.returned: dict = {}
 
-    def __call__(self, leaves):
-        for number, ref in self.whole.items():
-            leaves[number] = ref
+    def __call__(self, lanes):
+        leaves = list(self.leaves)
+        for number, lane in zip(self.mapped, lanes):
+            leaves[number] = lane
         return super().__call__(leaves)
 
     def place_refs(self, leaves):

@@ -152,7 +152,7 @@ class custom_jvp:  # noqa: N801
         call = Call(self.fun, self.nondiff_argnums, args, "custom_jvp")
         kind = recording_kind(call)
         if kind is None:
-            return self.fun(*args)
+            return call.run()
         call.kept = tuple(_without_tangents(arg) for arg in call.kept)
         call.trace(kind)
         rule = _JvpRule(self, call)
@@ -216,8 +216,7 @@ class _JvpRule:
         key = tuple(nonzero[len(self.call.constants) :])
         if key not in self.done:
             program, captured, flags = self.trace(key, None)
-            program = program.bind_constants(captured)
-            self.done[key] = self.call.with_constants(program, sum(key), []), flags
+            self.done[key] = self.call.over_call(program, sum(key), captured), flags
         return self.done[key]
 
     def trace(self, nonzero, values):

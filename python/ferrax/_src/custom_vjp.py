@@ -114,7 +114,7 @@ class custom_vjp:  # noqa: N801
                 )
         kind = recording_kind(call)
         if kind is None:
-            return self.fun(*args)
+            return call.run()
         call.trace(kind)
         rule = _VjpRule(self, call)
         results = _core.custom_vjp_call(
@@ -280,7 +280,7 @@ class _VjpRule:
         extra = [self.position(value) for value in reverse_captured]
         forward.traced_types = program.out_types[forward.num_out :]
         forward.program = program.with_outputs(extra)
-        forward.extra_types = array_types(reverse_captured)
+        forward.extra = extra
         self.forwards[key] = forward
         if reverse is None:
             return
@@ -311,7 +311,7 @@ class _VjpRule:
     def position(self, value):
         return next(i for i, known in enumerate(self.call.constants) if known is value)
 
-    def trace_backward(self, backward, residuals=None):
+    def trace_backward(self, backward, residuals=None, places=None):
         call, forward = self.call, backward.forward
         types = forward.residual_types(residuals) + [
             ty for ty, given in zip(forward.given_types, backward.given) if given
@@ -320,7 +320,7 @@ class _VjpRule:
         if residuals is not None:
             values = [*residuals, *[None] * (len(types) - len(residuals))]
         place = f"the reverse rule of {api_util.fun_place(call.fun)}"
-        return call.traced_rule(backward, types, values, "bwd", place)
+        return call.traced_rule(backward, types, values, "bwd", place, places)
 
     def forward(self, perturbed):
         return self.get_forward(self.key(perturbed)).program, []
@@ -332,7 +332,11 @@ class _VjpRule:
             place = f"the forward rule of {api_util.fun_place(call.fun)}"
             program, captured = call.traced_rule(forward, call.types, None, "fwd", place)
             forward.traced_types = program.out_types[forward.num_out :]
-            forward.program = call.with_constants(program.bind_constants(captured), 0, [])
+            # The reverse rule, which is traced later, may close over what the call closes over.
+            traced = [n for n, reference in enumerate(call.references) if reference is not None]
+            program = call.over_call(program, 0, captured)
+            forward.program = program.with_outputs(traced) if traced else program
+            forward.extra = traced
             self.forwards[key] = forward
         return self.forwards[key]
 
@@ -343,11 +347,14 @@ class _VjpRule:
             raise self.failed[key, given]
         if (key, given) not in self.backwards:
             backward = _FlatBackward(self, forward, given)
-            program, captured = self.trace_backward(backward)
-            program = program.bind_constants(captured)
-            residuals, count = len(forward.traced_types), len(program.in_types)
-            order = [*range(residuals), *forward.extra_types, *range(residuals, count)]
-            self.backwards[key, given] = program.rewire(order), backward.flags
+            residuals = len(forward.traced_types)
+            places = {number: residuals + i for i, number in enumerate(forward.extra)}
+            program, captured = self.trace_backward(backward, None, places)
+            types = [self.call.constant_types[number] for number in forward.extra]
+            count = len(program.in_types) - len(captured)
+            inputs = [*range(residuals), *types, *range(residuals, count)]
+            program = self.call.closed(program, inputs, places, captured)
+            self.backwards[key, given] = program, backward.flags
         program, flags = self.backwards[key, given]
         constants = len(self.call.constants)
         keep = [flag and wanted for flag, wanted in zip(flags, perturbed[constants:])]
@@ -365,8 +372,8 @@ class _FlatForward:
         self.rule = rule
         self.perturbed = perturbed
         self.traced_types = None
-        # Further residuals, which only the reverse rule that was traced with this one uses.
-        self.extra_types = []
+        # Constants of the call that are further residuals: what the reverse rule closes over.
+        self.extra = []
         call = rule.call
         # The cotangents that the reverse rule gets: of outputs of inexact dtype.
         self.given_types = [tangent_type(ty) for ty in call.out_types if has_tangent(ty[1])]
@@ -401,7 +408,17 @@ class _FlatForward:
                 )
         residuals, self.residual_tree = tree_util.tree_flatten(residuals)
         self.num_out = len(out)
-        return out + [core.as_array(leaf, name) for leaf in residuals]
+        arrays = [core.as_array(leaf, name) for leaf in residuals]
+        traced = [isinstance(leaf, core.Tracer) for leaf in residuals]
+        self.known = [None if flag else (leaf,) for leaf, flag in zip(residuals, traced)]
+        return out + [array for array, flag in zip(arrays, traced) if flag]
+
+    def residuals(self, traced):
+        """The residuals, of the traced ones among them: others are known when the rule is traced,
+        and the reverse rule gets them as they are."""
+        traced = iter(traced)
+        leaves = [next(traced) if known is None else known[0] for known in self.known]
+        return self.residual_tree.unflatten(leaves)
 
 
 class _FlatBackward:
@@ -414,8 +431,8 @@ class _FlatBackward:
 
     def __call__(self, leaves):
         rule, call = self.rule, self.rule.call
-        count = self.forward.residual_tree.num_leaves
-        residuals = self.forward.residual_tree.unflatten(leaves[:count])
+        count = self.forward.known.count(None)
+        residuals = self.forward.residuals(leaves[:count])
         there, flags = iter(leaves[count:]), iter(self.given)
         cotangents = []
         for ty in call.out_types:
@@ -496,18 +513,22 @@ class _HostBackward:
 
 
 def _flatten_up_to(argument, cotangent, is_zero, flat):
-    """Appends a cotangent for each leaf of an argument; None stands for a whole subtree of zeros."""
+    """Appends a cotangent for each leaf of an argument: `cotangent` is a prefix of it, where None
+    stands for zeros."""
     tree = tree_util.tree_structure(argument)
     if is_zero(cotangent):
         flat.extend([None] * tree.num_leaves)
         return
     leaves, found = tree_util.tree_flatten(cotangent, is_leaf=is_zero)
+    if tree_util.treedef_is_leaf(found):
+        flat.extend(leaves * tree.num_leaves)
+        return
     if found == tree:
         flat.extend(leaves)
         return
-    children, _ = tree_util.tree_flatten(argument, is_leaf=lambda x: x is not argument)
-    parts, _ = tree_util.tree_flatten(cotangent, is_leaf=lambda x: x is not cotangent)
-    if tree_util.treedef_is_leaf(tree) or len(children) != len(parts):
+    children, node = tree_util.tree_flatten(argument, is_leaf=lambda x: x is not argument)
+    parts, found = tree_util.tree_flatten(cotangent, is_leaf=lambda x: x is not cotangent)
+    if tree_util.treedef_is_leaf(tree) or node != found:
         raise ValueError("other structures")
     for child, part in zip(children, parts):
         _flatten_up_to(child, part, is_zero, flat)

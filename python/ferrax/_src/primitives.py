@@ -188,7 +188,8 @@ _CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
 _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
-        "custom_lin", "optimization_barrier", "sweeps", "threefry2x32",
+        "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
+        "custom_linear_solve", "custom_vmap_call",
     }
 )  # fmt: skip
 
@@ -234,3 +235,6 @@ primitive_batchers = Rules("batching rule")
 axis_primitive_batchers = Rules("batching rule")
 fancy_primitive_batchers = Rules("batching rule")
 lowerings = Rules("lowering")
+# The ops that files hold in the place of primitives that are defined here: functions from parameters,
+# and whether rules are to be traced, to the name and the parameters of an op of the same operands.
+data_forms = {}

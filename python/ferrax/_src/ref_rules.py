@@ -47,7 +47,7 @@ class RefCall:
         self.place = f"the {kind} function {api_util.fun_place(custom.fun)}"
         self.args = args
         self.nondiff = {position % len(args) for position in custom.nondiff_argnums}
-        self.kept = [args[position] for position in custom.nondiff_argnums]
+        self.kept = [args[position] for position in sorted(self.nondiff)]
         self.dynamic = self.without_kept(args)
         self.leaves, self.tree = tree_util.tree_flatten(self.dynamic)
         passed = ref_args.of_leaves(self.leaves)

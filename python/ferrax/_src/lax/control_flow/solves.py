@@ -24,6 +24,7 @@ from ferrax._src.lowering import lower_fun, register_lowering
 from ferrax._src.primitives import (
     Primitive,
     axis_primitive_batchers,
+    data_forms,
     primitive_jvps,
     primitive_transposes,
 )
@@ -289,6 +290,27 @@ def _batch(size, axis_name, trace_type, args, dims, *, const_lengths, jaxprs):
     return results, [0] * len(results)
 
 
+def _as_data(rules, *, const_lengths, jaxprs):
+    """As `custom_linear_solve` of the native core, whose programs take all parameters first."""
+    programs = [None if jaxpr is None else jaxpr._to_program() for jaxpr in jaxprs]
+    total = sum(const_lengths)
+    types = []
+    for program, length in zip(programs, const_lengths):
+        types += [] if program is None else program.in_types[len(program.in_types) - length :]
+
+    def over_all(program, start, length):
+        if program is None:
+            return None
+        size = len(program.in_types) - length
+        inputs = list(types)
+        inputs[start : start + length] = range(size, size + length)
+        return program.rewire([*inputs, *range(size)])
+
+    starts = [sum(const_lengths[:place]) for place in range(len(const_lengths))]
+    whole = _Solve(*map(over_all, programs, starts, const_lengths))
+    return "custom_linear_solve", dict(whole._asdict(), num_params=total)
+
+
 linear_solve_p = Primitive("custom_linear_solve")
 linear_solve_p.multiple_results = True
 linear_solve_p.def_impl(_run)
@@ -298,4 +320,5 @@ linear_solve_p.def_effectful_abstract_eval(
 primitive_jvps[linear_solve_p] = _jvp
 primitive_transposes[linear_solve_p] = _transpose
 axis_primitive_batchers[linear_solve_p] = _batch
+data_forms[linear_solve_p] = _as_data
 register_lowering(linear_solve_p, lower_fun(_run, multiple_results=True))
