@@ -15,6 +15,7 @@ from ferrax._src import (
     ref_args,
     traces,
     tree_util,
+    vmappables,
 )
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
@@ -24,8 +25,14 @@ def _is_axis_leaf(x):
     return x is None
 
 
+def _has_vmappables(args, kwargs, in_axes, out_axes):
+    values = tree_util.tree_leaves((args, kwargs), is_leaf=vmappables.is_vmappable)
+    axes = tree_util.tree_leaves((in_axes, out_axes), is_leaf=vmappables.is_spec)
+    return any(map(vmappables.is_vmappable, values)) or any(map(vmappables.is_spec, axes))
+
+
 def _check_axes(axes, name):
-    if axes is None or isinstance(axes, (int, list, tuple, dict)):
+    if axes is None or isinstance(axes, (int, list, tuple, dict)) or vmappables.is_spec(axes):
         pass
     elif not hasattr(axes, "__index__"):
         raise TypeError(
@@ -33,7 +40,9 @@ def _check_axes(axes, name):
             f"{type(axes).__name__}."
         )
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
-        if leaf is not None and (isinstance(leaf, bool) or not hasattr(leaf, "__index__")):
+        if leaf is None or vmappables.is_spec(leaf):
+            continue
+        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise TypeError(
                 f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
                 "got "
@@ -122,6 +131,10 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args, **kwargs):
+        if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
+            return vmappables.call(
+                vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs
+            )
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
