@@ -170,3 +170,38 @@ def test_keyword_only_arguments_keep_their_defaults(S, kind):
 @same
 def test_keyword_only_arguments_cannot_be_given(S, kind):
     return keyword_only(S, kind)(1.0, k=3.0)
+
+
+def branching(S):
+    """A function of a number whose rule looks at the tangent."""
+    f = functools.partial(S.jax.custom_jvp)(lambda x, n=2: (x * n, n))
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x, n), (t, _) = primals, tangents
+        factor = 10.0 if t.sum() > 0 else np.float32(20) * np.abs(np.asarray(t))
+        return f(x, n), (t * factor, np.zeros((), S.jax.dtypes.float0))
+
+    return lambda x: f(x)[0]
+
+
+TANGENTS = {
+    "positive": lambda S, f, x: S.jax.jvp(f, (x,), (x,)),
+    "negative": lambda S, f, x: S.jax.jvp(f, (x,), (-x,)),
+    "of_a_step_before": lambda S, f, x: S.jax.jvp(lambda x: f(f(-x) + x), (x,), (x,)),
+    "vector": lambda S, f, x: S.jax.jvp(f, (x * S.jnp.ones(3),), (-x * S.jnp.ones(3),)),
+    "rank": lambda S, f, x: S.jax.jvp(lambda x: S.jnp.sin(f(x)), (x,), (x,)),
+    "grad": lambda S, f, x: S.jax.grad(f)(x),
+    "linearize": lambda S, f, x: S.jax.linearize(f, x)[1](x),
+    "jacfwd": lambda S, f, x: S.jax.jacfwd(f)(x * S.jnp.ones(3)),
+    "jit": lambda S, f, x: S.jax.jit(lambda x: S.jax.jvp(f, (x,), (x,)))(x),
+    "vmap": lambda S, f, x: S.jax.vmap(lambda t: S.jax.jvp(f, (x,), (t,)))(S.jnp.ones(3)),
+    "jvp_of_grad": lambda S, f, x: S.jax.jvp(S.jax.grad(f), (x,), (x,)),
+    "grad_of_jvp": lambda S, f, x: S.jax.grad(lambda x: S.jax.jvp(f, (x,), (x,))[1])(x),
+}
+
+
+@pytest.mark.parametrize("name", TANGENTS)
+@same
+def test_rules_that_look_at_tangents(S, name):
+    return arrays(S, TANGENTS[name](S, branching(S), S.jnp.float32(2)))
