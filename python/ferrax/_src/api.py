@@ -354,21 +354,42 @@ def device_get(x):
 
 
 class named_scope:
-    """Names the equations made inside; a context manager and a decorator."""
+    """Names the equations made inside; a context manager and a decorator.
+
+    Error messages, `source_info.name_stack` of a jaxpr's equations and
+    `lowered.as_text(debug_info=True)` show the names, outermost first. A function that is jitted
+    or the body of a loop has names of its own: those that are entered inside.
+
+    Errors: TypeError if the name is no string.
+
+    Example:
+        >>> def layer(x):
+        ...     with ferrax.named_scope("layer"):
+        ...         return jnp.tanh(x)
+        >>> print(ferrax.make_jaxpr(layer)(1.0).eqns[0].source_info.name_stack)
+        layer
+    """
 
     def __init__(self, name: str):
         if not isinstance(name, str):
             raise TypeError(f"named_scope name argument must be a string, got {name!r}")
         self.name = name
+        self._outer = []
 
     def __enter__(self):
+        self._outer.append(_core.enter_scope(self.name))
         return self
 
     def __exit__(self, *exc):
-        return None
+        _core.set_scope(self._outer.pop())
 
     def __call__(self, fun):
-        return fun
+        @functools.wraps(fun)
+        def named(*args, **kwargs):
+            with named_scope(self.name):
+                return fun(*args, **kwargs)
+
+        return named
 
 
 def named_call(fun, *, name: str | None = None):
@@ -381,14 +402,7 @@ def named_call(fun, *, name: str | None = None):
         2
     """
     api_util.check_callable(fun)
-    scope = named_scope(api_util.fun_name(fun) if name is None else name)
-
-    @functools.wraps(fun)
-    def named(*args, **kwargs):
-        with scope:
-            return fun(*args, **kwargs)
-
-    return named
+    return named_scope(api_util.fun_name(fun) if name is None else name)(fun)
 
 
 def disable_jit(disable: bool = True):

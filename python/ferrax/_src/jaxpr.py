@@ -59,7 +59,8 @@ class Literal:
 
 
 class SourceInfo(NamedTuple):
-    """Where an equation was made: `line`, as 'file:line (function)', or None."""
+    """Where an equation was made: `line`, as 'file:line (function)', or None, and the named scopes
+    around it, outermost first, with '/' between."""
 
     line: str | None = None
     name_stack: str = ""
@@ -146,7 +147,7 @@ class Jaxpr:
             return Literal(value, core.ShapedArray((), dtype, weak))
 
         eqns = []
-        for primitive, params, ins, outs, line in program.equations():
+        for primitive, params, ins, outs, line, scope in program.equations():
             if isinstance(primitive, str):
                 primitive = builtin(primitive)
                 params = {key: _shown_param(value) for key, value in params.items()}
@@ -161,7 +162,7 @@ class Jaxpr:
                     primitive,
                     params,
                     _equation_effects(primitive, ins, params),
-                    SourceInfo(line),
+                    SourceInfo(line, scope),
                 )
             )
         count = len(inputs) - captured

@@ -151,6 +151,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         as_numpy,
         promote_types,
         user_location,
+        source::enter_scope,
+        source::set_scope,
         set_package_directory,
         trace_state_clean,
         trace_frames,

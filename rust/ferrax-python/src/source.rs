@@ -1,7 +1,7 @@
-//! The user's line: the innermost Python frame outside this package.
+//! The user's line: the innermost Python frame outside this package, and the named scope it is in.
 
 use std::cell::RefCell;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ferrax_ir::{Source, SourceLine};
 use pyo3::ffi;
@@ -15,7 +15,8 @@ enum Code {
     /// Part of this package: look further out.
     Library,
     User {
-        lines: FxHashMap<i32, Source>,
+        /// By line and scope.
+        lines: FxHashMap<(i32, u32), Source>,
         file: String,
         function: String,
     },
@@ -27,8 +28,53 @@ struct Cache {
     codes: FxHashMap<usize, (Py<PyAny>, Code)>,
 }
 
+/// Names that the user gives to parts of a program, by number; 0 is none.
+#[derive(Default)]
+struct Scopes {
+    current: u32,
+    /// Of the scopes from 1 on: all names from the outermost on.
+    paths: Vec<Arc<str>>,
+    numbers: FxHashMap<Arc<str>, u32>,
+}
+
+impl Scopes {
+    fn path(&self, scope: u32) -> Arc<str> {
+        let index = (scope as usize).checked_sub(1);
+        index.and_then(|index| self.paths.get(index)).cloned().unwrap_or_else(|| "".into())
+    }
+
+    fn enter(&mut self, name: &str) -> u32 {
+        let outer = self.path(self.current);
+        let path: Arc<str> = if outer.is_empty() { name.into() } else { format!("{outer}/{name}").into() };
+        let next = u32::try_from(self.paths.len() + 1).unwrap_or(0);
+        let number = *self.numbers.entry(path.clone()).or_insert(next);
+        if number == next && next != 0 {
+            self.paths.push(path);
+        }
+        std::mem::replace(&mut self.current, number)
+    }
+}
+
 thread_local! {
     static CACHE: RefCell<Cache> = RefCell::default();
+    static SCOPES: RefCell<Scopes> = RefCell::default();
+}
+
+/// Enters a named scope within the current one; gives the one to go back to.
+#[pyfunction]
+pub fn enter_scope(name: &str) -> u32 {
+    SCOPES.with_borrow_mut(|scopes| scopes.enter(name))
+}
+
+/// The scope that is entered.
+pub fn current_scope() -> u32 {
+    SCOPES.with_borrow(|scopes| scopes.current)
+}
+
+/// Makes this scope the current one; gives the one that was.
+#[pyfunction]
+pub fn set_scope(scope: u32) -> u32 {
+    SCOPES.with_borrow_mut(|scopes| std::mem::replace(&mut scopes.current, scope))
 }
 
 /// Code objects remembered per thread before the cache starts over.
@@ -69,14 +115,16 @@ fn find(py: Python<'_>) -> PyResult<Source> {
 /// The source of a line of this code; `None` if it is the library's.
 fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
     let address = code.as_ptr() as usize;
+    let scope = current_scope();
     let known = CACHE.with_borrow_mut(|cache| match cache.codes.get_mut(&address) {
         Some((_, Code::Library)) => Some(None),
         Some((_, Code::User { lines, file, function })) => {
-            Some(Some(*lines.entry(line).or_insert_with(|| {
+            Some(Some(*lines.entry((line, scope)).or_insert_with(|| {
                 Source::new(SourceLine {
                     file: file.as_str().into(),
                     line: line.max(0).cast_unsigned(),
                     function: function.as_str().into(),
+                    scope: SCOPES.with_borrow(|scopes| scopes.path(scope)),
                 })
             })))
         }

@@ -87,6 +87,8 @@ pub struct Frame {
     refs: Option<Py<PyAny>>,
     /// Which captured values are what a mutable array holds, with the identity of that.
     ref_inputs: Vec<(usize, usize)>,
+    /// The named scope around the trace. Programs that are called have scopes of their own.
+    scope: u32,
 }
 
 thread_local! {
@@ -197,6 +199,7 @@ pub fn push(
         producers: Vec::new(),
         refs: None,
         ref_inputs: Vec::new(),
+        scope: source::current_scope(),
     };
     let source = source::current(py);
     let mut tracers = Vec::with_capacity(types.len());
@@ -211,6 +214,9 @@ pub fn push(
         }
     }
     STACK.with_borrow_mut(|stack| stack.push(frame));
+    if kind == FrameKind::Stage {
+        source::set_scope(0);
+    }
     Ok((id, tracers))
 }
 
@@ -225,6 +231,7 @@ fn remove(id: u64) -> Option<Frame> {
         drop(leaks::take(frame.id));
     }
     let frame = removed.pop()?;
+    source::set_scope(frame.scope);
     ENDED.with_borrow_mut(|ended| {
         if ended.len() == ENDED_KEPT {
             ended.pop_front();
@@ -423,15 +430,22 @@ fn ordered_pending(frame: &Frame) -> bool {
 }
 
 /// Records an op of the user's with outputs of these types; `None` if it would run at once. An op
-/// with an ordered effect does not overtake those that are recorded.
+/// with an ordered effect does not overtake those that are recorded; effects of a function with
+/// rules, or of a rule, belong to its program, whatever they are of: that may never run.
 pub fn record_extension(
     py: Python<'_>,
     op: Op,
     types: &[Type],
     operands: &[Operand<'_>],
 ) -> PyResult<Option<Outputs>> {
-    let ordered = op.effects().contains(&Effect::Ordered);
-    let behind = |stack: &[Frame]| if ordered { stack.iter().rposition(ordered_pending) } else { None };
+    let effects = op.effects();
+    let ordered = effects.contains(&Effect::Ordered);
+    let in_rules = !effects.is_empty() && CONCRETE_RUNS.get() == 0;
+    let behind = |stack: &[Frame]| {
+        let pending = if ordered { stack.iter().rposition(ordered_pending) } else { None };
+        let value = |frame: &Frame| frame.kind == FrameKind::Value;
+        pending.max(if in_rules { stack.iter().rposition(value) } else { None })
+    };
     if runs_eagerly(operands) && STACK.with_borrow(|stack| behind(stack).is_none()) {
         return Ok(None);
     }

@@ -213,7 +213,7 @@ impl<'a> Writer<'a> {
         self.file.lines.push(format::Line {
             file: line.file.to_string().into(),
             line: line.line,
-            function: line.function.to_string().into(),
+            function: line.place().into(),
         });
         let index = place(self.file.lines.len())?;
         self.lines.insert(line, index);
