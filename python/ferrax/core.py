@@ -1,5 +1,7 @@
 """Types of values and jaxprs: `Tracer`, `ShapedArray`, `eval_jaxpr`."""
 
+from typing import Any
+
 from ferrax._src.core import (
     AbstractValue,
     ShapedArray,
@@ -22,8 +24,22 @@ from ferrax._src.jaxpr import (
     subjaxprs,
 )
 from ferrax._src.primitives import Primitive
+from ferrax._src.traces import Trace, eval_context
 
 Atom = Var | Literal
+ParamDict = dict[str, Any]
+Value = Any
+
+
+def max_dim(d1: int, d2: int) -> int:
+    """The larger of two sizes."""
+    return max(d1, d2)
+
+
+def min_dim(d1: int, d2: int) -> int:
+    """The smaller of two sizes."""
+    return min(d1, d2)
+
 
 __all__ = [
     "AbstractValue",
@@ -33,15 +49,21 @@ __all__ = [
     "Jaxpr",
     "JaxprEqn",
     "Literal",
+    "ParamDict",
     "Primitive",
     "ShapedArray",
+    "Trace",
     "Tracer",
+    "Value",
     "Var",
     "check_jaxpr",
     "ensure_compile_time_eval",
+    "eval_context",
     "eval_jaxpr",
     "jaxpr_as_fun",
     "jaxprs_in_params",
+    "max_dim",
+    "min_dim",
     "new_jaxpr_eqn",
     "subjaxprs",
     "trace_state_clean",

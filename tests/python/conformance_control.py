@@ -33,6 +33,15 @@ def _sweeps(S, x):
     return S.jax.grad(loop)(x)
 
 
+def _lanes(S, x):
+    """Lanes that stop at steps of their own: what they have at first when derivatives are taken."""
+
+    def loop(n, x):
+        return S.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, S.jnp.sin(s[1]) * 1.5), (0, x))[1]
+
+    return S.jax.vmap(loop)(S.jnp.array([2, 0, 3]), S.jnp.stack([x, x * 0.5, -x]))
+
+
 def _scan(S, x, y):
     return S.lax.scan(lambda c, a: (S.jnp.sin(c) * a, c + a), x, S.jnp.stack([y, x, y * x]))
 
@@ -66,6 +75,7 @@ add("optimization_barrier", lambda S, x, y: S.lax.optimization_barrier((x * y, y
 add("cond", _cond, BINARY, (f64(3), f64(3, seed=2)))
 add("while", _while, UNARY, (f64(3),))
 add("sweeps", _sweeps, REALS, (f64(3),))
+add("stand_in", _lanes, UNARY, (f64(3),))
 add("scan", _scan, BINARY, (f64(3), f64(3, seed=2)))
 add("remat2", lambda S, x, y: S.jax.checkpoint(lambda x, y: (S.jnp.sin(x) * y, y * y))(x, y), BINARY,
     (f64(3), f64(3, seed=2)))

@@ -13,6 +13,7 @@ from ferrax._src import (
     dtypes,
     float0 as float0_leaves,
     ref_args,
+    traces,
     tree_util,
 )
 from ferrax._src.api import Flat
@@ -149,9 +150,10 @@ def vmap(
             shape = array.shape[:axis] + array.shape[axis + 1 :]
             types.append((shape, array.dtype, array.weak_type))
         flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
-        program, captured, touched = _core.trace_program(
-            flat, "batch", api_util.fun_name(fun), types, labels, arrays
-        )
+        with traces.named_axis(axis_name):
+            program, captured, touched = _core.trace_program(
+                flat, "batch", api_util.fun_name(fun), types, labels, arrays
+            )
         dims = own + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
         out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))

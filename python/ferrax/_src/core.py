@@ -98,6 +98,24 @@ def traced_values(values) -> str:
     return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
 
 
+# Types of concrete values that functions take beside arrays.
+array_types: set[type] = {np.ndarray, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")}
+
+
+def valid_jaxtype(x) -> bool:
+    """Whether functions take this value: an array, a tracer, a number or a mutable array."""
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+def primal_dtype_to_tangent_dtype(primal_dtype):
+    """The dtype of tangents of values of this dtype: float0 unless it is inexact."""
+    return ShapedArray((), primal_dtype).to_tangent_aval().dtype
+
+
 def trace_state_clean() -> bool:
     """Whether no transformation is tracing on this thread."""
     return _core.trace_state_clean()

@@ -110,7 +110,9 @@ def _places(program) -> str:
 
     def walk(jaxpr):
         for eqn in jaxpr.eqns:
-            lines.append(f"# {eqn.primitive.name}: {eqn.source_info.line or 'unknown'}")
+            place = eqn.source_info
+            scope = f", in {place.name_stack}" if str(place.name_stack) else ""
+            lines.append(f"# {eqn.primitive.name}: {place.line or 'unknown'}{scope}")
             for inner in jaxprs_in_params(eqn.params):
                 walk(inner)
 

@@ -210,24 +210,14 @@ pub struct SourceLine {
     pub file: Arc<str>,
     pub line: u32,
     pub function: Arc<str>,
-    /// Names that the user gave to this part of the program, outermost first, with `/` between.
+    /// The names that the user gave to what is made there (`named_scope`), outermost first and
+    /// separated by `/`; relative to the program that the equation is in.
     pub scope: Arc<str>,
-}
-
-impl SourceLine {
-    /// The function, and the scope where there is one.
-    pub fn place(&self) -> String {
-        if self.scope.is_empty() {
-            self.function.to_string()
-        } else {
-            format!("{}, in {}", self.function, self.scope)
-        }
-    }
 }
 
 impl std::fmt::Display for SourceLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{} ({})", self.file, self.line, self.place())
+        write!(f, "{}:{} ({})", self.file, self.line, self.function)
     }
 }
 

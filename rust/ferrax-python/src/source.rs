@@ -1,7 +1,7 @@
-//! The user's line: the innermost Python frame outside this package, and the named scope it is in.
+//! The user's line: the innermost Python frame outside this package.
 
-use std::cell::RefCell;
-use std::sync::{Arc, OnceLock};
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ferrax_ir::{Source, SourceLine};
 use pyo3::ffi;
@@ -16,7 +16,7 @@ enum Code {
     Library,
     User {
         /// By line and scope.
-        lines: FxHashMap<(i32, u32), Source>,
+        lines: FxHashMap<(i32, Option<usize>), Source>,
         file: String,
         function: String,
     },
@@ -28,64 +28,57 @@ struct Cache {
     codes: FxHashMap<usize, (Py<PyAny>, Code)>,
 }
 
-/// Names that the user gives to parts of a program, by number; 0 is none.
-#[derive(Default)]
-struct Scopes {
-    current: u32,
-    /// Of the scopes from 1 on: all names from the outermost on.
-    paths: Vec<Arc<str>>,
-    numbers: FxHashMap<Arc<str>, u32>,
-}
-
-impl Scopes {
-    fn path(&self, scope: u32) -> Arc<str> {
-        let index = (scope as usize).checked_sub(1);
-        index.and_then(|index| self.paths.get(index)).cloned().unwrap_or_else(|| "".into())
-    }
-
-    fn enter(&mut self, name: &str) -> u32 {
-        let outer = self.path(self.current);
-        let path: Arc<str> = if outer.is_empty() { name.into() } else { format!("{outer}/{name}").into() };
-        let next = u32::try_from(self.paths.len() + 1).unwrap_or(0);
-        let number = *self.numbers.entry(path.clone()).or_insert(next);
-        if number == next && next != 0 {
-            self.paths.push(path);
-        }
-        std::mem::replace(&mut self.current, number)
-    }
-}
-
 thread_local! {
     static CACHE: RefCell<Cache> = RefCell::default();
-    static SCOPES: RefCell<Scopes> = RefCell::default();
-}
-
-/// Enters a named scope within the current one; gives the one to go back to.
-#[pyfunction]
-pub fn enter_scope(name: &str) -> u32 {
-    SCOPES.with_borrow_mut(|scopes| scopes.enter(name))
-}
-
-/// The scope that is entered.
-pub fn current_scope() -> u32 {
-    SCOPES.with_borrow(|scopes| scopes.current)
-}
-
-/// Makes this scope the current one; gives the one that was.
-#[pyfunction]
-pub fn set_scope(scope: u32) -> u32 {
-    SCOPES.with_borrow_mut(|scopes| std::mem::replace(&mut scopes.current, scope))
 }
 
 /// Code objects remembered per thread before the cache starts over.
 const CACHE_LIMIT: usize = 4096;
 
-static PACKAGE: OnceLock<String> = OnceLock::new();
+/// Beginnings of the paths of files whose code is not the user's: the package's own directory, and
+/// those that libraries add.
+static EXCLUDED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// Tells which directory is the package's own.
-pub fn set_package(directory: String) {
-    // The package directory never changes within a process.
-    let _ = PACKAGE.set(directory);
+/// Adds the beginning of paths of files whose code is not the user's.
+pub fn exclude(path: String) {
+    EXCLUDED.write().unwrap_or_else(PoisonError::into_inner).push(path);
+    CACHE.with_borrow_mut(|cache| cache.codes.clear());
+}
+
+/// Scopes by number.
+static SCOPES: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+
+thread_local! {
+    /// The number of the scope that is being traced; none for the outermost.
+    static SCOPE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The scope that is being traced, to set it again.
+pub fn scope() -> Option<usize> {
+    SCOPE.get()
+}
+
+/// Sets the scope that is being traced; returns the one before.
+pub fn set_scope(scope: Option<usize>) -> Option<usize> {
+    SCOPE.replace(scope)
+}
+
+/// The number of the scope of these names.
+pub fn scope_number(names: &str) -> Option<usize> {
+    if names.is_empty() {
+        return None;
+    }
+    let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
+    Some(scopes.iter().position(|known| **known == *names).unwrap_or_else(|| {
+        scopes.push(names.into());
+        scopes.len() - 1
+    }))
+}
+
+/// The names of a scope.
+pub fn scope_names(scope: Option<usize>) -> Arc<str> {
+    let scopes = SCOPES.read().unwrap_or_else(PoisonError::into_inner);
+    scope.and_then(|number| scopes.get(number).cloned()).unwrap_or_else(|| "".into())
 }
 
 /// The source of what happens now; unknown if no user code is on the stack.
@@ -115,16 +108,16 @@ fn find(py: Python<'_>) -> PyResult<Source> {
 /// The source of a line of this code; `None` if it is the library's.
 fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
     let address = code.as_ptr() as usize;
-    let scope = current_scope();
     let known = CACHE.with_borrow_mut(|cache| match cache.codes.get_mut(&address) {
         Some((_, Code::Library)) => Some(None),
         Some((_, Code::User { lines, file, function })) => {
+            let scope = scope();
             Some(Some(*lines.entry((line, scope)).or_insert_with(|| {
                 Source::new(SourceLine {
                     file: file.as_str().into(),
                     line: line.max(0).cast_unsigned(),
                     function: function.as_str().into(),
-                    scope: SCOPES.with_borrow(|scopes| scopes.path(scope)),
+                    scope: scope_names(scope),
                 })
             })))
         }
@@ -138,10 +131,11 @@ fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
         code.getattr(intern!(py, "co_filename"))?.cast::<PyString>()?.to_string_lossy().into_owned();
     let function: String =
         code.getattr(intern!(py, "co_name"))?.cast::<PyString>()?.to_string_lossy().into_owned();
-    let library = PACKAGE.get().is_some_and(|package| file.starts_with(package.as_str()))
-        || file.starts_with("<frozen");
+    let excluded = EXCLUDED.read().unwrap_or_else(PoisonError::into_inner);
+    let library = excluded.iter().any(|path| file.starts_with(path.as_str())) || file.starts_with("<frozen");
     let entry =
         if library { Code::Library } else { Code::User { lines: FxHashMap::default(), file, function } };
+    drop(excluded);
     CACHE.with_borrow_mut(|cache| {
         if cache.codes.len() >= CACHE_LIMIT {
             cache.codes.clear();

@@ -87,8 +87,8 @@ pub struct Frame {
     refs: Option<Py<PyAny>>,
     /// Which captured values are what a mutable array holds, with the identity of that.
     ref_inputs: Vec<(usize, usize)>,
-    /// The named scope around the trace. Programs that are called have scopes of their own.
-    scope: u32,
+    /// The scope in which the frame was made. Scopes in a staged program are relative to it.
+    scope: Option<usize>,
 }
 
 thread_local! {
@@ -199,7 +199,7 @@ pub fn push(
         producers: Vec::new(),
         refs: None,
         ref_inputs: Vec::new(),
-        scope: source::current_scope(),
+        scope: source::scope(),
     };
     let source = source::current(py);
     let mut tracers = Vec::with_capacity(types.len());
@@ -215,7 +215,7 @@ pub fn push(
     }
     STACK.with_borrow_mut(|stack| stack.push(frame));
     if kind == FrameKind::Stage {
-        source::set_scope(0);
+        source::set_scope(None);
     }
     Ok((id, tracers))
 }
@@ -328,6 +328,13 @@ pub fn ref_frames(py: Python<'_>) -> Vec<(u64, &'static str, Option<Py<PyAny>>)>
             .map(|frame| (frame.id, frame.kind.name(), frame.refs.as_ref().map(|refs| refs.clone_ref(py))))
             .collect()
     })
+}
+
+/// `(id of the frame, its kind)` of a tracer whose frame still records; `None` for other values.
+#[pyfunction]
+pub fn tracer_frame(value: &Bound<'_, Array>) -> Option<(u64, &'static str)> {
+    let id = value.get().tracer()?.frame;
+    STACK.with_borrow(|stack| stack.iter().find(|frame| frame.id == id).map(|frame| (id, frame.kind.name())))
 }
 
 /// Gives a frame the object that keeps what is done to mutable arrays; its method `close` gives

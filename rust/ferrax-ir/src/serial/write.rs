@@ -213,7 +213,7 @@ impl<'a> Writer<'a> {
         self.file.lines.push(format::Line {
             file: line.file.to_string().into(),
             line: line.line,
-            function: line.place().into(),
+            function: line.function.to_string().into(),
         });
         let index = place(self.file.lines.len())?;
         self.lines.insert(line, index);
