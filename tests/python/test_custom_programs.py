@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 from oracle import FERRAX, same
+from test_callbacks import printed
 from test_custom_jvp import arrays, ramp
 
 import ferrax
@@ -205,3 +206,60 @@ TANGENTS = {
 @same
 def test_rules_that_look_at_tangents(S, name):
     return arrays(S, TANGENTS[name](S, branching(S), S.jnp.float32(2)))
+
+
+def printing(S, kind):
+    """A function and rules that print, both what they get and what depends on nothing."""
+    say = S.jax.debug.print
+
+    def f(x):
+        say("function")
+        say("function of {}", x)
+        return x * x
+
+    if kind == "custom_jvp":
+        f = S.jax.custom_jvp(f)
+
+        @f.defjvp
+        def rule(primals, tangents):
+            (x,), (t,) = primals, tangents
+            say("rule")
+            say("rule of {}", x)
+            return x * x, 2 * x * t
+
+        return f
+    f = S.jax.custom_vjp(f)
+
+    def fwd(x):
+        say("forward")
+        say("forward of {}", x)
+        return x * x, x
+
+    def bwd(x, g):
+        say("reverse")
+        say("reverse of {}", g)
+        return (2 * x * g,)
+
+    f.defvjp(fwd, bwd)
+    return f
+
+
+PRINTS = {
+    "call": lambda S, f, x: f(x),
+    "jit": lambda S, f, x: S.jax.jit(f)(x),
+    "grad": lambda S, f, x: S.jax.grad(f)(x),
+    "jit_grad": lambda S, f, x: S.jax.jit(S.jax.grad(f))(x),
+    "vjp_alone": lambda S, f, x: S.jax.vjp(f, x)[0],
+    "vmap": lambda S, f, x: S.jax.vmap(f)(x * S.jnp.ones(2)),
+    "vmap_grad": lambda S, f, x: S.jax.vmap(S.jax.grad(f))(x * S.jnp.ones(2)),
+    "grad_grad": lambda S, f, x: S.jax.grad(S.jax.grad(f))(x),
+    "of_a_constant": lambda S, f, x: S.jax.grad(lambda x: x * f(S.jnp.float32(3)))(x),
+}
+
+
+@pytest.mark.parametrize("name", PRINTS)
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@same(weak=False)
+def test_effects_are_those_of_what_runs(S, kind, name):
+    lines, result = printed(S, PRINTS[name], S, printing(S, kind), S.jnp.float32(2))
+    return sorted(lines.splitlines()), result

@@ -184,8 +184,8 @@ class Call:
         self.arrays = [core.as_array(leaf, self.name) for leaf in self.leaves]
         self.types = array_types(self.arrays)
         self.tangents = [has_tangent(ty[1]) for ty in self.types]
-
-    references = ()
+        # Once the call is recorded: its constants that are traced, weakly, None for others.
+        self.references = ()
 
     def run(self):
         """The function where nothing records the call.
