@@ -6,14 +6,16 @@ import functools
 import inspect
 
 from ferrax import _core
-from ferrax._src import api_util, core, ref_rules, tree_util
+from ferrax._src import api_util, autodiff, core, ref_rules, tree_util
 from ferrax._src.custom_rules import (
+    VALUE_UNKNOWN,
     Call,
     SymbolicZero,
     UsesRefs,
     array_types,
     forwarded_attribute,
     has_tangent,
+    on_the_host,
     recording_kind,
     resolve_arguments,
     show,
@@ -226,7 +228,16 @@ class _JvpRule:
         if values is not None:
             values = [*values, *[None] * sum(nonzero)]
         place = f"the jvp rule of {api_util.fun_place(call.fun)}"
-        program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        try:
+            program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        except VALUE_UNKNOWN:
+            # It may ask for the values of tangents. Under a `jvp` alone they are known later.
+            orders = autodiff.orders
+            alone = orders.forward and orders.used + 1 >= orders.derivatives
+            if values is None or not alone or not all(map(core.is_concrete, call.arrays)):
+                raise
+            flat = _HostJvp(flat)
+            program, captured = call.traced_rule(flat, types, values, "jvp", place)
         return program, captured, flat.flags
 
 
@@ -302,3 +313,30 @@ class _FlatJvp:
             if there:
                 given.append(leaf)
         return primals + given
+
+
+class _HostJvp:
+    """A rule that runs as Python code where the tangents have values."""
+
+    def __init__(self, flat):
+        self.flat = flat
+        self.out_types = flat.rule.call.out_types
+        self.flags = [has_tangent(ty[1]) for ty in self.out_types]
+
+    def __call__(self, leaves):
+        tangents = [tangent_type(ty) for ty, flag in zip(self.out_types, self.flags) if flag]
+        return on_the_host(self.run, [*self.out_types, *tangents], leaves)
+
+    def run(self, *leaves):
+        results = self.flat([core.as_array(leaf) for leaf in leaves])
+        count = len(self.out_types)
+        found = iter(results[count:])
+        tangents = [next(found) if flag else None for flag in self.flat.flags]
+        return [
+            *results[:count],
+            *(
+                zeros(ty) if tangent is None else tangent
+                for tangent, flag, ty in zip(tangents, self.flags, self.out_types)
+                if flag
+            ),
+        ]

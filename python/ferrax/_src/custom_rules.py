@@ -18,6 +18,13 @@ from ferrax._src import api_util, autodiff, core, dtypes, errors, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.refs import _at_user_line, type_text
 
+# What asking for a value raises that is not known.
+VALUE_UNKNOWN = (
+    errors.ConcretizationTypeError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
+
 
 def has_tangent(dtype) -> bool:
     """Whether values of this dtype have tangents other than float0."""
@@ -177,8 +184,8 @@ class Call:
         self.arrays = [core.as_array(leaf, self.name) for leaf in self.leaves]
         self.types = array_types(self.arrays)
         self.tangents = [has_tangent(ty[1]) for ty in self.types]
-
-    references = ()
+        # Once the call is recorded: its constants that are traced, weakly, None for others.
+        self.references = ()
 
     def run(self):
         """The function where nothing records the call.
@@ -342,6 +349,13 @@ class Call:
     def call_program(self):
         """The function's program with the constants in front."""
         return self.with_constants(self.program, 0, self.captured)
+
+
+def on_the_host(rule, types, arrays):
+    """What a rule gives that runs as Python code where all its inputs have values."""
+    from ferrax._src.callback import pure_callback
+
+    return pure_callback(rule, [core.ShapedArray(*ty[:2]) for ty in types], *arrays)
 
 
 def core_type(value):

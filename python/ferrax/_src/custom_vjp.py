@@ -10,12 +10,14 @@ from ferrax import _core
 from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.custom_jvp import nondiff_positions
 from ferrax._src.custom_rules import (
+    VALUE_UNKNOWN,
     Call,
     SymbolicZero,
     UsesRefs,
     array_types,
     forwarded_attribute,
     has_tangent,
+    on_the_host,
     recording_kind,
     resolve_arguments,
     show,
@@ -26,14 +28,6 @@ from ferrax._src.custom_rules import (
 from ferrax._src.refs import Ref
 
 __all__ = ["custom_gradient", "custom_vjp"]
-
-
-# What asking for a value raises that is not known.
-_VALUE_UNKNOWN = (
-    errors.ConcretizationTypeError,
-    errors.TracerArrayConversionError,
-    errors.TracerIntegerConversionError,
-)
 
 
 class custom_vjp:  # noqa: N801
@@ -298,7 +292,7 @@ class _VjpRule:
         """
         try:
             return backward, *self.trace_backward(backward, residuals)
-        except _VALUE_UNKNOWN as error:
+        except VALUE_UNKNOWN as error:
             alone = autodiff.orders.used >= autodiff.orders.derivatives
             if alone and all(map(core.is_concrete, self.call.arrays)):
                 host = _HostBackward(backward)
@@ -498,11 +492,8 @@ class _HostBackward:
         self.flags = [has_tangent(ty[1]) for ty in backward.rule.call.types]
 
     def __call__(self, leaves):
-        from ferrax._src.callback import pure_callback
-
         types = [ty for ty, flag in zip(self.backward.rule.call.types, self.flags) if flag]
-        avals = [core.ShapedArray(shape, dtype) for shape, dtype, _ in types]
-        return pure_callback(self.run, avals, *leaves)
+        return on_the_host(self.run, types, leaves)
 
     def run(self, *leaves):
         found = iter(self.backward([core.as_array(leaf) for leaf in leaves]))
