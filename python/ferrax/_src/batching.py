@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, tree_util
+from ferrax._src import api_util, core, float0, ref_args, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
 
@@ -67,7 +69,7 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         )
     labels = names()
     lines = [
-        f"  * argument {labels[index]} of type {arrays[index]._type_text()} has size {size} along "
+        f"  * argument {labels[index]} of type {_type_text(arrays[index])} has size {size} along "
         f"axis {axis}"
         for size, places in sizes.items()
         for index, axis in places[:3]
@@ -77,6 +79,12 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         f"vmap got inconsistent sizes for array axes to be mapped, in the call of "
         f"{api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
     )
+
+
+def _type_text(array):
+    if float0.is_float0(array):
+        return core.typeof(array).str_short()
+    return array._type_text()
 
 
 def vmap(
@@ -127,19 +135,23 @@ def vmap(
         if refs:
             ref_args.check_distinct(refs, fun, "vmap", names)
             leaves = ref_args.values(leaves, refs)
-        arrays = [core.as_array(leaf, "vmap") for leaf in leaves]
+        arrays = [
+            leaf if float0.is_float0(leaf) else core.as_array(leaf, "vmap") for leaf in leaves
+        ]
         axes = _flatten_axes("in_axes", args, in_axes, "arguments")
         axes += [0] * (len(arrays) - len(axes))
         size = _batch_size(fun, arrays, axes, names, axis_size)
         axes = [
             axis if axis is None else axis % array.ndim for array, axis in zip(arrays, axes)
         ]
-        types = []
-        for array, axis in zip(arrays, axes):
-            shape = array.shape
-            if axis is not None:
-                shape = shape[:axis] + shape[axis + 1 :]
-            types.append((shape, array.dtype, array.weak_type))
+        if any(map(float0.is_float0, arrays)):
+            lane, arrays, axes, refs = _without_float0(in_tree, arrays, axes, refs)
+            in_tree = tree_util.tree_structure(lane)
+            names = functools.partial(api_util.argument_names, fun, *lane)
+        types = [
+            (_lane_shape(array.shape, axis), array.dtype, array.weak_type)
+            for array, axis in zip(arrays, axes)
+        ]
         flat = _FlatBatch(fun, in_tree, refs, axes)
         program, captured, touched = _core.trace_program(
             flat, "batch", api_util.fun_name(fun), types, names, arrays
@@ -147,19 +159,52 @@ def vmap(
         dims = axes + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
         dummy = flat.out_tree.unflatten(range(len(out_types)))
-        wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
-        wanted = [
-            _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
-        ]
+        out_leaves = tree_util.tree_leaves(dummy)
+        out_shapes = [x.shape if float0.is_float0(x) else out_types[x][0] for x in out_leaves]
+        given = _flatten_axes("out_axes", dummy, out_axes, "outputs")
+        given = [_canonical_out_axis(axis, len(shape)) for axis, shape in zip(given, out_shapes)]
+        wanted = [axis for axis, x in zip(given, out_leaves) if not float0.is_float0(x)]
         if touched is not None:
             wanted += [axes[number] for number in touched.written_arguments]
         batched, _ = program.batch(size, dims, wanted, axis_name and str(axis_name))
         results = _core.apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
-        return flat.out_tree.unflatten(flat.restore(results[: len(out_types)]))
+        out = flat.out_tree.unflatten(flat.restore(results[: len(out_types)]))
+        return out if len(wanted) == len(given) else _lanes_of_float0(out, given, size)
 
     return vmap_f
+
+
+def _lane_shape(shape, axis):
+    return shape if axis is None else shape[:axis] + shape[axis + 1 :]
+
+
+def _without_float0(in_tree, arrays, axes, refs):
+    """`(lane, arrays, axes, refs)` without arrays of dtype float0: these are nodes of the lane's
+    arguments, which has other leaves in the places of arrays."""
+    lane = in_tree.unflatten(
+        [
+            np.zeros(_lane_shape(x.shape, axis), x.dtype) if float0.is_float0(x) else 0
+            for x, axis in zip(arrays, axes)
+        ]
+    )
+    kept = [number for number, x in enumerate(arrays) if not float0.is_float0(x)]
+    refs = {place: refs[number] for place, number in enumerate(kept) if number in refs}
+    return float0.hide(lane), [arrays[i] for i in kept], [axes[i] for i in kept], refs
+
+
+def _lanes_of_float0(out, axes, size):
+    """The outputs with a batch axis in the arrays of dtype float0."""
+    leaves, tree = tree_util.tree_flatten(out)
+    return tree.unflatten(
+        [
+            np.zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)
+            if float0.is_float0(x) and axis is not None
+            else x
+            for x, axis in zip(leaves, axes)
+        ]
+    )
 
 
 class _FlatBatch(Flat):
