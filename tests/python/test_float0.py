@@ -23,7 +23,7 @@ def ints(S, *shape):
 
 # In and out of functions: name -> case.
 CASES = {
-    "jit": lambda S: S.jax.jit(lambda t, x: (x, t))(float0(3), 2.0),
+    "jit": lambda S: S.jax.jit(lambda t, x: (x * 2, t))(float0(3), 2.0),
     "jit_keyword": lambda S: S.jax.jit(lambda x, t: (t, x))(2.0, t={"a": float0(2), "b": 1.0}),
     "jit_static": lambda S: S.jax.jit(lambda n, t, x: (x * n, t), static_argnums=0)(3, float0(2), 2.0),
     "jit_differs": lambda S: [S.jax.jit(lambda t: t.shape[0] * 1.0)(float0(n)) for n in (2, 3, 2)],
@@ -31,7 +31,7 @@ CASES = {
     "jit_of_jit": lambda S: S.jax.jit(lambda t: S.jax.jit(lambda t: t)(t))(float0(3)),
     "eval_shape": lambda S: S.jax.eval_shape(lambda t, x: (x, t), float0(3), 2.0)[1].shape,
     "make_jaxpr": lambda S: len(S.jax.make_jaxpr(lambda t, x: x + t.size)(float0(3), 2.0).eqns),
-    "checkpoint": lambda S: S.jax.checkpoint(lambda t, x: (x, t))(float0(3), 2.0),
+    "checkpoint": lambda S: S.jax.checkpoint(lambda t, x: (x * 2, t))(float0(3), 2.0),
     "cond_operand": lambda S: S.lax.cond(True, lambda t, x: (x, t), lambda t, x: (-x, t), float0(3), 2.0),
     "cond_result": lambda S: S.lax.cond(False, lambda: (1.0, float0(3)), lambda: (2.0, float0(3))),
     "cond_shapes": lambda S: S.lax.cond(False, lambda: float0(3), lambda: float0(2)),
