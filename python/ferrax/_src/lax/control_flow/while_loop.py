@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, errors, ref_args, tree_util
+from ferrax._src import api_util, config, core, dtypes, errors, float0, ref_args, tree_util
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
@@ -245,7 +245,7 @@ def _bind_while(condition, condition_captured, body, body_captured, init, kept):
 
 def _python_loop(cond_fun, body_fun, value, max_steps):
     """What runs under `disable_jit`."""
-    value = tree_util.tree_map(core.as_array, value)
+    value = _arrays(value)
     steps = 0
     while cond_fun(value):
         if steps == max_steps:
@@ -254,8 +254,12 @@ def _python_loop(cond_fun, body_fun, value, max_steps):
                 f"max_steps={max_steps} steps; give a larger max_steps, or None for no bound"
             )
         steps += 1
-        value = tree_util.tree_map(core.as_array, body_fun(value))
+        value = _arrays(body_fun(value))
     return value
+
+
+def _arrays(tree):
+    return float0.show(tree_util.tree_map(core.as_array, float0.hide(tree)))
 
 
 def _index_dtype(lower, upper):
