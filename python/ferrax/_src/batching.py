@@ -97,7 +97,7 @@ def _batch_size(fun, arrays, axes, names, axis_size):
 
 
 def _type_text(array):
-    if float0.is_float0(array):
+    if float0_leaves.is_float0(array):
         return core.typeof(array).str_short()
     return array._type_text()
 
