@@ -106,7 +106,7 @@ def stage(fun, args, kwargs, kind="stage", writes=False):
     With `writes` the values that the function gives to mutable arrays are further outputs of the
     program; without, a function that writes to one from outside is a ValueError.
     """
-    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+    leaves, in_tree = float0_leaves.flatten((args, kwargs))
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
     refs = ref_args.of_leaves(leaves)
     ref_args.check_distinct(refs, fun, kind, names)

@@ -239,9 +239,12 @@ def _select(argnums, args, fun, too_few=ValueError):
 def _check_input_dtype(name, array, holomorphic, allow_int):
     dtype = array.dtype
     if dtypes.issubdtype(dtype, dtypes.extended):
+        if allow_int:
+            return
         raise TypeError(
             f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
-            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them."
+            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them, or "
+            "set allow_int to True."
         )
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
@@ -732,6 +735,10 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
         rows = vmap(lambda *cts: pull(out_tree.unflatten(cts)))(*_std_basis(leaves))
         rows = rows[0] if single else rows
         in_leaves, in_tree = tree_util.tree_flatten(rows)
+        in_leaves = [
+            _zeros(row.shape, x.dtype) if float0_leaves.is_float0(row) else row
+            for row, x in zip(in_leaves, inputs)
+        ]
         parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
         jacobian = out_tree.unflatten(
             [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, tree_util
+from ferrax._src import api_util, core, dtypes, float0, ref_args, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
 
@@ -43,20 +43,25 @@ def _flatten_axes(name, tree_like, axes, what):
         ) from None
 
 
-def _batch_size(fun, arrays, axes, names, axis_size):
+def _check_axis(shape, axis):
+    if axis is not None and not -len(shape) <= axis < len(shape):
+        raise ValueError(
+            f"vmap was requested to map its argument along axis {axis}, which implies that its rank "
+            f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its "
+            f"shape is {shape})"
+        )
+
+
+def _batch_size(fun, arrays, axes, names, axis_size, tangents):
+    """The size of the mapped axes; `tangents` are the shapes and axes of arrays of float0."""
     sizes = {}
     for index, (array, axis) in enumerate(zip(arrays, axes)):
-        if axis is None:
-            continue
-        if not -array.ndim <= axis < array.ndim:
-            raise ValueError(
-                f"vmap was requested to map its argument along axis {axis}, which implies that "
-                "its rank "
-                f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {array.ndim} "
-                "(its "
-                f"shape is {array.shape})"
-            )
-        sizes.setdefault(array.shape[axis], []).append((index, axis))
+        _check_axis(array.shape, axis)
+        if axis is not None:
+            sizes.setdefault(array.shape[axis], []).append((index, axis))
+    for shape, axis in tangents:
+        if axis is not None:
+            sizes.setdefault(shape[axis], [])
     if axis_size is not None:
         sizes.setdefault(axis_size, [])
     if len(sizes) == 1:
@@ -71,6 +76,12 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         f"axis {axis}"
         for size, places in sizes.items()
         for index, axis in places[:3]
+    ]
+    lines += [
+        f"  * an argument of type {core.ShapedArray(shape, dtypes.float0).str_short()} has size "
+        f"{shape[axis]} along axis {axis}"
+        for shape, axis in tangents
+        if axis is not None
     ]
     extra = "" if axis_size is None else f"\n  * axis_size is {axis_size}"
     raise ValueError(
@@ -122,24 +133,26 @@ def vmap(
                 f"len(args)={len(args)}"
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+        axes = _flatten_axes("in_axes", args, in_axes, "arguments")
+        axes += [0] * (len(leaves) - len(axes))
+        tangents = [(x.shape, axis) for x, axis in zip(leaves, axes) if float0.is_float0(x)]
+        if tangents:
+            in_tree, axes = float0.changed(leaves, in_tree, axes, _lane_shape)
+            leaves = [leaf for leaf in leaves if not float0.is_float0(leaf)]
         names = functools.partial(api_util.argument_names, fun, args, kwargs)
         refs = ref_args.of_leaves(leaves)
         if refs:
             ref_args.check_distinct(refs, fun, "vmap", names)
             leaves = ref_args.values(leaves, refs)
         arrays = [core.as_array(leaf, "vmap") for leaf in leaves]
-        axes = _flatten_axes("in_axes", args, in_axes, "arguments")
-        axes += [0] * (len(arrays) - len(axes))
-        size = _batch_size(fun, arrays, axes, names, axis_size)
+        size = _batch_size(fun, arrays, axes, names, axis_size, tangents)
         axes = [
             axis if axis is None else axis % array.ndim for array, axis in zip(arrays, axes)
         ]
-        types = []
-        for array, axis in zip(arrays, axes):
-            shape = array.shape
-            if axis is not None:
-                shape = shape[:axis] + shape[axis + 1 :]
-            types.append((shape, array.dtype, array.weak_type))
+        types = [
+            (_lane_shape(array.shape, axis), array.dtype, array.weak_type)
+            for array, axis in zip(arrays, axes)
+        ]
         flat = _FlatBatch(fun, in_tree, refs, axes)
         program, captured, touched = _core.trace_program(
             flat, "batch", api_util.fun_name(fun), types, names, arrays
@@ -148,6 +161,11 @@ def vmap(
         out_types = program.out_types[: flat.out_tree.num_leaves]
         dummy = flat.out_tree.unflatten(range(len(out_types)))
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
+        out_tree = flat.out_tree
+        if len(wanted) > len(out_types):
+            leaves, whole = tree_util.tree_flatten(dummy)
+            insert = functools.partial(_batched_shape, size)
+            out_tree, wanted = float0.changed(leaves, whole, wanted, insert)
         wanted = [
             _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
         ]
@@ -157,7 +175,7 @@ def vmap(
         results = _core.apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
-        return flat.out_tree.unflatten(flat.restore(results[: len(out_types)]))
+        return out_tree.unflatten(flat.restore(results[: len(out_types)]))
 
     return vmap_f
 
@@ -194,6 +212,19 @@ class _FlatBatch(Flat):
         for number, ref in self.returned.items():
             results[number] = new_ref(results[number]) if ref is None else ref
         return results
+
+
+def _lane_shape(shape, axis):
+    _check_axis(shape, axis)
+    if axis is None:
+        return shape
+    axis %= len(shape)
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _batched_shape(size, shape, axis):
+    axis = _canonical_out_axis(axis, len(shape))
+    return shape if axis is None else (*shape[:axis], size, *shape[axis:])
 
 
 def _canonical_out_axis(axis, rank):

@@ -1,7 +1,8 @@
-"""Tangents of integers as outputs of traced functions.
+"""Tangents of integers as inputs and outputs of traced functions.
 
-They have no values, only shapes: programs know nothing of them. In the tree of a function's outputs
-they are nodes without leaves, from which `tree_unflatten` makes NumPy arrays of dtype float0.
+They have no values, only shapes: programs know nothing of them. In the tree of a function's
+arguments and outputs they are nodes without leaves, from which `tree_unflatten` makes NumPy arrays
+of dtype float0.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class _Shape:
     def __init__(self, shape):
         self.shape = shape
 
+    def __repr__(self):
+        return f"float0[{','.join(map(str, self.shape))}]"
+
 
 tree_util.register_pytree_node(
     _Shape, lambda node: ((), node.shape), lambda shape, _: np.zeros(shape, dtypes.float0)
@@ -40,3 +44,22 @@ def flatten(tree):
     if any(map(is_float0, leaves)):
         leaves, treedef = tree_util.tree_flatten(hide(tree))
     return leaves, treedef
+
+
+def changed(leaves, treedef, axes, change):
+    """The structure whose arrays of dtype float0 have the shapes that `change` makes of theirs and
+    of their entries in `axes`, and the entries of the other leaves."""
+    nodes = [
+        _Shape(change(leaf.shape, axis)) if is_float0(leaf) else leaf
+        for leaf, axis in zip(leaves, axes)
+    ]
+    others = [axis for leaf, axis in zip(leaves, axes) if not is_float0(leaf)]
+    return tree_util.tree_structure(treedef.unflatten(nodes)), others
+
+
+def stacked(treedef, size):
+    """The structure whose arrays of dtype float0 have a first axis of this size more."""
+    leaves, whole = tree_util.tree_flatten(treedef.unflatten(range(treedef.num_leaves)))
+    if len(leaves) == treedef.num_leaves:
+        return treedef
+    return changed(leaves, whole, leaves, lambda shape, _: (size, *shape))[0]

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, tree_util
+from ferrax._src import api_util, core, float0, ref_args, tree_util
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.tree_paths import equality_errors_pytreedef
 
@@ -43,7 +43,7 @@ class Body:
             args.append(tree.unflatten(leaves[start:stop]))
             start = stop
         result = self.fun(*args)
-        leaves, self.out_tree = tree_util.tree_flatten(result)
+        leaves, self.out_tree = float0.flatten(result)
         for index, leaf in enumerate(leaves):
             if not isinstance(leaf, core.Array):
                 ref_args.check_returned(self.fun, self.kind, leaves, result)
@@ -65,11 +65,13 @@ def _check_output(fun, tree, index, leaf):
 
 def flatten(tree, what):
     """The leaves of a tree that are arrays or numbers, its structure and the leaves' types."""
-    leaves, treedef = tree_util.tree_flatten(tree)
+    leaves, treedef = float0.flatten(tree)
     return leaves, treedef, [type_of(leaf, what) for leaf in leaves]
 
 
 def type_of(leaf, what):
+    if float0.is_float0(leaf):
+        return leaf.shape, leaf.dtype, False
     try:
         return _core.type_of(leaf)
     except TypeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, ref_args, tree_util
+from ferrax._src import api_util, config, core, float0, ref_args, tree_util
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
@@ -53,8 +53,15 @@ def scan(
     refs = ref_args.of_leaves(xs)
     names = lambda: [f"xs{path}" for path in common.paths(xs_tree)]  # noqa: E731
     ref_args.check_distinct(refs, f, "scan", names)
-    xs, xs_tree, xs_types = common.flatten(xs_tree.unflatten(ref_args.values(xs, refs)), "lax.scan")
-    steps = _length(xs, xs_tree, xs_types, length)
+    values = ref_args.values(xs, refs)
+    xs_types = [common.type_of(leaf, "lax.scan") for leaf in values]
+    steps = _length(values, xs_tree, xs_types, length)
+    if any(map(float0.is_float0, xs)):
+        xs_tree, xs = float0.changed(xs, xs_tree, xs, lambda shape, _: shape[1:])
+        refs = ref_args.of_leaves(xs)
+        values = ref_args.values(xs, refs)
+        xs_types = [common.type_of(leaf, "lax.scan") for leaf in values]
+    xs = values
     if config.disable_jit.value and not refs:
         return _python_loop(f, init_tree.unflatten(init), xs, xs_tree, steps, reverse)
     unroll = _unroll(unroll, steps)
@@ -82,7 +89,7 @@ def scan(
         # The elements of refs in `xs` are stacked like other outputs.
         ys, elements = ys[: ys_tree.num_leaves], ys[ys_tree.num_leaves :]
         touched.write([*outputs[count : count + len(held)], *elements], placed)
-    return carry_tree.unflatten(carry), ys_tree.unflatten(ys)
+    return carry_tree.unflatten(carry), float0.stacked(ys_tree, steps).unflatten(ys)
 
 
 def _trace(f, trees, types, leaves, refs):
@@ -213,6 +220,9 @@ def _python_loop(f, carry, xs, xs_tree, length, reverse):
         ys.append(y)
     if reverse:
         ys.reverse()
-    return carry, tree_util.tree_map(
-        lambda *ys: concatenate([expand_dims(y, (0,)) for y in ys], 0), *ys
-    )
+    ys = [float0.flatten(y) for y in ys]
+    stacked = [
+        concatenate([expand_dims(y, (0,)) for y in column], 0)
+        for column in zip(*[leaves for leaves, _ in ys])
+    ]
+    return carry, float0.stacked(ys[0][1], length).unflatten(stacked)
