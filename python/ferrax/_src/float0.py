@@ -63,3 +63,9 @@ def stacked(treedef, size):
     if len(leaves) == treedef.num_leaves:
         return treedef
     return changed(leaves, whole, leaves, lambda shape, _: (size, *shape))[0]
+
+
+def shown(treedef, types):
+    """The structure where arrays of dtype float0 are leaves, and the types of its leaves."""
+    leaves, whole = tree_util.tree_flatten(treedef.unflatten(range(treedef.num_leaves)))
+    return whole, [(x.shape, x.dtype, False) if is_float0(x) else types[x] for x in leaves]

@@ -7,12 +7,16 @@ use common::{array, body, complex, element, eval, parts};
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, DType, KeyImpl, Op, Scalar, Type, scalar::ScalarType};
 
-const COMPUTING: [DType; 15] = [
+const COMPUTING: [DType; 19] = [
     DType::Bool,
+    DType::U2,
+    DType::U4,
     DType::U8,
     DType::U16,
     DType::U32,
     DType::U64,
+    DType::I2,
+    DType::I4,
     DType::I8,
     DType::I16,
     DType::I32,

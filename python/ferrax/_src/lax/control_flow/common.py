@@ -206,6 +206,8 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
     """TypeError that lists the leaves where a carry's structure or types change."""
     if in_tree == out_tree and all(map(matches, in_types, out_types)):
         return
+    in_tree, in_types = float0.shown(in_tree, in_types)
+    out_tree, out_types = float0.shown(out_tree, out_types)
     parameter = _first_parameter(fun)
 
     def component(path):
@@ -261,6 +263,8 @@ def check_branches(name, labels, funs, trees, types) -> None:
 
 def _raise_branch_mismatch(name, first, second):
     (label1, fun1, tree1, types1), (label2, fun2, tree2, types2) = first, second
+    tree1, types1 = float0.shown(tree1, types1)
+    tree2, types2 = float0.shown(tree2, types2)
 
     def at(path):
         return f" at path {path}" if path else ""
