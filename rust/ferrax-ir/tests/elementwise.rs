@@ -343,7 +343,11 @@ fn values() {
     assert_eq!(real(Unary::Abs, DType::I32, f64::from(i32::MIN)), f64::from(i32::MIN));
     assert_eq!(real(Unary::Exp, DType::BF16, 1.0), 2.718_75);
     assert_eq!(real(Unary::Sin, DType::F32, 1.0), f64::from(1f64.sin() as f32));
-    assert_eq!(real(Unary::Clz, DType::U8, 0.0), 8.0);
+    for (dtype, bits) in [(DType::U2, 2.0), (DType::I4, 4.0), (DType::U8, 8.0), (DType::I16, 16.0)] {
+        assert_eq!(real(Unary::Clz, dtype, 0.0), bits);
+        assert_eq!(real(Unary::Clz, dtype, 1.0), bits - 1.0);
+        assert_eq!(real(Unary::PopulationCount, dtype, 1.0), 1.0);
+    }
 }
 
 #[test]
@@ -373,6 +377,17 @@ fn integer_arithmetic() {
         (Binary::ShiftRightArithmetic, DType::U8, 200, 8, 255),
         (Binary::ShiftRightLogical, DType::I8, -5, 1, 125),
         (Binary::ShiftRightLogical, DType::I8, -5, 8, 0),
+        (Binary::Add, DType::I4, 7, 1, -8),
+        (Binary::Sub, DType::U2, 0, 1, 3),
+        (Binary::Mul, DType::U4, 5, 5, 9),
+        (Binary::Div, DType::I2, -2, -1, -2),
+        (Binary::Div, DType::U4, 5, 0, 15),
+        (Binary::Rem, DType::I4, -5, 3, -2),
+        (Binary::ShiftLeft, DType::I4, -5, 4, 0),
+        (Binary::ShiftRightArithmetic, DType::I4, -5, 100, -1),
+        (Binary::ShiftRightArithmetic, DType::U2, 2, 1, 3),
+        (Binary::ShiftRightLogical, DType::I4, -5, 1, 5),
+        (Binary::ShiftRightLogical, DType::I4, -5, 4, 0),
     ];
     for &(op, dtype, x, y, expected) in table {
         assert_eq!(apply(op, dtype, x, y), expected, "{op:?} {dtype} {x} {y}");
