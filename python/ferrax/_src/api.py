@@ -244,7 +244,10 @@ def _eval_shape(self, *args, **kwargs):
 
 def _structs(program, out_tree):
     types = program.out_types[: out_tree.num_leaves]
-    return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+    structs = out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+    return tree_util.tree_map(
+        lambda x: ShapeDtypeStruct(x.shape, x.dtype) if float0_leaves.is_float0(x) else x, structs
+    )
 
 
 def _stats(self):

@@ -244,9 +244,12 @@ def _select(argnums, args, fun, too_few=ValueError):
 def _check_input_dtype(name, array, holomorphic, allow_int):
     dtype = array.dtype
     if dtypes.issubdtype(dtype, dtypes.extended):
+        if allow_int:
+            return
         raise TypeError(
             f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
-            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them."
+            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them, or "
+            "set allow_int to True."
         )
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):

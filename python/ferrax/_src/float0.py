@@ -24,6 +24,9 @@ class _Shape:
     def __init__(self, shape):
         self.shape = shape
 
+    def __repr__(self):
+        return f"float0[{','.join(map(str, self.shape))}]"
+
 
 tree_util.register_pytree_node(
     _Shape, lambda node: ((), node.shape), lambda shape, _: np.zeros(shape, dtypes.float0)

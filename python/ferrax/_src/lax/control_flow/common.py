@@ -191,6 +191,10 @@ def _bullets(differences) -> str:
     return ";\n".join(f"  * {text}" for text in differences) + "."
 
 
+def _mismatch(text, differences, revise) -> TypeError:
+    return TypeError(f"{text}\n\n{_bullets(differences)}\n\n{revise}{at_user_line()}")
+
+
 def _first_parameter(fun):
     parameters = api_util._parameters(fun)
     return parameters[0][0] if parameters and parameters[0] else None
@@ -229,10 +233,12 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         ]
         if not differences:
             return
-        raise TypeError(
-            f"{name} function carry input and carry output must have the same pytree structure, "
-            f"but they differ:\n\n{_bullets(differences)}\n\n{place} Revise it so that the carry "
-            f"output has the same pytree structure as the carry input.{at_user_line()}"
+        raise _mismatch(
+            f"{name} function carry input and carry output must have the same pytree structure, but "
+            "they differ:",
+            differences,
+            f"{place} Revise it so that the carry output has the same pytree structure as the carry "
+            "input.",
         )
     differences = [
         f"{component(path)} has type {type_text(before)} but the corresponding output carry "
@@ -240,10 +246,10 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         for path, before, after in zip(paths(in_tree), in_types, out_types)
         if not matches(before, after)
     ]
-    raise TypeError(
-        f"{name} function carry input and carry output must have equal types, but they differ:"
-        f"\n\n{_bullets(differences)}\n\n{place} Revise it so that all output types match the "
-        f"corresponding input types.{at_user_line()}"
+    raise _mismatch(
+        f"{name} function carry input and carry output must have equal types, but they differ:",
+        differences,
+        f"{place} Revise it so that all output types match the corresponding input types.",
     )
 
 
@@ -270,7 +276,7 @@ def _raise_branch_mismatch(name, first, second):
     def at(path):
         return f" at path {path}" if path else ""
 
-    places = f"{label1} is {api_util.fun_place(fun1)}\n{label2} is {api_util.fun_place(fun2)}\n\n"
+    places = f"\n\n{label1} is {api_util.fun_place(fun1)}\n{label2} is {api_util.fun_place(fun2)}"
     if tree1 != tree2:
         differences = [
             f"{label1} output{at(tree_util.keystr(path))} is a {thing1} but {label2} "
@@ -279,10 +285,10 @@ def _raise_branch_mismatch(name, first, second):
         ]
         if not differences:
             return
-        raise TypeError(
-            f"{name} branch outputs must have the same pytree structure, but they differ:\n\n"
-            f"{places}{_bullets(differences)}\n\nRevise {label1} and/or {label2} so that they "
-            f"have the same pytree structure.{at_user_line()}"
+        raise _mismatch(
+            f"{name} branch outputs must have the same pytree structure, but they differ:{places}",
+            differences,
+            f"Revise {label1} and/or {label2} so that they have the same pytree structure.",
         )
     differences = [
         f"the output of {label1}{at(path)} has type {type_text(a)} but the corresponding output "
@@ -290,8 +296,8 @@ def _raise_branch_mismatch(name, first, second):
         for path, a, b in zip(paths(tree1), types1, types2)
         if not matches(a, b)
     ]
-    raise TypeError(
-        f"{name} branches must have equal output types but they differ.\n\n"
-        f"{places}{_bullets(differences)}\n\nRevise {label1} and/or {label2} so that all output "
-        f"types match.{at_user_line()}"
+    raise _mismatch(
+        f"{name} branches must have equal output types but they differ.{places}",
+        differences,
+        f"Revise {label1} and/or {label2} so that all output types match.",
     )
