@@ -749,6 +749,8 @@ def test_backends(S):
         ("interpreters.mlir.nonsense", "has no attribute 'nonsense'"),
         ("interpreters.pxla.Mesh", "ferrax.sharding"),
         ("extend.backend.get_compile_options", "not by XLA"),
+        ("extend.mlir", "lower_fun"),
+        ("extend.pallas", "kernels"),
         ("extend.random.define_prng_impl", "threefry2x32"),
     ],
 )
