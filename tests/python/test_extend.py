@@ -76,7 +76,7 @@ def test_lines_of_excluded_files_are_not_the_users(tmp_path):
     line = lambda: ferrax.make_jaxpr(helper.double)(1.0).eqns[0].source_info.line  # noqa: E731
     assert "helper_of_a_library.py" in line()
     module(FERRAX, "extend.source_info_util").register_exclusion(str(tmp_path))
-    assert "test_interpreters.py" in line()
+    assert "test_extend.py" in line()
 
 
 # Names
