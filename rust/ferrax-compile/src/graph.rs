@@ -40,8 +40,8 @@ const CHAIN_WEIGHT: u32 = 256;
 /// How many times the memory of a value its operands must take for it to be
 /// stored so that they need not be kept until it is used.
 const HELD_RATIO: usize = 4;
-/// Memory below which that is not worth a kernel.
-const HELD_BYTES: usize = 1 << 12;
+/// Memory below which that is not worth a kernel: a first-level cache.
+const HELD_BYTES: usize = 1 << 15;
 
 pub struct Graph<'a> {
     pub program: &'a Program,
