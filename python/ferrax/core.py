@@ -4,7 +4,7 @@ import importlib
 import warnings
 from typing import Any
 
-from ferrax._src.absent import absent
+from ferrax._src.absent import absent as _make_absent
 from ferrax._src.core import (
     AbstractValue,
     ShapedArray,
@@ -55,7 +55,7 @@ _MOVED = dict.fromkeys(
     ),
     "ferrax.extend.core",
 )  # fmt: skip
-_absent = absent(
+_absent = _make_absent(
     __name__,
     {"get_aval": "use ferrax.typeof", "call_impl": "use ferrax.extend.core.call_impl"}
     | dict.fromkeys(

@@ -286,3 +286,20 @@ def test_mapped_types(S):
     assert C.mapped_aval(3, 1, aval).shape == (2,)
     assert C.unmapped_aval(5, 0, aval).shape == (5, 2, 3)
     assert C.mapped_aval(3, None, aval) == aval
+
+
+@same
+def test_names_of_arguments_and_results(S):
+    def model(x, params, scale=2.0):
+        return {"a": x * params["w"], "b": [scale * x]}
+
+    info = S.jax.make_jaxpr(model)(1.0, {"w": 2.0}).jaxpr.debug_info
+    static = S.jax.make_jaxpr(lambda n, x: x * n, static_argnums=0)(3, 1.0).jaxpr.debug_info
+    return (
+        info.func_name,
+        info.func_src_info.split(":")[-1] == static.func_src_info.split(":")[-1],
+        info.arg_names,
+        info.result_paths,
+        static.arg_names,
+        static.result_paths,
+    )

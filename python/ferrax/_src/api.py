@@ -292,14 +292,14 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
         >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
         { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
     """
-    from ferrax._src.jaxpr import ClosedJaxpr
+    from ferrax._src.jaxpr import ClosedJaxpr, DebugInfo
 
     api_util.check_callable(fun)
     static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
 
     @functools.wraps(fun)
     def make_jaxpr_f(*args, **kwargs):
-        call, dynamic = fun, args
+        call, dynamic, held = fun, args, {}
         if static:
             held = {i % len(args): args[i] for i in static}
             dynamic = tuple(a for i, a in enumerate(args) if i not in held)
@@ -312,6 +312,17 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
             functools.update_wrapper(call, fun)
         program, captured, flat = stage(call, dynamic, kwargs, writes=True)
         closed = ClosedJaxpr(program, captured)
+
+        def describe():
+            out = flat.out_tree.unflatten(range(flat.out_tree.num_leaves))
+            paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(out)]
+            # None has no leaves, so that static arguments have no names.
+            named = [None if i in held else arg for i, arg in enumerate(args)]
+            names = api_util.argument_names(fun, named, kwargs)
+            results = tuple(f"result{path}" for path in paths)
+            return DebugInfo("jit", api_util.fun_place(fun), tuple(names), results)
+
+        closed._describe = describe
         if not return_shape:
             return closed
         return closed, _structs(program, flat.out_tree)

@@ -174,7 +174,10 @@ class _Function(lu.WrappedFun):
 
 
 def bind_params(primitive, params):
-    """`subfuns`, the function and its rules, in place of the parameters that they come from."""
+    """`subfuns`, the function and its rules, in place of the parameters that they come from. Rules
+    that a file holds are data, and stay what they are."""
+    if not any(isinstance(value, RuleView) for value in params.values()):
+        return params
     params = dict(params)
     call = params["call_jaxpr"]
     fun = jaxpr_as_fun(call)

@@ -69,7 +69,7 @@ class DebugInfo(NamedTuple):
 
     @property
     def func_name(self):
-        return self.func_src_info
+        return self.func_src_info.partition(" at ")[0]
 
 
 class JaxprEqn:
@@ -206,6 +206,9 @@ class Jaxpr:
 class ClosedJaxpr:
     """A jaxpr with values for its constvars. Made of a `Jaxpr` (or of a traced program)."""
 
+    # What makes the jaxpr's debug_info, where more is known than the function's name.
+    _describe = None
+
     def __init__(self, jaxpr, consts=()):
         self.consts = list(consts)
         if isinstance(jaxpr, _core.Program):
@@ -225,6 +228,8 @@ class ClosedJaxpr:
     def jaxpr(self) -> Jaxpr:
         if self._jaxpr is None:
             self._jaxpr = Jaxpr._of_program(self._program, self._captured, self._constants)
+            if self._describe is not None:
+                self._jaxpr.debug_info = self._describe()
         return self._jaxpr
 
     @property

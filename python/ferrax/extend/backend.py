@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.absent import absent, group
+from ferrax._src.absent import absent as _absent, group as _group
 from ferrax._src.extend_backend import (
     backends,
     clear_backends,
@@ -12,9 +12,9 @@ from ferrax._src.extend_backend import (
     register_backend_cache,
 )
 
-__getattr__ = absent(
+__getattr__ = _absent(
     __name__,
-    group(
+    _group(
         "backend_xla_version get_compile_options ifrt_proxy register_backend_factory",
         "programs are compiled by ferrax itself, not by XLA, and the backends are those of "
         "ferrax.devices()",

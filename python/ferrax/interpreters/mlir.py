@@ -1,11 +1,11 @@
 """Lowerings of primitives, as functions of existing operations."""
 
-from ferrax._src.absent import absent, group
+from ferrax._src.absent import absent as _absent, group as _group
 from ferrax._src.lowering import lower_fun as lower_fun, register_lowering as register_lowering
 
-__getattr__ = absent(
+__getattr__ = _absent(
     __name__,
-    group(
+    _group(
         "ConstantHandler DEVICE_TO_DEVICE_TYPE LoweringParameters LoweringResult "
         "LoweringRuleContext Mesh ModuleContext RECV_FROM_HOST_TYPE SEND_TO_HOST_TYPE "
         "SPMDAxisContext ShapePolyLoweringState ShardingContext Token TokenSet Value "

@@ -1,14 +1,14 @@
 """What is left of JAX's module of this name: nothing that means something here."""
 
-from ferrax._src.absent import absent, group
+from ferrax._src.absent import absent as _absent, group as _group
 
-__getattr__ = absent(
+__getattr__ = _absent(
     __name__,
-    group(
+    _group(
         "create_compile_options",
         "programs are compiled by ferrax itself, not by XLA",
     )
-    | group(
+    | _group(
         "Mesh MeshPspec PartitionSpec thread_resources ArrayMapping UNSPECIFIED",
         "ferrax.sharding has what there is of shardings",
     ),
