@@ -33,6 +33,15 @@ def _sweeps(S, x):
     return S.jax.grad(loop)(x)
 
 
+def _lanes(S, x):
+    """Lanes that stop at steps of their own: what they have at first when derivatives are taken."""
+
+    def loop(n, x):
+        return S.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, S.jnp.sin(s[1]) * 1.5), (0, x))[1]
+
+    return S.jax.vmap(loop)(S.jnp.array([2, 0, 3]), S.jnp.stack([x, x * 0.5, -x]))
+
+
 def _scan(S, x, y):
     return S.lax.scan(lambda c, a: (S.jnp.sin(c) * a, c + a), x, S.jnp.stack([y, x, y * x]))
 
@@ -58,6 +67,29 @@ def _own_linear(S, x, y):
     return pullback(value * 2)
 
 
+def _loaded(S, fun, *args):
+    """The function by way of a file, in which calls with rules are ops of the native core."""
+    if S.jax.__name__ == "jax":
+        return fun(*args)
+    types = [S.jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
+    exported = S.jax.export.export(S.jax.jit(fun))(*types)
+    return S.jax.export.deserialize(exported.serialize()).call(*args)
+
+
+def _linear(S, x):
+    twice = lambda r, x: x * r  # noqa: E731
+    return S.jnp.sin(S.jax.custom_derivatives.linear_call(twice, twice, 2.0, x))
+
+
+def _solve(S, x, y):
+    d = y * 0.1 + 5
+    return S.lax.custom_linear_solve(lambda x: d * x, x, lambda _, b: b / d, symmetric=True)
+
+
+def _one_by_one(S):
+    return S.jax.custom_batching.sequential_vmap(lambda x, y: (S.jnp.sin(x) * y, x - y))
+
+
 REALS = [(x,) for (x,) in UNARY if x.dtype.kind == "f"]
 REAL_PAIRS = [(x, y) for x, y in BINARY if x.dtype.kind == "f"]
 
@@ -66,6 +98,7 @@ add("optimization_barrier", lambda S, x, y: S.lax.optimization_barrier((x * y, y
 add("cond", _cond, BINARY, (f64(3), f64(3, seed=2)))
 add("while", _while, UNARY, (f64(3),))
 add("sweeps", _sweeps, REALS, (f64(3),))
+add("stand_in", _lanes, UNARY, (f64(3),))
 add("scan", _scan, BINARY, (f64(3), f64(3, seed=2)))
 add("remat2", lambda S, x, y: S.jax.checkpoint(lambda x, y: (S.jnp.sin(x) * y, y * y))(x, y), BINARY,
     (f64(3), f64(3, seed=2)))
@@ -73,3 +106,8 @@ add("custom_jvp_call", lambda S, x, y: _own_jvp(S)(x, y), BINARY, (f64(3), f64(3
 # Reverse rules have no forward mode: derivatives are tested with the transpose.
 add("custom_vjp_call", lambda S, x, y: _own_vjp(S)(x, y), BINARY)
 add("custom_lin", _own_linear, REAL_PAIRS)
+add("linear_call", lambda S, x: _loaded(S, lambda x: _linear(S, x), x), UNARY, (f64(3),))
+add("custom_linear_solve", lambda S, x, y: _loaded(S, lambda x, y: _solve(S, x, y), x, y), BINARY,
+    (f64(3), f64(3, seed=2)))
+# Reverse mode needs a rule around it.
+add("custom_vmap_call", lambda S, x, y: _loaded(S, _one_by_one(S), x, y), BINARY)

@@ -120,6 +120,17 @@ INTEGER_CASES = {
     ),
     "jacrev_int": lambda S: S.jax.jacrev(lambda x: x * 2.0)(3),
     "jacfwd_int": lambda S: S.jax.jacfwd(lambda x: x * 2.0)(3),
+    "jacrev_allow_int": lambda S: S.jax.jacrev(
+        lambda t: {"p": t["x"] * t["n"], "s": t["x"].sum()}, allow_int=True)(
+        {"x": S.jnp.ones(3), "n": S.jnp.arange(3, dtype="uint8")}),
+    "jacrev_allow_int_weak": lambda S: S.jax.jit(
+        S.jax.jacrev(lambda x, n: x * n, argnums=(0, 1), allow_int=True))(S.jnp.ones(3), 2),
+    "vmap_allow_int": lambda S: S.jax.vmap(S.jax.vmap(S.jax.grad(lambda n: n * 2.0, allow_int=True)))(
+        S.jnp.arange(6).reshape(2, 3)),
+    "vmap_vjp_axes": lambda S: S.jax.vmap(
+        lambda x: S.jax.vjp(lambda n, x: x * n, S.jnp.arange(2), x)[1](x), out_axes=(None, 1))(S.jnp.ones((3, 2))),
+    "vmap_jvp_int_output": lambda S: S.jax.vmap(
+        lambda x: S.jax.jvp(lambda x: (S.jnp.arange(2), x * 2), (x,), (x,)), out_axes=1)(S.jnp.ones((3, 2))),
     "linearize_int": lambda S: S.jax.linearize(lambda x, n: x * n, 2.0, 3)[1](
         1.0, np.zeros((), S.jax.float0)
     ),
@@ -147,6 +158,8 @@ def test_dtypes_of_inputs(S, name):
 
 MISMATCHES = {
     "grad_vector": lambda S, x: S.jax.grad(lambda x: x * 2)(x),
+    "jvp_list_for_tuple": lambda S, x: S.jax.jvp(S.jnp.sin, (x,), [x]),
+    "jvp_lists": lambda S, x: S.jax.jvp(S.jnp.sin, [x], [x]),
     "grad_tree": lambda S, x: S.jax.grad(lambda x: (x.sum(), x.sum()))(x),
     "grad_none": lambda S, x: S.jax.grad(lambda x: None)(x),
     "grad_complex_out": lambda S, x: S.jax.grad(lambda x: x.sum() * 1j)(x),

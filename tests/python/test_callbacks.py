@@ -123,6 +123,28 @@ def test_key_arguments(S):
     return S.jax.jit(lambda k: S.jax.pure_callback(draw, spec(S, (2,)), k))(key)
 
 
+@pytest.mark.parametrize("kind", ["pure", "io", "debug"])
+@same
+def test_keys_come_as_their_words(S, kind):
+    seen = []
+    note = lambda k: seen.append((k.dtype.name, k.shape)) or np.float32(1)  # noqa: E731
+    call = {
+        "pure": lambda k: S.jax.pure_callback(note, spec(S), k),
+        "io": lambda k: S.jax.experimental.io_callback(note, spec(S), k),
+        "debug": lambda k: S.jax.debug.callback(note, k) or 1.0,
+    }[kind]
+    result = S.jax.jit(call)(S.random.key(3))
+    S.jax.effects_barrier()
+    return result, seen
+
+
+@same
+def test_print_of_a_key(S):
+    show = lambda k: S.jax.debug.print("{} {k}", k, k=k) or 1.0  # noqa: E731
+    keys = S.random.split(S.random.key(3), 2)
+    return printed(S, S.jax.jit(show), keys[0])[0], printed(S, show, keys)[0], f"{keys}"
+
+
 def test_callbacks_are_called_anew_in_each_run():
     calls = []
     f = ferrax.jit(lambda x: ferrax.pure_callback(lambda v: calls.append(float(v)) or v, spec(FERRAX), x))

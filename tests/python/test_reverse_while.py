@@ -336,6 +336,82 @@ def test_rules_of_the_users_in_loops():
         np.testing.assert_allclose(ferrax.grad(functools.partial(f, thrice, **kept))(0.5), 27.0, rtol=1e-5)
 
 
+def rooted(w, a, x, n, **kept):
+    """`n` roots; they have no derivative at `x = a`."""
+    step = lambda c: (c[0] + 1, jnp.sqrt((c[1] - a) * w) + a)  # noqa: E731
+    return lax.while_loop(lambda c: c[0] < n, step, (0, x), **kept)[1]
+
+
+def rooted_reference(w, a, x, n):
+    for _ in range(n):
+        x = rnp.sqrt((x - a) * w) + a
+    return x
+
+
+# Lanes that stop early, and lanes without a step where there is no derivative.
+LANES = F([1, 2, 3, 0.5]), F([3, 5, 3, 0.5]), np.array([2, 3, 0, 0])
+
+
+def over_lanes(derivative, w, lanes=LANES):
+    return sum(derivative(w, a, x, int(n)) for a, x, n in zip(*lanes))
+
+
+@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize("wrap", [lambda f: f, ferrax.jit], ids=["eager", "jit"])
+def test_idle_lanes_leave_no_nan_in_what_all_share(wrap, kept):
+    f = functools.partial(rooted, **kept)
+    over = ferrax.vmap(f, in_axes=(None, 0, 0, 0))
+    total = lambda w: over(w, *LANES).sum()  # noqa: E731
+    w = np.float32(1.3)
+    first = functools.partial(over_lanes, reference.grad(rooted_reference))
+    second = over_lanes(reference.grad(reference.grad(rooted_reference)), w)
+    np.testing.assert_allclose(wrap(ferrax.grad(total))(w), first(w), rtol=1e-5)
+    np.testing.assert_allclose(wrap(ferrax.grad(ferrax.grad(total)))(w), second, rtol=1e-4)
+    np.testing.assert_allclose(wrap(ferrax.jacfwd(ferrax.grad(total)))(w), second, rtol=1e-4)
+    # What belongs to a lane.
+    expected = [reference.grad(rooted_reference, argnums=(1, 2))(w, a, x, int(n)) for a, x, n in zip(*LANES)]
+    found = wrap(ferrax.grad(lambda a, x: over(w, a, x, LANES[2]).sum(), argnums=(0, 1)))(*LANES[:2])
+    np.testing.assert_allclose(np.transpose(found), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
+def test_idle_lanes_of_batched_gradients_and_batches_of_batches(kept):
+    f = functools.partial(rooted, **kept)
+    w = np.float32(1.3)
+    slopes = ferrax.vmap(ferrax.grad(f, argnums=2), in_axes=(None, 0, 0, 0))
+    mixed = reference.grad(reference.grad(rooted_reference, argnums=2))
+    found = ferrax.grad(lambda w: slopes(w, *LANES).sum())(w)
+    np.testing.assert_allclose(found, over_lanes(mixed, w), rtol=1e-4)
+    # A row of which no lane makes a step, for weights that rows share and for their own.
+    a, x, n = LANES
+    ns = np.stack([n, 0 * n])
+    rows = lambda w, n: ferrax.vmap(f, in_axes=(None, 0, 0, 0))(w, a, x, n).sum()  # noqa: E731
+    shared = ferrax.grad(lambda w: ferrax.vmap(rows, in_axes=(None, 0))(w, ns).sum())(w)
+    expected = over_lanes(reference.grad(rooted_reference), w)
+    np.testing.assert_allclose(shared, expected, rtol=1e-5)
+    own = ferrax.grad(lambda w: ferrax.vmap(rows)(w, ns).sum())(np.stack([w, w]))
+    np.testing.assert_allclose(own, [expected, 0], rtol=1e-5)
+    none = ferrax.grad(lambda w: ferrax.vmap(f, in_axes=(None, 0, 0, 0))(w, a[:0], x[:0], n[:0]).sum())(w)
+    assert none == 0
+
+
+def test_idle_lanes_have_the_indices_of_their_last_step():
+    """Integers of a lane that is done are where the body has no derivative."""
+
+    def factorial(w, n):
+        return lax.while_loop(lambda c: c[0] > 0, lambda c: (c[0] - 1, c[1] * w / c[0]), (n, 1.0))[1]
+
+    found = ferrax.grad(lambda w: ferrax.vmap(factorial, in_axes=(None, 0))(w, jnp.array([2, 3, 0, 1])).sum())(1.3)
+    np.testing.assert_allclose(found, 1.3 + 1.3**2 / 2 + 1, rtol=1e-5)
+
+
+def test_idle_lanes_cost_nothing_without_derivatives():
+    """Nothing of what derivatives need is in the compiled loop."""
+    loop = ferrax.jit(ferrax.vmap(rooted, in_axes=(None, 0, 0, 0)))
+    text = loop.lower(1.3, *LANES).compile().as_text()
+    assert "while" in text and "stand_in" not in text and "argmax" not in text and "dynamic_slice" not in text
+
+
 def test_idle_lanes_leave_no_nan():
     def f(x, n):
         return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sqrt(c[1]) - 1), (0, x))[1]

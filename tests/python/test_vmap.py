@@ -37,6 +37,18 @@ AXES = {
     "kwargs": lambda S, x, y: S.jax.vmap(lambda x, *, y: x + y)(x, y=y),
     "kwargs_none_in_axes": lambda S, x, y: S.jax.vmap(lambda x, *, y: x + y, in_axes=None)(1.0, y=y),
     "kwargs_default": lambda S, x, y: S.jax.vmap(lambda x, s=2.0: x * s)(x),
+    "none_is_known": lambda S, x, y: S.jax.vmap(lambda x, s: x * 2 if s > 1 else x, (0, None))(x, S.jnp.float32(2)),
+    "none_is_a_shape": lambda S, x, y: S.jax.vmap(lambda x, n: S.jnp.ones(n) * x[0], (0, None))(x, 2),
+    "none_is_no_array": lambda S, x, y: S.jax.vmap(
+        lambda x, o: x * 2 if o["kind"] == "double" else x, (0, None))(x, {"kind": "double", "f": len}),
+    "none_is_numpy": lambda S, x, y: S.jax.vmap(lambda x, n: x * np.sin(n), (0, None))(x, np.float32(2)),
+    "none_is_static": lambda S, x, y: S.jax.vmap(
+        S.jax.jit(lambda x, n: x * n, static_argnums=1), (0, None))(x, 2),
+    "none_is_differentiated": lambda S, x, y: S.jax.grad(
+        lambda s: S.jax.vmap(lambda x, s: x * s if s > 1 else x, (0, None))(x, s).sum())(2.0),
+    "none_order": lambda S, x, y: S.jax.vmap(
+        lambda a, x, b, y, c: (a * x - b, x * y + c), (None, 0, None, 1, None))(3, x, S.jnp.ones(4), y.T, 2.5),
+    "none_sizes_differ": lambda S, x, y: S.jax.vmap(lambda a, x, y: y, (None, 0, 0))(1, x, y[:2]),
     "out_tree": lambda S, x, y: S.jax.vmap(lambda x, y: {"a": x, "b": (y, x * y)}, out_axes={"a": 1, "b": 0})(x, y),
     "out_tree_nested": lambda S, x, y: S.jax.vmap(lambda x, y: (x, [y, x * y]), out_axes=(1, [0, -1]))(x, y),
     "out_none": lambda S, x, y: S.jax.vmap(lambda x: (x, S.jnp.float32(3)), out_axes=(0, None))(x),

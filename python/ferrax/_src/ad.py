@@ -5,12 +5,19 @@ from __future__ import annotations
 import functools
 
 from ferrax._src import core, dtypes, tree_util
-from ferrax._src.primitives import Primitive, primitive_jvps, primitive_transposes
+from ferrax._src.lowering import lower_fun, register_lowering
+from ferrax._src.primitives import (
+    Primitive,
+    primitive_batchers,
+    primitive_jvps,
+    primitive_transposes,
+)
 
 __all__ = [
     "UndefinedPrimal",
     "Zero",
     "add_jaxvals",
+    "add_jaxvals_p",
     "add_tangents",
     "defbilinear",
     "defjvp",
@@ -207,3 +214,35 @@ def defbilinear(primitive, lhs_rule, rhs_rule):
         return None, ct
 
     primitive_transposes[primitive] = transpose
+
+
+def _add_jaxvals_jvp(primals, tangents):
+    out = add_jaxvals_p.bind(*primals)
+    return out, functools.reduce(add_tangents, tangents)
+
+
+def _add_jaxvals_batch(args, dims):
+    from ferrax import lax
+
+    (x, y), (dx, dy) = args, dims
+    if dx is None or dy is None:
+        # The one that is not batched is the same for each.
+        batched, dim, other = (y, dy, x) if dx is None else (x, dx, y)
+        return add_jaxvals_p.bind(batched, lax.broadcast_in_dim(
+            other, batched.shape, tuple(i for i in range(batched.ndim) if i != dim)
+        )), dim  # fmt: skip
+    if dx != dy:
+        import ferrax.numpy as jnp
+
+        y = jnp.moveaxis(y, dy, dx)
+    return add_jaxvals_p.bind(x, y), dx
+
+
+# The sum of two tangents as an equation of its own, for programs that bind or rewrite it.
+add_jaxvals_p = Primitive("add_any")
+add_jaxvals_p.def_impl(add_jaxvals)
+add_jaxvals_p.def_abstract_eval(lambda x, y: x)
+primitive_jvps[add_jaxvals_p] = _add_jaxvals_jvp
+primitive_transposes[add_jaxvals_p] = lambda ct, *args: [ct, ct]
+primitive_batchers[add_jaxvals_p] = _add_jaxvals_batch
+register_lowering(add_jaxvals_p, lower_fun(add_jaxvals, multiple_results=False))

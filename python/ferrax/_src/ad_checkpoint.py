@@ -88,7 +88,8 @@ def checkpoint(
             held = {key: value for key, value in kwargs.items() if key in static_argnames}
             call = _merging(fun, args, static, held)
         (call,), dynamic, named = ref_args.slots("checkpoint", [call], dynamic, named)
-        leaves, in_tree = float0.flatten((dynamic, named))
+        dynamic, named = float0.hide((dynamic, named))
+        leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
         flat = Flat(call, in_tree, kind="checkpoint")
         names = functools.partial(api_util.argument_names, call, dynamic, named)

@@ -23,10 +23,12 @@ float0 = dtypes.float0
 
 class _Orders(threading.local):
     """How many derivatives are being traced, and how many of them rules that are being traced have
-    used up already: a rule is itself differentiated by the others."""
+    used up already: a rule is itself differentiated by the others. `forward`: the innermost one is
+    a `jvp`, whose tangents are known."""
 
     derivatives = 0
     used = 0
+    forward = False
 
 
 orders = _Orders()
@@ -48,7 +50,7 @@ def _zeros(shape, dtype, weak=False):
     return _convert_element_type(zeros, dtype, weak_type=True) if weak else zeros
 
 
-def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
+def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None, forward=False):
     """Traces over `args`: leaves, the traced program with captured values, the flat function.
 
     `flat.touched` is what the function does to mutable arrays: the values that it gives to them
@@ -59,13 +61,16 @@ def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
     arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
     flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
+    before = orders.forward
     orders.derivatives += 1
+    orders.forward = forward
     try:
         program, captured, flat.touched = _core.trace_program(
             flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
         )
     finally:
         orders.derivatives -= 1
+        orders.forward = before
     return arrays, program, captured, flat
 
 
@@ -419,14 +424,18 @@ def jvp(fun, primals, tangents, has_aux=False):
             f"primal and tangent arguments to jvp must be tuples or lists; found "
             f"{type(primals).__name__} and {type(tangents).__name__}."
         )
-    primals, tangents = tuple(primals), tuple(tangents)
+    if type(primals) is type(tangents):
+        primals, tangents = tuple(primals), tuple(tangents)
     leaves, tree = tree_util.tree_flatten(primals)
     tangent_leaves, tangent_tree = tree_util.tree_flatten(tangents)
     _reject_refs(leaves)
     arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
     types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
     tangent_leaves = _check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)
-    arrays, program, captured, flat = _trace(fun, tree.unflatten(arrays), None, has_aux)
+    forward = all(map(core.is_concrete, tangent_leaves))
+    arrays, program, captured, flat = _trace(
+        fun, tree.unflatten(arrays), None, has_aux, forward=forward
+    )
     nonzero = [_has_tangent(a.dtype) for a in arrays]
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
@@ -735,10 +744,9 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
         rows = vmap(lambda *cts: pull(out_tree.unflatten(cts)))(*_std_basis(leaves))
         rows = rows[0] if single else rows
         in_leaves, in_tree = tree_util.tree_flatten(rows)
-        in_leaves = [
-            _zeros(row.shape, x.dtype) if float0_leaves.is_float0(row) else row
-            for row, x in zip(in_leaves, inputs)
-        ]
+        for number, (row, primal) in enumerate(zip(in_leaves, inputs)):
+            if float0_leaves.is_float0(row):
+                in_leaves[number] = _zeros(row.shape, primal.dtype, primal.weak_type)
         parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
         jacobian = out_tree.unflatten(
             [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]

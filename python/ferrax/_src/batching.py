@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, float0, ref_args, tree_util
+from ferrax._src import (
+    api_util,
+    core,
+    dtypes,
+    float0 as float0_leaves,
+    ref_args,
+    traces,
+    tree_util,
+    vmappables,
+)
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
 
@@ -14,8 +25,14 @@ def _is_axis_leaf(x):
     return x is None
 
 
+def _has_vmappables(args, kwargs, in_axes, out_axes):
+    values = tree_util.tree_leaves((args, kwargs), is_leaf=vmappables.is_vmappable)
+    axes = tree_util.tree_leaves((in_axes, out_axes), is_leaf=vmappables.is_spec)
+    return any(map(vmappables.is_vmappable, values)) or any(map(vmappables.is_spec, axes))
+
+
 def _check_axes(axes, name):
-    if axes is None or isinstance(axes, (int, list, tuple, dict)):
+    if axes is None or isinstance(axes, (int, list, tuple, dict)) or vmappables.is_spec(axes):
         pass
     elif not hasattr(axes, "__index__"):
         raise TypeError(
@@ -23,7 +40,9 @@ def _check_axes(axes, name):
             f"{type(axes).__name__}."
         )
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
-        if leaf is not None and (isinstance(leaf, bool) or not hasattr(leaf, "__index__")):
+        if leaf is None or vmappables.is_spec(leaf):
+            continue
+        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise TypeError(
                 f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
                 "got "
@@ -43,25 +62,18 @@ def _flatten_axes(name, tree_like, axes, what):
         ) from None
 
 
-def _check_axis(shape, axis):
-    if axis is not None and not -len(shape) <= axis < len(shape):
-        raise ValueError(
-            f"vmap was requested to map its argument along axis {axis}, which implies that its rank "
-            f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {len(shape)} (its "
-            f"shape is {shape})"
-        )
-
-
-def _batch_size(fun, arrays, axes, names, axis_size, tangents):
-    """The size of the mapped axes; `tangents` are the shapes and axes of arrays of float0."""
+def _batch_size(fun, arrays, axes, names, axis_size):
     sizes = {}
     for index, (array, axis) in enumerate(zip(arrays, axes)):
-        _check_axis(array.shape, axis)
-        if axis is not None:
-            sizes.setdefault(array.shape[axis], []).append((index, axis))
-    for shape, axis in tangents:
-        if axis is not None:
-            sizes.setdefault(shape[axis], [])
+        if not -array.ndim <= axis < array.ndim:
+            raise ValueError(
+                f"vmap was requested to map its argument along axis {axis}, which implies that "
+                "its rank "
+                f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {array.ndim} "
+                "(its "
+                f"shape is {array.shape})"
+            )
+        sizes.setdefault(array.shape[axis], []).append((index, axis))
     if axis_size is not None:
         sizes.setdefault(axis_size, [])
     if len(sizes) == 1:
@@ -72,22 +84,22 @@ def _batch_size(fun, arrays, axes, names, axis_size, tangents):
         )
     labels = names()
     lines = [
-        f"  * argument {labels[index]} of type {arrays[index]._type_text()} has size {size} along "
+        f"  * argument {labels[index]} of type {_type_text(arrays[index])} has size {size} along "
         f"axis {axis}"
         for size, places in sizes.items()
         for index, axis in places[:3]
-    ]
-    lines += [
-        f"  * an argument of type {core.ShapedArray(shape, dtypes.float0).str_short()} has size "
-        f"{shape[axis]} along axis {axis}"
-        for shape, axis in tangents
-        if axis is not None
     ]
     extra = "" if axis_size is None else f"\n  * axis_size is {axis_size}"
     raise ValueError(
         f"vmap got inconsistent sizes for array axes to be mapped, in the call of "
         f"{api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
     )
+
+
+def _type_text(array):
+    if float0_leaves.is_float0(array):
+        return core.typeof(array).str_short()
+    return array._type_text()
 
 
 def vmap(
@@ -125,6 +137,10 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args, **kwargs):
+        if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
+            return vmappables.call(
+                vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs
+            )
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
@@ -133,39 +149,54 @@ def vmap(
                 f"len(args)={len(args)}"
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-        axes = _flatten_axes("in_axes", args, in_axes, "arguments")
-        axes += [0] * (len(leaves) - len(axes))
-        tangents = [(x.shape, axis) for x, axis in zip(leaves, axes) if float0.is_float0(x)]
-        if tangents:
-            in_tree, axes = float0.changed(leaves, in_tree, axes, _lane_shape)
-            leaves = [leaf for leaf in leaves if not float0.is_float0(leaf)]
         names = functools.partial(api_util.argument_names, fun, args, kwargs)
         refs = ref_args.of_leaves(leaves)
         if refs:
             ref_args.check_distinct(refs, fun, "vmap", names)
-            leaves = ref_args.values(leaves, refs)
-        arrays = [core.as_array(leaf, "vmap") for leaf in leaves]
-        size = _batch_size(fun, arrays, axes, names, axis_size, tangents)
-        axes = [
-            axis if axis is None else axis % array.ndim for array, axis in zip(arrays, axes)
+        axes = _flatten_axes("in_axes", args, in_axes, "arguments")
+        axes += [0] * (len(leaves) - len(axes))
+        # What is not mapped over is passed on as it is: a number stays a number.
+        mapped = [number for number, axis in enumerate(axes) if axis is not None]
+        values = ref_args.values(leaves, refs) if refs else leaves
+        arrays = [
+            leaf if float0_leaves.is_float0(leaf) else core.as_array(leaf, "vmap")
+            for leaf in (values[number] for number in mapped)
         ]
-        types = [
-            (_lane_shape(array.shape, axis), array.dtype, array.weak_type)
-            for array, axis in zip(arrays, axes)
-        ]
-        flat = _FlatBatch(fun, in_tree, refs, axes)
-        program, captured, touched = _core.trace_program(
-            flat, "batch", api_util.fun_name(fun), types, names, arrays
-        )
-        dims = axes + [None] * len(captured)
+        labels = lambda: _chosen(names(), mapped)  # noqa: E731
+        own = [axes[number] for number in mapped]
+        size = _batch_size(fun, arrays, own, labels, axis_size)
+        own = [axis % array.ndim for array, axis in zip(arrays, own)]
+        # Tangents of integers have a batch axis too, though programs do not know of them.
+        whole, leaves, mapped = list(zip(mapped, arrays, own)), list(leaves), []
+        arrays, own, types = [], [], []
+        for number, array, axis in whole:
+            axes[number] = axis
+            shape = array.shape[:axis] + array.shape[axis + 1 :]
+            if float0_leaves.is_float0(array):
+                leaves[number] = np.zeros(shape, dtypes.float0)
+                continue
+            mapped.append(number)
+            arrays.append(array)
+            own.append(axis)
+            types.append((shape, array.dtype, array.weak_type))
+        flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
+        with traces.named_axis(axis_name):
+            program, captured, touched = _core.trace_program(
+                flat, "batch", api_util.fun_name(fun), types, labels, arrays
+            )
+        dims = own + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
-        dummy = flat.out_tree.unflatten(range(len(out_types)))
+        out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))
+        dummy = out_tree.unflatten(out)
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
-        out_tree = flat.out_tree
-        if len(wanted) > len(out_types):
-            leaves, whole = tree_util.tree_flatten(dummy)
-            insert = functools.partial(_batched_shape, size)
-            out_tree, wanted = float0.changed(leaves, whole, wanted, insert)
+        for number, (leaf, axis) in enumerate(zip(out, wanted)):
+            if float0_leaves.is_float0(leaf):
+                axis = _canonical_out_axis(axis, leaf.ndim)
+                shape = leaf.shape
+                if axis is not None:
+                    shape = (*shape[:axis], size, *shape[axis:])
+                out[number] = np.zeros(shape, dtypes.float0)
+        wanted = [axis for leaf, axis in zip(out, wanted) if not float0_leaves.is_float0(leaf)]
         wanted = [
             _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
         ]
@@ -175,25 +206,35 @@ def vmap(
         results = _core.apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
-        return out_tree.unflatten(flat.restore(results[: len(out_types)]))
+        made = iter(flat.restore(results[: len(out_types)]))
+        return out_tree.unflatten(
+            [leaf if float0_leaves.is_float0(leaf) else next(made) for leaf in out]
+        )
 
     return vmap_f
+
+
+def _chosen(items, numbers):
+    return [items[number] for number in numbers]
 
 
 class _FlatBatch(Flat):
     """The function of one lane. Refs that it is mapped over are refs of the lane; others are
     outer ones, which it may read. It may return refs: those stand for all lanes."""
 
-    def __init__(self, fun, in_tree, refs, axes):
-        mapped = {number: ref for number, ref in refs.items() if axes[number] is not None}
-        super().__init__(fun, in_tree, refs=mapped, kind="vmap")
-        self.whole = {number: ref for number, ref in refs.items() if number not in mapped}
+    def __init__(self, fun, in_tree, leaves, mapped, refs):
+        super().__init__(
+            fun, in_tree, refs={n: refs[n] for n in mapped if n in refs}, kind="vmap"
+        )
+        self.leaves = leaves
+        self.mapped = mapped
         self.own: dict = {}
         self.returned: dict = {}
 
-    def __call__(self, leaves):
-        for number, ref in self.whole.items():
-            leaves[number] = ref
+    def __call__(self, lanes):
+        leaves = list(self.leaves)
+        for number, lane in zip(self.mapped, lanes):
+            leaves[number] = lane
         return super().__call__(leaves)
 
     def place_refs(self, leaves):
@@ -212,19 +253,6 @@ class _FlatBatch(Flat):
         for number, ref in self.returned.items():
             results[number] = new_ref(results[number]) if ref is None else ref
         return results
-
-
-def _lane_shape(shape, axis):
-    _check_axis(shape, axis)
-    if axis is None:
-        return shape
-    axis %= len(shape)
-    return shape[:axis] + shape[axis + 1 :]
-
-
-def _batched_shape(size, shape, axis):
-    axis = _canonical_out_axis(axis, len(shape))
-    return shape if axis is None else (*shape[:axis], size, *shape[axis:])
 
 
 def _canonical_out_axis(axis, rank):

@@ -17,6 +17,7 @@ import numpy as np
 from ferrax._src import api_util, core, dtypes, effects, errors, tree_util
 from ferrax._src.batching_rules import bdim_at_front, moveaxis, primitive_batchers
 from ferrax._src.primitives import Primitive, primitive_jvps, primitive_transposes
+from ferrax._src.prng import random_unwrap
 
 VMAP_METHODS = (
     "sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None,
@@ -84,7 +85,7 @@ def run_callback(name, callback, arguments, avals):
 
     Errors: JaxRuntimeError where it raises or gives something else; its cause is what was raised.
     """
-    arguments = [core.as_array(argument, name) for argument in arguments]
+    arguments = [_words(core.as_array(argument, name)) for argument in arguments]
     try:
         results = [np.asarray(leaf) for leaf in callback(*arguments)]
     except Exception as error:
@@ -114,6 +115,11 @@ def run_callback(name, callback, arguments, avals):
             )
         checked.append(result)
     return checked
+
+
+def _words(array):
+    """Keys as their words: those are numbers."""
+    return random_unwrap(array) if dtypes.issubdtype(array.dtype, dtypes.prng_key) else array
 
 
 def place(callback) -> str:

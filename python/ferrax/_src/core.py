@@ -89,13 +89,33 @@ def concrete_or_error(force, value, context=""):
 
 
 def traced_values(values) -> str:
-    """Sentences on where the traced ones among `values` come from and on the user's line."""
+    """Where the traced ones among `values` come from, back to an argument, and the user's line."""
+    from ferrax._src import errors
+
     lines = [
-        f"\nIt got a value that is {_core.describe_tracer(value)}."
+        f"\nIt got a value that is {_core.describe_tracer(value)}.\n{errors.chain(value)}".rstrip()
         for value in values
         if isinstance(value, Tracer)
     ]
     return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
+
+
+# Types of concrete values that functions take beside arrays.
+array_types: set[type] = {np.ndarray, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")}
+
+
+def valid_jaxtype(x) -> bool:
+    """Whether functions take this value: an array, a tracer, a number or a mutable array."""
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+def primal_dtype_to_tangent_dtype(primal_dtype):
+    """The dtype of tangents of values of this dtype: float0 unless it is inexact."""
+    return ShapedArray((), primal_dtype).to_tangent_aval().dtype
 
 
 def trace_state_clean() -> bool:

@@ -21,6 +21,7 @@ from ferrax._src.lowering import lower_fun, register_lowering
 from ferrax._src.primitives import (
     Primitive,
     axis_primitive_batchers,
+    data_forms,
     primitive_jvps,
 )
 
@@ -93,6 +94,8 @@ class _Rule:
     def __init__(self, rule):
         functools.update_wrapper(self, rule)
         self.rule = rule
+        # Whether the rule is a loop over the cases, which files can say.
+        self.sequential = getattr(rule, "_sequential", False)
 
     def __call__(self, axis_size, in_batched, args):
         args, captured = args
@@ -185,6 +188,7 @@ class _JvpRule:
     def __init__(self, rule, in_tree, out_tree, nonzero, flags):
         self.rule, self.in_tree, self.out_tree = rule, in_tree, out_tree
         self.nonzero, self.flags = nonzero, flags
+        self.sequential = rule.sequential
 
     def __repr__(self):
         return f"jvp_of_{self.rule}"
@@ -242,6 +246,12 @@ class _JvpRule:
         return (outs, tangents), (list(flags), given_flags)
 
 
+def _as_data(rules, *, call, rule, in_tree, out_tree):
+    program = call._to_program()
+    sequential = getattr(rule, "sequential", False)
+    return "custom_vmap_call", {"call": program, "name": program.name, "sequential": sequential}
+
+
 custom_vmap_p = Primitive("custom_vmap_call")
 custom_vmap_p.multiple_results = True
 custom_vmap_p.def_impl(_run)
@@ -250,6 +260,7 @@ custom_vmap_p.def_effectful_abstract_eval(
 )
 axis_primitive_batchers[custom_vmap_p] = _batch
 primitive_jvps[custom_vmap_p] = _jvp
+data_forms[custom_vmap_p] = _as_data
 register_lowering(custom_vmap_p, lower_fun(_run, multiple_results=True))
 
 
@@ -283,4 +294,5 @@ def sequential_vmap(f):
         out = lax_map(one, [x for x, flag in zip(leaves, flags) if flag])
         return out, tree_util.tree_map(lambda _: True, out)
 
+    rule._sequential = True
     return function

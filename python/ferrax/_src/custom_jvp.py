@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import api_util, core, tree_util
+from ferrax._src import api_util, autodiff, core, tree_util
 from ferrax._src.custom_rules import (
+    VALUE_UNKNOWN,
     CustomFunction,
     SymbolicZero,
     array_types,
     has_tangent,
+    on_the_host,
     pair,
     show,
     symbolic_zero,
@@ -164,8 +166,7 @@ class _JvpRule:
         key = tuple(nonzero[len(self.call.constants) :])
         if key not in self.done:
             program, captured, flags = self.trace(key, None)
-            program = program.bind_constants(captured)
-            self.done[key] = self.call.with_constants(program, sum(key), []), flags
+            self.done[key] = self.call.over_call(program, sum(key), captured), flags
         return self.done[key]
 
     def trace(self, nonzero, values):
@@ -175,7 +176,16 @@ class _JvpRule:
         if values is not None:
             values = [*values, *[None] * sum(nonzero)]
         place = f"the jvp rule of {api_util.fun_place(call.fun)}"
-        program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        try:
+            program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        except VALUE_UNKNOWN:
+            # It may ask for the values of tangents. Under a `jvp` alone they are known later.
+            orders = autodiff.orders
+            alone = orders.forward and orders.used + 1 >= orders.derivatives
+            if values is None or not alone or not all(map(core.is_concrete, call.arrays)):
+                raise
+            flat = _HostJvp(flat)
+            program, captured = call.traced_rule(flat, types, values, "jvp", place)
         return program, captured, flat.flags
 
 
@@ -234,3 +244,30 @@ class _FlatJvp:
             if there:
                 given.append(leaf)
         return primals + given
+
+
+class _HostJvp:
+    """A rule that runs as Python code where the tangents have values."""
+
+    def __init__(self, flat):
+        self.flat = flat
+        self.out_types = flat.rule.call.out_types
+        self.flags = [has_tangent(ty[1]) for ty in self.out_types]
+
+    def __call__(self, leaves):
+        tangents = [tangent_type(ty) for ty, flag in zip(self.out_types, self.flags) if flag]
+        return on_the_host(self.run, [*self.out_types, *tangents], leaves)
+
+    def run(self, *leaves):
+        results = self.flat([core.as_array(leaf) for leaf in leaves])
+        count = len(self.out_types)
+        found = iter(results[count:])
+        tangents = [next(found) if flag else None for flag in self.flat.flags]
+        return [
+            *results[:count],
+            *(
+                zeros(ty) if tangent is None else tangent
+                for tangent, flag, ty in zip(tangents, self.flags, self.out_types)
+                if flag
+            ),
+        ]

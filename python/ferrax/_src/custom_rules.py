@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import weakref
 
 import numpy as np
 
@@ -17,6 +18,13 @@ from ferrax import _core
 from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.refs import _at_user_line, type_text
+
+# What asking for a value raises that is not known.
+VALUE_UNKNOWN = (
+    errors.ConcretizationTypeError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
 
 
 def has_tangent(dtype) -> bool:
@@ -111,12 +119,13 @@ def resolve_arguments(fun, kind, args, kwargs) -> tuple:
             f"the arguments of the {kind} function {api_util.fun_place(fun)} could not be put in "
             f"positions: {error}"
         ) from None
-    bound.apply_defaults()
     if bound.kwargs:
         raise TypeError(
             f"keyword-only arguments of the {kind} function {api_util.fun_place(fun)} could not "
             f"be put in positions: {sorted(bound.kwargs)}. Make them positional."
         )
+    # Keyword-only arguments keep their defaults: rules do not see them.
+    bound.apply_defaults()
     return bound.args
 
 
@@ -158,7 +167,7 @@ class CustomFunction:
         self._check_kept(call)
         kind = recording_kind(call)
         if kind is None:
-            return self.fun(*args)
+            return call.run()
         results = self._record(call, kind)
         call.forget_values()
         return call.out_tree.unflatten(results)
@@ -229,14 +238,34 @@ class Call:
                     f"{kind}: nondiff_argnums has {position}, but {api_util.fun_place(fun)} was "
                     f"called with {len(args)} arguments"
                 )
-        self.nondiff = tuple(position % len(args) for position in nondiff)
+        self.nondiff = tuple(sorted(position % len(args) for position in nondiff))
         self.kept, dynamic = api_util.split_arguments(args, self.nondiff)
         self.fun = fun
+        self.kind = kind
         self.name = api_util.fun_name(fun)
         self.leaves, self.in_tree = tree_util.tree_flatten(dynamic)
         self.arrays = [core.as_array(leaf, self.name) for leaf in self.leaves]
         self.types = array_types(self.arrays)
         self.tangents = [has_tangent(ty[1]) for ty in self.types]
+        # Once the call is recorded: its constants that are traced, weakly, None for others.
+        self.references = ()
+
+    def run(self):
+        """The function where nothing records the call.
+
+        Errors: UnexpectedTracerError if it closes over what is differentiated.
+        """
+        out = self.fun(*self.arguments(self.dynamic()))
+        traced = [leaf for leaf in tree_util.tree_leaves(out) if isinstance(leaf, core.Tracer)]
+        found = _core.recording_frame(traced) if traced else None
+        if found is not None and found[0] == "diff":
+            raise errors.UnexpectedTracerError(
+                f"the {self.kind} function {api_util.fun_place(self.fun)} closes over a value that "
+                "is being differentiated, and its rule gives no derivative with respect to that "
+                "value. Pass the value as an argument of the function; closure_convert makes "
+                "arguments of what a function closes over."
+            )
+        return out
 
     def trace(self, kind):
         """Traces the function; `kind` is that of the frame which records the call."""
@@ -289,9 +318,13 @@ class Call:
     def arguments(self, dynamic):
         return api_util.join_arguments(self.nondiff, self.kept, dynamic)
 
-    def traced_rule(self, flat, types, values, what, place):
+    def traced_rule(self, flat, types, values, what, place, places=None):
         """A rule's program over `types` with its captured values: traced with the values that the
-        call has now (`values`), or, when a transformation asks for it later, without (None)."""
+        call has now (`values`), or, when a transformation asks for it later, without (None).
+
+        Errors: UnexpectedTracerError if it is traced later and closes over traced values other than
+        those of the call's constants (where not all of them are at hand: those in `places`).
+        """
         if values is not None:
             with used_derivatives(autodiff.orders.used + 1):
                 program, captured, touched = _core.trace_program(
@@ -309,13 +342,16 @@ class Call:
                 " Rules are traced on their own here: pass the array as an argument of the function"
                 f", and from the forward to the reverse rule as a residual.{_at_user_line()}"
             )
-        if any(isinstance(value, core.Tracer) for value in captured):
-            traced = next(value for value in captured if isinstance(value, core.Tracer))
-            raise errors.UnexpectedTracerError(
-                f"{place} closes over a value of type {core.typeof(traced)} that is being traced: "
-                f"{_core.describe_tracer(traced)}. Rules are traced on their own: pass the value "
-                "as an argument of the function, or as a residual."
-            )
+        passed = self.passed()
+        for value in captured:
+            number = passed.get(id(value))
+            known = number is not None and (places is None or number in places)
+            if isinstance(value, core.Tracer) and not known:
+                raise errors.UnexpectedTracerError(
+                    f"{place} closes over a value of type {core.typeof(value)} that is being "
+                    f"traced: {_core.describe_tracer(value)}. Rules are traced on their own: pass "
+                    "the value as an argument of the function, or as a residual."
+                )
         return program, captured
 
     def trace_ahead(self, trace):
@@ -354,13 +390,52 @@ class Call:
     def forget_values(self):
         """Once the call is recorded: its rules, which live as long as the program that it is in,
         need types and structures alone, and traced values must not outlive their trace."""
+        self.references = [
+            weakref.ref(value) if isinstance(value, core.Tracer) else None
+            for value in self.constants
+        ]
         self.constants = self.constant_types
         self.leaves = [0.0] * len(self.leaves)
         self.arrays = self.captured = None
 
+    def passed(self):
+        """The numbers of those of the call's constants that are traced, by identity. A value that
+        nobody holds any longer is not among them."""
+        values = [reference and reference() for reference in self.references]
+        return {id(value): i for i, value in enumerate(values) if value is not None}
+
+    def over_call(self, program, own, captured):
+        """The program of a rule that was traced by itself over all inputs of the recorded call, as
+        `with_constants`. Traced values that it closes over come from the call's constants; others
+        become part of the program."""
+        inputs = [*self.constant_types, *range(len(self.types) + own)]
+        places = {number: number for number in range(len(self.constant_types))}
+        return self.closed(program, inputs, places, captured)
+
+    def closed(self, program, inputs, places, captured):
+        """A rule's program over `inputs`, its own or types of others. A traced value that it closes
+        over is the one of these that `places` has for the number of the call's constant."""
+        passed = self.passed()
+        first = len(program.in_types) - len(captured)
+        inputs, rest = list(inputs), []
+        for number, value in enumerate(captured, first):
+            if isinstance(value, core.Tracer):
+                inputs[places[passed[id(value)]]] = number
+            else:
+                rest.append(number)
+        values = [captured[number - first] for number in rest]
+        return program.rewire(inputs + rest).bind_constants(values)
+
     def call_program(self):
         """The function's program with the constants in front."""
         return self.with_constants(self.program, 0, self.captured)
+
+
+def on_the_host(rule, types, arrays):
+    """What a rule gives that runs as Python code where all its inputs have values."""
+    from ferrax._src.callback import pure_callback
+
+    return pure_callback(rule, [core.ShapedArray(*ty[:2]) for ty in types], *arrays)
 
 
 def core_type(value):

@@ -9,10 +9,12 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.custom_rules import (
+    VALUE_UNKNOWN,
     CustomFunction,
     SymbolicZero,
     array_types,
     has_tangent,
+    on_the_host,
     pair,
     show,
     symbolic_zero,
@@ -22,14 +24,6 @@ from ferrax._src.custom_rules import (
 from ferrax._src.refs import Ref
 
 __all__ = ["custom_gradient", "custom_vjp"]
-
-
-# What asking for a value raises that is not known.
-_VALUE_UNKNOWN = (
-    errors.ConcretizationTypeError,
-    errors.TracerArrayConversionError,
-    errors.TracerIntegerConversionError,
-)
 
 
 class custom_vjp(CustomFunction):  # noqa: N801
@@ -245,7 +239,7 @@ class _VjpRule:
         extra = [self.position(value) for value in reverse_captured]
         forward.traced_types = program.out_types[forward.num_out :]
         forward.program = program.with_outputs(extra)
-        forward.extra_types = array_types(reverse_captured)
+        forward.extra = extra
         self.forwards[key] = forward
         if reverse is None:
             return
@@ -263,7 +257,7 @@ class _VjpRule:
         """
         try:
             return backward, *self.trace_backward(backward, residuals)
-        except _VALUE_UNKNOWN as error:
+        except VALUE_UNKNOWN as error:
             alone = autodiff.orders.used >= autodiff.orders.derivatives
             if alone and all(map(core.is_concrete, self.call.arrays)):
                 host = _HostBackward(backward)
@@ -276,7 +270,7 @@ class _VjpRule:
     def position(self, value):
         return next(i for i, known in enumerate(self.call.constants) if known is value)
 
-    def trace_backward(self, backward, residuals=None):
+    def trace_backward(self, backward, residuals=None, places=None):
         call, forward = self.call, backward.forward
         types = forward.residual_types(residuals) + [
             ty for ty, given in zip(forward.given_types, backward.given) if given
@@ -285,7 +279,7 @@ class _VjpRule:
         if residuals is not None:
             values = [*residuals, *[None] * (len(types) - len(residuals))]
         place = f"the reverse rule of {api_util.fun_place(call.fun)}"
-        return call.traced_rule(backward, types, values, "bwd", place)
+        return call.traced_rule(backward, types, values, "bwd", place, places)
 
     def forward(self, perturbed):
         return self.get_forward(self.key(perturbed)).program, []
@@ -297,7 +291,11 @@ class _VjpRule:
             place = f"the forward rule of {api_util.fun_place(call.fun)}"
             program, captured = call.traced_rule(forward, call.types, None, "fwd", place)
             forward.traced_types = program.out_types[forward.num_out :]
-            forward.program = call.with_constants(program.bind_constants(captured), 0, [])
+            # The reverse rule, which is traced later, may close over what the call closes over.
+            traced = [n for n, reference in enumerate(call.references) if reference is not None]
+            program = call.over_call(program, 0, captured)
+            forward.program = program.with_outputs(traced) if traced else program
+            forward.extra = traced
             self.forwards[key] = forward
         return self.forwards[key]
 
@@ -308,11 +306,14 @@ class _VjpRule:
             raise self.failed[key, given]
         if (key, given) not in self.backwards:
             backward = _FlatBackward(self, forward, given)
-            program, captured = self.trace_backward(backward)
-            program = program.bind_constants(captured)
-            residuals, count = len(forward.traced_types), len(program.in_types)
-            order = [*range(residuals), *forward.extra_types, *range(residuals, count)]
-            self.backwards[key, given] = program.rewire(order), backward.flags
+            residuals = len(forward.traced_types)
+            places = {number: residuals + i for i, number in enumerate(forward.extra)}
+            program, captured = self.trace_backward(backward, None, places)
+            types = [self.call.constant_types[number] for number in forward.extra]
+            count = len(program.in_types) - len(captured)
+            inputs = [*range(residuals), *types, *range(residuals, count)]
+            program = self.call.closed(program, inputs, places, captured)
+            self.backwards[key, given] = program, backward.flags
         program, flags = self.backwards[key, given]
         constants = len(self.call.constants)
         keep = [flag and wanted for flag, wanted in zip(flags, perturbed[constants:])]
@@ -330,8 +331,8 @@ class _FlatForward:
         self.rule = rule
         self.perturbed = perturbed
         self.traced_types = None
-        # Further residuals, which only the reverse rule that was traced with this one uses.
-        self.extra_types = []
+        # Constants of the call that are further residuals: what the reverse rule closes over.
+        self.extra = []
         call = rule.call
         # The cotangents that the reverse rule gets: of outputs of inexact dtype.
         self.given_types = [tangent_type(ty) for ty in call.out_types if has_tangent(ty[1])]
@@ -350,7 +351,17 @@ class _FlatForward:
         out = call.checked_output(*tree_util.tree_flatten(out), name)
         residuals, self.residual_tree = tree_util.tree_flatten(residuals)
         self.num_out = len(out)
-        return out + [core.as_array(leaf, name) for leaf in residuals]
+        arrays = [core.as_array(leaf, name) for leaf in residuals]
+        traced = [isinstance(leaf, core.Tracer) for leaf in residuals]
+        self.known = [None if flag else (leaf,) for leaf, flag in zip(residuals, traced)]
+        return out + [array for array, flag in zip(arrays, traced) if flag]
+
+    def residuals(self, traced):
+        """The residuals, of the traced ones among them: others are known when the rule is traced,
+        and the reverse rule gets them as they are."""
+        traced = iter(traced)
+        leaves = [next(traced) if known is None else known[0] for known in self.known]
+        return self.residual_tree.unflatten(leaves)
 
 
 class _FlatBackward:
@@ -363,8 +374,8 @@ class _FlatBackward:
 
     def __call__(self, leaves):
         rule, call = self.rule, self.rule.call
-        count = self.forward.residual_tree.num_leaves
-        residuals = self.forward.residual_tree.unflatten(leaves[:count])
+        count = self.forward.known.count(None)
+        residuals = self.forward.residuals(leaves[:count])
         there, flags = iter(leaves[count:]), iter(self.given)
         cotangents = []
         for ty in call.out_types:
@@ -430,11 +441,8 @@ class _HostBackward:
         self.flags = [has_tangent(ty[1]) for ty in backward.rule.call.types]
 
     def __call__(self, leaves):
-        from ferrax._src.callback import pure_callback
-
         types = [ty for ty, flag in zip(self.backward.rule.call.types, self.flags) if flag]
-        avals = [core.ShapedArray(shape, dtype) for shape, dtype, _ in types]
-        return pure_callback(self.run, avals, *leaves)
+        return on_the_host(self.run, types, leaves)
 
     def run(self, *leaves):
         found = iter(self.backward([core.as_array(leaf) for leaf in leaves]))
@@ -445,18 +453,22 @@ class _HostBackward:
 
 
 def _flatten_up_to(argument, cotangent, is_zero, flat):
-    """Appends a cotangent for each leaf of an argument; None stands for a whole subtree of zeros."""
+    """Appends a cotangent for each leaf of an argument: `cotangent` is a prefix of it, where None
+    stands for zeros."""
     tree = tree_util.tree_structure(argument)
     if is_zero(cotangent):
         flat.extend([None] * tree.num_leaves)
         return
     leaves, found = tree_util.tree_flatten(cotangent, is_leaf=is_zero)
+    if tree_util.treedef_is_leaf(found):
+        flat.extend(leaves * tree.num_leaves)
+        return
     if found == tree:
         flat.extend(leaves)
         return
-    children, _ = tree_util.tree_flatten(argument, is_leaf=lambda x: x is not argument)
-    parts, _ = tree_util.tree_flatten(cotangent, is_leaf=lambda x: x is not cotangent)
-    if tree_util.treedef_is_leaf(tree) or len(children) != len(parts):
+    children, node = tree_util.tree_flatten(argument, is_leaf=lambda x: x is not argument)
+    parts, found = tree_util.tree_flatten(cotangent, is_leaf=lambda x: x is not cotangent)
+    if tree_util.treedef_is_leaf(tree) or node != found:
         raise ValueError("other structures")
     for child, part in zip(children, parts):
         _flatten_up_to(child, part, is_zero, flat)

@@ -215,16 +215,26 @@ class Exported:
         return make(*specs)
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
-        """The bytes of a file. `vjp_order` may be any number: derivatives need not be stored.
+        """The bytes of a file.
+
+        Args:
+            vjp_order: derivatives need not be stored, and those of every order can be taken of what
+                is loaded. Rules that the user gave (`custom_jvp`, `custom_vjp`, the transpose of
+                `linear_call`) are traced for derivatives up to this order, and up to the second in
+                any case; beyond that, where a rule uses a function with rules again, a derivative
+                is an error. The rule of `custom_vmap` is not stored: `vmap` of what is loaded is an
+                error there. That of `sequential_vmap` is.
 
         Errors: TypeError for dicts with other keys than strings, ValueError for containers that
-        are not registered for serialization.
+        are not registered for serialization, and for a negative order.
         """
         if vjp_order < 0:
             raise ValueError(f"vjp_order must not be negative, got {vjp_order}")
         input_names, output_names = self._names
         return bytearray(
-            _core.program_to_bytes(self._program, _metadata(self), input_names, output_names)
+            _core.program_to_bytes(
+                self._program, _metadata(self), input_names, output_names, vjp_order
+            )
         )
 
 
@@ -303,17 +313,17 @@ def _input_names(fun_jit, args, kwargs, in_tree):
     return _names("args", positional) + _names("kwargs", keywords)
 
 
-def save(path, exported: Exported) -> None:
+def save(path, exported: Exported, vjp_order: int = 0) -> None:
     """Writes `exported` to a file, which `load` reads, and `ferrax::load` in Rust.
 
-    Errors: those of `Exported.serialize`, and of writing.
+    `vjp_order` is that of `Exported.serialize`. Errors: those of `Exported.serialize`, and of writing.
 
     Example:
         >>> export.save("sin.ferrax", export.export(ferrax.jit(jnp.sin))(1.0))
     """
     if not isinstance(exported, Exported):
         raise TypeError(f"expected an Exported, got {type(exported).__name__}")
-    data = exported.serialize()
+    data = exported.serialize(vjp_order)
     with open(os.fspath(path), "wb") as file:
         file.write(data)
 

@@ -1,6 +1,6 @@
-"""Tangents of integers as inputs and outputs of traced functions.
+"""Tangents of integers as arguments and outputs of traced functions.
 
-They have no values, only shapes: programs know nothing of them. In the tree of a function's
+They have no values, only shapes: programs know nothing of them. In the trees of a function's
 arguments and outputs they are nodes without leaves, from which `tree_unflatten` makes NumPy arrays
 of dtype float0.
 """
@@ -35,7 +35,24 @@ tree_util.register_pytree_node(
 
 def hide(tree):
     """The tree with nodes without leaves for its arrays of dtype float0."""
+    if not any(map(is_float0, tree_util.tree_leaves(tree))):
+        return tree
     return tree_util.tree_map(lambda leaf: _Shape(leaf.shape) if is_float0(leaf) else leaf, tree)
+
+
+def show(tree):
+    """The reverse of `hide`."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    return treedef.unflatten(leaves)
+
+
+def reshaped(tree, shape_of):
+    """The tree with arrays of dtype float0 whose shapes are `shape_of` those it has."""
+    if not any(map(is_float0, tree_util.tree_leaves(tree))):
+        return tree
+    return tree_util.tree_map(
+        lambda leaf: np.zeros(shape_of(leaf.shape), dtypes.float0) if is_float0(leaf) else leaf, tree
+    )
 
 
 def flatten(tree):
@@ -44,28 +61,3 @@ def flatten(tree):
     if any(map(is_float0, leaves)):
         leaves, treedef = tree_util.tree_flatten(hide(tree))
     return leaves, treedef
-
-
-def changed(leaves, treedef, axes, change):
-    """The structure whose arrays of dtype float0 have the shapes that `change` makes of theirs and
-    of their entries in `axes`, and the entries of the other leaves."""
-    nodes = [
-        _Shape(change(leaf.shape, axis)) if is_float0(leaf) else leaf
-        for leaf, axis in zip(leaves, axes)
-    ]
-    others = [axis for leaf, axis in zip(leaves, axes) if not is_float0(leaf)]
-    return tree_util.tree_structure(treedef.unflatten(nodes)), others
-
-
-def stacked(treedef, size):
-    """The structure whose arrays of dtype float0 have a first axis of this size more."""
-    leaves, whole = tree_util.tree_flatten(treedef.unflatten(range(treedef.num_leaves)))
-    if len(leaves) == treedef.num_leaves:
-        return treedef
-    return changed(leaves, whole, leaves, lambda shape, _: (size, *shape))[0]
-
-
-def shown(treedef, types):
-    """The structure where arrays of dtype float0 are leaves, and the types of its leaves."""
-    leaves, whole = tree_util.tree_flatten(treedef.unflatten(range(treedef.num_leaves)))
-    return whole, [(x.shape, x.dtype, False) if is_float0(x) else types[x] for x in leaves]

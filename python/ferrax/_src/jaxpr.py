@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core, effects as _effects
+from ferrax._src import core, effects as _effects, primitive_params
 from ferrax._src.errors import JaxprTypeError
 from ferrax._src.primitives import Primitive as Primitive, builtin
+from ferrax._src.source_info import SourceInfo, named_stack
 
 _counter = itertools.count()
 
@@ -56,20 +57,6 @@ class Literal:
 
     def __repr__(self):
         return f"{self.val}:{self.aval.str_short(True)}"
-
-
-class SourceInfo(NamedTuple):
-    """Where an equation was made: `line`, as 'file:line (function)', or None."""
-
-    line: str | None = None
-    name_stack: str = ""
-    traceback: object = None
-
-    def replace(self, **changes):
-        return self._replace(**changes)
-
-    def __str__(self):
-        return self.line or ""
 
 
 class DebugInfo(NamedTuple):
@@ -146,14 +133,12 @@ class Jaxpr:
             return Literal(value, core.ShapedArray((), dtype, weak))
 
         eqns = []
-        for primitive, params, ins, outs, line in program.equations():
-            if isinstance(primitive, str):
-                primitive = builtin(primitive)
-                params = {key: _shown_param(value) for key, value in params.items()}
-                if primitive.name == "jit":
-                    params = {"jaxpr": params.pop("program"), **params}
-                    params |= {"donated_invars": (False,) * len(ins), "keep_unused": False}
+        for primitive, params, ins, outs, line, scope in program.equations():
             ins = [atom(item) for item in ins]
+            if isinstance(primitive, str):
+                operands = [atom.aval for atom in ins]
+                params = primitive_params.shown(primitive, params, operands, len(outs))
+                primitive = builtin(primitive)
             eqns.append(
                 JaxprEqn(
                     ins,
@@ -161,7 +146,7 @@ class Jaxpr:
                     primitive,
                     params,
                     _equation_effects(primitive, ins, params),
-                    SourceInfo(line),
+                    SourceInfo(None, named_stack(scope), line),
                 )
             )
         count = len(inputs) - captured
@@ -311,15 +296,6 @@ class ClosedJaxpr:
         return str(self)
 
 
-def _shown_param(value):
-    """A parameter of the native core's: jaxprs for programs."""
-    if isinstance(value, _core.Program):
-        return ClosedJaxpr(value)
-    if isinstance(value, tuple):
-        return tuple(map(_shown_param, value))
-    return value
-
-
 def _equation_effects(primitive, ins, params):
     if not primitive._builtin:
         if not primitive._effectful:
@@ -464,20 +440,3 @@ def check_jaxpr(jaxpr):
             )
         known.update(eqn.outvars)
     check_known(jaxpr.outvars, "the outputs")
-
-
-def dce_jaxpr(jaxpr, used_outputs, instantiate=False):
-    """`(jaxpr with the used outputs alone, which inputs it still needs)`. Equations with effects
-    stay. `instantiate` says which inputs stay in any case: a bool, or one for each."""
-    if isinstance(instantiate, bool):
-        instantiate = [instantiate] * len(jaxpr.invars)
-    outvars = [atom for atom, used in zip(jaxpr.outvars, used_outputs) if used]
-    needed = {atom for atom in outvars if isinstance(atom, Var)}
-    kept = []
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or needed.intersection(eqn.outvars):
-            kept.append(eqn)
-            needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
-    used = [var in needed or stays for var, stays in zip(jaxpr.invars, instantiate)]
-    invars = [var for var, flag in zip(jaxpr.invars, used) if flag]
-    return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept[::-1]), used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ferrax._src import api, api_util, core, tree_util
+from ferrax._src import api, api_util, core, errors, tree_util
 from ferrax._src.ad import Zero, instantiate_zeros, is_undefined_primal
 from ferrax._src.custom_rules import show
 from ferrax._src.jaxpr import ClosedJaxpr
@@ -12,6 +12,7 @@ from ferrax._src.lowering import lower_fun, register_lowering
 from ferrax._src.primitives import (
     Primitive,
     axis_primitive_batchers,
+    data_forms,
     primitive_jvps,
     primitive_transposes,
 )
@@ -71,7 +72,7 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
         return ClosedJaxpr(transposed), captured
 
     # Captured values are the programs' last inputs, the primitive's first.
-    callee = ClosedJaxpr(_constants_first(program, len(captured)))
+    callee = ClosedJaxpr(constants_first(program, len(captured)))
     results = linear_call_p.bind(
         *captured,
         *residuals,
@@ -84,14 +85,14 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
     return out_tree.unflatten(results)
 
 
-def _constants_first(program, count):
+def constants_first(program, count):
     """The program with its last `count` inputs in front."""
     own = len(program.in_types) - count
     return program.rewire([*range(own, own + count), *range(own)]) if count else program
 
 
 def _first(jaxpr, captured):
-    return ClosedJaxpr(_constants_first(jaxpr._to_program(), len(captured))), captured
+    return ClosedJaxpr(constants_first(jaxpr._to_program(), len(captured))), captured
 
 
 def _run(*args, callee, **params):
@@ -121,14 +122,21 @@ def _transpose(cotangents, *args, callee, transpose_thunk, num_callee_consts, nu
             "linear_call: the function is linear in all its linear arguments together, but some of "
             "them are known here. Make the known ones residuals."
         )
+    # What the function captures is known here, but no longer when the transpose is transposed: it
+    # is a residual of both.
+    count = len(captured)
+    unused = [ty[:2] + (False,) for ty in callee._to_program().in_types[:num_callee_consts]]
+    own = len(transposed.in_avals)
+    program = transposed._to_program().rewire([*range(count), *unused, *range(count, own)])
     results = linear_call_p.bind(
         *captured,
+        *constants,
         *residuals,
         *map(instantiate_zeros, cotangents),
-        callee=transposed,
-        transpose_thunk=lambda: (callee, constants),
-        num_callee_consts=len(captured),
-        num_res=num_res,
+        callee=ClosedJaxpr(program) if unused else transposed,
+        transpose_thunk=lambda: (callee, ()),
+        num_callee_consts=count,
+        num_res=num_callee_consts + num_res,
     )
     return [None] * known + results
 
@@ -169,6 +177,31 @@ def _at_axis0(value, dim, size):
     return broadcast(value, (size,)) if dim is None else moveaxis(value, dim, 0)
 
 
+def _as_data(rules, *, callee, transpose_thunk, num_callee_consts, num_res):
+    """As `linear_call` of the native core, whose residuals are all that is not linear."""
+    transpose = None
+    if rules:
+        jaxpr, captured = transpose_thunk()
+        program = jaxpr._to_program()
+        count, own = len(captured), len(program.in_types)
+        if any(isinstance(value, core.Tracer) for value in captured):
+            raise errors.UnexpectedTracerError(
+                f"linear_call: the transpose of '{callee._to_program().name}' closes over a value "
+                "that was being traced, so it cannot be saved. Pass the value as a residual."
+            )
+        program = program.rewire([*range(count, own), *range(count)]).bind_constants(list(captured))
+        unused = list(callee._to_program().in_types[:num_callee_consts])
+        transpose = program.rewire([*unused, *range(own - count)])
+    program = callee._to_program()
+    params = {
+        "callee": program,
+        "name": program.name,
+        "num_res": num_callee_consts + num_res,
+        "transpose": transpose,
+    }
+    return "linear_call", params
+
+
 linear_call_p = Primitive("linear_call")
 linear_call_p.multiple_results = True
 linear_call_p.def_impl(_run)
@@ -178,4 +211,5 @@ linear_call_p.def_effectful_abstract_eval(
 primitive_jvps[linear_call_p] = _jvp
 primitive_transposes[linear_call_p] = _transpose
 axis_primitive_batchers[linear_call_p] = _batch
+data_forms[linear_call_p] = _as_data
 register_lowering(linear_call_p, lower_fun(_run, multiple_results=True))

@@ -208,6 +208,12 @@ def lowering(primitive, params, types, out_types):
     return _trace(flat, primitive, types, what), []
 
 
+def as_data(primitive, params, rules):
+    """`(name, parameters)` of the op that files hold in the primitive's place, if there is one."""
+    form = primitives.data_forms.get(primitive)
+    return None if form is None else form(rules, **params)
+
+
 def _aval(ty):
     return core.ShapedArray(*ty)
 

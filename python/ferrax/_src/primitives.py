@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 
 from ferrax import _core
-from ferrax._src import core, effects
+from ferrax._src import core, effects, primitive_params
 
 
 class Primitive:
@@ -107,34 +107,23 @@ class Primitive:
         return results if self.multiple_results else results[0]
 
 
-# Parameters of JAX's primitives that the native core has no use for.
-_IGNORED_PARAMS = frozenset(
-    {
-        "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
-        "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
-        "linear", "_split_transpose",
-    }
-)  # fmt: skip
-
-
 class BuiltinPrimitive(Primitive):
     """A primitive of the native core."""
 
     _builtin = True
 
-    def __init__(self, name, multiple_results):
-        super().__init__(name)
+    def __init__(self, op, multiple_results):
+        super().__init__(primitive_params.NAMES.get(op, op))
+        # What the native core calls it.
+        self.op = op
         self.multiple_results = multiple_results
 
+    def native_params(self, params):
+        """The parameters of an equation as the native core has them."""
+        return primitive_params.native(self.op, params)
+
     def bind(self, *args, **params):
-        params = {
-            name: _native_param(value)
-            for name, value in params.items()
-            if name not in _IGNORED_PARAMS
-        }
-        if self.name == "jit":
-            params["program"] = params.pop("jaxpr")
-        results = _core.bind(self.name, args, params)
+        results = _core.bind(self.op, args, primitive_params.native(self.op, params))
         if self.multiple_results and not isinstance(results, list):
             return [results]
         return results
@@ -167,15 +156,6 @@ class BuiltinPrimitive(Primitive):
         self._native("def_effectful_abstract_eval")
 
 
-def _native_param(value):
-    """A parameter as the native core takes it: programs for jaxprs."""
-    if hasattr(value, "_to_program"):
-        return value._to_program()
-    if isinstance(value, (tuple, list)):
-        return tuple(_native_param(item) for item in value)
-    return value
-
-
 def _as_list(results):
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
@@ -185,10 +165,31 @@ def aval_type(aval) -> tuple:
     return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
 
 
+class CustomCallPrimitive(BuiltinPrimitive):
+    """A call of a function with rules of its own. It is bound with the parameters of an equation,
+    or with the functions `subfuns` that `get_bind_params` makes of them."""
+
+    def get_bind_params(self, params):
+        from ferrax._src import custom_views
+
+        return custom_views.bind_params(self, params)
+
+    def bind(self, *args, **params):
+        if "subfuns" not in params:
+            return super().bind(*args, **params)
+        from ferrax._src import custom_views
+
+        return custom_views.bind_functions(self, args, **params)
+
+    impl = bind
+
+
+_CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
 _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
-        "custom_lin", "optimization_barrier", "sweeps", "threefry2x32",
+        "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
+        "custom_linear_solve", "custom_vmap_call",
     }
 )  # fmt: skip
 
@@ -199,13 +200,16 @@ def builtin(name: str) -> BuiltinPrimitive:
     """The primitive of the native core's op of this name; there is one for each."""
     known = _builtin.get(name)
     if known is None:
-        known = _builtin[name] = BuiltinPrimitive(name, name in _MULTIPLE_RESULTS)
+        kind = CustomCallPrimitive if name in _CUSTOM_CALLS else BuiltinPrimitive
+        known = _builtin[name] = kind(name, name in _MULTIPLE_RESULTS)
     return known
 
 
 def named_primitives() -> dict[str, BuiltinPrimitive]:
-    """Every op of the native core as JAX names it: `exp_p` and so on."""
-    table = {f"{name.replace('-', '_')}_p": builtin(name) for name, _ in _core.documented_ops()}
+    """Every op of the native core as JAX names it: `exp_p` and so on; not those of files alone,
+    whose primitives are defined in Python."""
+    names = (name for name, _ in _core.documented_ops() if name not in IN_FILES)
+    table = {f"{name}_p": builtin(name) for name in names}
     table["remat_p"] = table["remat2_p"]
     return table
 
@@ -233,3 +237,8 @@ primitive_batchers = Rules("batching rule")
 axis_primitive_batchers = Rules("batching rule")
 fancy_primitive_batchers = Rules("batching rule")
 lowerings = Rules("lowering")
+# Ops that only files hold.
+IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})
+# The ops that files hold in the place of primitives that are defined here: functions from parameters,
+# and whether rules are to be traced, to the name and the parameters of an op of the same operands.
+data_forms = {}

@@ -26,7 +26,8 @@ from ferrax._src import config, core, dtypes
 PRNGImpl = dtypes.PRNGImpl
 
 # Generators that exist, by name; and those that JAX has besides.
-prngs = {"threefry2x32": dtypes.threefry2x32_impl}
+threefry_prng_impl = dtypes.threefry2x32_impl
+prngs = {"threefry2x32": threefry_prng_impl}
 _UNAVAILABLE = ("threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 _key_dtypes = {"threefry2x32": dtypes.key_fry}
 
@@ -52,6 +53,11 @@ def random_seed(seeds, impl):
     if config.random_seed_offset.value:
         seeds = seeds + config.random_seed_offset.value
     return _core.bind("random_seed", (seeds,), {"impl": impl.name})
+
+
+def seed_with_impl(impl, seed):
+    """A key of this generator from an integer."""
+    return random_seed(seed, impl)
 
 
 def random_split(key, shape):

@@ -180,7 +180,7 @@ def put_refs(tree, refs):
 
 def positions(custom, args) -> list[int]:
     """Where the arguments are that are not differentiated in."""
-    return [position % len(args) for position in custom.nondiff_argnums] if args else []
+    return sorted(position % len(args) for position in custom.nondiff_argnums) if args else []
 
 
 def with_refs(custom, args) -> bool:

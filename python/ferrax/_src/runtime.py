@@ -11,7 +11,7 @@ from ferrax import _core
 from ferrax._src import config, dtypes
 from ferrax._src.extended_dtypes import key_fry
 
-_core.set_package_directory(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+_core.exclude_from_source(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
 _core.register_extended_dtypes(key_fry, dtypes.float0)
 
 _context_ids: dict[tuple, int] = {}

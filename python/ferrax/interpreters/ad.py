@@ -4,6 +4,7 @@ from ferrax._src.ad import (
     UndefinedPrimal as UndefinedPrimal,
     Zero as Zero,
     add_jaxvals as add_jaxvals,
+    add_jaxvals_p as add_jaxvals_p,
     add_tangents as add_tangents,
     defbilinear as defbilinear,
     defjvp as defjvp,
@@ -17,3 +18,5 @@ from ferrax._src.ad import (
     primitive_transposes as primitive_transposes,
     zeros_like_aval as zeros_like_aval,
 )
+from ferrax._src.ad_functions import jvp as jvp, linearize as linearize
+from ferrax._src.traces import JVPTrace as JVPTrace, JVPTracer as JVPTracer

@@ -1,8 +1,24 @@
-"""Registries of partial evaluation, and removal of dead equations from jaxprs."""
+"""Functions traced to jaxprs, partial evaluation, and removal of dead equations."""
 
-from ferrax._src.jaxpr import dce_jaxpr as dce_jaxpr
-from ferrax._src.primitives import Rules
+from typing import Any
 
-partial_eval_jaxpr_custom_rules = Rules("partial evaluation rule")
-custom_partial_eval_rules = Rules("partial evaluation rule")
-dce_rules = Rules("rule of dead code elimination")
+from ferrax._src.dead_code import (
+    dce_jaxpr as dce_jaxpr,
+    dce_jaxpr_call_rule as dce_jaxpr_call_rule,
+    dce_jaxpr_closed_call_rule as dce_jaxpr_closed_call_rule,
+    dce_jaxpr_consts as dce_jaxpr_consts,
+    dce_rules as dce_rules,
+)
+from ferrax._src.partial_eval import (
+    PartialVal as PartialVal,
+    custom_partial_eval_rules as custom_partial_eval_rules,
+    partial_eval_jaxpr_custom_rules as partial_eval_jaxpr_custom_rules,
+    trace_to_jaxpr_dynamic as trace_to_jaxpr_dynamic,
+    trace_to_jaxpr_nounits as trace_to_jaxpr_nounits,
+)
+from ferrax._src.traces import (
+    DynamicJaxprTracer as DynamicJaxprTracer,
+    JaxprTracer as JaxprTracer,
+)
+
+Val = Any

@@ -1,5 +1,6 @@
 """What is left of JAX's module of this name."""
 
+from ferrax._src.devices import Device as Backend  # noqa: F401
 from ferrax._src.primitives import Primitive
 
 # Functions by type that make arguments of it canonical; kept for libraries that add to it.

@@ -10,7 +10,11 @@ from ferrax._src.lax.control_flow.barrier import optimization_barrier
 from ferrax._src.lax.control_flow.conditionals import cond, switch
 from ferrax._src.lax.control_flow.map import map
 from ferrax._src.lax.control_flow.scan import scan
-from ferrax._src.lax.control_flow.solves import custom_linear_solve, custom_root
+from ferrax._src.lax.control_flow.solves import (
+    custom_linear_solve,
+    custom_root,
+    linear_solve_p as linear_solve_p,
+)
 from ferrax._src.lax.control_flow.while_loop import fori_loop, while_loop
 from ferrax._src.lax.creation import (
     broadcasted_iota,
@@ -145,6 +149,16 @@ from ferrax._src.lax.shape import (
     transpose,
     unstack,
 )
+from ferrax._src.lax.shape_primitives import (
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
+    split_p as split_p,
+    stack_p as stack_p,
+    stage as stage,
+    stage_p as stage_p,
+    tile_p as tile_p,
+    unstack_p as unstack_p,
+)
 from ferrax._src.lax.slicing import (
     dynamic_index_in_dim,
     dynamic_slice,
@@ -168,6 +182,15 @@ from ferrax._src.lax.types import (
     RoundingMethod,
     ScatterDimensionNumbers,
     Tolerance,
+)
+from ferrax._src.lax.window_primitives import (
+    reduce_p as reduce_p,
+    reduce_window_max_p as reduce_window_max_p,
+    reduce_window_min_p as reduce_window_min_p,
+    reduce_window_p as reduce_window_p,
+    reduce_window_sum_p as reduce_window_sum_p,
+    select_and_gather_add_p as select_and_gather_add_p,
+    select_and_scatter_add_p as select_and_scatter_add_p,
 )
 from ferrax._src.lax.windows import (
     padtype_to_pads,

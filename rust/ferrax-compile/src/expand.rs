@@ -88,6 +88,7 @@ impl Expander {
                 View::Call(op) => self.append(builder, &op.program, &inputs)?,
                 View::CustomJvp(op) => self.append(builder, &op.call_jaxpr, &inputs)?,
                 View::CustomVjp(op) => self.append(builder, &op.call_jaxpr, &inputs)?,
+                View::Ruled(_, called) => self.append(builder, called, &inputs)?,
                 View::Checkpoint(op) => {
                     let mut inputs = inputs;
                     if op.differentiated && op.prevent_cse {
@@ -132,7 +133,9 @@ impl Expander {
 fn needs_expansion(op: &Op) -> bool {
     match op.view() {
         View::Leaf(rules) => rules.lower() == Lowering::Expand,
-        View::Call(_) | View::Checkpoint(_) | View::CustomJvp(_) | View::CustomVjp(_) => true,
+        View::Call(_) | View::Checkpoint(_) | View::CustomJvp(_) | View::CustomVjp(_) | View::Ruled(..) => {
+            true
+        }
         View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => false,
     }
 }

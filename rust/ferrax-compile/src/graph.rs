@@ -37,6 +37,11 @@ const BROADCAST_COST: u32 = 3;
 const VIEW_WEIGHT: u32 = 48;
 /// Equations above which a value becomes a root, which bounds recursion.
 const CHAIN_WEIGHT: u32 = 256;
+/// How many times the memory of a value its operands must take for it to be
+/// stored so that they need not be kept until it is used.
+const HELD_RATIO: usize = 4;
+/// Memory below which that is not worth a kernel: a first-level cache.
+const HELD_BYTES: usize = 1 << 15;
 
 pub struct Graph<'a> {
     pub program: &'a Program,
@@ -215,6 +220,17 @@ impl<'a> Graph<'a> {
         })
     }
 
+    fn bytes(&self, var: usize) -> usize {
+        self.counts[var] * self.dtypes[var].size()
+    }
+
+    /// Whether a variable that is no root has no memory of its own.
+    fn is_virtual(&self, var: usize) -> bool {
+        self.definition[var].is_some_and(|index| {
+            matches!(self.classes[index], Class::Elementwise | Class::Movement | Class::Alias)
+        })
+    }
+
     /// Whether an alias reads its operand's memory as another dtype.
     fn reinterprets(&self, equation: &Equation) -> bool {
         matches!(equation.op, Op::RandomWrap(_) | Op::RandomUnwrap(_))
@@ -242,7 +258,33 @@ impl<'a> Graph<'a> {
         }
     }
 
+    /// Per variable, the last equation that reads it, if that ends its life.
+    fn last_uses(&self) -> Vec<Option<usize>> {
+        let mut last = vec![None; self.program.types.len()];
+        for (index, equation) in self.program.equations.iter().enumerate() {
+            for var in equation.inputs.iter().filter_map(Atom::as_var) {
+                last[var.index()] = Some(index);
+            }
+        }
+        // Inputs and constants live as long as the program, outputs longer.
+        for var in self.program.outputs.iter().filter_map(Atom::as_var) {
+            last[var.index()] = None;
+        }
+        for (var, last) in last.iter_mut().enumerate() {
+            if self.definition[var].is_none() {
+                *last = None;
+            }
+        }
+        last
+    }
+
     /// Decides which variables are roots.
+    ///
+    /// Virtual code reads its operands where its value is used: what would have
+    /// died at its own place lives until then. A sum of the results of many
+    /// library calls would keep them all, so a value is stored if steps follow
+    /// before it is used, and what its code would keep is [`HELD_RATIO`] times
+    /// its size.
     pub fn choose_roots(&mut self, forced: &[Var]) {
         let n = self.program.types.len();
         for var in forced {
@@ -260,6 +302,17 @@ impl<'a> Graph<'a> {
         // Work and number of equations in the virtual code of each variable.
         let mut cost = vec![0u32; n];
         let mut weight = vec![0u32; n];
+        // Bytes that the virtual code of each variable keeps from dying before it.
+        let mut held = vec![0usize; n];
+        let last = self.last_uses();
+        // Library steps before each equation.
+        let steps: Vec<u32> = self
+            .classes
+            .iter()
+            .scan(0, |count, class| {
+                Some(std::mem::replace(count, *count + u32::from(*class == Class::Library)))
+            })
+            .collect();
         for (index, equation) in self.program.equations.iter().enumerate() {
             let class = self.classes[index];
             if class == Class::Library || self.reinterprets(equation) {
@@ -288,15 +341,28 @@ impl<'a> Graph<'a> {
                     total_cost = cost[input].saturating_add(total_cost);
                     total_weight = weight[input].saturating_add(total_weight);
                 }
-                if (uses[output] > 1 && total_cost > RECOMPUTE_COST && class == Class::Elementwise)
+                let mut kept = 0usize;
+                for (position, input) in equation.inputs.iter().enumerate() {
+                    let Some(input) = input.as_var().map(Var::index) else { continue };
+                    let again = equation.inputs[..position].contains(&equation.inputs[position]);
+                    if last[input] == Some(index) && !again {
+                        let stored = self.root[input] || !self.is_virtual(input);
+                        kept = kept.saturating_add(if stored { self.bytes(input) } else { held[input] });
+                    }
+                }
+                let own = self.bytes(output);
+                let waits = last[output].is_some_and(|user| steps[user] > steps[index]);
+                let keeps = waits && kept >= own.saturating_mul(HELD_RATIO) && kept - own >= HELD_BYTES;
+                if (class == Class::Elementwise
+                    && (keeps || (uses[output] > 1 && total_cost > RECOMPUTE_COST)))
                     || total_weight > CHAIN_WEIGHT
                 {
                     self.root[output] = true;
                 }
                 if self.root[output] {
-                    (total_cost, total_weight) = (0, 0);
+                    (total_cost, total_weight, kept) = (0, 0, 0);
                 }
-                (cost[output], weight[output]) = (total_cost, total_weight);
+                (cost[output], weight[output], held[output]) = (total_cost, total_weight, kept);
             }
         }
         self.find_bases();

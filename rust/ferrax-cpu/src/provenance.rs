@@ -330,6 +330,7 @@ fn evaluate(op: &Op, operands: &[Tensor], types: &[Type]) -> Result<Outputs> {
         View::Checkpoint(call) => call_outputs(&call.jaxpr, operands),
         View::CustomJvp(call) => call_outputs(&call.call_jaxpr, operands),
         View::CustomVjp(call) => call_outputs(&call.call_jaxpr, operands),
+        View::Ruled(_, called) => call_outputs(called, operands),
     }
 }
 
@@ -348,15 +349,16 @@ fn descend(
     match equation.op.view() {
         View::Leaf(_) => Ok(Step::Leaf),
         View::Sweeps(op) => sweeps::descend(op, equation, operands, number, watch),
-        View::Call(call) => into_call(&call.program, operands, number, watch, 0),
-        View::Checkpoint(call) => into_call(&call.jaxpr, operands, number, watch, 0),
-        View::CustomJvp(call) => into_call(&call.call_jaxpr, operands, number, watch, 0),
-        View::CustomVjp(call) => into_call(&call.call_jaxpr, operands, number, watch, 0),
+        View::Call(call) => into_call(&call.program, operands, (number, index), watch, 0),
+        View::Checkpoint(call) => into_call(&call.jaxpr, operands, (number, index), watch, 0),
+        View::CustomJvp(call) => into_call(&call.call_jaxpr, operands, (number, index), watch, 0),
+        View::CustomVjp(call) => into_call(&call.call_jaxpr, operands, (number, index), watch, 0),
+        View::Ruled(_, called) => into_call(called, operands, (number, index), watch, 0),
         View::Cond(cond) => {
             let choice = operands.first().and_then(Tensor::to_scalar).and_then(Scalar::to_i128).unwrap_or(0);
             let last = cond.branches.len() as i128 - 1;
             match cond.branches.get(choice.clamp(0, last.max(0)) as usize) {
-                Some(branch) => into_call(branch, &operands[1..], number, watch, 1),
+                Some(branch) => into_call(branch, &operands[1..], (number, index), watch, 1),
                 None => Ok(Step::Whole),
             }
         }
@@ -415,17 +417,20 @@ fn descend(
     }
 }
 
-/// Follows output `number` of a sub-program whose inputs are the operands from `offset` on.
+/// Follows element `index` of output `number` of a sub-program whose inputs are the operands from
+/// `offset` on.
 fn into_call(
     program: &Program,
     inputs: &[Tensor],
-    number: usize,
+    (number, index): (usize, usize),
     watch: Watch,
     offset: usize,
 ) -> Result<Step> {
     let run = Run::new(program, inputs)?;
     let Some(output) = program.outputs.get(number) else { return Ok(Step::Whole) };
-    let Some(index) = watch.first(&run.value(output)?) else { return Ok(Step::Whole) };
+    let value = run.value(output)?;
+    let there = Some(index).filter(|&index| watch.is_bad_at(&value, index));
+    let Some(index) = there.or_else(|| watch.first(&value)) else { return Ok(Step::Whole) };
     let finding = run.follow(output, index, watch)?;
     Ok(match finding.origin {
         Origin::Input(position) => Step::Operand(offset + position),

@@ -284,6 +284,92 @@ fn sweeps_go_through_their_steps_again() {
     }
 }
 
+/// With checkpoints the steps are made again, in each direction, and nothing comes out differently.
+#[test]
+fn sweeps_from_checkpoints() {
+    let body = |sweep: &str, reads: &str, step: &str| {
+        format!("{{ lambda ; n:i32[] k:f32[] {sweep}. let {step} in {reads} }}")
+    };
+    let first = body(
+        "i:i32[] x:f32[3]",
+        "(j, z, x, g)",
+        "j:i32[] = add i 1:i32[]; f:f32[] = convert_element_type[new_dtype=float32 weak_type=False] i;
+         g:f32[] = mul f 0.01:f32[]; y:f32[3] = mul x k; z:f32[3] = add y g",
+    );
+    let second = |names: &str| {
+        body(
+            &format!("s:f32[] t:f32[3] {names}"),
+            "(b, x, c)",
+            "a:f32[] = mul s 0.5:f32[]; b:f32[] = add a g; d:f32[3] = sub x t; c:f32[3] = mul d b",
+        )
+    };
+    let third = |names: &str| {
+        body(
+            &format!("u:f32[3] {names}"),
+            "(w, v)",
+            "v:f32[3] = mul u 0.25:f32[]; h:f32[3] = mul v g; m:f32[3] = sub c h; w:f32[3] = add m x",
+        )
+    };
+    let bodies = [
+        first,
+        second("x:f32[3] g:f32[]"),
+        third("x:f32[3] g:f32[] c:f32[3]"),
+        second("x:f32[3] g:f32[] e:f32[3] o:f32[3]"),
+        third("x:f32[3] g:f32[] c:f32[3] o:f32[3] p:f32[3]"),
+    ];
+    let f32s = |values: &[f32]| {
+        let sizes: &[usize] = if values.len() == 1 { &[] } else { &[3] };
+        Tensor::from_elements(sizes, values).unwrap()
+    };
+    let (x, t, u) = (f32s(&[0.5, -1.0, 2.0]), f32s(&[0.1, 0.2, 0.3]), f32s(&[3.0, 2.0, 1.0]));
+    let inputs = [f32s(&[0.9]), i32(0), x, f32s(&[0.7]), t.clone(), u.clone(), f32s(&[0.2]), t, u];
+    for reverse in [
+        "(False,)",
+        "(False, True)",
+        "(False, False)",
+        "(False, True, False)",
+        "(False, False, True)",
+        "(False, True, False, True)",
+        "(False, True, True, False)",
+        "(False, True, False, True, False)",
+    ] {
+        let sweeps = reverse.matches(['F', 'T']).count();
+        let carry = [2, 2, 1, 2, 1];
+        let count: usize = carry[..sweeps].iter().sum();
+        let list: String = bodies[..sweeps].iter().map(|body| format!("{body}, ")).collect();
+        let carries: String = carry[..sweeps].iter().map(|carry| format!("{carry}, ")).collect();
+        let types = ["i32[]", "f32[3]", "f32[]", "f32[3]", "f32[3]", "f32[]", "f32[3]", "f32[3]"];
+        let names = |letter: &str, typed: bool| -> String {
+            let name = |number: usize| {
+                format!("{letter}{letter}{}", ["a", "b", "c", "d", "e", "f", "g", "h"][number])
+            };
+            (0..count)
+                .map(|i| if typed { format!(" {}:{}", name(i), types[i]) } else { format!(" {}", name(i)) })
+                .collect()
+        };
+        for checkpoints in [1, 2, 3, 50] {
+            for steps in [0, 1, 2, 3, 9, 17] {
+                for bound in [String::new(), format!("max_steps={steps}"), format!("max_steps={}", steps + 5)]
+                {
+                    let text = format!(
+                        "{{ lambda ; n:i32[] k:f32[]{}. let{} = sweeps[bodies=({list})
+                           checkpoints={checkpoints} {bound}
+                           cond_jaxpr={{ lambda ; n:i32[] k:f32[] i:i32[] x:f32[3]. let c:bool[] = lt i n in (c,) }}
+                           num_carry=({carries}) num_consts=2 reverse={reverse}] n k{} in ({},) }}",
+                        names("i", true),
+                        names("o", true),
+                        names("i", false),
+                        names("o", false).trim().replace(' ', ", "),
+                    );
+                    let given: Vec<Tensor> =
+                        std::iter::once(i32(steps)).chain(inputs[..count + 1].to_vec()).collect();
+                    check_with(&text, &given);
+                }
+            }
+        }
+    }
+}
+
 /// Bounds hold for loops and sweeps alike.
 #[test]
 fn a_loop_that_goes_on_after_its_bound_is_an_error() {

@@ -40,15 +40,18 @@ pub enum View<'a> {
     Checkpoint(&'a Checkpoint),
     CustomJvp(&'a CustomJvp),
     CustomVjp(&'a CustomVjp),
+    /// A call of the program with rules of the user's: in all else as a leaf.
+    Ruled(&'a dyn Rules, &'a Arc<Program>),
 }
 
 macro_rules! ops {
-    (leaves: $($variant:ident),*; structured: $($structured:ident),* $(,)?) => {
+    (leaves: $($variant:ident),*; structured: $($structured:ident),*; ruled: $($ruled:ident),* $(,)?) => {
         /// A primitive with its parameters.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum Op {
             $($variant($variant),)*
             $($structured($structured),)*
+            $($ruled($ruled),)*
             Extension(Extension),
         }
 
@@ -64,11 +67,18 @@ macro_rules! ops {
             }
         })*
 
+        $(impl From<$ruled> for Op {
+            fn from(op: $ruled) -> Op {
+                Op::$ruled(op)
+            }
+        })*
+
         impl Op {
             pub fn view(&self) -> View<'_> {
                 match self {
                     $(Op::$variant(op) => View::Leaf(op),)*
                     $(Op::$structured(op) => View::$structured(op),)*
+                    $(Op::$ruled(op) => View::Ruled(op, op.called()),)*
                     Op::Extension(extension) => View::Leaf(&*extension.0),
                 }
             }
@@ -77,6 +87,7 @@ macro_rules! ops {
                 match self {
                     $(Op::$variant(op) => op,)*
                     $(Op::$structured(op) => op,)*
+                    $(Op::$ruled(op) => op,)*
                     Op::Extension(extension) => &*extension.0,
                 }
             }
@@ -94,6 +105,9 @@ macro_rules! ops {
                     $structured::from_params(name, params).map(Op::$structured)
                 });
             })*
+            $(for (name, _) in $ruled::NAMES {
+                table.insert(name, |name, params| $ruled::from_params(name, params).map(Op::$ruled));
+            })*
             table
         });
 
@@ -102,6 +116,7 @@ macro_rules! ops {
             let mut all = Vec::new();
             $(all.extend_from_slice($variant::NAMES);)*
             $(all.extend_from_slice($structured::NAMES);)*
+            $(all.extend_from_slice($ruled::NAMES);)*
             all
         }
     };
@@ -111,7 +126,7 @@ ops! {
     leaves:
     // Elementwise.
     Unary, Binary, Compare, Round, IntegerPow, ReducePrecision, ConvertElementType, BitcastConvertType,
-    SelectN, Clamp, StopGradient, Copy, OptimizationBarrier, Name,
+    SelectN, Clamp, StopGradient, StandIn, Copy, OptimizationBarrier, Name,
     // Structure.
     BroadcastInDim, Reshape, Transpose, Squeeze, Slice, DynamicSlice, DynamicUpdateSlice, Concatenate, Pad, Rev,
     Iota, Gather, Scatter,
@@ -124,7 +139,9 @@ ops! {
     // Derivatives of the user's.
     CustomLinear;
     structured:
-    Call, Cond, While, Sweeps, Scan, Checkpoint, CustomJvp, CustomVjp,
+    Call, Cond, While, Sweeps, Scan, Checkpoint, CustomJvp, CustomVjp;
+    ruled:
+    LinearCall, LinearSolve, CustomVmap,
 }
 
 impl Op {
@@ -182,6 +199,11 @@ impl Op {
                 let rule = op.rule.0.saved().map_or_else(SmallVec::new, SavedVjp::sub_programs);
                 std::iter::once(&op.call_jaxpr).chain(rule).collect()
             }
+            View::Ruled(_, called) => match self {
+                Op::LinearCall(op) => std::iter::once(called).chain(&op.transpose).collect(),
+                Op::LinearSolve(op) => op.programs().collect(),
+                _ => smallvec![called],
+            },
         }
     }
 
@@ -221,6 +243,12 @@ impl Op {
                 let call_jaxpr = map(&op.call_jaxpr)?;
                 CustomVjp { call_jaxpr, rule: op.rule.map_saved(map)?, ..op.clone() }.into()
             }
+            View::Ruled(..) => match self {
+                Op::LinearCall(op) => op.map_programs(map)?.into(),
+                Op::LinearSolve(op) => op.map_programs(map)?.into(),
+                Op::CustomVmap(op) => CustomVmap { call: map(&op.call)?, ..op.clone() }.into(),
+                _ => self.clone(),
+            },
         })
     }
 

@@ -344,9 +344,8 @@ fn is_implied(op: &str, name: &str, value: &Param) -> bool {
     match (op, name) {
         ("broadcast_in_dim", "shape") => true,
         ("broadcast_in_dim", "broadcast_dimensions") => *value == Param::List(Vec::new()),
-        ("dot_general", "precision" | "preferred_element_type") | ("while" | "sweeps", "max_steps") => {
-            *value == Param::None
-        }
+        ("dot_general", "precision" | "preferred_element_type")
+        | ("while" | "sweeps", "checkpoints" | "max_steps") => *value == Param::None,
         _ => false,
     }
 }

@@ -210,6 +210,9 @@ pub struct SourceLine {
     pub file: Arc<str>,
     pub line: u32,
     pub function: Arc<str>,
+    /// The names that the user gave to what is made there (`named_scope`), outermost first and
+    /// separated by `/`; relative to the program that the equation is in.
+    pub scope: Arc<str>,
 }
 
 impl std::fmt::Display for SourceLine {

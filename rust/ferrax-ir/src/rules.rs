@@ -32,6 +32,12 @@ pub trait Row: std::fmt::Debug + Send + Sync {
         Effects::new()
     }
 
+    /// The op as one of this crate, for files; `None` if they hold what it is
+    /// made of. Without `rules`, no rule of the user's is traced for it.
+    fn as_data(&self, _rules: bool) -> Result<Option<crate::Op>> {
+        Ok(None)
+    }
+
     /// The op itself, for those that are defined outside this crate: lets the
     /// crate that defines an op know it again.
     fn as_any(&self) -> Option<&dyn std::any::Any> {

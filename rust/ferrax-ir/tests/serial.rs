@@ -101,7 +101,12 @@ fn example() -> Program {
     let key = Tensor::zeros(DType::Key(ferrax_ir::KeyImpl::Threefry2x32), vec![]).unwrap();
     let key = b.constant(key, false);
     let empty = b.constant(Tensor::zeros(DType::C128, vec![0, 4]).unwrap(), false);
-    b.source = Source::new(SourceLine { file: "model.py".into(), line: 7, function: "layer".into() });
+    b.source = Source::new(SourceLine {
+        file: "model.py".into(),
+        line: 7,
+        function: "layer".into(),
+        scope: "".into(),
+    });
     let call = Call { name: "inner".into(), program: inner.clone(), inline: true };
     let first = b.emit1(call.clone(), &[x]).unwrap();
     let second = b.emit1(call, &[first]).unwrap();

@@ -91,10 +91,22 @@ fn user_location(py: Python<'_>) -> Option<String> {
     source::current(py).line().map(|line| line.to_string())
 }
 
-/// Tells where the package lives, whose frames are not the user's.
+/// Says that code in files whose paths begin with this is not the user's.
 #[pyfunction]
-fn set_package_directory(directory: String) {
-    source::set_package(directory);
+fn exclude_from_source(path: String) {
+    source::exclude(path);
+}
+
+/// The names that equations made now are given, outermost first and separated by `/`.
+#[pyfunction]
+fn source_scope() -> String {
+    source::scope_names(source::scope()).to_string()
+}
+
+/// Sets the names that equations are given.
+#[pyfunction]
+fn set_source_scope(names: &str) {
+    source::set_scope(source::scope_number(names));
 }
 
 /// Whether nothing is being traced on this thread.
@@ -151,7 +163,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         as_numpy,
         promote_types,
         user_location,
-        set_package_directory,
+        exclude_from_source,
+        source_scope,
+        set_source_scope,
         trace_state_clean,
         trace_frames,
         documented_ops,
@@ -171,6 +185,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         control::trace_branches,
         trace::concrete_ops_run,
         trace::ref_frames,
+        trace::tracer_frame,
         trace::set_frame_refs,
         trace::add_ref_input,
         alias,

@@ -21,19 +21,22 @@ impl PyProgram {
     }
 }
 
-/// The bytes of a file with this program. Names are for all inputs and outputs, or empty.
+/// The bytes of a file with this program, with rules of the user's for derivatives up to `orders`, or
+/// as many as are always there. Names are for all inputs and outputs, or empty.
 #[pyfunction]
-#[pyo3(signature = (program, metadata, input_names = Vec::new(), output_names = Vec::new()))]
+#[pyo3(signature = (program, metadata, input_names = Vec::new(), output_names = Vec::new(), orders = 0))]
 fn program_to_bytes<'py>(
     py: Python<'py>,
     program: &Bound<'py, PyProgram>,
     metadata: String,
     input_names: Vec<String>,
     output_names: Vec<String>,
+    orders: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let interface = Interface { input_names, output_names, metadata };
     let program = &program.get().program;
-    let bytes = py.detach(|| serial::to_bytes(program, &interface)).py(py)?;
+    let orders = orders.max(serial::RULE_ORDER);
+    let bytes = py.detach(|| serial::to_bytes_up_to(program, &interface, orders)).py(py)?;
     Ok(PyBytes::new(py, &bytes))
 }
 

@@ -11,8 +11,7 @@ use crate::dtypes;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 
-/// A rule or policy of the user's, as Python hands it back: an object that only the native core
-/// looks into.
+/// A rule or policy of the user's, as Python hands it back.
 #[pyclass(frozen, module = "ferrax", name = "Rule")]
 pub struct PyRule(Param);
 
@@ -25,6 +24,39 @@ impl PyRule {
             Param::Policy(policy) => policy.0.as_ref().map_or("None".to_owned(), |policy| policy.name()),
             _ => String::new(),
         }
+    }
+
+    /// Of a forward derivative: the program over the call's inputs and the tangents of the flagged
+    /// ones, and which outputs have tangents.
+    fn jvp(&self, py: Python<'_>, nonzero: Vec<bool>) -> PyResult<(PyProgram, Vec<bool>)> {
+        let Param::Jvp(rule) = &self.0 else { return Err(self.not_a("forward derivative")) };
+        let (program, flags) = rule.0.program(&nonzero).py(py)?;
+        Ok((PyProgram::new(program), flags.to_vec()))
+    }
+
+    /// Of a reverse derivative: the program to outputs and then residuals.
+    fn forward(&self, py: Python<'_>, perturbed: Vec<bool>) -> PyResult<PyProgram> {
+        let Param::Vjp(rule) = &self.0 else { return Err(self.not_a("reverse derivative")) };
+        Ok(PyProgram::new(rule.0.forward(&perturbed).py(py)?))
+    }
+
+    /// Of a reverse derivative: the program from residuals and the cotangents in `given`, and which
+    /// inputs of the call have cotangents.
+    fn backward(
+        &self,
+        py: Python<'_>,
+        perturbed: Vec<bool>,
+        given: Vec<bool>,
+    ) -> PyResult<(PyProgram, Vec<bool>)> {
+        let Param::Vjp(rule) = &self.0 else { return Err(self.not_a("reverse derivative")) };
+        let (program, flags) = rule.0.backward(&perturbed, &given).py(py)?;
+        Ok((PyProgram::new(program), flags.to_vec()))
+    }
+}
+
+impl PyRule {
+    fn not_a(&self, what: &str) -> PyErr {
+        PyTypeError::new_err(format!("'{}' is no {what}", self.__repr__()))
     }
 }
 

@@ -172,6 +172,17 @@ impl Row for PythonPrimitive {
         self.effects.clone()
     }
 
+    fn as_data(&self, rules: bool) -> Result<Option<Op>> {
+        Python::attach(|py| -> PyResult<Option<Op>> {
+            let asked = rule(py, "as_data")?.call1((&self.primitive, &self.params, rules))?;
+            let Some((name, params)) = asked.extract::<Option<(String, Bound<'_, PyDict>)>>()? else {
+                return Ok(None);
+            };
+            crate::params::op(py, &name, &params, None).map(Some)
+        })
+        .map_err(stash)
+    }
+
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }

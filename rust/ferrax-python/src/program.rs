@@ -207,7 +207,7 @@ impl PyProgram {
         ferrax_ir::ShowCaptured(&self.program, constants).to_string()
     }
 
-    /// The equations, as `(name, params, inputs, outputs, source)`; variables are numbers,
+    /// The equations, as `(name, params, inputs, outputs, line, scope)`; variables are numbers,
     /// literals are `(value, dtype, weak)`. In place of a name, a primitive that is defined in
     /// Python is the object.
     fn equations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
@@ -228,8 +228,9 @@ impl PyProgram {
                 let inputs: Vec<Py<PyAny>> =
                     equation.inputs.iter().map(|atom| show_atom(py, atom)).collect::<PyResult<_>>()?;
                 let outputs: Vec<u32> = equation.outputs.iter().map(|var| var.0).collect();
-                let line = equation.source.line().map(|line| line.to_string());
-                (name, entries, inputs, outputs, line).into_pyobject(py)
+                let line = equation.source.line();
+                let scope = line.as_ref().map(|line| line.scope.to_string());
+                (name, entries, inputs, outputs, line.map(|line| line.to_string()), scope).into_pyobject(py)
             })
             .collect()
     }

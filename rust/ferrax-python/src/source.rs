@@ -1,7 +1,7 @@
 //! The user's line: the innermost Python frame outside this package.
 
-use std::cell::RefCell;
-use std::sync::OnceLock;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use ferrax_ir::{Source, SourceLine};
 use pyo3::ffi;
@@ -15,7 +15,8 @@ enum Code {
     /// Part of this package: look further out.
     Library,
     User {
-        lines: FxHashMap<i32, Source>,
+        /// By line and scope.
+        lines: FxHashMap<(i32, Option<usize>), Source>,
         file: String,
         function: String,
     },
@@ -34,12 +35,50 @@ thread_local! {
 /// Code objects remembered per thread before the cache starts over.
 const CACHE_LIMIT: usize = 4096;
 
-static PACKAGE: OnceLock<String> = OnceLock::new();
+/// Beginnings of the paths of files whose code is not the user's: the package's own directory, and
+/// those that libraries add.
+static EXCLUDED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// Tells which directory is the package's own.
-pub fn set_package(directory: String) {
-    // The package directory never changes within a process.
-    let _ = PACKAGE.set(directory);
+/// Adds the beginning of paths of files whose code is not the user's.
+pub fn exclude(path: String) {
+    EXCLUDED.write().unwrap_or_else(PoisonError::into_inner).push(path);
+    CACHE.with_borrow_mut(|cache| cache.codes.clear());
+}
+
+/// Scopes by number.
+static SCOPES: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+
+thread_local! {
+    /// The number of the scope that is being traced; none for the outermost.
+    static SCOPE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The scope that is being traced, to set it again.
+pub fn scope() -> Option<usize> {
+    SCOPE.get()
+}
+
+/// Sets the scope that is being traced; returns the one before.
+pub fn set_scope(scope: Option<usize>) -> Option<usize> {
+    SCOPE.replace(scope)
+}
+
+/// The number of the scope of these names.
+pub fn scope_number(names: &str) -> Option<usize> {
+    if names.is_empty() {
+        return None;
+    }
+    let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
+    Some(scopes.iter().position(|known| **known == *names).unwrap_or_else(|| {
+        scopes.push(names.into());
+        scopes.len() - 1
+    }))
+}
+
+/// The names of a scope.
+pub fn scope_names(scope: Option<usize>) -> Arc<str> {
+    let scopes = SCOPES.read().unwrap_or_else(PoisonError::into_inner);
+    scope.and_then(|number| scopes.get(number).cloned()).unwrap_or_else(|| "".into())
 }
 
 /// The source of what happens now; unknown if no user code is on the stack.
@@ -72,11 +111,13 @@ fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
     let known = CACHE.with_borrow_mut(|cache| match cache.codes.get_mut(&address) {
         Some((_, Code::Library)) => Some(None),
         Some((_, Code::User { lines, file, function })) => {
-            Some(Some(*lines.entry(line).or_insert_with(|| {
+            let scope = scope();
+            Some(Some(*lines.entry((line, scope)).or_insert_with(|| {
                 Source::new(SourceLine {
                     file: file.as_str().into(),
                     line: line.max(0).cast_unsigned(),
                     function: function.as_str().into(),
+                    scope: scope_names(scope),
                 })
             })))
         }
@@ -90,10 +131,11 @@ fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
         code.getattr(intern!(py, "co_filename"))?.cast::<PyString>()?.to_string_lossy().into_owned();
     let function: String =
         code.getattr(intern!(py, "co_name"))?.cast::<PyString>()?.to_string_lossy().into_owned();
-    let library = PACKAGE.get().is_some_and(|package| file.starts_with(package.as_str()))
-        || file.starts_with("<frozen");
+    let excluded = EXCLUDED.read().unwrap_or_else(PoisonError::into_inner);
+    let library = excluded.iter().any(|path| file.starts_with(path.as_str())) || file.starts_with("<frozen");
     let entry =
         if library { Code::Library } else { Code::User { lines: FxHashMap::default(), file, function } };
+    drop(excluded);
     CACHE.with_borrow_mut(|cache| {
         if cache.codes.len() >= CACHE_LIMIT {
             cache.codes.clear();

@@ -87,6 +87,8 @@ pub struct Frame {
     refs: Option<Py<PyAny>>,
     /// Which captured values are what a mutable array holds, with the identity of that.
     ref_inputs: Vec<(usize, usize)>,
+    /// The scope in which the frame was made. Scopes in a staged program are relative to it.
+    scope: Option<usize>,
 }
 
 thread_local! {
@@ -197,6 +199,7 @@ pub fn push(
         producers: Vec::new(),
         refs: None,
         ref_inputs: Vec::new(),
+        scope: source::scope(),
     };
     let source = source::current(py);
     let mut tracers = Vec::with_capacity(types.len());
@@ -211,6 +214,9 @@ pub fn push(
         }
     }
     STACK.with_borrow_mut(|stack| stack.push(frame));
+    if kind == FrameKind::Stage {
+        source::set_scope(None);
+    }
     Ok((id, tracers))
 }
 
@@ -225,6 +231,7 @@ fn remove(id: u64) -> Option<Frame> {
         drop(leaks::take(frame.id));
     }
     let frame = removed.pop()?;
+    source::set_scope(frame.scope);
     ENDED.with_borrow_mut(|ended| {
         if ended.len() == ENDED_KEPT {
             ended.pop_front();
@@ -321,6 +328,13 @@ pub fn ref_frames(py: Python<'_>) -> Vec<(u64, &'static str, Option<Py<PyAny>>)>
             .map(|frame| (frame.id, frame.kind.name(), frame.refs.as_ref().map(|refs| refs.clone_ref(py))))
             .collect()
     })
+}
+
+/// `(id of the frame, its kind)` of a tracer whose frame still records; `None` for other values.
+#[pyfunction]
+pub fn tracer_frame(value: &Bound<'_, Array>) -> Option<(u64, &'static str)> {
+    let id = value.get().tracer()?.frame;
+    STACK.with_borrow(|stack| stack.iter().find(|frame| frame.id == id).map(|frame| (id, frame.kind.name())))
 }
 
 /// Gives a frame the object that keeps what is done to mutable arrays; its method `close` gives
@@ -423,15 +437,22 @@ fn ordered_pending(frame: &Frame) -> bool {
 }
 
 /// Records an op of the user's with outputs of these types; `None` if it would run at once. An op
-/// with an ordered effect does not overtake those that are recorded.
+/// with an ordered effect does not overtake those that are recorded; effects of a function with
+/// rules, or of a rule, belong to its program, whatever they are of: that may never run.
 pub fn record_extension(
     py: Python<'_>,
     op: Op,
     types: &[Type],
     operands: &[Operand<'_>],
 ) -> PyResult<Option<Outputs>> {
-    let ordered = op.effects().contains(&Effect::Ordered);
-    let behind = |stack: &[Frame]| if ordered { stack.iter().rposition(ordered_pending) } else { None };
+    let effects = op.effects();
+    let ordered = effects.contains(&Effect::Ordered);
+    let in_rules = !effects.is_empty() && CONCRETE_RUNS.get() == 0;
+    let behind = |stack: &[Frame]| {
+        let pending = if ordered { stack.iter().rposition(ordered_pending) } else { None };
+        let value = |frame: &Frame| frame.kind == FrameKind::Value;
+        pending.max(if in_rules { stack.iter().rposition(value) } else { None })
+    };
     if runs_eagerly(operands) && STACK.with_borrow(|stack| behind(stack).is_none()) {
         return Ok(None);
     }

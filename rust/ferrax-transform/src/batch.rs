@@ -13,11 +13,11 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::rules::{Batch, Batched};
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{
-    Atom, Builder, Dim, Effect, Equation, Program, Result, Type, internal_error, unsupported, value_error,
+    Atom, Builder, Dim, Effect, Equation, Op, Program, Result, Type, internal_error, unsupported, value_error,
 };
 use smallvec::SmallVec;
 
-use crate::control::{checkpoint, cond, custom, scan, sweeps, while_loop};
+use crate::control::{checkpoint, cond, custom, ruled, scan, sweeps, while_loop};
 use crate::memo::Memo;
 use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
@@ -200,6 +200,16 @@ impl Batching<'_> {
             }
             View::CustomVjp(op) => {
                 at(equation, custom::batch_vjp(self, &mut rewriter.builder, op, &inputs, &dims))?
+            }
+            View::Ruled(rules, _) => {
+                let b = &mut rewriter.builder;
+                let batched = match &equation.op {
+                    Op::LinearCall(op) => ruled::batch_linear(self, b, op, &inputs, &dims),
+                    Op::LinearSolve(op) => ruled::batch_solve(self, b, op, &inputs, &dims),
+                    Op::CustomVmap(op) => ruled::batch_vmap(self, b, op, &inputs, &dims),
+                    _ => rules.batch(b, &Batch { size: self.size, inputs: &inputs, dims: &dims }),
+                };
+                at(equation, batched)?
             }
         };
         if outputs.len() != equation.outputs.len() {

@@ -79,7 +79,7 @@ impl Elimination {
                 View::Scan(op) => scan::eliminate(self, op, equation, &needed)?,
                 View::Checkpoint(op) => checkpoint::eliminate(self, op, equation, &needed)?,
                 // Their rules know all inputs and outputs.
-                View::CustomJvp(_) | View::CustomVjp(_) => Kept::Whole,
+                View::CustomJvp(_) | View::CustomVjp(_) | View::Ruled(..) => Kept::Whole,
             };
             match &how {
                 Kept::Whole => needed.add(&equation.inputs),

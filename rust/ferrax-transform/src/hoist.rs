@@ -65,6 +65,7 @@ fn while_loop(rewriter: &mut Rewriter<'_>, equation: &Equation, op: &While, inpu
         cond_jaxpr,
         body_jaxpr,
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
     };
     rewriter.copy_as(equation, op.into(), &arguments)?;
     Ok(true)

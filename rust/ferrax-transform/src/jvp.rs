@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use ferrax_ir::op::View;
 use ferrax_ir::ops::Call;
-use ferrax_ir::rules::{Jvp, WithTangents};
+use ferrax_ir::rules::{Jvp, Rules, WithTangents};
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{Atom, Builder, Equation, Program, Result, Type, internal_error, type_error};
+use ferrax_ir::{Atom, Builder, Equation, Op, Program, Result, Type, internal_error, type_error};
 use smallvec::SmallVec;
 
 use crate::control::wiring::Wirings;
-use crate::control::{checkpoint, cond, custom, scan, sweeps, while_loop};
+use crate::control::{checkpoint, cond, custom, ruled, scan, sweeps, while_loop};
 use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
 use crate::reach::Reach;
@@ -128,7 +128,9 @@ impl Forward {
                 .iter()
                 .map(|atom| atom.as_var().and_then(|var| tangents[var.index()]))
                 .collect();
-            if found.iter().all(Option::is_none) {
+            // A value without a tangent has its stand-in beside others that have tangents.
+            let matters = matches!(equation.op, Op::StandIn(_));
+            if found.iter().all(Option::is_none) && !matters {
                 rewriter.copy(equation)?;
                 continue;
             }
@@ -138,17 +140,7 @@ impl Forward {
                     let inputs = rewriter.atoms(&equation.inputs)?;
                     match rules.jvp_joint(&mut rewriter.builder, &inputs, &found) {
                         Some(joint) => set_joint(&mut rewriter, equation, at(equation, joint)?)?,
-                        None => {
-                            rewriter.copy(equation)?;
-                            let outputs: SmallVec<[Atom; 2]> = equation
-                                .outputs
-                                .iter()
-                                .map(|&var| rewriter.atom(&Atom::Var(var)))
-                                .collect::<Result<_>>()?;
-                            let rule = Jvp { inputs: &inputs, tangents: &found, outputs: &outputs };
-                            rewriter.builder.source = equation.source.derivative_of(equation.op.name());
-                            at(equation, rules.jvp(&mut rewriter.builder, &rule))?
-                        }
+                        None => by_rule(&mut rewriter, equation, rules, &found)?,
                     }
                 }
                 View::Call(op) => at(equation, self.call(&mut rewriter, equation, op, &found))?,
@@ -167,6 +159,15 @@ impl Forward {
                 View::CustomVjp(op) => {
                     at(equation, custom::forward_vjp(self, &mut rewriter, equation, op, &found))?
                 }
+                View::Ruled(rules, _) => match &equation.op {
+                    Op::LinearSolve(op) => {
+                        at(equation, ruled::forward_solve(self, &mut rewriter, equation, op, &found))?
+                    }
+                    Op::CustomVmap(op) => {
+                        at(equation, ruled::forward_vmap(self, &mut rewriter, equation, op, &found))?
+                    }
+                    _ => by_rule(&mut rewriter, equation, rules, &found)?,
+                },
             };
             if outputs.len() != equation.outputs.len() {
                 return Err(internal_error!(
@@ -222,26 +223,51 @@ impl Forward {
         call: &Call,
         tangents: &[Option<Atom>],
     ) -> Result<Tangents> {
-        let nonzero: Vec<bool> = tangents.iter().map(Option::is_some).collect();
         let arguments = rewriter.atoms(&equation.inputs)?;
-        if self.calls == Calls::Linearize {
-            let callee = self.linearized_call(&call.program, nonzero)?;
-            let (primals, result) =
-                callee.emit(&mut rewriter.builder, call, &arguments, tangents.iter().flatten().copied())?;
-            for (&var, atom) in equation.outputs.iter().zip(primals) {
-                rewriter.set(var, atom);
-            }
-            return Ok(result);
-        }
-        let (callee, flags) = self.jvp_callee(&call.program, &nonzero, &[])?;
-        let inputs: Vec<Atom> = arguments.iter().copied().chain(tangents.iter().flatten().copied()).collect();
-        let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
-        let mut outputs = rewriter.builder.emit(op, &inputs)?.into_iter().map(Atom::Var);
-        for (&var, atom) in equation.outputs.iter().zip(&mut outputs) {
+        let (primals, result) = self.emit_call(&mut rewriter.builder, call, &arguments, tangents)?;
+        for (&var, atom) in equation.outputs.iter().zip(primals) {
             rewriter.set(var, atom);
         }
-        Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
+        Ok(result)
     }
+
+    /// Emits a call and its derivative: the outputs and their tangents.
+    pub fn emit_call(
+        &mut self,
+        b: &mut Builder,
+        call: &Call,
+        arguments: &[Atom],
+        tangents: &[Option<Atom>],
+    ) -> Result<(Vec<Atom>, Tangents)> {
+        let nonzero: Vec<bool> = tangents.iter().map(Option::is_some).collect();
+        let given = tangents.iter().flatten().copied();
+        if self.calls == Calls::Linearize {
+            let callee = self.linearized_call(&call.program, nonzero)?;
+            return callee.emit(b, call, arguments, given);
+        }
+        let (callee, flags) = self.jvp_callee(&call.program, &nonzero, &[])?;
+        let inputs: Vec<Atom> = arguments.iter().copied().chain(given).collect();
+        let op = Call { name: call.name.clone(), program: callee, inline: call.inline };
+        let mut outputs = b.emit(op, &inputs)?.into_iter().map(Atom::Var);
+        let primals = outputs.by_ref().take(flags.len()).collect();
+        Ok((primals, flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect()))
+    }
+}
+
+/// The tangents that an op's rule emits after the op itself.
+fn by_rule(
+    rewriter: &mut Rewriter<'_>,
+    equation: &Equation,
+    rules: &dyn Rules,
+    tangents: &[Option<Atom>],
+) -> Result<Tangents> {
+    let inputs = rewriter.atoms(&equation.inputs)?;
+    rewriter.copy(equation)?;
+    let outputs: SmallVec<[Atom; 2]> =
+        equation.outputs.iter().map(|&var| rewriter.atom(&Atom::Var(var))).collect::<Result<_>>()?;
+    let rule = Jvp { inputs: &inputs, tangents, outputs: &outputs };
+    rewriter.builder.source = equation.source.derivative_of(equation.op.name());
+    at(equation, rules.jvp(&mut rewriter.builder, &rule))
 }
 
 /// Puts the outputs that a joint rule gave in the place of the equation's; their

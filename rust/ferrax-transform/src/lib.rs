@@ -10,7 +10,7 @@
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
-//! | `optimise` | `inline`, `simplify`, `hoist`, `fold`, `cse`, `dce` in turn |
+//! | `optimise` | `inline`, `simplify`, `hoist`, `fission`, `fold`, `cse`, `dce` in turn |
 //!
 //! Invariants of all of them: the input is not changed; the result verifies
 //! (checked in debug builds); effects keep their order; every equation keeps its
@@ -21,6 +21,7 @@ pub mod batch;
 mod control;
 pub mod cse;
 pub mod dce;
+pub mod fission;
 pub mod fold;
 pub mod hoist;
 pub mod inline;
@@ -40,6 +41,7 @@ pub mod vjp;
 pub use batch::{OutDims, batch};
 pub use cse::cse;
 pub use dce::{dce, dce_with};
+pub use fission::fission;
 pub use fold::fold;
 pub use hoist::hoist;
 pub use inline::{Inline, inline};

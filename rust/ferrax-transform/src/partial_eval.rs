@@ -142,6 +142,7 @@ impl PartialEvaluation {
                 // What derivative these have must not be split from what they compute.
                 View::CustomJvp(_)
                 | View::CustomVjp(_)
+                | View::Ruled(..)
                 | View::Checkpoint(_)
                 | View::Call(_)
                 | View::Cond(_)

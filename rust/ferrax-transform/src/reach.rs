@@ -144,7 +144,7 @@ impl Reach {
             View::Leaf(_) if through == Through::Tangents && matches!(equation.op, Op::StopGradient(_)) => {
                 vec![false; equation.outputs.len()]
             }
-            View::Leaf(_) | View::CustomJvp(_) | View::CustomVjp(_) => all(),
+            View::Leaf(_) | View::CustomJvp(_) | View::CustomVjp(_) | View::Ruled(..) => all(),
         }
     }
 
@@ -214,7 +214,12 @@ impl Reach {
                 }
                 found
             }
-            View::Leaf(_) | View::While(_) | View::Sweeps(_) | View::CustomJvp(_) | View::CustomVjp(_) => {
+            View::Leaf(_)
+            | View::While(_)
+            | View::Sweeps(_)
+            | View::CustomJvp(_)
+            | View::CustomVjp(_)
+            | View::Ruled(..) => {
                 vec![true; equation.inputs.len()]
             }
         }

@@ -243,7 +243,7 @@ fn saved_outputs(
     outputs: usize,
 ) -> Result<SmallVec<[bool; 4]>> {
     let programs = match op.view() {
-        View::Leaf(_) => return Ok(smallvec![policy.saves(op, types)?; outputs]),
+        View::Leaf(_) | View::Ruled(..) => return Ok(smallvec![policy.saves(op, types)?; outputs]),
         View::While(op) => smallvec![&op.body_jaxpr],
         // Its results are those of several bodies.
         View::Sweeps(_) => SmallVec::new(),

@@ -51,6 +51,7 @@ static REWRITES: &[Rewrite] = &[
     Rewrite { law: "real(complex(a, b)) = a, imag(complex(a, b)) = b", apply: complex_part },
     Rewrite { law: "x == true is x, x != false is x", apply: compare_bool },
     Rewrite { law: "x^1 = x", apply: first_power },
+    Rewrite { law: "stand_in(c, x, y) = x, where no more derivatives are taken", apply: stand_in },
     Rewrite { law: "select(literal, …) = its case, select(c, x, x) = x", apply: select },
     Rewrite { law: "convert(x) to its own type = x; convert(exact convert(x)) = convert(x)", apply: convert },
     Rewrite { law: "transpose(transpose(x)) = transpose(x); by the identity = x", apply: transpose },
@@ -61,7 +62,7 @@ static REWRITES: &[Rewrite] = &[
     Rewrite { law: "a whole slice, an empty pad, one operand's concatenation, no axes: x", apply: trivial },
 ];
 
-/// `program` with the identities applied.
+/// `program` with the identities applied, to be run and not differentiated any more.
 pub fn simplify(program: &Program) -> Result<Program> {
     let mut rewriter = Rewriter::with_inputs(program);
     rewriter.constants(|_| true);
@@ -316,6 +317,13 @@ fn compare_bool(site: &Site<'_>) -> Option<Action> {
 fn first_power(site: &Site<'_>) -> Option<Action> {
     match site.op {
         Op::IntegerPow(power) if power.y == 1 => Some(Action::Use(site.unary()?)),
+        _ => None,
+    }
+}
+
+fn stand_in(site: &Site<'_>) -> Option<Action> {
+    match (site.op, site.inputs) {
+        (Op::StandIn(_), [_, x, _]) => Some(Action::Use(*x)),
         _ => None,
     }
 }

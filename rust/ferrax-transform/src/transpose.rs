@@ -159,7 +159,7 @@ impl Transposition {
             return Ok(());
         }
         rewriter.builder.source = match equation.op.view() {
-            View::Leaf(_) => equation.source.derivative_of(equation.op.name()),
+            View::Leaf(_) | View::Ruled(..) => equation.source.derivative_of(equation.op.name()),
             _ => equation.source,
         };
         let operands: SmallVec<[Operand; 3]> = equation
@@ -173,7 +173,7 @@ impl Transposition {
             })
             .collect::<Result<_>>()?;
         let result = match equation.op.view() {
-            View::Leaf(rules) => {
+            View::Leaf(rules) | View::Ruled(rules, _) => {
                 let outputs: SmallVec<[Type; 1]> = rewriter.output_types(equation).collect();
                 let rule = Transpose { inputs: &operands, outputs: &outputs, cotangents: &cotangents };
                 at(equation, rules.transpose(&mut rewriter.builder, &rule))?

@@ -269,12 +269,22 @@ fn transposing_what_is_not_linear_is_refused() {
 fn refusals_name_the_users_line() {
     let mut b = Builder::new("f");
     let x = b.input(ArrayType::scalar(DType::F64));
-    b.source = Source::new(SourceLine { file: "model.py".into(), line: 7, function: "loss".into() });
+    b.source = Source::new(SourceLine {
+        file: "model.py".into(),
+        line: 7,
+        function: "loss".into(),
+        scope: "".into(),
+    });
     let sine = b.unary(Unary::Sin, x).unwrap();
     let callee = Arc::new(b.finish([sine]));
     let mut b = Builder::new("g");
     let x = b.input(ArrayType::scalar(DType::F64));
-    b.source = Source::new(SourceLine { file: "train.py".into(), line: 9, function: "step".into() });
+    b.source = Source::new(SourceLine {
+        file: "train.py".into(),
+        line: 9,
+        function: "step".into(),
+        scope: "".into(),
+    });
     let call = Call { name: "f".into(), program: callee, inline: false };
     let outputs = b.emit(call, &[x]).unwrap();
     let error = transpose(&b.finish([Atom::Var(outputs[0])]), &[true], &[true]).unwrap_err().to_string();

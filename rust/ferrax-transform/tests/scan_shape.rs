@@ -205,6 +205,24 @@ fn what_nobody_needs_goes() {
 }
 
 #[test]
+fn residuals_that_are_cheap_are_computed_again() {
+    let program = parse(
+        "let body = { lambda ; c:f64[2] x:f64[2]. let p:f64[2] = mul c x; q:f64[2] = logistic p; t:f64[2] = tanh q;
+             s:f64[2] = exp t; n:f64[2] = add t s in (n, q) } in
+         { lambda ; c:f64[2] x:f64[3,2]. let
+             n:f64[2] y:f64[3,2] = scan[jaxpr=body length=3 num_carry=1 num_consts=0 reverse=False unroll=1] c x
+           in (n, y) }",
+    );
+    let parts = linearize(&program, &[true, true]).unwrap();
+    // The carry, tanh and exp are stacked; the derivatives of logistic and tanh are made of q and t.
+    assert_eq!(counts(scans(&parts.primal)[0]), [0, 1, 1, 4], "{}", parts.primal);
+    let gradient = vjp_program(&program, &[true; 2], &[true; 2]).unwrap();
+    let inputs = Random::new(3).tensors(gradient.input_types());
+    let optimised = optimise(&gradient, Default::default()).unwrap();
+    assert_same(&run(&optimised, &inputs), &run(&gradient, &inputs), 1e-14, "again", &optimised);
+}
+
+#[test]
 fn hoisting() {
     let program = parse(
         "let body = { lambda ; w:f64[3,3] v:f64[3] c:f64[3]. let z:f64[3,3] = broadcast_in_dim[shape=(3, 3) broadcast_dimensions=(1,)] v;

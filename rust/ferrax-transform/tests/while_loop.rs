@@ -132,6 +132,21 @@ fn bounded_parts() {
     cases_with("max_steps=6", true).iter().for_each(check_parts);
 }
 
+#[test]
+fn checkpointed_derivatives() {
+    cases_with("checkpoints=2 max_steps=6", true).iter().for_each(check_derivatives);
+}
+
+#[test]
+fn checkpointed_batches() {
+    cases_with("checkpoints=2 max_steps=6", true).iter().for_each(check_batches);
+}
+
+#[test]
+fn checkpointed_parts() {
+    cases_with("checkpoints=2 max_steps=6", true).iter().for_each(check_parts);
+}
+
 /// A bound that is passed is an error in the loop, its derivatives and its batches alike.
 #[test]
 fn loops_that_go_on_after_their_bound_fail() {

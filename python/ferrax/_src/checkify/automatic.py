@@ -18,6 +18,7 @@ from ferrax._src.checkify.error import (
     OOBError,
     failure,
 )
+from ferrax._src.lax import window_primitives
 from ferrax._src.lax.control_flow.solves import linear_solve_p
 from ferrax._src.lax.creation import full_like
 
@@ -32,19 +33,30 @@ _NAN_PRIMITIVES = frozenset(
         "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_linear_solve", "digamma",
         "div", "dot_general",
         "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "integer_pow", "lgamma", "log", "log1p",
-        "logistic", "mul", "pad", "pow", "reduce_prod", "reduce_sum", "rem", "rsqrt", "scatter",
-        "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "sin", "sinh",
+        "logistic", "mul", "pad", "pow", "reduce", "reduce_prod", "reduce_sum", "reduce_window",
+        "reduce_window_sum", "rem", "rsqrt", "scatter",
+        "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub",
+        "select_and_scatter_add", "sin", "sinh",
         "sqrt", "sub", "tan", "tanh",
     }
 )  # fmt: skip
 
 
-_OWN = {linear_solve_p: "custom_linear_solve"}
+_OWN = {
+    primitive: primitive.name
+    for primitive in (
+        linear_solve_p,
+        window_primitives.reduce_p,
+        window_primitives.reduce_window_p,
+        window_primitives.reduce_window_sum_p,
+        window_primitives.select_and_scatter_add_p,
+    )
+}
 
 
 def kinds(eqn, categories) -> list[ErrorEffect]:
     """The errors of these categories that this equation itself can add, the first to check first."""
-    name = eqn.primitive.name if eqn.primitive._builtin else _OWN.get(eqn.primitive)
+    name = eqn.primitive.op if eqn.primitive._builtin else _OWN.get(eqn.primitive)
     found = []
     if DivisionByZeroError in categories and name == "div":
         found.append(_DIVISION)
@@ -96,7 +108,7 @@ def _any_nan(outputs):
 
 
 def _check_bounds(error, eqn, values):
-    found = _INDEXING[eqn.primitive.name](eqn.params, *values)
+    found = _INDEXING[eqn.primitive.op](eqn.primitive.native_params(eqn.params), *values)
     if found is None:
         return error
     indices, axes, limits = found

@@ -102,6 +102,7 @@ for _name, _places in {
     "scatter": (0, 2),
     "scatter_add": (0, 2),
     "scatter_sub": (0, 2),
+    "stand_in": (1,),
 }.items():
     jet_rules[builtin(_name)] = SeriesRule(functools.partial(_linear, builtin(_name), _places))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ import numpy as np
 from ferrax._core import Array, bind
 
 from ferrax._src import dtypes
-from ferrax._src.core import is_concrete, to_concrete_value
+from ferrax._src.core import ensure_compile_time_eval, is_concrete, to_concrete_value
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     describe as _describe,
@@ -192,8 +193,11 @@ def reduce(
         )
     if not flat:
         return operands
+    if not callable(computation):
+        raise TypeError(f"reduce: expected a function of two scalars, got {computation!r}")
     flat = [_operand(x, "reduce", 0) for x in flat]
-    flat_init = [elementwise._convert_element_type(_operand(x, "reduce", 1)) for x in flat_init]
+    with ensure_compile_time_eval():
+        flat_init = [elementwise._convert_element_type(_operand(x, "reduce", 1)) for x in flat_init]
     if any(x.shape != flat[0].shape for x in flat):
         raise ValueError(f"reduce operands must have equal shapes, got {[x.shape for x in flat]}")
     if any(x.ndim for x in flat_init):
@@ -211,14 +215,60 @@ def reduce(
             f"{[_describe(x) for x in flat]} and initial_values={[_describe(x) for x in flat_init]}"
         )
 
-    if treedef_is_leaf(tree):
-        name = monoid_of(computation, flat_init[0])
-        if name is not None:
-            reduction, combine = MONOIDS[name]
-            init = _broadcast_to(flat_init[0], _kept_shape(flat[0], axes))
-            return tree_unflatten(tree, [combine(reduction(flat[0], axes), init)])
-    combine = vectorized("reduce", computation, tree, flat)
-    return tree_unflatten(tree, _tree_reduce(combine, flat, flat_init, sorted(axes)))
+    jaxpr = scalar_jaxpr("reduce", computation, tree, flat)
+    if jaxpr is None:
+        combine = vectorized("reduce", computation, tree, flat)
+        return tree_unflatten(tree, _tree_reduce(combine, flat, flat_init, sorted(axes)))
+    from ferrax._src.lax.window_primitives import reduce_p
+
+    params = {"computation": computation, "jaxpr": jaxpr, "dimensions": axes}
+    return tree_unflatten(tree, reduce_p.bind(*flat, *flat_init, **params))
+
+
+def reduced(jaxpr, combine: Callable, flat: list, init: list, axes: tuple[int, ...]) -> list:
+    """The reductions of arrays by the function that a jaxpr of scalars is; ``combine`` is the same
+    function of two lists of vectors."""
+    name = monoid_of(jaxpr) if len(flat) == 1 else None
+    if name is None:
+        return _tree_reduce(combine, flat, init, sorted(axes))
+    reduction, function = MONOIDS[name]
+    start = _broadcast_to(init[0], _kept_shape(flat[0], axes))
+    return [function(reduction(flat[0], axes), start)]
+
+
+def scalar_jaxpr(name: str, computation: Callable, tree, like: list):
+    """``computation`` on scalars as a closed jaxpr; None if it uses values that are being traced,
+    for which a jaxpr has no place.
+
+    Errors: ValueError if it returns another tree, other shapes or dtypes.
+    """
+    known = known_monoid(computation)
+    if known is not None and len(like) == 1:
+        return _known_jaxpr(known, like[0].dtype)
+    from ferrax._core import Tracer, trace_program
+
+    from ferrax._src.jaxpr import ClosedJaxpr
+
+    combine = _checked(name, computation, tree, like)
+    count = len(like)
+    program, captured, refs = trace_program(
+        lambda leaves: combine(leaves[:count], leaves[count:]),
+        "stage",
+        name,
+        [((), x.dtype, False) for x in (*like, *like)],
+    )
+    if refs is not None or any(isinstance(value, Tracer) for value in captured):
+        return None
+    return ClosedJaxpr(program, captured)
+
+
+@functools.cache
+def _known_jaxpr(name: str, dtype):
+    from ferrax._src.api import make_jaxpr
+    from ferrax._src.avals import ShapeDtypeStruct
+
+    scalar = ShapeDtypeStruct((), dtype)
+    return make_jaxpr(MONOIDS[name][1])(scalar, scalar)
 
 
 def vectorized(name: str, computation: Callable, tree, like: list) -> Callable:
@@ -227,6 +277,12 @@ def vectorized(name: str, computation: Callable, tree, like: list) -> Callable:
     Errors of a call: ValueError if it returns another tree, other shapes or dtypes.
     """
     from ferrax._src.api import jit, vmap
+
+    return jit(vmap(_checked(name, computation, tree, like)))
+
+
+def _checked(name: str, computation: Callable, tree, like: list) -> Callable:
+    """``computation`` on two lists of scalars, with its results checked."""
     from ferrax._src.tree_util import tree_flatten, tree_unflatten
 
     def combine(a, b):
@@ -246,7 +302,7 @@ def vectorized(name: str, computation: Callable, tree, like: list) -> Callable:
                 )
         return leaves
 
-    return jit(vmap(combine))
+    return combine
 
 
 def _kept_shape(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -284,15 +340,8 @@ def is_identity(name: str, value: Array, dtype) -> bool:
     return to_concrete_value(value).item() == identity_of(name, dtype)
 
 
-def monoid_of(computation: Callable, like: Array) -> str | None:
-    """The name of the one op that ``computation`` is, or None."""
-    known = known_monoid(computation)
-    if known is not None:
-        return known
-    from ferrax._src.api import make_jaxpr
-
-    scalar = elementwise._convert_element_type(like, weak_type=False)
-    jaxpr = make_jaxpr(computation)(scalar, scalar).jaxpr
+def monoid_of(jaxpr) -> str | None:
+    """The name of the one op that a jaxpr of two scalars is, or None."""
     inputs = jaxpr.invars
     while len(jaxpr.eqns) == 1:
         (equation,) = jaxpr.eqns

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ferrax._src import api, core, dtypes, tree_util
-from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import int_tuple, operand as as_operand
 from ferrax._src.lax.creation import full_like, iota
@@ -27,6 +26,7 @@ from ferrax._src.lax.reduce import (
     is_identity,
     known_monoid,
     monoid_of,
+    scalar_jaxpr,
     vectorized,
 )
 from ferrax._src.lax.shape import _broadcast_to, pad, reshape
@@ -265,21 +265,33 @@ def reduce_window(
         if result is not None:
             return tree.unflatten([result])
     flat = [elementwise._convert_element_type(x, weak_type=False) for x in flat]
-    flat_init = [elementwise._convert_element_type(x, weak_type=False) for x in flat_init]
+    with core.ensure_compile_time_eval():
+        flat_init = [elementwise._convert_element_type(x, weak_type=False) for x in flat_init]
     if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
         raise TypeError(
             "reduce_window got inconsistent dtypes for operands and init_values: got operand dtypes "
             f"{[x.dtype for x in flat]} and init_value dtypes {[x.dtype for x in flat_init]}."
         )
-    name = monoid_of(computation, flat_init[0]) if tree_util.treedef_is_leaf(tree) else None
+    closed = scalar_jaxpr("reduce_window", computation, tree, flat)
+    if closed is None:
+        combine = vectorized("reduce_window", computation, tree, flat)
+        return tree.unflatten(fold(combine, windows, flat, flat_init))
+    from ferrax._src.lax.window_primitives import reduce_window_p, window_params
+
+    params = {"jaxpr": closed.jaxpr, "consts": tuple(closed.consts), **window_params(windows)}
+    return tree.unflatten(reduce_window_p.bind(*flat, *flat_init, **params))
+
+
+def windows_reduced(jaxpr, combine, windows, flat, init):
+    """The folds over windows by the function that a jaxpr of scalars is; ``combine`` is the same
+    function of two lists of vectors."""
+    name = monoid_of(jaxpr) if len(flat) == 1 else None
+    if name is None:
+        return fold(combine, windows, flat, init)
     if name == "add":
-        total = _reduce_window_sum(windows, flat[0])
-        return tree.unflatten([elementwise.add(_broadcast_to(flat_init[0], windows.out), total)])
-    if name is not None:
-        return tree.unflatten(
-            _reduce_window_known(MONOIDS[name][1], tree, windows, flat, flat_init)
-        )
-    return tree.unflatten(_fold(computation, tree, windows, flat, flat_init))
+        total = window_sum(windows, flat[0])
+        return [elementwise.add(_broadcast_to(init[0], windows.out), total)]
+    return _fold_known(name, windows, flat, init)
 
 
 def _special(x, init, computation, windows):
@@ -289,16 +301,21 @@ def _special(x, init, computation, windows):
         return None
     if name != "add" and dtypes.issubdtype(x.dtype, np.complexfloating):
         return None
-    if name != "add":
-        inexact = dtypes.issubdtype(x.dtype, np.inexact)
-        return (_extremes if inexact else _reduce_window_extreme)(name, windows, x)
-    if dtypes.issubdtype(x.dtype, np.bool_):
+    if name == "add" and dtypes.issubdtype(x.dtype, np.bool_):
         raise TypeError("operand to reduce_window_sum must have a number dtype, got bool")
-    return _reduce_window_sum(windows, x)
+    from ferrax._src.lax import window_primitives
+
+    primitive = {
+        "add": window_primitives.reduce_window_sum_p,
+        "max": window_primitives.reduce_window_max_p,
+        "min": window_primitives.reduce_window_min_p,
+    }[name]
+    return primitive.bind(x, **window_primitives.window_params(windows))
 
 
 @functools.partial(api.jit, static_argnums=0)
-def _reduce_window_sum(windows, x):
+def window_sum(windows, x):
+    """The sums of windows."""
     # Sums of small floats are accumulated in float32, as those of whole axes are.
     wide = np.dtype(np.float32) if dtypes.issubdtype(x.dtype, np.floating) else x.dtype
     wide = wide if x.dtype.itemsize < 4 else x.dtype
@@ -313,7 +330,8 @@ def _one(combine):
 
 
 @functools.partial(api.jit, static_argnums=(0, 1))
-def _reduce_window_extreme(name, windows, x):
+def window_extreme(name, windows, x):
+    """The maxima of windows, or the minima."""
     reduction, combine = MONOIDS[name]
     result = windows.pad(x, identity_of(name, x.dtype))
     for axis in range(x.ndim):
@@ -321,13 +339,9 @@ def _reduce_window_extreme(name, windows, x):
     return result
 
 
-_extremes = custom_jvp(_reduce_window_extreme, nondiff_argnums=(0, 1))
-
-
-@_extremes.defjvp
-def _extremes_jvp(name, windows, primals, tangents):
-    """The tangent of a window's result is that of the first element which is it."""
-    (x,), (tangent,) = primals, tangents
+def window_picked(name, windows, values, x):
+    """For each window of ``x`` the element of ``values`` at the first place that is its maximum, or
+    its minimum; zero where the window is empty."""
     better = elementwise.ge if name == "max" else elementwise.le
 
     def first(a, b):
@@ -339,15 +353,15 @@ def _extremes_jvp(name, windows, primals, tangents):
     places = reshape(iota(np.int32, size), x.shape)
     # The place `size` is that of absent elements, whose tangent is zero.
     pair = [
-        windows.pad(elementwise.stop_gradient(x), identity_of(name, x.dtype)),
+        windows.pad(x, identity_of(name, x.dtype)),
         windows.pad(places, size),
     ]
     for axis in reversed(range(x.ndim)):
         pair = _along(first, None, True, windows, axis, pair)
-    extended = pad(reshape(tangent, (size,)), full_like(tangent, 0, shape=()), [(0, 1, 0)])
+    extended = pad(reshape(values, (size,)), full_like(values, 0, shape=()), [(0, 1, 0)])
     from ferrax.numpy import take
 
-    return _extremes(name, windows, x), take(extended, pair[1], mode="clip")
+    return take(extended, pair[1], mode="clip")
 
 
 def _along(combine, reduction, idempotent, windows, axis, arrays):
@@ -423,9 +437,8 @@ def _blocks(reduction, x, axis, size, stride, step, count):
     return reduction(_part(reshape(x, shape), axis + 1, 0, size), (axis + 1,))
 
 
-def _fold(computation, tree, windows, flat, init):
-    """Any function: a fold over the places of the window."""
-    combine = vectorized("reduce_window", computation, tree, flat)
+def fold(combine, windows, flat, init):
+    """Any function, of two lists of vectors: a fold over the places of the window."""
     total = math.prod(windows.out)
     result = [_broadcast_to(x, (total,)) for x in init]
     if not total:
@@ -451,8 +464,13 @@ def _fold(computation, tree, windows, flat, init):
     return [reshape(x, windows.out) for x in result]
 
 
-# A fold is compiled whole where its function lives as long as the program.
-_reduce_window_known = api.jit(_fold, static_argnums=(0, 1, 2))
+@functools.partial(api.jit, static_argnums=(0, 1))
+def _fold_known(name, windows, flat, init):
+    # A fold is compiled whole where its function lives as long as the program.
+    tree = tree_util.tree_structure([0])
+    combine = MONOIDS[name][1]
+    function = vectorized("reduce_window", lambda a, b: [combine(a[0], b[0])], tree, flat)
+    return fold(function, windows, flat, init)
 
 
 def _fold_in_a_loop(combine, result, padded, present, windows):

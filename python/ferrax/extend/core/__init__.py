@@ -1,6 +1,12 @@
 """Jaxprs and primitives."""
 
-from ferrax._src.core import concrete_or_error as concrete_or_error
+from ferrax._src.call_primitives import CallPrimitive as CallPrimitive, call_impl as call_impl
+from ferrax._src.core import (
+    array_types as array_types,
+    concrete_or_error as concrete_or_error,
+    primal_dtype_to_tangent_dtype as primal_dtype_to_tangent_dtype,
+    valid_jaxtype as valid_jaxtype,
+)
 from ferrax._src.effects import Effect as Effect, no_effects as no_effects
 from ferrax._src.errors import (
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
@@ -22,6 +28,18 @@ from ferrax._src.jaxpr import (
     subjaxprs as subjaxprs,
 )
 from ferrax._src.primitives import Primitive as Primitive
+from ferrax._src.tokens import AbstractToken as AbstractToken, Token as Token
+from ferrax._src.traces import (
+    TraceTag as TraceTag,
+    find_top_trace as find_top_trace,
+    get_opaque_trace_state as get_opaque_trace_state,
+    nonempty_axis_env as nonempty_axis_env_DO_NOT_USE,  # noqa: F401
+    set_current_trace as set_current_trace,
+    take_current_trace as take_current_trace,
+    unsafe_am_i_under_a_jit as unsafe_am_i_under_a_jit_DO_NOT_USE,  # noqa: F401
+    unsafe_am_i_under_a_vmap as unsafe_am_i_under_a_vmap_DO_NOT_USE,  # noqa: F401
+    unsafe_get_axis_names as unsafe_get_axis_names_DO_NOT_USE,  # noqa: F401
+)
 from ferrax.extend.core import primitives as primitives
 
 Effects = set[Effect]

@@ -1,5 +1,19 @@
-"""The primitives of the native core, under JAX's names: `exp_p`, `scan_p`, and so on."""
+"""The primitives under JAX's names: `exp_p`, `scan_p`, and so on."""
 
-from ferrax._src.primitives import named_primitives
+# ruff: noqa: F401
 
-globals().update(named_primitives())
+from ferrax._src.ad import add_jaxvals_p
+from ferrax._src.call_primitives import call_p, closed_call_p
+from ferrax._src.lax.control_flow.solves import linear_solve_p
+from ferrax._src.lax.window_primitives import (
+    reduce_p,
+    reduce_window_max_p,
+    reduce_window_min_p,
+    reduce_window_p,
+    reduce_window_sum_p,
+    select_and_gather_add_p,
+    select_and_scatter_add_p,
+)
+from ferrax._src.primitives import named_primitives as _named_primitives
+
+globals().update(_named_primitives())

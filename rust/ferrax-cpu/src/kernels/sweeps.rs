@@ -2,12 +2,19 @@
 //!
 //! What steps record lies in chunks that never move, since carries may point into
 //! them; each holds twice the steps of the one before, up to a size. Chunks are
-//! allocated as the first sweep gets to them and freed when the op is done.
+//! allocated as the first sweep gets to them and freed when the op is done. With
+//! checkpoints nothing is recorded but the present step: see `treeverse`.
+//!
+//! Steps that have effects happen once, whatever checkpoints are asked for.
+
+mod schedule;
+mod treeverse;
 
 use std::sync::Arc;
 
 use ferrax_ir::ops::Sweeps;
 use ferrax_ir::ops::control::within_bound;
+use ferrax_ir::rules::Row;
 use ferrax_ir::{Program, Result};
 
 use super::body::{Body, Inner, Loop};
@@ -40,6 +47,7 @@ struct SweepsKernel {
     /// For each carry of the first sweep that moves: the buffers of the body's and
     /// of the condition's input.
     moving: Vec<(u32, u32)>,
+    again: Option<treeverse::Plan>,
 }
 
 pub fn sweeps(op: &Sweeps, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
@@ -56,13 +64,12 @@ pub fn sweeps(op: &Sweeps, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
         sweep.body.moving().map(buffers)
     });
     let moving = moving.collect();
-    Ok(Box::new(SweepsKernel {
-        condition,
-        sweeps,
-        constants: op.num_consts,
-        max_steps: op.max_steps,
-        moving,
-    }))
+    let (constants, max_steps) = (op.num_consts, op.max_steps);
+    let mut kernel = SweepsKernel { condition, sweeps, constants, max_steps, moving, again: None };
+    if let Some(checkpoints) = op.checkpoints.filter(|_| op.effects().is_empty()) {
+        kernel.again = Some(treeverse::Plan::new(op, checkpoints, &kernel, nested)?);
+    }
+    Ok(Box::new(kernel))
 }
 
 /// Room for the records of one sweep at consecutive steps.
@@ -188,11 +195,18 @@ impl SweepsKernel {
 
 impl Kernel for SweepsKernel {
     fn scratch(&self) -> usize {
+        if let Some(plan) = &self.again {
+            return plan.scratch();
+        }
         let bodies = self.sweeps.iter().map(|sweep| sweep.body.workspace());
         bodies.max().unwrap_or(0).max(self.condition_at().1 + ALIGNMENT)
     }
 
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        if let Some(plan) = &self.again {
+            // SAFETY: passed on.
+            return unsafe { treeverse::run(self, plan, call) };
+        }
         let (constants, mut carries) = call.inputs.split_at(self.constants);
         let mut outputs = call.outputs;
         let (mut steps, mut parts) = (0, Vec::new());

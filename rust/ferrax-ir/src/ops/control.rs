@@ -29,10 +29,12 @@ op_struct! {
 
 op_struct! {
     /// Runs its body on a carry as long as its condition holds of it; an error if it still
-    /// does after `max_steps` times.
+    /// does after `max_steps` times. Reverse mode keeps that many `checkpoints`, if any are
+    /// given, and runs the rest again.
     While "while" {
         body_jaxpr: Arc<Program>,
         body_nconsts: usize,
+        checkpoints: Option<usize>,
         cond_jaxpr: Arc<Program>,
         cond_nconsts: usize,
         max_steps: Option<usize>,
@@ -178,6 +180,16 @@ pub(super) fn check_condition(condition: &Program) -> Result<()> {
     ))
 }
 
+/// Fails for a loop that is to keep nothing, not even its first carry.
+pub(super) fn check_checkpoints(checkpoints: Option<usize>) -> Result<()> {
+    match checkpoints {
+        Some(0) => {
+            Err(value_error!("a loop requires at least 1 checkpoint, its first carry; got checkpoints=0"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl While {
     /// Constants of the condition, constants of the body, carry.
     pub fn split<'a, T>(&self, inputs: &'a [T]) -> (&'a [T], &'a [T], &'a [T]) {
@@ -197,6 +209,7 @@ impl Row for While {
         let arguments: Vec<Type> = body_constants.iter().chain(carry).cloned().collect();
         check_arguments("body", &self.body_jaxpr, arguments.iter())?;
         check_condition(&self.cond_jaxpr)?;
+        check_checkpoints(self.checkpoints)?;
         let after: Types = self.body_jaxpr.output_types().collect();
         check_carry("while", &self.body_jaxpr, carry, &after)?;
         Ok(after)

@@ -36,10 +36,11 @@ pub struct SavedVjp {
     pub programs: Option<[Arc<Program>; 2]>,
 }
 
-fn not_saved<T>(name: &str) -> Result<T> {
+pub(super) fn not_saved<T>(name: &str) -> Result<T> {
     Err(unsupported!(
         "the derivative of '{name}' of this order was not saved: a file holds rules of the user's for derivatives up \
-         to order {}",
+         to order {}, unless it is asked for more. Save the function again with the order that is needed: \
+         exported.serialize(vjp_order=...), or export.save(path, exported, vjp_order=...).",
         crate::serial::RULE_ORDER
     ))
 }

@@ -13,12 +13,18 @@
 //! records of `s`. The condition takes the constants and carry 0.
 //!
 //! The number of steps is known at run time only, yet all types are static:
-//! records live and die inside the op, on stacks that grow.
+//! records live and die inside the op, on stacks that grow. With `checkpoints`
+//! there are no such stacks: of the carry of a sweep that a later one meets in the
+//! other direction so many values are kept, the first included, and steps are made
+//! again from these, each as seldom as the number of checkpoints and `max_steps`
+//! allow. What the op gives is the same.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::control::{check_arguments, check_carry, check_condition, goes_on, union, within_bound};
+use super::control::{
+    check_arguments, check_carry, check_checkpoints, check_condition, goes_on, union, within_bound,
+};
 use crate::interpret;
 use crate::rules::{Row, Types};
 use crate::{Effects, Program, Result, Tensor, Type, op_struct, type_error};
@@ -28,6 +34,7 @@ op_struct! {
     /// earlier sweeps recorded at each.
     Sweeps "sweeps" {
         bodies: Vec<Arc<Program>>,
+        checkpoints: Option<usize>,
         cond_jaxpr: Arc<Program>,
         max_steps: Option<usize>,
         num_carry: Vec<usize>,
@@ -88,6 +95,7 @@ impl Row for Sweeps {
 
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         self.check_form(inputs.len())?;
+        check_checkpoints(self.checkpoints)?;
         let constants = &inputs[..self.num_consts];
         let first = &inputs[self.carry_inputs(0)];
         let arguments: Vec<Type> = constants.iter().chain(first).cloned().collect();

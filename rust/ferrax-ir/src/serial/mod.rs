@@ -77,13 +77,18 @@ impl Interface {
     }
 }
 
-/// The derivatives up to which rules of the user's are saved.
+/// The derivatives up to which rules of the user's are saved if no more are asked for.
 pub const RULE_ORDER: usize = 2;
 
 /// The bytes of a file. Rules of the user's are traced for it. Ops that are defined outside this crate cannot be saved.
 pub fn to_bytes(program: &Program, interface: &Interface) -> Result<Vec<u8>> {
+    to_bytes_up_to(program, interface, RULE_ORDER)
+}
+
+/// The same with rules for derivatives up to order `orders`.
+pub fn to_bytes_up_to(program: &Program, interface: &Interface, orders: usize) -> Result<Vec<u8>> {
     interface.check(program)?;
-    let program = &rules::saved(program)?;
+    let program = &rules::saved(program, orders)?;
     let mut bytes = vec![0; HEADER];
     bytes.extend_from_slice(&write::payload(program, interface)?);
     seal(&mut bytes);

@@ -170,7 +170,12 @@ impl Reader {
 }
 
 fn source(line: &format::Line<'_>) -> Source {
-    Source::new(SourceLine { file: (*line.file).into(), line: line.line, function: (*line.function).into() })
+    Source::new(SourceLine {
+        file: (*line.file).into(),
+        line: line.line,
+        function: (*line.function).into(),
+        scope: "".into(),
+    })
 }
 
 fn ty(saved: &format::Type<'_>) -> Result<Type> {

@@ -2,8 +2,8 @@
 //!
 //! In: a program. Out: the same with each derivative rule traced for all inputs
 //! of inexact dtype. A rule may call the function that it belongs to, so there
-//! would be no end: rules within rules are traced up to [`super::RULE_ORDER`]
-//! deep, those below stand without a program. Cost: linear in the result.
+//! would be no end: rules within rules are traced up to the derivatives of an
+//! order, those below stand without a program. Cost: linear in the result.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,23 +11,22 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::RULE_ORDER;
 use crate::builder::substitute;
 use crate::ops::{CustomJvp, CustomLinear, CustomVjp, JvpHandle, SavedJvp, SavedVjp, VjpHandle};
 use crate::rules::Lowering;
 use crate::{Atom, Builder, Equation, Op, Program, Result, Type, internal_error};
 
-/// `program` with rules as data; see the module.
-pub fn saved(program: &Program) -> Result<Program> {
-    Tracer::default().program(program, 0)
+/// `program` with rules up to derivatives of order `orders` as data; see the module.
+pub fn saved(program: &Program, orders: usize) -> Result<Program> {
+    Tracer { orders, done: FxHashMap::default() }.program(program, 0)
 }
 
 /// How often ops of the host's may be made of such ops.
 const MAX_ROUNDS: usize = 32;
 
-/// The program with what ops of the host's are made of in their place; those that run on the host
-/// stay. Their derivatives are then those of what they are made of.
-fn without_extensions(program: &Program) -> Result<Cow<'_, Program>> {
+/// The program with ops of the host's as data or, where they have no such form, what they are made of
+/// in their place; those that run on the host stay. `rules` as in [`crate::rules::Row::as_data`].
+fn without_extensions(program: &Program, rules: bool) -> Result<Cow<'_, Program>> {
     let is_made = |op: &Op| match op {
         Op::Extension(extension) => extension.0.lower() == Lowering::Expand,
         _ => false,
@@ -50,7 +49,10 @@ fn without_extensions(program: &Program) -> Result<Cow<'_, Program>> {
             let inputs = substitute(&map, &equation.inputs)?;
             b.source = equation.source;
             let outputs: SmallVec<[Atom; 1]> = match &equation.op {
-                Op::Extension(extension) if is_made(&equation.op) => extension.0.expand(&mut b, &inputs)?,
+                Op::Extension(extension) if is_made(&equation.op) => match extension.0.as_data(rules)? {
+                    Some(op) => b.emit(op, &inputs)?.into_iter().map(Atom::Var).collect(),
+                    None => extension.0.expand(&mut b, &inputs)?,
+                },
                 op => {
                     let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
                     b.emit_typed(op.clone(), &inputs, types).into_iter().map(Atom::Var).collect()
@@ -68,15 +70,15 @@ fn without_extensions(program: &Program) -> Result<Cow<'_, Program>> {
     Err(internal_error!("the expansions of '{}' do not end", program.name))
 }
 
-#[derive(Default)]
 struct Tracer {
+    orders: usize,
     /// By address and order; the originals are kept alive.
     done: FxHashMap<(usize, usize), (Arc<Program>, Arc<Program>)>,
 }
 
 impl Tracer {
     fn program(&mut self, program: &Program, order: usize) -> Result<Program> {
-        let program = &without_extensions(program)?;
+        let program = &without_extensions(program, order < self.orders)?;
         let mut result = program.clone().into_owned();
         result.equations = program
             .equations
@@ -101,6 +103,12 @@ impl Tracer {
             Op::CustomJvp(call) if call.jvp_jaxpr_fun.0.saved().is_none() => self.jvp(call, order),
             Op::CustomVjp(call) if call.rule.0.saved().is_none() => self.vjp(call, order),
             Op::CustomLinear(call) if call.rule.0.saved().is_none() => self.linear(call, order),
+            Op::LinearCall(call) => {
+                // The transpose, which comes second, is of the next order.
+                let mut at = order..;
+                let next = |program: &Arc<Program>| self.callee(program, at.next().unwrap_or(order));
+                Ok(call.map_programs(next)?.into())
+            }
             op => op.map_programs(|program| self.callee(program, order)),
         }
     }
@@ -114,7 +122,7 @@ impl Tracer {
             program: None,
             nonzero,
         };
-        if order < RULE_ORDER {
+        if order < self.orders {
             let (program, flags) = rule.program(&saved.nonzero)?;
             saved.flags = flags.to_vec();
             saved.program = Some(self.callee(&program, order + 1)?);
@@ -148,7 +156,7 @@ impl Tracer {
         let rule = &rule.0;
         let flags = vec![false; perturbed.len()];
         let mut saved = SavedVjp { name: rule.name().into(), flags, programs: None, perturbed };
-        if order < RULE_ORDER {
+        if order < self.orders {
             let forward = rule.forward(&saved.perturbed)?;
             let (backward, flags) = rule.backward(&saved.perturbed, &vec![true; given])?;
             saved.flags = flags.to_vec();

@@ -45,7 +45,8 @@ pub(crate) fn invariants(body: &Program, inputs: &[bool], runs: bool) -> Vec<boo
         .collect()
 }
 
-fn may_move(equation: &Equation, runs: bool) -> bool {
+/// Whether an equation may be done elsewhere; only single ops unless the loop `runs`.
+pub(crate) fn may_move(equation: &Equation, runs: bool) -> bool {
     !matches!(equation.op, Op::OptimizationBarrier(_) | Op::Extension(_))
         && (runs || matches!(equation.op.view(), View::Leaf(_)))
         && equation.op.effects().is_empty()

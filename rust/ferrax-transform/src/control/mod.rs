@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod cond;
 pub(crate) mod custom;
 pub(crate) mod invariant;
+pub(crate) mod ruled;
 pub(crate) mod scan;
 pub(crate) mod silent;
 pub(crate) mod sweeps;

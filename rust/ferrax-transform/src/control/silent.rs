@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ferrax_ir::{Effect, Effects, Equation, Program, Result, unsupported};
 
-use crate::rewrite::{Needed, Rewriter};
+use crate::rewrite::{Needed, Rewriter, at};
 
 fn happens(effects: &Effects) -> bool {
     effects.iter().any(|effect| !matches!(effect, Effect::NamedAxis(_)))
@@ -36,7 +36,7 @@ pub(crate) fn silenced(program: &Arc<Program>) -> Result<Arc<Program>> {
             continue;
         }
         let inputs = rewriter.atoms(&equation.inputs)?;
-        rewriter.copy_as(equation, quiet(equation)?, &inputs)?;
+        rewriter.copy_as(equation, at(equation, quiet(equation))?, &inputs)?;
     }
     Ok(Arc::new(rewriter.finish(&program.outputs)?))
 }
@@ -45,8 +45,9 @@ fn quiet(equation: &Equation) -> Result<ferrax_ir::Op> {
     let op = equation.op.map_programs(silenced)?;
     if happens(&op.effects()) {
         return Err(unsupported!(
-            "the derivative of a while_loop without max_steps runs its steps again, but they need the result of \
-             {}, which has effects and must happen once; give the loop max_steps, so that the result is kept",
+            "the derivative of a while_loop without max_steps, or with checkpoints, runs its steps again, but they \
+             need the result of {}, which has effects and must happen once; give the loop max_steps and no \
+             checkpoints, so that the result is kept",
             op.name()
         ));
     }

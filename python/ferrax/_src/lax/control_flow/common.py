@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, float0, ref_args, tree_util
+from ferrax._src import api_util, core, float0 as float0_leaves, ref_args, tree_util
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.tree_paths import equality_errors_pytreedef
 
@@ -43,7 +43,7 @@ class Body:
             args.append(tree.unflatten(leaves[start:stop]))
             start = stop
         result = self.fun(*args)
-        leaves, self.out_tree = float0.flatten(result)
+        leaves, self.out_tree = float0_leaves.flatten(result)
         for index, leaf in enumerate(leaves):
             if not isinstance(leaf, core.Array):
                 ref_args.check_returned(self.fun, self.kind, leaves, result)
@@ -65,13 +65,11 @@ def _check_output(fun, tree, index, leaf):
 
 def flatten(tree, what):
     """The leaves of a tree that are arrays or numbers, its structure and the leaves' types."""
-    leaves, treedef = float0.flatten(tree)
+    leaves, treedef = float0_leaves.flatten(tree)
     return leaves, treedef, [type_of(leaf, what) for leaf in leaves]
 
 
 def type_of(leaf, what):
-    if float0.is_float0(leaf):
-        return leaf.shape, leaf.dtype, False
     try:
         return _core.type_of(leaf)
     except TypeError as error:
@@ -89,7 +87,7 @@ def argument_names(fun, trees):
 
 def leaf_names(fun, trees):
     """The names of the leaves of the arguments of `fun` that have these structures."""
-    args = [tree.unflatten([0] * tree.num_leaves) for tree in trees]
+    args = [float0_leaves.hide(tree.unflatten([0] * tree.num_leaves)) for tree in trees]
     return api_util.argument_names(fun, args, None)
 
 
@@ -182,7 +180,7 @@ def promote_carry(init, types, out_types):
 
 def paths(tree):
     """The path of each leaf, as text."""
-    dummy = tree.unflatten(range(tree.num_leaves))
+    dummy = float0_leaves.hide(tree.unflatten(range(tree.num_leaves)))
     return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(dummy)]
 
 
@@ -202,12 +200,21 @@ def _first_parameter(fun):
     return parameters[0][0] if parameters and parameters[0] else None
 
 
+def _with_float0(tree, types):
+    """The structure and the types where arrays of dtype float0 are leaves too."""
+    leaves, tree = tree_util.tree_flatten(tree.unflatten(range(tree.num_leaves)))
+    return tree, [
+        (leaf.shape, leaf.dtype, False) if float0_leaves.is_float0(leaf) else types[leaf]
+        for leaf in leaves
+    ]
+
+
 def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
     """TypeError that lists the leaves where a carry's structure or types change."""
     if in_tree == out_tree and all(map(matches, in_types, out_types)):
         return
-    in_tree, in_types = float0.shown(in_tree, in_types)
-    out_tree, out_types = float0.shown(out_tree, out_types)
+    in_tree, in_types = _with_float0(in_tree, in_types)
+    out_tree, out_types = _with_float0(out_tree, out_types)
     parameter = _first_parameter(fun)
 
     def component(path):
@@ -263,8 +270,8 @@ def check_branches(name, labels, funs, trees, types) -> None:
 
 def _raise_branch_mismatch(name, first, second):
     (label1, fun1, tree1, types1), (label2, fun2, tree2, types2) = first, second
-    tree1, types1 = float0.shown(tree1, types1)
-    tree2, types2 = float0.shown(tree2, types2)
+    tree1, types1 = _with_float0(tree1, types1)
+    tree2, types2 = _with_float0(tree2, types2)
 
     def at(path):
         return f" at path {path}" if path else ""

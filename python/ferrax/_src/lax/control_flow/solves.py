@@ -19,10 +19,12 @@ from ferrax._src.ad import Zero, add_tangents, instantiate_zeros, is_undefined_p
 from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.custom_rules import array_types, zeros
 from ferrax._src.jaxpr import ClosedJaxpr
+from ferrax._src.linear_call import constants_first
 from ferrax._src.lowering import lower_fun, register_lowering
 from ferrax._src.primitives import (
     Primitive,
     axis_primitive_batchers,
+    data_forms,
     primitive_jvps,
     primitive_transposes,
 )
@@ -37,6 +39,10 @@ class _Function:
     def __init__(self, fun, *example):
         self.program, self.captured, flat = api.stage(fun, example, {})
         self.out_tree = flat.out_tree
+
+    def constants_first(self):
+        """The jaxpr with what it captures as its first inputs, as JAX has it."""
+        return ClosedJaxpr(constants_first(self.program, len(self.captured)))
 
 
 def _check_tree(name, expected_name, actual, expected, has_aux=False):
@@ -194,7 +200,7 @@ def custom_linear_solve(
         *(value for values in captured for value in values),
         *leaves,
         const_lengths=_Solve(*map(len, captured)),
-        jaxprs=_Solve(*(fun and ClosedJaxpr(fun.program) for fun in functions)),
+        jaxprs=_Solve(*(fun and fun.constants_first() for fun in functions)),
     )
     return functions.solve.out_tree.unflatten(results)
 
@@ -214,7 +220,7 @@ def _join(params, b):
 
 def _run(*args, const_lengths, jaxprs):
     params, b = _split(args, const_lengths)
-    return jaxprs.solve._run([*b, *params.solve])
+    return jaxprs.solve._run([*params.solve, *b])
 
 
 def _jvp(primals, tangents, *, const_lengths, jaxprs):
@@ -226,9 +232,9 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
     rhs = b_dot
     given = [type(t) is not Zero for t in params_dot.matvec]
     if any(given):
-        program, flags = jaxprs.matvec._to_program().jvp([False] * len(b) + given)
+        program, flags = jaxprs.matvec._to_program().jvp(given + [False] * len(b))
         there = [t for t in params_dot.matvec if type(t) is not Zero]
-        derived = _core.apply_program(program, [*solution, *params.matvec, *there])
+        derived = _core.apply_program(program, [*params.matvec, *solution, *there])
         moved = iter(derived[len(flags) :])
         moved = [-next(moved) if flag else None for flag in flags]
         rhs = [t if m is None else add_tangents(t, m) for t, m in zip(rhs, moved)]
@@ -272,7 +278,7 @@ def _batch(size, axis_name, trace_type, args, dims, *, const_lengths, jaxprs):
         if jaxpr is None:
             return None
         program = jaxpr._to_program()
-        in_dims = [0] * len(b) + captured_dims
+        in_dims = captured_dims + [0] * len(b)
         out_dims = [0] * len(program.out_types)
         return ClosedJaxpr(program.batch(size, in_dims, out_dims, None)[0])
 
@@ -284,6 +290,26 @@ def _batch(size, axis_name, trace_type, args, dims, *, const_lengths, jaxprs):
     return results, [0] * len(results)
 
 
+def _as_data(rules, *, const_lengths, jaxprs):
+    """As `custom_linear_solve` of the native core, whose programs take all parameters first."""
+    programs = [None if jaxpr is None else jaxpr._to_program() for jaxpr in jaxprs]
+    total = sum(const_lengths)
+    types = []
+    for program, length in zip(programs, const_lengths):
+        types += [] if program is None else program.in_types[:length]
+
+    def over_all(program, start, length):
+        if program is None:
+            return None
+        inputs = list(types)
+        inputs[start : start + length] = range(length)
+        return program.rewire([*inputs, *range(length, len(program.in_types))])
+
+    starts = [sum(const_lengths[:place]) for place in range(len(const_lengths))]
+    whole = _Solve(*map(over_all, programs, starts, const_lengths))
+    return "custom_linear_solve", dict(whole._asdict(), num_params=total)
+
+
 linear_solve_p = Primitive("custom_linear_solve")
 linear_solve_p.multiple_results = True
 linear_solve_p.def_impl(_run)
@@ -293,4 +319,5 @@ linear_solve_p.def_effectful_abstract_eval(
 primitive_jvps[linear_solve_p] = _jvp
 primitive_transposes[linear_solve_p] = _transpose
 axis_primitive_batchers[linear_solve_p] = _batch
+data_forms[linear_solve_p] = _as_data
 register_lowering(linear_solve_p, lower_fun(_run, multiple_results=True))

@@ -72,6 +72,7 @@ impl Cost {
                     // Their rules are no part of what runs.
                     View::CustomJvp(op) => sum.add(of(&op.call_jaxpr), 1.0),
                     View::CustomVjp(op) => sum.add(of(&op.call_jaxpr), 1.0),
+                    View::Ruled(_, called) => sum.add(of(called), 1.0),
                 }
             }
             sum

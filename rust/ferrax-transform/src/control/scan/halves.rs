@@ -4,7 +4,8 @@
 //! Where a residual lives decides what it costs. Constants of the loop are handed
 //! to the second scan as they are; what depends on these alone is computed once,
 //! before the loop; elements of the arrays gone through are taken from these
-//! again; stacked outputs serve as they are. Only what is left is stacked, once.
+//! again; stacked outputs serve as they are; what a few operations make of those
+//! is computed again (`again`). Only what is left is stacked, once.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use ferrax_ir::ops::Scan;
 use ferrax_ir::{Atom, Builder, Program, Result, Var, internal_error};
 use rustc_hash::FxHashMap;
 
+use super::again::compute_again;
 use super::{invariant_inputs, missing, with_body};
 use crate::control::invariant::{Hoisted, hoist, invariants};
 use crate::rewrite::{Needed, share, with_weak};
@@ -55,7 +57,7 @@ pub(crate) struct Halves {
 
 impl Halves {
     pub fn new(bodies: Bodies) -> Result<Halves> {
-        let Bodies { op, first, mut second, residuals, second_consts, second_carry } = bodies;
+        let Bodies { op, first, second, residuals, second_consts, second_carry } = bodies;
         let original = op.jaxpr.clone();
         let op = with_body(&op, share(first, &original), op.num_consts, op.num_carry);
         let before_inputs = invariant_inputs(&op);
@@ -89,6 +91,9 @@ impl Halves {
         for (position, &atom) in first.outputs.iter().enumerate().skip(op.num_carry) {
             places.entry(atom).or_insert(Place::Stacked(position));
         }
+        let own = second.inputs.len() - residuals;
+        let (asked, mut second) = compute_again(&first, asked, |atom| places.contains_key(&atom), second)?;
+        let residuals = second.inputs.len() - own;
         let (mut constants, mut elements) = (Vec::new(), Vec::new());
         let (mut constant_vars, mut element_vars): (Vec<Var>, Vec<Var>) = (Vec::new(), Vec::new());
         for (&var, atom) in second.inputs.iter().zip(asked) {

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `forward` | jvp and linearisation |
-//! | `halves` | a scan in two, and how values get from the first to the second |
+//! | `halves`, `again` | a scan in two, and how values get from the first to the second |
 //! | `transpose`, `batch`, `partial_eval`, `eliminate` | the rules of these names |
 //! | `expose` | scans that give what is saved of their steps |
 //! | `simplify` | scans of no step or one, carries that are constants |
@@ -13,6 +13,7 @@
 //! that the treated body does not need after all. Dependence is nearly always
 //! right, so the body is treated once.
 
+mod again;
 mod batch;
 mod eliminate;
 mod expose;

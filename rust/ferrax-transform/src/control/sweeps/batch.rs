@@ -2,18 +2,20 @@
 //!
 //! Where lanes have numbers of steps of their own, the sweeps go through as many
 //! as the slowest has, and the first records which lanes make each step; in all
-//! sweeps the others keep their carry.
+//! sweeps the others keep their carry. As in a `while` over a batch, the first
+//! sweep makes steps for idle lanes at what they last made one for, so that what
+//! later sweeps read of it has derivatives; those are linear in their own carries.
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{Call, ReduceKind, Sweeps};
+use ferrax_ir::ops::{Binary, Call, ReduceKind, Sweeps};
 use ferrax_ir::rules::Batched;
-use ferrax_ir::{ArrayType, Atom, Builder, Program, Result};
+use ferrax_ir::{ArrayType, Atom, Builder, Program, Result, Type};
 
 use super::{Flow, invariant_carries};
 use crate::batch::{Batching, Dims, OutDims};
 use crate::control::scan::{inline_typed, union, within};
-use crate::control::while_loop::{cut_off, keep_unless};
+use crate::control::while_loop::{cut_off, first_active, keep_unless, made_for, step_for};
 use crate::reach::Through;
 
 fn front(flags: &[bool]) -> Dims {
@@ -72,6 +74,10 @@ pub(crate) fn batch(
     let call = Call { name: op.cond_jaxpr.name.clone(), program: condition.clone(), inline: false };
     let holds = b.emit1(call, &arguments[..op.carry_inputs(0).end])?;
     let lanes = b.array_type(holds)?;
+    let first = arguments[op.carry_inputs(0)].to_vec();
+    let made_for = made_for(b, holds, &first, &all[0].carry)?;
+    let of_constants = first_active(b, holds, &arguments[..op.num_consts], &constants)?;
+    arguments.splice(..op.num_consts, of_constants);
     let mut bodies = Vec::with_capacity(all.len());
     for (sweep, body) in all.iter().enumerate() {
         let first = (sweep == 0).then_some(&condition);
@@ -84,11 +90,15 @@ pub(crate) fn batch(
         )?));
     }
     let mut num_carry = op.num_carry.clone();
-    num_carry[0] += 1;
+    num_carry[0] += 1 + made_for.len();
     arguments.insert(op.num_consts, holds);
-    let batched =
-        Sweeps { cond_jaxpr: Arc::new(any(op, &all[0].program, &lanes)?), bodies, num_carry, ..op.clone() };
-    let outputs = b.emit(batched, &arguments)?;
+    let end = op.carry_inputs(0).end + 1;
+    let added = made_for.len();
+    arguments.splice(end..end, made_for);
+    let batched = Sweeps { cond_jaxpr: Arc::new(any(op, &all[0], &lanes)?), bodies, num_carry, ..op.clone() };
+    let mut outputs = b.emit(batched, &arguments)?.to_vec();
+    let own = 1 + op.num_carry[0];
+    outputs.drain(own..own + added);
     Ok(outputs.into_iter().skip(1).map(Atom::Var).zip(front(&carry)).collect())
 }
 
@@ -122,14 +132,16 @@ fn bodies(batching: &mut Batching<'_>, op: &Sweeps, flags: &[bool]) -> Result<Ve
 }
 
 /// Whether a lane goes on.
-fn any(op: &Sweeps, body: &Program, lanes: &ArrayType) -> Result<Program> {
+fn any(op: &Sweeps, body: &Body, lanes: &ArrayType) -> Result<Program> {
     let mut b = Builder::new(op.cond_jaxpr.name.clone());
-    let mut types = body.input_types();
+    let mut types = body.program.input_types();
     for ty in types.by_ref().take(op.num_consts) {
         b.input(ty.clone());
     }
     let holds = b.input(lanes.clone());
-    for ty in types {
+    let types: Vec<&Type> = types.collect();
+    let made_for = types.iter().zip(&body.carry).filter(|(_, is_batched)| **is_batched);
+    for ty in types.iter().copied().chain(made_for.map(|(ty, _)| *ty)) {
         b.input(ty.clone());
     }
     let any = b.reduce(ReduceKind::Or, holds, &[0])?;
@@ -150,17 +162,25 @@ fn step(
     let mut types = program.input_types();
     let constants: Vec<Atom> = types.by_ref().take(op.num_consts).map(|ty| b.input(ty.clone())).collect();
     let (holds, before): (Atom, Vec<Atom>);
+    let mut made_for = Vec::new();
     if condition.is_some() {
         holds = b.input(lanes.clone());
         before = types.by_ref().take(carries).map(|ty| b.input(ty.clone())).collect();
+        for (&atom, _) in before.iter().zip(carry).filter(|(_, is_batched)| **is_batched) {
+            made_for.push(b.input(b.type_of(atom)));
+        }
     } else {
         before = types.by_ref().take(carries).map(|ty| b.input(ty.clone())).collect();
         holds = b.input(lanes.clone());
     }
     let records: Vec<Atom> = types.map(|ty| b.input(ty.clone())).collect();
     let mut arguments = constants.clone();
-    for (&atom, &is_batched) in before.iter().zip(carry) {
-        arguments.push(if is_batched { cut_off(&mut b, holds, atom)? } else { atom });
+    if condition.is_some() {
+        step_for(&mut b, holds, (&before, carry), &mut made_for, &mut arguments)?;
+    } else {
+        for (&atom, &is_batched) in before.iter().zip(carry) {
+            arguments.push(if is_batched { cut_off(&mut b, holds, atom)? } else { atom });
+        }
     }
     arguments.extend(records);
     let call = Call { name: program.name.clone(), program: program.clone(), inline: false };
@@ -172,6 +192,8 @@ fn step(
     let own: Vec<Atom> = after.collect();
     let Some(condition) = condition else { return Ok(b.finish(next.into_iter().chain(own))) };
     let arguments: Vec<Atom> = constants.into_iter().chain(next.iter().copied()).collect();
-    let goes_on = inline_typed(&mut b, condition, &arguments)?;
-    Ok(b.finish(goes_on.into_iter().chain(next).chain([holds]).chain(own)))
+    // The constants of a lane without a step may be another's.
+    let goes_on = inline_typed(&mut b, condition, &arguments)?[0];
+    let goes_on = b.binary(Binary::And, goes_on, holds)?;
+    Ok(b.finish([goes_on].into_iter().chain(next).chain(made_for).chain([holds]).chain(own)))
 }

@@ -117,6 +117,7 @@ fn jvp(forward: &mut Forward, op: &Sweeps, flags: &[bool], flow: Flow) -> Result
         bodies,
         cond_jaxpr,
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
         num_carry: op.num_carry.iter().zip(&carries).map(|(own, flags)| own + count(flags)).collect(),
         num_consts: op.num_consts + count(constants),
         reverse: op.reverse.clone(),

@@ -83,6 +83,7 @@ fn of_while(wirings: &mut Wirings, op: &While) -> Result<Sweeps> {
         bodies: vec![wirings.wire_shared(&op.body_jaxpr, body)?],
         cond_jaxpr: wirings.wire_shared(&op.cond_jaxpr, condition)?,
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
         num_carry: vec![carries],
         num_consts: conditions + constants,
         reverse: vec![false],
@@ -172,6 +173,7 @@ pub(crate) fn eliminate(
         bodies,
         cond_jaxpr,
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
         num_carry: chosen(&kept.iter().map(|kept| count(&kept.carry)).collect::<Vec<_>>(), &staying)
             .collect(),
         num_consts: count(&constants),

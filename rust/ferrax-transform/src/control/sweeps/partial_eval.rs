@@ -71,6 +71,7 @@ pub(crate) fn partial_eval(
         bodies,
         cond_jaxpr,
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
         num_carry,
         num_consts: count(&negated(constants)),
         reverse: op.reverse.clone(),

@@ -10,9 +10,20 @@
 //! So a `while` becomes one sweep forwards and one backwards. Nothing of a step
 //! lives outside of the op: between the forward and the backward pass of a
 //! program only the loop's inputs are kept, and the loop runs once more before it
-//! is gone through backwards. Cost: the time of one more forward pass for each
-//! loop around an equation, and memory for the residuals of all steps while the
-//! op runs; nothing that is the same at every step is recorded.
+//! is gone through backwards. Cost: memory for the residuals of all steps while the
+//! op runs, save what is the same at every step, and the time of one more forward
+//! pass for each loop around an equation: the steps of a loop in a loop are made
+//! three times, in the forward pass, in the outer forward sweep, which records the
+//! inner loop's inputs, and in the inner forward sweep, which the outer backward
+//! one runs; those at depth `d` are made `d + 1` times.
+//!
+//! Why the records are not kept between the passes, which would do with one run:
+//! they would be values of the program, one for each step of all loops around,
+//! and their number is known to no type. An array needs a bound (that is what
+//! `max_steps` is for: `while_loop/bounded.rs`); a value that holds any number of
+//! arrays would be a type that every op, transformation and saved program had to
+//! know. Nor can the two runs be one op where both are in a program: the cotangents
+//! that go in come of the values that come out.
 
 use std::sync::Arc;
 
@@ -118,7 +129,8 @@ pub(crate) fn transpose(
     }
     let num_consts = plan.constants.len();
     let cond_jaxpr = plan.condition(transposition, b, &constants)?;
-    let sweeps = Sweeps { bodies, cond_jaxpr, max_steps: op.max_steps, num_carry, num_consts, reverse };
+    let (checkpoints, max_steps) = (op.checkpoints, op.max_steps);
+    let sweeps = Sweeps { bodies, checkpoints, cond_jaxpr, max_steps, num_carry, num_consts, reverse };
     let mut found = b.emit(sweeps, &arguments)?.into_iter().skip(known_outputs).map(Atom::Var);
 
     let mut results: Cotangents = operands.iter().map(|_| None).collect();

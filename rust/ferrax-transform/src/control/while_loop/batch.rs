@@ -1,10 +1,17 @@
 //! `while` over a batch.
+//!
+//! Where lanes have numbers of steps of their own, steps are made for all lanes as
+//! long as one goes on, and those that are done keep their carry. For them a step
+//! is made at what they last made one for, lest it be where the body has no
+//! derivative: 0 for a square root, say. That is a carry of its own, which goes
+//! away if no derivative is taken. A lane without a step has the first carry and
+//! the constants of the first lane that goes on.
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{Call, ReduceKind, StopGradient, While};
+use ferrax_ir::ops::{ArgKind, ArgReduce, Call, DynamicSlice, ReduceKind, StandIn, StopGradient, While};
 use ferrax_ir::rules::Batched;
-use ferrax_ir::{ArrayType, Atom, Builder, Program, Result, Shape, unsupported};
+use ferrax_ir::{ArrayType, Atom, Axes, Builder, DType, Dim, Program, Result, Shape, Type, unsupported};
 
 use super::invariant_carries;
 use crate::batch::{Batching, Dims, OutDims};
@@ -64,10 +71,12 @@ pub(crate) fn batch(
         return Ok(outputs.into_iter().map(Atom::Var).zip(front(&carry)).collect());
     }
 
-    // Which lanes go on is the first carry.
+    // Which lanes go on is the first carry; what they last made a step for comes last.
     let (condition_constants, body_constants, own) = op.split(&arguments);
     let call = Call { name: op.cond_jaxpr.name.clone(), program: condition.clone(), inline: false };
     let holds = b.emit1(call, &[condition_constants, own].concat())?;
+    let body_constants = first_active(b, holds, body_constants, body_flags)?;
+    let made_for = made_for(b, holds, own, &carry)?;
     let lanes = Lanes { op, condition, body, carry: &carry };
     let any = lanes.any(b.array_type(holds)?)?;
     let step = lanes.step(b.array_type(holds)?)?;
@@ -77,10 +86,11 @@ pub(crate) fn batch(
         body_nconsts: op.cond_nconsts + op.body_nconsts,
         body_jaxpr: Arc::new(step),
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
     };
-    let arguments = [condition_constants, body_constants, &[holds], own].concat();
+    let arguments = [condition_constants, &body_constants, &[holds], own, &made_for].concat();
     let outputs = b.emit(batched, &arguments)?;
-    Ok(outputs.into_iter().skip(1).map(Atom::Var).zip(front(&carry)).collect())
+    Ok(outputs.into_iter().skip(1).take(carry.len()).map(Atom::Var).zip(front(&carry)).collect())
 }
 
 /// A loop whose lanes stop on their own.
@@ -98,7 +108,9 @@ impl Lanes<'_> {
     fn any(&self, holds: ArrayType) -> Result<Program> {
         let mut b = Builder::new(self.op.cond_jaxpr.name.clone());
         let holds = b.input(holds);
-        for ty in self.body.input_types().skip(self.op.body_nconsts) {
+        let types: Vec<&Type> = self.body.input_types().skip(self.op.body_nconsts).collect();
+        let made_for = types.iter().zip(self.carry).filter(|(_, is_batched)| **is_batched);
+        for ty in types.iter().copied().chain(made_for.map(|(ty, _)| *ty)) {
             b.input(ty.clone());
         }
         let any = b.reduce(ReduceKind::Or, holds, &[0])?;
@@ -120,9 +132,11 @@ impl Lanes<'_> {
         let holds = b.input(holds);
         let types = body.input_types().skip(op.body_nconsts);
         let before: Vec<Atom> = types.map(|ty| b.input(ty.clone())).collect();
-        for (&atom, &is_batched) in before.iter().zip(*carry) {
-            arguments.push(if is_batched { cut_off(&mut b, holds, atom)? } else { atom });
+        let mut made_for = Vec::new();
+        for (&atom, _) in before.iter().zip(*carry).filter(|(_, is_batched)| **is_batched) {
+            made_for.push(b.input(b.type_of(atom)));
         }
+        step_for(&mut b, holds, (&before, carry), &mut made_for, &mut arguments)?;
         let call = Call { name: op.body_jaxpr.name.clone(), program: body.clone(), inline: false };
         let after = b.emit(call, &arguments)?;
         let mut outputs = Vec::with_capacity(after.len() + 1);
@@ -136,8 +150,72 @@ impl Lanes<'_> {
         }
         constants.extend(&outputs);
         let holds = inline_typed(&mut b, condition, &constants)?;
-        Ok(b.finish(holds.into_iter().chain(outputs)))
+        Ok(b.finish(holds.into_iter().chain(outputs).chain(made_for)))
     }
+}
+
+/// Values that are flagged as batched, with those of the first lane that goes on for lanes that
+/// do not, as far as derivatives see.
+pub(crate) fn first_active(
+    b: &mut Builder,
+    holds: Atom,
+    values: &[Atom],
+    flags: &[bool],
+) -> Result<Vec<Atom>> {
+    let mut all = values.to_vec();
+    if !flags.contains(&true) || b.shape(holds)[0] == 0 {
+        return Ok(all);
+    }
+    let argmax = ArgReduce { kind: ArgKind::Max, axes: Axes::from_slice(&[0]), index_dtype: DType::I32 };
+    let lane = b.emit1(argmax, &[holds])?;
+    for (value, _) in all.iter_mut().zip(flags).filter(|(_, flag)| **flag) {
+        if b.type_of(*value).as_array().is_none() {
+            continue;
+        }
+        let shape = b.shape(*value);
+        let mut slice_sizes = shape.clone();
+        slice_sizes[0] = Dim::Const(1);
+        let mut operands = vec![b.int_scalar(DType::I32, 0); shape.len() + 1];
+        (operands[0], operands[1]) = (*value, lane);
+        let other = b.emit1(DynamicSlice { slice_sizes }, &operands)?;
+        let other = b.broadcast_in_dim(other, &shape, &(0..shape.len()).collect::<Vec<_>>())?;
+        let goes_on = over(b, holds, *value)?;
+        *value = b.emit1(StandIn {}, &[goes_on, *value, other])?;
+    }
+    Ok(all)
+}
+
+/// What lanes make their first step for: the batched ones of a carry.
+pub(crate) fn made_for(b: &mut Builder, holds: Atom, carry: &[Atom], flags: &[bool]) -> Result<Vec<Atom>> {
+    let all = first_active(b, holds, carry, flags)?;
+    all.into_iter().zip(flags).filter(|(_, flag)| **flag).map(|(atom, _)| constant(b, atom)).collect()
+}
+
+/// Appends what a step is made for to its arguments, where `made_for` is what the last one was made
+/// for, and becomes what this one is.
+pub(crate) fn step_for(
+    b: &mut Builder,
+    holds: Atom,
+    (carry, flags): (&[Atom], &[bool]),
+    made_for: &mut [Atom],
+    arguments: &mut Vec<Atom>,
+) -> Result<()> {
+    let mut last = made_for.iter_mut();
+    for (&atom, &flag) in carry.iter().zip(flags) {
+        let Some(last) = (if flag { last.next() } else { None }) else {
+            arguments.push(atom);
+            continue;
+        };
+        let goes_on = over(b, holds, atom)?;
+        let own = b.emit1(StandIn {}, &[goes_on, atom, *last])?;
+        arguments.push(own);
+        *last = constant(b, own)?;
+    }
+    Ok(())
+}
+
+fn constant(b: &mut Builder, x: Atom) -> Result<Atom> {
+    if b.dtype(x).is_inexact() { b.emit1(StopGradient {}, &[x]) } else { Ok(x) }
 }
 
 /// A carry whose lanes that are done have no derivative, so that what comes of

@@ -208,6 +208,7 @@ fn linear(
         cond_nconsts: 1,
         cond_jaxpr: Arc::new(below_limit(op, &counter, carry_tangents)?),
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::reach::Through;
 use crate::rewrite::Rewriter;
 
 /// Emits the primal outputs, which it sets, and gives the tangents. Linearised,
-/// a loop without a bound is done twice: how often it runs is not known in time
+/// a loop without a bound, or with checkpoints, is done twice: how often it runs is not known in time
 /// to keep what each step needs, so the tangents come from a loop that computes
 /// the primals again, without the effects. What is linear in it is a `sweeps`
 /// when turned around.
@@ -25,7 +25,7 @@ pub(crate) fn forward(
     tangents: &[Option<Atom>],
 ) -> Result<Tangents> {
     let linearizes = forward.calls == Calls::Linearize;
-    if let (true, Some(steps)) = (linearizes, op.max_steps) {
+    if let (true, Some(steps), None) = (linearizes, op.max_steps, op.checkpoints) {
         return bounded::forward(forward, rewriter, equation, op, steps, tangents);
     }
     let quiet;

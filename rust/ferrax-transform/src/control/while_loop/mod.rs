@@ -26,7 +26,7 @@ use crate::partial_eval::{PartialEval, PartialEvaluation};
 use crate::reach::Through;
 use crate::rewrite::{Needed, Rewriter, with_weak};
 
-pub(crate) use batch::{batch, cut_off, keep_unless};
+pub(crate) use batch::{batch, cut_off, first_active, keep_unless, made_for, step_for};
 pub(crate) use forward::forward;
 pub(crate) use transpose::transpose;
 
@@ -92,6 +92,7 @@ pub(crate) fn partial_eval(
         cond_nconsts: count(&negated(condition_constants)),
         body_nconsts: count(&negated(body_constants)),
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
     };
     let early = [negated(condition_constants), negated(body_constants), negated(&late)].concat();
     let inputs: Vec<Atom> = chosen(rewriter.atoms(&equation.inputs)?.iter(), &early).collect();
@@ -148,6 +149,7 @@ pub(crate) fn eliminate(
         cond_nconsts: count(condition_constants),
         body_nconsts: count(body_constants),
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
     };
     Ok(Kept::Smaller(Box::new(Smaller {
         op: smaller.into(),

@@ -100,6 +100,7 @@ pub(crate) fn transpose(
             (&sum_types, &cotangent_types),
         )?),
         max_steps: op.max_steps,
+        checkpoints: op.checkpoints,
     };
     let mut found = b.emit(backward, &arguments)?.into_iter().skip(1).map(Atom::Var);
     let mut results = Cotangents::new();

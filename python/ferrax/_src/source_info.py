@@ -1,0 +1,207 @@
+"""Where equations come from: the user's line, and the names of the scopes they were made in."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+from ferrax import _core
+
+__all__ = [
+    "NameStack",
+    "SourceInfo",
+    "current",
+    "current_name_stack",
+    "extend_name_stack",
+    "new_name_stack",
+    "new_source_info",
+    "register_exclusion",
+    "reset_name_stack",
+    "set_name_stack",
+    "summarize",
+    "transform_name_stack",
+    "user_context",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scope:
+    """A name that the user gave."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+    """The name of a transformation, which is shown around those within."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class NameStack:
+    """Names of scopes, outermost first.
+
+    Example:
+        >>> str(NameStack().extend("model").transform("jvp").extend("layer"))
+        'model/jvp(layer)'
+    """
+
+    stack: tuple = ()
+
+    def extend(self, name: str) -> NameStack:
+        return NameStack((*self.stack, Scope(name)))
+
+    def transform(self, name: str) -> NameStack:
+        return NameStack((*self.stack, Transform(name)))
+
+    def __getitem__(self, index: slice) -> NameStack:
+        return NameStack(self.stack[index])
+
+    def __len__(self):
+        return len(self.stack)
+
+    def __add__(self, other: NameStack) -> NameStack:
+        return NameStack(self.stack + other.stack)
+
+    def __str__(self):
+        parts: list[str] = []
+        for item in reversed(self.stack):
+            if isinstance(item, Scope):
+                parts.append(item.name)
+            elif parts:
+                parts.append(f"{item.name}({parts.pop()})")
+            else:
+                parts.append(f"{item.name}()")
+        return "/".join(reversed(parts))
+
+
+def named_stack(names: str | None) -> NameStack:
+    """The stack that the native core has as text: items separated by `/`, `()` behind those of
+    transformations."""
+    items = names.split("/") if names else ()
+    return NameStack(
+        tuple(Transform(item[:-2]) if item.endswith("()") else Scope(item) for item in items)
+    )
+
+
+def _encoded(stack: NameStack) -> str:
+    return "/".join(
+        item.name + ("()" if isinstance(item, Transform) else "") for item in stack.stack
+    )
+
+
+class SourceInfo:
+    """Where an equation was made: `name_stack`, and `line` as 'file:line (function)' or None."""
+
+    __slots__ = ("traceback", "name_stack", "line")
+
+    def __init__(self, traceback=None, name_stack=None, line=None):
+        self.traceback = traceback
+        self.name_stack = NameStack() if name_stack is None else name_stack
+        self.line = line
+
+    def replace(self, *, traceback=None, name_stack=None) -> SourceInfo:
+        """A copy with another traceback or name stack."""
+        return SourceInfo(
+            self.traceback if traceback is None else traceback,
+            self.name_stack if name_stack is None else name_stack,
+            self.line,
+        )
+
+    def __repr__(self):
+        return f"SourceInfo(line={self.line!r}, name_stack={str(self.name_stack)!r})"
+
+    def __str__(self):
+        return self.line or ""
+
+
+def new_source_info() -> SourceInfo:
+    """A place of which nothing is known."""
+    return SourceInfo()
+
+
+def new_name_stack(name: str = "") -> NameStack:
+    """A stack of one name, or of none."""
+    return NameStack().extend(name) if name else NameStack()
+
+
+def current() -> SourceInfo:
+    """The user's line that runs now, and the scopes it is in."""
+    return SourceInfo(None, current_name_stack(), _core.user_location())
+
+
+def current_name_stack() -> NameStack:
+    """The scopes of equations that are made now."""
+    return named_stack(_core.source_scope())
+
+
+def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
+    """The user's line, as 'file:line (function)'."""
+    return source_info.line or ""
+
+
+def register_exclusion(path: str) -> None:
+    """Says that code in files whose paths begin with this is a library's, not the user's: messages
+    and equations name the line that calls it."""
+    _core.exclude_from_source(path)
+
+
+class set_name_stack(contextlib.ContextDecorator):  # noqa: N801
+    """A context, or a decorator, in which equations are given these names."""
+
+    def __init__(self, name_stack: NameStack):
+        self.name_stack = name_stack
+        self._before = []
+
+    def _recreate_cm(self):
+        return type(self)(self.name_stack)
+
+    def __enter__(self):
+        self._before.append(_core.source_scope())
+        _core.set_source_scope(_encoded(self.name_stack))
+
+    def __exit__(self, *exc):
+        _core.set_source_scope(self._before.pop())
+
+
+def reset_name_stack():
+    """A context in which equations are given no names of outer scopes."""
+    return set_name_stack(NameStack())
+
+
+class _Extended(contextlib.ContextDecorator):
+    def __init__(self, change, name):
+        self.change, self.name = change, name
+        self._entered = []
+
+    def _recreate_cm(self):
+        return type(self)(self.change, self.name)
+
+    def __enter__(self):
+        stack = self.change(current_name_stack(), self.name)
+        self._entered.append(set_name_stack(stack))
+        self._entered[-1].__enter__()
+        return stack
+
+    def __exit__(self, *exc):
+        self._entered.pop().__exit__(*exc)
+
+
+def extend_name_stack(name: str):
+    """A context, or a decorator, in which equations are given one more name."""
+    return _Extended(NameStack.extend, name)
+
+
+def transform_name_stack(name: str):
+    """A context, or a decorator, in which names are shown inside of a transformation's."""
+    return _Extended(NameStack.transform, name)
+
+
+@contextlib.contextmanager
+def user_context(traceback=None, *, name_stack=None):
+    """A context in which equations are given these names. Lines are always the user's own."""
+    with contextlib.nullcontext() if name_stack is None else set_name_stack(name_stack):
+        yield
+
+

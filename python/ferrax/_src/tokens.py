@@ -1,0 +1,33 @@
+"""Tokens: values without data that order effects. Programs here order them by themselves."""
+
+from __future__ import annotations
+
+from ferrax._src.core import AbstractValue
+
+
+class AbstractToken(AbstractValue):
+    """The type of tokens."""
+
+    def str_short(self, short_dtypes=False, mesh_axis_types=False):
+        return "Tok"
+
+    def to_tangent_aval(self):
+        return self
+
+    def __eq__(self, other):
+        return isinstance(other, AbstractToken)
+
+    def __hash__(self):
+        return hash(AbstractToken)
+
+
+class Token:
+    """A token that holds an array, for programs that hand one on."""
+
+    def __init__(self, buf):
+        self._buf = buf
+
+    def block_until_ready(self):
+        """Waits for the array."""
+        self._buf.block_until_ready()
+        return self

@@ -1,0 +1,15 @@
+"""Helpers for code that wraps functions as transformations do."""
+
+# ruff: noqa: F401
+
+from ferrax._src.core import shaped_abstractify
+from ferrax._src.flat_functions import (
+    argnums_partial,
+    debug_info,
+    donation_vector,
+    flatten_axes,
+    flatten_fun,
+    flatten_fun_nokwargs,
+    rebase_donate_argnums,
+)
+from ferrax._src.util import safe_map

@@ -1,0 +1,22 @@
+"""Backends and caches of programs."""
+
+# ruff: noqa: F401
+
+from ferrax._src.absent import absent, group
+from ferrax._src.extend_backend import (
+    backends,
+    clear_backends,
+    clear_in_memory_compilation_cache,
+    get_backend,
+    get_default_device,
+    register_backend_cache,
+)
+
+__getattr__ = absent(
+    __name__,
+    group(
+        "backend_xla_version get_compile_options ifrt_proxy register_backend_factory",
+        "programs are compiled by ferrax itself, not by XLA, and the backends are those of "
+        "ferrax.devices()",
+    ),
+)
