@@ -344,3 +344,37 @@ def test_taking_gradients():
             lambda x: (jnp.take_along_axis(x, jnp.zeros((1, 2, 5), int), 1) ** 2).sum()
         )(jnp.array(X))
     )
+
+
+STATIC_CHECKS = {
+    "behind": lambda m, jnp, x: x[3],
+    "before": lambda m, jnp, x: x[-4],
+    "second axis": lambda m, jnp, x: x[0, 5],
+    "numpy scalar": lambda m, jnp, x: x[np.int32(5)],
+    "beside a slice": lambda m, jnp, x: x[5, ::2],
+    "get": lambda m, jnp, x: x.at[5].get(),
+    "not wrapped": lambda m, jnp, x: x.at[-1].get(wrap_negative_indices=False),
+    "in jit": lambda m, jnp, x: m.jit(lambda x: x[5])(x),
+    "in bounds": lambda m, jnp, x: x[-3, 3],
+    "slice": lambda m, jnp, x: x[1:9],
+    "array": lambda m, jnp, x: x[np.array([0, 5])],
+    "set": lambda m, jnp, x: x.at[5].set(1.0),
+    "clip": lambda m, jnp, x: x.at[5].get(mode="clip"),
+    "fill": lambda m, jnp, x: x.at[5].get(mode="fill"),
+    "take": lambda m, jnp, x: jnp.take(x, 5, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", STATIC_CHECKS)
+def test_check_static_indices(name):
+    def case(module, jnp):
+        x = jnp.arange(12.0).reshape(3, 4)
+        module.config.update("jax_check_static_indices", True)
+        try:
+            return STATIC_CHECKS[name](module, jnp, x)
+        finally:
+            module.config.update("jax_check_static_indices", False)
+
+    check(case)
+    expected, got = both(case)
+    assert str(expected) == str(got)

@@ -3,8 +3,8 @@
 //!
 //! Everything else, and everything that is an error, goes to the Python layer
 //! (`ferrax._src.numpy.indexing`, `.update`), whose results these are equal to:
-//! negative integers count from the end once; then reads clamp integers that
-//! are out of bounds and updates are dropped.
+//! negative integers count from the end once. Reads of what is then out of
+//! bounds go there too; such updates are dropped.
 
 use ferrax_cpu::strided::{self, Axis};
 use ferrax_ir::ops::Binary;
@@ -90,7 +90,7 @@ struct Region {
     strides: SmallVec<[isize; 6]>,
     /// The byte offset of the first element.
     start: usize,
-    /// An integer was out of bounds; `start` means nothing unless integers are clamped.
+    /// An integer was out of bounds; `start` means nothing.
     missed: bool,
     /// All of the array in its own order.
     all: bool,
@@ -100,7 +100,7 @@ struct Region {
 
 impl Region {
     /// `None` for errors: too many indices, an integer on an empty axis.
-    fn new(sizes: &[usize], item: usize, items: &[Item], clamp: bool) -> Option<Region> {
+    fn new(sizes: &[usize], item: usize, items: &[Item]) -> Option<Region> {
         let used = items.iter().filter(|part| matches!(part, Item::Int(_) | Item::Slice { .. })).count();
         let ellipses = items.iter().filter(|part| matches!(part, Item::Ellipsis)).count();
         let missing = sizes.len().checked_sub(used)?;
@@ -139,7 +139,6 @@ impl Region {
                     let size = i64::try_from(sizes[axis]).ok().filter(|&size| size > 0)?;
                     let value = if value < 0 { value + size } else { value };
                     region.missed |= !(0..size).contains(&value);
-                    let value = if clamp { value.clamp(0, size - 1) } else { value };
                     start = start.wrapping_add((value as isize).wrapping_mul(inner[axis]));
                     region.all &= size == 1;
                     region.same_axes = false;
@@ -235,7 +234,9 @@ fn read<'py>(array: &Bound<'py, Array>, index: &Bound<'py, PyAny>) -> PyResult<O
     if item == 0 || !trace::runs_eagerly(&[]) {
         return Ok(None);
     }
-    let Some(region) = Region::new(&concrete.sizes, item, &items, true) else { return Ok(None) };
+    let Some(region) = Region::new(&concrete.sizes, item, &items).filter(|region| !region.missed) else {
+        return Ok(None);
+    };
     if region.all && region.same_axes {
         return Ok(Some(array.clone().unbind()));
     }
@@ -319,7 +320,7 @@ pub fn update_at(
     if bytes == 0 || bytes > LARGE || value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         return Ok(None);
     }
-    let Some(region) = Region::new(&concrete.sizes, item, &items, false) else { return Ok(None) };
+    let Some(region) = Region::new(&concrete.sizes, item, &items) else { return Ok(None) };
     let mut value = convert::operand(value, "Array.at")?;
     if !trace::runs_eagerly(std::slice::from_ref(&value)) || !fits(py, concrete, value.dtype(), value.weak())
     {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ferrax._core import Array, bind
 
+from ferrax._src.config import config
 from ferrax._src.numpy.index_parse import Range, parse
 
 
@@ -86,6 +87,21 @@ def misses(shape, entries: list, wrap: bool) -> bool:
         if entry is not None and type(entry) is not str:
             axis += 1
     return False
+
+
+def check_static(shape, entries: list, wrap: bool) -> None:
+    """IndexError for a static integer out of bounds, under `jax_check_static_indices`."""
+    if not config.jax_check_static_indices:
+        return
+    axis = 0
+    for entry in entries:
+        if type(entry) is int and misses(shape[axis:], [entry], wrap):
+            raise IndexError(
+                f"index {entry} out of bounds for axis {axis} with size {shape[axis]} "
+                f"(normalize_indices={wrap})"
+            )
+        if entry is not None and type(entry) is not str:
+            axis += 1
 
 
 def basic_getitem(x: Array, entries: list, wrap: bool) -> Array:

@@ -22,6 +22,7 @@ from ferrax._src.lax.types import GatherScatterMode
 from ferrax._src.numpy.basic_index import (
     basic_getitem,
     cached_steps,
+    check_static,
     misses,
     static_integer,
     static_key,
@@ -38,7 +39,8 @@ _DEFAULT_MODE = "promise_in_bounds"
 def getitem(x: Array, index) -> Array:
     """``x[index]`` by NumPy's rules, with indices out of bounds clamped.
 
-    Raises IndexError (too many indices, traced slice bounds), TypeError (lists, floats) and
+    Raises IndexError (too many indices, traced slice bounds; under `jax_check_static_indices` also
+    for known integers out of bounds), TypeError (lists, floats) and
     NonConcreteBooleanIndexError (traced masks).
 
     >>> getitem(jnp.arange(5), slice(None, None, 2))
@@ -101,6 +103,7 @@ def static_getitem(
             x, entries, mode_name, fill_value, unique_indices, indices_are_sorted, wrap
         )
     elif dynamic:
+        check_static(x.shape, entries, wrap)
         out = _dynamic_getitem(x, entries, wrap)
     else:
         out = basic_getitem(x, entries, wrap)
