@@ -379,3 +379,24 @@ def test_associative_scan_of_tiled_pairs(S, size):
         )
 
     return S.jax.jit(f)(ramp(S, 3) / 3, ramp(S, 3) / 5)
+
+
+# A kernel that goes through padding has other extents than what it pads.
+PADDED = {
+    "tile": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4), (0, 2)),
+    "tile_in_front": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4), (3, 0)),
+    "tile_between": lambda S, x: S.lax.pad(S.jnp.tile(x, 4), np.float32(9), ((0, 0, 2),)),
+    "tile_by_whole_rows": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4), (0, 2 * x.size)),
+    "reversed_tile": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4)[::-1], (0, 1)),
+    "transposed": lambda S, x: S.jnp.pad(S.jnp.outer(x, x + 1).T.ravel(), (0, 2)),
+    "repeat": lambda S, x: S.jnp.pad(S.jnp.repeat(x, 3), (0, 2)),
+    "iota": lambda S, x: S.jnp.pad(S.lax.broadcasted_iota("float32", (4, 5), 1).ravel(), (0, 2)) * x[0],
+    "cut": lambda S, x: S.lax.pad(S.jnp.tile(x, 4), np.float32(0), ((-1, 3, 0),)),
+    "rows": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4).reshape(2, -1), ((0, 1), (0, 1))),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+@same
+def test_padding_of_a_moved_value(S, name):
+    return S.jax.jit(functools.partial(PADDED[name], S))(ramp(S, 4))

@@ -195,6 +195,12 @@ impl JitFunction {
                     refs.push((index, leaf));
                     convert::operand(&value, &self.name)?
                 }
+                Err((leaf, _)) if is_float0(&leaf) => {
+                    let args = without_float0(args.as_any())?.cast_into::<PyTuple>()?;
+                    let kwargs = kwargs.map(|kwargs| without_float0(kwargs.as_any())).transpose()?;
+                    let kwargs = kwargs.map(|kwargs| kwargs.cast_into::<PyDict>()).transpose()?;
+                    return self.prepare(py, &args, kwargs.as_ref(), abstract_leaves);
+                }
                 Err((leaf, error)) => {
                     return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
                 }
@@ -428,9 +434,8 @@ impl JitFunction {
         let mut leaves = Leaves::new();
         let mut tree = tree::flatten(py, &result, None, &mut leaves)?;
         if leaves.iter().any(|leaf| is_float0(leaf.bind(py))) {
-            let hidden = py.import("ferrax._src.float0")?.getattr("hide")?.call1((&result,))?;
             leaves = Leaves::new();
-            tree = tree::flatten(py, &hidden, None, &mut leaves)?;
+            tree = tree::flatten(py, &without_float0(&result)?, None, &mut leaves)?;
         }
         let outputs = leaves
             .iter()
@@ -512,6 +517,11 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
             .getattr(intern!(leaf.py(), "dtype"))
             .and_then(|dtype| dtype.getattr(intern!(leaf.py(), "names")))
             .is_ok_and(|names| !names.is_none())
+}
+
+/// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
+fn without_float0<'py>(tree: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    tree.py().import(intern!(tree.py(), "ferrax._src.float0"))?.getattr("hide")?.call1((tree,))
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
