@@ -348,3 +348,55 @@ def test_captured_arrays_are_not_read_while_tracing():
 
 def test_known_array_as_length():
     assert lax.scan(lambda c, _: (c + 1, c), 0, None, length=jnp.int32(3))[1].shape == (3,)
+
+
+# Values that kernels cannot index and that must be stored: several kernels find out at once.
+STORED = {
+    "tile": lambda S, x: S.jnp.tile(x, 4),
+    "transposed": lambda S, x: S.jnp.outer(x, x + 1).T.ravel(),
+    "padded": lambda S, x: S.jnp.pad(S.jnp.tile(x[None], (4, 1)), ((0, 0), (1, 0))).ravel()[:12],
+    "reversed": lambda S, x: S.jnp.outer(x, x)[:, ::-1].ravel(),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+@same
+def test_several_windows_of_a_moved_value(S, name):
+    def f(x):
+        y = STORED[name](S, x)
+        return [y[start:stop:step] * 2 for start, stop, step in ((0, 5, 1), (0, 7, 1), (1, 9, 2), (0, 8, 1))]
+
+    return S.jax.jit(f)(ramp(S, 3))
+
+
+@pytest.mark.parametrize("size", [4, 5, 8])
+@same
+def test_associative_scan_of_tiled_pairs(S, size):
+    def f(x, y):
+        pairs = S.jnp.tile(x, size), S.jnp.tile(y, size)
+        return S.lax.associative_scan(
+            lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1] * a[0]), pairs
+        )
+
+    return S.jax.jit(f)(ramp(S, 3) / 3, ramp(S, 3) / 5)
+
+
+# A kernel that goes through padding has other extents than what it pads.
+PADDED = {
+    "tile": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4), (0, 2)),
+    "tile_in_front": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4), (3, 0)),
+    "tile_between": lambda S, x: S.lax.pad(S.jnp.tile(x, 4), np.float32(9), ((0, 0, 2),)),
+    "tile_by_whole_rows": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4), (0, 2 * x.size)),
+    "reversed_tile": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4)[::-1], (0, 1)),
+    "transposed": lambda S, x: S.jnp.pad(S.jnp.outer(x, x + 1).T.ravel(), (0, 2)),
+    "repeat": lambda S, x: S.jnp.pad(S.jnp.repeat(x, 3), (0, 2)),
+    "iota": lambda S, x: S.jnp.pad(S.lax.broadcasted_iota("float32", (4, 5), 1).ravel(), (0, 2)) * x[0],
+    "cut": lambda S, x: S.lax.pad(S.jnp.tile(x, 4), np.float32(0), ((-1, 3, 0),)),
+    "rows": lambda S, x: S.jnp.pad(S.jnp.tile(x, 4).reshape(2, -1), ((0, 1), (0, 1))),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+@same
+def test_padding_of_a_moved_value(S, name):
+    return S.jax.jit(functools.partial(PADDED[name], S))(ramp(S, 4))

@@ -346,14 +346,25 @@ impl<'a> Emitter<'a> {
         })
     }
 
+    /// What to do where `view` has no index per axis. A loop that a pad restricts is not split: the
+    /// pad could not say where its operand is, and the loop's extent need not be divisible.
+    fn without_index(&self, failure: Indivisible, view: &View, var: Var) -> Failure {
+        match failure {
+            Indivisible::Split { index, inner }
+                if view.ranges[index] == (0, self.launch.extents[index] as i64) =>
+            {
+                Failure::Split { index, inner }
+            }
+            _ => Failure::Store(var),
+        }
+    }
+
     fn piece(&mut self, piece: &Piece) -> Emitted<()> {
         self.stage = self.stage_of(piece.sizes.iter().product());
         let view = self.identity();
-        let failed = |failure: Indivisible| match failure {
-            Indivisible::Split { index, inner } => Failure::Split { index, inner },
-            Indivisible::Never => Failure::Store(piece.target),
-        };
-        let indices = view.decompose(&piece.sizes).map_err(failed)?;
+        let indices = view
+            .decompose(&piece.sizes)
+            .map_err(|failure| self.without_index(failure, &view, piece.target))?;
         let source = match &piece.source_start {
             None => view.scalar(),
             Some(start) => indices.view(&view, self.graph.atom_sizes(&piece.source), |axis| {
@@ -463,10 +474,7 @@ impl<'a> Emitter<'a> {
         let graph = self.graph;
         let sizes = &graph.sizes[var.index()];
         let input_sizes = equation.inputs.first().map_or(&[][..], |atom| graph.atom_sizes(atom));
-        let failed = |failure: Indivisible| match failure {
-            Indivisible::Split { index, inner } => Failure::Split { index, inner },
-            Indivisible::Never => Failure::Store(var),
-        };
+        let failed = |failure| self.without_index(failure, view, var);
         let inner = match &equation.op {
             Op::Reshape(op) if op.dimensions.is_none() => view.clone(),
             Op::Reshape(op) => {
@@ -571,8 +579,7 @@ impl<'a> Emitter<'a> {
         }
         let indices = match view.decompose(sizes) {
             Ok(indices) => indices,
-            Err(Indivisible::Split { index, inner }) => return Err(Failure::Split { index, inner }),
-            Err(Indivisible::Never) => return Err(Failure::Store(var)),
+            Err(failure) => return Err(self.without_index(failure, view, var)),
         };
         let mut inner = indices.view(view, input_sizes, |axis| Some((axis, -config[axis].0, 1)));
         // Loop indices at which every axis is inside the operand.

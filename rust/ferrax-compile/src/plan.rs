@@ -125,7 +125,10 @@ pub fn plan(program: &Program) -> Result<Plan> {
                 Ok(kernel) => kernels.push(kernel),
                 Err(Failure::Store(var)) => {
                     kernels.push(None);
-                    failures.push(var);
+                    // Several kernels may fail over one variable.
+                    if !failures.contains(&var) {
+                        failures.push(var);
+                    }
                 }
                 Err(Failure::Split { .. }) => return Err(internal_error!("a split was not handled")),
                 Err(Failure::Error(error)) => return Err(error),

@@ -532,9 +532,9 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
             .is_ok_and(|names| !names.is_none())
 }
 
-/// The tree with nodes without leaves for its tangents of integers.
+/// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
 fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
-    py.import("ferrax._src.float0")?.getattr("hide")?.call1((tree,))
+    py.import(intern!(py, "ferrax._src.float0"))?.getattr("hide")?.call1((tree,))
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.

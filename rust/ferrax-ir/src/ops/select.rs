@@ -11,6 +11,7 @@ use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, 
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value, reference};
 use crate::{
     ArrayType, Atom, Builder, Result, Shape, ShowShape, Tensor, Type, internal_error, op_struct, type_error,
+    value_error,
 };
 
 op_struct! {
@@ -28,10 +29,10 @@ impl Row for SelectN {
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let operands = arrays(SelectN::NAME, inputs)?;
         let [which, cases @ ..] = operands.as_slice() else {
-            return Err(type_error!("select must have at least one case"));
+            return Err(value_error!("select_n needs at least one case beside `which`, got none"));
         };
         let Some(&first) = cases.first() else {
-            return Err(type_error!("select must have at least one case"));
+            return Err(value_error!("select_n needs at least one case beside `which`, got none"));
         };
         if !(which.dtype.is_bool() || which.dtype.is_integer()) {
             return Err(type_error!("select `which` must be boolean or integer type, got {}.", which.dtype));
