@@ -9,9 +9,10 @@
 
 use std::sync::Arc;
 
+use ferrax_ir::op::View;
 use ferrax_ir::ops::{Checkpoint, PolicyHandle};
 use ferrax_ir::rules::{Batched, Operand};
-use ferrax_ir::{Atom, Builder, Equation, Program, Result, View, internal_error};
+use ferrax_ir::{Atom, Builder, Equation, Program, Result, internal_error};
 
 use crate::batch::{Batching, OutDims};
 use crate::dce::{Elimination, Kept, Smaller};
