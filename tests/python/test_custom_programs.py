@@ -263,3 +263,39 @@ PRINTS = {
 def test_effects_are_those_of_what_runs(S, kind, name):
     lines, result = printed(S, PRINTS[name], S, printing(S, kind), S.jnp.float32(2))
     return sorted(lines.splitlines()), result
+
+
+def with_another_forward_pass(S, kind):
+    """A function whose rule gives another value than the function itself."""
+    f = getattr(S.jax, kind)(lambda x: x * 2)
+    if kind == "custom_jvp":
+        f.defjvp(lambda p, t: (p[0] * 3, t[0] * p[0] * 5))
+    else:
+        f.defvjp(lambda x: (x * 3, x), lambda x, g: (g * x * 5,))
+    return f
+
+
+PLACES = {
+    "plain": lambda S, f: f,
+    "jit": lambda S, f: S.jax.jit(f),
+    "scan": lambda S, f: lambda x: S.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0],
+    "checkpoint": lambda S, f: S.jax.checkpoint(f),
+    "checkpoint_jit": lambda S, f: S.jax.checkpoint(lambda x: S.jnp.sin(S.jax.jit(f)(x))),
+    "checkpoint_scan": lambda S, f: S.jax.checkpoint(
+        lambda x: S.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]),
+    "checkpoint_saving": lambda S, f: S.jax.checkpoint(
+        lambda x: S.jnp.sin(f(x)), policy=S.jax.checkpoint_policies.everything_saveable),
+    "scan_checkpoint": lambda S, f: lambda x: S.lax.scan(
+        S.jax.checkpoint(lambda c, _: (f(c), None)), x, None, length=2)[0],
+    "cond": lambda S, f: lambda x: S.lax.cond(x > 0, f, lambda x: x, x),
+    "vmap": lambda S, f: lambda x: S.jax.vmap(f)(S.jnp.stack([x, x])).sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@same(weak=False)
+def test_values_beside_derivatives_are_those_of_the_forward_rule(S, kind, name):
+    f = PLACES[name](S, with_another_forward_pass(S, kind))
+    x = S.jnp.float32(1.5)
+    return f(x), S.jax.value_and_grad(f)(x), S.jax.jit(S.jax.value_and_grad(f))(x)

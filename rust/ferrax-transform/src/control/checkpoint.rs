@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use ferrax_ir::op::View;
 use ferrax_ir::ops::{Checkpoint, PolicyHandle};
 use ferrax_ir::rules::{Batched, Operand};
 use ferrax_ir::{Atom, Builder, Equation, Program, Result, internal_error};
@@ -77,6 +78,17 @@ fn seen_by(policy: &PolicyHandle, program: &Arc<Program>) -> Result<Arc<Program>
     }
 }
 
+/// Whether the derivative of a program runs rules of the user's. What they compute forwards need
+/// not be what the program does.
+fn has_rules(program: &Program) -> bool {
+    program.measure(&|program, of| {
+        program.equations.iter().any(|equation| {
+            matches!(equation.op.view(), View::CustomJvp(_) | View::CustomVjp(_))
+                || equation.op.programs().into_iter().any(of)
+        })
+    })
+}
+
 /// The halves of a program whose inputs flagged in `nonzero` have tangents.
 fn linearised(forward: &mut Forward, op: &Checkpoint, nonzero: Vec<bool>) -> Result<Arc<Rematerialised>> {
     let key = (nonzero, op.policy.clone());
@@ -91,7 +103,7 @@ fn linearised(forward: &mut Forward, op: &Checkpoint, nonzero: Vec<bool>) -> Res
     let unknown: Vec<bool> =
         (0..both.inputs.len()).map(|position| position >= program.inputs.len()).collect();
     let mut parts = rematerialise(&both, &unknown, &joint.outputs, &tangents, &op.policy)?;
-    if parts.saved == 0 {
+    if parts.saved == 0 && !has_rules(&op.jaxpr) {
         parts.known = op.jaxpr.clone();
     }
     let made = Arc::new(Rematerialised { parts, late_out });
