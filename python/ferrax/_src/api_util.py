@@ -36,10 +36,10 @@ def _is_users(fun) -> bool:
     return code is not None and not code.co_filename.startswith(_PACKAGE_DIRECTORY)
 
 
-def argument_names(fun, args, kwargs) -> list[str]:
+def argument_names(fun, args, kwargs, tangents=False) -> list[str]:
     """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`.
 
-    Arrays of dtype float0 are no leaves here.
+    Arrays of dtype float0 are leaves if `tangents`.
     """
     args = tuple(args)
     try:
@@ -56,15 +56,15 @@ def argument_names(fun, args, kwargs) -> list[str]:
     names = []
     for index, argument in enumerate(args):
         top = tops[index] if len(tops) == len(args) else f"args[{index}]"
-        names += [top + tree_util.keystr(path) for path in _paths(argument)]
+        names += [top + tree_util.keystr(path) for path in _paths(argument, tangents)]
     for key, argument in sorted((kwargs or {}).items()):
-        names += [key + tree_util.keystr(path) for path in _paths(argument)]
+        names += [key + tree_util.keystr(path) for path in _paths(argument, tangents)]
     return names
 
 
-def _paths(tree):
+def _paths(tree, tangents):
     leaves = tree_util.tree_leaves_with_path(tree)
-    return [path for path, leaf in leaves if not float0.is_float0(leaf)]
+    return [path for path, leaf in leaves if tangents or not float0.is_float0(leaf)]
 
 
 def as_tuple_of_ints(value, name) -> tuple[int, ...]:

@@ -149,7 +149,7 @@ def vmap(
                 f"len(args)={len(args)}"
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-        names = functools.partial(api_util.argument_names, fun, args, kwargs)
+        names = functools.partial(api_util.argument_names, fun, args, kwargs, tangents=True)
         refs = ref_args.of_leaves(leaves)
         if refs:
             ref_args.check_distinct(refs, fun, "vmap", names)
