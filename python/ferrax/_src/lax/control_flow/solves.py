@@ -296,15 +296,14 @@ def _as_data(rules, *, const_lengths, jaxprs):
     total = sum(const_lengths)
     types = []
     for program, length in zip(programs, const_lengths):
-        types += [] if program is None else program.in_types[len(program.in_types) - length :]
+        types += [] if program is None else program.in_types[:length]
 
     def over_all(program, start, length):
         if program is None:
             return None
-        size = len(program.in_types) - length
         inputs = list(types)
-        inputs[start : start + length] = range(size, size + length)
-        return program.rewire([*inputs, *range(size)])
+        inputs[start : start + length] = range(length)
+        return program.rewire([*inputs, *range(length, len(program.in_types))])
 
     starts = [sum(const_lengths[:place]) for place in range(len(const_lengths))]
     whole = _Solve(*map(over_all, programs, starts, const_lengths))
