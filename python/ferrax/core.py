@@ -1,7 +1,10 @@
 """Types of values and jaxprs: `Tracer`, `ShapedArray`, `eval_jaxpr`."""
 
+import importlib
+import warnings
 from typing import Any
 
+from ferrax._src.absent import absent
 from ferrax._src.core import (
     AbstractValue,
     ShapedArray,
@@ -39,6 +42,39 @@ def max_dim(d1: int, d2: int) -> int:
 def min_dim(d1: int, d2: int) -> int:
     """The smaller of two sizes."""
     return min(d1, d2)
+
+
+# Names that JAX keeps here for the time being, and where they are.
+_MOVED = dict.fromkeys(
+    (
+        "CallPrimitive", "DebugInfo", "Effect", "Effects", "InconclusiveDimensionOperation",
+        "JaxprTypeError", "concrete_or_error", "find_top_trace", "gensym",
+        "get_opaque_trace_state", "no_effects", "nonempty_axis_env_DO_NOT_USE",
+        "primal_dtype_to_tangent_dtype", "unsafe_am_i_under_a_jit_DO_NOT_USE",
+        "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE", "valid_jaxtype",
+    ),
+    "ferrax.extend.core",
+)  # fmt: skip
+_absent = absent(
+    __name__,
+    {"get_aval": "use ferrax.typeof", "call_impl": "use ferrax.extend.core.call_impl"}
+    | dict.fromkeys(
+        ("mapped_aval", "unmapped_aval", "set_current_trace", "take_current_trace", "TraceTag",
+         "AbstractToken"),
+        "use ferrax.extend.core",
+    ),
+)  # fmt: skip
+
+
+def __getattr__(name):
+    if name not in _MOVED:
+        return _absent(name)
+    warnings.warn(
+        f"ferrax.core.{name} is deprecated. Use {_MOVED[name]}.{name}.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(importlib.import_module(_MOVED[name]), name)
 
 
 __all__ = [

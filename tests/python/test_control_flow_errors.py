@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from oracle import FERRAX, JAX, Raised, attempt
 
+import ferrax
+
 HERE = re.escape(__file__)
 
 
 def ones(S, *shape):
     return S.jnp.ones(shape, "float32")
+
+
+def float0(*shape):
+    return np.zeros(shape, ferrax.float0)
 
 
 # name: (case, what the text must contain)
@@ -36,6 +42,11 @@ CASES = {
     ),
     "scan_bad_length": (lambda S: S.lax.scan(lambda c, x: (c, x), 0.0, None, length="a"), []),
     "scan_unroll": (lambda S: S.lax.scan(lambda c, x: (c, x), 0.0, ones(S, 2), unroll=-1), ["unroll", "-1"]),
+    "scan_float_unroll": (
+        lambda S: S.lax.scan(lambda c, x: (c + x, c), 0.0, ones(S, 3), unroll=1.5), ["unroll", "1.5 of type float"]),
+    "scan_string_unroll": (lambda S: S.lax.scan(lambda c, x: (c, x), 0.0, ones(S, 3), unroll="a"), ["unroll", "'a'"]),
+    "fori_float_unroll": (
+        lambda S: S.lax.fori_loop(0, 3, lambda i, c: c + i, 0.0, unroll=1.5), ["unroll", "1.5 of type float"]),
     "scan_traced_unroll": (
         lambda S: S.jax.jit(lambda n: S.lax.scan(lambda c, x: (c, x), 0.0, ones(S, 2), unroll=n))(1), ["unroll"]),
     "scan_string": (lambda S: S.lax.scan(lambda c, x: (c, x), "a", ones(S, 2)), ["'a'", "str"]),
@@ -134,6 +145,18 @@ CASES = {
         [r"true_fun at path \['a'\] has type float32\[2\]", r"int32\[2\]", r"path \['b'\]\[1\]", r"(?s)^(?!.*\['b'\]\[0\])"],
     ),
     "cond_trees": (lambda S: S.lax.cond(True, lambda: [1], lambda: (1,)), ["list", "tuple", "pytree structure"]),
+    "cond_float0": (
+        lambda S: S.lax.cond(True, lambda: (float0(3), 1.0), lambda: (float0(2), 1.0)),
+        [r"true_fun at path \[0\] has type float0\[3\]", r"float0\[2\]", "shapes do not match"],
+    ),
+    "scan_float0": (
+        lambda S: S.lax.scan(lambda c, x: ((float0(3), c[1]), x), (float0(2), 0.0), ones(S, 3)),
+        [r"component c\[0\] has type float0\[2\]", r"float0\[3\]", "shapes do not match"],
+    ),
+    "scan_float0_for_array": (
+        lambda S: S.lax.scan(lambda c, x: ((float0(2), c[1]), x), (ones(S, 2), 0.0), ones(S, 3)),
+        [r"component c\[0\] has type float32\[2\]", r"float0\[2\]", "dtypes do not match"],
+    ),
     "cond_none_for_array": (lambda S: S.lax.cond(True, lambda: 1, lambda: None), ["pytree leaf", "NoneType"]),
     "cond_old_form": (
         lambda S: S.lax.cond(True, 1, lambda x: x, 2.0, lambda x: x), ["true_fun", r"int32\[\]", r"float32\[\]", HERE]),

@@ -6,6 +6,7 @@ import textwrap
 import jax
 import numpy as np
 import pytest
+from oracle import same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -91,6 +92,24 @@ def test_barriers_part_equal_values():
     optimised = ferrax.jit(f).lower(1.0).as_text()
     assert optimised.count(" = sin ") == 2 and optimised.count("optimization_barrier") == 1
     assert ferrax.jit(lambda x: jnp.sin(x) + jnp.sin(x)).lower(1.0).as_text().count(" = sin ") == 1
+
+
+@same
+def test_text_with_places_has_named_scopes(S):
+    def step(c, _):
+        with S.jax.named_scope("inside"):
+            return S.jnp.cos(c), None
+
+    def f(x):
+        with S.jax.named_scope("outer"), S.jax.named_scope("inner"):
+            x = S.jnp.sin(x)
+        return S.lax.scan(step, x, None, length=2)[0]
+
+    lowered = S.jax.jit(f).lower(1.0)
+    text = lowered.as_text(debug_info=True)
+    shown = [name in text for name in ("outer/inner", "inside", __file__, "step")]
+    return shown, [name in lowered.as_text() for name in ("outer/inner", __file__)]
+
 
 
 # ensure_compile_time_eval

@@ -235,6 +235,23 @@ def test_associative_scan_along(S, shape, axis):
     return S.lax.associative_scan(S.jnp.add, ramp(S, *shape), axis=axis)
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+@same
+def test_associative_scan_takes_leaves_in_other_trees(S, size):
+    """What matters are the leaves that the function returns."""
+    pairs = (ramp(S, size) / 5, ramp(S, size))
+    return [
+        S.lax.associative_scan(lambda a, b: [a[0] * b[0], a[1] * b[0] + b[1]], pairs),
+        S.lax.associative_scan(lambda a, b: (a["x"] + b["x"],), {"x": ramp(S, size)}),
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@same
+def test_associative_scan_of_weak_arrays(S, size):
+    return S.lax.associative_scan(S.jnp.add, S.jnp.full((size,), 1.0))
+
+
 def test_associative_scan_keeps_negative_zero():
     result = lax.associative_scan(jnp.add, -jnp.zeros(5))
     assert np.signbit(np.asarray(result)).all()

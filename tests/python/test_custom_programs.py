@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 from oracle import FERRAX, same
+from test_callbacks import printed
 from test_custom_jvp import arrays, ramp
 
 import ferrax
@@ -170,3 +171,95 @@ def test_keyword_only_arguments_keep_their_defaults(S, kind):
 @same
 def test_keyword_only_arguments_cannot_be_given(S, kind):
     return keyword_only(S, kind)(1.0, k=3.0)
+
+
+def branching(S):
+    """A function of a number whose rule looks at the tangent."""
+    f = functools.partial(S.jax.custom_jvp)(lambda x, n=2: (x * n, n))
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x, n), (t, _) = primals, tangents
+        factor = 10.0 if t.sum() > 0 else np.float32(20) * np.abs(np.asarray(t))
+        return f(x, n), (t * factor, np.zeros((), S.jax.dtypes.float0))
+
+    return lambda x: f(x)[0]
+
+
+TANGENTS = {
+    "positive": lambda S, f, x: S.jax.jvp(f, (x,), (x,)),
+    "negative": lambda S, f, x: S.jax.jvp(f, (x,), (-x,)),
+    "of_a_step_before": lambda S, f, x: S.jax.jvp(lambda x: f(f(-x) + x), (x,), (x,)),
+    "vector": lambda S, f, x: S.jax.jvp(f, (x * S.jnp.ones(3),), (-x * S.jnp.ones(3),)),
+    "rank": lambda S, f, x: S.jax.jvp(lambda x: S.jnp.sin(f(x)), (x,), (x,)),
+    "grad": lambda S, f, x: S.jax.grad(f)(x),
+    "linearize": lambda S, f, x: S.jax.linearize(f, x)[1](x),
+    "jacfwd": lambda S, f, x: S.jax.jacfwd(f)(x * S.jnp.ones(3)),
+    "jit": lambda S, f, x: S.jax.jit(lambda x: S.jax.jvp(f, (x,), (x,)))(x),
+    "vmap": lambda S, f, x: S.jax.vmap(lambda t: S.jax.jvp(f, (x,), (t,)))(S.jnp.ones(3)),
+    "jvp_of_grad": lambda S, f, x: S.jax.jvp(S.jax.grad(f), (x,), (x,)),
+    "grad_of_jvp": lambda S, f, x: S.jax.grad(lambda x: S.jax.jvp(f, (x,), (x,))[1])(x),
+}
+
+
+@pytest.mark.parametrize("name", TANGENTS)
+@same
+def test_rules_that_look_at_tangents(S, name):
+    return arrays(S, TANGENTS[name](S, branching(S), S.jnp.float32(2)))
+
+
+def printing(S, kind):
+    """A function and rules that print, both what they get and what depends on nothing."""
+    say = S.jax.debug.print
+
+    def f(x):
+        say("function")
+        say("function of {}", x)
+        return x * x
+
+    if kind == "custom_jvp":
+        f = S.jax.custom_jvp(f)
+
+        @f.defjvp
+        def rule(primals, tangents):
+            (x,), (t,) = primals, tangents
+            say("rule")
+            say("rule of {}", x)
+            return x * x, 2 * x * t
+
+        return f
+    f = S.jax.custom_vjp(f)
+
+    def fwd(x):
+        say("forward")
+        say("forward of {}", x)
+        return x * x, x
+
+    def bwd(x, g):
+        say("reverse")
+        say("reverse of {}", g)
+        return (2 * x * g,)
+
+    f.defvjp(fwd, bwd)
+    return f
+
+
+PRINTS = {
+    "call": lambda S, f, x: f(x),
+    "jit": lambda S, f, x: S.jax.jit(f)(x),
+    "grad": lambda S, f, x: S.jax.grad(f)(x),
+    "jit_grad": lambda S, f, x: S.jax.jit(S.jax.grad(f))(x),
+    "vjp_alone": lambda S, f, x: S.jax.vjp(f, x)[0],
+    "vmap": lambda S, f, x: S.jax.vmap(f)(x * S.jnp.ones(2)),
+    "vmap_grad": lambda S, f, x: S.jax.vmap(S.jax.grad(f))(x * S.jnp.ones(2)),
+    "grad_grad": lambda S, f, x: S.jax.grad(S.jax.grad(f))(x),
+    "of_a_constant": lambda S, f, x: S.jax.grad(lambda x: x * f(S.jnp.float32(3)))(x),
+}
+
+
+@pytest.mark.parametrize("name", PRINTS)
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@same(weak=False)
+def test_effects_are_those_of_what_runs(S, kind, name):
+    lines, result = printed(S, PRINTS[name], S, printing(S, kind), S.jnp.float32(2))
+    return sorted(lines.splitlines()), result

@@ -219,3 +219,26 @@ def test_gradient_of_a_loop_without_a_bound_names_the_iteration():
         with jax.debug_nans(True):
             text = raised(transform(loop), jnp.float32(2))
         assert "of 5 of 'sweeps'" in text and "sqrt" in text and "test_debug_nans.py" in text, text
+
+
+def test_lanes_that_are_done_are_not_blamed():
+    """What a loop over a batch computes for them is thrown away: no error, and none in its stead."""
+
+    def f(x, n, bound):
+        def body(c):
+            quotient = c[1] * c[1] / c[1] - 1.0  # 0 / 0 after the last step of the first lane
+            last = c[0] >= 1
+            return c[0] + 1, jnp.where(last, jnp.sqrt(jnp.where(last, quotient - bound, 1.0)), quotient)
+
+        return lax.while_loop(lambda c: c[0] < n, body, (0, x))[1]
+
+    over = jax.vmap(f, in_axes=(0, 0, None))
+    x, n = jnp.array([1.0, 2.5]), jnp.array([1, 2])
+    total = lambda x, bound: over(x, n, bound).sum()  # noqa: E731
+    with jax.debug_nans(True):
+        for wrap in (lambda g: g, jax.jit):
+            np.testing.assert_allclose(wrap(over)(x, n, 0.25), [0, 0.5], rtol=1e-6)
+            np.testing.assert_allclose(wrap(jax.grad(total))(x, 0.25), [1, 1], rtol=1e-6)
+            for g in (lambda x, b: over(x, n, b), jax.grad(total)):
+                with pytest.raises(FloatingPointError, match=r"'sqrt' gave nan at index \(1,\)"):
+                    wrap(g)(x, 0.75)

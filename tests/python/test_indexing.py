@@ -250,6 +250,11 @@ TAKING = {
         jnp.array(X), jnp.array([2, 0]).reshape(1, 2, 1), 9.0, 1, inplace=False
     ),
     "put": lambda m, jnp: jnp.put(jnp.array(X), jnp.array([0, -1, 99]), 7.0, inplace=False),
+    "put outside": lambda m, jnp: [
+        jnp.put(jnp.array(V), np.array(at, np.int8), 7.0, mode=mode, inplace=False)
+        for mode in (None, "clip", "wrap")
+        for at in (99, -99, -1)
+    ],
     "put wrap": lambda m, jnp: jnp.put(
         jnp.array(V), jnp.array([7, -1]), jnp.array([8.0, 9.0]), mode="wrap", inplace=False
     ),
@@ -319,6 +324,13 @@ TAKING = {
 @pytest.mark.parametrize("name", TAKING)
 def test_taking(name):
     check(TAKING[name])
+
+
+@pytest.mark.parametrize("mode, at, place", [("clip", -1, 0), ("wrap", -1, 299), (None, 99, 99)])
+def test_put_with_indices_narrower_than_the_size(mode, at, place):
+    # JAX cannot write the size in the type of these indices.
+    out = fjnp.put(fjnp.zeros(300), np.array(at, np.int8), 7.0, mode=mode, inplace=False)
+    assert np.flatnonzero(out).tolist() == [place]
 
 
 def test_taking_gradients():

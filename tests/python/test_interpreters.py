@@ -756,3 +756,13 @@ def test_names_that_mean_nothing_say_why(name, text):
     module_name, attribute = name.rsplit(".", 1)
     with pytest.raises(AttributeError, match=text):
         getattr(module(FERRAX, module_name), attribute)
+
+
+@SIDES
+def test_names_that_have_moved(S):
+    for name in ("find_top_trace", "gensym", "CallPrimitive", "valid_jaxtype"):
+        with pytest.warns(DeprecationWarning, match=f"core.{name} is deprecated"):
+            assert getattr(module(S, "core"), name) is getattr(core(S), name)
+    for name in ("get_aval", "mapped_aval", "set_current_trace"):
+        with pytest.raises(AttributeError, match="Use|use"):
+            getattr(module(S, "core"), name)

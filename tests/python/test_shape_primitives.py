@@ -99,3 +99,18 @@ def test_staging_values(S):
     assert isinstance(S.lax.stage(1.0), S.jax.Array) and S.lax.stage(1.0).weak_type
     assert S.lax.stage_p.name == "stage"
     assert float(S.jax.grad(lambda x: S.lax.stage_p.bind(x) * 2)(1.0)) == 2.0
+
+
+@pytest.mark.parametrize("name", ["reduce_window_max", "reduce_window_sum", "split"])
+def test_in_files(name):
+    import ferrax
+    from ferrax import export
+
+    def fun(x):
+        return total(FERRAX, BOUND[name](FERRAX, x))
+
+    x = ferrax.numpy.asarray(X)
+    data = export.export(ferrax.jit(fun))(x).serialize(vjp_order=1)
+    loaded = export.deserialize(data).call
+    np.testing.assert_allclose(loaded(x), fun(x), rtol=1e-5)
+    np.testing.assert_allclose(ferrax.grad(loaded)(x), ferrax.grad(fun)(x), rtol=1e-5)

@@ -17,6 +17,14 @@ CONVERSIONS = {
     "float": (float, jax.errors.ConcretizationTypeError),
     "index": (lambda x: range(x), jax.errors.TracerIntegerConversionError),
     "array": (np.asarray, jax.errors.TracerArrayConversionError),
+    "shape": (jnp.zeros, TypeError),
+    "sizes": (lambda x: jnp.ones(2).reshape(1, x), TypeError),
+    "axis": (lambda x: jnp.ones((2, 3)).sum(axis=x), jax.errors.ConcretizationTypeError),
+    "axes": (lambda x: jnp.ones((2, 3)).sum(axis=(0, x)), jax.errors.TracerIntegerConversionError),
+    "moved axis": (lambda x: jnp.expand_dims(jnp.ones(2), x), jax.errors.ConcretizationTypeError),
+    "length": (lambda x: lax.scan(lambda c, _: (c, None), 0, length=x), jax.errors.ConcretizationTypeError),
+    "bound": (lambda x: jnp.ones(3)[:x], IndexError),
+    "format": (lambda x: f"{x:.2f}", TypeError),
     "mask": (lambda x: jnp.ones(1)[x[None] > 0], jax.errors.NonConcreteBooleanIndexError),
 }
 

@@ -1,188 +1,36 @@
-"""Pytrees against JAX's: leaves, structures, key paths, registered types, errors, pickling."""
+"""Trees against JAX's: leaves, structures, key paths, maps, prefixes, errors, pickling."""
 
 import collections
 import copy
-import dataclasses
-import functools
-import gc
 import operator
 import pickle
-import subprocess
-import sys
-import threading
-import weakref
-from typing import Any, NamedTuple
 
+import jax
+import jax.tree_util as jtu
 import pytest
-
-jax = pytest.importorskip("jax")
-hypothesis = pytest.importorskip("hypothesis")
-
-import jax.tree_util as jtu  # noqa: E402
-from ferrax._core import default_registry, pytree  # noqa: E402
-from hypothesis import (  # noqa: E402
+from ferrax._core import default_registry
+from hypothesis import (
     given,
     settings,
-    strategies as st,  # noqa: E402
+    strategies as st,
 )
-from jax._src import tree_util as jtu_src  # noqa: E402
+from jax._src import tree_util as jtu_src
+from tree_cases import (
+    TREES,
+    Data,
+    Failure,
+    Keyed,
+    Node,
+    Pair,
+    Static,
+    SubPair,
+    Unhashable,
+    fail,
+)
 
-import ferrax.tree as ftree  # noqa: E402
-import ferrax.tree_util as ftu  # noqa: E402
-from ferrax._src import tree_util as ftu_src  # noqa: E402
-
-
-class Pair(NamedTuple):
-    a: Any
-    b: Any
-
-
-class SubPair(Pair):
-    pass
-
-
-class TupleSubclass(tuple):
-    pass
-
-
-class ListSubclass(list):
-    pass
-
-
-class DictSubclass(dict):
-    pass
-
-
-class Node:
-    """Registered with functions, no keys."""
-
-    def __init__(self, *children, aux="aux"):
-        self.children = children
-        self.aux = aux
-
-    def __eq__(self, other):
-        return type(other) is Node and vars(self) == vars(other)
-
-    __hash__ = None
-
-
-class Keyed:
-    def __init__(self, a, b):
-        self.a = a
-        self.b = b
-
-    def __eq__(self, other):
-        return type(other) is Keyed and vars(self) == vars(other)
-
-    __hash__ = None
-
-
-class ByMethods:
-    def __init__(self, x):
-        self.x = x
-
-    def __eq__(self, other):
-        return type(other) is ByMethods and self.x == other.x
-
-    __hash__ = None
-
-    def tree_flatten(self):
-        return (self.x,), "methods"
-
-    @classmethod
-    def tree_unflatten(cls, aux, children):
-        return cls(*children)
-
-
-class KeyedByMethods(ByMethods):
-    def __eq__(self, other):
-        return type(other) is KeyedByMethods and self.x == other.x
-
-    __hash__ = None
-
-    def tree_flatten_with_keys(self):
-        return ((("custom key", self.x),), "methods")
-
-
-@dataclasses.dataclass
-class Data:
-    x: Any
-    y: Any
-    name: str = "data"
-
-
-@dataclasses.dataclass
-class Marked:
-    x: Any
-    tag: Any = dataclasses.field(default=7, metadata={"static": True})
-
-
-@dataclasses.dataclass
-class Dropping:
-    x: Any
-    cache: Any = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Static:
-    value: Any
-
-
-for tu in (jtu, ftu):
-    tu.register_pytree_node(
-        Node, lambda n: (n.children, n.aux), lambda aux, children: Node(*children, aux=aux)
-    )
-    tu.register_pytree_with_keys(
-        Keyed,
-        lambda k, tu=tu: (((tu.GetAttrKey("a"), k.a), ("plain", k.b)), None),
-        lambda _, children: Keyed(*children),
-    )
-    tu.register_pytree_node_class(ByMethods)
-    tu.register_pytree_with_keys_class(KeyedByMethods)
-    tu.register_dataclass(Data, data_fields=["x", "y"], meta_fields=["name"])
-    tu.register_dataclass(Marked)
-    tu.register_dataclass(Dropping, ["x"], [], drop_fields=["cache"])
-    tu.register_static(Static)
-
-
-TREES = {
-    "leaf": 1,
-    "string": "ab",
-    "none": None,
-    "empty tuple": (),
-    "empty list": [],
-    "empty dict": {},
-    "tuple": (1, 2, 3),
-    "one tuple": (1,),
-    "long tuple": tuple(range(40)),
-    "list": [1, [2, [3, None]], ()],
-    "long list": list(range(40)),
-    "dict": {"b": 1, "a": 2, "c": [None, {"z": 3, "y": (4,)}]},
-    "dict of ints": {3: "x", 1: "y", -2: "z"},
-    "dict of numbers": {2: 1, 1.5: 3, True: 4},
-    "dict of tuples": {(1, "b"): 1, (1, "a"): 2},
-    "dict of long strings": {"prefix__b": 1, "prefix__a": 2, "prefix_": 3, "prefix": 4, "p\0": 5},
-    "dict of non-ascii": {"é": 1, "z": 2, "\U0001f600": 3, "\uffff": 4},
-    "dict with a surrogate": {"\ud800": 1, "a": 2, "\ue000": 3},
-    "namedtuple": Pair(1, [2]),
-    "namedtuple subclass": SubPair(1, (2,)),
-    "tuple subclass": TupleSubclass((1, 2)),
-    "list subclass": ListSubclass([1]),
-    "dict subclass": DictSubclass(a=1),
-    "set": {1, 2},
-    "deque": collections.deque([1]),
-    "ordered dict": collections.OrderedDict([("b", 1), ("a", (2, 3))]),
-    "default dict": collections.defaultdict(int, {"b": 1, "a": [2]}),
-    "node": Node(1, [2, None], aux=("p", 3)),
-    "keyed": {"k": Keyed(1, [2])},
-    "methods": ByMethods((1, 2)),
-    "keyed methods": [KeyedByMethods({"a": 1})],
-    "dataclass": Data(1, (2, 3), "n"),
-    "marked dataclass": Marked([1], "tag"),
-    "dropping dataclass": Dropping((1, 2)),
-    "static": (Static(3), 1),
-    "nested": {"a": [Node(Pair(1, None)), Data({"k": 2}, None)], "b": (((),),)},
-}
+import ferrax.tree as ftree
+import ferrax.tree_util as ftu
+from ferrax._src import tree_util as ftu_src
 
 
 def text(treedef):
@@ -346,14 +194,6 @@ def test_is_leaf_must_return_bool():
         ftu.tree_flatten((1, 2), lambda x: [])
 
 
-class Failure(Exception):
-    pass
-
-
-def fail(*_):
-    raise Failure
-
-
 def test_exceptions_pass_through():
     with pytest.raises(Failure):
         ftu.tree_flatten((1, 2), fail)
@@ -479,16 +319,6 @@ def test_treedef_comparisons():
         treedef < treedef  # noqa: B015
 
 
-class Unhashable:
-    __hash__ = None
-
-    def __init__(self, value):
-        self.value = value
-
-    def __eq__(self, other):
-        return isinstance(other, Unhashable) and self.value == other.value
-
-
 def test_aux_data_need_not_be_hashable():
     a, b = (ftu.tree_structure(Node(1, aux=Unhashable(3))) for _ in range(2))
     assert a == b
@@ -590,131 +420,6 @@ def test_one_level(name):
         assert [str(key) for key, _ in pairs] == [str(key) for key, _ in expected_pairs]
 
 
-def test_registry():
-    kinds = (int, list, Pair, type(None), dict, Data, Node, tuple, TupleSubclass, str, Static)
-    for kind in (*kinds, ftu.Partial, collections.OrderedDict, collections.deque):
-        theirs = jtu.Partial if kind is ftu.Partial else kind
-        assert ftu.is_tree_node(kind) == jtu.is_tree_node(theirs)
-        assert (kind in default_registry) == ftu.is_tree_node(kind)
-        if kind is not Pair:
-            assert (kind in ftu_src._registry) == (theirs in jtu_src._registry)
-    assert Node in list(default_registry)
-    assert len(default_registry) == len(list(default_registry))
-    entry = ftu_src._registry[Data]
-    assert entry.to_iter(Data(1, 2, "n")) == ((1, 2), ("n",))
-    assert entry.from_iter(("n",), (1, 2)) == Data(1, 2, "n")
-    assert ftu_src._registry[dict].to_iter({"b": 1, "a": 2}) == ((2, 1), ("a", "b"))
-    assert pickle.loads(pickle.dumps(default_registry)) is default_registry
-
-
-def test_none_leaf_registry():
-    registry = ftu_src.none_leaf_registry
-    leaves, treedef = registry.flatten((1, None, Node(None)))
-    assert leaves == [1, None, None]
-    assert str(treedef) == "PyTreeDef((*, *, CustomNode(Node[aux], [*])))"
-
-
-def test_private_registry():
-    registry = pytree.PyTreeRegistry(enable_list=False, enable_dict=False)
-    assert registry.flatten(([1], {"a": 1}, (2,)))[0] == [[1], {"a": 1}, 2]
-    registry.register_node(Unhashable, lambda x: ((x.value,), None), lambda _, c: Unhashable(*c))
-    treedef = registry.flatten(Unhashable(1))[1]
-    assert str(treedef) == "PyTreeDef(CustomNode(Unhashable[None], [*]))"
-    assert not ftu.is_tree_node(Unhashable)
-    with pytest.raises(ValueError, match="not registered in the default registry"):
-        pickle.dumps(treedef)
-
-
-def test_many_registrations():
-    kinds = [type(f"Kind{i}", (), {"i": i}) for i in range(500)]
-    for kind in kinds:
-        ftu.register_pytree_node(kind, lambda x: ((x.i,), type(x)), lambda aux, _: aux())
-    leaves, treedef = ftu.tree_flatten([kind() for kind in kinds])
-    assert leaves == list(range(500))
-    assert [type(x) for x in treedef.unflatten(leaves)] == kinds
-
-
-@pytest.mark.parametrize("kind", [Node, Data, list, tuple, dict, type(None), ftu.Partial])
-def test_duplicate_registration(kind):
-    with pytest.raises(ValueError, match="Duplicate custom"):
-        ftu.register_pytree_node(kind, lambda x: ((), None), lambda aux, children: None)
-
-
-def test_register_type_errors():
-    with pytest.raises(TypeError):
-        ftu.register_pytree_node(3, lambda x: ((), None), lambda aux, children: None)
-    fresh = type("Fresh", (), {})
-    with pytest.raises(TypeError):
-        ftu.register_pytree_node(fresh, None, None)
-    assert not ftu.is_tree_node(fresh)
-
-
-@dataclasses.dataclass
-class Unregistered:
-    a: Any
-    b: Any = 1
-
-
-@pytest.mark.parametrize(
-    "kind, data, meta, drop, error",
-    [
-        (Unregistered, ["a"], None, (), TypeError),
-        (Node, None, None, (), TypeError),
-        (Unregistered, ["a"], [], (), ValueError),
-        (Unregistered, ["a", "b"], ["b"], (), ValueError),
-        (Unregistered, ["a", "b", "c"], [], (), ValueError),
-        (Data, ["x", "y"], ["name"], (), ValueError),
-    ],
-)
-def test_register_dataclass_errors(kind, data, meta, drop, error):
-    messages = []
-    for tu in (jtu, ftu):
-        with pytest.raises(error) as caught:
-            tu.register_dataclass(kind, data, meta, drop)
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
-
-
-def test_register_dataclass():
-    @ftu.register_dataclass
-    @dataclasses.dataclass
-    class Here:
-        x: Any
-        note: str = ftree.static(default="n")
-        derived: Any = dataclasses.field(default=0, init=False)
-
-    leaves, treedef = ftu.tree_flatten(Here([1, 2], "m"))
-    assert leaves == [1, 2]
-    assert treedef.node_data() == (Here, ("m",))
-    assert treedef != ftu.tree_structure(Here([1, 2], "n"))
-    assert treedef.unflatten([3, 4]) == Here([3, 4], "m")
-    with pytest.raises(AttributeError):
-        ftu.tree_flatten(object.__new__(Here))
-    assert ftu.tree_map(lambda x: x, Dropping(1, cache="c")) == Dropping(1)
-
-
-@pytest.mark.parametrize(
-    "output, message",
-    [
-        (3, "should return a \\(children, aux_data\\) tuple, got 3"),
-        ((1, 2, 3), "should return a \\(children, aux_data\\) tuple, got \\(1, 2, 3\\)"),
-        ((1, 2), "where 'children' is iterable"),
-    ],
-)
-def test_bad_flatten_functions(output, message):
-    kind = type("Bad", (), {})
-    ftu.register_pytree_node(kind, lambda x: output, lambda aux, children: None)
-    with pytest.raises(ValueError, match=message):
-        ftu.tree_flatten(kind())
-
-
-def test_bad_flatten_with_keys():
-    kind = type("Bad", (), {})
-    ftu.register_pytree_with_keys(kind, lambda x: ((1, 2), None), lambda aux, c: None)
-    with pytest.raises(ValueError, match="to_iterable_with_keys"):
-        ftu.tree_flatten_with_path(kind())
-
-
 def test_keys():
     for tu in (jtu, ftu):
         made = [tu.DictKey("a"), tu.SequenceKey(1), tu.GetAttrKey("x"), tu.FlattenedIndexKey(1)]
@@ -786,163 +491,6 @@ def test_from_iterable_tree():
     assert treedef.from_iterable_tree([5, iter([6, None])]) == (5, {"a": 6, "b": None})
     with pytest.raises(ValueError, match="arity mismatch"):
         treedef.from_iterable_tree((5,))
-
-
-def add(*args, **kw):
-    return sum(args) + sum(kw.values())
-
-
-def test_partial():
-    partial = ftu.Partial(add, 1, k=2)
-    assert partial(3) == 6
-    assert isinstance(partial, functools.partial)
-    assert repr(partial) == repr(jtu.Partial(add, 1, k=2))
-    leaves, treedef = ftu.tree_flatten(partial)
-    assert leaves == [1, 2]
-    assert str(treedef) == str(jtu.tree_structure(jtu.Partial(add, 1, k=2)))
-    doubled = ftu.tree_map(lambda x: 2 * x, partial)
-    assert type(doubled) is ftu.Partial
-    assert doubled(0) == 6
-    assert treedef == ftu.tree_structure(ftu.Partial(add, 5, k=6))
-    assert treedef != ftu.tree_structure(ftu.Partial(max, 5, k=6))
-
-
-def test_partial_of_partial():
-    inner = functools.partial(add, 1)
-    outer = ftu.Partial(inner, 2)
-    assert outer(3) == 6
-    assert outer.args == (2,)
-    assert ftu.tree_structure(outer) == ftu.tree_structure(ftu.Partial(inner, 5))
-    assert hash(outer.func) == hash(inner)
-    assert ftu.Partial(ftu.Partial(add, 1), 2)(3) == 6
-    with pytest.raises(TypeError):
-        ftu.Partial(3)
-
-
-def deep(levels, make=lambda x: [x]):
-    tree = 1
-    for _ in range(levels):
-        tree = make(tree)
-    return tree
-
-
-@pytest.mark.parametrize("make", [lambda x: [x], lambda x: (x,), lambda x: {"k": x}, Node])
-def test_depth(make):
-    treedef = ftu.tree_structure(deep(300, make))
-    assert treedef.num_nodes == 301
-    assert ftu.tree_structure(treedef.unflatten([0])) == treedef
-    with pytest.raises(RecursionError):
-        ftu.tree_structure(deep(100_000, make))
-    with pytest.raises(RecursionError):
-        ftu.tree_leaves_with_path(deep(100_000, make))
-
-
-def test_cycles():
-    cycle: list = []
-    cycle.append(cycle)
-    mapping: dict = {}
-    mapping["a"] = (mapping,)
-    for tree in (cycle, mapping):
-        with pytest.raises(RecursionError):
-            ftu.tree_flatten(tree)
-        with pytest.raises(RecursionError):
-            ftu.tree_flatten_with_path(tree)
-        with pytest.raises(RecursionError):
-            ftu.tree_map(lambda x: x, tree)
-
-
-DEEP_PROGRAM = """
-import sys, threading
-import ferrax.tree_util as tu
-sys.setrecursionlimit(10**7)
-def run():
-    for make in (lambda x: [x], lambda x: {0: x}, lambda x: tu.Partial(print, x)):
-        tree = 1
-        for _ in range(10**5):
-            tree = make(tree)
-        for function in (tu.tree_flatten, tu.tree_leaves_with_path):
-            try:
-                function(tree)
-            except RecursionError:
-                print("refused")
-run()
-thread = threading.Thread(target=run)
-thread.start()
-thread.join()
-"""
-
-
-def test_depth_without_recursion_limit():
-    """Even where Python's own limit is lifted, depth raises and does not overflow the stack."""
-    result = subprocess.run(
-        [sys.executable, "-c", DEEP_PROGRAM], capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["refused"] * 12
-
-
-def test_list_that_changes_while_flattened():
-    items: list = []
-
-    def to_iter(_):
-        items.clear()
-        return (1,), None
-
-    kind = type("Clears", (), {})
-    ftu.register_pytree_node(kind, to_iter, lambda aux, children: kind())
-    items.extend([kind(), 2, 3])
-    leaves, treedef = ftu.tree_flatten(items)
-    assert leaves == [1]
-    assert treedef.num_leaves == 1
-
-
-def test_threads():
-    tree = {"a": [1, (2, None)], "b": Node(Data(3, 4)), "c": {str(i): i for i in range(20)}}
-    expected = ftu.tree_flatten(tree)
-    wrong = []
-
-    def work(seed):
-        for i in range(200):
-            kind = type(f"Thread{seed}_{i}", (), {})
-            ftu.register_pytree_node(kind, lambda x: ((7,), None), lambda aux, c, kind=kind: kind())
-            leaves, treedef = ftu.tree_flatten((tree, kind()))
-            if leaves != [*expected[0], 7] or treedef.children()[0] != expected[1]:
-                wrong.append((seed, i))
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_treedef_in_a_cycle_is_collected():
-    class Holder:
-        pass
-
-    holder = Holder()
-    holder.treedef = ftu.tree_structure(Node(1, aux=holder))
-    alive = weakref.ref(holder)
-    del holder
-    gc.collect()
-    assert alive() is None
-
-
-def test_leaves_are_released():
-    class Leaf:
-        pass
-
-    leaf = Leaf()
-    alive = weakref.ref(leaf)
-    ftu.tree_map(lambda x: x, {"a": [leaf, (leaf,)], "b": Node(leaf)})
-    with pytest.raises(Failure):
-        ftu.tree_map(fail, [leaf, leaf])
-    with pytest.raises(ValueError):
-        ftu.tree_map(lambda *x: x, ([leaf], 1), ([leaf],))
-    del leaf
-    gc.collect()
-    assert alive() is None
 
 
 def test_surface():

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from ferrax import _core
-from ferrax._src import api_util, core, errors, ref_args, tree_util
+from ferrax._src import api_util, core, errors, float0, ref_args, tree_util
 from ferrax._src.api import Flat, abstract_type, stage
 from ferrax._src.checkpoint_policies import native_policy
 
@@ -88,6 +88,7 @@ def checkpoint(
             held = {key: value for key, value in kwargs.items() if key in static_argnames}
             call = _merging(fun, args, static, held)
         (call,), dynamic, named = ref_args.slots("checkpoint", [call], dynamic, named)
+        dynamic, named = float0.hide((dynamic, named))
         leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
         flat = Flat(call, in_tree, kind="checkpoint")

@@ -106,6 +106,7 @@ def stage(fun, args, kwargs, kind="stage", writes=False):
     With `writes` the values that the function gives to mutable arrays are further outputs of the
     program; without, a function that writes to one from outside is a ValueError.
     """
+    args, kwargs = float0_leaves.hide((args, kwargs))
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
     refs = ref_args.of_leaves(leaves)
@@ -243,7 +244,10 @@ def _eval_shape(self, *args, **kwargs):
 
 def _structs(program, out_tree):
     types = program.out_types[: out_tree.num_leaves]
-    return out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+    structs = out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+    return tree_util.tree_map(
+        lambda x: ShapeDtypeStruct(x.shape, x.dtype) if float0_leaves.is_float0(x) else x, structs
+    )
 
 
 def _stats(self):

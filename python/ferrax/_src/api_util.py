@@ -7,7 +7,7 @@ import operator
 import os
 from types import FunctionType
 
-from ferrax._src import tree_util
+from ferrax._src import float0, tree_util
 
 
 def fun_name(fun) -> str:
@@ -37,7 +37,10 @@ def _is_users(fun) -> bool:
 
 
 def argument_names(fun, args, kwargs) -> list[str]:
-    """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`."""
+    """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`.
+
+    Arrays of dtype float0 are no leaves here.
+    """
     args = tuple(args)
     try:
         signature = inspect.signature(fun)
@@ -53,14 +56,15 @@ def argument_names(fun, args, kwargs) -> list[str]:
     names = []
     for index, argument in enumerate(args):
         top = tops[index] if len(tops) == len(args) else f"args[{index}]"
-        names += [
-            top + tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(argument)
-        ]
+        names += [top + tree_util.keystr(path) for path in _paths(argument)]
     for key, argument in sorted((kwargs or {}).items()):
-        names += [
-            key + tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(argument)
-        ]
+        names += [key + tree_util.keystr(path) for path in _paths(argument)]
     return names
+
+
+def _paths(tree):
+    leaves = tree_util.tree_leaves_with_path(tree)
+    return [path for path, leaf in leaves if not float0.is_float0(leaf)]
 
 
 def as_tuple_of_ints(value, name) -> tuple[int, ...]:
@@ -169,3 +173,17 @@ def check_callable(fun) -> None:
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
+
+
+def split_arguments(args, numbers):
+    """`(kept, others)`: the arguments at these positions in their order, and the others."""
+    kept = tuple(args[i] for i in numbers)
+    return kept, tuple(arg for i, arg in enumerate(args) if i not in numbers)
+
+
+def join_arguments(numbers, kept, others) -> tuple:
+    """The arguments that `split_arguments` took apart."""
+    merged = list(others)
+    for position, value in sorted(zip(numbers, kept), key=lambda pair: pair[0]):
+        merged.insert(position, value)
+    return tuple(merged)

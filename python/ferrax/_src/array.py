@@ -58,7 +58,13 @@ def _str(self) -> str:
 
 def _format(self, spec: str) -> str:
     if isinstance(self, core.Tracer):
-        return format(repr(self), spec)
+        if spec:
+            raise TypeError(
+                f"unsupported format string {spec!r} passed to {self!r}, whose value is not known "
+                f"while the function is traced: print it with ferrax.debug.print."
+                f"{core.traced_values([self])}"
+            )
+        return repr(self)
     if dtypes.issubdtype(self.dtype, dtypes.extended):
         return object.__format__(self, spec)
     return format(self[()].item() if self.ndim == 0 else np.asarray(self), spec)

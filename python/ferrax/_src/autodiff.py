@@ -23,10 +23,12 @@ float0 = dtypes.float0
 
 class _Orders(threading.local):
     """How many derivatives are being traced, and how many of them rules that are being traced have
-    used up already: a rule is itself differentiated by the others."""
+    used up already: a rule is itself differentiated by the others. `forward`: the innermost one is
+    a `jvp`, whose tangents are known."""
 
     derivatives = 0
     used = 0
+    forward = False
 
 
 orders = _Orders()
@@ -48,7 +50,7 @@ def _zeros(shape, dtype, weak=False):
     return _convert_element_type(zeros, dtype, weak_type=True) if weak else zeros
 
 
-def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
+def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None, forward=False):
     """Traces over `args`: leaves, the traced program with captured values, the flat function.
 
     `flat.touched` is what the function does to mutable arrays: the values that it gives to them
@@ -59,13 +61,16 @@ def _trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None):
     arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
     flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
+    before = orders.forward
     orders.derivatives += 1
+    orders.forward = forward
     try:
         program, captured, flat.touched = _core.trace_program(
             flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
         )
     finally:
         orders.derivatives -= 1
+        orders.forward = before
     return arrays, program, captured, flat
 
 
@@ -239,9 +244,12 @@ def _select(argnums, args, fun, too_few=ValueError):
 def _check_input_dtype(name, array, holomorphic, allow_int):
     dtype = array.dtype
     if dtypes.issubdtype(dtype, dtypes.extended):
+        if allow_int:
+            return
         raise TypeError(
             f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
-            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them."
+            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them, or "
+            "set allow_int to True."
         )
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
@@ -424,7 +432,10 @@ def jvp(fun, primals, tangents, has_aux=False):
     arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
     types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
     tangent_leaves = _check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)
-    arrays, program, captured, flat = _trace(fun, tree.unflatten(arrays), None, has_aux)
+    forward = all(map(core.is_concrete, tangent_leaves))
+    arrays, program, captured, flat = _trace(
+        fun, tree.unflatten(arrays), None, has_aux, forward=forward
+    )
     nonzero = [_has_tangent(a.dtype) for a in arrays]
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]

@@ -15,6 +15,7 @@ from ferrax._src import (
     ref_args,
     traces,
     tree_util,
+    vmappables,
 )
 from ferrax._src.api import Flat
 from ferrax._src.refs import new_ref
@@ -24,8 +25,14 @@ def _is_axis_leaf(x):
     return x is None
 
 
+def _has_vmappables(args, kwargs, in_axes, out_axes):
+    values = tree_util.tree_leaves((args, kwargs), is_leaf=vmappables.is_vmappable)
+    axes = tree_util.tree_leaves((in_axes, out_axes), is_leaf=vmappables.is_spec)
+    return any(map(vmappables.is_vmappable, values)) or any(map(vmappables.is_spec, axes))
+
+
 def _check_axes(axes, name):
-    if axes is None or isinstance(axes, (int, list, tuple, dict)):
+    if axes is None or isinstance(axes, (int, list, tuple, dict)) or vmappables.is_spec(axes):
         pass
     elif not hasattr(axes, "__index__"):
         raise TypeError(
@@ -33,7 +40,9 @@ def _check_axes(axes, name):
             f"{type(axes).__name__}."
         )
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
-        if leaf is not None and (isinstance(leaf, bool) or not hasattr(leaf, "__index__")):
+        if leaf is None or vmappables.is_spec(leaf):
+            continue
+        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise TypeError(
                 f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
                 "got "
@@ -75,7 +84,7 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         )
     labels = names()
     lines = [
-        f"  * argument {labels[index]} of type {arrays[index]._type_text()} has size {size} along "
+        f"  * argument {labels[index]} of type {_type_text(arrays[index])} has size {size} along "
         f"axis {axis}"
         for size, places in sizes.items()
         for index, axis in places[:3]
@@ -85,6 +94,12 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         f"vmap got inconsistent sizes for array axes to be mapped, in the call of "
         f"{api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
     )
+
+
+def _type_text(array):
+    if float0_leaves.is_float0(array):
+        return core.typeof(array).str_short()
+    return array._type_text()
 
 
 def vmap(
@@ -122,6 +137,10 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args, **kwargs):
+        if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
+            return vmappables.call(
+                vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs
+            )
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
@@ -139,15 +158,26 @@ def vmap(
         # What is not mapped over is passed on as it is: a number stays a number.
         mapped = [number for number, axis in enumerate(axes) if axis is not None]
         values = ref_args.values(leaves, refs) if refs else leaves
-        arrays = [core.as_array(values[number], "vmap") for number in mapped]
-        labels = lambda: [label for label, axis in zip(names(), axes) if axis is not None]  # noqa: E731
+        arrays = [
+            leaf if float0_leaves.is_float0(leaf) else core.as_array(leaf, "vmap")
+            for leaf in (values[number] for number in mapped)
+        ]
+        labels = lambda: _chosen(names(), mapped)  # noqa: E731
         own = [axes[number] for number in mapped]
         size = _batch_size(fun, arrays, own, labels, axis_size)
         own = [axis % array.ndim for array, axis in zip(arrays, own)]
-        types = []
-        for number, array, axis in zip(mapped, arrays, own):
+        # Tangents of integers have a batch axis too, though programs do not know of them.
+        whole, leaves, mapped = list(zip(mapped, arrays, own)), list(leaves), []
+        arrays, own, types = [], [], []
+        for number, array, axis in whole:
             axes[number] = axis
             shape = array.shape[:axis] + array.shape[axis + 1 :]
+            if float0_leaves.is_float0(array):
+                leaves[number] = np.zeros(shape, dtypes.float0)
+                continue
+            mapped.append(number)
+            arrays.append(array)
+            own.append(axis)
             types.append((shape, array.dtype, array.weak_type))
         flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
         with traces.named_axis(axis_name):
@@ -159,7 +189,6 @@ def vmap(
         out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))
         dummy = out_tree.unflatten(out)
         wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
-        # Tangents of integers have a batch axis too, though programs do not know of them.
         for number, (leaf, axis) in enumerate(zip(out, wanted)):
             if float0_leaves.is_float0(leaf):
                 axis = _canonical_out_axis(axis, leaf.ndim)
@@ -183,6 +212,10 @@ def vmap(
         )
 
     return vmap_f
+
+
+def _chosen(items, numbers):
+    return [items[number] for number in numbers]
 
 
 class _FlatBatch(Flat):

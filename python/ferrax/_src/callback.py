@@ -157,15 +157,29 @@ def batched_aval(size, aval):
     return aval.update(shape=(size, *aval.shape))
 
 
+def _primitive_with_results(name) -> Primitive:
+    """A primitive that calls `callback` and gives arrays of the types `result_avals`."""
+    primitive = callback_primitive(name)
+
+    @primitive.def_impl
+    def impl(*args, callback, result_avals, **params):
+        results = run_callback(name, callback, args, result_avals)
+        return [core.as_array(result) for result in results]
+
+    return primitive
+
+
+def _bind(primitive, callback, result_shape_dtypes, args, kwargs, **params):
+    avals, out_tree = _result_types(result_shape_dtypes)
+    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+    callback = FlatCallback(callback, in_tree)
+    outs = primitive.bind(*leaves, callback=callback, result_avals=avals, **params)
+    return out_tree.unflatten(outs)
+
+
 # pure_callback
 
-pure_callback_p = callback_primitive("pure_callback")
-
-
-@pure_callback_p.def_impl
-def _pure_callback_impl(*args, callback, result_avals, sharding, vmap_method):
-    results = run_callback("pure_callback", callback, args, result_avals)
-    return [core.as_array(result) for result in results]
+pure_callback_p = _primitive_with_results("pure_callback")
 
 
 @pure_callback_p.def_abstract_eval
@@ -266,27 +280,13 @@ def pure_callback(
             f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: "
             f"{vmap_method}"
         )
-    avals, out_tree = _result_types(result_shape_dtypes)
-    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-    outs = pure_callback_p.bind(
-        *leaves,
-        callback=FlatCallback(callback, in_tree),
-        result_avals=avals,
-        sharding=sharding,
-        vmap_method=vmap_method,
-    )
-    return out_tree.unflatten(outs)
+    settings = {"sharding": sharding, "vmap_method": vmap_method}
+    return _bind(pure_callback_p, callback, result_shape_dtypes, args, kwargs, **settings)
 
 
 # io_callback
 
-io_callback_p = callback_primitive("io_callback")
-
-
-@io_callback_p.def_impl
-def _io_callback_impl(*args, callback, result_avals, sharding, ordered):
-    results = run_callback("io_callback", callback, args, result_avals)
-    return [core.as_array(result) for result in results]
+io_callback_p = _primitive_with_results("io_callback")
 
 
 @io_callback_p.def_effectful_abstract_eval
@@ -338,16 +338,8 @@ def io_callback(
         >>> seen
         [2.0]
     """
-    avals, out_tree = _result_types(result_shape_dtypes)
-    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-    outs = io_callback_p.bind(
-        *leaves,
-        callback=FlatCallback(callback, in_tree),
-        result_avals=avals,
-        sharding=sharding,
-        ordered=ordered,
-    )
-    return out_tree.unflatten(outs)
+    settings = {"sharding": sharding, "ordered": ordered}
+    return _bind(io_callback_p, callback, result_shape_dtypes, args, kwargs, **settings)
 
 
 def observe_jvp(primitive):

@@ -89,9 +89,11 @@ def concrete_or_error(force, value, context=""):
 
 
 def traced_values(values) -> str:
-    """Sentences on where the traced ones among `values` come from and on the user's line."""
+    """Where the traced ones among `values` come from, back to an argument, and the user's line."""
+    from ferrax._src import errors
+
     lines = [
-        f"\nIt got a value that is {_core.describe_tracer(value)}."
+        f"\nIt got a value that is {_core.describe_tracer(value)}.\n{errors.chain(value)}".rstrip()
         for value in values
         if isinstance(value, Tracer)
     ]

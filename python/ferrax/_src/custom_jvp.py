@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-
 from ferrax import _core
-from ferrax._src import api_util, core, ref_rules, tree_util
+from ferrax._src import api_util, autodiff, core, tree_util
 from ferrax._src.custom_rules import (
-    Call,
+    VALUE_UNKNOWN,
+    CustomFunction,
     SymbolicZero,
-    UsesRefs,
     array_types,
-    forwarded_attribute,
     has_tangent,
-    recording_kind,
-    resolve_arguments,
+    on_the_host,
+    pair,
     show,
     symbolic_zero,
     tangent_type,
@@ -25,7 +21,7 @@ from ferrax._src.custom_rules import (
 __all__ = ["custom_jvp"]
 
 
-class custom_jvp:  # noqa: N801
+class custom_jvp(CustomFunction):  # noqa: N801
     """A function with a forward derivative of its own, which serves `jvp` and `grad` alike.
 
     Args:
@@ -54,13 +50,8 @@ class custom_jvp:  # noqa: N801
         Array(0., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, fun, nondiff_argnums=(), nondiff_argnames=()):
-        functools.update_wrapper(self, fun)
-        api_util.check_callable(fun)
-        self.fun = fun
-        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
-        self.jvp = None
-        self.symbolic_zeros = False
+    kind = "custom_jvp"
+    jvp = None
 
     def defjvp(self, jvp, symbolic_zeros=False):
         """Defines the rule, which is returned: usable as a decorator.
@@ -101,29 +92,27 @@ class custom_jvp:  # noqa: N801
 
         self.defjvp(jvp)
 
-    __getattr__ = forwarded_attribute
-
-    def __call__(self, *args, **kwargs):
-        place = f"the custom_jvp function {api_util.fun_name(self.fun)}"
+    def _check_rules(self):
         if self.jvp is None:
             raise AttributeError(
-                f"No JVP defined for {place}: give its rule with defjvp or defjvps before the call"
+                f"No JVP defined for the custom_jvp function {api_util.fun_name(self.fun)}: give "
+                "its rule with defjvp or defjvps before the call"
             )
-        args = resolve_arguments(self.fun, "custom_jvp", args, kwargs)
-        if ref_rules.with_refs(self, args):
-            return self._call_with_refs(args, ())
-        try:
-            return self._call(args)
-        except UsesRefs as found:
-            refs = found.refs
-        return self._call_with_refs(args, refs)
 
-    def _call_with_refs(self, args, closed):
-        """A call that uses mutable arrays, among the arguments or those of `closed`."""
-        call = ref_rules.RefCall(self, args, closed, "custom_jvp")
-        if not call.recorded():
-            return self.fun(*args)
+    def _record(self, call, kind):
+        call.kept = tuple(_without_tangents(arg) for arg in call.kept)
+        call.trace(kind)
+        rule = _JvpRule(self, call)
+        return _core.custom_jvp_call(
+            call.call_program(),
+            rule,
+            call.name,
+            len(call.constants),
+            self.symbolic_zeros,
+            [*call.constants, *call.arrays],
+        )
 
+    def _record_with_refs(self, call):
         def primal(arrays, values):
             return call.primal(arrays, values, [])[:2]
 
@@ -142,46 +131,7 @@ class custom_jvp:  # noqa: N801
         rule.__name__ = api_util.fun_name(self.jvp)
         pure = custom_jvp(primal)
         pure.defjvp(rule, self.symbolic_zeros)
-        try:
-            return call.call(lambda arrays, values, _: (*pure._call((arrays, values)), ()), False)
-        except UsesRefs as found:
-            refs = call.found(found.refs)
-        return self._call_with_refs(args, [*closed, *refs])
-
-    def _call(self, args):
-        call = Call(self.fun, self.nondiff_argnums, args, "custom_jvp")
-        kind = recording_kind(call)
-        if kind is None:
-            return call.run()
-        call.kept = tuple(_without_tangents(arg) for arg in call.kept)
-        call.trace(kind)
-        rule = _JvpRule(self, call)
-        results = _core.custom_jvp_call(
-            call.call_program(),
-            rule,
-            call.name,
-            len(call.constants),
-            self.symbolic_zeros,
-            [*call.constants, *call.arrays],
-        )
-        call.forget_values()
-        return call.out_tree.unflatten(results)
-
-
-def nondiff_positions(fun, argnums, argnames) -> tuple[int, ...]:
-    if isinstance(argnums, int):
-        argnums = (argnums,)
-    argnums = tuple(argnums)
-    if not argnames:
-        return argnums
-    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
-    parameters = list(inspect.signature(fun).parameters)
-    for name in names:
-        if name not in parameters:
-            raise ValueError(
-                f"nondiff_argnames has '{name}', which {api_util.fun_place(fun)} does not take"
-            )
-    return tuple(sorted({*argnums, *(parameters.index(name) for name in names)}))
+        return call.call(lambda arrays, values, _: (*pure._call((arrays, values)), ()), False)
 
 
 def _without_tangents(tree):
@@ -226,7 +176,16 @@ class _JvpRule:
         if values is not None:
             values = [*values, *[None] * sum(nonzero)]
         place = f"the jvp rule of {api_util.fun_place(call.fun)}"
-        program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        try:
+            program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        except VALUE_UNKNOWN:
+            # It may ask for the values of tangents. Under a `jvp` alone they are known later.
+            orders = autodiff.orders
+            alone = orders.forward and orders.used + 1 >= orders.derivatives
+            if values is None or not alone or not all(map(core.is_concrete, call.arrays)):
+                raise
+            flat = _HostJvp(flat)
+            program, captured = call.traced_rule(flat, types, values, "jvp", place)
         return program, captured, flat.flags
 
 
@@ -251,12 +210,7 @@ class _FlatJvp:
         tangents = call.in_tree.unflatten(tangents)
         result = self.rule.jvp(*call.kept, primals, tangents)
         rule = f"Custom JVP rule {api_util.fun_name(self.rule.jvp)} for function {call.name}"
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise TypeError(
-                f"{rule} must produce a pair (list or tuple of length two) of primal and tangent "
-                f"outputs, but got {result}."
-            )
-        out, out_tangents = result
+        out, out_tangents = pair(result, rule, "primal and tangent outputs")
         out_leaves, out_tree = tree_util.tree_flatten(out)
         is_zero = lambda x: isinstance(x, SymbolicZero)  # noqa: E731
         tangent_leaves, tangent_tree = tree_util.tree_flatten(out_tangents, is_leaf=is_zero)
@@ -265,20 +219,8 @@ class _FlatJvp:
                 f"{rule} must produce primal and tangent outputs with equal container (pytree) "
                 f"structures, but got {out_tree} and {tangent_tree} respectively."
             )
-        if out_tree != call.out_tree:
-            raise TypeError(
-                f"{rule} must produce a pair whose first element is the output of the function, "
-                f"of the same container (pytree) structure, but got {out_tree} where the function "
-                f"gives {call.out_tree}."
-            )
-        primals = [core.as_array(leaf, rule) for leaf in out_leaves]
+        primals = call.checked_output(out_leaves, out_tree, rule)
         types = array_types(primals)
-        for ty, expected in zip(types, call.out_types):
-            if ty[:2] != tuple(expected[:2]):
-                raise TypeError(
-                    f"{rule} must produce a pair whose first element has the shapes and dtypes of "
-                    f"the function's output: expected {show(expected)}, got {show(ty)}."
-                )
         given, self.flags = [], []
         for leaf, ty in zip(tangent_leaves, types):
             expected = tangent_type(ty)
@@ -302,3 +244,30 @@ class _FlatJvp:
             if there:
                 given.append(leaf)
         return primals + given
+
+
+class _HostJvp:
+    """A rule that runs as Python code where the tangents have values."""
+
+    def __init__(self, flat):
+        self.flat = flat
+        self.out_types = flat.rule.call.out_types
+        self.flags = [has_tangent(ty[1]) for ty in self.out_types]
+
+    def __call__(self, leaves):
+        tangents = [tangent_type(ty) for ty, flag in zip(self.out_types, self.flags) if flag]
+        return on_the_host(self.run, [*self.out_types, *tangents], leaves)
+
+    def run(self, *leaves):
+        results = self.flat([core.as_array(leaf) for leaf in leaves])
+        count = len(self.out_types)
+        found = iter(results[count:])
+        tangents = [next(found) if flag else None for flag in self.flat.flags]
+        return [
+            *results[:count],
+            *(
+                zeros(ty) if tangent is None else tangent
+                for tangent, flag, ty in zip(tangents, self.flags, self.out_types)
+                if flag
+            ),
+        ]

@@ -8,15 +8,23 @@ Python control flow on them works in rules too.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import weakref
 
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, autodiff, core, dtypes, errors, tree_util
+from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
 from ferrax._src.api import Flat
 from ferrax._src.refs import _at_user_line, type_text
+
+# What asking for a value raises that is not known.
+VALUE_UNKNOWN = (
+    errors.ConcretizationTypeError,
+    errors.TracerArrayConversionError,
+    errors.TracerIntegerConversionError,
+)
 
 
 def has_tangent(dtype) -> bool:
@@ -125,18 +133,81 @@ def api_has_defaults(fun) -> bool:
     return bool(getattr(fun, "__defaults__", None)) or not hasattr(fun, "__code__")
 
 
-def split_arguments(args, nondiff):
-    """`(kept, dynamic)`: arguments at the positions `nondiff`, and the others."""
-    positions = set(nondiff)
-    kept = tuple(args[i] for i in nondiff)
-    return kept, tuple(arg for i, arg in enumerate(args) if i not in positions)
+class CustomFunction:
+    """A function with rules of its own; `kind` is the name of what made it one.
+
+    Subclasses have `_check_rules`, which raises AttributeError where there are none yet; `_record`,
+    which traces a `Call` and records it with them; and `_record_with_refs`, the same for a `RefCall`.
+    """
+
+    kind: str
+
+    def __init__(self, fun, nondiff_argnums=(), nondiff_argnames=()):
+        functools.update_wrapper(self, fun)
+        api_util.check_callable(fun)
+        self.fun = fun
+        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
+        self.symbolic_zeros = False
+
+    __getattr__ = forwarded_attribute
+
+    def __call__(self, *args, **kwargs):
+        self._check_rules()
+        args = resolve_arguments(self.fun, self.kind, args, kwargs)
+        if ref_rules.with_refs(self, args):
+            return self._call_with_refs(args, ())
+        try:
+            return self._call(args)
+        except UsesRefs as found:
+            refs = found.refs
+        return self._call_with_refs(args, refs)
+
+    def _call(self, args):
+        call = Call(self.fun, self.nondiff_argnums, args, self.kind)
+        self._check_kept(call)
+        kind = recording_kind(call)
+        if kind is None:
+            return call.run()
+        results = self._record(call, kind)
+        call.forget_values()
+        return call.out_tree.unflatten(results)
+
+    def _check_kept(self, call):
+        """Errors for arguments at `nondiff_argnums` that do not belong there."""
+
+    def _call_with_refs(self, args, closed):
+        """A call that uses mutable arrays, among the arguments or those of `closed`."""
+        call = ref_rules.RefCall(self, args, closed, self.kind)
+        if not call.recorded():
+            return self.fun(*args)
+        try:
+            return self._record_with_refs(call)
+        except UsesRefs as found:
+            refs = call.found(found.refs)
+        return self._call_with_refs(args, [*closed, *refs])
 
 
-def join_arguments(nondiff, kept, dynamic) -> tuple:
-    merged = list(dynamic)
-    for position, value in sorted(zip(nondiff, kept), key=lambda pair: pair[0]):
-        merged.insert(position, value)
-    return tuple(merged)
+def nondiff_positions(fun, argnums, argnames) -> tuple[int, ...]:
+    argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not argnames:
+        return argnums
+    names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    parameters = list(inspect.signature(fun).parameters)
+    for name in names:
+        if name not in parameters:
+            raise ValueError(
+                f"nondiff_argnames has '{name}', which {api_util.fun_place(fun)} does not take"
+            )
+    return tuple(sorted({*argnums, *(parameters.index(name) for name in names)}))
+
+
+def pair(result, rule, what):
+    """The two parts of what a rule returned; TypeError if it is no pair of `what`."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise TypeError(
+            f"{rule} must produce a pair (list or tuple of length two) of {what}, but got {result}."
+        )
+    return result
 
 
 @contextlib.contextmanager
@@ -161,7 +232,6 @@ class Call:
     """One call of a function with rules of its own: arguments, traced program, captured values."""
 
     def __init__(self, fun, nondiff, args, kind):
-        self.nondiff = nondiff
         for position in nondiff:
             if not -len(args) <= position < len(args):
                 raise IndexError(
@@ -169,7 +239,7 @@ class Call:
                     f"called with {len(args)} arguments"
                 )
         self.nondiff = tuple(sorted(position % len(args) for position in nondiff))
-        self.kept, dynamic = split_arguments(args, self.nondiff)
+        self.kept, dynamic = api_util.split_arguments(args, self.nondiff)
         self.fun = fun
         self.kind = kind
         self.name = api_util.fun_name(fun)
@@ -177,8 +247,8 @@ class Call:
         self.arrays = [core.as_array(leaf, self.name) for leaf in self.leaves]
         self.types = array_types(self.arrays)
         self.tangents = [has_tangent(ty[1]) for ty in self.types]
-
-    references = ()
+        # Once the call is recorded: its constants that are traced, weakly, None for others.
+        self.references = ()
 
     def run(self):
         """The function where nothing records the call.
@@ -225,11 +295,28 @@ class Call:
         self.out_tree = flat.out_tree
         self.out_types = self.program.out_types
 
+    def checked_output(self, leaves, tree, rule):
+        """The arrays of an output that a rule gave. Errors: TypeError if it is not of the structure
+        and types of the function's."""
+        if tree != self.out_tree:
+            raise TypeError(
+                f"{rule} must produce a pair whose first element has the container (pytree) "
+                f"structure of the output of {self.name}, {self.out_tree}, but got {tree}."
+            )
+        arrays = [core.as_array(leaf, rule) for leaf in leaves]
+        for ty, expected in zip(array_types(arrays), self.out_types):
+            if ty[:2] != tuple(expected[:2]):
+                raise TypeError(
+                    f"{rule} must produce a pair whose first element has the shapes and dtypes of "
+                    f"the output of {self.name}: expected {show(expected)}, got {show(ty)}."
+                )
+        return arrays
+
     def dynamic(self):
         return self.in_tree.unflatten(self.leaves)
 
     def arguments(self, dynamic):
-        return join_arguments(self.nondiff, self.kept, dynamic)
+        return api_util.join_arguments(self.nondiff, self.kept, dynamic)
 
     def traced_rule(self, flat, types, values, what, place, places=None):
         """A rule's program over `types` with its captured values: traced with the values that the
@@ -342,6 +429,13 @@ class Call:
     def call_program(self):
         """The function's program with the constants in front."""
         return self.with_constants(self.program, 0, self.captured)
+
+
+def on_the_host(rule, types, arrays):
+    """What a rule gives that runs as Python code where all its inputs have values."""
+    from ferrax._src.callback import pure_callback
+
+    return pure_callback(rule, [core.ShapedArray(*ty[:2]) for ty in types], *arrays)
 
 
 def core_type(value):

@@ -8,16 +8,14 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
-from ferrax._src.custom_jvp import nondiff_positions
 from ferrax._src.custom_rules import (
-    Call,
+    VALUE_UNKNOWN,
+    CustomFunction,
     SymbolicZero,
-    UsesRefs,
     array_types,
-    forwarded_attribute,
     has_tangent,
-    recording_kind,
-    resolve_arguments,
+    on_the_host,
+    pair,
     show,
     symbolic_zero,
     tangent_type,
@@ -28,15 +26,7 @@ from ferrax._src.refs import Ref
 __all__ = ["custom_gradient", "custom_vjp"]
 
 
-# What asking for a value raises that is not known.
-_VALUE_UNKNOWN = (
-    errors.ConcretizationTypeError,
-    errors.TracerArrayConversionError,
-    errors.TracerIntegerConversionError,
-)
-
-
-class custom_vjp:  # noqa: N801
+class custom_vjp(CustomFunction):  # noqa: N801
     """A function with a reverse derivative of its own, for `grad` and `vjp`.
 
     Args:
@@ -63,14 +53,9 @@ class custom_vjp:  # noqa: N801
         Array(1., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, fun, nondiff_argnums=(), nondiff_argnames=()):
-        functools.update_wrapper(self, fun)
-        api_util.check_callable(fun)
-        self.fun = fun
-        self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
-        self.fwd = self.bwd = None
-        self.symbolic_zeros = False
-        self.optimize_remat = False
+    kind = "custom_vjp"
+    fwd = bwd = None
+    optimize_remat = False
 
     def defvjp(self, fwd, bwd, symbolic_zeros=False, optimize_remat=False):
         """Defines the rules.
@@ -85,25 +70,14 @@ class custom_vjp:  # noqa: N801
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
 
-    __getattr__ = forwarded_attribute
-
-    def __call__(self, *args, **kwargs):
+    def _check_rules(self):
         if self.fwd is None or self.bwd is None:
             raise AttributeError(
                 f"No VJP defined for the custom_vjp function {api_util.fun_name(self.fun)}: give "
                 "its rules with defvjp before the call"
             )
-        args = resolve_arguments(self.fun, "custom_vjp", args, kwargs)
-        if ref_rules.with_refs(self, args):
-            return self._call_with_refs(args, ())
-        try:
-            return self._call(args)
-        except UsesRefs as found:
-            refs = found.refs
-        return self._call_with_refs(args, refs)
 
-    def _call(self, args):
-        call = Call(self.fun, self.nondiff_argnums, args, "custom_vjp")
+    def _check_kept(self, call):
         for leaf in tree_util.tree_leaves(call.kept):
             if isinstance(leaf, core.Tracer):
                 raise errors.UnexpectedTracerError(
@@ -112,12 +86,11 @@ class custom_vjp:  # noqa: N801
                     "are no arrays (functions, options) belong there: take the position out of "
                     "nondiff_argnums and return None as its cotangent."
                 )
-        kind = recording_kind(call)
-        if kind is None:
-            return call.run()
+
+    def _record(self, call, kind):
         call.trace(kind)
         rule = _VjpRule(self, call)
-        results = _core.custom_vjp_call(
+        return _core.custom_vjp_call(
             call.call_program(),
             rule.forward,
             rule.backward,
@@ -126,14 +99,8 @@ class custom_vjp:  # noqa: N801
             self.symbolic_zeros,
             [*call.constants, *call.arrays],
         )
-        call.forget_values()
-        return call.out_tree.unflatten(results)
 
-    def _call_with_refs(self, args, closed):
-        """A call that uses mutable arrays, among the arguments or those of `closed`."""
-        call = ref_rules.RefCall(self, args, closed, "custom_vjp")
-        if not call.recorded():
-            return self.fun(*args)
+    def _record_with_refs(self, call):
         pure = custom_vjp(_named(self.fun, call.primal))
         rules = _RefRules(self, call)
         pure.defvjp(
@@ -142,11 +109,7 @@ class custom_vjp:  # noqa: N801
             self.symbolic_zeros,
             self.optimize_remat,
         )
-        try:
-            return call.call(lambda *arrays: pure._call(arrays), True)
-        except UsesRefs as found:
-            refs = call.found(found.refs)
-        return self._call_with_refs(args, [*closed, *refs])
+        return call.call(lambda *arrays: pure._call(arrays), True)
 
 
 def _named(fun, own):
@@ -169,12 +132,8 @@ class _RefRules:
             values, tokens = ([x.value for x in xs] for xs in (values, tokens))
         fwd, arguments = self.custom.fwd, self.call.arguments
         result, refs = self.call.run(lambda dynamic: fwd(*arguments(dynamic)), arrays, values)
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise TypeError(
-                f"Custom VJP fwd rule {api_util.fun_name(self.custom.fwd)} for {self.call.place} "
-                f"must produce a pair of the output and the residuals, but got {result}."
-            )
-        out, residuals = result
+        rule = f"Custom VJP fwd rule {api_util.fun_name(fwd)} for {self.call.place}"
+        out, residuals = pair(result, rule, "the output and the residuals")
         held = [ref._read() for ref in refs]
         return (out, held, tokens), (ref_rules.take_refs(residuals, refs), held)
 
@@ -298,7 +257,7 @@ class _VjpRule:
         """
         try:
             return backward, *self.trace_backward(backward, residuals)
-        except _VALUE_UNKNOWN as error:
+        except VALUE_UNKNOWN as error:
             alone = autodiff.orders.used >= autodiff.orders.derivatives
             if alone and all(map(core.is_concrete, self.call.arrays)):
                 host = _HostBackward(backward)
@@ -387,25 +346,9 @@ class _FlatForward:
             leaves = [CustomVJPPrimal(x, p) for x, p in zip(leaves, self.perturbed)]
         result = rule.fwd(*call.arguments(call.in_tree.unflatten(leaves)))
         name = f"Custom VJP fwd rule {api_util.fun_name(rule.fwd)} for function {call.name}"
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise TypeError(
-                f"{name} must produce a pair (list or tuple of length two): the output of "
-                f"{call.name} and the residuals for the reverse rule, but got {result}."
-            )
-        out, residuals = result
-        out, out_tree = tree_util.tree_flatten(out)
-        if out_tree != call.out_tree:
-            raise TypeError(
-                f"{name} must produce a pair whose first element has the container (pytree) "
-                f"structure of the output of {call.name}, {call.out_tree}, but got {out_tree}."
-            )
-        out = [core.as_array(leaf, name) for leaf in out]
-        for ty, expected in zip(array_types(out), call.out_types):
-            if ty[:2] != tuple(expected[:2]):
-                raise TypeError(
-                    f"{name} must produce a pair whose first element has the shapes and dtypes of "
-                    f"the output of {call.name}: expected {show(expected)}, got {show(ty)}."
-                )
+        what = f"the output of {call.name} and the residuals for the reverse rule"
+        out, residuals = pair(result, name, what)
+        out = call.checked_output(*tree_util.tree_flatten(out), name)
         residuals, self.residual_tree = tree_util.tree_flatten(residuals)
         self.num_out = len(out)
         arrays = [core.as_array(leaf, name) for leaf in residuals]
@@ -498,11 +441,8 @@ class _HostBackward:
         self.flags = [has_tangent(ty[1]) for ty in backward.rule.call.types]
 
     def __call__(self, leaves):
-        from ferrax._src.callback import pure_callback
-
         types = [ty for ty, flag in zip(self.backward.rule.call.types, self.flags) if flag]
-        avals = [core.ShapedArray(shape, dtype) for shape, dtype, _ in types]
-        return pure_callback(self.run, avals, *leaves)
+        return on_the_host(self.run, types, leaves)
 
     def run(self, *leaves):
         found = iter(self.backward([core.as_array(leaf) for leaf in leaves]))

@@ -86,6 +86,18 @@ class _Static:
         return ()
 
 
+def _called(name, what, call, first, args, kwargs):
+    """What `call` gives, or `call` itself if only options were given."""
+    if first is not None:
+        return call(first, *args, **kwargs)
+    if args or kwargs:
+        raise TypeError(
+            f"{name}: options come first, then the {what} with its arguments; got {args=} "
+            f"{kwargs=} without a {what}"
+        )
+    return call
+
+
 def _split_arguments(args, kwargs):
     """`(tree, arrays, leaves that are no arrays by number)`."""
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
@@ -133,14 +145,7 @@ def debug_callback(callback=None, *args, ordered=False, partitioned=False, **kwa
             partitioned=partitioned,
         )
 
-    if callback is None:
-        if args or kwargs:
-            raise TypeError(
-                f"debug.callback: options come first, then the callback with its arguments; got "
-                f"{args=} {kwargs=} without a callback"
-            )
-        return call
-    return call(callback, *args, **kwargs)
+    return _called("debug.callback", "callback", call, callback, args, kwargs)
 
 
 # debug.print
@@ -260,14 +265,7 @@ def debug_print(
             **params,
         )
 
-    if fmt is None:
-        if args or kwargs:
-            raise TypeError(
-                f"debug.print: options come first, then the format string with its arguments; got "
-                f"{args=} {kwargs=} without a format string"
-            )
-        return call
-    return call(fmt, *args, **kwargs)
+    return _called("debug.print", "format string", call, fmt, args, kwargs)
 
 
 def _user_place():

@@ -48,10 +48,10 @@ def _origin(tracer, origin) -> str:
         message = getattr(tracer, "_origin_msg", None)
         origin = message().strip() if callable(message) else ""
         return f"{origin}\n" if origin else ""
-    return f"It is {origin}.\n{_chain(tracer)}" if origin else ""
+    return f"It is {origin}.\n{chain(tracer)}" if origin else ""
 
 
-def _chain(tracer) -> str:
+def chain(tracer) -> str:
     """The way back from a tracer to an argument, a line each, or "" where that is one step."""
     lines = _core.tracer_chain(tracer) if isinstance(tracer, _core.Array) else []
     return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
@@ -89,10 +89,10 @@ class ConcretizationTypeError(JAXTypeError):
     Example:
         >>> @ferrax.jit
         ... def f(x, n):
-        ...     return jnp.zeros(n) + x          # ConcretizationTypeError: n is traced
+        ...     return jnp.arange(n) + x         # ConcretizationTypeError: n is traced
         >>> @functools.partial(ferrax.jit, static_argnames="n")
         ... def f(x, n):
-        ...     return jnp.zeros(n) + x          # n is a Python int
+        ...     return jnp.arange(n) + x         # n is a Python int
     """
 
     def __init__(self, tracer, context: str = "", *, operation=None, origin=None, location=None):

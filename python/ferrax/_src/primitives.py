@@ -206,8 +206,10 @@ def builtin(name: str) -> BuiltinPrimitive:
 
 
 def named_primitives() -> dict[str, BuiltinPrimitive]:
-    """Every op of the native core as JAX names it: `exp_p` and so on."""
-    table = {f"{name.replace('-', '_')}_p": builtin(name) for name, _ in _core.documented_ops()}
+    """Every op of the native core as JAX names it: `exp_p` and so on; not those of files alone,
+    whose primitives are defined in Python."""
+    names = (name for name, _ in _core.documented_ops() if name not in IN_FILES)
+    table = {f"{name}_p": builtin(name) for name in names}
     table["remat_p"] = table["remat2_p"]
     return table
 
@@ -235,6 +237,8 @@ primitive_batchers = Rules("batching rule")
 axis_primitive_batchers = Rules("batching rule")
 fancy_primitive_batchers = Rules("batching rule")
 lowerings = Rules("lowering")
+# Ops that only files hold.
+IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})
 # The ops that files hold in the place of primitives that are defined here: functions from parameters,
 # and whether rules are to be traced, to the name and the parameters of an op of the same operands.
 data_forms = {}

@@ -96,6 +96,13 @@ def _begin(name, key, out_sharding=None):
     return key
 
 
+def _standard(name, sample, key, shape, dtype, out_sharding):
+    """Samples of a distribution of real numbers without parameters."""
+    key = _begin(name, key, out_sharding)
+    dtype = _sample_dtype(name, dtype)
+    return sample(key, canonicalize_shape(shape, name), dtype)
+
+
 def _split(key, num=2):
     return random_split(key, (num,))
 
@@ -539,9 +546,7 @@ def exponential(key, shape=(), dtype=None, *, out_sharding=None):
     Returns:
         Array of `shape` and `dtype`.
     """
-    key = _begin("exponential", key, out_sharding)
-    dtype = _sample_dtype("exponential", dtype)
-    return _exponential(key, canonicalize_shape(shape, "exponential"), dtype)
+    return _standard("exponential", _exponential, key, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(1, 2))
@@ -625,9 +630,7 @@ def laplace(key, shape=(), dtype=None, *, out_sharding=None):
     Returns:
         Array of `shape` and `dtype`.
     """
-    key = _begin("laplace", key, out_sharding)
-    dtype = _sample_dtype("laplace", dtype)
-    return _laplace(key, canonicalize_shape(shape, "laplace"), dtype)
+    return _standard("laplace", _laplace, key, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(1, 2))
@@ -646,9 +649,7 @@ def logistic(key, shape=(), dtype=None, *, out_sharding=None):
     Returns:
         Array of `shape` and `dtype`.
     """
-    key = _begin("logistic", key, out_sharding)
-    dtype = _sample_dtype("logistic", dtype)
-    return _logistic(key, canonicalize_shape(shape, "logistic"), dtype)
+    return _standard("logistic", _logistic, key, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(1, 2))
@@ -667,9 +668,7 @@ def cauchy(key, shape=(), dtype=None, *, out_sharding=None):
     Returns:
         Array of `shape` and `dtype`.
     """
-    key = _begin("cauchy", key, out_sharding)
-    dtype = _sample_dtype("cauchy", dtype)
-    return _cauchy(key, canonicalize_shape(shape, "cauchy"), dtype)
+    return _standard("cauchy", _cauchy, key, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(1, 2))

@@ -20,11 +20,21 @@ from ferrax._src.random import (
     _sample_dtype,
     _shape_with,
     _split,
+    _standard,
     exponential,
     normal,
     rademacher,
     uniform,
 )
+
+
+def _of_parameter(name, sample, key, parameter, shape, dtype, out_sharding):
+    """Samples of a distribution of real numbers with a parameter that goes with the shape."""
+    key = _begin(name, key, out_sharding)
+    dtype = _sample_dtype(name, dtype)
+    shape = _shape_with(name, shape, parameter)
+    _check_castable(name, dtype, parameter)
+    return sample(key, parameter, shape, dtype)
 
 
 def pareto(key, b, shape=None, dtype=None, *, out_sharding=None):
@@ -38,11 +48,7 @@ def pareto(key, b, shape=None, dtype=None, *, out_sharding=None):
     Returns:
         Array of `dtype`.
     """
-    key = _begin("pareto", key, out_sharding)
-    dtype = _sample_dtype("pareto", dtype)
-    shape = _shape_with("pareto", shape, b)
-    _check_castable("pareto", dtype, b)
-    return _pareto(key, b, shape, dtype)
+    return _of_parameter("pareto", _pareto, key, b, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(2, 3))
@@ -61,11 +67,7 @@ def rayleigh(key, scale, shape=None, dtype=None, *, out_sharding=None):
     Returns:
         Array of `dtype`.
     """
-    key = _begin("rayleigh", key, out_sharding)
-    dtype = _sample_dtype("rayleigh", dtype)
-    shape = _shape_with("rayleigh", shape, scale)
-    _check_castable("rayleigh", dtype, scale)
-    return _rayleigh(key, scale, shape, dtype)
+    return _of_parameter("rayleigh", _rayleigh, key, scale, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(2, 3))
@@ -159,9 +161,7 @@ def maxwell(key, shape=(), dtype=None, *, out_sharding=None):
     Returns:
         Array of `shape` and `dtype`.
     """
-    key = _begin("maxwell", key, out_sharding)
-    dtype = _sample_dtype("maxwell", dtype)
-    return _maxwell(key, canonicalize_shape(shape, "maxwell"), dtype)
+    return _standard("maxwell", _maxwell, key, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(1, 2))
@@ -209,11 +209,7 @@ def wald(key, mean, shape=None, dtype=None, *, out_sharding=None):
     Returns:
         Array of `dtype`.
     """
-    key = _begin("wald", key, out_sharding)
-    dtype = _sample_dtype("wald", dtype)
-    shape = _shape_with("wald", shape, mean)
-    _check_castable("wald", dtype, mean)
-    return _wald(key, mean, shape, dtype)
+    return _of_parameter("wald", _wald, key, mean, shape, dtype, out_sharding)
 
 
 @functools.partial(jit, static_argnums=(2, 3))

@@ -45,10 +45,8 @@ class RefCall:
     def __init__(self, custom, args, closed, kind):
         self.custom = custom
         self.place = f"the {kind} function {api_util.fun_place(custom.fun)}"
-        self.args = args
-        self.nondiff = {position % len(args) for position in custom.nondiff_argnums}
-        self.kept = [args[position] for position in sorted(self.nondiff)]
-        self.dynamic = self.without_kept(args)
+        self.nondiff = positions(custom, args)
+        self.kept, self.dynamic = api_util.split_arguments(args, self.nondiff)
         self.leaves, self.tree = tree_util.tree_flatten(self.dynamic)
         passed = ref_args.of_leaves(self.leaves)
         names = lambda: api_util.argument_names(custom.fun, args, {})  # noqa: E731
@@ -64,9 +62,6 @@ class RefCall:
         self.written = [False] * len(self.refs)
         self.done = False
 
-    def without_kept(self, args) -> tuple:
-        return tuple(arg for position, arg in enumerate(args) if position not in self.nondiff)
-
     def arrays(self):
         """The leaves of the arguments that are no refs."""
         return [leaf for number, leaf in enumerate(self.leaves) if number not in self.numbers]
@@ -81,13 +76,9 @@ class RefCall:
             ]
         )
 
-    def arguments(self, dynamic) -> list:
+    def arguments(self, dynamic) -> tuple:
         """All arguments."""
-        dynamic = iter(dynamic)
-        return [
-            arg if position in self.nondiff else next(dynamic)
-            for position, arg in enumerate(self.args)
-        ]
+        return api_util.join_arguments(self.nondiff, self.kept, dynamic)
 
     def run(self, fun, arrays, values):
         """`fun` of the arguments that are not kept, where refs hold these values: its result and
@@ -187,15 +178,16 @@ def put_refs(tree, refs):
     )
 
 
+def positions(custom, args) -> list[int]:
+    """Where the arguments are that are not differentiated in."""
+    return sorted(position % len(args) for position in custom.nondiff_argnums) if args else []
+
+
 def with_refs(custom, args) -> bool:
     """Whether there are refs among the arguments that are differentiated in."""
-    nondiff = {position % len(args) for position in custom.nondiff_argnums} if args else ()
-    return any(
-        type(leaf) is Ref
-        for position, arg in enumerate(args)
-        if position not in nondiff
-        for leaf in tree_util.tree_leaves(arg)
-    )
+    _, dynamic = api_util.split_arguments(args, positions(custom, args))
+    return any(type(leaf) is Ref for leaf in tree_util.tree_leaves(dynamic))
+
 
 
 def _constant(value):

@@ -102,6 +102,24 @@ class Traced(_Stage):
         return Lowered(*self._args())
 
 
+def _places(program) -> str:
+    """Where the operations of a program and of those in it were made."""
+    from ferrax._src.jaxpr import ClosedJaxpr, jaxprs_in_params
+
+    lines = []
+
+    def walk(jaxpr):
+        for eqn in jaxpr.eqns:
+            place = eqn.source_info
+            scope = f", in {place.name_stack}" if str(place.name_stack) else ""
+            lines.append(f"# {eqn.primitive.name}: {place.line or 'unknown'}{scope}")
+            for inner in jaxprs_in_params(eqn.params):
+                walk(inner)
+
+    walk(ClosedJaxpr(program, []).jaxpr)
+    return "\n".join(lines)
+
+
 class Lowered(_Stage):
     """A traced function, ready to be compiled."""
 
@@ -113,8 +131,11 @@ class Lowered(_Stage):
         return Compiled(*self._args())
 
     def as_text(self, dialect=None, *, debug_info=False) -> str:
-        """The optimised program as text."""
-        return self._program.optimise().text(0)
+        """The optimised program as text; with `debug_info` followed by a line for each operation,
+        with its place in the user's code and the named scopes that it is in."""
+        program = self._program.optimise()
+        text = program.text(0)
+        return f"{text}\n{_places(program)}" if debug_info else text
 
     def cost_analysis(self):
         """Rough costs: `flops`, one for each output element of each equation."""

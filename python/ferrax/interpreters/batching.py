@@ -12,3 +12,7 @@ from ferrax._src.batching_rules import (
     not_mapped as not_mapped,
     primitive_batchers as primitive_batchers,
 )
+from ferrax._src.vmappables import (
+    register_vmappable as register_vmappable,
+    unregister_vmappable as unregister_vmappable,
+)

@@ -149,6 +149,16 @@ from ferrax._src.lax.shape import (
     transpose,
     unstack,
 )
+from ferrax._src.lax.shape_primitives import (
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
+    split_p as split_p,
+    stack_p as stack_p,
+    stage as stage,
+    stage_p as stage_p,
+    tile_p as tile_p,
+    unstack_p as unstack_p,
+)
 from ferrax._src.lax.slicing import (
     dynamic_index_in_dim,
     dynamic_slice,
@@ -172,16 +182,6 @@ from ferrax._src.lax.types import (
     RoundingMethod,
     ScatterDimensionNumbers,
     Tolerance,
-)
-from ferrax._src.lax.shape_primitives import (
-    dce_sink as dce_sink,
-    dce_sink_p as dce_sink_p,
-    split_p as split_p,
-    stack_p as stack_p,
-    stage as stage,
-    stage_p as stage_p,
-    tile_p as tile_p,
-    unstack_p as unstack_p,
 )
 from ferrax._src.lax.window_primitives import (
     reduce_p as reduce_p,

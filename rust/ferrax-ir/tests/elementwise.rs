@@ -7,12 +7,16 @@ use common::{array, body, complex, element, eval, parts};
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, DType, KeyImpl, Op, Scalar, Type, scalar::ScalarType};
 
-const COMPUTING: [DType; 15] = [
+const COMPUTING: [DType; 19] = [
     DType::Bool,
+    DType::U2,
+    DType::U4,
     DType::U8,
     DType::U16,
     DType::U32,
     DType::U64,
+    DType::I2,
+    DType::I4,
     DType::I8,
     DType::I16,
     DType::I32,
@@ -339,7 +343,11 @@ fn values() {
     assert_eq!(real(Unary::Abs, DType::I32, f64::from(i32::MIN)), f64::from(i32::MIN));
     assert_eq!(real(Unary::Exp, DType::BF16, 1.0), 2.718_75);
     assert_eq!(real(Unary::Sin, DType::F32, 1.0), f64::from(1f64.sin() as f32));
-    assert_eq!(real(Unary::Clz, DType::U8, 0.0), 8.0);
+    for (dtype, bits) in [(DType::U2, 2.0), (DType::I4, 4.0), (DType::U8, 8.0), (DType::I16, 16.0)] {
+        assert_eq!(real(Unary::Clz, dtype, 0.0), bits);
+        assert_eq!(real(Unary::Clz, dtype, 1.0), bits - 1.0);
+        assert_eq!(real(Unary::PopulationCount, dtype, 1.0), 1.0);
+    }
 }
 
 #[test]
@@ -369,6 +377,17 @@ fn integer_arithmetic() {
         (Binary::ShiftRightArithmetic, DType::U8, 200, 8, 255),
         (Binary::ShiftRightLogical, DType::I8, -5, 1, 125),
         (Binary::ShiftRightLogical, DType::I8, -5, 8, 0),
+        (Binary::Add, DType::I4, 7, 1, -8),
+        (Binary::Sub, DType::U2, 0, 1, 3),
+        (Binary::Mul, DType::U4, 5, 5, 9),
+        (Binary::Div, DType::I2, -2, -1, -2),
+        (Binary::Div, DType::U4, 5, 0, 15),
+        (Binary::Rem, DType::I4, -5, 3, -2),
+        (Binary::ShiftLeft, DType::I4, -5, 4, 0),
+        (Binary::ShiftRightArithmetic, DType::I4, -5, 100, -1),
+        (Binary::ShiftRightArithmetic, DType::U2, 2, 1, 3),
+        (Binary::ShiftRightLogical, DType::I4, -5, 1, 5),
+        (Binary::ShiftRightLogical, DType::I4, -5, 4, 0),
     ];
     for &(op, dtype, x, y, expected) in table {
         assert_eq!(apply(op, dtype, x, y), expected, "{op:?} {dtype} {x} {y}");

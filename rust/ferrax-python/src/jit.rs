@@ -167,6 +167,18 @@ impl JitFunction {
             }
             keywords = (!rest.is_empty()).then_some(rest);
         }
+        self.take_apart(py, statics, dynamic, keywords, abstract_leaves)
+    }
+
+    /// The call of these dynamic arguments.
+    fn take_apart<'py>(
+        &self,
+        py: Python<'py>,
+        statics: SmallVec<[Static; 1]>,
+        dynamic: Bound<'py, PyTuple>,
+        keywords: Option<Bound<'py, PyDict>>,
+        abstract_leaves: bool,
+    ) -> PyResult<Call<'py>> {
         let last = self.cache.get().lock().last.clone();
         let last = last.filter(|_| !abstract_leaves && statics.is_empty());
         let mut leaves = Leaves::new();
@@ -184,12 +196,19 @@ impl JitFunction {
         let mut refs: Refs<'py> = Vec::new();
         for (index, leaf) in leaves.into_iter().enumerate() {
             let leaf = leaf.into_bound(py);
-            if abstract_leaves && let Some(ty) = abstract_leaf(&leaf)? {
+            if abstract_leaves
+                && !is_float0(&leaf)
+                && let Some(ty) = abstract_leaf(&leaf)?
+            {
                 types.push(ty);
                 continue;
             }
             let operand = match convert::owned_operand(leaf, &self.name) {
                 Ok(operand) => operand,
+                Err((leaf, _)) if is_float0(&leaf) => {
+                    let (dynamic, keywords) = hide_float0(py, &(dynamic, keywords))?.extract()?;
+                    return self.take_apart(py, statics, dynamic, keywords, abstract_leaves);
+                }
                 Err((leaf, _)) if is_ref(&leaf) => {
                     let value = leaf.call_method0(intern!(py, "_read"))?;
                     refs.push((index, leaf));
@@ -428,9 +447,8 @@ impl JitFunction {
         let mut leaves = Leaves::new();
         let mut tree = tree::flatten(py, &result, None, &mut leaves)?;
         if leaves.iter().any(|leaf| is_float0(leaf.bind(py))) {
-            let hidden = py.import("ferrax._src.float0")?.getattr("hide")?.call1((&result,))?;
             leaves = Leaves::new();
-            tree = tree::flatten(py, &hidden, None, &mut leaves)?;
+            tree = tree::flatten(py, &hide_float0(py, &result)?, None, &mut leaves)?;
         }
         let outputs = leaves
             .iter()
@@ -512,6 +530,11 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
             .getattr(intern!(leaf.py(), "dtype"))
             .and_then(|dtype| dtype.getattr(intern!(leaf.py(), "names")))
             .is_ok_and(|names| !names.is_none())
+}
+
+/// The tree with nodes without leaves for its tangents of integers.
+fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
+    py.import("ferrax._src.float0")?.getattr("hide")?.call1((tree,))
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.

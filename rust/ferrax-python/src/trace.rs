@@ -437,15 +437,22 @@ fn ordered_pending(frame: &Frame) -> bool {
 }
 
 /// Records an op of the user's with outputs of these types; `None` if it would run at once. An op
-/// with an ordered effect does not overtake those that are recorded.
+/// with an ordered effect does not overtake those that are recorded; effects of a function with
+/// rules, or of a rule, belong to its program, whatever they are of: that may never run.
 pub fn record_extension(
     py: Python<'_>,
     op: Op,
     types: &[Type],
     operands: &[Operand<'_>],
 ) -> PyResult<Option<Outputs>> {
-    let ordered = op.effects().contains(&Effect::Ordered);
-    let behind = |stack: &[Frame]| if ordered { stack.iter().rposition(ordered_pending) } else { None };
+    let effects = op.effects();
+    let ordered = effects.contains(&Effect::Ordered);
+    let in_rules = !effects.is_empty() && CONCRETE_RUNS.get() == 0;
+    let behind = |stack: &[Frame]| {
+        let pending = if ordered { stack.iter().rposition(ordered_pending) } else { None };
+        let value = |frame: &Frame| frame.kind == FrameKind::Value;
+        pending.max(if in_rules { stack.iter().rposition(value) } else { None })
+    };
     if runs_eagerly(operands) && STACK.with_borrow(|stack| behind(stack).is_none()) {
         return Ok(None);
     }

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
 from ferrax import _core
-from ferrax._src import api, api_util, core, dtypes, tree_util
+from ferrax._src import api, api_util, core, tree_util
 from ferrax._src.checkify.automatic import check_equation, kinds as automatic_kinds
 from ferrax._src.checkify.error import (
     DivisionByZeroError,
@@ -26,7 +24,6 @@ from ferrax._src.checkify.error import (
 )
 from ferrax._src.checkify.primitive import check_p, eager_check_p
 from ferrax._src.custom_batching import custom_vmap_p
-from ferrax._src.errors import ConcretizationTypeError
 from ferrax._src.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -55,8 +52,7 @@ def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
         `user_checks`: of `check` and `check_error`;
         `nan_checks`: that no floating-point operation gives a NaN;
         `div_checks`: that no denominator is zero;
-        `index_checks`: that indices are in bounds, but for constants of the program, which are
-        clamped when it is traced;
+        `index_checks`: that indices are in bounds, whatever is done with those that are not;
         `float_checks`, `automatic_checks`, `all_checks`: unions of these.
 
     The error is an `Error`: `error.get()` is the message of the check that failed first or None,
@@ -78,50 +74,19 @@ def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
 
     @functools.wraps(f)
     def checked(*args, **kwargs):
-        program, captured, flat, given = _stage(f, args, kwargs, categories)
+        @functools.wraps(f)
+        def closed_f():
+            return f(*args, **kwargs)
+
+        program, captured, flat = api.stage(closed_f, (), {}, writes=True)
         closed = ClosedJaxpr(program, captured)
         error = init_error._with_kinds(_kinds(closed, categories))
-        error, outs = _checked(closed, categories, error, given)
+        error, outs = _checked(closed, categories, error, [])
         if flat.touched is not None:
             outs = flat.touched.write_back(list(outs))
         return error, flat.out_tree.unflatten(outs)
 
     return checked
-
-
-def _stage(f, args, kwargs, categories):
-    """`(program, captured, flat, given)`: the program of `f` closed over its arguments, but for
-    those that are `given` to it.
-
-    These are arrays of integers where indices are checked: a known index is clamped when it is
-    traced, and could not be checked any more. Where Python control flow needs their values, they
-    are closed over too.
-    """
-    leaves, tree = tree_util.tree_flatten((args, kwargs))
-    places = [
-        i
-        for i, leaf in enumerate(leaves)
-        if OOBError in categories
-        and isinstance(leaf, core.Array)
-        and not isinstance(leaf, core.Tracer)
-        and dtypes.issubdtype(leaf.dtype, np.integer)
-    ]
-
-    @functools.wraps(f)
-    def closed_f(*given):
-        known = list(leaves)
-        for place, value in zip(places, given):
-            known[place] = value
-        args, kwargs = tree.unflatten(known)
-        return f(*args, **kwargs)
-
-    given = [leaves[place] for place in places]
-    try:
-        return *api.stage(closed_f, tuple(given), {}, writes=True), given
-    except ConcretizationTypeError:
-        if not places:
-            raise
-    return *api.stage(closed_f, (), {}, writes=True), []
 
 
 def _checked(closed, categories, error, args):

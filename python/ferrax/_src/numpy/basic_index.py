@@ -11,12 +11,7 @@ from ferrax._src.numpy.index_parse import Range, parse
 
 
 def static_row(x: Array, shape: tuple[int, ...], index: int) -> Array:
-    """``x[index]`` for a Python integer."""
-    size = shape[0]
-    if size == 0:
-        raise IndexError("index is out of bounds for axis 0 with size 0")
-    index = index + size if index < 0 else index
-    index = 0 if index < 0 else size - 1 if index >= size else index
+    """``x[index]`` for a Python integer from 0 to the first axis' size."""
     zeros = (0,) * (len(shape) - 1)
     row = bind(
         "slice",
@@ -55,14 +50,17 @@ _STEPS: dict[tuple, tuple] = {}
 _MAX_STEPS = 8192
 
 
-def cached_steps(shape: tuple[int, ...], key: tuple, index) -> tuple:
-    """The ops of an index with this ``static_key``, computed once."""
+def cached_steps(shape: tuple[int, ...], key: tuple, index) -> tuple | None:
+    """The ops of an index with this ``static_key``, computed once; None if it is out of bounds."""
     steps = _STEPS.get((shape, key))
     if steps is not None:
         return steps
+    entries = parse(shape, index)
+    if misses(shape, entries, True):
+        return None
     if len(_STEPS) >= _MAX_STEPS:
         _STEPS.clear()
-    steps = _STEPS[shape, key] = tuple(_basic_steps(shape, parse(shape, index), True))
+    steps = _STEPS[shape, key] = tuple(_basic_steps(shape, entries, True))
     return steps
 
 
@@ -77,8 +75,21 @@ def clamped(value: int, size: int, wrap: bool) -> int:
     return max(0, min(static_integer(value, size, wrap), size - 1))
 
 
+def misses(shape, entries: list, wrap: bool) -> bool:
+    """Whether a static integer is out of bounds."""
+    axis = 0
+    for entry in entries:
+        if type(entry) is int and not (
+            0 <= static_integer(entry, shape[axis], wrap) < shape[axis]
+        ):
+            return True
+        if entry is not None and type(entry) is not str:
+            axis += 1
+    return False
+
+
 def basic_getitem(x: Array, entries: list, wrap: bool) -> Array:
-    """Integers, slices and new axes."""
+    """Integers, moved into bounds, slices and new axes."""
     for name, params in _basic_steps(x.shape, entries, wrap):
         x = bind(name, (x,), params)
     return x

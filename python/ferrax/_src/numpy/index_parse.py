@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ferrax._core import Array
 
 import numpy as np
-from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 
 _VALID = (
     "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
@@ -195,6 +195,7 @@ def _range(item: slice, size: int, position: int) -> Range:
                     "A slice's size must be known while tracing: use lax.dynamic_slice or "
                     "lax.dynamic_slice_in_dim for a window of static size at a traced position, "
                     "jnp.where with a mask, or mark the bound's argument as static."
+                    f"{traced_values((item.start, item.stop, item.step))}"
                 )
             bound = operator.index(bound)
         bounds.append(bound)

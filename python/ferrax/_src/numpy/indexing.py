@@ -3,7 +3,7 @@
 Three lowerings, chosen by what the index contains:
 
   static          slice, rev, squeeze, broadcast_in_dim (integers, slices, None, Ellipsis)
-  dynamic scalar  dynamic_slice (traced integer scalars besides the above)
+  dynamic scalar  dynamic_slice (besides the above, integers that are traced or out of bounds)
   gather          index arrays, or mode "fill" with an index that may be out of bounds
 
 Invariants: negative indices count from the end once; integers out of bounds are then clamped;
@@ -22,7 +22,7 @@ from ferrax._src.lax.types import GatherScatterMode
 from ferrax._src.numpy.basic_index import (
     basic_getitem,
     cached_steps,
-    clamped,
+    misses,
     static_integer,
     static_key,
     static_row,
@@ -48,11 +48,14 @@ def getitem(x: Array, index) -> Array:
     shape = x.shape
     if kind is int:
         if shape:
-            return static_row(x, shape, index)
+            place = index + shape[0] if index < 0 else index
+            if 0 <= place < shape[0]:
+                return static_row(x, shape, place)
     elif kind is tuple or kind is slice:
         key = static_key(index if kind is tuple else (index,))
-        if key is not None:
-            for name, params in cached_steps(shape, key, index):
+        steps = None if key is None else cached_steps(shape, key, index)
+        if steps is not None:
+            for name, params in steps:
                 x = bind(name, (x,), params)
             return x
     elif isinstance(index, Array) and shape and index.ndim and _plain_integers(index.dtype):
@@ -90,13 +93,14 @@ def static_getitem(
                 has_arrays = True
             else:
                 has_scalars = True
-    if has_arrays or (
-        mode_name == "fill" and (has_scalars or _may_miss(x.shape, entries, wrap))
-    ):
+    # Integers out of bounds stay as they are, for checks to see them, where something is read.
+    misses_any = mode_name != "clip" and empty is None and not has_arrays
+    dynamic = has_scalars or (misses_any and misses(x.shape, entries, wrap))
+    if has_arrays or (mode_name == "fill" and dynamic):
         out = _gather_getitem(
             x, entries, mode_name, fill_value, unique_indices, indices_are_sorted, wrap
         )
-    elif has_scalars:
+    elif dynamic:
         out = _dynamic_getitem(x, entries, wrap)
     else:
         out = basic_getitem(x, entries, wrap)
@@ -154,21 +158,9 @@ def _settle_booleans(entries: list) -> tuple[list, int | None]:
     return result, None if value else seen
 
 
-def _may_miss(shape, entries: list, wrap: bool) -> bool:
-    """Whether a static integer is out of bounds."""
-    axis = 0
-    for entry in entries:
-        if type(entry) is int and not (
-            0 <= static_integer(entry, shape[axis], wrap) < shape[axis]
-        ):
-            return True
-        if entry is not None and type(entry) is not str:
-            axis += 1
-    return False
-
-
 def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
-    """Traced integer scalars: dynamic_slice, after any slices with steps."""
+    """Integer scalars that are traced or out of bounds: dynamic_slice, after any slices with
+    steps."""
     x, entries = _preslice(x, entries)
     shape = x.shape
     starts: list = []
@@ -188,7 +180,7 @@ def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
             after.append(Range(0, entry.size, 1, True))
         else:
             if type(entry) is int:
-                start = as_array(_INT32.type(clamped(entry, shape[axis], wrap)))
+                start = as_array(_INT32.type(static_integer(entry, shape[axis], wrap)))
             else:
                 start = dynamic_start(entry, shape[axis], wrap)
             starts.append(start)

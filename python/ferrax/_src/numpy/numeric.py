@@ -185,7 +185,8 @@ def _search_right(sorted_values, x):
     high = lax.full(x.shape, n, np.int32)
     for _ in range(n.bit_length()):
         middle = lax.shift_right_logical(lax.add(low, high), as_array(np.int32(1)))
-        flat = lax.reshape(middle, (middle.size,))
+        # A search that has ended behind the last value reads that one, to no effect.
+        flat = lax.reshape(lax.min(middle, as_array(np.int32(n - 1))), (middle.size,))
         probe = lax.reshape(_take_rows(sorted_values, flat, 0), x.shape)
         go_right = lax.bitwise_and(lax.le(probe, x), lax.lt(low, high))
         next_low = lax.select(go_right, lax.add(middle, as_array(np.int32(1))), low)

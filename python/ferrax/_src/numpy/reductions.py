@@ -158,14 +158,19 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
 
     Example: `jnp.sum(jnp.ones((2, 3)), axis=0)` is `[2., 2., 2.]`.
     """
-    if out is None and type(axis) in _STATIC:
+    if out is None and _is_static(axis):
         return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
     return _reduce("sum", a, axis, user_dtype(dtype, "sum"), out, keepdims, initial, where,
                    promote_integers)
 
 
-# Types of `axis` that can be static arguments as they are.
-_STATIC = (type(None), int, tuple)
+def _is_static(axis) -> bool:
+    """Whether an `axis` can be a static argument as it is."""
+    if type(axis) is tuple:
+        return not builtins.any(isinstance(a, Array) for a in axis)
+    return axis is None or type(axis) is int
+
+
 _AXES = ("axis", "keepdims")
 _jit_reduction = partial(jit, static_argnames=_AXES, inline=True)
 
@@ -205,14 +210,14 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where
 
 def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """Largest elements over axes; NaN wins. An empty reduction without `initial` raises."""
-    if out is None and type(axis) in _STATIC:
+    if out is None and _is_static(axis):
         return _max(a, axis, keepdims, initial, where)
     return _reduce("max", a, axis, None, out, keepdims, initial, where)
 
 
 def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
     """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises."""
-    if out is None and type(axis) in _STATIC:
+    if out is None and _is_static(axis):
         return _min(a, axis, keepdims, initial, where)
     return _reduce("min", a, axis, None, out, keepdims, initial, where)
 
@@ -222,14 +227,14 @@ amax, amin = max, min
 
 def any(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
     """True where some element over the axes is non-zero. Returns bool."""
-    if out is None and type(axis) in _STATIC:
+    if out is None and _is_static(axis):
         return _any(a, axis, keepdims, where)
     return _reduce("any", a, axis, None, out, keepdims, None, where)
 
 
 def all(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
     """True where every element over the axes is non-zero. Returns bool."""
-    if out is None and type(axis) in _STATIC:
+    if out is None and _is_static(axis):
         return _all(a, axis, keepdims, where)
     return _reduce("all", a, axis, None, out, keepdims, None, where)
 
@@ -262,7 +267,7 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
 
     Args: as for `sum`. Example: `jnp.mean(jnp.arange(4))` is `1.5`.
     """
-    if out is None and type(axis) in _STATIC:
+    if out is None and _is_static(axis):
         return _mean_jit(a, axis, dtype, keepdims, where)
     return _mean(a, axis, user_dtype(dtype, "mean"), out, keepdims, where)
 

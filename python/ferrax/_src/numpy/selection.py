@@ -79,7 +79,7 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
         if np.any((value < 0) | (value >= count)):
             raise ValueError("invalid entry in choice array")
     elif mode == "wrap":
-        a = _floor_mod(a, a.dtype.type(count))
+        a = _floor_mod(a, count)
     elif mode == "clip":
         a = lax.clamp(a.dtype.type(0), a, a.dtype.type(count - 1))
     else:
@@ -287,7 +287,8 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     own_rank = jnp.arange(total, dtype=_INT32) - new_rank
     if count == 0:
         return arr
-    source = jnp.where(is_new > 0, take(order, new_rank, 0, mode="clip") + size, own_rank)
+    inserted = take(order, jnp.minimum(new_rank, count - 1), 0, mode="clip") + size
+    source = jnp.where(is_new > 0, inserted, own_rank)
     both = concatenate([arr, values], axis)
     return take(both, source, axis, mode="clip", unique_indices=True)
 

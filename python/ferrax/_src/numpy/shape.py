@@ -201,6 +201,7 @@ def _axis_list(axis):
     try:
         return (operator.index(axis),)
     except TypeError:
+        axis = concrete_or_error(None, axis, "The axis argument must be known statically.")
         return tuple(operator.index(x) for x in axis)
 
 

@@ -112,8 +112,7 @@ def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value
     if size == 0:
         return full((*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :]), 0, a.dtype)
     if mode == "wrap":
-        length = indices.dtype.type(size) if size <= np.iinfo(indices.dtype).max else size
-        indices = _floor_mod(indices, length)
+        indices = _floor_mod(indices, size)
         gather_mode = "promise_in_bounds"
     elif mode == "clip":
         gather_mode = "clip"
@@ -143,11 +142,11 @@ def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value
 _take_jit = jit(_take, static_argnums=(2, 3, 4, 5, 6))
 
 
-def _floor_mod(x: Array, size) -> Array:
+def _floor_mod(x: Array, size: int) -> Array:
     """``x`` modulo a positive size, in ``[0, size)``."""
-    if not isinstance(size, np.generic):  # the size does not fit the index dtype
+    if size > dtypes.iinfo(x.dtype).max:
         x = lax._convert_element_type(x, _INT32)
-        size = _INT32.type(size)
+    size = x.dtype.type(size)
     remainder = lax.rem(x, size)
     if x.dtype.kind == "u":
         return remainder
@@ -310,7 +309,8 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
       a: array of any shape.
       ind: integer positions.
       v: values, repeated as needed.
-      mode: "clip", "wrap", or None to ignore positions out of bounds.
+      mode: "clip" and None move positions into bounds, None after counting negative ones from the
+        end; "wrap" takes them modulo the size.
       inplace: must be False.
 
     >>> jnp.put(jnp.zeros(3), jnp.array([0, 2]), 5.0, inplace=False)
@@ -331,20 +331,18 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
         v = _resized(v, given, count)
     size = math.prod(a.shape)
     flat = reshape(a, (size,))
-    if mode is None:
-        scatter_mode = "drop"
-    elif mode == "clip":
-        zero, last = ind.dtype.type(0), ind.dtype.type(size - 1)
-        ind = lax.clamp(zero, ind, last)
-        scatter_mode = "promise_in_bounds"
+    if mode is None or mode == "clip":
+        if mode is None and ind.dtype.kind == "i":
+            ind = wrap_negative(ind, size, _INT32)
+        limit = min(size - 1, dtypes.iinfo(ind.dtype).max)
+        ind = lax.clamp(ind.dtype.type(0), ind, ind.dtype.type(limit))
     elif mode == "wrap":
-        ind = _floor_mod(ind, ind.dtype.type(size))
-        scatter_mode = "promise_in_bounds"
+        ind = _floor_mod(ind, size)
     elif mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
     else:
         raise ValueError(f"mode should be one of 'wrap' or 'clip'; got {mode=}")
-    result = IndexUpdateHelper(flat)[ind].set(v, mode=scatter_mode)
+    result = IndexUpdateHelper(flat)[ind].set(v, mode="promise_in_bounds")
     return reshape(result, a.shape)
 
 

@@ -15,7 +15,7 @@ from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.config import config
-from ferrax._src.core import Array, as_array, traced_values
+from ferrax._src.core import Array, as_array, concrete_or_error, traced_values
 from ferrax._src.lax.arguments import is_int_tuple
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -242,7 +242,7 @@ def normalize_axes(axis, ndim: int) -> tuple[int, ...]:
     try:
         axes = (operator.index(axis),)
     except TypeError:
-        axes = tuple(axis)
+        axes = tuple(concrete_or_error(None, axis, "The axis argument must be known statically."))
     axes_out = tuple([normalize_axis(a, ndim) for a in axes])
     if len(set(axes_out)) != len(axes_out):
         raise ValueError(f"duplicate value in 'axis': {tuple(axes)}")

@@ -1,4 +1,4 @@
-//! Selection, clamping and copies.
+//! Selection and clamping.
 
 use smallvec::SmallVec;
 
@@ -20,14 +20,6 @@ op_struct! {
 op_struct! {
     /// `min(max(x, lo), hi)` of operands lo, x, hi; the bounds may be 0-d.
     Clamp "clamp" {}
-}
-op_struct! {
-    /// The identity with derivative zero.
-    StopGradient "stop_gradient" {}
-}
-op_struct! {
-    /// The identity as a fresh array.
-    Copy "copy" {}
 }
 
 impl Row for SelectN {
@@ -256,71 +248,5 @@ impl Rules for Clamp {
             }
             _ => Err(internal_error!("clamp of real and complex numbers")),
         }
-    }
-}
-
-macro_rules! identities {
-    ($($name:ident),*) => {$(
-        impl Row for $name {
-            row_identity!();
-
-            fn infer(&self, inputs: &[Type]) -> Result<Types> {
-                check_arity($name::NAME, inputs, 1)?;
-                one(arrays($name::NAME, inputs)?[0].clone())
-            }
-
-            fn eval(&self, inputs: &[Tensor], _: &[Type]) -> Result<Vec<Tensor>> {
-                Ok(vec![inputs[0].clone()])
-            }
-        }
-    )*};
-}
-
-identities!(StopGradient, Copy);
-
-impl Rules for StopGradient {
-    fn jvp(&self, _: &mut Builder, _: &Jvp<'_>) -> Result<Tangents> {
-        Ok(zero())
-    }
-
-    fn transpose(&self, _: &mut Builder, _: &Transpose<'_>) -> Result<Cotangents> {
-        not_linear(self)
-    }
-
-    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        elementwise_batch(self.clone(), b, eqn)
-    }
-
-    fn lower(&self) -> Lowering {
-        Lowering::Elementwise
-    }
-
-    fn scalar(&self, _: &mut Body, _: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
-        Ok(args[0])
-    }
-}
-
-impl Rules for Copy {
-    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
-        match eqn.tangents[0] {
-            Some(g) => Ok(SmallVec::from_iter([Some(b.emit1(Copy {}, &[g])?)])),
-            None => Ok(zero()),
-        }
-    }
-
-    fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
-        each_linear(b, eqn, |b, _, ct| b.emit1(Copy {}, &[ct]))
-    }
-
-    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        elementwise_batch(self.clone(), b, eqn)
-    }
-
-    fn lower(&self) -> Lowering {
-        Lowering::Elementwise
-    }
-
-    fn scalar(&self, _: &mut Body, _: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
-        Ok(args[0])
     }
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ferrax._src import api_util, core, tree_util
 from ferrax._src.lax.arguments import canonical_axis
 from ferrax._src.lax.control_flow import common
+from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import concatenate, expand_dims, reshape, rev
 from ferrax._src.lax.slicing import slice_in_dim
 
@@ -25,8 +26,8 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
       axis: the axis to scan.
 
     Returns a pytree like ``elems``. Errors: TypeError if ``fn`` is not callable; ValueError for
-    sizes that differ, an axis out of range, or an ``fn`` that changes structure or shape
-    (TypeError: dtype).
+    sizes that differ, an axis out of range, or an ``fn`` that changes the number of leaves or a
+    shape (TypeError: dtype).
 
     >>> lax.associative_scan(jnp.multiply, jnp.array([1, 2, 3, 4]))
     Array([ 1,  2,  6, 24], dtype=int32)
@@ -55,13 +56,15 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
         out, out_tree = tree_util.tree_flatten(fn(tree.unflatten(first), tree.unflatten(second)))
         expected = [(x.shape, x.dtype) for x in first]
         out = [core.as_array(x, "lax.associative_scan") for x in out]
-        if out_tree != tree or [(x.shape, x.dtype) for x in out] != expected:
+        if [(x.shape, x.dtype) for x in out] != expected:
             _raise_mismatch(fn, tree, first, out_tree, out)
         return out
 
     if reverse:
         leaves = [rev(x, (axis,)) for x in leaves]
     leaves = _prefixes(combine, leaves, axis)
+    if sizes[0] > 1:
+        leaves = [_convert_element_type(x, x.dtype, weak_type=False) for x in leaves]
     if reverse:
         leaves = [rev(x, (axis,)) for x in leaves]
     return tree.unflatten(leaves)
@@ -72,7 +75,7 @@ def _raise_mismatch(fn, tree, elems, out_tree, out):
         return ", ".join(common.type_text((x.shape, x.dtype, False)) for x in arrays)
 
     error = ValueError
-    if out_tree == tree and [x.shape for x in elems] == [x.shape for x in out]:
+    if [x.shape for x in elems] == [x.shape for x in out]:
         error = TypeError
     raise error(
         f"associative_scan: {api_util.fun_place(fn)} must return what it takes: expected {tree} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import tree_util
+from ferrax._src import float0
 from ferrax._src.lax.control_flow.common import type_of
 
 
@@ -18,7 +18,7 @@ def optimization_barrier(operand, /):
     >>> lax.optimization_barrier((1.0, jnp.arange(2)))
     (Array(1., dtype=float32, weak_type=True), Array([0, 1], dtype=int32))
     """
-    leaves, tree = tree_util.tree_flatten(operand)
+    leaves, tree = float0.flatten(operand)
     for leaf in leaves:
         type_of(leaf, "lax.optimization_barrier")
     return tree.unflatten(

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, ref_args, tree_util
+from ferrax._src import api_util, core, float0 as float0_leaves, ref_args, tree_util
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.tree_paths import equality_errors_pytreedef
 
@@ -43,7 +43,7 @@ class Body:
             args.append(tree.unflatten(leaves[start:stop]))
             start = stop
         result = self.fun(*args)
-        leaves, self.out_tree = tree_util.tree_flatten(result)
+        leaves, self.out_tree = float0_leaves.flatten(result)
         for index, leaf in enumerate(leaves):
             if not isinstance(leaf, core.Array):
                 ref_args.check_returned(self.fun, self.kind, leaves, result)
@@ -65,7 +65,7 @@ def _check_output(fun, tree, index, leaf):
 
 def flatten(tree, what):
     """The leaves of a tree that are arrays or numbers, its structure and the leaves' types."""
-    leaves, treedef = tree_util.tree_flatten(tree)
+    leaves, treedef = float0_leaves.flatten(tree)
     return leaves, treedef, [type_of(leaf, what) for leaf in leaves]
 
 
@@ -87,7 +87,7 @@ def argument_names(fun, trees):
 
 def leaf_names(fun, trees):
     """The names of the leaves of the arguments of `fun` that have these structures."""
-    args = [tree.unflatten([0] * tree.num_leaves) for tree in trees]
+    args = [float0_leaves.hide(tree.unflatten([0] * tree.num_leaves)) for tree in trees]
     return api_util.argument_names(fun, args, None)
 
 
@@ -180,7 +180,7 @@ def promote_carry(init, types, out_types):
 
 def paths(tree):
     """The path of each leaf, as text."""
-    dummy = tree.unflatten(range(tree.num_leaves))
+    dummy = float0_leaves.hide(tree.unflatten(range(tree.num_leaves)))
     return [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(dummy)]
 
 
@@ -191,15 +191,30 @@ def _bullets(differences) -> str:
     return ";\n".join(f"  * {text}" for text in differences) + "."
 
 
+def _mismatch(text, differences, revise) -> TypeError:
+    return TypeError(f"{text}\n\n{_bullets(differences)}\n\n{revise}{at_user_line()}")
+
+
 def _first_parameter(fun):
     parameters = api_util._parameters(fun)
     return parameters[0][0] if parameters and parameters[0] else None
+
+
+def _with_float0(tree, types):
+    """The structure and the types where arrays of dtype float0 are leaves too."""
+    leaves, tree = tree_util.tree_flatten(tree.unflatten(range(tree.num_leaves)))
+    return tree, [
+        (leaf.shape, leaf.dtype, False) if float0_leaves.is_float0(leaf) else types[leaf]
+        for leaf in leaves
+    ]
 
 
 def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
     """TypeError that lists the leaves where a carry's structure or types change."""
     if in_tree == out_tree and all(map(matches, in_types, out_types)):
         return
+    in_tree, in_types = _with_float0(in_tree, in_types)
+    out_tree, out_types = _with_float0(out_tree, out_types)
     parameter = _first_parameter(fun)
 
     def component(path):
@@ -218,10 +233,12 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         ]
         if not differences:
             return
-        raise TypeError(
-            f"{name} function carry input and carry output must have the same pytree structure, "
-            f"but they differ:\n\n{_bullets(differences)}\n\n{place} Revise it so that the carry "
-            f"output has the same pytree structure as the carry input.{at_user_line()}"
+        raise _mismatch(
+            f"{name} function carry input and carry output must have the same pytree structure, but "
+            "they differ:",
+            differences,
+            f"{place} Revise it so that the carry output has the same pytree structure as the carry "
+            "input.",
         )
     differences = [
         f"{component(path)} has type {type_text(before)} but the corresponding output carry "
@@ -229,10 +246,10 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         for path, before, after in zip(paths(in_tree), in_types, out_types)
         if not matches(before, after)
     ]
-    raise TypeError(
-        f"{name} function carry input and carry output must have equal types, but they differ:"
-        f"\n\n{_bullets(differences)}\n\n{place} Revise it so that all output types match the "
-        f"corresponding input types.{at_user_line()}"
+    raise _mismatch(
+        f"{name} function carry input and carry output must have equal types, but they differ:",
+        differences,
+        f"{place} Revise it so that all output types match the corresponding input types.",
     )
 
 
@@ -253,11 +270,13 @@ def check_branches(name, labels, funs, trees, types) -> None:
 
 def _raise_branch_mismatch(name, first, second):
     (label1, fun1, tree1, types1), (label2, fun2, tree2, types2) = first, second
+    tree1, types1 = _with_float0(tree1, types1)
+    tree2, types2 = _with_float0(tree2, types2)
 
     def at(path):
         return f" at path {path}" if path else ""
 
-    places = f"{label1} is {api_util.fun_place(fun1)}\n{label2} is {api_util.fun_place(fun2)}\n\n"
+    places = f"\n\n{label1} is {api_util.fun_place(fun1)}\n{label2} is {api_util.fun_place(fun2)}"
     if tree1 != tree2:
         differences = [
             f"{label1} output{at(tree_util.keystr(path))} is a {thing1} but {label2} "
@@ -266,10 +285,10 @@ def _raise_branch_mismatch(name, first, second):
         ]
         if not differences:
             return
-        raise TypeError(
-            f"{name} branch outputs must have the same pytree structure, but they differ:\n\n"
-            f"{places}{_bullets(differences)}\n\nRevise {label1} and/or {label2} so that they "
-            f"have the same pytree structure.{at_user_line()}"
+        raise _mismatch(
+            f"{name} branch outputs must have the same pytree structure, but they differ:{places}",
+            differences,
+            f"Revise {label1} and/or {label2} so that they have the same pytree structure.",
         )
     differences = [
         f"the output of {label1}{at(path)} has type {type_text(a)} but the corresponding output "
@@ -277,8 +296,8 @@ def _raise_branch_mismatch(name, first, second):
         for path, a, b in zip(paths(tree1), types1, types2)
         if not matches(a, b)
     ]
-    raise TypeError(
-        f"{name} branches must have equal output types but they differ.\n\n"
-        f"{places}{_bullets(differences)}\n\nRevise {label1} and/or {label2} so that all output "
-        f"types match.{at_user_line()}"
+    raise _mismatch(
+        f"{name} branches must have equal output types but they differ.{places}",
+        differences,
+        f"Revise {label1} and/or {label2} so that all output types match.",
     )

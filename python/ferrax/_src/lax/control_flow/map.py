@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from ferrax._src import core, tree_util
+from ferrax._src import core, float0, tree_util
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.shape import concatenate, reshape
@@ -69,8 +69,9 @@ def map(f: Callable, xs, *, batch_size: int | None = None):
         reshape(slice_in_dim(x, 0, whole), (batches, batch_size, *x.shape[1:])) for x in leaves
     ]
     ys = scan(_Step(f, vmap(f)), (), tree.unflatten(batched))[1]
-    ys = tree_util.tree_map(lambda y: reshape(y, (whole, *y.shape[2:])), ys)
-    if whole == size:
-        return ys
-    rest = vmap(f)(tree.unflatten([slice_in_dim(x, whole, size) for x in leaves]))
-    return tree_util.tree_map(lambda y, z: concatenate([y, z], 0), ys, rest)
+    ys, out_tree = float0.flatten(float0.reshaped(ys, lambda shape: (size, *shape[2:])))
+    ys = [reshape(y, (whole, *y.shape[2:])) for y in ys]
+    if whole < size:
+        rest = vmap(f)(tree.unflatten([slice_in_dim(x, whole, size) for x in leaves]))
+        ys = [concatenate([y, z], 0) for y, z in zip(ys, float0.flatten(rest)[0])]
+    return out_tree.unflatten(ys)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, ref_args, tree_util
+from ferrax._src import api_util, config, core, float0, ref_args, tree_util
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
@@ -49,12 +50,13 @@ def scan(
         tree_util.tree_leaves(init), "lax.scan, in the carry,", "Close over it in the body."
     )
     init, init_tree, init_types = common.flatten(init, "lax.scan")
+    xs, sizes = _without_float0(xs)
     xs, xs_tree = tree_util.tree_flatten(xs)
     refs = ref_args.of_leaves(xs)
     names = lambda: [f"xs{path}" for path in common.paths(xs_tree)]  # noqa: E731
     ref_args.check_distinct(refs, f, "scan", names)
     xs, xs_tree, xs_types = common.flatten(xs_tree.unflatten(ref_args.values(xs, refs)), "lax.scan")
-    steps = _length(xs, xs_tree, xs_types, length)
+    steps = _length(xs, xs_tree, xs_types, sizes, length)
     if config.disable_jit.value and not refs:
         return _python_loop(f, init_tree.unflatten(init), xs, xs_tree, steps, reverse)
     unroll = _unroll(unroll, steps)
@@ -82,7 +84,26 @@ def scan(
         # The elements of refs in `xs` are stacked like other outputs.
         ys, elements = ys[: ys_tree.num_leaves], ys[ys_tree.num_leaves :]
         touched.write([*outputs[count : count + len(held)], *elements], placed)
-    return carry_tree.unflatten(carry), ys_tree.unflatten(ys)
+    return carry_tree.unflatten(carry), _stacked_float0(ys_tree.unflatten(ys), steps)
+
+
+def _without_float0(xs):
+    """`(xs, sizes)`: the elements' arrays of dtype float0, which are no leaves, in place of
+    stacked ones, and the sizes of the leading axes of these."""
+    sizes = [leaf.shape[:1] for leaf in tree_util.tree_leaves(xs) if float0.is_float0(leaf)]
+    if not sizes:
+        return xs, []
+    if () in sizes:
+        raise ValueError(
+            "scan got value with no leading axis to scan over: an array of dtype float0 and shape "
+            f"().{common.at_user_line()}"
+        )
+    elements = float0.reshaped(xs, lambda shape: shape[1:])
+    return float0.hide(elements), [size for (size,) in sizes]
+
+
+def _stacked_float0(ys, steps):
+    return float0.reshaped(ys, lambda shape: (steps, *shape))
 
 
 def _trace(f, trees, types, leaves, refs):
@@ -98,8 +119,9 @@ def _trace(f, trees, types, leaves, refs):
     return program, captured, touched, *children
 
 
-def _length(xs, tree, types, length) -> int:
-    """The number of steps. Errors: ValueError that lists the leaves that do not fit it."""
+def _length(xs, tree, types, further, length) -> int:
+    """The number of steps, for leaves and `further` sizes of leading axes. Errors: ValueError that
+    lists the leaves that do not fit it."""
     if any(not shape for shape, _, _ in types):
         bad = [leaf for leaf, (shape, _, _) in zip(xs, types) if not shape]
         raise ValueError(
@@ -107,7 +129,7 @@ def _length(xs, tree, types, length) -> int:
             f"{', '.join(map(str, bad))}. Every leaf of xs is an array of one element for each "
             f"step.{common.at_user_line()}"
         )
-    sizes = [shape[0] for shape, _, _ in types]
+    sizes = [*(shape[0] for shape, _, _ in types), *further]
     if length is not None:
         length = core.concrete_or_error(
             int,
@@ -150,7 +172,13 @@ def _unroll(unroll, length) -> int:
     )
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
-    unroll = int(unroll)
+    try:
+        unroll = operator.index(unroll)
+    except TypeError:
+        raise TypeError(
+            f"`unroll` must be a `bool` or a non-negative `int`, got {unroll!r} of type "
+            f"{type(unroll).__name__}."
+        ) from None
     if unroll < 0:
         raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll}.")
     return unroll or max(length, 1)
@@ -213,6 +241,8 @@ def _python_loop(f, carry, xs, xs_tree, length, reverse):
         ys.append(y)
     if reverse:
         ys.reverse()
-    return carry, tree_util.tree_map(
-        lambda *ys: concatenate([expand_dims(y, (0,)) for y in ys], 0), *ys
+    trees = [float0.hide(y) for y in ys]
+    stacked = tree_util.tree_map(
+        lambda *ys: concatenate([expand_dims(y, (0,)) for y in ys], 0), *trees
     )
+    return carry, _stacked_float0(float0.show(stacked), length)

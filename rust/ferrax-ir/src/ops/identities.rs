@@ -1,0 +1,101 @@
+//! Identities: copies, values that are marked for passes, and the end of derivatives.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+
+use super::common::{arrays, check_arity, elementwise_batch, one};
+use super::derive::{Cotangents, Tangents, each_linear, zero};
+use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::scalar::{Body, Value};
+use crate::{ArrayType, Builder, Result, Tensor, Type, op_struct};
+
+op_struct! {
+    /// The identity with derivative zero.
+    StopGradient "stop_gradient" {}
+}
+
+op_struct! {
+    /// The identity as a fresh array.
+    Copy "copy" {}
+}
+
+op_struct! {
+    /// Its operand, which no pass computes before this point or together with equal values beyond it.
+    OptimizationBarrier "optimization_barrier" {}
+}
+
+op_struct! {
+    /// Its operand under a name that policies of `checkpoint` know.
+    Name "name" { name: Arc<str> }
+}
+
+/// An op whose value is its operand, with these derivative rules.
+macro_rules! identity {
+    ($name:ident, $($derivatives:tt)*) => {
+        impl Row for $name {
+            row_identity!();
+
+            fn infer(&self, inputs: &[Type]) -> Result<Types> {
+                check_arity($name::NAME, inputs, 1)?;
+                one(arrays($name::NAME, inputs)?[0].clone())
+            }
+
+            fn eval(&self, inputs: &[Tensor], _: &[Type]) -> Result<Vec<Tensor>> {
+                Ok(vec![inputs[0].clone()])
+            }
+        }
+
+        impl Rules for $name {
+            $($derivatives)*
+
+            fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+                elementwise_batch(self.clone(), b, eqn)
+            }
+
+            fn lower(&self) -> Lowering {
+                Lowering::Elementwise
+            }
+
+            fn scalar(&self, _: &mut Body, _: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
+                Ok(args[0])
+            }
+        }
+    };
+}
+
+/// An identity through which cotangents go as values do; `$tangent` makes the tangent.
+macro_rules! linear_identity {
+    ($name:ident, $tangent:expr) => {
+        identity! {
+            $name,
+            fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+                match eqn.tangents[0] {
+                    Some(tangent) => Ok(smallvec![Some($tangent(self, b, tangent)?)]),
+                    None => Ok(zero()),
+                }
+            }
+
+            fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
+                each_linear(b, eqn, |b, _, cotangent| b.emit1(self.clone(), &[cotangent]))
+            }
+        }
+    };
+}
+
+linear_identity!(Copy, |op: &Copy, b: &mut Builder, tangent| b.emit1(op.clone(), &[tangent]));
+linear_identity!(OptimizationBarrier, |op: &OptimizationBarrier, b: &mut Builder, tangent| b
+    .emit1(op.clone(), &[tangent]));
+// A name means the value, not its tangent.
+linear_identity!(Name, |_: &Name, _: &mut Builder, tangent| Ok(tangent));
+
+identity! {
+    StopGradient,
+    fn jvp(&self, _: &mut Builder, _: &Jvp<'_>) -> Result<Tangents> {
+        Ok(zero())
+    }
+
+    fn transpose(&self, _: &mut Builder, _: &Transpose<'_>) -> Result<Cotangents> {
+        not_linear(self)
+    }
+}
