@@ -195,13 +195,12 @@ impl JitFunction {
                     refs.push((index, leaf));
                     convert::operand(&value, &self.name)?
                 }
-                Err((leaf, _)) if is_float0(&leaf) => {
-                    let args = without_float0(args.as_any())?.cast_into::<PyTuple>()?;
-                    let kwargs = kwargs.map(|kwargs| without_float0(kwargs.as_any())).transpose()?;
-                    let kwargs = kwargs.map(|kwargs| kwargs.cast_into::<PyDict>()).transpose()?;
-                    return self.prepare(py, &args, kwargs.as_ref(), abstract_leaves);
-                }
                 Err((leaf, error)) => {
+                    if is_float0(&leaf)
+                        && let Some((args, kwargs)) = arguments_without_float0(args, kwargs)?
+                    {
+                        return self.prepare(py, &args, kwargs.as_ref(), abstract_leaves);
+                    }
                     return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
                 }
             };
@@ -522,6 +521,18 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
 /// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
 fn without_float0<'py>(tree: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     tree.py().import(intern!(tree.py(), "ferrax._src.float0"))?.getattr("hide")?.call1((tree,))
+}
+
+type Arguments<'py> = (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
+
+/// The same of arguments; `None` if there are no such arrays.
+fn arguments_without_float0<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Option<Arguments<'py>>> {
+    let given = (args, kwargs).into_pyobject(args.py())?;
+    let hidden = without_float0(given.as_any())?;
+    if hidden.is(&given) { Ok(None) } else { hidden.extract().map(Some) }
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
