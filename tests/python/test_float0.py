@@ -95,3 +95,11 @@ def test_elements_as_plain_python():
         _, (t, n) = ferrax.lax.scan(lambda _, x: (None, x), None, (float0(3, 2), ferrax.numpy.arange(3)))
     assert t.shape == (3, 2) and t.dtype == ferrax.float0
     assert n.tolist() == [0, 1, 2]
+
+
+def test_other_arrays_without_a_type_are_no_arguments():
+    record = np.zeros(2, [("a", "f4"), ("b", "i4")])
+    with pytest.raises(TypeError, match="not a valid array type"):
+        ferrax.jit(lambda x: x)(record)
+    with pytest.raises(TypeError, match="not a valid array type"):
+        ferrax.jit(lambda x, t: x)(record, float0(2))

@@ -215,6 +215,11 @@ impl JitFunction {
                     convert::operand(&value, &self.name)?
                 }
                 Err((leaf, error)) => {
+                    if is_float0(&leaf)
+                        && let Some((args, kwargs)) = arguments_without_float0(args, kwargs)?
+                    {
+                        return self.prepare(py, &args, kwargs.as_ref(), abstract_leaves);
+                    }
                     return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
                 }
             };
@@ -535,6 +540,18 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
 /// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
 fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
     py.import(intern!(py, "ferrax._src.float0"))?.getattr("hide")?.call1((tree,))
+}
+
+type Arguments<'py> = (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
+
+/// The same of arguments; `None` if there are no such arrays.
+fn arguments_without_float0<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Option<Arguments<'py>>> {
+    let given = (args, kwargs).into_pyobject(args.py())?;
+    let hidden = without_float0(given.as_any())?;
+    if hidden.is(&given) { Ok(None) } else { hidden.extract().map(Some) }
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
