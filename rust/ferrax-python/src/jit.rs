@@ -205,20 +205,18 @@ impl JitFunction {
             }
             let operand = match convert::owned_operand(leaf, &self.name) {
                 Ok(operand) => operand,
-                Err((leaf, _)) if is_float0(&leaf) => {
-                    let (dynamic, keywords) = hide_float0(py, &(dynamic, keywords))?.extract()?;
-                    return self.take_apart(py, statics, dynamic, keywords, abstract_leaves);
-                }
                 Err((leaf, _)) if is_ref(&leaf) => {
                     let value = leaf.call_method0(intern!(py, "_read"))?;
                     refs.push((index, leaf));
                     convert::operand(&value, &self.name)?
                 }
                 Err((leaf, error)) => {
-                    if is_float0(&leaf)
-                        && let Some((args, kwargs)) = arguments_without_float0(args, kwargs)?
-                    {
-                        return self.prepare(py, &args, kwargs.as_ref(), abstract_leaves);
+                    let given = (&dynamic, &keywords).into_pyobject(py)?;
+                    let hidden =
+                        if is_float0(&leaf) { hide_float0(py, &given)? } else { given.clone().into_any() };
+                    if !hidden.is(&given) {
+                        let (dynamic, keywords) = hidden.extract()?;
+                        return self.take_apart(py, statics, dynamic, keywords, abstract_leaves);
                     }
                     return Err(self.not_an_argument(py, &leaf, index, (&dynamic, &keywords), error));
                 }
@@ -540,18 +538,6 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
 /// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
 fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
     py.import(intern!(py, "ferrax._src.float0"))?.getattr("hide")?.call1((tree,))
-}
-
-type Arguments<'py> = (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
-
-/// The same of arguments; `None` if there are no such arrays.
-fn arguments_without_float0<'py>(
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Option<Arguments<'py>>> {
-    let given = (args, kwargs).into_pyobject(args.py())?;
-    let hidden = without_float0(given.as_any())?;
-    if hidden.is(&given) { Ok(None) } else { hidden.extract().map(Some) }
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
