@@ -462,11 +462,17 @@ def divided(S):
     return lambda x: S.lax.while_loop(lambda c: c < 3, lambda c: c / x + 2, x)
 
 
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
 @same
-def test_batched_while_is_refused(S):
+def test_batched_while_is_refused(S, shape):
     C = lib(S)
+
+    def loop(x, n):
+        go_on, step = lambda c: c[1] < 3, lambda c: (c[0] / x + 2, c[1] + 1)
+        return S.lax.while_loop(go_on, step, (x, n))
+
     try:
-        C.checkify(S.jax.vmap(divided(S)), errors=C.float_checks)(S.jnp.arange(3.0))
+        C.checkify(S.jax.vmap(loop), errors=C.float_checks)(S.jnp.ones(shape), S.jnp.arange(3))
     except ValueError as error:
         return str(error)
 

@@ -300,16 +300,25 @@ def _is_batched(cond, body) -> bool:
     place = carried.index(going)
     made = {var: eqn for eqn in body.eqns for var in eqn.outvars}
 
-    def kept(old, out):
-        eqn = made.get(out) if not hasattr(out, "val") else None
-        if eqn is None or eqn.primitive.name != "select_n":
-            return out is old
-        which, otherwise = eqn.invars[:2]
+    def says_who_goes_on(which):
         while which is not before[place] and which in made:
             if made[which].primitive.name not in ("broadcast_in_dim", "reshape", "transpose"):
                 break
             (which, *_) = made[which].invars
-        return which is before[place] and otherwise is old
+        return which is before[place]
+
+    def kept(old, out):
+        eqn = made.get(out) if not hasattr(out, "val") else None
+        if eqn is not None and eqn.primitive.name == "stop_gradient":
+            eqn = made.get(eqn.invars[0])
+        name = None if eqn is None else eqn.primitive.name
+        if name == "stand_in":
+            # What derivatives of lanes that do not go on are taken at.
+            return says_who_goes_on(eqn.invars[0])
+        if name != "select_n":
+            return out is old
+        which, otherwise = eqn.invars[:2]
+        return says_who_goes_on(which) and otherwise is old
 
     pairs = list(zip(before, body.jaxpr.outvars))
     return all(kept(*pair) for number, pair in enumerate(pairs) if number != place)

@@ -50,13 +50,23 @@ def scan(
         tree_util.tree_leaves(init), "lax.scan, in the carry,", "Close over it in the body."
     )
     init, init_tree, init_types = common.flatten(init, "lax.scan")
-    xs, sizes = _without_float0(xs)
     xs, xs_tree = tree_util.tree_flatten(xs)
     refs = ref_args.of_leaves(xs)
     names = lambda: [f"xs{path}" for path in common.paths(xs_tree)]  # noqa: E731
     ref_args.check_distinct(refs, f, "scan", names)
-    xs, xs_tree, xs_types = common.flatten(xs_tree.unflatten(ref_args.values(xs, refs)), "lax.scan")
-    steps = _length(xs, xs_tree, xs_types, sizes, length)
+    values = ref_args.values(xs, refs)
+    xs_types = [
+        (x.shape, x.dtype, False) if float0.is_float0(x) else common.type_of(x, "lax.scan")
+        for x in values
+    ]
+    steps = _length(values, xs_tree, xs_types, length)
+    if any(map(float0.is_float0, xs)):
+        elements = float0.reshaped(xs_tree.unflatten(xs), lambda shape: shape[1:])
+        xs, xs_tree = float0.flatten(elements)
+        refs = ref_args.of_leaves(xs)
+        values = ref_args.values(xs, refs)
+        xs_types = [common.type_of(x, "lax.scan") for x in values]
+    xs = values
     if config.disable_jit.value and not refs:
         return _python_loop(f, init_tree.unflatten(init), xs, xs_tree, steps, reverse)
     unroll = _unroll(unroll, steps)
@@ -87,21 +97,6 @@ def scan(
     return carry_tree.unflatten(carry), _stacked_float0(ys_tree.unflatten(ys), steps)
 
 
-def _without_float0(xs):
-    """`(xs, sizes)`: the elements' arrays of dtype float0, which are no leaves, in place of
-    stacked ones, and the sizes of the leading axes of these."""
-    sizes = [leaf.shape[:1] for leaf in tree_util.tree_leaves(xs) if float0.is_float0(leaf)]
-    if not sizes:
-        return xs, []
-    if () in sizes:
-        raise ValueError(
-            "scan got value with no leading axis to scan over: an array of dtype float0 and shape "
-            f"().{common.at_user_line()}"
-        )
-    elements = float0.reshaped(xs, lambda shape: shape[1:])
-    return float0.hide(elements), [size for (size,) in sizes]
-
-
 def _stacked_float0(ys, steps):
     return float0.reshaped(ys, lambda shape: (steps, *shape))
 
@@ -119,9 +114,8 @@ def _trace(f, trees, types, leaves, refs):
     return program, captured, touched, *children
 
 
-def _length(xs, tree, types, further, length) -> int:
-    """The number of steps, for leaves and `further` sizes of leading axes. Errors: ValueError that
-    lists the leaves that do not fit it."""
+def _length(xs, tree, types, length) -> int:
+    """The number of steps. Errors: ValueError that lists the leaves that do not fit it."""
     if any(not shape for shape, _, _ in types):
         bad = [leaf for leaf, (shape, _, _) in zip(xs, types) if not shape]
         raise ValueError(
@@ -129,7 +123,7 @@ def _length(xs, tree, types, further, length) -> int:
             f"{', '.join(map(str, bad))}. Every leaf of xs is an array of one element for each "
             f"step.{common.at_user_line()}"
         )
-    sizes = [*(shape[0] for shape, _, _ in types), *further]
+    sizes = [shape[0] for shape, _, _ in types]
     if length is not None:
         length = core.concrete_or_error(
             int,
