@@ -153,6 +153,8 @@ class CustomFunction:
 
     def __call__(self, *args, **kwargs):
         self._check_rules()
+        if not (kwargs or self.nondiff_argnums or _core.ref_frames()):
+            return self.fun(*args)
         args = resolve_arguments(self.fun, self.kind, args, kwargs)
         if ref_rules.with_refs(self, args):
             return self._call_with_refs(args, ())

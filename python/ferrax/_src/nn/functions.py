@@ -2,9 +2,10 @@
 
 Invariants:
 - Values, dtypes and derivatives are JAX's, also at kinks: `relu'(0) = 0`, and NaN passes through.
-  Where JAX has a derivative rule of its own, the formula here is written so that its plain
-  derivative is that rule: what must not be differentiated is under `stop_gradient`, and both sides
-  of a `where` are finite wherever they are not chosen.
+  `relu` and `relu6` are functions with rules of their own, as jaxprs show. Where JAX has a rule that
+  they do not show, the formula here is written so that its plain derivative is that rule: what must
+  not be differentiated is under `stop_gradient`, and both sides of a `where` are finite wherever
+  they are not chosen.
 - What JAX compiles as one function is compiled here as one; so are the others, but inlined.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 from ferrax import lax, numpy as jnp
 from ferrax._src import core, dtypes
 from ferrax._src.api import jit
+from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.logsumexp import (
     _logsumexp,
     as_array,
@@ -37,6 +39,7 @@ def identity(x):
     return as_array("identity", x)
 
 
+@custom_jvp
 @jit
 def relu(x):
     """`max(x, 0)`, with derivative 0 at 0.
@@ -50,15 +53,20 @@ def relu(x):
         >>> ferrax.nn.relu(jnp.array([-1.0, 0.0, 2.0]))
         Array([0., 0., 2.], dtype=float32)
     """
-    value = jnp.maximum(x, 0)
-    return jnp.where(x > 0, x, lax.stop_gradient(value))
+    return jnp.maximum(x, 0)
 
 
+relu.defjvps(lambda tangent, _, x: jnp.where(x > 0, tangent, 0))
+
+
+@custom_jvp
 @jit
 def relu6(x):
     """`min(max(x, 0), 6)`, with derivative 0 at 0 and at 6."""
-    value = jnp.minimum(jnp.maximum(x, 0), 6.0)
-    return jnp.where((x > 0) & (x < 6), x, lax.stop_gradient(value))
+    return jnp.minimum(jnp.maximum(x, 0), 6.0)
+
+
+relu6.defjvps(lambda tangent, _, x: jnp.where((x > 0) & (x < 6), tangent, 0))
 
 
 @jit
