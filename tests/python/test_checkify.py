@@ -5,7 +5,6 @@ import functools
 import importlib
 import re
 
-import jax
 import numpy as np
 import pytest
 from oracle import FERRAX, JAX, compare, same
@@ -14,14 +13,7 @@ import ferrax
 import ferrax.numpy as jnp
 from ferrax.experimental import checkify as ours
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_oracle():
-    name = "jax_disable_most_optimizations"
-    before = jax.config._read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
+pytestmark = pytest.mark.usefixtures("quick_oracle")
 
 
 def lib(S):

@@ -20,13 +20,7 @@ from ferrax.experimental import jet as ours
 ORDER = 4
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_oracle():
-    name = "jax_disable_most_optimizations"
-    before = jax.config._read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
+pytestmark = pytest.mark.usefixtures("quick_oracle")
 
 
 def lib(S):

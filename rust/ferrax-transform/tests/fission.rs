@@ -4,30 +4,12 @@ mod common;
 
 use common::loops::*;
 use common::*;
-use ferrax_ir::ops::Scan;
 use ferrax_ir::verify::verify;
 use ferrax_ir::{Dim, Op, Program};
 use ferrax_transform::{OutDims, batch, fission, optimise, vjp_program};
 
-fn parse(text: &str) -> Program {
-    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    verify(&program).unwrap();
-    program
-}
-
-fn scans(program: &Program) -> Vec<&Scan> {
-    let ops = program.equations.iter();
-    ops.filter_map(|equation| if let Op::Scan(op) = &equation.op { Some(op) } else { None }).collect()
-}
-
 fn products(program: &Program) -> usize {
     program.equations.iter().filter(|equation| matches!(equation.op, Op::DotGeneral(_))).count()
-}
-
-/// Constants, carries, arrays gone through, stacked outputs.
-fn counts(op: &Scan) -> [usize; 4] {
-    let arrays = op.jaxpr.inputs.len() - op.num_consts - op.num_carry;
-    [op.num_consts, op.num_carry, arrays, op.jaxpr.outputs.len() - op.num_carry]
 }
 
 fn same(program: &Program, other: &Program) {

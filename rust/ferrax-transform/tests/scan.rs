@@ -164,12 +164,6 @@ struct Case {
     random: Random,
 }
 
-fn parse(text: &str) -> Program {
-    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    verify(&program).unwrap();
-    program
-}
-
 /// The programs above, and random ones.
 fn cases() -> impl Iterator<Item = Case> {
     let random = (0..20).map(|seed| ("random", random_scan(seed)));

@@ -10,27 +10,10 @@ use common::loops::*;
 use common::*;
 use ferrax_ir::ops::{Scan, Unary};
 use ferrax_ir::verify::verify;
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Op, Program};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program};
 use ferrax_transform::{
     OutDims, batch, dce_with, hoist, jvp, linearize, optimise, partial_eval, vjp_program,
 };
-
-fn parse(text: &str) -> Program {
-    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    verify(&program).unwrap();
-    program
-}
-
-fn scans(program: &Program) -> Vec<&Scan> {
-    let ops = program.equations.iter();
-    ops.filter_map(|equation| if let Op::Scan(op) = &equation.op { Some(op) } else { None }).collect()
-}
-
-/// Constants, carries, arrays gone through, stacked outputs.
-fn counts(op: &Scan) -> [usize; 4] {
-    let arrays = op.jaxpr.inputs.len() - op.num_consts - op.num_carry;
-    [op.num_consts, op.num_carry, arrays, op.jaxpr.outputs.len() - op.num_carry]
-}
 
 fn ops(program: &Program) -> Vec<&str> {
     program.equations.iter().map(|equation| equation.op.name()).collect()

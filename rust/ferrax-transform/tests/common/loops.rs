@@ -4,9 +4,27 @@ use std::sync::Arc;
 
 use ferrax_ir::ops::control::stacked_type;
 use ferrax_ir::ops::{Concatenate, Scan, Unary};
+use ferrax_ir::verify::verify;
 use ferrax_ir::{Atom, Builder, DType, Op, Program, Tensor, Type};
 
 use super::{Random, random_program};
+
+pub fn parse(text: &str) -> Program {
+    let program = Program::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    verify(&program).unwrap();
+    program
+}
+
+pub fn scans(program: &Program) -> Vec<&Scan> {
+    let ops = program.equations.iter();
+    ops.filter_map(|equation| if let Op::Scan(op) = &equation.op { Some(op) } else { None }).collect()
+}
+
+/// Constants, carries, arrays gone through, stacked outputs.
+pub fn counts(op: &Scan) -> [usize; 4] {
+    let arrays = op.jaxpr.inputs.len() - op.num_consts - op.num_carry;
+    [op.num_consts, op.num_carry, arrays, op.jaxpr.outputs.len() - op.num_carry]
+}
 
 /// The same program with every scan, in scans and callees too, written out step
 /// by step.
