@@ -7,11 +7,13 @@ raise errors of the same name.
 
 import dataclasses
 import functools
+import importlib
 import types
 
 import jax
 import jax.numpy
 import numpy as np
+import pytest
 
 import ferrax
 import ferrax.numpy
@@ -28,6 +30,14 @@ class Side:
 
 FERRAX = Side("ferrax", ferrax, ferrax.numpy, ferrax.lax, ferrax.random)
 JAX = Side("jax", jax, jax.numpy, jax.lax, jax.random)
+
+SIDES = pytest.mark.parametrize("S", [FERRAX, JAX], ids=["ferrax", "jax"])
+
+
+def module(S, name):
+    """The module of one library by its name in it."""
+    return importlib.import_module(f"{S.name}.{name}")
+
 
 TOLERANCE = {
     "bfloat16": (4e-2, 4e-2),

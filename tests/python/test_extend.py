@@ -4,16 +4,11 @@ import importlib
 
 import numpy as np
 import pytest
-from oracle import FERRAX, JAX, same
+from oracle import FERRAX, SIDES, module, same
 
 import ferrax
 
-SIDES = pytest.mark.parametrize("S", [FERRAX, JAX], ids=["ferrax", "jax"])
 X = np.array([0.5, 1.0, 2.0], np.float32)
-
-
-def module(S, name):
-    return importlib.import_module(f"{S.name}.{name}")
 
 
 def core(S):

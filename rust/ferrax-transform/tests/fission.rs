@@ -84,6 +84,8 @@ fn layers_behind_the_loop_are_made_after() {
     assert_eq!(products(&parted), 1, "{parted}");
     assert_eq!(counts(scans(&parted)[0]), [3, 1, 1, 1], "{parted}");
     same(&program, &parted);
+    // What is left of them in the loop, and dead, does not move again.
+    assert_eq!(fission(&parted).unwrap(), parted);
     let clean = optimise(&program, Default::default()).unwrap();
     assert_eq!(counts(scans(&clean)[0]), [1, 1, 1, 1], "{clean}");
     same(&program, &clean);

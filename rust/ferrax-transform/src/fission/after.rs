@@ -23,6 +23,11 @@ pub(super) fn after(b: &mut Builder, op: &Scan, inputs: &[Atom], length: usize) 
     let (varies, _) = dependence(body, &changing);
     let Some(tail) = Tail::find(op, &varies) else { return Ok(None) };
     let is_moved = |atom: &Atom| tail.given.contains(atom);
+    let moved: Vec<Atom> =
+        body.outputs[op.num_carry..].iter().copied().filter(|atom| is_moved(atom)).collect();
+    if moved.is_empty() {
+        return Ok(None);
+    }
     let mut stacks = Stacks::new(op, |atom| !is_moved(atom));
     let (stacked, same): (Vec<Atom>, Vec<Atom>) =
         tail.taken.iter().partition(|atom| atom.as_var().is_some_and(|var| varies[var.index()]));
@@ -32,8 +37,6 @@ pub(super) fn after(b: &mut Builder, op: &Scan, inputs: &[Atom], length: usize) 
         return Ok(None);
     }
 
-    let moved: Vec<Atom> =
-        body.outputs[op.num_carry..].iter().copied().filter(|atom| is_moved(atom)).collect();
     let program = tail.program(body, &same, &stacked, &moved)?;
     let mut dims = vec![None; same.len()];
     dims.resize(same.len() + stacked.len(), Some(0));
