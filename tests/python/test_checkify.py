@@ -454,9 +454,18 @@ def divided(S):
     return lambda x: S.lax.while_loop(lambda c: c < 3, lambda c: c / x + 2, x)
 
 
+@same
+def test_batched_while_is_refused(S):
+    C = lib(S)
+    try:
+        C.checkify(S.jax.vmap(divided(S)), errors=C.float_checks)(S.jnp.arange(3.0))
+    except ValueError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("shape", [(3,), (3, 4)])
 @same
-def test_batched_while_is_refused(S, shape):
+def test_batched_while_with_a_count_is_refused(S, shape):
     C = lib(S)
 
     def loop(x, n):
