@@ -19,6 +19,7 @@ from ferrax._src import (
     core,
     dtypes,
     float0 as float0_leaves,
+    named_axes,
     ref_args,
     stages,
     stats,
@@ -287,6 +288,7 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
     """A function that returns the jaxpr of `fun` for given arguments.
 
     Mutable arrays are inputs like others in it, and what they are given comes after the outputs.
+    `axis_env` is pairs of a name and a size: named axes that `fun` may use, as if it were mapped.
 
     Example:
         >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
@@ -310,7 +312,8 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
                 return fun(*merged, **kwargs)
 
             functools.update_wrapper(call, fun)
-        program, captured, flat = stage(call, dynamic, kwargs, writes=True)
+        with named_axes.named_axes_of(axis_env):
+            program, captured, flat = stage(call, dynamic, kwargs, writes=True)
         closed = ClosedJaxpr(program, captured)
 
         def describe():

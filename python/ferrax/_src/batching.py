@@ -12,8 +12,8 @@ from ferrax._src import (
     core,
     dtypes,
     float0 as float0_leaves,
+    named_axes,
     ref_args,
-    traces,
     tree_util,
     vmappables,
 )
@@ -118,7 +118,7 @@ def vmap(
             prefix of the positional arguments. Keyword arguments are mapped over axis 0.
         out_axes: where the batch axis goes in each output; None for outputs that do not depend
             on the batch.
-        axis_name: a name for the axis.
+        axis_name: a name for the axis, by which `lax.psum` and its like see the whole batch.
         axis_size: its size, needed where nothing is mapped.
 
     Errors: ValueError for sizes or trees that do not fit, TypeError for axes that are not ints.
@@ -180,9 +180,10 @@ def vmap(
             own.append(axis)
             types.append((shape, array.dtype, array.weak_type))
         flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
-        with traces.named_axis(axis_name):
+        axis_text = None if axis_name is None else named_axes.text(axis_name)
+        with named_axes.named_axis(axis_name, size):
             program, captured, touched = _core.trace_program(
-                flat, "batch", api_util.fun_name(fun), types, labels, arrays
+                flat, "batch", api_util.fun_name(fun), types, labels, arrays, axis_text
             )
         dims = own + [None] * len(captured)
         out_types = program.out_types[: flat.out_tree.num_leaves]
@@ -202,7 +203,7 @@ def vmap(
         ]
         if touched is not None:
             wanted += [axes[number] for number in touched.written_arguments]
-        batched, _ = program.batch(size, dims, wanted, axis_name and str(axis_name))
+        batched, _ = program.batch(size, dims, wanted, axis_text)
         results = _core.apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)

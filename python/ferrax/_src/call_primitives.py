@@ -7,7 +7,7 @@ and batches are calls of the primitive again, over the jaxpr's.
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import core, linear_util as lu
+from ferrax._src import core, linear_util as lu, named_axes
 from ferrax._src.ad import Zero, is_undefined_primal
 from ferrax._src.dead_code import (
     convert_constvars_jaxpr,
@@ -125,7 +125,8 @@ class CallPrimitive(Primitive):
 
     def _batch(self, size, axis_name, trace_type, args, dims, *, call_jaxpr, **params):
         program = _closed(call_jaxpr)._to_program()
-        batched, out_dims = program.batch(size, list(dims))
+        axis = None if axis_name is None else named_axes.text(axis_name)
+        batched, out_dims = program.batch(size, list(dims), None, axis)
         jaxpr = self._param(ClosedJaxpr(batched))
         return self.bind(*args, call_jaxpr=jaxpr, **params), out_dims
 

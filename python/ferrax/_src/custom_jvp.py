@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import api_util, autodiff, core, tree_util
+from ferrax._src import api_util, autodiff, core, named_axes, tree_util
 from ferrax._src.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
@@ -105,7 +105,7 @@ class custom_jvp(CustomFunction):  # noqa: N801
         rule = _JvpRule(self, call)
         return _core.custom_jvp_call(
             call.call_program(),
-            rule,
+            named_axes.kept(rule),
             call.name,
             len(call.constants),
             self.symbolic_zeros,

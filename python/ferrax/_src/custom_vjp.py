@@ -7,7 +7,16 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, autodiff, core, dtypes, errors, ref_rules, tree_util
+from ferrax._src import (
+    api_util,
+    autodiff,
+    core,
+    dtypes,
+    errors,
+    named_axes,
+    ref_rules,
+    tree_util,
+)
 from ferrax._src.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
@@ -92,8 +101,8 @@ class custom_vjp(CustomFunction):  # noqa: N801
         rule = _VjpRule(self, call)
         return _core.custom_vjp_call(
             call.call_program(),
-            rule.forward,
-            rule.backward,
+            named_axes.kept(rule.forward),
+            named_axes.kept(rule.backward),
             call.name,
             len(call.constants),
             self.symbolic_zeros,

@@ -68,6 +68,22 @@ class OrderedIOEffect(Effect):
         return "OrderedIO"
 
 
+class NamedAxisEffect(Effect):
+    """The result depends on the mapped axis of this name. Nothing happens."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return f"NamedAxis({self.name})"
+
+    def __eq__(self, other):
+        return isinstance(other, NamedAxisEffect) and self.name == other.name
+
+    def __hash__(self):
+        return hash((NamedAxisEffect, self.name))
+
+
 debug_effect = DebugEffect()
 ordered_debug_effect = OrderedDebugEffect()
 io_effect = IOEffect()

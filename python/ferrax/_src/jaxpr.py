@@ -306,7 +306,8 @@ def _equation_effects(primitive, ins, params):
         if not primitive._effectful:
             return _effects.no_effects
         return frozenset(primitive.abstract_eval(*(atom.aval for atom in ins), **params)[1])
-    return frozenset().union(*(jaxpr.effects for jaxpr in jaxprs_in_params(params)))
+    inner = (jaxpr.effects for jaxpr in jaxprs_in_params(params))
+    return frozenset(primitive_params.axis_effects(primitive.op, params)).union(*inner)
 
 
 def literal_value(atom: Literal):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ferrax._src import api, api_util, core, errors, tree_util
+from ferrax._src import api, api_util, core, errors, named_axes, tree_util
 from ferrax._src.ad import Zero, instantiate_zeros, is_undefined_primal
 from ferrax._src.custom_rules import show
 from ferrax._src.jaxpr import ClosedJaxpr
@@ -78,7 +78,7 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
         *residuals,
         *linear,
         callee=callee,
-        transpose_thunk=lambda: _first(*transpose()),
+        transpose_thunk=named_axes.kept(lambda: _first(*transpose())),
         num_callee_consts=len(captured),
         num_res=len(residuals),
     )
@@ -141,8 +141,9 @@ def _transpose(cotangents, *args, callee, transpose_thunk, num_callee_consts, nu
     return [None] * known + results
 
 
-def _batched(jaxpr, size, dims, out_dims):
-    return ClosedJaxpr(jaxpr._to_program().batch(size, dims, out_dims, None)[0])
+def _batched(jaxpr, size, axis_name, dims, out_dims):
+    axis = None if axis_name is None else named_axes.text(axis_name)
+    return ClosedJaxpr(jaxpr._to_program().batch(size, dims, out_dims, axis)[0])
 
 
 def _batch(
@@ -157,12 +158,12 @@ def _batch(
     def batched_transpose():
         jaxpr, captured = transpose_thunk()
         inner = [None] * len(captured) + list(dims[num_callee_consts:known]) + outs
-        return _batched(jaxpr, size, inner, [0] * len(linear)), captured
+        return _batched(jaxpr, size, axis_name, inner, [0] * len(linear)), captured
 
     results = linear_call_p.bind(
         *args[:known],
         *linear,
-        callee=_batched(callee, size, [*dims[:known], *[0] * len(linear)], outs),
+        callee=_batched(callee, size, axis_name, [*dims[:known], *[0] * len(linear)], outs),
         transpose_thunk=functools.cache(batched_transpose),
         num_callee_consts=num_callee_consts,
         num_res=num_res,

@@ -13,6 +13,7 @@ import functools
 import numpy as np
 
 from ferrax import _core
+from ferrax._src import effects, named_axes
 
 # What each equation of these has beside the native parameters.
 _ADDED = {
@@ -233,6 +234,41 @@ def _native_custom(params):
     return custom_views.native(params)
 
 
+# The parameter of each collective that names its axes, and whether there is a tuple of them.
+_AXIS_PARAMS = {
+    **dict.fromkeys(("psum", "pmax", "pmin"), ("axes", True)),
+    **dict.fromkeys(("ppermute", "all_gather", "reduce_scatter"), ("axis_name", True)),
+    **dict.fromkeys(("all_to_all", "pbroadcast", "axis_index"), ("axis_name", False)),
+}
+
+
+def axis_effects(op, params) -> set:
+    """The effects of an equation with these parameters, as JAX has them, over named axes."""
+    if op not in _AXIS_PARAMS:
+        return set()
+    names = named_axes.as_names(params[_AXIS_PARAMS[op][0]])
+    return {effects.NamedAxisEffect(name) for name in names}
+
+
+def _shown_collective(op, params, operands, num_outputs):
+    param, several = _AXIS_PARAMS[op]
+    names = tuple(map(named_axes.from_text, named_axes.as_names(params[param])))
+    params = params | {param: names if several else names[0]}
+    if op == "all_to_all":
+        del params["axis_size"]
+    return params
+
+
+def _native_collective(op, params):
+    param, several = _AXIS_PARAMS[op]
+    names = named_axes.as_names(params[param])
+    texts = tuple(map(named_axes.text, names))
+    params = params | {param: texts if several else texts[0]}
+    if op == "all_to_all":
+        params["axis_size"] = named_axes.size_of(names[0], op)
+    return params
+
+
 _SHOWN = {
     "gather": _shown_gather,
     **dict.fromkeys(_SCATTERS, _shown_scatter),
@@ -245,6 +281,7 @@ _SHOWN = {
     "random_wrap": _shown_key,
     "custom_jvp_call": _shown_custom,
     "custom_vjp_call": _shown_custom,
+    **dict.fromkeys(_AXIS_PARAMS, _shown_collective),
 }
 
 _NATIVE = {
@@ -257,4 +294,5 @@ _NATIVE = {
     "mul": _native_mul,
     "custom_jvp_call": _native_custom,
     "custom_vjp_call": _native_custom,
+    **{op: functools.partial(_native_collective, op) for op in _AXIS_PARAMS},
 }

@@ -12,12 +12,13 @@ import dataclasses
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import ad, core, dtypes, effects, errors, primitives
+from ferrax._src import ad, core, dtypes, effects, errors, named_axes, primitives
 from ferrax._src.ad import UndefinedPrimal, Zero
 
 
 def abstract_eval(primitive, params, types):
-    """`(types of the outputs, whether it has unordered effects, whether ordered ones)`."""
+    """`(types of the outputs, whether it has unordered effects, whether ordered ones, the texts of
+    the named axes that it sees)`."""
     avals, found = primitive.abstract_eval(*map(_aval, types), **params)
     if primitive.multiple_results:
         if not isinstance(avals, (tuple, list)):
@@ -33,8 +34,12 @@ def abstract_eval(primitive, params, types):
                 f"The abstract evaluation of '{primitive}' must return types such as "
                 f"ShapedArray(shape, dtype), got {aval!r}"
             )
-    ordered = any(effects.ordered_effects.contains(effect) for effect in found)
-    return [primitives.aval_type(aval) for aval in avals], bool(found) and not ordered, ordered
+    axes = {effect for effect in found if isinstance(effect, effects.NamedAxisEffect)}
+    happen = set(found) - axes
+    ordered = any(effects.ordered_effects.contains(effect) for effect in happen)
+    texts = [named_axes.text(effect.name) for effect in axes]
+    types = [primitives.aval_type(aval) for aval in avals]
+    return types, bool(happen) and not ordered, ordered, texts
 
 
 def is_host(primitive) -> bool:
@@ -137,20 +142,23 @@ class AxisData:
     explicit_mesh_axis: object = None
 
 
-def batch(primitive, params, size, types, dims, out_types):
-    """The program over batched inputs, and where its outputs have the batch axis."""
+def batch(primitive, params, batched, types, out_types):
+    """The program over batched inputs, and where its outputs have the batch axis. `batched` is the
+    axis' size, the text of its name or None, and where the inputs have it."""
+    size, text, dims = batched
+    name = None if text is None else named_axes.from_text(text)
     what = f"the batching rule of '{primitive}'"
     if primitive in primitives.fancy_primitive_batchers:
         rule = primitives.fancy_primitive_batchers[primitive]
 
         def call(args):
-            return rule(AxisData(None, size), args, dims, **params)
+            return rule(AxisData(name, size), args, dims, **params)
 
     elif primitive in primitives.axis_primitive_batchers:
         rule = primitives.axis_primitive_batchers[primitive]
 
         def call(args):
-            return rule(size, None, None, args, dims, **params)
+            return rule(size, name, None, args, dims, **params)
 
     elif primitive in primitives.primitive_batchers:
         rule = primitives.primitive_batchers[primitive]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ferrax import _core
-from ferrax._src import config, dtypes
+from ferrax._src import config, dtypes, named_axes
 from ferrax._src.extended_dtypes import key_fry
 
 _core.exclude_from_source(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
@@ -58,9 +58,10 @@ config._on_flag_change(_on_flag)
 
 
 def named_context(number) -> dict:
-    """The settings of the trace context with this number, by name."""
+    """The settings of the trace context with this number, and the named axes, by name."""
+    axes, number = divmod(number, 1 << 32)
     values = next((values for values, known in _context_ids.items() if known == number), ())
-    return dict(zip(config.TRACE_CONTEXT, values))
+    return {**dict(zip(config.TRACE_CONTEXT, values)), "named axes": named_axes.numbered(axes)}
 
 
 def install_array_methods() -> None:

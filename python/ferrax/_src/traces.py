@@ -13,6 +13,7 @@ import threading
 import weakref
 
 from ferrax import _core
+from ferrax._src import named_axes
 from ferrax._src.core import Tracer, ensure_compile_time_eval as eval_context
 
 __all__ = [
@@ -127,7 +128,6 @@ eval_trace = EvalTrace()
 class _State(threading.local):
     def __init__(self):
         self.partial = set()
-        self.axes = []
 
 
 _state = _State()
@@ -274,24 +274,11 @@ def unsafe_am_i_under_a_vmap() -> bool:
     return any(kind == "batch" for _, kind, _ in _core.ref_frames())
 
 
-@contextlib.contextmanager
-def named_axis(name):
-    """Within it, the axis of this name is mapped over; None changes nothing."""
-    if name is None:
-        yield
-        return
-    _state.axes.append(name)
-    try:
-        yield
-    finally:
-        _state.axes.pop()
-
-
 def unsafe_get_axis_names() -> list:
     """The names of the axes that are mapped over, outermost first."""
-    return list(dict.fromkeys(_state.axes))
+    return named_axes.names()
 
 
 def nonempty_axis_env() -> bool:
     """Whether an axis with a name is mapped over."""
-    return bool(_state.axes)
+    return bool(named_axes.names())

@@ -113,6 +113,21 @@ from ferrax._src.lax.gather_scatter import (
     scatter_mul,
     scatter_sub,
 )
+from ferrax._src.lax.parallel import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pswapaxes,
+)
 from ferrax._src.lax.reduce import (
     argmax,
     argmin,

@@ -18,6 +18,9 @@ pub enum Error {
     /// A number that does not fit its type (Python `OverflowError`).
     #[error("{0}")]
     Overflow(String),
+    /// A mapped axis that there is none of (Python `NameError`).
+    #[error("{0}")]
+    Name(String),
     /// A rule that does not exist for this op (Python `NotImplementedError`).
     #[error("{0}")]
     Unsupported(String),

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ops::*;
 use crate::rules::{FromParams, Row, Rules, Types};
-use crate::{Effects, Param, Params, Program, Result, Tensor, Type, parse_error};
+use crate::{Effect, Effects, Param, Params, Program, Result, Tensor, Type, parse_error};
 
 /// An op that is defined outside this crate, with the same rules as a method
 /// table. Two are equal if they are the same object.
@@ -136,6 +136,8 @@ ops! {
     DotGeneral,
     // Random bits.
     Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
+    // Over named axes.
+    AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, ReduceScatter, AllToAll,
     // Derivatives of the user's.
     CustomLinear;
     structured:
@@ -166,6 +168,16 @@ impl Op {
 
     pub fn effects(&self) -> Effects {
         self.row().effects()
+    }
+
+    /// Whether the op does something besides computing its outputs.
+    pub fn happens(&self) -> bool {
+        self.effects().iter().any(Effect::happens)
+    }
+
+    /// Whether the op depends on a mapped axis of this name.
+    pub fn names_axis(&self, axis: &str) -> bool {
+        self.effects().iter().any(|effect| effect.names(axis))
     }
 
     /// The op of this name with these parameters.

@@ -194,6 +194,19 @@ macro_rules! small_list_params {
 
 small_list_params!(Axes, Shape, SmallVec<[i64; 4]>);
 
+impl ToParam for (usize, usize) {
+    fn to_param(&self) -> Param {
+        Param::List(vec![self.0.to_param(), self.1.to_param()])
+    }
+
+    fn from_param(value: Param) -> Result<Self> {
+        match <[usize; 2]>::try_from(Vec::from_param(value)?) {
+            Ok([a, b]) => Ok((a, b)),
+            Err(other) => wrong("a pair", &other.to_param()),
+        }
+    }
+}
+
 impl ToParam for (i64, i64, i64) {
     fn to_param(&self) -> Param {
         Param::List(vec![Param::Int(self.0), Param::Int(self.1), Param::Int(self.2)])

@@ -90,6 +90,18 @@ pub enum Effect {
     Memory,
 }
 
+impl Effect {
+    /// Whether it is seen outside of the program. That a value depends on an axis is not.
+    pub fn happens(&self) -> bool {
+        !matches!(self, Effect::NamedAxis(_))
+    }
+
+    /// Whether it is that of a mapped axis of this name.
+    pub fn names(&self, axis: &str) -> bool {
+        matches!(self, Effect::NamedAxis(name) if &**name == axis)
+    }
+}
+
 pub type Effects = BTreeSet<Effect>;
 
 /// A function in the IR.

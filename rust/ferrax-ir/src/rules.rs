@@ -95,8 +95,10 @@ pub struct Transpose<'a> {
 /// One equation as its batch rule sees it.
 pub struct Batch<'a> {
     pub size: &'a Dim,
+    /// What the batch's axis is called, if it has a name.
+    pub axis_name: Option<&'a str>,
     pub inputs: &'a [Atom],
-    /// The batch dimension of each input; at least one is there.
+    /// The batch dimension of each input; at least one is there, save for [`Rules::batch_named`].
     pub dims: &'a [Option<usize>],
 }
 
@@ -144,6 +146,17 @@ pub trait Rules: Row {
 
     /// Emits the op over a batch.
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched>;
+
+    /// Emits the op over a batch of an axis whose name is among the op's effects.
+    fn batch_named(&self, _b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        let name = eqn.axis_name.unwrap_or_default();
+        Err(unsupported!("{} over the mapped axis '{name}' has no batching rule", self.name()))
+    }
+
+    /// Whether `batch_named` gives all lanes the same, not batched.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     fn lower(&self) -> Lowering;
 

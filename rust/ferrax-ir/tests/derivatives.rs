@@ -344,7 +344,9 @@ fn check_batch(op: impl Into<Op>, types: &[ArrayType], dims: &[Option<usize>]) {
     let values: Vec<Tensor> = batched.iter().enumerate().map(|(seed, ty)| sample(ty, seed)).collect();
     let mut b = Builder::new("batch");
     let atoms: Vec<Atom> = batched.iter().map(|ty| b.input(ty.clone())).collect();
-    let results = rules(&op).batch(&mut b, &Batch { size: &Dim::Const(SIZE), inputs: &atoms, dims }).unwrap();
+    let results = rules(&op)
+        .batch(&mut b, &Batch { size: &Dim::Const(SIZE), axis_name: None, inputs: &atoms, dims })
+        .unwrap();
     let (output, dim) = results[0];
     let program = b.finish([output]);
     let got = interpret::run(&program, &values).unwrap().remove(0);

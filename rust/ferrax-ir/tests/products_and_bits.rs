@@ -275,7 +275,7 @@ fn batched_keys_draw_as_each_alone() {
     let mut b = Builder::new("batch");
     let atom = b.input(ArrayType::of_sizes(&[4], KEY));
     let op: Op = RandomBits { bit_width: 32, shape: shape(&[3]) }.into();
-    let eqn = Batch { size: &Dim::Const(4), inputs: &[atom], dims: &[Some(0)] };
+    let eqn = Batch { size: &Dim::Const(4), axis_name: None, inputs: &[atom], dims: &[Some(0)] };
     let (output, dim) = rules(&op).batch(&mut b, &eqn).unwrap()[0];
     assert_eq!(dim, Some(0));
     let program = b.finish([output]);

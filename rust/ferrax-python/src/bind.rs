@@ -198,6 +198,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         cache::clear_program_cache,
         promote::set_trace_context,
         promote::clear_trace_context,
+        promote::set_axes,
         checks::set_checks,
         checks::clear_checks,
         dtypes::register_extended_dtypes,

@@ -91,7 +91,7 @@ pub fn checkpoint_call<'py>(
     arguments: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let operands = operands(arguments)?;
-    if trace::runs_eagerly(&operands) {
+    if trace::runs_at_once(&program.get().program.effects, &operands) {
         let cached = cache::shared(py, program)?;
         return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }

@@ -25,7 +25,7 @@ fn trace(
     names: Option<Py<PyAny>>,
     values: Option<&[Option<Py<Array>>]>,
 ) -> PyResult<Traced> {
-    let (frame, tracers) = trace::push(py, FrameKind::Stage, name, types, names, values)?;
+    let (frame, tracers) = trace::push(py, FrameKind::Stage, name, types, names, values, None)?;
     function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| program::operands(&outputs))

@@ -6,8 +6,8 @@
 
 use ferrax_ir::Error;
 use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError,
-    PyValueError,
+    PyIndexError, PyMemoryError, PyNameError, PyNotImplementedError, PyOverflowError, PyRuntimeError,
+    PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -26,6 +26,7 @@ pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
         Error::Value(message) | Error::Parse(message) => PyValueError::new_err(text(message)),
         Error::Index(message) => PyIndexError::new_err(text(message)),
         Error::Overflow(message) => PyOverflowError::new_err(text(message)),
+        Error::Name(message) => PyNameError::new_err(text(message)),
         Error::Unsupported(message) => PyNotImplementedError::new_err(text(message)),
         Error::Interrupted(message) => interrupt::take(message),
         Error::Memory(message) => PyMemoryError::new_err(message),

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::program::PyProgram;
-use crate::promote::context;
+use crate::promote::{compilation_context, context};
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
@@ -227,7 +227,7 @@ impl JitFunction {
             operands.push(operand);
         }
         self.check_distinct(py, &refs, (&dynamic, &keywords))?;
-        let context = context().id;
+        let context = compilation_context();
         if let Some(last) = last
             && refs.is_empty()
             && last.key.context == context
@@ -362,7 +362,7 @@ impl JitFunction {
             (leaf_names(py)?, names.get_item(0)?, names.get_item(1)?, names.get_item(2)?),
         )?;
         let (frame, tracers) =
-            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values))?;
+            trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values), None)?;
         let mut leaves: Vec<Py<PyAny>> = tracers.into_iter().map(Py::into_any).collect();
         let traced = self
             .place_refs(py, refs, (arguments, &keywords.cloned()), &mut leaves)
@@ -498,7 +498,7 @@ impl JitFunction {
         if let Some(done) = &entry.refs {
             return self.run_with_refs(py, entry, done.bind(py), all, refs);
         }
-        if !trace::runs_eagerly(all) {
+        if !trace::runs_at_once(&program.program.effects, all) {
             let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
         }

@@ -81,10 +81,12 @@ type Inferred = (Types, Effects);
 fn infer(primitive: &Bound<'_, PyAny>, params: &Bound<'_, PyDict>, inputs: &[Type]) -> PyResult<Inferred> {
     let py = primitive.py();
     let asked = rule(py, "abstract_eval")?.call1((primitive, params, show_types(py, inputs)?))?;
-    let (types, unordered, ordered): (Vec<Bound<'_, PyAny>>, bool, bool) = asked.extract()?;
+    let (types, unordered, ordered, axes): (Vec<Bound<'_, PyAny>>, bool, bool, Vec<String>) =
+        asked.extract()?;
     let types = types.iter().map(|ty| array_type(ty).map(Type::from)).collect::<PyResult<_>>()?;
     let kinds = [(Effect::Unordered, unordered), (Effect::Ordered, ordered)];
-    Ok((types, kinds.into_iter().filter(|(_, there)| *there).map(|(effect, _)| effect).collect()))
+    let kinds = kinds.into_iter().filter(|(_, there)| *there).map(|(effect, _)| effect);
+    Ok((types, kinds.chain(axes.iter().map(|axis| Effect::NamedAxis(axis.as_str().into()))).collect()))
 }
 
 fn same_but_weak(a: &Type, b: &Type) -> bool {
@@ -245,11 +247,16 @@ impl Rules for PythonPrimitive {
         })?;
         let types = types_of(b, eqn.inputs);
         let (program, dims) = Python::attach(|py| {
-            let rest = (size, show_types(py, &types)?, eqn.dims.to_vec(), show_types(py, &self.outputs)?);
+            let batch = (size, eqn.axis_name, eqn.dims.to_vec());
+            let rest = (batch, show_types(py, &types)?, show_types(py, &self.outputs)?);
             self.ask::<_, Vec<Option<usize>>>(py, "batch", rest)
         })
         .map_err(stash)?;
         Ok(b.inline(&program, eqn.inputs)?.into_iter().zip(dims).collect())
+    }
+
+    fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        self.batch(b, eqn)
     }
 
     /// Callbacks run as a step of their own; others are what their lowering is made of.

@@ -415,9 +415,10 @@ pub type TracedProgram = (PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>);
 /// arrays: `(program, captured, refs)`. `kind` is 'stage', 'diff', 'value' or 'batch';
 /// `refs` is what the function did to mutable arrays, usually None: the values that it gave them
 /// are the program's last outputs. `types` are the arguments' types, `names` gives their names for
-/// messages, `values` what they stand for, None where nobody knows.
+/// messages, `values` what they stand for, None where nobody knows. `axis` is the name of the axis
+/// that is mapped over, of 'batch' if it has one.
 #[pyfunction]
-#[pyo3(signature = (function, kind, name, types, names = None, values = None))]
+#[pyo3(signature = (function, kind, name, types, names = None, values = None, axis = None))]
 pub fn trace_program<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -426,10 +427,11 @@ pub fn trace_program<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
+    axis: Option<&str>,
 ) -> PyResult<TracedProgram> {
     let kind = FrameKind::parse(kind)?;
     let types: Vec<ArrayType> = types.iter().map(array_type).collect::<PyResult<_>>()?;
-    let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref())?;
+    let (frame, tracers) = trace::push(py, kind, name, &types, names, values.as_deref(), axis)?;
     let traced = function
         .call1((PyList::new(py, tracers)?,))
         .and_then(|outputs| operands(&outputs))
@@ -451,7 +453,7 @@ pub fn apply_program<'py>(
     arguments: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let operands = operands(arguments)?;
-    if trace::runs_eagerly(&operands) {
+    if trace::runs_at_once(&program.get().program.effects, &operands) {
         let cached = crate::cache::shared(py, program)?;
         return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }
@@ -466,7 +468,7 @@ pub fn call_program<'py>(
     arguments: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let operands = operands(arguments)?;
-    if trace::runs_eagerly(&operands) {
+    if trace::runs_at_once(&program.get().program.effects, &operands) {
         return PyList::new(py, program.get().run(py, &operands)?);
     }
     let inner = &program.get().program;

@@ -54,6 +54,23 @@ impl Context {
     }
 }
 
+thread_local! {
+    /// The number of the named axes that are mapped over on this thread; 0 if there are none.
+    static AXES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Says which named axes are mapped over on this thread, by a number that is the same for the same.
+#[pyfunction]
+pub fn set_axes(number: u32) {
+    AXES.set(number);
+}
+
+/// What compiled functions depend on beside their arguments: the settings' number and, from bit 32
+/// on, that of the named axes.
+pub fn compilation_context() -> u64 {
+    context().id | u64::from(AXES.get()) << 32
+}
+
 /// The settings that hold on this thread.
 pub fn context() -> Context {
     OWN.get().unwrap_or_else(|| Context::unpack(SHARED.load(Ordering::Relaxed)))

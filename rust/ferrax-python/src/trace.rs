@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferrax_ir::op::View;
-use ferrax_ir::{ArrayType, Atom, Builder, Effect, Op, Program, Source, Type, Var, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Effect, Effects, Op, Program, Source, Type, Var, internal_error};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -75,6 +75,8 @@ pub struct Frame {
     arguments: usize,
     /// A Python callable that gives the arguments' names; asked only for messages.
     names: Option<Py<PyAny>>,
+    /// The mapped axis that the frame's lanes are on, if it has a name.
+    axis: Option<Arc<str>>,
     /// What the inputs after the arguments stand for.
     captured: Vec<Py<Array>>,
     capture_index: FxHashMap<usize, Atom>,
@@ -185,6 +187,7 @@ pub fn push(
     types: &[ArrayType],
     names: Option<Py<PyAny>>,
     values: Option<&[Option<Py<Array>>]>,
+    axis: Option<&str>,
 ) -> PyResult<(u64, Vec<Py<Array>>)> {
     let id = NEXT_FRAME.fetch_add(1, Ordering::Relaxed);
     let mut frame = Frame {
@@ -193,6 +196,7 @@ pub fn push(
         builder: Builder::new(name),
         arguments: types.len(),
         names,
+        axis: axis.map(Arc::from),
         captured: Vec::new(),
         capture_index: FxHashMap::default(),
         values: Vec::new(),
@@ -423,12 +427,33 @@ pub fn runs_eagerly(operands: &[Operand<'_>]) -> bool {
     !operands.iter().any(traced) && STACK.with_borrow(|stack| staging(stack).is_none())
 }
 
+/// Whether an op or program with these effects and operands would run at once. What depends on a
+/// mapped axis does not, whatever its operands are.
+pub fn runs_at_once(effects: &Effects, operands: &[Operand<'_>]) -> bool {
+    runs_eagerly(operands) && STACK.with_borrow(|stack| mapping(stack, effects).is_none())
+}
+
+/// The innermost frame whose axis is among these effects. A rule that is traced after its function
+/// was mapped finds none: there it is the innermost frame.
+fn mapping(stack: &[Frame], effects: &Effects) -> Option<usize> {
+    let innermost = |name: &Arc<str>| {
+        let own = stack.iter().rposition(|frame| frame.axis.as_ref() == Some(name));
+        own.or(stack.len().checked_sub(1))
+    };
+    let axis = |effect: &Effect| match effect {
+        Effect::NamedAxis(name) => innermost(name),
+        _ => None,
+    };
+    effects.iter().filter_map(axis).max()
+}
+
 /// Applies an op: records it or runs it.
 pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    if runs_eagerly(operands) {
+    let effects = op.effects();
+    if runs_at_once(&effects, operands) {
         return eager::run(py, &op, operands);
     }
-    record(py, operands, |builder, atoms| builder.emit(op, atoms))
+    record(py, operands, &effects, |builder, atoms| builder.emit(op, atoms))
 }
 
 /// Whether an effect that keeps its order is recorded and has not happened yet.
@@ -451,7 +476,8 @@ pub fn record_extension(
     let behind = |stack: &[Frame]| {
         let pending = if ordered { stack.iter().rposition(ordered_pending) } else { None };
         let value = |frame: &Frame| frame.kind == FrameKind::Value;
-        pending.max(if in_rules { stack.iter().rposition(value) } else { None })
+        let rule = if in_rules { stack.iter().rposition(value) } else { None };
+        pending.max(rule).max(mapping(stack, &effects))
     };
     if runs_eagerly(operands) && STACK.with_borrow(|stack| behind(stack).is_none()) {
         return Ok(None);
@@ -492,7 +518,8 @@ pub fn observed<'py>(py: Python<'py>, operands: &[Operand<'py>]) -> PyResult<Opt
 /// Applies a whole program: inlines it into the recording frame. The caller has
 /// checked that it cannot run at once.
 pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    let recorded = record_atoms(py, operands, &|_| None, |builder, atoms| {
+    let least = |stack: &[Frame]| mapping(stack, &program.effects);
+    let recorded = record_atoms(py, operands, &least, |builder, atoms| {
         Ok(builder.inline(program, atoms)?.into_iter().collect())
     })?;
     recorded.outputs(py, operands)
@@ -501,9 +528,11 @@ pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> Py
 fn record(
     py: Python<'_>,
     operands: &[Operand<'_>],
+    effects: &Effects,
     emit: impl FnOnce(&mut Builder, &[Atom]) -> ferrax_ir::Result<ferrax_ir::Vars>,
 ) -> PyResult<Outputs> {
-    let recorded = record_atoms(py, operands, &|_| None, |builder, atoms| {
+    let least = |stack: &[Frame]| mapping(stack, effects);
+    let recorded = record_atoms(py, operands, &least, |builder, atoms| {
         Ok(emit(builder, atoms)?.into_iter().map(Atom::Var).collect())
     })?;
     recorded.outputs(py, operands)

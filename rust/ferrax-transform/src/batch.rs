@@ -3,7 +3,8 @@
 //! In: a program, the size of the new axis, and for each input where it has
 //! that axis, if it has. Out: the program over batches, with the axis of each
 //! output. Invariants: equations without batched inputs are copied as they are;
-//! an output that depends on no batched input is not batched unless asked for.
+//! an output that depends on no batched input is not batched unless asked for. The
+//! new axis may have a name: ops over it become ops on arrays.
 //! Cost: linear; each sub-program is treated once for each choice of axes.
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use ferrax_ir::ops::Call;
 use ferrax_ir::rules::{Batch, Batched};
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{
-    Atom, Builder, Dim, Effect, Equation, Op, Program, Result, Type, internal_error, unsupported, value_error,
+    Atom, Builder, Dim, Equation, Op, Program, Result, Type, internal_error, unsupported, value_error,
 };
 use smallvec::SmallVec;
 
@@ -42,7 +43,7 @@ pub fn batch(
     axis_name: Option<&str>,
     out_dims: OutDims<'_>,
 ) -> Result<(Program, Vec<Option<usize>>)> {
-    Batching { size, axis_name, reach: Reach::default(), callees: Memo::default() }
+    Batching { size, axis_name, reach: Reach::between_lanes(axis_name), callees: Memo::default() }
         .program(program, dims, out_dims)
 }
 
@@ -158,27 +159,19 @@ impl Batching<'_> {
     ) -> Result<()> {
         let dims: SmallVec<[Option<usize>; 3]> =
             equation.inputs.iter().map(|atom| atom.as_var().and_then(|var| map[var.index()])).collect();
-        if let Some(name) = self.axis_name
-            && equation
-                .op
-                .effects()
-                .iter()
-                .any(|effect| matches!(effect, Effect::NamedAxis(n) if &**n == name))
-        {
-            return Err(unsupported!(
-                "{} over the mapped axis '{name}' has no batching rule",
-                equation.op.name()
-            ));
-        }
-        if dims.iter().all(Option::is_none) {
+        // It sees the lanes, even if none of its inputs differs between them.
+        let named = self.axis_name.is_some_and(|name| equation.op.names_axis(name));
+        if dims.iter().all(Option::is_none) && !named {
             return rewriter.copy(equation);
         }
         rewriter.builder.source = equation.source;
         let inputs = rewriter.atoms(&equation.inputs)?;
         let outputs: Batched = match equation.op.view() {
             View::Leaf(rules) => {
-                let rule = Batch { size: self.size, inputs: &inputs, dims: &dims };
-                at(equation, rules.batch(&mut rewriter.builder, &rule))?
+                let rule = Batch { size: self.size, axis_name: self.axis_name, inputs: &inputs, dims: &dims };
+                let b = &mut rewriter.builder;
+                let batched = if named { rules.batch_named(b, &rule) } else { rules.batch(b, &rule) };
+                at(equation, batched)?
             }
             View::Call(call) => {
                 let (callee, out_dims) = at(equation, self.callee(&call.program, &dims, OutDims::AsIs))?;
@@ -207,7 +200,15 @@ impl Batching<'_> {
                     Op::LinearCall(op) => ruled::batch_linear(self, b, op, &inputs, &dims),
                     Op::LinearSolve(op) => ruled::batch_solve(self, b, op, &inputs, &dims),
                     Op::CustomVmap(op) => ruled::batch_vmap(self, b, op, &inputs, &dims),
-                    _ => rules.batch(b, &Batch { size: self.size, inputs: &inputs, dims: &dims }),
+                    _ => {
+                        let rule = Batch {
+                            size: self.size,
+                            axis_name: self.axis_name,
+                            inputs: &inputs,
+                            dims: &dims,
+                        };
+                        rules.batch(b, &rule)
+                    }
                 };
                 at(equation, batched)?
             }

@@ -23,7 +23,7 @@ pub fn cse(program: &Program) -> Result<Program> {
     let mut seen: FxHashMap<u64, SmallVec<[u32; 1]>> = FxHashMap::default();
     for equation in &program.equations {
         // A barrier keeps its users apart from those of other barriers.
-        if matches!(equation.op, Op::OptimizationBarrier(_)) || !equation.op.effects().is_empty() {
+        if matches!(equation.op, Op::OptimizationBarrier(_)) || equation.op.happens() {
             rewriter.copy(equation)?;
             continue;
         }

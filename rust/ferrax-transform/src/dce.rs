@@ -66,7 +66,7 @@ impl Elimination {
         needed.add(&outputs);
         let mut kept: Vec<Option<Kept>> = Vec::with_capacity(program.equations.len());
         for equation in program.equations.iter().rev() {
-            if !needed.any(&equation.outputs) && equation.op.effects().is_empty() {
+            if !needed.any(&equation.outputs) && !equation.op.happens() {
                 kept.push(None);
                 continue;
             }

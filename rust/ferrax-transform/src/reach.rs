@@ -28,11 +28,19 @@ type Flags = Arc<[bool]>;
 
 #[derive(Default)]
 pub(crate) struct Reach {
+    /// The mapped axis that is being replaced, where dependence means to differ between its lanes:
+    /// what is made of all lanes does not, the number of the lane does.
+    axis: Option<Arc<str>>,
     outputs: Memo<(Through, Vec<bool>), Flags>,
     inputs: Memo<Vec<bool>, Flags>,
 }
 
 impl Reach {
+    /// What differs between the lanes of a batch, whose axis may have a name.
+    pub fn between_lanes(axis: Option<&str>) -> Reach {
+        Reach { axis: axis.map(Arc::from), ..Reach::default() }
+    }
+
     /// The carries of a scan that flagged inputs reach.
     pub fn carry(&mut self, op: &Scan, flags: &[bool], through: Through) -> Vec<bool> {
         let mut flags = flags.to_vec();
@@ -96,7 +104,7 @@ impl Reach {
         }
         for equation in &program.equations {
             let inputs = look_up(&vars, &equation.inputs);
-            if !inputs.contains(&true) {
+            if !inputs.contains(&true) && !self.sees_lanes(&equation.op) {
                 continue;
             }
             let found = self.after(equation, &inputs, through);
@@ -108,6 +116,10 @@ impl Reach {
             }
         }
         vars
+    }
+
+    fn sees_lanes(&self, op: &Op) -> bool {
+        self.axis.as_ref().is_some_and(|axis| op.names_axis(axis))
     }
 
     /// The outputs of an equation that its flagged inputs reach.
@@ -142,6 +154,9 @@ impl Reach {
                 found
             }
             View::Leaf(_) if through == Through::Tangents && matches!(equation.op, Op::StopGradient(_)) => {
+                vec![false; equation.outputs.len()]
+            }
+            View::Leaf(rules) if rules.is_shared() && self.sees_lanes(&equation.op) => {
                 vec![false; equation.outputs.len()]
             }
             View::Leaf(_) | View::CustomJvp(_) | View::CustomVjp(_) | View::Ruled(..) => all(),
@@ -183,7 +198,7 @@ impl Reach {
         }
         for equation in program.equations.iter().rev() {
             let outputs: Vec<bool> = equation.outputs.iter().map(|var| vars[var.index()]).collect();
-            if !outputs.contains(&true) && equation.op.effects().is_empty() {
+            if !outputs.contains(&true) && !equation.op.happens() {
                 continue;
             }
             let found = self.before(equation, &outputs);

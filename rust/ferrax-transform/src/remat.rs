@@ -97,7 +97,7 @@ fn take_apart(
     for (index, equation) in program.equations.iter().enumerate().rev() {
         let wanted = equation.outputs.iter().any(|var| needed.contains(*var) && !saveable[var.index()]);
         again[index] = if late[index] {
-            needed.any(&equation.outputs) || !equation.op.effects().is_empty()
+            needed.any(&equation.outputs) || equation.op.happens()
         } else {
             wanted || (!unknown_outputs.is_empty() && happens_again(&equation.op))
         };
@@ -168,7 +168,7 @@ fn known_half(program: &Program, is_unknown: &[bool], late: &[bool], outputs: &[
     needed.add(outputs);
     let mut inside = vec![false; program.equations.len()];
     for (index, equation) in program.equations.iter().enumerate().rev() {
-        let wanted = needed.any(&equation.outputs) || !equation.op.effects().is_empty();
+        let wanted = needed.any(&equation.outputs) || equation.op.happens();
         inside[index] = !late[index] && wanted;
         if inside[index] {
             needed.add(&equation.inputs);

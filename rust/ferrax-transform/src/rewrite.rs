@@ -111,6 +111,7 @@ pub(crate) fn at<T>(equation: &Equation, result: Result<T>) -> Result<T> {
             Error::Type(text) => Error::Type(place(text)),
             Error::Value(text) => Error::Value(place(text)),
             Error::Unsupported(text) => Error::Unsupported(place(text)),
+            Error::Name(text) => Error::Name(place(text)),
             Error::Internal(text) => Error::Internal(place(text)),
             other => other,
         }

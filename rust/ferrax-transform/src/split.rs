@@ -73,11 +73,8 @@ pub(crate) fn split(
     let mut in_unknown = vec![false; program.equations.len()];
     for (index, equation) in program.equations.iter().enumerate().rev() {
         let wanted = needed.any(&equation.outputs);
-        in_unknown[index] = if late[index] {
-            wanted || !equation.op.effects().is_empty()
-        } else {
-            wanted && is_free(program, equation)
-        };
+        in_unknown[index] =
+            if late[index] { wanted || equation.op.happens() } else { wanted && is_free(program, equation) };
         if in_unknown[index] {
             needed.add(&equation.inputs);
         }
@@ -119,7 +116,7 @@ pub(crate) fn split(
     needed.add(&known_outputs);
     let mut in_known = vec![false; program.equations.len()];
     for (index, equation) in program.equations.iter().enumerate().rev() {
-        let wanted = needed.any(&equation.outputs) || !equation.op.effects().is_empty();
+        let wanted = needed.any(&equation.outputs) || equation.op.happens();
         in_known[index] = !late[index] && wanted;
         if in_known[index] {
             needed.add(&equation.inputs);

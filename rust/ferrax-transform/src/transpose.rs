@@ -155,7 +155,7 @@ impl Transposition {
         let program = rewriter.source;
         let cotangents: SmallVec<[Option<Atom>; 1]> =
             equation.outputs.iter().map(|var| sums.0[var.index()]).collect();
-        if cotangents.iter().all(Option::is_none) && equation.op.effects().is_empty() {
+        if cotangents.iter().all(Option::is_none) && !equation.op.happens() {
             return Ok(());
         }
         rewriter.builder.source = match equation.op.view() {
@@ -297,8 +297,7 @@ fn needed_forward(program: &Program, backward: &[bool]) -> Vec<bool> {
     let mut needed = Needed::new(program);
     let mut forward = vec![false; program.equations.len()];
     for (index, equation) in program.equations.iter().enumerate().rev() {
-        forward[index] =
-            !backward[index] && (needed.any(&equation.outputs) || !equation.op.effects().is_empty());
+        forward[index] = !backward[index] && (needed.any(&equation.outputs) || equation.op.happens());
         if forward[index] || backward[index] {
             needed.add(&equation.inputs);
         }

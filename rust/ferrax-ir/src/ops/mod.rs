@@ -44,6 +44,7 @@ mod binary;
 mod binary_derivatives;
 mod call;
 mod checkpoint;
+mod collectives;
 pub(crate) mod common;
 mod compare;
 mod complex;
@@ -78,6 +79,9 @@ pub use assemble::{Concatenate, Iota, Pad, Rev};
 pub use binary::Binary;
 pub use call::Call;
 pub use checkpoint::Checkpoint;
+pub use collectives::{
+    AllGather, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute, ReduceScatter,
+};
 pub use compare::Compare;
 pub use control::{Cond, Scan, While};
 pub use convert::{BitcastConvertType, ConvertElementType};

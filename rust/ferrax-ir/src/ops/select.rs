@@ -223,7 +223,7 @@ impl Rules for Clamp {
         let x = b.broadcast_batch(eqn.inputs[1], eqn.size, 0)?;
         let inputs = [eqn.inputs[0], x, eqn.inputs[2]];
         let dims = [eqn.dims[0], Some(0), eqn.dims[2]];
-        elementwise_batch(self.clone(), b, &Batch { size: eqn.size, inputs: &inputs, dims: &dims })
+        elementwise_batch(self.clone(), b, &Batch { inputs: &inputs, dims: &dims, ..*eqn })
     }
 
     fn lower(&self) -> Lowering {

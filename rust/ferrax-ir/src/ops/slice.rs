@@ -254,7 +254,7 @@ impl Rules for DynamicSlice {
         };
         let indices = batched_starts(b, starts, start_dims, eqn.size)?;
         let inputs = [operand, indices];
-        gather.batch(b, &Batch { size: eqn.size, inputs: &inputs, dims: &[dim, Some(0)] })
+        gather.batch(b, &Batch { inputs: &inputs, dims: &[dim, Some(0)], ..*eqn })
     }
 
     fn lower(&self) -> Lowering {
@@ -397,8 +397,7 @@ impl Rules for DynamicUpdateSlice {
         };
         let indices = batched_starts(b, starts, start_dims, eqn.size)?;
         let inputs = [*operand, indices, *update];
-        scatter
-            .batch(b, &Batch { size: eqn.size, inputs: &inputs, dims: &[*operand_dim, Some(0), *update_dim] })
+        scatter.batch(b, &Batch { inputs: &inputs, dims: &[*operand_dim, Some(0), *update_dim], ..*eqn })
     }
 
     fn lower(&self) -> Lowering {

@@ -234,7 +234,7 @@ pub fn check_batch(op: &Op, lanes: &[Vec<Tensor>; 3]) {
                 dims.push(batched(position).then_some(dim));
                 arguments.push(argument);
             }
-            let eqn = Batch { size: &Dim::Const(3), inputs: &atoms, dims: &dims };
+            let eqn = Batch { size: &Dim::Const(3), axis_name: None, inputs: &atoms, dims: &dims };
             let results = rules(op).batch(&mut b, &eqn).unwrap_or_else(|error| panic!("{op:?}: {error}"));
             let (output, dim) = results[0];
             let dim = dim.expect("a batched output");

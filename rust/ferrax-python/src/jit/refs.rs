@@ -121,7 +121,7 @@ impl JitFunction {
         let mut all: SmallVec<[Operand<'_>; 4]> = operands.into();
         all.extend(crate::program::operands(&read)?);
         let program = entry.program.get();
-        let mut results: Vec<Py<Array>> = if trace::runs_eagerly(&all) {
+        let mut results: Vec<Py<Array>> = if trace::runs_at_once(&program.program.effects, &all) {
             self.execute(py, entry, &all)?
                 .into_iter()
                 .zip(&entry.weak)

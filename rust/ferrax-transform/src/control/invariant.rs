@@ -49,7 +49,7 @@ pub(crate) fn invariants(body: &Program, inputs: &[bool], runs: bool) -> Vec<boo
 pub(crate) fn may_move(equation: &Equation, runs: bool) -> bool {
     !matches!(equation.op, Op::OptimizationBarrier(_) | Op::Extension(_))
         && (runs || matches!(equation.op.view(), View::Leaf(_)))
-        && equation.op.effects().is_empty()
+        && !equation.op.happens()
 }
 
 /// Takes the equations flagged in `roots`, all of them invariant, out of the

@@ -6,17 +6,13 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::{Effect, Effects, Equation, Program, Result, unsupported};
+use ferrax_ir::{Effect, Equation, Program, Result, unsupported};
 
 use crate::rewrite::{Needed, Rewriter, at};
 
-fn happens(effects: &Effects) -> bool {
-    effects.iter().any(|effect| !matches!(effect, Effect::NamedAxis(_)))
-}
-
 /// `program` without effects, or itself if it has none.
 pub(crate) fn silenced(program: &Arc<Program>) -> Result<Arc<Program>> {
-    if !happens(&program.effects) {
+    if !program.effects.iter().any(Effect::happens) {
         return Ok(program.clone());
     }
     let mut needed = Needed::new(program);
@@ -31,7 +27,7 @@ pub(crate) fn silenced(program: &Arc<Program>) -> Result<Arc<Program>> {
     let mut rewriter = Rewriter::with_inputs(program);
     rewriter.constants(|var| needed.contains(var));
     for (equation, _) in program.equations.iter().zip(&kept).filter(|(_, kept)| **kept) {
-        if !happens(&equation.op.effects()) {
+        if !equation.op.happens() {
             rewriter.copy(equation)?;
             continue;
         }
@@ -43,7 +39,7 @@ pub(crate) fn silenced(program: &Arc<Program>) -> Result<Arc<Program>> {
 
 fn quiet(equation: &Equation) -> Result<ferrax_ir::Op> {
     let op = equation.op.map_programs(silenced)?;
-    if happens(&op.effects()) {
+    if op.happens() {
         return Err(unsupported!(
             "the derivative of a while_loop without max_steps, or with checkpoints, runs its steps again, but they \
              need the result of {}, which has effects and must happen once; give the loop max_steps and no \

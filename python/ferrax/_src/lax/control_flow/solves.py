@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api, autodiff, tree_util
+from ferrax._src import api, autodiff, named_axes, tree_util
 from ferrax._src.ad import Zero, add_tangents, instantiate_zeros, is_undefined_primal
 from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.custom_rules import array_types, zeros
@@ -280,7 +280,8 @@ def _batch(size, axis_name, trace_type, args, dims, *, const_lengths, jaxprs):
         program = jaxpr._to_program()
         in_dims = captured_dims + [0] * len(b)
         out_dims = [0] * len(program.out_types)
-        return ClosedJaxpr(program.batch(size, in_dims, out_dims, None)[0])
+        axis = None if axis_name is None else named_axes.text(axis_name)
+        return ClosedJaxpr(program.batch(size, in_dims, out_dims, axis)[0])
 
     results = linear_solve_p.bind(
         *_join(params, b),

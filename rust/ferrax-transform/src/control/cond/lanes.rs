@@ -137,12 +137,9 @@ pub(super) fn cheaper(op: &Cond) -> bool {
 /// to be kept from running.
 pub(super) fn may(batching: &Batching<'_>, op: &Cond) -> bool {
     let effects = || op.branches.iter().flat_map(|branch| &branch.effects);
-    let collective = effects().any(|effect| match effect {
-        Effect::NamedAxis(name) => batching.axis_name == Some(&**name),
-        _ => false,
-    });
+    let collective = effects().any(|effect| batching.axis_name.is_some_and(|name| effect.names(name)));
     let endless = || op.branches.iter().any(|branch| Cost::of(branch).endless);
-    let happens = effects().any(|effect| !matches!(effect, Effect::NamedAxis(_)));
+    let happens = effects().any(Effect::happens);
     let stacked =
         op.branches.iter().flat_map(|branch| branch.output_types()).all(|ty| ty.as_array().is_some());
     op.branches.len() > 1 && !collective && stacked && (!happens || endless())

@@ -32,7 +32,7 @@ pub(crate) fn partial_eval(
     let flow = Flow::new(&mut evaluation.reach, op, unknown, Through::Everything);
     let constants = &unknown[..op.num_consts];
     let whole = vec![true; equation.outputs.len()];
-    if flow.condition || !flow.carry.concat().contains(&false) || !equation.op.effects().is_empty() {
+    if flow.condition || !flow.carry.concat().contains(&false) || equation.op.happens() {
         return Ok(whole);
     }
     let mut seen: Vec<bool> = Vec::new();

@@ -73,8 +73,7 @@ pub(crate) fn partial_eval(
         body = evaluation.callee(&op.body_jaxpr, &[body_constants, &late].concat(), &late)?;
     }
     let condition = evaluation.callee(&op.cond_jaxpr, &[condition_constants, &late].concat(), &[])?;
-    let whole =
-        condition.unknown_out.contains(&true) || !late.contains(&false) || !equation.op.effects().is_empty();
+    let whole = condition.unknown_out.contains(&true) || !late.contains(&false) || equation.op.happens();
     if whole {
         return Ok(vec![true; equation.outputs.len()]);
     }
