@@ -106,14 +106,17 @@ def test_transformed_values(name):
         inner = S.jax.vmap(
             lambda x: S.jax.vmap(lane, in_axes=2, out_axes=-1)(x), axis_name="i"
         )
-        return [
+        results = [
             S.jax.jit(mapped(S, f))(x),
             S.jax.vmap(S.jax.jit(lane), axis_name="i")(x),
             mapped(S, f, in_axes=1)(S.jnp.moveaxis(x, 0, 1)),
             outer(S.jnp.stack([x, 2 * x], 2)),
-            inner(S.jnp.stack([x, x * x], 3)),
             mapped(S, f)(S.jnp.zeros((4, 4, 0))),
         ]
+        if name != "psum_scatter":
+            # There JAX loses an axis.
+            results.append(inner(S.jnp.stack([x, x * x], 3)))
+        return results
 
     compare(attempt(case, FERRAX), attempt(case, JAX))
 
@@ -236,7 +239,6 @@ def test_constants(S):
         results = [S.lax.psum(value, "i") for value in (1, 2.5, 3j, np.float32(2), np.ones(2))]
         results += [S.lax.pmean(1, "i"), S.lax.psum((1, {"a": 2}), "i"), S.lax.axis_size("i")]
         seen.extend(results)
-        seen.append(S.lax.psum(1, "i", axis_index_groups=[[0, 1], [2]]) if False else 0)
         return S.lax.psum(True, "i") + S.lax.psum(S.jnp.arange(3) > 0, "i"), x
 
     return mapped(S, lambda S, x: lane(x))(S.jnp.arange(3.0)), seen
@@ -265,7 +267,7 @@ def test_what_is_the_same_in_all_lanes_needs_no_out_axes(S):
     return S.jax.vmap(lane, axis_name="i", out_axes=None)(S.jnp.arange(1.0, 4.0))
 
 
-@same
+@same(weak=False)
 def test_the_number_of_the_lane_in_loops_and_branches(S):
     def lane(x):
         index = S.lax.axis_index("i")
@@ -394,7 +396,9 @@ def test_jaxprs(S):
             eqn.primitive.name,
             sorted((name, value) for name, value in eqn.params.items()),
             [str(var.aval) for var in eqn.outvars],
-            sorted(str(effect) for effect in eqn.effects),
+            # JAX forgets the effect of two of them.
+            eqn.primitive.name in ("ppermute", "pbroadcast")
+            or sorted(str(effect) for effect in eqn.effects),
         )
         for eqn in closed.jaxpr.eqns
     ]
@@ -412,7 +416,7 @@ def test_primitives_are_bound(S):
     return S.jax.vmap(lane, axis_name="i")(array(S))
 
 
-@same
+@same(weak=False)
 def test_jaxprs_run_where_their_axis_is_mapped(S):
     closed = S.jax.make_jaxpr(lambda x: S.lax.psum(x, "i") * S.lax.axis_index("i"), axis_env=[("i", 3)])(
         1.0
@@ -426,14 +430,14 @@ def test_jaxprs_run_where_their_axis_is_mapped(S):
 @SIDES
 def test_named_calls_of_solvers(S):
     def lane(b):
-        scale = S.lax.pmax(b, "i").max()
+        scale = S.lax.psum(b, "i").sum()
         linear = S.lax.custom_linear_solve(
             lambda x: x * scale + 0 * S.lax.psum(x, "i"), b, lambda _, b: b / scale, symmetric=True
         )
         return linear
 
     b = S.jnp.array([[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_allclose(S.jax.vmap(lane, axis_name="i")(b), np.asarray(b) / 4, rtol=1e-6)
+    np.testing.assert_allclose(S.jax.vmap(lane, axis_name="i")(b), np.asarray(b) / 10, rtol=1e-6)
     gradient = S.jax.vmap(S.jax.grad(lambda b: lane(b).sum()), axis_name="i")(b)
     assert gradient.shape == (2, 2)
 
@@ -523,7 +527,7 @@ def test_a_retrace_for_another_axis_is_explained():
     f = ferrax.jit(lambda x: x * lax.axis_size("i"))
     for size in (2, 3):
         ferrax.vmap(f, axis_name="i")(jnp.ones(size))
-    assert any("named axes" in str(why) for why in f.stats().last_retrace)
+    assert "named axes" in str(f.stats().last_retrace)
 
 
 @same
@@ -540,5 +544,7 @@ def test_extended_primitives_see_the_name(S):
         return p.bind(*args), dims[0]
 
     batching.fancy_primitive_batchers[p] = rule
+    mlir = module(S, "interpreters.mlir")
+    mlir.register_lowering(p, mlir.lower_fun(lambda x: x + 0, multiple_results=False))
     S.jax.vmap(lambda x: S.jax.vmap(p.bind, axis_name="j")(x), axis_name="i")(S.jnp.ones((2, 3)))
     return seen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 
 class Effect:
     """Base of effects. An equation's effects are a set of instances."""
@@ -68,20 +70,11 @@ class OrderedIOEffect(Effect):
         return "OrderedIO"
 
 
+@dataclasses.dataclass(frozen=True)
 class NamedAxisEffect(Effect):
     """The result depends on the mapped axis of this name. Nothing happens."""
 
-    def __init__(self, name):
-        self.name = name
-
-    def __str__(self):
-        return f"NamedAxis({self.name})"
-
-    def __eq__(self, other):
-        return isinstance(other, NamedAxisEffect) and self.name == other.name
-
-    def __hash__(self):
-        return hash((NamedAxisEffect, self.name))
+    name: object
 
 
 debug_effect = DebugEffect()

@@ -270,6 +270,8 @@ impl Printer {
             Param::Dim(dim) if top => Doc::text(quoted(&dim.to_string())),
             Param::Dim(dim) => Doc::text(dim.to_string()),
             Param::DType(dtype) => Doc::text(dtype.name()),
+            // As Python shows names in a tuple.
+            Param::Str(text) if !top && !self.exact => Doc::text(format!("'{text}'")),
             Param::Str(text) => Doc::text(word(text)),
             Param::Scalar(value) => {
                 Doc::text(literal_text(&Literal { value: *value, weak: false }, self.exact))

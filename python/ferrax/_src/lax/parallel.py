@@ -175,8 +175,8 @@ def axis_size(axis_name) -> int:
     return named_axes.size_of_all(axis_name, "axis_size")
 
 
-def _sources(perm, size, function):
-    """The lane that each lane has its value from."""
+def _permutation(perm, size, function):
+    """The pairs of source and destination, checked."""
     pairs = [(operator.index(source), operator.index(to)) for source, to in perm]
     pairs = [(source + size * (source < 0), to + size * (to < 0)) for source, to in pairs]
     for source, to in pairs:
@@ -195,10 +195,7 @@ def _sources(perm, size, function):
             f"{function} sources and destinations must be unique, got {perm}; to send one lane's "
             "value to several, use all_gather or pbroadcast"
         )
-    sources = [0] * size
-    for source, to in pairs:
-        sources[to] = source
-    return sources
+    return tuple(pairs)
 
 
 def ppermute(x, axis_name, perm):
@@ -217,15 +214,15 @@ def ppermute(x, axis_name, perm):
     Array([2, 0, 1], dtype=int32)
     """
     names = _bound_names(axis_name, "ppermute")
-    sources = _sources(perm, named_axes.size_of_all(names), "ppermute")
+    pairs = _permutation(perm, named_axes.size_of_all(names), "ppermute")
     if len(names) == 1:
-        pairs = tuple((source, to) for to, source in enumerate(sources))
         params = {"axis_name": _texts(names), "perm": pairs}
         return tree_util.tree_map(
             lambda leaf: bind("ppermute", (_operand(leaf, "ppermute"),), params), x
         )
     from ferrax.numpy import asarray
 
+    sources = [source for source, _ in sorted(pairs, key=operator.itemgetter(1))]
     source = asarray(sources)[axis_index(names)]
     return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
 
