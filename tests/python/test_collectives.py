@@ -5,7 +5,7 @@ import operator
 
 import numpy as np
 import pytest
-from oracle import FERRAX, JAX, SIDES, attempt, compare, module, same
+from oracle import FERRAX, JAX, attempt, compare, module, same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -103,9 +103,7 @@ def test_transformed_values(name):
         x = array(S)
         lane = functools.partial(f, S)
         outer = S.jax.vmap(lambda x: S.jax.vmap(lane, axis_name="i")(x), in_axes=2, out_axes=1)
-        inner = S.jax.vmap(
-            lambda x: S.jax.vmap(lane, in_axes=2, out_axes=-1)(x), axis_name="i"
-        )
+        inner = S.jax.vmap(lambda x: S.jax.vmap(lane, in_axes=2, out_axes=-1)(x), axis_name="i")
         results = [
             S.jax.jit(mapped(S, f))(x),
             S.jax.vmap(S.jax.jit(lane), axis_name="i")(x),
@@ -418,28 +416,29 @@ def test_primitives_are_bound(S):
 
 @same(weak=False)
 def test_jaxprs_run_where_their_axis_is_mapped(S):
-    closed = S.jax.make_jaxpr(lambda x: S.lax.psum(x, "i") * S.lax.axis_index("i"), axis_env=[("i", 3)])(
-        1.0
-    )
+    closed = S.jax.make_jaxpr(
+        lambda x: S.lax.psum(x, "i") * S.lax.axis_index("i"), axis_env=[("i", 3)]
+    )(1.0)
     run = S.jax.core.eval_jaxpr if S.name == "jax" else ferrax.core.eval_jaxpr
     return S.jax.vmap(lambda x: run(closed.jaxpr, closed.consts, x)[0], axis_name="i")(
         S.jnp.arange(3.0)
     )
 
 
-@SIDES
-def test_named_calls_of_solvers(S):
+@same
+def test_solvers_over_lanes(S):
     def lane(b):
         scale = S.lax.psum(b, "i").sum()
-        linear = S.lax.custom_linear_solve(
-            lambda x: x * scale + 0 * S.lax.psum(x, "i"), b, lambda _, b: b / scale, symmetric=True
+        return S.lax.custom_linear_solve(
+            lambda x: x * scale + S.lax.psum(x, "i"),
+            b,
+            lambda _, b: (b - S.lax.psum(b, "i") / (scale + 2)) / scale,
+            symmetric=True,
         )
-        return linear
 
     b = S.jnp.array([[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_allclose(S.jax.vmap(lane, axis_name="i")(b), np.asarray(b) / 10, rtol=1e-6)
-    gradient = S.jax.vmap(S.jax.grad(lambda b: lane(b).sum()), axis_name="i")(b)
-    assert gradient.shape == (2, 2)
+    solve = S.jax.vmap(lane, axis_name="i")
+    return solve(b), S.jax.jit(solve)(b), S.jax.grad(lambda b: (solve(b) ** 2).sum())(b)
 
 
 ERRORS = {
@@ -548,3 +547,33 @@ def test_extended_primitives_see_the_name(S):
     mlir.register_lowering(p, mlir.lower_fun(lambda x: x + 0, multiple_results=False))
     S.jax.vmap(lambda x: S.jax.vmap(p.bind, axis_name="j")(x), axis_name="i")(S.jnp.ones((2, 3)))
     return seen
+
+
+def test_taylor_series_go_through_collectives():
+    from ferrax.experimental.jet import jet
+
+    def lane(x):
+        y = lax.psum(jnp.sin(x), "i") * lax.axis_index("i") + lax.ppermute(x, "i", RING)
+        return y * lax.pmean(x, "i")
+
+    x, t = jnp.arange(4.0), jnp.array([1.0, -1.0, 2.0, 0.5])
+    value, (first, second) = ferrax.vmap(
+        lambda x, t: jet(lane, (x,), ((t, 0 * t),)), axis_name="i"
+    )(x, t)
+    whole = ferrax.vmap(lane, axis_name="i")
+    slope = lambda x: ferrax.jvp(whole, (x,), (t,))[1]  # noqa: E731
+    np.testing.assert_allclose(value, whole(x), rtol=1e-6)
+    np.testing.assert_allclose(first, slope(x), rtol=1e-5)
+    np.testing.assert_allclose(second, ferrax.jvp(slope, (x,), (t,))[1], rtol=1e-4, atol=1e-5)
+
+
+@same
+def test_checks_over_lanes(S):
+    checkify = module(S, "experimental.checkify")
+
+    def lane(x):
+        checkify.check(S.lax.psum(x, "i") > 3, "sum of {x}", x=x)
+        return S.lax.psum(x, "i")
+
+    error, out = checkify.checkify(S.jax.vmap(lane, axis_name="i"))(S.jnp.arange(3.0))
+    return out, "sum of" in error.get()

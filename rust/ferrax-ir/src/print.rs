@@ -344,7 +344,7 @@ fn count_uses(program: &Program, counts: &mut FxHashMap<usize, usize>, order: &m
 /// Parameters that the types of the operands and results say already.
 fn is_implied(op: &str, name: &str, value: &Param) -> bool {
     match (op, name) {
-        ("broadcast_in_dim", "shape") => true,
+        ("broadcast_in_dim", "shape") | ("all_to_all", "axis_size") => true,
         ("broadcast_in_dim", "broadcast_dimensions") => *value == Param::List(Vec::new()),
         ("dot_general", "precision" | "preferred_element_type")
         | ("while" | "sweeps", "checkpoints" | "max_steps") => *value == Param::None,

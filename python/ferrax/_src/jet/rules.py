@@ -84,14 +84,15 @@ def _linear(primitive, places, inputs, params):
 
 
 for _name in (
-    "ceil", "floor", "is_finite", "nextafter", "round", "sign", "stop_gradient",
+    "axis_index", "ceil", "floor", "is_finite", "nextafter", "round", "sign", "stop_gradient",
 ):  # fmt: skip
     defzero(builtin(_name))
 
 for _name in (
-    "add", "broadcast_in_dim", "complex", "concatenate", "conj", "convert_element_type", "copy",
-    "cumsum", "imag", "name", "neg", "pad", "real", "reduce_precision", "reduce_sum", "reshape",
-    "rev", "slice", "squeeze", "sub", "transpose",
+    "add", "all_gather", "all_to_all", "broadcast_in_dim", "complex", "concatenate", "conj",
+    "convert_element_type", "copy", "cumsum", "imag", "name", "neg", "pad", "pbroadcast", "ppermute",
+    "psum", "real", "reduce_precision", "reduce_scatter", "reduce_sum", "reshape", "rev", "slice",
+    "squeeze", "sub", "transpose",
 ):  # fmt: skip
     deflinear(builtin(_name))
 

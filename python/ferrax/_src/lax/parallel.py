@@ -437,4 +437,3 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
 def pswapaxes(x, axis_name, axis, *, axis_index_groups=None):
     """A named axis swapped with an axis of arrays, of the same size. Errors as `all_to_all`."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
-
