@@ -229,6 +229,16 @@ from ferrax._src.numpy.shape import (
     vsplit as vsplit,
     vstack as vstack,
 )
+from ferrax._src.numpy.sorting import (
+    argpartition as argpartition,
+    argsort as argsort,
+    digitize as digitize,
+    lexsort as lexsort,
+    partition as partition,
+    searchsorted as searchsorted,
+    sort as sort,
+    sort_complex as sort_complex,
+)
 from ferrax._src.numpy.special_ufuncs import (
     frexp as frexp,
     gcd as gcd,
