@@ -134,6 +134,14 @@ from ferrax._src.numpy.products import (
     vecdot as vecdot,
     vecmat as vecmat,
 )
+from ferrax._src.numpy.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
+)
 from ferrax._src.numpy.reductions import (
     all as all,
     amax as amax,
