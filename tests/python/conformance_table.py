@@ -292,6 +292,15 @@ for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
     structural(name, [(lambda S, x, n=name, r=r, a=a: getattr(S.lax, n)(x, a, reverse=r), [s])
                       for s, a, r in (((2, 3), 1, False), ((2, 3), 0, True), ((9,), 0, False), ((0, 2), 0, False),
                                       ((20,), 0, True))], kinds, loose=4)
+SORTED = (((9,), 0, 1), ((2, 3), 0, 1), ((2, 3), -1, 2), ((3, 0), 1, 1), ((0, 2), 0, 2), ((1,), 0, 2), ((3, 2, 4), 1, 2))
+structural("sort", [(lambda S, x, a=a, k=k: S.lax.sort((S.jnp.round(x) if k == 2 and x.dtype.kind == "f" else x, x),
+                                                       dimension=a, num_keys=k), [s]) for s, a, k in SORTED]
+           + [(lambda S, x, y, a=a: S.lax.sort((x, y, y), dimension=a), [s, s]) for s, a, _ in SORTED]
+           + [(lambda S, x, a=a: S.lax.sort(x, a), [s]) for s, a, _ in SORTED], FLOATS + COMPLEX + (*INTS, np.bool_),
+           smooth=len(SORTED) + 1)
+structural("top_k", [(lambda S, x, a=a, k=k: S.lax.top_k(x, k, axis=a), [s]) for s, a, k in (
+    ((9,), 0, 4), ((2, 3), 0, 1), ((2, 3), -1, 3), ((3, 0), 1, 0), ((0, 2), 1, 1), ((1,), 0, 1), ((3, 2, 4), 0, 2))],
+    (*FLOATS, *INTS, np.bool_), smooth=1)
 DOTS = [
     (((1,), (0,)), ((), ()), (2, 3), (3, 4)),
     (((2,), (1,)), ((0,), (0,)), (2, 3, 4), (2, 4, 5)),

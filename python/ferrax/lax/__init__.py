@@ -185,6 +185,7 @@ from ferrax._src.lax.slicing import (
     slice,
     slice_in_dim,
 )
+from ferrax._src.lax.sorting import sort, sort_key_val, top_k
 from ferrax._src.lax.types import (
     AccuracyMode,
     DotAlgorithm,

@@ -134,6 +134,14 @@ from ferrax._src.numpy.products import (
     vecdot as vecdot,
     vecmat as vecmat,
 )
+from ferrax._src.numpy.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
+)
 from ferrax._src.numpy.reductions import (
     all as all,
     amax as amax,
@@ -228,6 +236,16 @@ from ferrax._src.numpy.shape import (
     unstack as unstack,
     vsplit as vsplit,
     vstack as vstack,
+)
+from ferrax._src.numpy.sorting import (
+    argpartition as argpartition,
+    argsort as argsort,
+    digitize as digitize,
+    lexsort as lexsort,
+    partition as partition,
+    searchsorted as searchsorted,
+    sort as sort,
+    sort_complex as sort_complex,
 )
 from ferrax._src.numpy.special_ufuncs import (
     frexp as frexp,

@@ -295,6 +295,94 @@ fn cumulative_ops() {
     }
 }
 
+/// Dtypes whose elements are stored in a byte that they do not fill, or are only stored.
+const SMALL: &[DType] = &[
+    DType::I2,
+    DType::I4,
+    DType::U2,
+    DType::U4,
+    DType::F4E2M1FN,
+    DType::F8E3M4,
+    DType::F8E4M3,
+    DType::F8E4M3B11FNUZ,
+    DType::F8E4M3FN,
+    DType::F8E4M3FNUZ,
+    DType::F8E5M2,
+    DType::F8E5M2FNUZ,
+    DType::F8E8M0FNU,
+];
+
+/// NaNs of both signs and, for complex numbers, NaN and zeros in either part, among few values.
+fn sortable(dtype: DType, sizes: &[usize], seed: u64) -> Tensor {
+    let mut tensor = specials(dtype, sizes, seed);
+    let (count, size, part) = (tensor.len(), dtype.size(), dtype.real().size());
+    let mut random = Random::new(seed + 9);
+    let bytes = tensor.bytes_mut().unwrap();
+    for _ in 0..count / 4 {
+        let value = [f64::NAN, -f64::NAN, 0.0, -0.0, 1.0][random.below(5)];
+        let at = random.below(count) * size + random.below(size / part) * part;
+        if dtype.is_inexact() {
+            bytes[at..at + part].copy_from_slice(&Scalar::from_f64(dtype.real(), value).bytes());
+        }
+    }
+    tensor
+}
+
+#[test]
+fn sorts() {
+    for (number, &dtype) in NUMBERS.iter().chain(SMALL).enumerate() {
+        for (sizes, axis) in [
+            (&[9][..], 0),
+            (&[1], 0),
+            (&[0], 0),
+            (&[3, 0], 0),
+            (&[0, 3], 1),
+            (&[1500], 0),
+            (&[40, 7], 0),
+            (&[40, 7], 1),
+            (&[3, 150, 2], 1),
+            (&[70, 300], 1),
+        ] {
+            let dtypes = [dtype, NUMBERS[number % NUMBERS.len()], NUMBERS[(number + 5) % NUMBERS.len()]];
+            let xs = [0, 1, 2].map(|i| sortable(dtypes[i], sizes, i as u64 + 3));
+            for (count, num_keys) in [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)] {
+                let op = Sort { dimension: axis, is_stable: true, num_keys };
+                assert!(try_op(op, &xs[..count], 0), "{dtype}");
+            }
+            for k in [0, 1, 3, sizes[axis] / 2, sizes[axis]] {
+                if k <= sizes[axis] {
+                    let taken = try_op(TopK { axis, k }, &[xs[0].clone()], 0);
+                    assert_eq!(taken, !dtype.is_complex(), "{dtype}");
+                }
+            }
+        }
+    }
+}
+
+/// Long lines are shared by threads, and larger ones are read in pieces.
+#[test]
+fn sorts_of_long_lines() {
+    for dtype in [DType::F32, DType::F64, DType::I8, DType::C64] {
+        let x = sortable(dtype, &[150_000], 1);
+        let places = Tensor::from_elements(vec![150_000], &(0..150_000).collect::<Vec<i32>>()).unwrap();
+        let op = Sort { dimension: 0, is_stable: true, num_keys: 1 };
+        assert!(try_op(op.clone(), &[x.clone()], 0));
+        assert!(try_op(op, &[x.clone(), places], 0));
+        for k in [1, 10, 30_000, 100_000] {
+            assert_eq!(try_op(TopK { axis: 0, k }, &[x.clone()], 0), !dtype.is_complex());
+        }
+    }
+}
+
+#[test]
+fn keys_of_prngs_and_nothing_are_sorted_along() {
+    let places = Tensor::from_elements(vec![5], &[3i32, 1, 4, 1, 5]).unwrap();
+    let key = DType::Key(ferrax_ir::KeyImpl::Threefry2x32);
+    let op = Sort { dimension: 0, is_stable: true, num_keys: 1 };
+    assert!(try_op(op.clone(), &[places.clone(), fill(key, &[5], 1)], 0));
+    assert!(!try_op(op, &[fill(key, &[5], 1), places], 0));
+}
+
 #[test]
 fn products() {
     for &dtype in NUMBERS {

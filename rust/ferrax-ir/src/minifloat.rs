@@ -46,6 +46,11 @@ impl MiniFloat {
         Some(MiniFloat { exponent_bits, mantissa_bits, bias, specials })
     }
 
+    /// Whether the only NaN has the encoding of a negative zero.
+    pub const fn is_fnuz(self) -> bool {
+        matches!(self.specials, Specials::Fnuz)
+    }
+
     /// Powers of two without sign or zero (E8M0).
     const fn is_exponent_only(self) -> bool {
         self.mantissa_bits == 0

@@ -132,6 +132,8 @@ ops! {
     Iota, Gather, Scatter,
     // Reductions.
     Reduce, ArgReduce, Cumulative,
+    // Order.
+    Sort, TopK,
     // Products.
     DotGeneral,
     // Random bits.

@@ -278,6 +278,39 @@ jet_rules[builtin("cummax")] = _prefixes(lax.max)
 jet_rules[builtin("cummin")] = _prefixes(lax.min)
 
 
+# Orders: the coefficients go where the primals go.
+
+
+def _placed(u, places, axis):
+    """The coefficients of a series but the first, at places along an axis."""
+    shape = (*places.shape, 1)
+    others = tuple(d for d in range(places.ndim) if d != axis)
+    numbers = lax.GatherDimensionNumbers((), (axis,), (axis,), others, others)
+    indices = lax.reshape(places, shape)
+    sizes = (1,) * places.ndim
+    return [
+        None if a is None else lax.gather(a, indices, numbers, sizes, mode="promise_in_bounds")
+        for a in u[1:]
+    ]
+
+
+def _sort(inputs, params):
+    axis = params["dimension"]
+    places = lax.broadcasted_iota(np.int32, inputs[0][0].shape, axis)
+    *primals, places = builtin("sort").bind(*(u[0] for u in inputs), places, **params)
+    return [[x, *_placed(u, places, axis)] for x, u in zip(primals, inputs)]
+
+
+def _top_k(inputs, params):
+    (u,) = inputs
+    values, places = builtin("top_k").bind(u[0], **params)
+    return [[values, *_placed(u, places, params["axis"])], [places, *[None] * (len(u) - 1)]]
+
+
+jet_rules[builtin("sort")] = SeriesRule(_sort, several=True)
+jet_rules[builtin("top_k")] = SeriesRule(_top_k, several=True)
+
+
 def _product_of_axes(x, *, axes):
     kept = [dim for dim in range(x.ndim) if dim not in axes]
     shape = [x.shape[dim] for dim in kept]

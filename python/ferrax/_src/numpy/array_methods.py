@@ -258,13 +258,20 @@ def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
     return compress(condition, self, axis=axis, size=size, fill_value=fill_value)
 
 
+def _argsort(self, axis=-1, *, kind=None, order=None, stable=True, descending=False):
+    """See `ferrax.numpy.argsort`."""
+    from ferrax._src.numpy.sorting import argsort
+
+    return argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+
+
 METHODS = {
     "all": reductions.all,
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
     "argpartition": _lazy("sorting", "argpartition"),
-    "argsort": _lazy("sorting", "argsort"),
+    "argsort": _argsort,
     "astype": _astype,
     "byteswap": _byteswap,
     "choose": _lazy("selection", "choose"),

@@ -10,6 +10,7 @@ pub mod copy;
 pub mod cumulative;
 pub mod gemm;
 pub mod reference;
+pub mod sort;
 mod sweeps;
 pub mod windows;
 
@@ -60,6 +61,8 @@ pub fn bind(
         Op::DynamicSlice(op) => Some(windows::dynamic_slice(op, inputs, outputs)?),
         Op::DynamicUpdateSlice(_) => Some(windows::dynamic_update_slice(inputs)?),
         Op::Cumulative(op) => cumulative::bind(op, inputs)?,
+        Op::Sort(op) => sort::bind(op, inputs),
+        Op::TopK(op) => sort::bind_top_k(op, inputs),
         _ => None,
     };
     // Rare dtypes, ops from outside, reductions of complex numbers in their order.

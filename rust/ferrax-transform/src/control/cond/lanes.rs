@@ -108,6 +108,7 @@ fn leaf(program: &Program, equation: &ferrax_ir::Equation) -> Cost {
         }
         Op::Unary(_) => (FUNCTION * output, FUNCTION * output),
         Op::Reduce(_) | Op::ArgReduce(_) | Op::Cumulative(_) | Op::Scatter(_) => (input, input),
+        Op::Sort(_) | Op::TopK(_) => (FUNCTION * input, FUNCTION * input),
         _ => (output, output),
     };
     Cost { alone, together, kernels: 1.0, endless: false }
