@@ -304,6 +304,7 @@ from ferrax._src.numpy.vectorization import (
     apply_over_axes as apply_over_axes,
     vectorize as vectorize,
 )
+from ferrax.numpy import linalg as linalg
 
 abs = _ufuncs.abs
 sign = _ufuncs.sign
