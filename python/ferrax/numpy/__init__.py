@@ -54,6 +54,13 @@ from ferrax._src.numpy.array_creation import (
 from ferrax._src.numpy.conditional import (
     where as where,
 )
+from ferrax._src.numpy.counting import (
+    bincount as bincount,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
+)
 from ferrax._src.numpy.dtype_api import (
     can_cast as can_cast,
     isdtype as isdtype,
