@@ -54,6 +54,10 @@ from ferrax._src.numpy.array_creation import (
 from ferrax._src.numpy.conditional import (
     where as where,
 )
+from ferrax._src.numpy.convolution import (
+    convolve as convolve,
+    correlate as correlate,
+)
 from ferrax._src.numpy.counting import (
     bincount as bincount,
     histogram as histogram,
