@@ -132,6 +132,15 @@ from ferrax._src.numpy.numeric import (
 from ferrax._src.numpy.padding import (
     pad as pad,
 )
+from ferrax._src.numpy.polynomials import (
+    poly as poly,
+    polyadd as polyadd,
+    polyder as polyder,
+    polydiv as polydiv,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
+)
 from ferrax._src.numpy.products import (
     cross as cross,
     dot as dot,
