@@ -47,7 +47,8 @@ ROWS = [
     row("histogram of a matrix", lambda S, x: S.jnp.histogram(x, 5), (4, 5), dtypes=(np.float32, np.float64), points=False),
     row("histogram of complex", lambda S, x: S.jnp.histogram(x, 3), (6,), dtypes=(np.complex64,), points=False),
     histogram("histogram in a range", lambda S, x: S.jnp.histogram(x, 4, (-1, 2)), POINTS),
-    histogram("histogram of edges", lambda S, x, e: S.jnp.histogram(x, e), np.append(POINTS, [-2, 0.25, 2.0, -9]), EDGES),
+    histogram("histogram of edges", lambda S, x, e: S.jnp.histogram(x, e), np.append(POINTS, [-2, 0.25, 2.0, -9]), EDGES,
+              dtypes=[d for d in REAL if np.dtype(d).kind != "u"]),
     histogram("histogram of weights", lambda S, x, w: S.jnp.histogram(x, 4, weights=w), POINTS, weighted(float, 6)),
     histogram("histogram as a density", lambda S, x, w: S.jnp.histogram(x, 3, weights=w, density=True), POINTS,
               weighted(float, 6), points=[(POINTS, weighted(float, 6) + 0.5)], loose=4),
@@ -95,7 +96,7 @@ n.bincount(x[:0]); n.bincount(x > 1); n.bincount(x, length=-1); n.bincount(x[Non
 n.bincount(3); n.bincount(x, g[:3]); n.bincount(x, 2.0); n.bincount(x, [1] * 7); n.bincount(x, x > 1)
 n.bincount(x, minlength=1.5); n.bincount(x, length=1.5); n.bincount(x, length=n.array(4)); n.histogram(g, [1, 2])
 n.histogram([1.0]); n.histogram(g, 2.5); n.histogram(g, -3); n.histogram(g, 0); n.histogram(g, n.ones((2, 2)))
-n.histogram(g, 2, (1, 2, 3)); n.histogram(g, 2, (3, 1)); n.histogram(g[:0], 2); n.histogram(3.0, 2)
+n.histogram(g, 2, (1, 2, 3)); n.histogram(g[:0], 2); n.histogram(3.0, 2)
 n.histogram(x, 2, weights=g[:3]); n.histogram(g, 2, weights=n.ones((1, 5))); n.histogram(x, 2, weights=[1] * 7)
 n.histogram_bin_edges(g, 'auto'); n.histogram_bin_edges(g, 3, weights='any'); n.histogram_bin_edges([1.0], 2)
 n.histogram_bin_edges(x, 2, range=n.array([0, 1])); n.histogram_bin_edges(g, 3, (None, 1)); n.histogram2d(g, x)
@@ -122,9 +123,11 @@ def test_traced_arguments_name_the_way_out():
         jnp.histogram(jnp.arange(3.0), "auto")
 
 
-def test_counts_agree_with_the_edges_that_are_returned():
+@pytest.mark.parametrize("bins", [1, 100, 255, 256, 1000])
+def test_counts_agree_with_the_edges_that_are_returned(bins):
+    """Few edges are compared, many are searched."""
     x = jnp.asarray(np.random.default_rng(0).integers(0, 1000, 5000) / 1000, jnp.float32)
-    counts, edges = jnp.histogram(x, 100)
+    counts, edges = jnp.histogram(x, bins)
     expected, _ = np.histogram(np.asarray(x), np.asarray(edges))
     np.testing.assert_array_equal(np.asarray(counts), expected)
     assert float(counts.sum()) == x.size

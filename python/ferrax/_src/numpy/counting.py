@@ -15,6 +15,7 @@ from ferrax._core import ufuncs
 import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
+from ferrax._src.api import jit
 from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import asarray, linspace, zeros
@@ -79,13 +80,28 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
 
 # ---------------------------------------------------------------------------- histograms
 
+# Up to so many edges are all compared, in one kernel; more are searched.
+_COMPARED = 256
+
+
+@jit
+def _edges_up_to(edges, x):
+    """How many of the edges, which increase, are not above each of the values."""
+    count = edges.shape[0]
+    if count > _COMPARED or is_subdtype(x, np.complexfloating):
+        return search_right(edges, x)
+    shape = (count, *x.shape)
+    wide = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
+    below = lax.le(lax.broadcast_in_dim(edges, shape, (0,)), wide)
+    return lax.reduce_sum(lax.convert_element_type(below, np.int32), axes=(0,))
+
 
 def histogram_bin_edges(a, bins=10, range=None, weights=None):
     """The edges of the bins of a histogram, in floats.
 
-    Args: a: array. bins: a number of bins of one width, or the edges as a vector. range: first and
-    last edge, by default the extrema of `a`; half a unit is added on both sides of an empty range.
-    weights: not used.
+    Args: a: array. bins: a number of bins of one width, or the edges as a vector that increases.
+    range: first and last edge, by default the extrema of `a`; half a unit is added on both sides of
+    an empty range. weights: not used.
     Raises: ValueError for an empty `a` without `range`, and for a range that is no pair; TypeError
     for bins of other kinds; NotImplementedError for names of rules, such as "auto".
 
@@ -156,7 +172,7 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
     # The bins are counted from 1; 0 is what is below, and dropped.
     last = lax.index_in_dim(edges, -1, keepdims=False)
     after = as_array(np.int32(edges.shape[0] - 1))
-    position = where(ufuncs.equal(a, last), after, search_right(edges, a))
+    position = where(ufuncs.equal(a, last), after, _edges_up_to(edges, a))
     sums = zeros((edges.shape[0],), weights.dtype).at[position].add(weights)
     counts = lax.slice_in_dim(sums, 1, None, axis=0)
     if density:
@@ -237,7 +253,7 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
         values = lax.index_in_dim(sample, i, axis=1, keepdims=False)
         edges.append(histogram_bin_edges(values, bins[i], None if range is None else range[i]))
         last = lax.index_in_dim(edges[-1], -1, keepdims=False)
-        position = search_right(edges[-1], values)
+        position = _edges_up_to(edges[-1], values)
         before = lax.sub(position, as_array(np.int32(1)))
         positions.append(where(ufuncs.equal(values, last), before, position))
     # One cell more on each side takes what is outside.
