@@ -51,6 +51,10 @@ from ferrax._src.numpy.array_creation import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
+from ferrax._src.numpy.bessel import (
+    i0 as i0,
+    kaiser as kaiser,
+)
 from ferrax._src.numpy.bits import (
     packbits as packbits,
     unpackbits as unpackbits,
