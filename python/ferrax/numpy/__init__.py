@@ -51,8 +51,27 @@ from ferrax._src.numpy.array_creation import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
+from ferrax._src.numpy.bessel import (
+    i0 as i0,
+    kaiser as kaiser,
+)
+from ferrax._src.numpy.bits import (
+    packbits as packbits,
+    unpackbits as unpackbits,
+)
 from ferrax._src.numpy.conditional import (
     where as where,
+)
+from ferrax._src.numpy.convolution import (
+    convolve as convolve,
+    correlate as correlate,
+)
+from ferrax._src.numpy.counting import (
+    bincount as bincount,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
 )
 from ferrax._src.numpy.dtype_api import (
     can_cast as can_cast,
@@ -120,6 +139,15 @@ from ferrax._src.numpy.numeric import (
 )
 from ferrax._src.numpy.padding import (
     pad as pad,
+)
+from ferrax._src.numpy.polynomials import (
+    poly as poly,
+    polyadd as polyadd,
+    polyder as polyder,
+    polydiv as polydiv,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
 )
 from ferrax._src.numpy.products import (
     cross as cross,
@@ -322,6 +350,7 @@ from ferrax._src.numpy.vectorization import (
     apply_over_axes as apply_over_axes,
     vectorize as vectorize,
 )
+from ferrax.numpy import linalg as linalg
 
 abs = _ufuncs.abs
 sign = _ufuncs.sign

@@ -178,9 +178,11 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return lax.mul(strong_constant(0.5, y), reductions.sum(ufuncs.multiply(steps, pairs), -1))
 
 
-def _search_right(sorted_values, x):
+def search_right(sorted_values, x):
     """Number of sorted values that are <= x, by a binary search unrolled to log2(n) steps."""
     n = sorted_values.shape[0]
+    # Complex numbers are ordered by their real parts, then by their imaginary ones.
+    le = ufuncs.less_equal if is_subdtype(x, np.complexfloating) else lax.le
     low = lax.full(x.shape, 0, np.int32)
     high = lax.full(x.shape, n, np.int32)
     for _ in range(n.bit_length()):
@@ -188,7 +190,7 @@ def _search_right(sorted_values, x):
         # A search that has ended behind the last value reads that one, to no effect.
         flat = lax.reshape(lax.min(middle, as_array(np.int32(n - 1))), (middle.size,))
         probe = lax.reshape(_take_rows(sorted_values, flat, 0), x.shape)
-        go_right = lax.bitwise_and(lax.le(probe, x), lax.lt(low, high))
+        go_right = lax.bitwise_and(le(probe, x), lax.lt(low, high))
         next_low = lax.select(go_right, lax.add(middle, as_array(np.int32(1))), low)
         high = lax.select(go_right, high, middle)
         low = next_low
@@ -235,7 +237,7 @@ def _interp(x, xp, fp, left, right, period):
         fp = concatenate([_slice(fp, n - 1, n, 0), fp, _slice(fp, 0, 1, 0)])
     n = xp.shape[0]
     flat = lax.reshape(x, (x.size,))
-    i = clip(_search_right(xp, flat), 1, max(n - 1, 1))
+    i = clip(search_right(xp, flat), 1, max(n - 1, 1))
     before = lax.sub(i, as_array(np.int32(1)))
     x0, x1 = _take_rows(xp, before, 0), _take_rows(xp, i, 0)
     f0, f1 = _take_rows(fp, before, 0), _take_rows(fp, i, 0)

@@ -1,0 +1,86 @@
+"""Bits of bytes as elements, and back."""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+import numpy as np
+from ferrax import lax
+from ferrax._src.api import jit
+from ferrax._src.core import as_array
+from ferrax._src.numpy.shape import moveaxis
+from ferrax._src.numpy.util import ensure_array, is_subdtype, normalize_axis, strong_constant
+
+
+def _shifts(bitorder):
+    """How far left the first, second, … bit of a byte is."""
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"'order' must be either 'little' or 'big', got {bitorder!r}")
+    shifts = np.arange(8, dtype=np.uint8)
+    return as_array(shifts[::-1].copy() if bitorder == "big" else shifts)
+
+
+def _axis_last(x, axis):
+    """(the array with `axis` last, flattened if it is None; where that axis was)"""
+    if axis is None:
+        return lax.reshape(x, (x.size,)), 0
+    axis = normalize_axis(axis, x.ndim)
+    return moveaxis(x, axis, -1), axis
+
+
+@partial(jit, static_argnames=("axis", "bitorder"))
+def packbits(a, axis=None, bitorder="big"):
+    """Each eight elements along an axis as the bits of a byte; zeros fill the last one.
+
+    Args: a: integers or bools, of which all but 0 are set bits. axis: None flattens. bitorder:
+    "big" if the first element is the highest bit, or "little".
+    Returns: uint8, ceil(n / 8) for n along the axis.
+    Raises: TypeError for other dtypes; ValueError for another order and an axis out of bounds.
+
+    Example: `jnp.packbits(jnp.array([1, 0, 1]))` is `[160]`.
+    """
+    a = ensure_array("packbits", a)
+    if not (is_subdtype(a, np.integer) or is_subdtype(a, np.bool_)):
+        raise TypeError(f"Expected an input array of integer or boolean data type, got {a.dtype}")
+    shifts = _shifts(bitorder)
+    bits = a if is_subdtype(a, np.bool_) else lax.ne(a, strong_constant(0, a))
+    bits, axis = _axis_last(lax.convert_element_type(bits, np.uint8), axis)
+    size = bits.shape[-1]
+    count = -(-size // 8)
+    padding = [(0, 0, 0)] * (bits.ndim - 1) + [(0, 8 * count - size, 0)]
+    bits = lax.pad(bits, as_array(np.uint8(0)), padding)
+    bits = lax.reshape(bits, (*bits.shape[:-1], count, 8))
+    shifts = lax.broadcast_in_dim(shifts, tuple(bits.shape), (bits.ndim - 1,))
+    packed = lax.reduce_or(lax.shift_left(bits, shifts), axes=(bits.ndim - 1,))
+    return moveaxis(packed, -1, axis)
+
+
+@partial(jit, static_argnames=("axis", "count", "bitorder"))
+def unpackbits(a, axis=None, count=None, bitorder="big"):
+    """The bits of bytes, eight elements 0 or 1 for each along an axis.
+
+    Args: a: uint8. axis: None flattens. count: how many elements to keep, or to fill up with zeros
+    to; a negative number leaves so many out. bitorder: "big" or "little", see `packbits`.
+    Returns: uint8.
+    Raises: TypeError for other dtypes; ValueError for another order and an axis out of bounds.
+
+    Example: `jnp.unpackbits(jnp.array([160], jnp.uint8), count=3)` is `[1, 0, 1]`.
+    """
+    a = ensure_array("unpackbits", a)
+    if a.dtype != np.uint8:
+        raise TypeError(f"Expected an input array of unsigned byte data type, got {a.dtype}")
+    shifts = _shifts(bitorder)
+    a, axis = _axis_last(a, axis)
+    shape = (*a.shape, 8)
+    wide = lax.broadcast_in_dim(a, shape, tuple(range(a.ndim)))
+    shifts = lax.broadcast_in_dim(shifts, shape, (a.ndim,))
+    bits = lax.bitwise_and(lax.shift_right_logical(wide, shifts), lax.full(shape, 1, np.uint8))
+    size = 8 * a.shape[-1]
+    bits = lax.reshape(bits, (*a.shape[:-1], size))
+    if count is not None:
+        count = operator.index(count)
+        kept = count if count >= 0 else max(0, size + count)
+        padding = [(0, 0, 0)] * (bits.ndim - 1) + [(0, kept - size, 0)]
+        bits = lax.pad(bits, as_array(np.uint8(0)), padding)
+    return moveaxis(bits, -1, axis)

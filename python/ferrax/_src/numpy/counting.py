@@ -1,0 +1,272 @@
+"""Counts of integers and histograms.
+
+Invariant: a value's bin is found among the edges themselves, never computed from a bin's width, so
+that it agrees with comparisons to the edges that are returned.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+
+from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.numpy import reductions
+from ferrax._src.numpy.array_creation import asarray, linspace, zeros
+from ferrax._src.numpy.matrices import ravel_multi_index
+from ferrax._src.numpy.numeric import diff, search_right
+from ferrax._src.numpy.shape import stack
+from ferrax._src.numpy.util import (
+    canonical_shape,
+    check_array_like,
+    convert,
+    ensure_array,
+    ensure_arrays,
+    is_subdtype,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    strong_constant,
+    where,
+)
+
+
+def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
+    """How often each of 0, 1, 2, … occurs in an integer vector, or the sum of its weights.
+
+    Args: x: integers (or bools) of one axis; negative ones count as 0. weights: one for each
+    element, whose dtype the result has. minlength: the result has at least so many elements.
+    length: it has exactly so many, larger values are dropped; needed where `x` is traced.
+    out_sharding: accepted, there is one device.
+    Raises: TypeError for other dtypes and a negative length; ValueError for other ranks and
+    weights of another shape; ConcretizationTypeError for a traced `x` without `length`.
+
+    Example: `jnp.bincount(jnp.array([0, 2, 2]))` is `[1, 0, 2]`.
+    """
+    x = ensure_array("bincount", x)
+    if is_subdtype(x, np.bool_):
+        x = lax.convert_element_type(x, np.int32)
+    if not is_subdtype(x, np.integer):
+        raise TypeError(f"x argument to bincount must have an integer type; got {x.dtype}")
+    if x.ndim != 1:
+        raise ValueError(f"only 1-dimensional input supported: bincount got shape {tuple(x.shape)}")
+    minlength = concrete_or_error(operator.index, minlength, "'minlength' argument of jnp.bincount")
+    if length is None:
+        values = concrete_or_error(
+            np.asarray, x, "'x' argument of jnp.bincount: pass a static `length` argument."
+        )
+        length = max(minlength, int(max(0, values.max())) + 1 if values.size else 0)
+    else:
+        (length,) = canonical_shape(
+            concrete_or_error(operator.index, length, "'length' argument of jnp.bincount")
+        )
+    if weights is None:
+        weights = as_array(np.ones((), dtypes.default_int_dtype()))
+    else:
+        weights = ensure_array("bincount", weights)
+        if weights.shape != x.shape:
+            raise ValueError(
+                "jnp.bincount: weights must have the shape of x, got shapes"
+                f" {tuple(weights.shape)} and {tuple(x.shape)}"
+            )
+    position = lax.max(x, strong_constant(0, x))
+    return zeros((length,), weights.dtype).at[position].add(weights, mode="drop")
+
+
+# ---------------------------------------------------------------------------- histograms
+
+# Up to so many edges are all compared, in one kernel; more are searched.
+_COMPARED = 256
+
+
+@jit
+def _edges_up_to(edges, x):
+    """How many of the edges, which increase, are not above each of the values."""
+    count = edges.shape[0]
+    if count > _COMPARED or is_subdtype(x, np.complexfloating):
+        return search_right(edges, x)
+    shape = (count, *x.shape)
+    wide = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
+    below = lax.le(lax.broadcast_in_dim(edges, shape, (0,)), wide)
+    return lax.reduce_sum(lax.convert_element_type(below, np.int32), axes=(0,))
+
+
+def histogram_bin_edges(a, bins=10, range=None, weights=None):
+    """The edges of the bins of a histogram, in floats.
+
+    Args: a: array. bins: a number of bins of one width, or the edges as a vector that increases.
+    range: first and last edge, by default the extrema of `a`; half a unit is added on both sides of
+    an empty range. weights: not used.
+    Raises: ValueError for an empty `a` without `range`, and for a range that is no pair; TypeError
+    for bins of other kinds; NotImplementedError for names of rules, such as "auto".
+
+    Example: `jnp.histogram_bin_edges(jnp.array([0., 4.]), 4)` is `[0., 1., 2., 3., 4.]`.
+    """
+    del weights
+    if isinstance(bins, str):
+        raise NotImplementedError(
+            f"ferrax.numpy.histogram_bin_edges: bins={bins!r}: no rules for numbers of bins are"
+            " implemented; pass a number or the edges."
+        )
+    check_array_like("histogram_bin_edges", a, bins)
+    a = ensure_array("histogram_bin_edges", a)
+    dtype = dtypes.to_inexact_dtype(a.dtype)
+    if np.ndim(bins) == 1:
+        return asarray(bins, dtype=dtype)
+    count = concrete_or_error(operator.index, bins, "'bins' argument of jnp.histogram_bin_edges")
+    if range is None:
+        ends = stack([reductions.min(a), reductions.max(a)])
+    else:
+        ends = asarray(range)
+    ends = convert(ends, dtype)
+    if tuple(ends.shape) != (2,):
+        raise ValueError(
+            "`range` must be either None or a sequence of scalars: expected a pair, got shape"
+            f" {tuple(ends.shape)}"
+        )
+    low, high = (lax.index_in_dim(ends, i, keepdims=False) for i in (0, 1))
+    empty = ufuncs.equal(low, high)
+    half = strong_constant(0.5, low)
+    return linspace(
+        where(empty, lax.sub(low, half), low),
+        where(empty, lax.add(high, half), high),
+        count + 1,
+        dtype=dtype,
+    )
+
+
+def histogram(a, bins=10, range=None, weights=None, density=None):
+    """Numbers of elements, or sums of weights, in bins: (counts, edges).
+
+    The last bin contains both of its edges, the others the left one. NaN and values outside are in
+    none.
+
+    Args: a: array of any shape. bins, range: see `histogram_bin_edges`. weights: one for each
+    element. density: divide by the bins' widths and the total.
+    Returns: counts (bins,) in the float dtype of `a` and the weights, edges (bins + 1,).
+    Raises: ValueError for weights of another shape, and as `histogram_bin_edges`.
+
+    Example: `jnp.histogram(jnp.array([0., 1., 3., 4.]), 2)[0]` is `[2., 2.]`.
+    """
+    if isinstance(bins, str):
+        return histogram_bin_edges(a, bins)
+    if weights is None:
+        check_array_like("histogram", a, bins)
+        (a,) = promote_dtypes_inexact(ensure_array("histogram", a))
+        weights = lax.full_like(a, 1)
+    else:
+        check_array_like("histogram", a, bins, weights)
+        a, weights = ensure_arrays("histogram", a, weights)
+        if a.shape != weights.shape:
+            raise ValueError(
+                "weights should have the same shape as a: got shapes"
+                f" {tuple(weights.shape)} and {tuple(a.shape)}"
+            )
+        a, weights = promote_dtypes_inexact(a, weights)
+    edges = histogram_bin_edges(a, bins, range)
+    # The bins are counted from 1; 0 is what is below, and dropped.
+    last = lax.index_in_dim(edges, -1, keepdims=False)
+    after = as_array(np.int32(edges.shape[0] - 1))
+    position = where(ufuncs.equal(a, last), after, _edges_up_to(edges, a))
+    sums = zeros((edges.shape[0],), weights.dtype).at[position].add(weights)
+    counts = lax.slice_in_dim(sums, 1, None, axis=0)
+    if density:
+        counts = ufuncs.true_divide(ufuncs.true_divide(counts, diff(edges)), reductions.sum(counts))
+    return counts, edges
+
+
+def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
+    """`histogramdd` of two vectors of coordinates: (counts, edges of x, edges of y).
+
+    Args: bins: a number, a pair of numbers or vectors, or edges for both. The others as for
+    `histogramdd`. Raises TypeError for vectors of several sizes, and as `histogramdd`.
+
+    Example: `jnp.histogram2d(jnp.arange(3.), jnp.arange(3.), 3)[0]` is the identity matrix.
+    """
+    x, y = promote_dtypes(*ensure_arrays("histogram2d", x, y))
+    if x.shape != y.shape:
+        raise TypeError(
+            "jnp.histogram2d: x and y must have one shape, got"
+            f" {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    try:
+        count = len(bins)
+    except TypeError:
+        count = 1
+    if count not in (1, 2):
+        bins = [asarray(bins)] * 2
+    hist, edges = histogramdd(stack([x, y], axis=-1), bins, range, weights, density)
+    return hist, edges[0], edges[1]
+
+
+def histogramdd(sample, bins=10, range=None, weights=None, density=None):
+    """Numbers of points, or sums of weights, in the cells of a grid: (counts, list of edges).
+
+    Args: sample: (n, d), a point in a row. bins: a number, or for each coordinate a number or a
+    vector of edges. range: for each coordinate None or a pair. weights: (n,). density: divide by
+    the cells' volumes and the total.
+    Returns: counts of d axes, integers unless there are weights or `density` is true; d vectors.
+    Raises: ValueError for weights, bins or ranges that do not match the sample, for d = 0, and as
+    `histogram_bin_edges`.
+
+    Example: `jnp.histogramdd(jnp.ones((5, 3)), 2)[0]` has shape (2, 2, 2) and the sum 5.
+    """
+    sample = ensure_array("histogramdd", sample)
+    if weights is None:
+        (sample,) = promote_dtypes_inexact(sample)
+    else:
+        weights = ensure_array("histogramdd", weights)
+        if tuple(weights.shape) != tuple(sample.shape[:1]):
+            raise ValueError(
+                "should have one weight for each sample: got shapes"
+                f" {tuple(weights.shape)} and {tuple(sample.shape)}"
+            )
+        sample, weights = promote_dtypes_inexact(sample, weights)
+    if sample.ndim != 2 or sample.shape[1] == 0:
+        raise ValueError(
+            "jnp.histogramdd: expected a sample of shape (points, coordinates) with at least one"
+            f" coordinate, got {tuple(sample.shape)}"
+        )
+    size = sample.shape[1]
+    if range is not None and (
+        len(range) != size or any(r is not None and np.shape(r)[:1] != (2,) for r in range)
+    ):
+        raise ValueError(
+            f"For sample.shape={tuple(sample.shape)}, range must be a sequence of {size} pairs or"
+            f" Nones; got range={range}"
+        )
+    try:
+        bins = list(bins)
+    except TypeError:
+        bins = [bins] * size
+    if len(bins) != size:
+        raise ValueError(
+            f"should be a bin for each dimension: expected {size} numbers or edges, got {len(bins)}"
+        )
+    edges, positions = [], []
+    for i in builtins.range(size):
+        values = lax.index_in_dim(sample, i, axis=1, keepdims=False)
+        edges.append(histogram_bin_edges(values, bins[i], None if range is None else range[i]))
+        last = lax.index_in_dim(edges[-1], -1, keepdims=False)
+        position = _edges_up_to(edges[-1], values)
+        before = lax.sub(position, as_array(np.int32(1)))
+        positions.append(where(ufuncs.equal(values, last), before, position))
+    # One cell more on each side takes what is outside.
+    cells = tuple(e.shape[0] + 1 for e in edges)
+    flat = ravel_multi_index(tuple(positions), cells, mode="clip")
+    hist = lax.reshape(bincount(flat, weights, length=math.prod(cells)), cells)
+    hist = lax.slice(hist, (1,) * size, tuple(n - 1 for n in cells))
+    if density:
+        hist = convert(hist, sample.dtype)
+        hist = ufuncs.true_divide(hist, reductions.sum(hist))
+        for i, e in enumerate(edges):
+            widths = lax.reshape(
+                diff(e), tuple(e.shape[0] - 1 if d == i else 1 for d in builtins.range(size))
+            )
+            hist = ufuncs.true_divide(hist, widths)
+    return hist, edges

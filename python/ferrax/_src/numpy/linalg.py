@@ -1,0 +1,374 @@
+"""Linear algebra that needs no decomposition of a matrix: norms, products, powers, diagonals.
+
+Invariant: a norm of integers is taken in floats, except the orders 1, inf and -inf of
+`vector_norm`, which are integers themselves.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.numpy import matrices, products, reductions
+from ferrax._src.numpy.util import (
+    broadcast_to,
+    constant,
+    ensure_array,
+    ensure_arrays,
+    normalize_axes,
+    normalize_axis,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    strong_constant,
+)
+
+# ---------------------------------------------------------------------------- norms
+
+
+@partial(jit, static_argnames=("ord", "axis", "keepdims"))
+def norm(x, ord=None, axis=None, keepdims=False):
+    """Norm of a vector or of a matrix, or of many along one or two axes.
+
+    Args: x: array; integers become floats. ord: of vectors any number (see `vector_norm`), of
+    matrices None or "fro" (root of the sum of squares), 1 and -1 (largest and smallest sum of a
+    column's absolute values), inf and -inf (of a row's). axis: an axis for vectors, two for
+    matrices, or None: all axes, at most two unless `ord` is None. keepdims: keep the axes with
+    size 1. Returns real floats.
+    Raises: ValueError for another order, other numbers of axes, an axis out of bounds, and for
+    -1 and -inf of no columns or rows; NotImplementedError for the orders 2, -2 and "nuc" of a
+    matrix, which are made of singular values.
+
+    Example: `jnp.linalg.norm(jnp.array([3., 4.]))` is `5.`.
+    """
+    (x,) = promote_dtypes_inexact(ensure_array("jnp.linalg.norm", x))
+    if axis is None and ord is None:
+        return _root_of_squares(x, None, keepdims)
+    axes = normalize_axes(axis, x.ndim)
+    if len(axes) == 1:
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
+    if len(axes) == 2:
+        return _norm_of_matrices(x, ord, axes, keepdims)
+    raise ValueError(
+        f"ferrax.numpy.linalg.norm: {len(axes)} axes, {axes}, of an array of shape"
+        f" {tuple(x.shape)}; pass axis= with one axis for norms of vectors or two for norms of"
+        " matrices."
+    )
+
+
+def _root_of_squares(x, axis, keepdims):
+    squares = ufuncs.real(ufuncs.multiply(x, ufuncs.conj(x)))
+    return ufuncs.sqrt(reductions.sum(squares, axis=axis, keepdims=keepdims))
+
+
+def _norm_of_matrices(x, ord, axes, keepdims):
+    if ord is None or (isinstance(ord, str) and ord in ("f", "fro")):
+        return _root_of_squares(x, axes, keepdims)
+    if ord in ("nuc", 2, -2):
+        made_of = {2: "largest singular value", -2: "smallest singular value"}
+        raise NotImplementedError(
+            f"ferrax.numpy.linalg.norm: ord={ord!r} of a matrix is its"
+            f" {made_of.get(ord, 'sum of singular values')}, and there is no singular value"
+            " decomposition here. Use ord='fro', 1 or inf, or numpy.linalg.norm of a value that"
+            " is not traced."
+        )
+    if isinstance(ord, str) or ord not in (1, -1, np.inf, -np.inf):
+        raise ValueError(
+            f"Invalid order '{ord}' for matrix norm: expected None, 'fro', 'nuc', 1, -1, 2, -2,"
+            " inf or -inf."
+        )
+    row, column = axes
+    inner, outer = (row, column) if abs(ord) == 1 else (column, row)
+    sums = reductions.sum(ufuncs.abs(x), axis=inner, keepdims=True)
+    if ord > 0:
+        out = reductions.max(sums, axis=outer, keepdims=True, initial=0)
+    else:
+        out = reductions.min(sums, axis=outer, keepdims=True)
+    return out if keepdims else lax.squeeze(out, tuple(sorted(axes)))
+
+
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """Norm of the elements along axes, as of one vector.
+
+    Args: x: array. axis: None (all axes, flattened), an axis or several. keepdims: keep the axes
+    with size 1. ord: 2 (or None); inf and -inf: the largest and smallest absolute value; 0: the
+    number of elements that are not zero; else any p: `sum(abs(x)**p) ** (1/p)`. It is a constant.
+    Returns real floats; integers for the orders 1, inf and -inf of integers.
+    Raises: ValueError for a string, an axis out of bounds or twice, -inf of no elements; TypeError
+    for an order that is no real number.
+
+    Example: `jnp.linalg.vector_norm(jnp.ones((2, 8)), axis=1)` is about `[2.828, 2.828]`.
+    """
+    x = ensure_array("jnp.linalg.vector_norm", x)
+    if isinstance(ord, str):
+        hint = f" Use {ord.replace('inf', 'jnp.inf')}." if ord in ("inf", "-inf") else ""
+        raise ValueError(f"Invalid order '{ord}' for vector norm: expected a number.{hint}")
+    order = _order(ord)
+    if order == np.inf:
+        return reductions.max(ufuncs.abs(x), axis=axis, keepdims=keepdims, initial=0)
+    if order == -np.inf:
+        return reductions.min(ufuncs.abs(x), axis=axis, keepdims=keepdims)
+    if order == 1:
+        return reductions.sum(ufuncs.abs(x), axis=axis, keepdims=keepdims)
+    if order == 2:
+        # Squares of integers would wrap.
+        return _root_of_squares(promote_dtypes_inexact(x)[0], axis, keepdims)
+    if order == 0:
+        dtype = dtypes.finfo(dtypes.to_inexact_dtype(x.dtype)).dtype
+        return reductions.sum(
+            lax.ne(x, strong_constant(0, x)), axis=axis, dtype=dtype, keepdims=keepdims
+        )
+    (x,) = promote_dtypes_inexact(x)
+    sizes = ufuncs.abs(x)
+    sums = reductions.sum(lax.pow(sizes, constant(order, sizes)), axis=axis, keepdims=keepdims)
+    return lax.pow(sums, constant(1 / order, sums))
+
+
+def _order(ord) -> float:
+    """The order as a number; None is 2."""
+    if ord is None:
+        return 2.0
+    if isinstance(ord, Array):
+        return concrete_or_error(float, ord, "The ord argument of jnp.linalg.vector_norm().")
+    try:
+        return float(ord)
+    except TypeError:
+        raise TypeError(
+            "ferrax.numpy.linalg.vector_norm: the order must be a real number or None, got"
+            f" {ord!r} of type {type(ord).__name__}"
+        ) from None
+
+
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """Norms of the matrices of the last two axes; the orders and errors are those of `norm`.
+
+    Example: `jnp.linalg.matrix_norm(jnp.ones((3, 2, 2)))` is `[2., 2., 2.]`.
+    """
+    x = ensure_array("jnp.linalg.matrix_norm", x)
+    return norm(x, ord=ord, axis=(-2, -1), keepdims=keepdims)
+
+
+# ---------------------------------------------------------------------------- products
+
+
+def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
+    """`jnp.vecdot`: dot products along an axis, the first vector conjugated.
+
+    Example: `jnp.linalg.vecdot(jnp.ones((2, 3)), jnp.ones(3))` is `[3., 3.]`.
+    """
+    x1, x2 = ensure_arrays("jnp.linalg.vecdot", x1, x2)
+    return products.vecdot(
+        x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type
+    )
+
+
+def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
+    """`jnp.matmul`: the matrix product, over leading axes that broadcast.
+
+    Example: `jnp.linalg.matmul(jnp.ones((2, 3)), jnp.ones(3))` is `[3., 3.]`.
+    """
+    x1, x2 = ensure_arrays("jnp.linalg.matmul", x1, x2)
+    return products.matmul(
+        x1, x2, precision=precision, preferred_element_type=preferred_element_type
+    )
+
+
+def tensordot(x1, x2, /, *, axes=2, precision=None, preferred_element_type=None, out_sharding=None):
+    """`jnp.tensordot`: sums of products over `axes`, a number of axes or a pair of lists.
+
+    Example: `jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((2, 3)))` is `6.`.
+    """
+    x1, x2 = ensure_arrays("jnp.linalg.tensordot", x1, x2)
+    return products.tensordot(
+        x1,
+        x2,
+        axes,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+        out_sharding=out_sharding,
+    )
+
+
+def outer(x1, x2, /):
+    """Products of all pairs of elements of two vectors, of shape (n, m).
+
+    Raises: ValueError unless both have one axis (`jnp.outer` flattens).
+
+    Example: `jnp.linalg.outer(jnp.arange(2), jnp.arange(3))` is `[[0, 0, 0], [0, 1, 2]]`.
+    """
+    x1, x2 = ensure_arrays("jnp.linalg.outer", x1, x2)
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(
+            "ferrax.numpy.linalg.outer: expected two arrays of one axis, got shapes"
+            f" {tuple(x1.shape)} and {tuple(x2.shape)}; jnp.outer flattens its arguments."
+        )
+    return products.outer(x1, x2)
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """Vector products of 3-vectors along an axis; other axes broadcast.
+
+    Raises: ValueError unless the axis has size 3 in both (`jnp.cross` takes 2-vectors too).
+
+    Example: `jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))` is `[0, 0, 1]`.
+    """
+    x1, x2 = ensure_arrays("jnp.linalg.cross", x1, x2)
+    sizes = [x.shape[normalize_axis(axis, x.ndim)] for x in (x1, x2)]
+    if sizes != [3, 3]:
+        raise ValueError(
+            f"ferrax.numpy.linalg.cross: expected vectors of 3 elements along axis {axis}, got"
+            f" {sizes[0]} and {sizes[1]} in arrays of shapes {tuple(x1.shape)} and"
+            f" {tuple(x2.shape)}; jnp.cross takes 2-vectors."
+        )
+    return products.cross(x1, x2, axis=axis)
+
+
+def multi_dot(arrays, *, precision=None):
+    """The matrix product of several arrays, in the order that needs the fewest multiplications.
+
+    Args: arrays: two or more; of rank 2, save the first and last, which may be vectors. Their
+    dtypes are promoted together. precision: of lax.
+    Raises: ValueError for fewer arrays, other ranks, and sizes that do not match.
+
+    Example: `jnp.linalg.multi_dot([jnp.ones((9, 2)), jnp.ones((2, 9)), jnp.ones(9)])` makes no
+    (9, 9) matrix.
+    """
+    factors = list(ensure_arrays("jnp.linalg.multi_dot", *arrays))
+    shapes = [tuple(x.shape) for x in factors]
+    if len(factors) < 2:
+        raise ValueError(
+            f"ferrax.numpy.linalg.multi_dot: expected at least two arrays, got {len(factors)}"
+        )
+    inside = range(1, len(factors) - 1)
+    if any(len(s) not in ((2,) if i in inside else (1, 2)) for i, s in enumerate(shapes)):
+        raise ValueError(
+            "ferrax.numpy.linalg.multi_dot: arrays must have two axes, the first and the last one"
+            f" or two, got shapes {shapes}"
+        )
+    for i, (left, right) in enumerate(zip(shapes, shapes[1:])):
+        if left[-1] != right[0]:
+            raise ValueError(
+                f"ferrax.numpy.linalg.multi_dot: the last axis of array {i} must match the first"
+                f" of array {i + 1}, got sizes {left[-1]} and {right[0]} in shapes {shapes}"
+            )
+    factors = promote_dtypes(*factors)
+    sizes = [shapes[0][0] if len(shapes[0]) == 2 else 1]
+    sizes += [s[0] for s in shapes[1:]]
+    sizes += [shapes[-1][1] if len(shapes[-1]) == 2 else 1]
+    split = _chain_order(sizes)
+
+    def product(first, last):
+        if first == last:
+            return factors[first]
+        middle = split[first, last]
+        return products.matmul(
+            product(first, middle), product(middle + 1, last), precision=precision
+        )
+
+    return product(0, len(factors) - 1)
+
+
+def _chain_order(sizes):
+    """For each range of matrices, after which of them its product is split best.
+
+    Matrix `i` is (sizes[i], sizes[i + 1]). Dynamic programming over ranges by length, Cormen et
+    al., Introduction to Algorithms, "Matrix-chain multiplication".
+    """
+    count = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    split = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+            cost[first, last], split[first, last] = min(
+                (
+                    cost[first, middle]
+                    + cost[middle + 1, last]
+                    + sizes[first] * sizes[middle + 1] * sizes[last + 1],
+                    middle,
+                )
+                for middle in range(first, last)
+            )
+    return split
+
+
+@partial(jit, static_argnames=("n",))
+def matrix_power(a, n):
+    """Square matrices of the last two axes, multiplied `n` times, by repeated squaring.
+
+    Args: a: array (..., m, m); n: a constant, 0 gives the identity matrices. The dtype is kept.
+    Raises: TypeError for matrices that are not square and an `n` that is no integer;
+    NotImplementedError for a negative `n`, which needs an inverse.
+
+    Example: `jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 5)` is `[[1, 5], [0, 1]]`.
+    """
+    a = ensure_array("jnp.linalg.matrix_power", a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise TypeError(
+            "ferrax.numpy.linalg.matrix_power: expected square matrices in the last two axes, got"
+            f" shape {tuple(a.shape)}"
+        )
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(
+            f"ferrax.numpy.linalg.matrix_power: the exponent must be an integer, got {n!r}"
+        ) from None
+    if n < 0:
+        raise NotImplementedError(
+            f"ferrax.numpy.linalg.matrix_power: the exponent {n} is negative, and there is no"
+            " inverse of a matrix here. Pass the inverse and a positive exponent."
+        )
+    if n == 0:
+        return broadcast_to(matrices.eye(a.shape[-1], dtype=a.dtype), tuple(a.shape))
+    square, result = a, None
+    while True:
+        n, bit = divmod(n, 2)
+        if bit:
+            result = square if result is None else products.matmul(result, square)
+        if n == 0:
+            return result
+        square = products.matmul(square, square)
+
+
+# ---------------------------------------------------------------------------- diagonals
+
+
+def matrix_transpose(x, /):
+    """Matrices of the last two axes, transposed. ValueError below rank 2.
+
+    Example: `jnp.linalg.matrix_transpose(jnp.ones((4, 2, 3)))` has shape (4, 3, 2).
+    """
+    x = ensure_array("jnp.linalg.matrix_transpose", x)
+    if x.ndim < 2:
+        raise ValueError(
+            "ferrax.numpy.linalg.matrix_transpose: expected at least two axes, got shape"
+            f" {tuple(x.shape)}"
+        )
+    return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def diagonal(x, /, *, offset=0):
+    """Diagonals of the matrices of the last two axes, as a last axis. ValueError below rank 2.
+
+    Example: `jnp.linalg.diagonal(jnp.eye(3), offset=1)` is `[0., 0.]`.
+    """
+    x = ensure_array("jnp.linalg.diagonal", x)
+    return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """Sums of the diagonals of the matrices of the last two axes; small integers are widened.
+
+    Args: offset: of the diagonal, to the right; dtype: of the sums. ValueError below rank 2.
+
+    Example: `jnp.linalg.trace(jnp.ones((4, 3, 3)))` is `[3., 3., 3., 3.]`.
+    """
+    x = ensure_array("jnp.linalg.trace", x)
+    return matrices.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)

@@ -1,0 +1,232 @@
+"""Polynomials as vectors of coefficients, the highest power first.
+
+Invariant: shapes depend on shapes alone, unless zeros in front are asked to be trimmed.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.numpy.convolution import convolve
+from ferrax._src.numpy.shape import concatenate, trim_zeros
+from ferrax._src.numpy.util import (
+    broadcast_to,
+    convert,
+    ensure_array,
+    ensure_arrays,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    strong_constant,
+)
+
+
+@jit
+def polyadd(a1, a2):
+    """The sum of two polynomials; the shorter one is filled with zeros in front.
+
+    Further axes are those of the longer one, to which the other broadcasts. Raises: IndexError for
+    scalars, TypeError for bools, ValueError for further axes that do not broadcast.
+
+    Example: `jnp.polyadd(jnp.array([1, 2, 3]), jnp.array([4, 5]))` is `[1, 6, 8]`.
+    """
+    return _add("polyadd", *promote_dtypes(*ensure_arrays("polyadd", a1, a2)))
+
+
+@jit
+def polysub(a1, a2):
+    """The difference of two polynomials; shapes and errors are those of `polyadd`.
+
+    Example: `jnp.polysub(jnp.array([1, 2, 3]), jnp.array([4, 5]))` is `[1, -2, -2]`.
+    """
+    a1, a2 = promote_dtypes(*ensure_arrays("polysub", a1, a2))
+    return _add("polysub", a1, lax.neg(a2))
+
+
+def _add(name, a1, a2):
+    if a1.ndim == 0 or a2.ndim == 0:
+        raise IndexError(
+            f"jnp.{name}: expected vectors of coefficients, got shapes {tuple(a1.shape)} and"
+            f" {tuple(a2.shape)}"
+        )
+    if a1.shape[0] < a2.shape[0]:
+        a1, a2 = a2, a1
+    missing = a1.shape[0] - a2.shape[0]
+    a2 = broadcast_to(a2, (a2.shape[0], *a1.shape[1:]))
+    if missing:
+        a2 = lax.pad(a2, strong_constant(0, a2), [(missing, 0, 0)] + [(0, 0, 0)] * (a1.ndim - 1))
+    return convert(lax.add(a1, a2), a1.dtype)
+
+
+def _vector(name, p):
+    if p.ndim == 0:
+        raise TypeError(f"jnp.{name}: expected a vector of coefficients, got a scalar")
+    if p.ndim > 1:
+        raise ValueError(
+            f"jnp.{name}: expected a vector of coefficients, got shape {tuple(p.shape)}"
+        )
+    return p
+
+
+def _coefficients(values, like):
+    return as_array(np.asarray(values).astype(like.dtype))
+
+
+def _falling(power, m):
+    """power * (power - 1) * … of m factors, those below 1 left out."""
+    out = 1.0
+    for i in range(m):
+        out *= max(1, power - i)
+    return out
+
+
+@partial(jit, static_argnames=("m",))
+def polyder(p, m=1):
+    """The m-th derivative of a polynomial, in floats.
+
+    Raises: ValueError for a negative `m` and other ranks; TypeError for an `m` that is no integer.
+
+    Example: `jnp.polyder(jnp.array([3., 2., 1.]))` is `[6., 2.]`.
+    """
+    m = concrete_or_error(operator.index, m, "'m' argument of jnp.polyder")
+    (p,) = promote_dtypes_inexact(_vector("polyder", ensure_array("polyder", p)))
+    if m < 0:
+        raise ValueError(f"Order of derivative must be positive, got {m} (see polyint)")
+    if m == 0:
+        return p
+    kept = max(p.shape[0] - m, 0)
+    factors = [_falling(power, m) for power in range(m + kept - 1, m - 1, -1)]
+    out = ufuncs.multiply(lax.slice_in_dim(p, 0, kept), _coefficients(factors, p))
+    return convert(out, p.dtype)
+
+
+@partial(jit, static_argnames=("m",))
+def polyint(p, m=1, k=None):
+    """The m-th integral of a polynomial, in floats.
+
+    Args: m: how often; k: the constants of integration, one for all or a vector of m, the first
+    integral's first; 0 by default.
+    Raises: ValueError for a negative `m`, other ranks and numbers of constants; TypeError for an
+    `m` that is no integer.
+
+    Example: `jnp.polyint(jnp.array([6., 2.]), k=1.)` is `[3., 2., 1.]`.
+    """
+    m = concrete_or_error(operator.index, m, "'m' argument of jnp.polyint")
+    p, k = promote_dtypes_inexact(*ensure_arrays("polyint", p, 0 if k is None else k))
+    p = _vector("polyint", p)
+    if m < 0:
+        raise ValueError(f"Order of integral must be positive, got {m} (see polyder)")
+    if k.size == 1 and k.ndim < 2:
+        k = broadcast_to(lax.reshape(k, (1,)), (m,))
+    if tuple(k.shape) != (m,):
+        raise ValueError(
+            f"k must be a scalar or a rank-1 array of length 1 or m: got shape {tuple(k.shape)} for"
+            f" m={m}"
+        )
+    if m == 0:
+        return p
+    divisors = [_falling(power, m) for power in range(p.shape[0] + m - 1, -1, -1)]
+    out = concatenate([p, k])
+    return ufuncs.true_divide(out, _coefficients(divisors, out))
+
+
+def polymul(a1, a2, *, trim_leading_zeros=False):
+    """The product of two polynomials, in floats.
+
+    Args: trim_leading_zeros: leave out zeros in front of the factors; of values that are known.
+    Raises: ValueError for other ranks; ConcretizationTypeError where traced values are trimmed.
+
+    Example: `jnp.polymul(jnp.array([1., 1.]), jnp.array([1., -1.]))` is `[1., 0., -1.]`.
+    """
+    factors = promote_dtypes_inexact(*ensure_arrays("polymul", a1, a2))
+    factors = [_vector("polymul", x) for x in factors]
+    if trim_leading_zeros and max(x.shape[0] for x in factors) > 1:
+        factors = [trim_zeros(x, trim="f") for x in factors]
+    factors = [x if x.shape[0] else lax.full((1,), 0, x.dtype) for x in factors]
+    return convolve(*factors, mode="full")
+
+
+def polydiv(u, v, *, trim_leading_zeros=False):
+    """Quotient and remainder of the division of two polynomials, in floats.
+
+    Args: u, v: dividend of n and divisor of m coefficients, the first of which is not zero.
+    trim_leading_zeros: leave out what is nearly zero in front of the remainder; of known values.
+    Returns: the quotient, of max(n - m + 1, 1) coefficients, and the remainder, of n.
+    Raises: ValueError for other ranks; IndexError for a divisor without coefficients.
+
+    Example: `jnp.polydiv(jnp.array([1., 3., 5.]), jnp.array([1., 1.]))` is
+    `([1., 2.], [0., 0., 3.])`.
+    """
+    operands = promote_dtypes_inexact(*ensure_arrays("polydiv", u, v))
+    u, v = (_vector("polydiv", x) for x in operands)
+    if v.shape[0] == 0:
+        raise IndexError("jnp.polydiv: the divisor has no coefficients")
+    quotient, remainder = _divide(u, v)
+    if trim_leading_zeros:
+        values = concrete_or_error(
+            np.asarray, remainder, "the remainder of jnp.polydiv with trim_leading_zeros=True"
+        )
+        used = np.flatnonzero(abs(values) >= np.sqrt(dtypes.finfo(u.dtype).eps))
+        first = int(used[0]) if used.size else values.size
+        remainder = lax.slice_in_dim(remainder, first, values.size)
+    return quotient, remainder
+
+
+@jit
+def _divide(u, v):
+    size = v.shape[0]
+    steps = u.shape[0] - size + 1
+    if steps <= 0:
+        return lax.full((1,), 0, u.dtype), u
+    inverse = lax.reciprocal(lax.index_in_dim(v, 0, keepdims=False))
+
+    def step(rest, k):
+        part = lax.dynamic_slice(rest, (k,), (size,))
+        digit = lax.mul(inverse, lax.index_in_dim(part, 0, keepdims=False))
+        part = ufuncs.add(part, ufuncs.multiply(lax.neg(digit), v))
+        return lax.dynamic_update_slice(rest, part, (k,)), digit
+
+    remainder, quotient = lax.scan(step, u, lax.iota(np.int32, steps))
+    return convert(quotient, u.dtype), convert(remainder, u.dtype, u.weak_type)
+
+
+@jit
+def poly(seq_of_zeros):
+    """The polynomial with these roots and the first coefficient 1, in floats.
+
+    Args: seq_of_zeros: a vector of n roots (n + 1 coefficients) or one root. No roots give the
+    scalar 1.
+    Raises: ValueError for other ranks; NotImplementedError for a square matrix, whose roots would
+    be its eigenvalues.
+
+    Example: `jnp.poly(jnp.array([1., 2.]))` is `[1., -3., 2.]`.
+    """
+    (roots,) = promote_dtypes_inexact(ensure_array("poly", seq_of_zeros))
+    if roots.ndim == 0:
+        roots = lax.reshape(roots, (1,))
+    if roots.ndim == 2 and roots.shape[0] == roots.shape[1] != 0:
+        raise NotImplementedError(
+            f"jnp.poly: the argument is a matrix of shape {tuple(roots.shape)}, of which the"
+            " eigenvalues would be the roots, and there is no eigendecomposition here. Pass the"
+            " roots as a vector."
+        )
+    if roots.ndim != 1:
+        raise ValueError(
+            f"input must be 1d or non-empty square 2d array, got shape {tuple(roots.shape)}"
+        )
+    if roots.shape[0] == 0:
+        return lax.full((), 1, roots.dtype)
+    out = lax.full((1,), 1, roots.dtype)
+    for k in range(roots.shape[0]):
+        root = lax.index_in_dim(roots, k, keepdims=False)
+        times_root = convert(ufuncs.multiply(out, root), out.dtype)
+        zero = strong_constant(0, out)
+        out = lax.sub(lax.pad(out, zero, [(0, 1, 0)]), lax.pad(times_root, zero, [(1, 0, 0)]))
+    return out
