@@ -6,6 +6,7 @@ import random as python_random
 import ml_dtypes
 import numpy as np
 import pytest
+from oracle import same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -133,3 +134,39 @@ def test_accuracy_of_lax_functions():
         assert function(x=0.5, accuracy=None) == function(0.5)
         with pytest.raises(NotImplementedError, match="accuracy"):
             function(0.5, accuracy="high")
+
+
+WIDE = {
+    "index": lambda S, x: x[2**40],
+    "negative": lambda S, x: x[-(2**40)],
+    "first too large": lambda S, x: x[2**31],
+    "last that fits": lambda S, x: x[2**31 - 1],
+    "in a tuple": lambda S, x: S.jnp.ones((3, 4))[0, 2**40],
+    "before a slice": lambda S, x: S.jnp.ones((3, 4))[2**40, :],
+    "beside an array": lambda S, x: S.jnp.ones((3, 4))[S.jnp.array([0]), 2**40],
+    "get": lambda S, x: x.at[2**40].get(),
+    "jit": lambda S, x: S.jax.jit(lambda x: x[2**40])(x),
+    "slice": lambda S, x: x[1 : 2**40],
+    "of 64 bits": lambda S, x: x[2**63],
+}
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", WIDE)
+@same
+def test_integers_that_no_index_holds(S, name, x64):
+    with S.jax.enable_x64(x64):
+        return WIDE[name](S, S.jnp.arange(5.0))
+
+
+@pytest.mark.parametrize("dtype", ["int2", "int4", "int8", "int16"])
+def test_narrow_indices_count_from_the_end(dtype):
+    x, low = jnp.arange(300), int(jnp.iinfo(dtype).min)
+    index = jnp.array([-1, low], dtype)
+    assert x[index].tolist() == [299, max(300 + low, 0)]
+    assert jnp.take(x, index, mode="clip")[0] == 0
+    assert jnp.take(x, index)[0] == 299
+    assert jnp.take_along_axis(x, index, 0)[0] == 299
+    assert ferrax.lax.dynamic_slice(x, (index[0],), (1,)).tolist() == [299]
+    assert ferrax.lax.dynamic_index_in_dim(x, index[0]).tolist() == [299]
+    assert x.at[index[0]].set(0)[299] == 0

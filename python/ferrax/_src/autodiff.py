@@ -701,7 +701,7 @@ def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
 def _column(out, tangent):
     """What a Jacobian holds of an output's tangent: integers have slopes of zero."""
     if float0_leaves.is_float0(tangent):
-        return _zeros(out.shape, out.dtype)
+        return _zeros(out.shape, out.dtype, out.weak_type)
     return tangent
 
 
@@ -747,6 +747,8 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
         for number, (row, primal) in enumerate(zip(in_leaves, inputs)):
             if float0_leaves.is_float0(row):
                 in_leaves[number] = _zeros(row.shape, primal.dtype, primal.weak_type)
+            elif row.weak_type != primal.weak_type:
+                in_leaves[number] = _weak(row) if primal.weak_type else _strong(row)
         parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
         jacobian = out_tree.unflatten(
             [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]

@@ -7,7 +7,7 @@
 //! equations that do not depend on linear inputs are evaluated first, in order,
 //! if they are needed (so is that part of a call or a loop that does not); cotangents of a variable that is used several times are
 //! added in reverse order of use; a cotangent has the shape and dtype of its
-//! variable, at an input its weakness too. Cost: linear; each sub-program is
+//! variable, and at an input its weakness where nothing on the way is strong. Cost: linear; each sub-program is
 //! treated once for each set of flags.
 
 use std::sync::Arc;
@@ -43,8 +43,9 @@ pub(crate) struct Transposition {
     pub evaluation: PartialEvaluation,
 }
 
-/// The cotangents so far.
-struct Sums(Vec<Option<Atom>>);
+/// The cotangents so far, and which of them are strong though their variables are
+/// weak: all that is computed from such a cotangent is strong, save by a conversion.
+struct Sums(Vec<Option<Atom>>, Vec<bool>);
 
 impl Sums {
     /// Adds a cotangent of an atom; those of literals are nobody's.
@@ -103,7 +104,7 @@ impl Transposition {
         for (&var, _) in program.inputs.iter().zip(linear).filter(|(_, flag)| !**flag) {
             rewriter.input(var);
         }
-        let mut sums = Sums(vec![None; program.types.len()]);
+        let mut sums = Sums(vec![None; program.types.len()], vec![false; program.types.len()]);
         let mut given = Vec::new();
         for (atom, _) in program.outputs.iter().zip(cotangents).filter(|(_, flag)| **flag) {
             let ty = match program.type_of(atom) {
@@ -137,6 +138,7 @@ impl Transposition {
             flags.push(sum.is_some());
             if let Some(atom) = sum {
                 let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+                let weak = weak && !sums.1[var.index()];
                 outputs.push(with_weak(&mut rewriter.builder, atom, weak)?);
             }
         }
@@ -209,9 +211,16 @@ impl Transposition {
                 operands.len()
             ));
         }
-        for ((atom, operand), cotangent) in equation.inputs.iter().zip(&operands).zip(result) {
+        let converts = equation.op.name() == "convert_element_type";
+        let strong = !converts && equation.outputs.iter().any(|var| sums.1[var.index()]);
+        for (position, ((atom, operand), cotangent)) in
+            equation.inputs.iter().zip(&operands).zip(result).enumerate()
+        {
             let (Some(cotangent), Operand::Linear(ty)) = (cotangent, operand) else { continue };
             let got = rewriter.builder.type_of(cotangent);
+            if let (Atom::Var(var), true) = (atom, ty.as_array().is_some_and(|ty| ty.weak)) {
+                sums.1[var.index()] |= strong || strengthens(program, equation, position, &got);
+            }
             let fits = match (ty, &got) {
                 (Type::Array(ty), Type::Array(got)) => got.shape == ty.shape && got.dtype == ty.dtype,
                 _ => false,
@@ -288,6 +297,25 @@ impl Transposition {
         }
         let (callee, flags) = self.program(program, linear, cotangents, instantiate)?;
         Ok(self.callees.insert(program, key, (Arc::new(callee), flags.into())))
+    }
+}
+
+/// Whether the cotangent, of this type, of a weak operand is strong by what the equation does.
+fn strengthens(program: &Program, equation: &Equation, position: usize, cotangent: &Type) -> bool {
+    let weak = |ty: &Type| ty.as_array().is_some_and(|ty| ty.weak);
+    match equation.op.view() {
+        View::Leaf(_) => match equation.op.name() {
+            // The parts of a complex number that are not there are strong zeros.
+            "real" | "imag" => true,
+            "concatenate" => !weak(&program.types[equation.outputs[0].index()]),
+            _ => false,
+        },
+        View::Call(_) | View::Checkpoint(_) => !weak(cotangent),
+        View::Scan(op) => match position.checked_sub(op.num_consts) {
+            Some(carry) if carry < op.num_carry => !weak(&program.types[equation.outputs[carry].index()]),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ferrax._core import Array
 
-from ferrax._src.core import as_array, traced_values
+from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 
 index = operator.index
 
@@ -68,6 +68,24 @@ def canonical_axis(axis: int, ndim: int) -> int:
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
     return axis + ndim if axis < 0 else axis
+
+
+_STATIC = "An axis must be known while tracing: mark its argument as static, or use a Python int."
+
+
+def known_axis(name: str, axis) -> int:
+    """An axis as a Python integer; ConcretizationTypeError for a traced one."""
+    return concrete_or_error(index, axis, f"The axis argument of {name}. {_STATIC}")
+
+
+def hashable_axis(name: str, axis):
+    """The axis; ValueError for a traced one, which is no key of compiled functions."""
+    if not is_concrete(axis):
+        raise ValueError(
+            f"Non-hashable static arguments are not supported: the axis of {name} is a traced "
+            f"array. {_STATIC}{traced_values((axis,))}"
+        )
+    return axis
 
 
 def describe(x: Array) -> str:

@@ -11,6 +11,7 @@ from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
+    known_axis,
     operand as _operand,
     reject_out_sharding as _reject_out_sharding,
 )
@@ -98,7 +99,7 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
     shape = _canonical_shape(shape)
     _nonnegative("iota", "shape", shape)
-    dimension = operator.index(dimension)
+    dimension = known_axis("lax.broadcasted_iota", dimension)
     if not 0 <= dimension < len(shape):
         raise ValueError(
             "iota dimension must be between 0 and len(shape), got "

@@ -16,6 +16,7 @@ from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     describe as _describe,
     int_tuple as _int_tuple,
+    known_axis,
     operand as _operand,
     reject_out_sharding as _reject_out_sharding,
 )
@@ -110,7 +111,7 @@ def argmin(operand, axis: int, index_dtype):
 
 def _cumulative(name: str, x, axis: int, reverse: bool) -> Array:
     x = _operand(x, name)
-    axis = operator.index(axis)
+    axis = known_axis(f"lax.{name}", axis)
     if axis < 0:
         raise ValueError(f"lax.{name} does not take negative axes, got axis {axis}")
     if axis >= x.ndim:

@@ -11,12 +11,15 @@ import operator
 import numpy as np
 from ferrax._core import Array, bind
 
+from ferrax._src import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
+    hashable_axis,
     int_tuple as _int_tuple,
+    known_axis,
     operand as _operand,
 )
 from ferrax._src.lax.shape import expand_dims, squeeze
@@ -115,6 +118,22 @@ def _like(value: int, x: Array):
     return as_array(x.dtype.type(value))
 
 
+def _widened(starts) -> list:
+    """Starts of one narrow integer type as int32, which holds sizes of axes."""
+    types = {start.dtype for start in starts if isinstance(start, (Array, np.ndarray))}
+    if len(types) != 1:
+        return list(starts)
+    (dtype,) = types
+    if dtype.itemsize >= 4 or not dtypes.issubdtype(dtype, np.integer):
+        return list(starts)
+    return [
+        elementwise._convert_element_type(as_array(start), np.dtype(np.int32))
+        if isinstance(start, (Array, np.ndarray))
+        else start
+        for start in starts
+    ]
+
+
 def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Array]:
     if isinstance(start_indices, (Array, np.ndarray)):
         if start_indices.ndim != 1:
@@ -138,6 +157,7 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
             "Length of allow_negative_indices must match number of operand dimensions "
             f"({len(allow_negative)} vs {tuple(shape)})"
         )
+    start_indices = _widened(start_indices)
     static_dtype = np.dtype(np.int32)
     for start in start_indices:
         if isinstance(start, Array):
@@ -233,7 +253,7 @@ def dynamic_slice_in_dim(
 ):
     """``dynamic_slice`` along one axis, whole along the others."""
     operand = _operand(operand, "dynamic_slice_in_dim")
-    axis = _canonical_axis(axis, operand.ndim)
+    axis = _canonical_axis(known_axis("lax.dynamic_slice_in_dim", axis), operand.ndim)
     sizes = list(operand.shape)
     sizes[axis] = operator.index(slice_size)
     return dynamic_slice(
@@ -249,7 +269,7 @@ def dynamic_index_in_dim(
 ):
     """The slice at a dynamic position of an axis."""
     operand = _operand(operand, "dynamic_index_in_dim")
-    axis = _canonical_axis(axis, operand.ndim)
+    axis = _canonical_axis(hashable_axis("lax.dynamic_index_in_dim", axis), operand.ndim)
     result = dynamic_slice_in_dim(
         operand, index, 1, axis, allow_negative_indices=allow_negative_indices
     )
@@ -261,7 +281,7 @@ def dynamic_update_slice_in_dim(
 ):
     """``dynamic_update_slice`` along one axis, from the beginning of the others."""
     operand = _operand(operand, "dynamic_update_slice_in_dim")
-    axis = _canonical_axis(axis, operand.ndim)
+    axis = _canonical_axis(known_axis("lax.dynamic_update_slice_in_dim", axis), operand.ndim)
     return dynamic_update_slice(
         operand,
         update,
@@ -276,7 +296,7 @@ def dynamic_update_index_in_dim(
     """Replaces the slice at a dynamic position of an axis; ``update`` may lack that axis."""
     operand = _operand(operand, "dynamic_update_index_in_dim")
     update = _operand(update, "dynamic_update_index_in_dim", 1)
-    axis = _canonical_axis(axis, operand.ndim)
+    axis = _canonical_axis(hashable_axis("lax.dynamic_update_index_in_dim", axis), operand.ndim)
     if update.ndim != operand.ndim:
         if update.ndim + 1 != operand.ndim:
             raise TypeError(

@@ -260,7 +260,12 @@ def softmax(x, axis=-1, where=None):
         >>> ferrax.nn.softmax(jnp.array([0.0, jnp.log(3.0)]))
         Array([0.25, 0.75], dtype=float32)
     """
-    return _softmax(as_array("softmax", x), where, hashable_axis(axis))
+    axis = core.concrete_or_error(
+        hashable_axis,
+        axis,
+        "The axis argument of softmax. It must be known while tracing: mark it as static.",
+    )
+    return _softmax(as_array("softmax", x), where, axis)
 
 
 @functools.partial(jit, static_argnums=(2,), inline=True)

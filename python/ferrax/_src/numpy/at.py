@@ -7,7 +7,7 @@ from ferrax._core import Array
 from ferrax import _core
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.creation import full_like
-from ferrax._src.numpy.index_parse import parse
+from ferrax._src.numpy.index_parse import parse, reject_large_integers
 from ferrax._src.numpy.indexing import static_getitem
 from ferrax._src.numpy.update import apply_at, update
 
@@ -64,6 +64,7 @@ class IndexUpdateRef:
         Array(-1., dtype=float32)
         """
         reject_out_sharding("at[].get", out_sharding)
+        reject_large_integers(self.index)
         x = self.array
         return static_getitem(
             x,

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ferrax._core import Array
 
 import numpy as np
+from ferrax._src import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 
 _VALID = (
@@ -114,6 +115,19 @@ def parse(shape: tuple[int, ...], index) -> list:
             entries.append(item)
             axis += 1
     return entries
+
+
+def reject_large_integers(index) -> None:
+    """OverflowError for a Python integer that the default integer type does not hold."""
+    for item in index if type(index) is tuple else (index,):
+        if type(item) is int and not _INT32.min <= item <= _INT32.max:
+            info = np.iinfo(dtypes.canonicalize_dtype(np.int64))
+            if not info.min <= item <= info.max:
+                raise OverflowError(
+                    f"Python int {item} too large to convert to {info.dtype.name}, as an index; "
+                    "indices out of bounds are clamped only within that type: move this one into "
+                    "bounds first."
+                )
 
 
 _WHOLE = slice(None)

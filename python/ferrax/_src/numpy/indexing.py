@@ -28,7 +28,13 @@ from ferrax._src.numpy.basic_index import (
     static_key,
     static_row,
 )
-from ferrax._src.numpy.index_parse import Mask, Range, numpy_index_array, parse
+from ferrax._src.numpy.index_parse import (
+    Mask,
+    Range,
+    numpy_index_array,
+    parse,
+    reject_large_integers,
+)
 from ferrax._src.numpy.index_plan import Plan, as_arguments, plan_for, traced, wrap_negative
 from ferrax.errors import NonConcreteBooleanIndexError
 
@@ -67,6 +73,7 @@ def getitem(x: Array, index) -> Array:
         if isinstance(x, Tracer) or isinstance(index, Tracer):
             return _gather(plan, _DEFAULT_MODE, None, False, False, True, x, (), (index,))
         return _compiled_gather(plan, _DEFAULT_MODE, None, False, False, True, x, (), (index,))
+    reject_large_integers(index)
     return static_getitem(x, parse(shape, index))
 
 

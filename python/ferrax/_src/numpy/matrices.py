@@ -192,14 +192,21 @@ def _static_indices(arrays):
     return tuple(as_array(i.astype(dtypes.default_int_dtype())) for i in arrays)
 
 
+def _known(name, n, k, m):
+    """The arguments as Python integers; ConcretizationTypeError for traced ones."""
+    what = f"argument of jnp.{name}(). Indices have a shape that must be known while tracing."
+    n, k = (concrete_or_error(operator.index, x, f"'{y}' {what}") for x, y in ((n, "n"), (k, "k")))
+    return n, k, None if m is None else concrete_or_error(operator.index, m, f"'m' {what}")
+
+
 def tril_indices(n, k=0, m=None):
     """Row and column indices of the lower triangle of an (n, m) matrix."""
-    return _static_indices(np.tril_indices(operator.index(n), k, m))
+    return _static_indices(np.tril_indices(*_known("tril_indices", n, k, m)))
 
 
 def triu_indices(n, k=0, m=None):
     """Row and column indices of the upper triangle of an (n, m) matrix."""
-    return _static_indices(np.triu_indices(operator.index(n), k, m))
+    return _static_indices(np.triu_indices(*_known("triu_indices", n, k, m)))
 
 
 def _matrix_shape(name, arr):

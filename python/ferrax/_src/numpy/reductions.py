@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from functools import partial
 
 from ferrax._core import ufuncs
@@ -16,7 +17,7 @@ import numpy as np
 from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
-from ferrax._src.core import Array, as_array
+from ferrax._src.core import Array, as_array, is_concrete
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
     broadcast_to,
@@ -486,16 +487,20 @@ def _nanargmin(a, axis=None, keepdims=False):
     return _nan_arg_extremum("nanargmin", argmin, math.inf, a, axis, keepdims)
 
 
+def _one_axis(axis):
+    return axis if axis is None or is_concrete(axis) else operator.index(axis)
+
+
 def nanargmax(a, axis=None, out=None, keepdims=None):
     """As `argmax`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmax", out)
-    return _nanargmax(ensure_array("nanargmax", a), axis, bool(keepdims))
+    return _nanargmax(ensure_array("nanargmax", a), _one_axis(axis), bool(keepdims))
 
 
 def nanargmin(a, axis=None, out=None, keepdims=None):
     """As `argmin`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmin", out)
-    return _nanargmin(ensure_array("nanargmin", a), axis, bool(keepdims))
+    return _nanargmin(ensure_array("nanargmin", a), _one_axis(axis), bool(keepdims))
 
 
 # ---------------------------------------------------------------------------- nan variants

@@ -12,7 +12,7 @@ import numpy as np
 from ferrax._src import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import elementwise as lax
-from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.arguments import canonical_axis, known_axis
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
 from ferrax._src.lax.slicing import slice_in_dim
@@ -245,7 +245,7 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     values = array_argument("insert", values, 2)
     if axis is None:
         arr, axis = reshape(arr, (math.prod(arr.shape),)), 0
-    axis = canonical_axis(axis, arr.ndim)
+    axis = canonical_axis(known_axis("insert", axis), arr.ndim)
     size = arr.shape[axis]
     if isinstance(obj, slice):
         places = as_array(np.arange(*obj.indices(size), dtype=_INT32))

@@ -54,6 +54,8 @@ def size(a, axis=None):
     if axis is None and hasattr(a, "size") and not isinstance(a, (list, tuple)):
         return a.size
     dims = shape(a)
+    if not is_concrete(axis):
+        axis = operator.index(axis)
     return math.prod(dims[d] for d in normalize_axes(axis, len(dims)))
 
 
@@ -315,7 +317,7 @@ def concatenate(arrays, axis=0, dtype=None):
     if arrays[0].ndim == 0:
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     if type(axis) is not int:
-        axis = concrete_or_error(operator.index, axis, "axis of concatenate")
+        axis = operator.index(axis)
     axis = normalize_axis(axis, arrays[0].ndim)
     if dtype is None:
         arrays = promote_dtypes(*arrays)
@@ -616,12 +618,18 @@ def _flip(m, axis=None):
 
 
 def _static_axes(axis):
-    return tuple(axis) if isinstance(axis, list) else axis
+    if axis is None or isinstance(axis, int):
+        return axis
+    return tuple(axis) if np.ndim(axis) else operator.index(axis)
+
+
+STATIC_AXIS = "Axes must be known while tracing: mark the argument as static, or use Python ints."
 
 
 def flip(m, axis=None):
     """Reverses the order along axes, along all for None."""
-    return _flip(ensure_array("flip", m), _static_axes(axis))
+    axis = concrete_or_error(_static_axes, axis, f"The axis argument of flip. {STATIC_AXIS}")
+    return _flip(ensure_array("flip", m), axis)
 
 
 def flipud(m):

@@ -16,7 +16,7 @@ from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax
-from ferrax._src.lax.arguments import canonical_axis
+from ferrax._src.lax.arguments import canonical_axis, hashable_axis
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.gather_scatter import _static_scalar, gather
 from ferrax._src.lax.shape import (
@@ -118,7 +118,7 @@ def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value
         gather_mode = "clip"
     else:
         gather_mode = "fill"
-        if indices.dtype.kind == "i":
+        if dtypes.issubdtype(indices.dtype, np.signedinteger):
             indices = wrap_negative(indices, size, _INT32)
     if indices.dtype != _INT32 and indices.dtype.itemsize < 4:
         indices = lax._convert_element_type(indices, _INT32)
@@ -203,7 +203,7 @@ def take_along_axis(
     if fill_value is not None:
         fill_value = _static_scalar(fill_value)
     if axis is not None:
-        axis = operator.index(axis)
+        axis = operator.index(hashable_axis("take_along_axis", axis))
     wrap = True if wrap_negative_indices is None else bool(wrap_negative_indices)
     return _take_along_axis_jit(arr, indices, axis, mode, fill_value, wrap)
 
@@ -215,7 +215,7 @@ def _take_along_axis(arr, indices, axis, mode, fill_value, wrap):
     others_index = [*indices.shape[:axis], 1, *indices.shape[axis + 1 :]]
     out_shape = list(broadcast_shapes(tuple(others_index), tuple(others_arr)))
     out_shape[axis] = indices.shape[axis]
-    if wrap and indices.dtype.kind == "i":
+    if wrap and dtypes.issubdtype(indices.dtype, np.signedinteger):
         indices = wrap_negative(indices, size, _INT32)
     if indices.dtype.itemsize < 4:
         indices = lax._convert_element_type(indices, _INT32)

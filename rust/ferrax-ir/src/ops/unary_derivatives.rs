@@ -214,12 +214,13 @@ fn scale(b: &mut Builder, x: Atom, by: f64) -> Result<Atom> {
 pub fn transpose(op: Unary, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
     match op {
         Unary::Neg => each_linear(b, eqn, |b, _, ct| b.neg(ct)),
+        // The other part is strong, and so is the cotangent.
         Unary::Real => each_linear(b, eqn, |b, _, ct| {
-            let zero = constant(b, ct, 0.0);
+            let zero = b.scalar(b.dtype(ct), 0.0);
             b.binary(Binary::Complex, ct, zero)
         }),
         Unary::Imag => each_linear(b, eqn, |b, _, ct| {
-            let zero = constant(b, ct, 0.0);
+            let zero = b.scalar(b.dtype(ct), 0.0);
             let negated = b.neg(ct)?;
             b.binary(Binary::Complex, zero, negated)
         }),

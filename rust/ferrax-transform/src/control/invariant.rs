@@ -3,11 +3,12 @@
 //! In: the body of a loop and which of its inputs keep their values. Out: a
 //! program that computes chosen equations once, from those inputs, and the body
 //! without them, which takes their results as its first inputs. Invariants:
-//! equations with effects, barriers and the user's own ops stay where they are;
+//! equations with effects, barriers and the user's own ops stay where they are
+//! (effects in any order of a loop that is linearised excepted);
 //! what costs no more to do than to read is done in both. Cost: linear.
 
 use ferrax_ir::op::View;
-use ferrax_ir::{Atom, Equation, Op, Program, Result};
+use ferrax_ir::{Atom, Effect, Equation, Op, Program, Result};
 
 use crate::rewrite::{Needed, Rewriter};
 use crate::split::is_free;
@@ -25,6 +26,22 @@ pub(crate) struct Hoisted {
 /// The equations that give the same values at every step and may be moved; only
 /// single ops unless the loop `runs`, for loops in it might never end.
 pub(crate) fn invariants(body: &Program, inputs: &[bool], runs: bool) -> Vec<bool> {
+    constant_where(body, inputs, |equation| may_move(equation, runs))
+}
+
+/// As [`invariants`] of a loop that runs, with effects in any order among them: a
+/// loop that is linearised has those of its constants once, as in JAX.
+pub(crate) fn invariants_and_effects(body: &Program, inputs: &[bool]) -> Vec<bool> {
+    constant_where(body, inputs, |equation| may_move(equation, true) || moves_effect(equation))
+}
+
+/// Whether an equation has effects, and none whose order or place matters.
+pub(crate) fn moves_effect(equation: &Equation) -> bool {
+    let effects = equation.op.effects();
+    !effects.is_empty() && effects.iter().all(|effect| *effect == Effect::Unordered)
+}
+
+fn constant_where(body: &Program, inputs: &[bool], moves: impl Fn(&Equation) -> bool) -> Vec<bool> {
     let mut same = vec![false; body.types.len()];
     for (var, &flag) in body.inputs.iter().zip(inputs) {
         same[var.index()] = flag;
@@ -35,7 +52,7 @@ pub(crate) fn invariants(body: &Program, inputs: &[bool], runs: bool) -> Vec<boo
     body.equations
         .iter()
         .map(|equation| {
-            let moves = may_move(equation, runs)
+            let moves = moves(equation)
                 && equation.inputs.iter().filter_map(Atom::as_var).all(|var| same[var.index()]);
             for var in &equation.outputs {
                 same[var.index()] = moves;

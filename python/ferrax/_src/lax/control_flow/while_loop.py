@@ -276,7 +276,7 @@ def _index_dtype(lower, upper):
     (_, first, first_weak), (_, second, second_weak) = types
     if first == second:
         return first
-    if all(dtypes.issubdtype(dtype, np.signedinteger) for dtype in (first, second)):
+    if all(np.issubdtype(dtype, np.signedinteger) for dtype in (first, second)):
         if first_weak and not second_weak:
             return second
         if second_weak and not first_weak:

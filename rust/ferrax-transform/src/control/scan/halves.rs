@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use super::again::compute_again;
 use super::{invariant_inputs, missing, with_body};
-use crate::control::invariant::{Hoisted, hoist, invariants};
+use crate::control::invariant::{Hoisted, hoist, invariants_and_effects, moves_effect};
 use crate::rewrite::{Needed, share, with_weak};
 use crate::split::keeps_order;
 
@@ -64,13 +64,15 @@ impl Halves {
         let outputs =
             op.jaxpr.outputs.len().checked_sub(residuals).ok_or_else(|| missing("a residual", &op.jaxpr))?;
 
-        // Residuals that the constants determine are computed before the loop.
-        let found = invariants(&op.jaxpr, &before_inputs, true);
+        // Residuals and effects that the constants determine come before the loop.
+        let found = invariants_and_effects(&op.jaxpr, &before_inputs);
         let mut asked = Needed::new(&op.jaxpr);
         asked.add(&op.jaxpr.outputs[outputs..]);
         let equations = op.jaxpr.equations.iter().zip(&found);
         let roots: Vec<bool> =
-            equations.map(|(equation, &found)| found && asked.any(&equation.outputs)).collect();
+            equations
+                .map(|(equation, &found)| found && (asked.any(&equation.outputs) || moves_effect(equation)))
+                .collect();
         let (before, mut first, handed) = match hoist(&op.jaxpr, &before_inputs, &roots)? {
             Some(Hoisted { outer, inner, handed }) => (Some(outer), inner, handed),
             None => (None, (*op.jaxpr).clone(), 0),
