@@ -419,6 +419,7 @@ pub type TracedProgram = (PyProgram, Vec<Py<Array>>, Option<Py<PyAny>>);
 /// that is mapped over, of 'batch' if it has one.
 #[pyfunction]
 #[pyo3(signature = (function, kind, name, types, names = None, values = None, axis = None))]
+#[expect(clippy::too_many_arguments, reason = "what a frame is made of")]
 pub fn trace_program<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
