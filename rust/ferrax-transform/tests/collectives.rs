@@ -15,8 +15,7 @@ fn f32s(sizes: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_elements(sizes, values).unwrap()
 }
 
-const SUM: &str =
-    "{ lambda ; a:f32[]. let x:f32[] = psum[axes=(i, j) axis_index_groups=None] a in (x,) }";
+const SUM: &str = "{ lambda ; a:f32[]. let x:f32[] = psum[axes=(i, j) axis_index_groups=None] a in (x,) }";
 
 #[test]
 fn each_axis_is_replaced_in_its_turn() {
