@@ -17,6 +17,7 @@ import compile as compile_family
 import control_flow
 import dispatch
 import kernels
+import sorting
 import training
 from timing import libraries, number
 
@@ -70,7 +71,7 @@ def main() -> None:
     ]
     print("\n".join(table), flush=True)
     failed = False
-    for family in (dispatch, compile_family, kernels, control_flow, training):
+    for family in (dispatch, compile_family, kernels, sorting, control_flow, training):
         for row in family.ROWS:
             if options.only not in row.name:
                 continue

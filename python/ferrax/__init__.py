@@ -12,7 +12,7 @@ from ferrax._src import runtime as _runtime  # first: it connects the native cor
 
 from ferrax import (
     ad_checkpoint, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental, export,
-    interpreters, lax, nn, numpy, random, ref, sharding, stages, tree, tree_util, typing, util,
+    interpreters, lax, nn, numpy, ops, random, ref, sharding, stages, tree, tree_util, typing, util,
 )  # fmt: skip
 from ferrax._core import Array
 from ferrax._src.ad_checkpoint import checkpoint, remat

@@ -22,6 +22,7 @@ from ferrax._src.random import (
     laplace as laplace,
     logistic as logistic,
     normal as normal,
+    permutation as permutation,
     rademacher as rademacher,
     randint as randint,
     truncated_normal as truncated_normal,

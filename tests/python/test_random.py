@@ -151,6 +151,10 @@ def test_random_seed_offset():
         (lambda: random.choice(random.key(0), 3, 3), TypeError),
         (lambda: random.choice(random.key(0), 3, (4,), replace=False), ValueError),
         (lambda: random.choice(random.key(0), 3, p=np.ones(2, F32)), ValueError),
+        (lambda: random.permutation(random.key(0), 1.5), TypeError),
+        (lambda: random.permutation(random.key(0), np.arange(3), axis=1), ValueError),
+        (lambda: random.permutation(random.key(0), [1, 2]), TypeError),
+        (lambda: random.categorical(random.key(0), np.zeros(5, F32), shape=(6,), replace=False), ValueError),
         (lambda: random.choice(random.key(0), 0, (1,)), ValueError),
         (lambda: random.pareto(random.key(0), np.ones(3, F32), (2,)), ValueError),
     ],
@@ -208,6 +212,21 @@ EXACT = [
     ("rademacher", {"shape": (20,), "dtype": F32}),
 ]
 SORTED = [
+    ("permutation", {"x": 10}),
+    ("permutation", {"x": 1000}),
+    ("permutation", {"x": 0}),
+    ("permutation", {"x": TABLE}),
+    ("permutation", {"x": TABLE, "axis": -1}),
+    ("permutation", {"x": TABLE, "axis": 1, "independent": True}),
+    ("permutation", {"x": TABLE, "independent": True}),
+    ("permutation", {"x": np.zeros((0, 2), F32)}),
+    ("permutation", {"x": np.arange(6, dtype=np.uint8).reshape(3, 2)}),
+    ("choice", {"a": TABLE, "shape": (2,), "replace": False}),
+    ("choice", {"a": 6, "shape": (2, 3), "replace": False}),
+    ("choice", {"a": TABLE, "shape": (2,), "replace": False, "axis": 1}),
+    ("choice", {"a": 9, "shape": (3,), "p": np.arange(9, dtype=F32) / 36, "replace": False}),
+    ("choice", {"a": 9, "shape": (3,), "p": np.arange(9, dtype=F32) / 36, "replace": False, "mode": "high"}),
+    ("categorical", {"logits": TABLE, "axis": 1, "shape": (2, 3), "replace": False}),
     ("choice", {"a": 5, "shape": (4,)}),
     ("choice", {"a": TABLE, "shape": (2, 2), "axis": 1}),
     ("choice", {"a": 5, "shape": (0, 2)}),
@@ -276,6 +295,7 @@ X64 = [
     ("randint", {"shape": (9,), "minval": 0, "maxval": 2**32, "dtype": np.uint32}, None),
     ("bernoulli", {"shape": (40,)}, None),
     ("exponential", {"shape": (40,)}, 1e-12),
+    ("permutation", {"x": 9}, None),
 ]
 
 
@@ -324,11 +344,12 @@ def test_truncated_normal_stays_inside():
     assert x.min() > -0.1 and x.max() < 0.1 and abs(x.mean()) < 0.01
 
 
-def test_sampling_without_replacement_is_refused_clearly():
-    with pytest.raises(NotImplementedError, match="sorting"):
-        random.choice(random.key(4), 50, (40,), replace=False)
-    with pytest.raises(NotImplementedError, match="sorting"):
-        random.categorical(random.key(4), np.zeros(5, F32), shape=(3,), replace=False)
+def test_permutation_is_one_and_choice_without_replacement_has_no_repeats():
+    assert sorted(host(random.permutation(random.key(3), 100))) == list(range(100))
+    drawn = host(random.choice(random.key(4), 50, (40,), replace=False))
+    assert len(set(drawn.tolist())) == 40
+    kinds = host(random.categorical(random.key(4), np.zeros(5, F32), shape=(5,), replace=False))
+    assert sorted(kinds) == list(range(5))
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal", "bits", "bernoulli"])
@@ -365,10 +386,10 @@ def test_gradient_through_location_and_scale():
     np.testing.assert_allclose(host(by_high), u.sum(), rtol=1e-6)
 
 
-# Samplers that need sorting, loops or matrix factorisations.
+# Samplers that need loops or matrix factorisations.
 NEEDS_MORE = {
     "ball", "beta", "binomial", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma",
-    "multinomial", "multivariate_normal", "orthogonal", "permutation", "poisson", "random_gamma_p", "t",
+    "multinomial", "multivariate_normal", "orthogonal", "poisson", "random_gamma_p", "t",
 }  # fmt: skip
 
 

@@ -323,6 +323,41 @@ def _rademacher(key, shape, dtype):
 # Permutations and choices.
 
 
+def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
+    """A random permutation of an array along an axis, or of `arange(x)`.
+
+    Args:
+        key: a single key.
+        x: an array, or an int.
+        axis: the axis that is permuted.
+        independent: whether each vector along `axis` is permuted on its own.
+    Returns:
+        Array of the shape and dtype of `x` (or of `arange(x)`).
+    Raises:
+        TypeError: if `x` is a scalar that is no integer.
+
+    Example:
+        >>> order = ferrax.random.permutation(key, 10)
+    """
+    key = _begin("permutation", key, out_sharding)
+    _check_arraylike("permutation", x)
+    ndim = np.ndim(x) or 1
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    axis %= ndim
+    if not np.ndim(x):
+        if not dtypes.issubdtype(dtypes.dtype(x), np.integer):
+            raise TypeError("x must be an integer or at least 1-dimensional")
+        size = core.concrete_or_error(int, x, "argument x of ferrax.random.permutation()")
+        return _shuffle(key, jnp.arange(size), axis)
+    x = jnp.asarray(x)
+    if independent or x.ndim == 1:
+        return _shuffle(key, x, axis)
+    order = _shuffle(key, jnp.arange(x.shape[axis]), 0)
+    return jnp.take(x, order, axis, unique_indices=True)
+
+
+@functools.partial(jit, static_argnums=(2,))
 def _shuffle(key, x, axis):
     # Each round sorts by fresh 32-bit keys. Equal keys leave a trace of the old order, so there
     # are as many rounds as make it improbable that a pair of elements is tied in all of them.
@@ -379,21 +414,22 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
             f"Cannot take a larger sample (size {draws}) than population (size {population}) when "
             "'replace=False'"
         )
-    if not replace:
-        raise NotImplementedError(
-            "choice with replace=False needs sorting, which this version does not have"
-        )
-    if p is None:
-        index = randint(key, shape, 0, population)
+    if p is None and not replace:
+        source = population if array.ndim == 0 else array
+        result = permutation(key, source, axis)[(slice(None),) * axis + (slice(draws),)]
     else:
-        index = _weighted_index(key, p, shape, population)
-    result = index if array.ndim == 0 else jnp.take(array, index, axis)
+        index = (
+            randint(key, shape, 0, population)
+            if p is None
+            else _weighted_index(key, p, shape, population, draws, replace, mode)
+        )
+        result = index if array.ndim == 0 else jnp.take(array, index, axis)
     if array.ndim == 0:
         return result.reshape(shape)
     return result.reshape(array.shape[:axis] + shape + array.shape[axis + 1 :])
 
 
-def _weighted_index(key, p, shape, population):
+def _weighted_index(key, p, shape, population, draws, replace, mode):
     _check_arraylike("choice", p)
     p = jnp.asarray(p)
     p = p.astype(dtypes.to_inexact_dtype(p.dtype))
@@ -402,10 +438,13 @@ def _weighted_index(key, p, shape, population):
             "p must be None or a 1D vector with the same size as a.shape[axis]. p has shape "
             f"{p.shape} and a.shape[axis] is {population}."
         )
-    cumulative = jnp.cumsum(p)
-    level = cumulative[-1] * (1 - uniform(key, shape, cumulative.dtype))
-    # The place of a level among the sums is the number of sums below it.
-    return jnp.sum(cumulative < level[..., None], axis=-1, dtype=int)
+    if replace:
+        cumulative = jnp.cumsum(p)
+        level = cumulative[-1] * (1 - uniform(key, shape, cumulative.dtype))
+        return jnp.searchsorted(cumulative, level).astype(int)
+    # The largest of log p plus Gumbel noise are a sample without replacement (Vieira 2014).
+    noisy = gumbel(key, (population,), p.dtype, mode=mode) + jnp.log(p)
+    return lax.top_k(noisy, k=draws)[1].astype(int)
 
 
 def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, out_sharding=None):
@@ -452,9 +491,9 @@ def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, ou
             f"Number of samples without replacement ({count}) cannot exceed number of categories "
             f"({logits.shape[axis]})."
         )
-    raise NotImplementedError(
-        "categorical with replace=False needs sorting, which this version does not have"
-    )
+    noisy = logits + gumbel(key, logits.shape, logits.dtype, mode=mode)
+    _, index = lax.top_k(jnp.moveaxis(noisy, axis, -1), count)
+    return lax.reshape(jnp.moveaxis(index, -1, 0), shape)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -214,6 +214,18 @@ from ferrax._src.numpy.selection import (
     piecewise as piecewise,
     select as select,
 )
+from ferrax._src.numpy.sets import (
+    intersect1d as intersect1d,
+    isin as isin,
+    setdiff1d as setdiff1d,
+    setxor1d as setxor1d,
+    union1d as union1d,
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
 from ferrax._src.numpy.shape import (
     append as append,
     array_equal as array_equal,
