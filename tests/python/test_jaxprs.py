@@ -7,6 +7,7 @@ import pytest
 from oracle import FERRAX, JAX, same
 
 import ferrax
+import ferrax.numpy as jnp
 
 SIDES = pytest.mark.parametrize("S", [FERRAX, JAX], ids=["ferrax", "jax"])
 
@@ -303,3 +304,23 @@ def test_names_of_arguments_and_results(S):
         static.arg_names,
         static.result_paths,
     )
+
+
+@pytest.mark.parametrize("update", ["add", "multiply", "min", "max"])
+def test_scatters_are_printed_by_the_names_of_their_primitives(update):
+    def f(x):
+        return getattr(x.at[0], update)(2.0)
+
+    text = str(ferrax.make_jaxpr(f)(jnp.ones(3)))
+    name = {"multiply": "mul"}.get(update, update)
+    assert f"scatter-{name}[" in text
+    assert f"scatter_{name}" not in text
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2", "log1mexp"])
+def test_functions_with_rules_of_their_own(name):
+    if name == "log1mexp":
+        jaxpr = ferrax.make_jaxpr(ferrax.nn.log1mexp)(1.0)
+    else:
+        jaxpr = ferrax.make_jaxpr(getattr(jnp, name))(1.0, 2.0)
+    assert [equation.primitive.name for equation in jaxpr.eqns] == ["custom_jvp_call"]

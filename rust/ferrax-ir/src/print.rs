@@ -1,7 +1,8 @@
 //! Programs as text, laid out like a jaxpr.
 //!
 //! `{}` is for reading: no weakness, no values of captured arrays, parameters
-//! that follow from the types left out, `_` for results that nothing uses. `{:#}` is exact: what [`crate::parse`]
+//! that follow from the types left out, `_` for results that nothing uses,
+//! `scatter-add` for the op `scatter_add`. `{:#}` is exact: what [`crate::parse`]
 //! reads back to the same program (up to the numbers of variables). Both name
 //! variables a … z, ba, …, the words of the syntax excepted. A callee that is
 //! called once shows the names of its caller; one that is called more often is
@@ -201,7 +202,7 @@ impl Printer {
     }
 
     fn op(&mut self, op: &Op, inner: Names) -> Doc {
-        let mut parts = vec![Doc::text(op.name().to_owned())];
+        let mut parts = vec![Doc::text(if self.exact { op.name().to_owned() } else { read_name(op.name()) })];
         let params = self.params(op, inner);
         if !params.is_empty() {
             let inside = Doc::Concat(vec![Doc::Break(""), Doc::join(params, " ")]).nest(2);
@@ -388,6 +389,11 @@ fn hex(tensor: &Tensor) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+/// The name of an op as readers of jaxprs know it.
+fn read_name(name: &str) -> String {
+    if name.starts_with("scatter_") { name.replace('_', "-") } else { name.to_owned() }
 }
 
 fn literal_text(literal: &Literal, exact: bool) -> String {

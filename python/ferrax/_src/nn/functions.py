@@ -208,16 +208,25 @@ def hard_silu(x):
 hard_swish = hard_silu
 
 
+@custom_jvp
 @jit
 def log1mexp(x):
     """`log(1 - exp(-x))` for x > 0, by the formula that is exact at that x (Maechler, 2012)."""
     x = as_array("log1mexp", x)
-    border = float(np.log(2.0))
-    small = x < border
-    # Each formula gets arguments of its own side only, where its derivative is finite.
-    of_small = jnp.log(-jnp.expm1(-jnp.where(small, x, border)))
-    of_large = jnp.log1p(-jnp.exp(-jnp.where(small, border, x)))
-    return jnp.where(small, of_small, of_large)
+    small = x < float(np.log(2.0))
+    return jnp.where(small, jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x)))
+
+
+def _log1mexp_slope(tangent, _, x):
+    # 1 / expm1(x), whose own derivatives are finite for large x too.
+    positive = x >= 0
+    inside, outside = jnp.where(positive, x, 1), jnp.where(positive, -1, x)
+    return tangent * jnp.where(
+        positive, jnp.exp(-inside) / -jnp.expm1(-inside), 1 / jnp.expm1(outside)
+    )
+
+
+log1mexp.defjvps(_log1mexp_slope)
 
 
 @functools.partial(jit, static_argnames=("axis",))

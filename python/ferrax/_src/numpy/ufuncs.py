@@ -16,6 +16,7 @@ from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, is_concrete
+from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.numpy.util import (
     broadcast_to,
     check_array_like,
@@ -578,45 +579,43 @@ def _complex_logaddexp(x1, x2):
     return _wrap_phase(lax.add(larger, lax.log1p(lax.exp(difference))))
 
 
-def _with_derivatives_of(value, smooth):
-    """`value`, which is accurate, with the derivatives of `smooth`, which is equal but for rounding.
+def _log_add(name, value, exponential):
+    """The function with the rule of its derivatives: each argument has the slope of its share,
+    `exponential(x - out)`, where 0 stands for +inf."""
 
-    Where `smooth` is not finite the derivatives are zero.
-    """
-    change = lax.sub(smooth, lax.stop_gradient(smooth))
-    finite = lax.eq(change, change)
-    return lax.add(lax.stop_gradient(value), lax.select(finite, change, lax.full_like(change, 0)))
+    def function(x1, x2):
+        return value(x1, x2)
 
+    def rule(primals, tangents):
+        out = function(*primals)
 
-def _differentiable_logaddexp(x1, x2, exponential, logarithm, scale):
-    """The accurate value with the derivatives of a sum of exponentials about a fixed centre.
+        def finite(x):
+            return lax.select(lax.eq(x, constant(_INF, x)), lax.full_like(x, 0), x)
 
-    Derivatives at finite points are exact in all orders. Where the larger argument is +inf the
-    first derivative in x is exp(x), and exp(0) for infinite x: the reference's rule.
-    """
-    value = _stable_logaddexp(x1, x2, exponential, scale)
-    larger = lax.stop_gradient(lax.max(x1, x2))
-    inf, zero = constant(_INF, larger), lax.full_like(larger, 0)
-    above, below = lax.eq(larger, inf), lax.eq(larger, constant(-_INF, larger))
-    centre = lax.select(lax.bitwise_or(above, below), zero, larger)
-    total = zero
-    linear = zero
-    for x in (x1, x2):
-        # Each branch sees harmless operands where it is not taken: zero times NaN is NaN.
-        inner = lax.select(above, zero, x)
-        total = lax.add(total, exponential(lax.sub(inner, centre)))
-        fixed = lax.stop_gradient(x)
-        slope = exponential(lax.select(lax.eq(fixed, inf), zero, fixed))
-        slope = lax.select(above, slope, zero)
-        dead = lax.eq(slope, zero)
-        linear = lax.add(linear, lax.mul(slope, lax.select(dead, zero, x)))
-    smooth = lax.add(logarithm(lax.select(above, lax.full_like(total, 1), total)), centre)
-    finite = _with_derivatives_of(lax.select(above, zero, value), smooth)
-    return lax.select(above, linear, finite)
+        shares = [exponential(lax.sub(finite(x), finite(out))) for x in primals]
+        return out, lax.add(*map(lax.mul, tangents, shares))
+
+    function.__name__ = name
+    function = custom_jvp(function)
+    function.defjvp(rule)
+    return function
 
 
-def _log2(x):
-    return lax.div(lax.log(x), constant(np.log(2), x))
+def _value(x1, x2):
+    if _is_complex(x1):
+        return _complex_logaddexp(x1, x2)
+    return _stable_logaddexp(x1, x2, lax.exp, None)
+
+
+def _value2(x1, x2):
+    if _is_complex(x1):
+        log2 = constant(np.log(2), x1)
+        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
+    return _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
+
+
+_logaddexp = _log_add("logaddexp", _value, lax.exp)
+_logaddexp2 = _log_add("logaddexp2", _value2, lax.exp2)
 
 
 @jit_inline
@@ -627,9 +626,7 @@ def logaddexp(x1, x2, /):
     """
     x1, x2 = promote_args_inexact("logaddexp", x1, x2)
     x1, x2 = _same_shapes(x1, x2)
-    if _is_complex(x1):
-        return _complex_logaddexp(x1, x2)
-    return _differentiable_logaddexp(x1, x2, lax.exp, lax.log, None)
+    return _logaddexp(x1, x2)
 
 
 @jit_inline
@@ -637,10 +634,7 @@ def logaddexp2(x1, x2, /):
     """`log2(2**x1 + 2**x2)`, stable for large and infinite values."""
     x1, x2 = promote_args_inexact("logaddexp2", x1, x2)
     x1, x2 = _same_shapes(x1, x2)
-    if _is_complex(x1):
-        log2 = constant(np.log(2), x1)
-        return lax.div(_complex_logaddexp(lax.mul(x1, log2), lax.mul(x2, log2)), log2)
-    return _differentiable_logaddexp(x1, x2, lax.exp2, _log2, 1 / np.log(2))
+    return _logaddexp2(x1, x2)
 
 
 def _same_shapes(x1, x2):
