@@ -13,6 +13,7 @@ import pathlib
 import platform
 import sys
 
+import collectives
 import compile as compile_family
 import control_flow
 import dispatch
@@ -71,7 +72,8 @@ def main() -> None:
     ]
     print("\n".join(table), flush=True)
     failed = False
-    for family in (dispatch, compile_family, kernels, sorting, control_flow, training):
+    families = (dispatch, compile_family, kernels, sorting, control_flow, collectives, training)
+    for family in families:
         for row in family.ROWS:
             if options.only not in row.name:
                 continue
