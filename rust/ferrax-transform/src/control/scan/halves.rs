@@ -69,10 +69,9 @@ impl Halves {
         let mut asked = Needed::new(&op.jaxpr);
         asked.add(&op.jaxpr.outputs[outputs..]);
         let equations = op.jaxpr.equations.iter().zip(&found);
-        let roots: Vec<bool> =
-            equations
-                .map(|(equation, &found)| found && (asked.any(&equation.outputs) || moves_effect(equation)))
-                .collect();
+        let roots: Vec<bool> = equations
+            .map(|(equation, &found)| found && (asked.any(&equation.outputs) || moves_effect(equation)))
+            .collect();
         let (before, mut first, handed) = match hoist(&op.jaxpr, &before_inputs, &roots)? {
             Some(Hoisted { outer, inner, handed }) => (Some(outer), inner, handed),
             None => (None, (*op.jaxpr).clone(), 0),
