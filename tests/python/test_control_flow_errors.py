@@ -7,6 +7,7 @@ import pytest
 from oracle import FERRAX, JAX, Raised, attempt
 
 import ferrax
+import ferrax.numpy as jnp
 
 HERE = re.escape(__file__)
 
@@ -232,3 +233,22 @@ def test_a_failed_body_leaves_no_trace():
         attempt(CASES[name][0], FERRAX)
         assert FERRAX.jax._core.trace_state_clean()
     assert float(FERRAX.lax.scan(lambda c, x: (c + x, None), 0.0, ones(FERRAX, 3))[0]) == 3.0
+
+
+@pytest.mark.parametrize("name", ["cond", "switch", "in a scan"])
+def test_branches_chosen_by_tangents_are_not_linear(name):
+    lax = ferrax.lax
+    f = ferrax.custom_jvp(lambda x: x * x)
+
+    def choose(t):
+        if name == "switch":
+            return lax.switch(jnp.int32(t), [lambda t: t, lambda t: 2 * t], t)
+        return lax.cond(t > 0, lambda t: t, lambda t: 2 * t, t)
+
+    def slope(t):
+        return lax.scan(lambda c, _: (choose(c), None), t, None, length=2)[0] if name == "in a scan" else choose(t)
+
+    f.defjvp(lambda primals, tangents: (primals[0] ** 2, slope(tangents[0])))
+    assert ferrax.jvp(f, (0.5,), (1.0,))[1] == (2.0 if name == "switch" else 1.0)
+    with pytest.raises(NotImplementedError, match="predicate depends on a linear input"):
+        ferrax.grad(f)(0.5)

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from oracle import FERRAX, JAX, attempt, compare
+from oracle import FERRAX, JAX, attempt, compare, same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -375,3 +375,11 @@ def test_strides_are_one_by_default():
         lax.reduce_window(jnp.asarray(X), 0.0, lax.add, (2,), padding="SAME"),
         jax.lax.reduce_window(X, 0.0, jax.lax.add, (2,), (1,), "SAME"),
     )
+
+
+@pytest.mark.parametrize("init", [0, 7])
+@same
+def test_over_no_axis_nothing_is_combined(S, init):
+    x, start = S.jnp.ones((2, 3)), S.jnp.float32(init)
+    combine = lambda a, b: a * b + a  # noqa: E731
+    return S.lax.reduce(x, start, combine, ()), S.lax.reduce(x, start, S.lax.add, ())

@@ -13,7 +13,15 @@ import threading
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, dtypes, float0 as float0_leaves, ref_args, tree_util
+from ferrax._src import (
+    api_util,
+    core,
+    dtypes,
+    float0 as float0_leaves,
+    ref_args,
+    stepwise,
+    tree_util,
+)
 from ferrax._src.api import Flat
 from ferrax._src.gradient_refs import VJP
 from ferrax._src.refs import differentiated_write
@@ -29,6 +37,8 @@ class _Orders(threading.local):
     derivatives = 0
     used = 0
     forward = False
+    # How many reverse rules that ask for values of cotangents were traced so far.
+    by_value = 0
 
 
 orders = _Orders()
@@ -127,6 +137,7 @@ class _Linearized:
     """
 
     def __init__(self, fun, args, has_aux=False, fixed=None, kwargs=None):
+        by_value = orders.by_value
         arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
         self.nonzero_in = [_has_tangent(a.dtype) for a in arrays]
@@ -146,6 +157,7 @@ class _Linearized:
         ]
         self.flags = flags
         self.out_types = program.out_types[:num_out]
+        self.stepwise = orders.by_value != by_value and stepwise.applies(self)
 
     def take(self):
         """Output, aux (None without) and residuals, once: the point does not keep them alive."""
@@ -180,6 +192,8 @@ class _Linearized:
             given.append(_strong(ref._read()))
         if not any(wanted):
             return [None] * len(self.in_types)
+        if self.stepwise:
+            return stepwise.pullback(self, residuals, wanted, given)
         tangents = sum(self.nonzero_in) + len(self.ordered)
         linear = [False] * len(residuals) + [True] * tangents
         program, flags = self.linear.transpose(linear, wanted)

@@ -15,6 +15,7 @@ from ferrax._src import (
     errors,
     named_axes,
     ref_rules,
+    stepwise,
     tree_util,
 )
 from ferrax._src.custom_rules import (
@@ -215,6 +216,8 @@ class _VjpRule:
         self.forwards = {}
         self.backwards = {}
         self.failed = {}
+        # Whether the reverse rule asks for the values of cotangents.
+        self.by_value = False
         if call.differentiated:
             key = call.perturbed if custom.symbolic_zeros else ()
             call.trace_ahead(functools.partial(self.trace_now, key))
@@ -267,6 +270,8 @@ class _VjpRule:
         try:
             return backward, *self.trace_backward(backward, residuals)
         except VALUE_UNKNOWN as error:
+            self.by_value = True
+            autodiff.orders.by_value += 1
             alone = autodiff.orders.used >= autodiff.orders.derivatives
             if alone and all(map(core.is_concrete, self.call.arrays)):
                 host = _HostBackward(backward)
@@ -308,7 +313,21 @@ class _VjpRule:
             self.forwards[key] = forward
         return self.forwards[key]
 
+    def call_backward(self, perturbed, given, residuals, cotangents):
+        """What the reverse rule's function gives for these values: `(results, flags)`."""
+        forward = self.get_forward(self.key(perturbed))
+        count = forward.known.count(None)
+        backward = _FlatBackward(self, forward, tuple(given))
+        results = backward([*residuals[:count], *cotangents])
+        constants = len(self.call.constants)
+        keep = [flag and wanted for flag, wanted in zip(backward.flags, perturbed[constants:])]
+        found = iter(results)
+        every = [next(found) if flag else None for flag in backward.flags]
+        return [ct for ct, flag in zip(every, keep) if flag], [False] * constants + keep
+
     def backward(self, perturbed, given):
+        if self.by_value and stepwise.steps.asking:
+            raise stepwise.AskedRule(self)
         key, given = self.key(perturbed), tuple(given)
         forward = self.get_forward(key)
         if (key, given) in self.failed:

@@ -219,6 +219,8 @@ def reduce(
     jaxpr = scalar_jaxpr("reduce", computation, tree, flat)
     if jaxpr is None:
         combine = vectorized("reduce", computation, tree, flat)
+        if not axes:
+            return tree_unflatten(tree, flat)
         return tree_unflatten(tree, _tree_reduce(combine, flat, flat_init, sorted(axes)))
     from ferrax._src.lax.window_primitives import reduce_p
 
@@ -229,6 +231,8 @@ def reduce(
 def reduced(jaxpr, combine: Callable, flat: list, init: list, axes: tuple[int, ...]) -> list:
     """The reductions of arrays by the function that a jaxpr of scalars is; ``combine`` is the same
     function of two lists of vectors."""
+    if not axes:
+        return list(flat)
     name = monoid_of(jaxpr) if len(flat) == 1 else None
     if name is None:
         return _tree_reduce(combine, flat, init, sorted(axes))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ferrax_ir::ops::Cond;
 use ferrax_ir::rules::Operand;
-use ferrax_ir::{Atom, Builder, Equation, Program, Result, internal_error};
+use ferrax_ir::{Atom, Builder, Equation, Program, Result, internal_error, unsupported};
 use smallvec::SmallVec;
 
 use crate::control::scan::inline_typed;
@@ -107,7 +107,13 @@ pub(crate) fn transpose(
     let Some((index, operands)) = operands.split_first() else {
         return Err(internal_error!("cond without an index"));
     };
-    let index = index.known().ok_or_else(|| internal_error!("cond is not linear in its index"))?;
+    let Some(index) = index.known() else {
+        return Err(unsupported!(
+            "Transpose rule (for reverse-mode differentiation) for 'cond' not implemented where the predicate \
+             depends on a linear input, a tangent for instance. Rules of derivatives must be linear in tangents: \
+             choose the branch by primal values, or use forward mode."
+        ));
+    };
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
     let (branches, union) = agreed(&op.branches, |branch, flags| {
