@@ -122,3 +122,67 @@ fn updates_in_place_leave_live_operands_alone() {
     let program = b.finish([v, w, y]);
     check_with(&program, &[fill(DType::F32, &[4, 4], 1)], 0);
 }
+
+/// Operand, axis of the index, its shape without the index vector, batching axes of operand and indices.
+type Single = (&'static [usize], usize, &'static [usize], &'static [usize], &'static [usize]);
+
+const SINGLES: &[Single] = &[
+    (&[5], 0, &[9], &[], &[]),
+    (&[5], 0, &[3, 4], &[], &[]),
+    (&[5], 0, &[], &[], &[]),
+    (&[5], 0, &[0], &[], &[]),
+    (&[1], 0, &[3], &[], &[]),
+    (&[3, 5], 1, &[3, 7], &[0], &[0]),
+    (&[5, 3], 0, &[7, 3], &[1], &[1]),
+    (&[2, 5, 3], 1, &[2, 4, 3], &[0, 2], &[0, 2]),
+    (&[2, 3, 5], 2, &[4, 2, 3], &[0, 1], &[1, 2]),
+    (&[3, 5], 1, &[4, 3], &[0], &[1]),
+    (&[300], 0, &[50_000], &[], &[]),
+    (&[40, 100], 1, &[40, 900], &[0], &[0]),
+];
+
+/// The indices of a case in some dtype, some out of bounds.
+fn single_indices(dtype: DType, case: &Single) -> Tensor {
+    let mut sizes = case.2.to_vec();
+    sizes.push(1);
+    let narrow = indices(&sizes, case.0[case.1] as i32);
+    ferrax_ir::convert::convert(&narrow, dtype).unwrap()
+}
+
+#[test]
+fn single_elements() {
+    for case in SINGLES {
+        let &(sizes, axis, positions, operand_batching, indices_batching) = case;
+        let thin: Vec<usize> = vec![1; sizes.len()];
+        let dtypes = [DType::F32, DType::F64, DType::I8, DType::I32, DType::F16, DType::C128, DType::U32];
+        let large = positions.iter().product::<usize>() > 1000;
+        for &dtype in if large { &dtypes[..1] } else { &dtypes[..] } {
+            for index_dtype in [DType::I32, DType::U32, DType::I64, DType::I16] {
+                let indices = single_indices(index_dtype, case);
+                for &mode in GatherMode::ALL {
+                    let op = base(mode, &[], &[axis], &[axis], operand_batching, indices_batching, &thin);
+                    let inputs = [fill(dtype, sizes, 1), indices.clone()];
+                    check_with(&program(op, &inputs), &inputs, 0);
+                    for &kind in ScatterKind::ALL {
+                        let op = Scatter {
+                            kind,
+                            update_window_dims: axes(&[]),
+                            inserted_window_dims: axes(&[axis]),
+                            scatter_dims_to_operand_dims: axes(&[axis]),
+                            operand_batching_dims: axes(operand_batching),
+                            scatter_indices_batching_dims: axes(indices_batching),
+                            mode,
+                            unique_indices: false,
+                            indices_are_sorted: false,
+                        };
+                        let inputs = [fill(dtype, sizes, 1), indices.clone(), fill(dtype, positions, 2)];
+                        let types: Vec<_> = inputs.iter().map(|t| t.array_type().into()).collect();
+                        if Op::from(op.clone()).infer(&types).is_ok() {
+                            check_with(&program(op, &inputs), &inputs, 20_000);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -10,6 +10,7 @@ pub mod copy;
 pub mod cumulative;
 pub mod gemm;
 pub mod reference;
+mod singles;
 pub mod sort;
 mod sweeps;
 pub mod windows;

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use smallvec::SmallVec;
 
 use super::copy::{CopyLoop, StridedCopy, byte_strides};
+use super::singles::Singles;
 use super::{Call, Kernel};
 use crate::pool;
 use crate::vm::ops::Number;
@@ -67,6 +68,17 @@ struct Placement {
 }
 
 impl Placement {
+    /// Where windows of one element lie, if one index says it and they are in the order of the
+    /// windowed array, of these sizes.
+    fn singles(&self, windowed: &[usize], element: usize) -> Option<Singles> {
+        let &[(stride, last)] = self.starts.as_slice() else { return None };
+        if windowed.contains(&0) || element == 0 {
+            return None;
+        }
+        let positions = self.positions.iter().map(|&[size, _, _, in_operand]| (size as usize, in_operand));
+        Singles::new(positions, stride, last, self.clamp, self.index_dtype)
+    }
+
     /// Byte offsets of window `number`: in the windowed array, and in the
     /// operand, if it is in bounds.
     ///
@@ -180,6 +192,12 @@ pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<
         clamp: op.mode != GatherMode::Fill,
     });
     let elements: usize = loops.iter().map(|l| l.count).product();
+    if elements == 1
+        && let Some(singles) = placement.singles(&out.sizes, element)
+        && let Some(kernel) = singles.gather(op, operand.dtype)
+    {
+        return Ok(kernel);
+    }
     let fill = StridedCopy::new(loops.iter().map(|l| CopyLoop { from: 0, ..*l }), element);
     let fill_value = op.fill_value.unwrap_or_else(|| default_fill(operand.dtype)).bits();
     Ok(Box::new(GatherKernel {
@@ -193,7 +211,7 @@ pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<
 }
 
 /// What a gather gives out of bounds if the program names nothing.
-fn default_fill(dtype: DType) -> Scalar {
+pub(super) fn default_fill(dtype: DType) -> Scalar {
     match dtype.kind() {
         Kind::Float | Kind::Complex => Scalar::from_f64(dtype, f64::NAN),
         Kind::Signed => Scalar::from_i64(dtype, -1 << (dtype.bits() - 1)),
@@ -278,6 +296,12 @@ pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Resu
         window,
         clamp: op.mode == GatherMode::Clip,
     });
+    if loops.iter().all(|each| each.count == 1)
+        && let Some(singles) = placement.singles(&updates.sizes, element)
+        && let Some(kernel) = singles.scatter(op.kind, operand)
+    {
+        return Ok(Some(kernel));
+    }
     // From updates to operand.
     for each in &mut loops {
         std::mem::swap(&mut each.from, &mut each.to);

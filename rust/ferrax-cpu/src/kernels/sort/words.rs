@@ -10,16 +10,17 @@ use crate::pool;
 const DIGIT: u32 = 8;
 /// Values of a digit.
 const VALUES: usize = 1 << DIGIT;
-/// Digits of the longest word.
-const DIGITS: usize = 16;
 /// Words below which comparing is faster than counting digits, for each digit.
-const COMPARED: usize = 48;
+const COMPARED: usize = 32;
 /// Words above which threads share the work.
 const PARALLEL: usize = 1 << 16;
 
 /// An unsigned integer.
 pub trait Word: Copy + Ord + Send + Sync + Default + 'static {
     const BITS: u32;
+    /// How often each value of each digit occurs: small words have few to clear.
+    type Counts: AsMut<[[u32; VALUES]]>;
+    const NONE: Self::Counts;
 
     /// The digit that begins at this bit.
     fn digit(self, bit: u32) -> usize;
@@ -32,6 +33,8 @@ macro_rules! words {
     ($($t:ty)*) => {$(
         impl Word for $t {
             const BITS: u32 = <$t>::BITS;
+            type Counts = [[u32; VALUES]; size_of::<$t>()];
+            const NONE: Self::Counts = [[0; VALUES]; size_of::<$t>()];
 
             #[inline(always)]
             fn digit(self, bit: u32) -> usize {
@@ -150,15 +153,16 @@ fn sort_alone<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits) {
         }
         return;
     }
-    let mut counts = [[0u32; VALUES]; DIGITS];
+    let mut counts = W::NONE;
+    let counts = &mut counts.as_mut()[..count];
     for &word in &*words {
-        for (digit, counts) in counts.iter_mut().enumerate().take(count) {
+        for (digit, counts) in counts.iter_mut().enumerate() {
             counts[word.digit(digits.low + digit as u32 * DIGIT)] += 1;
         }
     }
     let (mut from, mut to) = (words, spare);
     let mut swapped = false;
-    for (digit, counts) in counts.iter_mut().enumerate().take(count) {
+    for (digit, counts) in counts.iter_mut().enumerate() {
         let bit = digits.low + digit as u32 * DIGIT;
         if counts[from[0].digit(bit)] as usize == from.len() {
             continue;

@@ -1,0 +1,307 @@
+//! Gather and scatter of single elements by one index each.
+//!
+//! Indices and the other array are read in order, so that nothing has to be
+//! computed for an element but its place along one axis of the operand.
+
+use ferrax_compile::Argument;
+use ferrax_ir::ops::{Gather, ScatterKind};
+use ferrax_ir::{DType, Result};
+use smallvec::SmallVec;
+
+use super::windows::default_fill;
+use super::{Call, Kernel};
+use crate::pool;
+use crate::vm::ops::Number;
+
+/// Elements below which work stays on one thread.
+const SERIAL: usize = 1 << 14;
+
+/// Where single elements lie in the operand.
+#[derive(Clone, Debug)]
+pub struct Singles {
+    /// Size and byte stride in the operand of each axis of the indices but the last.
+    outer: SmallVec<[(usize, isize); 4]>,
+    inner: (usize, isize),
+    /// Byte stride along the indexed axis, and its last index.
+    stride: isize,
+    last: i64,
+    clamp: bool,
+    index_dtype: DType,
+}
+
+/// An integer type of indices.
+trait Index: Copy {
+    fn wide(self) -> i64;
+}
+
+macro_rules! indices {
+    ($($t:ty)*) => {$(
+        impl Index for $t {
+            #[inline(always)]
+            fn wide(self) -> i64 { i64::from(self) }
+        }
+    )*};
+}
+
+indices! { i32 u32 i64 }
+
+impl Singles {
+    /// `positions` are sizes and byte strides in the operand of the axes of the indices.
+    pub fn new(
+        positions: impl Iterator<Item = (usize, isize)>,
+        stride: isize,
+        last: i64,
+        clamp: bool,
+        index_dtype: DType,
+    ) -> Option<Singles> {
+        if !matches!(index_dtype, DType::I32 | DType::U32 | DType::I64) || last < 0 {
+            return None;
+        }
+        let mut outer: SmallVec<[(usize, isize); 4]> = SmallVec::new();
+        for (size, in_operand) in positions.filter(|position| position.0 != 1) {
+            match outer.last_mut() {
+                Some(before) if before.1 == in_operand * size as isize => {
+                    *before = (before.0 * size, in_operand);
+                }
+                _ => outer.push((size, in_operand)),
+            }
+        }
+        let inner = outer.pop().unwrap_or((1, 0));
+        Some(Singles { outer, inner, stride, last, clamp, index_dtype })
+    }
+
+    fn count(&self) -> usize {
+        self.outer.iter().map(|axis| axis.0).product::<usize>() * self.inner.0
+    }
+
+    /// Visits elements `from..to`: `visit(number, byte offset in the operand)`, none for those out
+    /// of bounds.
+    ///
+    /// # Safety
+    /// `indices` are as many as there are elements.
+    #[inline(always)]
+    unsafe fn each<I: Index>(
+        &self,
+        indices: *const I,
+        from: usize,
+        to: usize,
+        mut visit: impl FnMut(usize, Option<isize>),
+    ) {
+        let (length, step) = self.inner;
+        let mut number = from;
+        while number < to {
+            let (mut line, first) = (number / length, number % length);
+            let end = to.min(number - first + length);
+            let mut base = 0;
+            for &(size, in_operand) in self.outer.iter().rev() {
+                base += (line % size) as isize * in_operand;
+                line /= size;
+            }
+            base += first as isize * step;
+            for number in number..end {
+                // SAFETY: the caller's promise.
+                let index = unsafe { (*indices.add(number)).wide() };
+                let place = if self.clamp {
+                    Some(index.clamp(0, self.last))
+                } else {
+                    (0..=self.last).contains(&index).then_some(index)
+                };
+                visit(number, place.map(|place| base + place as isize * self.stride));
+                base += step;
+            }
+            number = end;
+        }
+    }
+
+    /// The kernel of a gather of elements of this dtype.
+    pub fn gather(self, op: &Gather, dtype: DType) -> Option<Box<dyn Kernel>> {
+        macro_rules! of_index {
+            ($t:ty) => {
+                match self.index_dtype {
+                    DType::I32 => gather::<$t, i32>,
+                    DType::U32 => gather::<$t, u32>,
+                    _ => gather::<$t, i64>,
+                }
+            };
+        }
+        let run: GatherRange = match dtype.size() {
+            1 => of_index!(u8),
+            2 => of_index!(u16),
+            4 => of_index!(u32),
+            8 => of_index!(u64),
+            16 => of_index!([u64; 2]),
+            _ => return None,
+        };
+        let fill = op.fill_value.unwrap_or_else(|| default_fill(dtype)).bits();
+        Some(Box::new(GatherSingles { singles: self, fill: fill.to_le_bytes(), run }))
+    }
+
+    /// The kernel of a scatter into an operand of this type, for common dtypes.
+    pub fn scatter(self, kind: ScatterKind, operand: &Argument) -> Option<Box<dyn Kernel>> {
+        macro_rules! of_index {
+            ($t:ty, $f:expr) => {
+                match self.index_dtype {
+                    DType::I32 => |s, o, i, u| {
+                        // SAFETY: passed on.
+                        unsafe { scatter::<$t, i32>(s, o, i, u, $f) }
+                    },
+                    DType::U32 => |s, o, i, u| {
+                        // SAFETY: passed on.
+                        unsafe { scatter::<$t, u32>(s, o, i, u, $f) }
+                    },
+                    _ => |s, o, i, u| {
+                        // SAFETY: passed on.
+                        unsafe { scatter::<$t, i64>(s, o, i, u, $f) }
+                    },
+                }
+            };
+        }
+        macro_rules! kinds {
+            ($t:ty) => {
+                match kind {
+                    ScatterKind::Add => of_index!($t, Number::add),
+                    ScatterKind::Mul => of_index!($t, Number::mul),
+                    ScatterKind::Min => of_index!($t, Number::min),
+                    ScatterKind::Max => of_index!($t, Number::max),
+                    _ => return None,
+                }
+            };
+        }
+        let run: ScatterAll = match (kind, operand.dtype) {
+            (ScatterKind::Set, dtype) => match dtype.size() {
+                1 => of_index!(u8, |_, new| new),
+                2 => of_index!(u16, |_, new| new),
+                4 => of_index!(u32, |_, new| new),
+                8 => of_index!(u64, |_, new| new),
+                16 => of_index!([u64; 2], |_, new| new),
+                _ => return None,
+            },
+            (_, DType::I32) => kinds!(i32),
+            (_, DType::I64) => kinds!(i64),
+            (_, DType::U32) => kinds!(u32),
+            (_, DType::F32) => kinds!(f32),
+            (_, DType::F64) => kinds!(f64),
+            _ => return None,
+        };
+        let bytes = operand.sizes.iter().product::<usize>() * operand.dtype.size();
+        Some(Box::new(ScatterSingles { singles: self, bytes, run }))
+    }
+}
+
+/// `f(singles, operand, indices, out, from, to, fill)`.
+type GatherRange = unsafe fn(&Singles, *const u8, *const u8, *mut u8, usize, usize, &[u8; 16]);
+/// `f(singles, operand, indices, updates)`.
+type ScatterAll = unsafe fn(&Singles, *mut u8, *const u8, *const u8);
+
+/// # Safety
+/// The arrays are those of the op, of these element types.
+unsafe fn gather<T: Copy, I: Index>(
+    singles: &Singles,
+    operand: *const u8,
+    indices: *const u8,
+    out: *mut u8,
+    from: usize,
+    to: usize,
+    fill: &[u8; 16],
+) {
+    // SAFETY: offsets are inside the operand, numbers inside the other arrays; `T` is at most as wide
+    // as `fill`.
+    unsafe {
+        let fill = fill.as_ptr().cast::<T>().read_unaligned();
+        singles.each(indices.cast::<I>(), from, to, |number, offset| {
+            let value = offset.map_or(fill, |offset| *operand.offset(offset).cast::<T>());
+            *out.cast::<T>().add(number) = value;
+        });
+    }
+}
+
+/// # Safety
+/// As `gather`.
+#[inline(always)]
+unsafe fn scatter<T: Copy, I: Index>(
+    singles: &Singles,
+    operand: *mut u8,
+    indices: *const u8,
+    updates: *const u8,
+    combine: impl Fn(T, T) -> T,
+) {
+    // SAFETY: as in `gather`. Updates come in order, so that repeated indices have one meaning.
+    unsafe {
+        singles.each(indices.cast::<I>(), 0, singles.count(), |number, offset| {
+            if let Some(offset) = offset {
+                let target = operand.offset(offset).cast::<T>();
+                *target = combine(*target, *updates.cast::<T>().add(number));
+            }
+        });
+    }
+}
+
+struct GatherSingles {
+    singles: Singles,
+    fill: [u8; 16],
+    run: GatherRange,
+}
+
+impl std::fmt::Debug for GatherSingles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GatherSingles({:?})", self.singles)
+    }
+}
+
+struct Pointers<'a>(&'a Call<'a>);
+
+// SAFETY: chunks write disjoint parts of the output and only read the inputs.
+unsafe impl Sync for Pointers<'_> {}
+
+impl Kernel for GatherSingles {
+    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        let count = self.singles.count();
+        let pointers = Pointers(call);
+        let chunks = (count / SERIAL).clamp(1, 64);
+        pool::run(chunks, &|chunk| {
+            let pointers = &pointers;
+            let call = pointers.0;
+            let (from, to) = (chunk * count / chunks, (chunk + 1) * count / chunks);
+            // SAFETY: passed on; the ranges of chunks are disjoint.
+            unsafe {
+                (self.run)(
+                    &self.singles,
+                    call.inputs[0],
+                    call.inputs[1],
+                    call.outputs[0],
+                    from,
+                    to,
+                    &self.fill,
+                );
+            }
+        });
+        Ok(())
+    }
+}
+
+struct ScatterSingles {
+    singles: Singles,
+    /// Bytes of the operand.
+    bytes: usize,
+    run: ScatterAll,
+}
+
+impl std::fmt::Debug for ScatterSingles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ScatterSingles({:?})", self.singles)
+    }
+}
+
+impl Kernel for ScatterSingles {
+    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        let out = call.outputs[0];
+        // SAFETY: operand and result have the same size; passed on.
+        unsafe {
+            if !std::ptr::eq(out, call.inputs[0]) {
+                std::ptr::copy_nonoverlapping(call.inputs[0], out, self.bytes);
+            }
+            (self.run)(&self.singles, out, call.inputs[1], call.inputs[2]);
+        }
+        Ok(())
+    }
+}
