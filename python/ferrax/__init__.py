@@ -32,10 +32,6 @@ from ferrax._src.api import (
 from ferrax._src.autodiff import (
     fwd_and_bwd,
     grad,
-    hessian,
-    jacfwd,
-    jacobian,
-    jacrev,
     jvp,
     linear_transpose,
     linearize,
@@ -43,6 +39,7 @@ from ferrax._src.autodiff import (
     vjp,
 )
 from ferrax._src.batching import vmap
+from ferrax._src.jacobians import hessian, jacfwd, jacobian, jacrev
 from ferrax._src.checkpoint_policies import checkpoint_policies
 from ferrax._src.callback import pure_callback
 from ferrax._src.config import (

@@ -431,10 +431,6 @@ def disable_jit(disable: bool = True):
 # The rest of the transformations, under the name by which other modules know them all.
 from ferrax._src.autodiff import (  # noqa: E402, F401
     grad,
-    hessian,
-    jacfwd,
-    jacobian,
-    jacrev,
     jvp,
     linear_transpose,
     linearize,
@@ -442,3 +438,9 @@ from ferrax._src.autodiff import (  # noqa: E402, F401
     vjp,
 )
 from ferrax._src.batching import vmap  # noqa: E402, F401
+from ferrax._src.jacobians import (  # noqa: E402, F401
+    hessian,
+    jacfwd,
+    jacobian,
+    jacrev,
+)
