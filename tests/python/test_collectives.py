@@ -577,3 +577,14 @@ def test_checks_over_lanes(S):
 
     error, out = checkify.checkify(S.jax.vmap(lane, axis_name="i"))(S.jnp.arange(3.0))
     return out, "sum of" in error.get()
+
+
+@same
+def test_one_hot_over_a_named_axis(S):
+    def lane(x, count):
+        return S.jax.nn.one_hot(S.jnp.array([0, 2, 7]), count, axis="i") * x
+
+    def over(count):
+        return S.jax.vmap(functools.partial(lane, count=count), axis_name="i")(S.jnp.ones(3))
+
+    return over(3), type(attempt(lambda S: over(4), S).error).__name__
