@@ -217,6 +217,4 @@ from ferrax._src.primitives import LINALG as _LINALG, named_primitives as _named
 from ferrax.lax import linalg as linalg
 
 # Every op as a primitive: exp_p, add_p, ...; those of decompositions are in `linalg`.
-globals().update(
-    {name: p for name, p in _named_primitives().items() if p.name not in _LINALG}
-)
+globals().update({name: p for name, p in _named_primitives().items() if p.name not in _LINALG})
