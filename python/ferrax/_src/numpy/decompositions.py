@@ -18,6 +18,7 @@ from ferrax._src.lax.linalg import adjoint, symmetrize
 from ferrax._src.numpy import array_creation, products, reductions, shape
 from ferrax._src.numpy.take import take_along_axis
 from ferrax._src.numpy.util import (
+    constant,
     convert,
     ensure_array,
     promote_dtypes_inexact,
@@ -198,7 +199,7 @@ def cond(x, p=None):
     # 0 / 0 of the zero matrix.
     known = ufuncs.logical_not(reductions.any(lax.ne(x, x), axis=(-2, -1)))
     undefined = ufuncs.logical_and(lax.ne(out, out), known)
-    return where(undefined, strong_constant(np.inf, out), out)
+    return where(undefined, constant(np.inf, out), out)
 
 
 # ---------------------------------------------------------------------------- pseudo-inverse
