@@ -3,6 +3,7 @@ against JAX; batched against a loop; derivatives against differences. All with 6
 
 import warnings
 
+import conformance_collectives  # noqa: F401  adds to the table
 import conformance_control  # noqa: F401  adds to the table
 import conformance_linalg  # noqa: F401  adds to the table
 import jax
