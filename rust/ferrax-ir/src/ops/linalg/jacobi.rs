@@ -44,8 +44,7 @@ impl Rotation {
     /// For `[[a, element], [conj(element), b]]`; `None` if the element is as good as zero.
     fn new(a: f64, b: f64, element: Number, small: f64) -> Option<Rotation> {
         let size = element.0.hypot(element.1);
-        // Also false for NaN.
-        if !(size > small) {
+        if size <= small || size.is_nan() {
             return None;
         }
         let ratio = (b - a) / (2.0 * size);
