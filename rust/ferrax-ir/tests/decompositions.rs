@@ -59,9 +59,9 @@ fn eigenvectors_make_the_matrix_diagonal() {
 fn one_triangle_is_read() {
     let x = f64s(&[2, 2], &[2.0, 99.0, 1.0, 3.0]);
     let whole = f64s(&[2, 2], &[2.0, 1.0, 1.0, 3.0]);
-    assert_eq!(all(eigh(), &[x.clone()]), all(eigh(), &[whole]));
+    assert_eq!(all(eigh(), std::slice::from_ref(&x)), all(eigh(), &[whole]));
     let upper = Eigh { lower: false, ..eigh() };
-    assert_ne!(all(upper, &[x.clone()]), all(eigh(), &[x]));
+    assert_ne!(all(upper, std::slice::from_ref(&x)), all(eigh(), &[x]));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn singular_vectors_make_the_matrix() {
             assert_close(&one, &diagonal(left, left, &vec![1.0; left]), 1e-12, "U^T U");
         }
         assert_close(
-            &all(svd(false, true), &[x.clone()])[0],
+            &all(svd(false, true), std::slice::from_ref(&x))[0],
             &all(svd(true, false), &[x])[0],
             1e-12,
             "values",
@@ -102,7 +102,7 @@ fn vectors_of_zeros_are_orthonormal() {
 #[test]
 fn what_is_not_finite_gives_nan() {
     let x = f64s(&[2, 2], &[1.0, f64::NAN, f64::NAN, 1.0]);
-    for tensor in all(eigh(), &[x.clone()]).iter().chain(&all(svd(true, true), &[x])) {
+    for tensor in all(eigh(), std::slice::from_ref(&x)).iter().chain(&all(svd(true, true), &[x])) {
         assert!(values(tensor).iter().all(|value| value.is_nan()));
     }
 }
