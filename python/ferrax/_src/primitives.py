@@ -189,12 +189,9 @@ _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
         "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
-        "custom_linear_solve", "custom_vmap_call", "sort", "top_k", "eigh", "svd",
+        "custom_linear_solve", "custom_vmap_call", "sort", "top_k",
     }
 )  # fmt: skip
-
-# Ops whose primitives are in `lax.linalg`.
-LINALG = frozenset({"eigh", "svd"})
 
 _builtin: dict[str, BuiltinPrimitive] = {}
 

@@ -134,8 +134,6 @@ ops! {
     Reduce, ArgReduce, Cumulative,
     // Order.
     Sort, TopK,
-    // Decompositions.
-    Eigh, Svd,
     // Products.
     DotGeneral,
     // Random bits.
