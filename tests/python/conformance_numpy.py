@@ -57,6 +57,24 @@ def parametrise(rows):
     return pytest.mark.parametrize("row", rows, ids=[r.name for r in rows])
 
 
+def tests_of(rows):
+    """Tests of values, batches and derivatives of rows, to be given these names in a module."""
+
+    @parametrise(rows)
+    def test_values(row):
+        check_values(row)
+
+    @parametrise([r for r in rows if r.batch])
+    def test_batches(row):
+        check_batches(row)
+
+    @parametrise([r for r in rows if r.points])
+    def test_derivatives(row):
+        check_derivatives(row)
+
+    return test_values, test_batches, test_derivatives
+
+
 def tolerance(arrays, results, row):
     names = [np.asarray(x).dtype.name for x in (*arrays, *ferrax.tree_util.tree_leaves(results))]
     return row.loose * max(RTOL.get(name, 1e-11) for name in names)

@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 import scipy.special
-from conformance_numpy import (
-    ALL,
-    Row,
-    check_batches,
-    check_derivatives,
-    check_values,
-    parametrise,
-    row,
-)
+from conformance_numpy import ALL, Row, row, tests_of
 from numpy_oracle import check, expressions
 
 import ferrax
@@ -31,19 +23,7 @@ ROWS = [
 ]
 
 
-@parametrise(ROWS)
-def test_values(row):
-    check_values(row)
-
-
-@parametrise([r for r in ROWS if r.batch])
-def test_batches(row):
-    check_batches(row)
-
-
-@parametrise([r for r in ROWS if r.points])
-def test_derivatives(row):
-    check_derivatives(row)
+test_values, test_batches, test_derivatives = tests_of(ROWS)
 
 
 EXPRESSIONS = """

@@ -168,8 +168,7 @@ impl Batching<'_> {
         let inputs = rewriter.atoms(&equation.inputs)?;
         let outputs: Batched = match equation.op.view() {
             View::Leaf(rules) => {
-                let rule = Batch { size: self.size, axis_name: self.axis_name, inputs: &inputs, dims: &dims };
-                let b = &mut rewriter.builder;
+                let (b, rule) = (&mut rewriter.builder, self.rule(&inputs, &dims));
                 let batched = if named { rules.batch_named(b, &rule) } else { rules.batch(b, &rule) };
                 at(equation, batched)?
             }
@@ -200,15 +199,7 @@ impl Batching<'_> {
                     Op::LinearCall(op) => ruled::batch_linear(self, b, op, &inputs, &dims),
                     Op::LinearSolve(op) => ruled::batch_solve(self, b, op, &inputs, &dims),
                     Op::CustomVmap(op) => ruled::batch_vmap(self, b, op, &inputs, &dims),
-                    _ => {
-                        let rule = Batch {
-                            size: self.size,
-                            axis_name: self.axis_name,
-                            inputs: &inputs,
-                            dims: &dims,
-                        };
-                        rules.batch(b, &rule)
-                    }
+                    _ => rules.batch(b, &self.rule(&inputs, &dims)),
                 };
                 at(equation, batched)?
             }
@@ -226,6 +217,10 @@ impl Batching<'_> {
             map[var.index()] = dim;
         }
         Ok(())
+    }
+
+    fn rule<'b>(&'b self, inputs: &'b [Atom], dims: &'b [Option<usize>]) -> Batch<'b> {
+        Batch { size: self.size, axis_name: self.axis_name, inputs, dims }
     }
 
     /// Fails if a rule's output does not have the logical type with the batch axis.

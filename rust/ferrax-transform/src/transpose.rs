@@ -13,10 +13,10 @@
 use std::sync::Arc;
 
 use ferrax_ir::op::View;
-use ferrax_ir::ops::Call;
+use ferrax_ir::ops::{Call, Unary};
 use ferrax_ir::rules::{Operand, Transpose};
 use ferrax_ir::verify::debug_verify;
-use ferrax_ir::{ArrayType, Atom, Builder, Equation, Program, Result, Type, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, internal_error};
 use smallvec::SmallVec;
 
 use crate::control::{checkpoint, cond, scan, sweeps, while_loop};
@@ -211,7 +211,7 @@ impl Transposition {
                 operands.len()
             ));
         }
-        let converts = equation.op.name() == "convert_element_type";
+        let converts = matches!(equation.op, Op::ConvertElementType(_));
         let strong = !converts && equation.outputs.iter().any(|var| sums.1[var.index()]);
         for (position, ((atom, operand), cotangent)) in
             equation.inputs.iter().zip(&operands).zip(result).enumerate()
@@ -304,10 +304,10 @@ impl Transposition {
 fn strengthens(program: &Program, equation: &Equation, position: usize, cotangent: &Type) -> bool {
     let weak = |ty: &Type| ty.as_array().is_some_and(|ty| ty.weak);
     match equation.op.view() {
-        View::Leaf(_) => match equation.op.name() {
+        View::Leaf(_) => match &equation.op {
             // The parts of a complex number that are not there are strong zeros.
-            "real" | "imag" => true,
-            "concatenate" => !weak(&program.types[equation.outputs[0].index()]),
+            Op::Unary(Unary::Real | Unary::Imag) => true,
+            Op::Concatenate(_) => !weak(&program.types[equation.outputs[0].index()]),
             _ => false,
         },
         View::Call(_) | View::Checkpoint(_) => !weak(cotangent),
