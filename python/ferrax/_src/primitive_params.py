@@ -28,6 +28,7 @@ _ADDED = {
         ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), {"sharding": None}
     ),
     **dict.fromkeys(("dot_general", "reduce_sum"), {"out_sharding": None}),
+    **dict.fromkeys(("eigh", "svd"), {"algorithm": None, "subset_by_index": None}),
 }  # fmt: skip
 
 # Parameters of JAX's primitives that the native core has no use for.
@@ -222,6 +223,17 @@ def _native_mul(params):
     return params
 
 
+def _native_decomposition(op, params):
+    for param in ("algorithm", "subset_by_index"):
+        value = params.pop(param, None)
+        if value is not None:
+            raise NotImplementedError(
+                f"{op}: {param}={value!r} is no parameter of the primitive here: bind it with "
+                f"None, or call lax.linalg.{op}"
+            )
+    return params
+
+
 def _shown_custom(op, params, operands, num_outputs):
     from ferrax._src import custom_views
 
@@ -292,6 +304,7 @@ _NATIVE = {
     "random_seed": _native_key,
     "random_wrap": _native_key,
     "mul": _native_mul,
+    **{op: functools.partial(_native_decomposition, op) for op in ("eigh", "svd")},
     "custom_jvp_call": _native_custom,
     "custom_vjp_call": _native_custom,
     **{op: functools.partial(_native_collective, op) for op in _AXIS_PARAMS},

@@ -189,9 +189,12 @@ _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
         "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
-        "custom_linear_solve", "custom_vmap_call", "sort", "top_k",
+        "custom_linear_solve", "custom_vmap_call", "sort", "top_k", "eigh", "svd",
     }
 )  # fmt: skip
+
+# Ops whose primitives are in `lax.linalg`.
+LINALG = frozenset({"eigh", "svd"})
 
 _builtin: dict[str, BuiltinPrimitive] = {}
 

@@ -213,7 +213,8 @@ from ferrax._src.lax.windows import (
     reduce_window,
     reduce_window_shape_tuple,
 )
-from ferrax._src.primitives import named_primitives as _named_primitives
+from ferrax._src.primitives import LINALG as _LINALG, named_primitives as _named_primitives
+from ferrax.lax import linalg as linalg
 
-# Every op as a primitive: exp_p, add_p, ...
-globals().update(_named_primitives())
+# Every op as a primitive: exp_p, add_p, ...; those of decompositions are in `linalg`.
+globals().update({name: p for name, p in _named_primitives().items() if p.name not in _LINALG})

@@ -1,6 +1,15 @@
-"""Linear algebra on ferrax arrays: norms, products, powers, diagonals."""
+"""Linear algebra on ferrax arrays: norms, products, powers, eigenvalues, singular values."""
 
 from ferrax._src.absent import absent as _absent, group as _group
+from ferrax._src.numpy.decompositions import (
+    cond as cond,
+    eigh as eigh,
+    eigvalsh as eigvalsh,
+    matrix_rank as matrix_rank,
+    pinv as pinv,
+    svd as svd,
+    svdvals as svdvals,
+)
 from ferrax._src.numpy.linalg import (
     cross as cross,
     diagonal as diagonal,
@@ -20,9 +29,8 @@ from ferrax._src.numpy.linalg import (
 __getattr__ = _absent(
     __name__,
     _group(
-        "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_rank pinv qr slogdet solve "
-        "svd svdvals tensorinv tensorsolve",
-        "decompositions of matrices are not implemented. For values that are not traced there is "
-        "numpy.linalg; in traced functions ferrax.pure_callback calls it",
+        "cholesky det eig eigvals inv lstsq qr slogdet solve tensorinv tensorsolve",
+        "the decompositions of matrices that are implemented are eigh and svd. For values that are "
+        "not traced there is numpy.linalg; in traced functions ferrax.pure_callback calls it",
     ),
 )

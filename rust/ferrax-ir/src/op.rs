@@ -134,6 +134,8 @@ ops! {
     Reduce, ArgReduce, Cumulative,
     // Order.
     Sort, TopK,
+    // Decompositions.
+    Eigh, Svd,
     // Products.
     DotGeneral,
     // Random bits.

@@ -1,4 +1,5 @@
-"""Linear algebra that needs no decomposition of a matrix: norms, products, powers, diagonals.
+"""Linear algebra: norms, products, powers, diagonals. What decomposes matrices is in
+`decompositions`.
 
 Invariant: a norm of integers is taken in floats, except the orders 1, inf and -inf of
 `vector_norm`, which are integers themselves.
@@ -16,7 +17,7 @@ from ferrax import lax
 from ferrax._src import dtypes
 from ferrax._src.api import jit
 from ferrax._src.core import Array, concrete_or_error
-from ferrax._src.numpy import matrices, products, reductions
+from ferrax._src.numpy import decompositions, matrices, products, reductions, shape
 from ferrax._src.numpy.util import (
     broadcast_to,
     constant,
@@ -38,12 +39,13 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
     Args: x: array; integers become floats. ord: of vectors any number (see `vector_norm`), of
     matrices None or "fro" (root of the sum of squares), 1 and -1 (largest and smallest sum of a
-    column's absolute values), inf and -inf (of a row's). axis: an axis for vectors, two for
-    matrices, or None: all axes, at most two unless `ord` is None. keepdims: keep the axes with
-    size 1. Returns real floats.
+    column's absolute values), inf and -inf (of a row's), 2, -2 and "nuc" (largest and smallest
+    singular value, and the sum of them). axis: an axis for vectors, two for matrices, or None: all
+    axes, at most two unless `ord` is None. keepdims: keep the axes with size 1. Returns real
+    floats.
     Raises: ValueError for another order, other numbers of axes, an axis out of bounds, and for
-    -1 and -inf of no columns or rows; NotImplementedError for the orders 2, -2 and "nuc" of a
-    matrix, which are made of singular values.
+    -1, -inf and -2 of no columns or rows; NotImplementedError for 2, -2 and "nuc" of matrices of
+    16-bit floats.
 
     Example: `jnp.linalg.norm(jnp.array([3., 4.]))` is `5.`.
     """
@@ -71,13 +73,7 @@ def _norm_of_matrices(x, ord, axes, keepdims):
     if ord is None or (isinstance(ord, str) and ord in ("f", "fro")):
         return _root_of_squares(x, axes, keepdims)
     if ord in ("nuc", 2, -2):
-        made_of = {2: "largest singular value", -2: "smallest singular value"}
-        raise NotImplementedError(
-            f"ferrax.numpy.linalg.norm: ord={ord!r} of a matrix is its"
-            f" {made_of.get(ord, 'sum of singular values')}, and there is no singular value"
-            " decomposition here. Use ord='fro', 1 or inf, or numpy.linalg.norm of a value that"
-            " is not traced."
-        )
+        return _norm_of_singular_values(x, ord, axes, keepdims)
     if isinstance(ord, str) or ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(
             f"Invalid order '{ord}' for matrix norm: expected None, 'fro', 'nuc', 1, -1, 2, -2,"
@@ -91,6 +87,17 @@ def _norm_of_matrices(x, ord, axes, keepdims):
     else:
         out = reductions.min(sums, axis=outer, keepdims=True)
     return out if keepdims else lax.squeeze(out, tuple(sorted(axes)))
+
+
+def _norm_of_singular_values(x, ord, axes, keepdims):
+    s = decompositions.svd(shape.moveaxis(x, axes, (-2, -1)), compute_uv=False)
+    if ord == 2:
+        out = reductions.max(s, axis=-1, initial=0)
+    elif ord == -2:
+        out = reductions.min(s, axis=-1)
+    else:
+        out = reductions.sum(s, axis=-1)
+    return lax.expand_dims(out, axes) if keepdims else out
 
 
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):

@@ -8,6 +8,7 @@ mod body;
 mod control;
 pub mod copy;
 pub mod cumulative;
+mod decompositions;
 pub mod gemm;
 pub mod reference;
 mod singles;
@@ -64,6 +65,8 @@ pub fn bind(
         Op::Cumulative(op) => cumulative::bind(op, inputs)?,
         Op::Sort(op) => sort::bind(op, inputs),
         Op::TopK(op) => sort::bind_top_k(op, inputs),
+        Op::Eigh(op) => decompositions::eigh(op, inputs, outputs),
+        Op::Svd(op) => decompositions::svd(op, inputs, outputs),
         _ => None,
     };
     // Rare dtypes, ops from outside, reductions of complex numbers in their order.

@@ -59,6 +59,7 @@ mod evaluate;
 mod gather;
 mod identities;
 pub(crate) mod index_space;
+mod linalg;
 mod order;
 mod policy;
 mod random;
@@ -95,6 +96,7 @@ pub use custom::{
 pub use dot::{DotGeneral, Precision};
 pub use gather::{Gather, GatherMode};
 pub use identities::{Copy, Name, OptimizationBarrier, StopGradient};
+pub use linalg::{Eigh, Svd};
 pub use order::{key_ranks, total_ranks};
 pub use policy::{Policy, PolicyHandle, Saveable};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};

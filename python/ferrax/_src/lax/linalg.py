@@ -1,0 +1,199 @@
+"""``ferrax.lax.linalg``: decompositions of matrices.
+
+Matrices are the last two axes, all leading axes are batches. The dtypes are those of LAPACK:
+float32, float64, complex64 and complex128.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+from ferrax._core import Array, bind
+
+from ferrax._src import dtypes
+from ferrax._src.lax.arguments import describe, int_tuple, operand as _operand
+from ferrax._src.lax.elementwise import conj
+from ferrax._src.lax.shape import transpose
+
+
+class EighImplementation(enum.Enum):
+    """Algorithms of `eigh`. On the CPU there is one, which `QR` and None name."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
+
+
+class SvdAlgorithm(enum.Enum):
+    """Algorithms of `svd`. On the CPU there is one: `DEFAULT`, `QR`, `DIVIDE_AND_CONQUER` and None
+    name it."""
+
+    DEFAULT = "default"
+    QR = "QR"
+    JACOBI = "Jacobi"
+    POLAR = "polar"
+    DIVIDE_AND_CONQUER = "divide_and_conquer"
+
+
+_SVD_ALGORITHMS = (None, SvdAlgorithm.DEFAULT, SvdAlgorithm.QR, SvdAlgorithm.DIVIDE_AND_CONQUER)
+_DTYPES = frozenset(map(np.dtype, (np.float32, np.float64, np.complex64, np.complex128)))
+
+
+def adjoint(x: Array) -> Array:
+    """The matrices of the last two axes, transposed and conjugated."""
+    swapped = transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    return conj(swapped) if np.dtype(x.dtype).kind == "c" else swapped
+
+
+def symmetrize(x: Array) -> Array:
+    """The Hermitian part of square matrices, ``(x + x^H) / 2``; integers become floats.
+
+    Errors: TypeError for what are no square matrices.
+
+    >>> symmetrize(jnp.array([[1.0, 4.0], [0.0, 1.0]]))
+    Array([[1., 2.],
+           [2., 1.]], dtype=float32)
+    """
+    x = _operand(x, "symmetrize")
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise TypeError(
+            "symmetrize: the transpose of a matrix can be added to it if the matrix is square:"
+            f" expected shape [..., n, n], got {describe(x)}"
+        )
+    return (x + adjoint(x)) / 2
+
+
+def eigh(
+    x: Array,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    implementation: EighImplementation | None = None,
+) -> tuple[Array, Array]:
+    """Eigenvectors and eigenvalues of symmetric or Hermitian matrices.
+
+    Args:
+      x: array (..., n, n) of float32, float64, complex64 or complex128.
+      lower: whether the lower triangle is read, or the upper one.
+      symmetrize_input: whether ``(x + x^H) / 2`` takes the place of ``x``; integers then become
+        floats, and ``lower`` makes no difference.
+      sort_eigenvalues: here eigenvalues always ascend.
+      subset_by_index: None, or the range (0, n), which is all.
+      implementation: None or `EighImplementation.QR`.
+
+    Returns ``(v, w)``: eigenvectors as the columns of ``v`` (..., n, n), orthonormal, of the dtype
+    of ``x``; real eigenvalues ``w`` (..., n). A matrix with NaN gives NaN. Derivatives of
+    eigenvectors are NaN where eigenvalues are equal; those of eigenvalues are finite.
+
+    Errors: TypeError for other ranks and for integers that are not symmetrized; NotImplementedError
+    for 16-bit floats, part of the range and the other implementations; for matrices that are not
+    square TypeError from symmetrizing, else ValueError.
+
+    >>> lax.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]]))[1]
+    Array([1., 2.], dtype=float32)
+    """
+    x = _operand(x, "eigh")
+    _check_rank("eigh", x)
+    if symmetrize_input:
+        x = symmetrize(x)
+    _check_dtype("eigh", x)
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(
+            "eigh: argument to symmetric eigendecomposition must have shape [..., n, n], got"
+            f" shape {tuple(x.shape)}"
+        )
+    if subset_by_index is not None and int_tuple(subset_by_index) != (0, x.shape[-1]):
+        raise NotImplementedError(
+            f"eigh: subset_by_index={subset_by_index!r} is not supported on CPU, where all"
+            f" eigenvalues are computed; pass None or {(0, x.shape[-1])} and slice the results"
+        )
+    if implementation is not None:
+        implementation = EighImplementation(implementation)
+        if implementation is not EighImplementation.QR:
+            raise NotImplementedError(
+                f"eigh: {implementation} is not supported on CPU; pass None or"
+                " EighImplementation.QR"
+            )
+    params = {"lower": bool(lower), "sort_eigenvalues": bool(sort_eigenvalues)}
+    vectors, values = bind("eigh", (x,), params)
+    return vectors, values
+
+
+def svd(
+    x: Array,
+    *,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> Array | tuple[Array, Array, Array]:
+    """Singular values and vectors of matrices: ``x = u @ diag(s) @ vh``.
+
+    Args:
+      x: array (..., m, n) of float32, float64, complex64 or complex128. Let k be min(m, n).
+      full_matrices: whether ``u`` and ``vh`` are completed to square matrices.
+      compute_uv: whether singular vectors are returned.
+      subset_by_index: None, or the range (0, k), which is all.
+      algorithm: None, or one that `SvdAlgorithm` says to be available.
+
+    Returns the singular values ``s`` (..., k), real and descending, without vectors; else
+    ``(u, s, vh)``, ``u`` of shape (..., m, k) and ``vh`` (..., k, n), or (..., m, m) and
+    (..., n, n) if full. A matrix with NaN gives NaN.
+
+    Errors: TypeError for other ranks and for integers; ValueError for part of the range with full
+    matrices; NotImplementedError for 16-bit floats, part of the range, other algorithms, and for
+    derivatives of full matrices that are not square.
+
+    >>> lax.linalg.svd(jnp.array([[0.0, 3.0], [2.0, 0.0]]), compute_uv=False)
+    Array([3., 2.], dtype=float32)
+    """
+    x = _operand(x, "svd")
+    _check_rank("svd", x)
+    _check_dtype("svd", x)
+    smaller = min(x.shape[-2:])
+    if subset_by_index is not None and int_tuple(subset_by_index) != (0, smaller):
+        if full_matrices:
+            raise ValueError(
+                f"svd: full_matrices and subset_by_index={subset_by_index!r} cannot both be set;"
+                " pass full_matrices=False"
+            )
+        raise NotImplementedError(
+            f"svd: subset_by_index={subset_by_index!r} is not implemented on CPU, where all"
+            f" singular values are computed; pass None or {(0, smaller)} and slice the results"
+        )
+    # No algorithm is needed for matrices of no elements.
+    if smaller and algorithm not in _SVD_ALGORITHMS:
+        raise NotImplementedError(
+            f"svd: algorithm={algorithm!r} is not implemented on CPU; pass None or one of"
+            f" {', '.join(map(str, _SVD_ALGORITHMS[1:]))}"
+        )
+    params = {"compute_uv": bool(compute_uv), "full_matrices": bool(full_matrices)}
+    results = bind("svd", (x,), params)
+    if compute_uv:
+        s, u, vh = results
+        return u, s, vh
+    return results[0] if isinstance(results, (list, tuple)) else results
+
+
+def _check_rank(name: str, x: Array) -> None:
+    if x.ndim < 2:
+        raise TypeError(
+            f"Input 0 to {name} must have rank at least 2, but got shape={tuple(x.shape)}"
+        )
+
+
+def _check_dtype(name: str, x: Array) -> None:
+    if x.dtype in _DTYPES:
+        return
+    if not dtypes.issubdtype(x.dtype, np.inexact):
+        raise TypeError(
+            f"{name} does not accept dtype {x.dtype} at position 0. Accepted dtypes at position 0"
+            " are subtypes of floating, complexfloating; convert it with astype."
+        )
+    raise NotImplementedError(
+        f"{name}: Unsupported dtype {x.dtype}. Expected float32, float64, complex64 or complex128;"
+        " convert it with astype."
+    )

@@ -1,0 +1,276 @@
+"""Functions of `jnp.linalg` that are made of eigenvalues or singular values."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from ferrax._core import ufuncs
+
+import numpy as np
+from ferrax import lax
+from ferrax._src import dtypes
+from ferrax._src.api import jit
+from ferrax._src.core import Array
+from ferrax._src.custom_jvp import custom_jvp
+from ferrax._src.lax import linalg as lax_linalg
+from ferrax._src.lax.linalg import adjoint, symmetrize
+from ferrax._src.numpy import array_creation, products, reductions, shape
+from ferrax._src.numpy.take import take_along_axis
+from ferrax._src.numpy.util import (
+    constant,
+    convert,
+    ensure_array,
+    promote_dtypes_inexact,
+    real_dtype,
+    strong_constant,
+    where,
+)
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns: `eigenvalues` (..., n) and `eigenvectors` (..., n, n), as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns: `U`, the singular values `S`, and `Vh`; `U @ diag(S) @ Vh` is the matrix."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+# ---------------------------------------------------------------------------- eigenvalues
+
+
+@partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+def eigh(a, UPLO=None, symmetrize_input=True):
+    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
+
+    Args: a: array (..., n, n); integers become floats. UPLO: "L" (or None) or "U", the triangle
+    that is read. symmetrize_input: take `(a + a^H) / 2` for `a`; the triangle makes no difference
+    then. Returns `EighResult`: real eigenvalues (..., n), ascending, and orthonormal eigenvectors
+    (..., n, n) as columns. NaN gives NaN. The signs of eigenvectors are not specified, and their
+    derivatives are NaN where eigenvalues are equal.
+    Raises: ValueError for another UPLO; TypeError for what are no square matrices (ValueError
+    unless symmetrized); NotImplementedError for 16-bit floats.
+
+    Example: `jnp.linalg.eigh(jnp.array([[2., 0.], [0., 1.]])).eigenvalues` is `[1., 2.]`.
+    """
+    a = ensure_array("jnp.linalg.eigh", a)
+    if UPLO not in (None, "L", "U"):
+        raise ValueError(f"UPLO must be one of None, 'L', or 'U', got {UPLO}")
+    (a,) = promote_dtypes_inexact(a)
+    vectors, values = lax_linalg.eigh(a, lower=UPLO != "U", symmetrize_input=symmetrize_input)
+    return EighResult(values, vectors)
+
+
+@partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
+    """Eigenvalues of symmetric or Hermitian matrices, as `eigh`: real, ascending, of shape (..., n).
+
+    Their derivatives are finite where they are equal, too.
+
+    Example: `jnp.linalg.eigvalsh(jnp.array([[2., 0.], [0., 1.]]))` is `[1., 2.]`.
+    """
+    a = ensure_array("jnp.linalg.eigvalsh", a)
+    return eigh(a, UPLO, symmetrize_input=symmetrize_input).eigenvalues
+
+
+# ---------------------------------------------------------------------------- singular values
+
+
+@partial(jit, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index=None):
+    """Singular value decomposition, `a = U @ diag(S) @ Vh`.
+
+    Args: a: array (..., m, n); integers become floats; let k be min(m, n). full_matrices: complete
+    `U` and `Vh` to square matrices. compute_uv: return vectors too. hermitian: the matrices are
+    taken for Hermitian, `(a + a^H) / 2`, and decomposed by `eigh`; rows of `Vh` of the singular
+    value 0 are then 0. subset_by_index: None or the whole range (0, k).
+    Returns `SVDResult` of `U` (..., m, k), `S` (..., k) and `Vh` (..., k, n), or of `U` (..., m, m)
+    and `Vh` (..., n, n) if full; only `S` without vectors. `S` is real and descending. NaN gives
+    NaN.
+    Raises: TypeError below rank 2, and for matrices that are not square where Hermitian;
+    NotImplementedError for 16-bit floats, part of the range (ValueError if full), and derivatives
+    of full matrices that are not square.
+
+    Example: `jnp.linalg.svd(jnp.array([[0., 3.], [2., 0.]])).S` is `[3., 2.]`.
+    """
+    (a,) = promote_dtypes_inexact(ensure_array("jnp.linalg.svd", a))
+    if hermitian:
+        return _svd_of_hermitian(a, compute_uv, subset_by_index)
+    results = lax_linalg.svd(
+        a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index
+    )
+    return SVDResult(*results) if compute_uv else results
+
+
+def _svd_of_hermitian(a, compute_uv, subset_by_index):
+    """Singular values are the absolute eigenvalues; their signs go into `Vh`."""
+    vectors, values = lax_linalg.eigh(a, subset_by_index=subset_by_index)
+    sizes = lax.abs(values)
+    last = sizes.ndim - 1
+    if not compute_uv:
+        return lax.rev(lax.sort(sizes), (last,))
+    places = lax.broadcasted_iota(np.uint32, sizes.shape, last)
+    ascending = lax.sort((sizes, places, lax.sign(values)), num_keys=1)
+    sizes, places, signs = (lax.rev(x, (last,)) for x in ascending)
+    u = take_along_axis(vectors, lax.expand_dims(places, (last,)), axis=-1)
+    signed = ufuncs.multiply(u, convert(lax.expand_dims(signs, (last,)), u.dtype))
+    return SVDResult(u, sizes, adjoint(signed))
+
+
+def svdvals(x, /):
+    """Singular values (..., min(m, n)) of matrices (..., m, n), as `svd`: real, descending.
+
+    Example: `jnp.linalg.svdvals(jnp.array([[0., 3.], [2., 0.]]))` is `[3., 2.]`.
+    """
+    return svd(ensure_array("jnp.linalg.svdvals", x), compute_uv=False)
+
+
+@partial(jit, static_argnames=("hermitian",))
+def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
+    """How many singular values are greater than a tolerance: int32 (...), of matrices (..., m, n).
+
+    Args: M: array; of a vector or a number: whether any element is not 0. rtol: the tolerance, an
+    array that broadcasts with (...), in spite of its name not relative; by default the largest
+    singular value times max(m, n) times the epsilon of the dtype. tol: another name of it.
+    hermitian: as of `svd`.
+    Raises: ValueError for both rtol and tol, and for no elements without either.
+
+    Example: `jnp.linalg.matrix_rank(jnp.ones((3, 3)))` is `1`.
+    """
+    M = ensure_array("jnp.linalg.matrix_rank", M)
+    if tol is not None:
+        if rtol is not None:
+            raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
+        rtol = tol
+    (M,) = promote_dtypes_inexact(M)
+    if M.ndim < 2:
+        return convert(reductions.any(lax.ne(M, strong_constant(0, M))), np.int32)
+    s = svd(M, full_matrices=False, compute_uv=False, hermitian=hermitian)
+    if rtol is None:
+        scale = max(M.shape[-2:]) * float(dtypes.finfo(s.dtype).eps)
+        rtol = lax.mul(reductions.max(s, axis=-1), strong_constant(scale, s))
+    rtol = ensure_array("jnp.linalg.matrix_rank", rtol)
+    return reductions.sum(ufuncs.greater(s, lax.expand_dims(rtol, (rtol.ndim,))), axis=-1)
+
+
+@partial(jit, static_argnames=("p",))
+def cond(x, p=None):
+    """Condition numbers (...) of matrices (..., m, n).
+
+    Args: x: array; p: None or 2: the largest singular value divided by the smallest; -2: the
+    inverse of that.
+    Raises: ValueError below rank 2, for no elements, for another order, and for another order's
+    matrices that are not square; NotImplementedError for "fro", "nuc", 1, -1, inf and -inf, which
+    are made of the inverse.
+
+    Example: `jnp.linalg.cond(jnp.array([[4., 0.], [0., 2.]]))` is `2.`.
+    """
+    x = ensure_array("cond", x)
+    got = f"got shape {tuple(x.shape)}"
+    if x.ndim < 2:
+        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; {got}")
+    if 0 in x.shape[-2:]:
+        raise ValueError(f"jnp.linalg.cond: input array must not be empty; {got}")
+    if p is None or p == 2:
+        s = svdvals(x)
+        return ufuncs.true_divide(s[..., 0], s[..., -1])
+    if p != -2:
+        if x.shape[-2] != x.shape[-1]:
+            raise ValueError(f"jnp.linalg.cond: for {p=}, array must be square; {got}")
+        if p in ("f", "fro", "nuc", 1, -1, np.inf, -np.inf):
+            raise NotImplementedError(
+                f"ferrax.numpy.linalg.cond: p={p!r} is made of the inverse of the matrix, which is"
+                " not implemented. Use p=2 or -2, or numpy.linalg.cond of a value that is not"
+                " traced."
+            )
+        raise ValueError(
+            f"Invalid order '{p}' for matrix norm: expected None, 'fro', 'nuc', 1, -1, 2, -2, inf"
+            " or -inf."
+        )
+    s = svdvals(x)
+    out = ufuncs.true_divide(s[..., -1], s[..., 0])
+    # 0 / 0 of the zero matrix.
+    known = ufuncs.logical_not(reductions.any(lax.ne(x, x), axis=(-2, -1)))
+    undefined = ufuncs.logical_and(lax.ne(out, out), known)
+    return where(undefined, constant(np.inf, out), out)
+
+
+# ---------------------------------------------------------------------------- pseudo-inverse
+
+
+def pinv(a, rtol=None, hermitian=False, *, rcond=None):
+    """Moore-Penrose pseudo-inverses (..., n, m) of matrices (..., m, n).
+
+    Args: a: array; integers become floats. rtol: singular values up to `rtol` times the largest
+    count as 0; an array that broadcasts with (...), by default 10 * max(m, n) times the epsilon of
+    the dtype. It has no derivative. hermitian: as of `svd`. rcond: another name of rtol.
+    Raises: ValueError for both rtol and rcond, and below rank 2; NotImplementedError for 16-bit
+    floats.
+
+    Example: `jnp.linalg.pinv(jnp.array([[2., 0.], [0., 0.]]))` is `[[0.5, 0.], [0., 0.]]`.
+    """
+    a = ensure_array("jnp.linalg.pinv", a)
+    if rcond is not None:
+        if rtol is not None:
+            raise ValueError("pinv: only one of rtol and rcond may be specified.")
+        rtol = rcond
+    if a.ndim < 2:
+        raise ValueError(
+            f"ferrax.numpy.linalg.pinv: expected at least two axes, got shape {tuple(a.shape)}"
+        )
+    (a,) = promote_dtypes_inexact(a)
+    if 0 in a.shape[-2:]:
+        return array_creation.empty((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    if rtol is None:
+        dtype = real_dtype(a.dtype)
+        rtol = np.asarray(10 * max(a.shape[-2:]) * float(dtypes.finfo(dtype).eps), dtype)
+    return _pinv(a, ensure_array("jnp.linalg.pinv", rtol), bool(hermitian))
+
+
+@partial(custom_jvp, nondiff_argnums=(2,))
+@partial(jit, static_argnums=(2,))
+def _pinv(a, rtol, hermitian):
+    u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
+    rtol = shape.expand_dims(rtol, -1)
+    cutoff = ufuncs.multiply(rtol, s[..., :1])
+    kept = ufuncs.greater(s, cutoff)
+    inverses = ufuncs.true_divide(strong_constant(1, s), where(kept, s, strong_constant(np.inf, s)))
+    inverses = convert(lax.expand_dims(inverses, (inverses.ndim - 1,)), a.dtype)
+    return _product(ufuncs.multiply(adjoint(vh), inverses), adjoint(u))
+
+
+@_pinv.defjvp
+def _pinv_jvp(hermitian, primals, tangents):
+    """Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares
+    problems whose variables separate", SIAM J. Numer. Anal. 10 (1973), equation 4.12:
+    `dP = -P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P`."""
+    (a, rtol), (da, _) = primals, tangents
+    p = _pinv(a, rtol, hermitian)
+    if hermitian:
+        a, da = symmetrize(a), symmetrize(da)
+    ph, dah = adjoint(p), adjoint(da)
+    # Each product has the smaller of the two sizes inside.
+    if a.shape[-2] >= a.shape[-1]:
+        left = _product(_product(p, ph), dah)
+        right = _product(_product(dah, ph), p)
+        inner = _product(_product(p, da), p)
+        left_rest = _product(_product(left, a), p)
+        right_rest = _product(_product(p, a), right)
+    else:
+        left = _product(p, _product(ph, dah))
+        right = _product(dah, _product(ph, p))
+        inner = _product(p, _product(da, p))
+        left_rest = _product(left, _product(a, p))
+        right_rest = _product(p, _product(a, right))
+    return p, left + right - inner - left_rest - right_rest
+
+
+def _product(x, y):
+    return products.matmul(x, y, precision="highest")
