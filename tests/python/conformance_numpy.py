@@ -57,7 +57,7 @@ def parametrise(rows):
     return pytest.mark.parametrize("row", rows, ids=[r.name for r in rows])
 
 
-def tests_of(rows):
+def row_tests(rows):
     """Tests of values, batches and derivatives of rows, to be given these names in a module."""
 
     @parametrise(rows)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conformance_numpy import ALL, COMPLEX, FLOATS, Row, row, tests_of
+from conformance_numpy import ALL, COMPLEX, FLOATS, Row, row, row_tests
 from numpy_oracle import check, expressions
 
 import ferrax
@@ -40,7 +40,7 @@ ROWS = [
 ]
 
 
-test_values, test_batches, test_derivatives = tests_of(ROWS)
+test_values, test_batches, test_derivatives = row_tests(ROWS)
 
 
 EXPRESSIONS = """
