@@ -16,6 +16,7 @@ import sys
 import collectives
 import compile as compile_family
 import control_flow
+import decompositions
 import dispatch
 import kernels
 import sorting
@@ -72,7 +73,9 @@ def main() -> None:
     ]
     print("\n".join(table), flush=True)
     failed = False
-    families = (dispatch, compile_family, kernels, sorting, control_flow, collectives, training)
+    families = (
+        dispatch, compile_family, kernels, sorting, decompositions, control_flow, collectives, training,
+    )  # fmt: skip
     for family in families:
         for row in family.ROWS:
             if options.only not in row.name:

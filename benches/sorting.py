@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from timing import Row, timed
+from timing import Row, compiled, timed
 
 SIZE = 1_000_000
 LINES = 1_000
@@ -11,17 +11,6 @@ LINES = 1_000
 
 def _floats(*shape):
     return np.random.default_rng(0).standard_normal(shape, np.float32)
-
-
-def _on(array, function):
-    """Prepares the compiled function on an array of a library."""
-
-    def prepare(library):
-        x = library.jax.device_put(array)
-        fun = library.jax.jit(lambda x: function(library, x))
-        return lambda: library.jax.block_until_ready(fun(x))
-
-    return prepare
 
 
 CASES = [
@@ -43,7 +32,7 @@ class _NumPy:
 
 def _part_of_numpy(array, function, of_numpy):
     """The times as parts of NumPy's."""
-    prepare = _on(array, function)
+    prepare = compiled(array, function)
 
     def start(library):
         return (lambda: of_numpy(array)) if library is _NumPy else prepare(library)
@@ -61,7 +50,7 @@ ROWS = [
     row
     for name, array, function, of_numpy in CASES
     for row in (
-        timed(name, "ms", None, _on(array, function), rounds=3, samples=3),
+        timed(name, "ms", None, compiled(array, function), rounds=3, samples=3),
         Row(f"{name}, parts of NumPy's time", "", 1.0, _part_of_numpy(array, function, of_numpy)),
     )
 ]

@@ -54,6 +54,17 @@ class Row:
 SCALES = {"ns": 1e9, "µs": 1e6, "ms": 1e3, "s": 1.0}
 
 
+def compiled(array, function):
+    """Prepares the jitted `function(library, x)` of an array, for `timed`."""
+
+    def prepare(library):
+        x = library.jax.device_put(array)
+        fun = library.jax.jit(lambda x: function(library, x))
+        return lambda: library.jax.block_until_ready(fun(x))
+
+    return prepare
+
+
 def timed(name, unit, target, prepare, *, rounds=7, sample_seconds=0.02, samples=5, per=1):
     """A row that times the callable `prepare(library)` returns, in calls of enough length."""
 

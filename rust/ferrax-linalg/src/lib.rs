@@ -7,7 +7,7 @@
 //! NaN, as LAPACK's callers have it.
 
 use faer::traits::ComplexField;
-use faer::{Mat, MatRef, Side};
+use faer::{Mat, MatMut, MatRef, Side};
 pub use faer::{c32, c64};
 
 /// The vectors that a singular value decomposition gives, to be overwritten: the left ones as
@@ -118,7 +118,7 @@ fn eigh<T: Element>(a: &[T], size: usize, lower: bool, vectors: &mut [T], values
         vectors.fill(T::UNKNOWN);
         return values.fill(T::UNKNOWN_REAL);
     };
-    write(found.U(), vectors);
+    MatMut::from_row_major_slice_mut(vectors, size, size).copy_from(found.U());
     for (value, &found) in values.iter_mut().zip(found.S().column_vector().iter()) {
         *value = found.real_part();
     }
@@ -129,39 +129,37 @@ fn svd<T: Element>(
     rows: usize,
     columns: usize,
     values: &mut [Real<T>],
-    vectors: Option<SingularVectors<'_, T>>,
+    mut vectors: Option<SingularVectors<'_, T>>,
 ) {
-    let finite = a.iter().all(|x| x.is_number());
-    let a = MatRef::from_row_major_slice(a, rows, columns);
-    let found = match vectors.as_ref().is_some_and(|vectors| vectors.full) {
-        _ if !finite => None,
-        true => a.svd().ok(),
-        false => a.thin_svd().ok(),
-    };
-    let Some(found) = found else {
+    let matrix = MatRef::from_row_major_slice(a, rows, columns);
+    let found =
+        if a.iter().all(|x| x.is_number()) { decomposed(matrix, values, vectors.as_mut()) } else { None };
+    if found.is_none() {
+        values.fill(T::UNKNOWN_REAL);
         if let Some(vectors) = vectors {
             vectors.left.fill(T::UNKNOWN);
             vectors.right.fill(T::UNKNOWN);
         }
-        return values.fill(T::UNKNOWN_REAL);
-    };
-    for (value, &found) in values.iter_mut().zip(found.S().column_vector().iter()) {
-        *value = found.real_part();
-    }
-    if let Some(vectors) = vectors {
-        write(found.U(), vectors.left);
-        let v = found.V();
-        let size = v.nrows();
-        for (index, to) in vectors.right.iter_mut().enumerate() {
-            *to = v[(index % size, index / size)].conjugate();
-        }
     }
 }
 
-/// A matrix row by row.
-fn write<T: Element>(from: MatRef<'_, T>, to: &mut [T]) {
-    let columns = from.ncols();
-    for (index, to) in to.iter_mut().enumerate() {
-        *to = from[(index / columns, index % columns)];
+/// None where the iteration does not end.
+fn decomposed<T: Element>(
+    a: MatRef<'_, T>,
+    values: &mut [Real<T>],
+    vectors: Option<&mut SingularVectors<'_, T>>,
+) -> Option<()> {
+    let Some(vectors) = vectors else {
+        values.copy_from_slice(&a.singular_values().ok()?);
+        return Some(());
+    };
+    let found = if vectors.full { a.svd() } else { a.thin_svd() }.ok()?;
+    for (value, &found) in values.iter_mut().zip(found.S().column_vector().iter()) {
+        *value = found.real_part();
     }
+    MatMut::from_row_major_slice_mut(vectors.left, a.nrows(), found.U().ncols()).copy_from(found.U());
+    let right = found.V().transpose();
+    MatMut::from_row_major_slice_mut(vectors.right, right.nrows(), a.ncols()).copy_from(right);
+    vectors.right.iter_mut().for_each(|x| *x = x.conjugate());
+    Some(())
 }

@@ -1,0 +1,36 @@
+"""Decompositions of matrices, beside JAX (which calls LAPACK)."""
+
+from __future__ import annotations
+
+import numpy as np
+from timing import compiled, timed
+
+
+def _matrices(*shape):
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _symmetric(*shape):
+    a = _matrices(*shape)
+    return a + np.swapaxes(a, -1, -2)
+
+
+def _spread(library, a):
+    """A function of eigenvectors too, with a derivative wherever eigenvalues are distinct."""
+    jnp = library.jnp
+    values, vectors = jnp.linalg.eigh(a)
+    return jnp.sum(vectors * jnp.tanh(values))
+
+
+CASES = [
+    ("`eigh` of 256×256", _symmetric(256, 256), lambda lib, a: lib.jnp.linalg.eigh(a)),
+    ("gradient through `eigh` of 256×256", _symmetric(256, 256),
+     lambda lib, a: lib.jax.grad(lambda a: _spread(lib, a))(a)),
+    ("`eigh` of 1,000 matrices of 8×8", _symmetric(1000, 8, 8),
+     lambda lib, a: lib.jnp.linalg.eigh(a)),
+    ("`svd` of 512×128", _matrices(512, 128),
+     lambda lib, a: lib.jnp.linalg.svd(a, full_matrices=False)),
+    ("`svdvals` of 256×256", _matrices(256, 256), lambda lib, a: lib.jnp.linalg.svdvals(a)),
+]  # fmt: skip
+
+ROWS = [timed(name, "ms", None, compiled(array, function)) for name, array, function in CASES]
