@@ -1,4 +1,4 @@
-"""Reverse rules with Python control flow on the values of cotangents, under further derivatives,
+"""Rules with Python control flow on the values of tangents or cotangents, under further derivatives,
 `vmap` and `jit`, against JAX."""
 
 import functools
@@ -77,3 +77,70 @@ def test_several_arguments_and_outputs(S):
     args = S.jnp.float32(2.0), {"a": S.jnp.float32(0.5)}
     second = S.jax.grad(lambda x, y: S.jax.grad(loss)(x, y))(*args)
     return S.jax.grad(loss, (0, 1))(*args), second, S.jax.vjp(loss, *args)[1](S.jnp.float32(-1.0))
+
+
+def own_forward(S, rule):
+    f = S.jax.custom_jvp(lambda x: S.jnp.sin(x) * x)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), RULES[rule](S, *primals, *tangents)
+
+    return f
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("rule", RULES)
+def test_forward_derivatives(rule, function):
+    def orders(S):
+        def f(x):
+            return FUNCTIONS[function](S, own_forward(S, rule), x)
+
+        x, jax = S.jnp.float32(0.7), S.jax
+        along = lambda t: lambda x: jax.jvp(f, (x,), (t,))[1]  # noqa: E731
+        itself = lambda x: jax.jvp(f, (x,), (x * x,))[1]  # noqa: E731
+        one, two = S.jnp.float32(1.0), S.jnp.float32(-2.0)
+        out = [lambda: jax.jvp(f, (x,), (one,)), lambda: jax.jvp(f, (-x,), (two,))]
+        out += [lambda: jax.jvp(along(one), (x,), (one,)), lambda: jax.jvp(along(two), (x,), (two,))]
+        out += [lambda: jax.jvp(itself, (x,), (two,))]
+        out += [lambda: jax.jvp(lambda x: jax.jvp(itself, (x,), (x,))[1], (x,), (one,))]
+        out += [lambda: jax.grad(along(two))(x), lambda: jax.grad(itself)(x)]
+        out += [lambda: jax.grad(jax.grad(itself))(x), lambda: jax.jvp(jax.grad(f), (x,), (one,))]
+        out += [lambda: jax.vmap(along(one))(S.jnp.array([0.7, -0.4])), lambda: jax.jit(along(two))(x)]
+        out += [lambda: jax.jit(itself)(x), lambda: jax.vmap(itself)(S.jnp.array([0.7, -0.4]))]
+        out += [lambda: jax.linearize(f, x)[1](one), lambda: jax.jacfwd(f)(x), lambda: jax.grad(f)(x)]
+        return out
+
+    for number in range(17):
+        same(lambda S, number=number: orders(S)[number](), weak=False)()
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@same
+def test_forward_with_several_arguments_and_outputs(S, symbolic):
+    f = S.jax.custom_jvp(lambda x, y, n: (x * y["a"], x + n, n))
+
+    def rule(primals, tangents):
+        (x, y, n), (dx, dy, _) = primals, tangents
+        out = f(x, y, n)
+        none = np.zeros((), S.jax.dtypes.float0)
+        if type(dx).__name__ == "SymbolicZero":
+            return out, (x * dy["a"], dy["a"] * 2, none)
+        if type(dy["a"]).__name__ == "SymbolicZero":
+            return out, (dx * y["a"] if dx > 0 else dx * 2, dx, none)
+        return out, (dx * y["a"] + dy["a"] if dx > 0 else dy["a"] * 2, dx, none)
+
+    f.defjvp(rule, symbolic_zeros=symbolic)
+
+    def loss(x, y):
+        a, b, n = f(x, y, 3)
+        return a * a + b * x + n, {"b": b, "n": S.jnp.asarray(n)}
+
+    x, a = S.jnp.float32(2.0), S.jnp.float32(0.5)
+    one = S.jnp.float32(1.0)
+    outs = []
+    for dx in (S.jnp.float32(1.0), S.jnp.float32(-1.0)):
+        along = lambda x, dx=dx: S.jax.jvp(lambda x: loss(x, {"a": a}), (x,), (dx,), has_aux=True)  # noqa: E731
+        outs += [along(x), S.jax.jvp(lambda x, along=along: along(x)[:2], (x,), (one,))]
+    of_y = lambda a: S.jax.jvp(lambda a: loss(x, {"a": a})[0], (a,), (one,))[1]  # noqa: E731
+    return outs, of_y(a), S.jax.jvp(of_y, (a,), (one,))

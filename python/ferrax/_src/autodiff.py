@@ -36,7 +36,7 @@ class _Orders(threading.local):
     derivatives = 0
     used = 0
     forward = False
-    # How many reverse rules that ask for values of cotangents were traced so far.
+    # How many rules that ask for values of tangents or cotangents were traced so far.
     by_value = 0
 
 
@@ -156,7 +156,11 @@ class _Linearized:
         ]
         self.flags = flags
         self.out_types = program.out_types[:num_out]
-        self.stepwise = orders.by_value != by_value and stepwise.applies(self)
+        # Rules that use mutable arrays have an order, which programs keep.
+        ordered = self.ordered or self.reverses
+        self.stepwise = (
+            orders.by_value != by_value and not ordered and stepwise.applies(self.linear)
+        )
 
     def take(self):
         """Output, aux (None without) and residuals, once: the point does not keep them alive."""
@@ -445,14 +449,21 @@ def jvp(fun, primals, tangents, has_aux=False):
     arrays = [core.as_array(leaf, "jvp") for leaf in leaves]
     types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
     tangent_leaves = _check_tangents("jvp", types, tangent_leaves, tree, tangent_tree)
-    forward = all(map(core.is_concrete, tangent_leaves))
+    by_value = orders.by_value
     arrays, program, captured, flat = _trace(
-        fun, tree.unflatten(arrays), None, has_aux, forward=forward
+        fun, tree.unflatten(arrays), None, has_aux, forward=True
     )
     nonzero = [_has_tangent(a.dtype) for a in arrays]
-    pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
-    results = _core.apply_program(pushed, arrays + captured + given)
+    if orders.by_value != by_value and stepwise.applies(program):
+        tangents = iter(given)
+        moving = [next(tangents) if flag else None for flag in nonzero]
+        results, made = stepwise.pushforward(program, arrays + captured, moving)
+        flags = [t is not None for t in made]
+        results += [t for t in made if t is not None]
+    else:
+        pushed, flags = program.jvp(nonzero + [False] * len(captured))
+        results = _core.apply_program(pushed, arrays + captured + given)
     results, flags, _ = _write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
     made = iter(results[count:])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import api_util, autodiff, core, named_axes, tree_util
+from ferrax._src import api_util, autodiff, core, named_axes, stepwise, tree_util
 from ferrax._src.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
     SymbolicZero,
     array_types,
     has_tangent,
-    on_the_host,
     pair,
     show,
     symbolic_zero,
@@ -150,6 +149,8 @@ class _JvpRule:
         self.jvp = custom.jvp
         self.call = call
         self.done = {}
+        # Whether it asks for the values of tangents.
+        self.by_value = False
         if call.differentiated:
             call.trace_ahead(self.trace_now)
         else:
@@ -157,17 +158,50 @@ class _JvpRule:
 
     def trace_now(self):
         call = self.call
-        key = call.perturbed if self.custom.symbolic_zeros else tuple(call.tangents)
-        program, captured, flags = self.trace(key, call.arrays)
+        key = self.key(call.perturbed)
+        try:
+            program, captured, flags = self.trace(key, call.arrays)
+        except VALUE_UNKNOWN:
+            # Under a `jvp` the tangents are known later.
+            if not autodiff.orders.forward:
+                raise
+            self.by_value = True
+            autodiff.orders.by_value += 1
+            call.set_constants(call.captured)
+            return
         call.set_constants(call.captured, captured)
         self.done[key] = call.with_constants(program, sum(key), captured), flags
 
+    def key(self, nonzero):
+        """Which tangents the rule gets. Without symbolic zeros it does not know which are zero."""
+        return tuple(nonzero) if self.custom.symbolic_zeros else tuple(self.call.tangents)
+
     def __call__(self, nonzero):
+        if self.by_value and stepwise.steps.asking:
+            raise stepwise.AskedRule(self)
         key = tuple(nonzero[len(self.call.constants) :])
         if key not in self.done:
             program, captured, flags = self.trace(key, None)
             self.done[key] = self.call.over_call(program, sum(key), captured), flags
         return self.done[key]
+
+    def call_forward(self, primals, tangents):
+        """What the rule gives for these values, tangents None where they are zero: the outputs, and
+        their tangents, None where they are zero."""
+        call = self.call
+        count = len(call.constants)
+        primals, tangents = primals[count:], tangents[count:]
+        key = self.key([tangent is not None for tangent in tangents])
+        flat = _FlatJvp(self, key)
+        given = [
+            zeros(ty) if tangent is None else tangent
+            for tangent, ty, flag in zip(tangents, call.types, key)
+            if flag
+        ]
+        results = flat([*primals, *given])
+        found = iter(results[len(flat.flags) :])
+        outputs = results[: len(flat.flags)]
+        return outputs, [next(found) if flag else None for flag in flat.flags]
 
     def trace(self, nonzero, values):
         call = self.call
@@ -176,16 +210,7 @@ class _JvpRule:
         if values is not None:
             values = [*values, *[None] * sum(nonzero)]
         place = f"the jvp rule of {api_util.fun_place(call.fun)}"
-        try:
-            program, captured = call.traced_rule(flat, types, values, "jvp", place)
-        except VALUE_UNKNOWN:
-            # It may ask for the values of tangents. Under a `jvp` alone they are known later.
-            orders = autodiff.orders
-            alone = orders.forward and orders.used + 1 >= orders.derivatives
-            if values is None or not alone or not all(map(core.is_concrete, call.arrays)):
-                raise
-            flat = _HostJvp(flat)
-            program, captured = call.traced_rule(flat, types, values, "jvp", place)
+        program, captured = call.traced_rule(flat, types, values, "jvp", place)
         return program, captured, flat.flags
 
 
@@ -244,30 +269,3 @@ class _FlatJvp:
             if there:
                 given.append(leaf)
         return primals + given
-
-
-class _HostJvp:
-    """A rule that runs as Python code where the tangents have values."""
-
-    def __init__(self, flat):
-        self.flat = flat
-        self.out_types = flat.rule.call.out_types
-        self.flags = [has_tangent(ty[1]) for ty in self.out_types]
-
-    def __call__(self, leaves):
-        tangents = [tangent_type(ty) for ty, flag in zip(self.out_types, self.flags) if flag]
-        return on_the_host(self.run, [*self.out_types, *tangents], leaves)
-
-    def run(self, *leaves):
-        results = self.flat([core.as_array(leaf) for leaf in leaves])
-        count = len(self.out_types)
-        found = iter(results[count:])
-        tangents = [next(found) if flag else None for flag in self.flat.flags]
-        return [
-            *results[:count],
-            *(
-                zeros(ty) if tangent is None else tangent
-                for tangent, flag, ty in zip(tangents, self.flags, self.out_types)
-                if flag
-            ),
-        ]

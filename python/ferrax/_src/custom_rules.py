@@ -433,13 +433,6 @@ class Call:
         return self.with_constants(self.program, 0, self.captured)
 
 
-def on_the_host(rule, types, arrays):
-    """What a rule gives that runs as Python code where all its inputs have values."""
-    from ferrax._src.callback import pure_callback
-
-    return pure_callback(rule, [core.ShapedArray(*ty[:2]) for ty in types], *arrays)
-
-
 def core_type(value):
     return (value.shape, value.dtype, value.weak_type)
 

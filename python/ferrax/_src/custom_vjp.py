@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
 from ferrax import _core
 from ferrax._src import (
     api_util,
@@ -24,7 +22,6 @@ from ferrax._src.custom_rules import (
     SymbolicZero,
     array_types,
     has_tangent,
-    on_the_host,
     pair,
     show,
     symbolic_zero,
@@ -263,19 +260,14 @@ class _VjpRule:
     def try_backward(self, backward, residuals, key):
         """The reverse rule that was traced, its program and what that captures.
 
-        A rule that asks for the values of cotangents, which are not known yet, runs when they
-        are: as Python code, where no other derivative goes through it. Other errors wait until
-        somebody asks for the rule.
+        A rule that asks for the values of cotangents, which are not known yet, is called when they
+        are. Errors wait until somebody asks for the rule.
         """
         try:
             return backward, *self.trace_backward(backward, residuals)
         except VALUE_UNKNOWN as error:
             self.by_value = True
             autodiff.orders.by_value += 1
-            alone = autodiff.orders.used >= autodiff.orders.derivatives
-            if alone and all(map(core.is_concrete, self.call.arrays)):
-                host = _HostBackward(backward)
-                return host, *self.trace_backward(host, residuals)
             self.failed[key, backward.given] = error
         except Exception as error:
             self.failed[key, backward.given] = error
@@ -458,26 +450,6 @@ class _FlatBackward:
                 )
             results.append(cotangent)
         return results
-
-
-class _HostBackward:
-    """A reverse rule that runs as Python code where the cotangents have values."""
-
-    def __init__(self, backward):
-        self.backward = backward
-        self.forward, self.given = backward.forward, backward.given
-        self.flags = [has_tangent(ty[1]) for ty in backward.rule.call.types]
-
-    def __call__(self, leaves):
-        types = [ty for ty, flag in zip(self.backward.rule.call.types, self.flags) if flag]
-        return on_the_host(self.run, types, leaves)
-
-    def run(self, *leaves):
-        found = iter(self.backward([core.as_array(leaf) for leaf in leaves]))
-        there = zip(self.backward.flags, self.flags, self.backward.rule.call.types)
-        return [
-            np.asarray(next(found) if flag else zeros(ty)) for flag, wanted, ty in there if wanted
-        ]
 
 
 def _flatten_up_to(argument, cotangent, is_zero, flat):

@@ -1,26 +1,27 @@
-"""Backward passes one equation at a time, for reverse rules that ask for values of cotangents.
+"""Derivatives one equation at a time, for rules that ask for values of tangents or cotangents.
 
-A linear program is transposed as a whole where its rules are programs. A rule with Python control
-flow on a cotangent is none: it has to be called with the values, which are arrays or, under further
-derivatives and `vmap`, tracers of these, as in JAX. The equations of such a program are transposed
-by themselves, backwards, and the results applied at once. Equations that do not depend on tangents
-are evaluated first. Cost: linear, but an application for each equation.
+A program is differentiated, and a linear program transposed, as a whole where its rules are programs.
+A rule with Python control flow on a tangent or cotangent is none: it has to be called with the
+values, which are arrays or, under further derivatives and `vmap`, tracers of these, as in JAX. The
+equations of such a program are taken by themselves, forwards or backwards, and the results applied at
+once. Cost: linear, but an application for each equation.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.jaxpr import Jaxpr, Literal, eval_jaxpr
+from ferrax._src.jaxpr import ClosedJaxpr, Jaxpr, Literal, bind_equation, eval_jaxpr, interpret
 
 
 class AskedRule(Exception):
-    """Raised by a reverse rule that is no program, when it is asked for one in `pullback`."""
+    """Raised by a rule that is no program, when it is asked for one here."""
 
     def __init__(self, rule):
-        super().__init__("a reverse rule that asks for the values of cotangents")
+        super().__init__("a rule that asks for the values of tangents or cotangents")
         self.rule = rule
 
 
@@ -31,12 +32,71 @@ class _Steps(threading.local):
 steps = _Steps()
 
 
-def applies(point) -> bool:
-    """Whether an equation of a linearised function, outside of calls, is a reverse rule. Rules that
-    use mutable arrays have an order, which programs keep."""
-    if point.ordered or point.reverses:
-        return False
-    return any(primitive == "custom_lin" for primitive, *_ in point.linear.equations())
+@contextlib.contextmanager
+def _asking():
+    before, steps.asking = steps.asking, True
+    try:
+        yield
+    finally:
+        steps.asking = before
+
+
+# The primitives of equations that are forward and reverse rules.
+_RULES = ("custom_jvp_call", "custom_lin")
+
+
+def applies(program) -> bool:
+    """Whether an equation of a program, outside of calls, is a forward rule, or of a linear program a
+    reverse rule."""
+    return any(primitive in _RULES for primitive, *_ in program.equations())
+
+
+def pushforward(program, inputs, tangents) -> tuple[list, list]:
+    """A program's outputs and their tangents, None where they are zero, for tangents of its inputs."""
+    jaxpr, values = _opened(program, inputs)
+    moving = {var: t for var, t in zip(jaxpr.invars, tangents) if t is not None}
+    for eqn in jaxpr.eqns:
+        given = _tangents(eqn.invars, moving)
+        if all(tangent is None for tangent in given):
+            _evaluate(eqn, values)
+            continue
+        rule = _forward_rule(eqn, given) if eqn.primitive.name == "custom_jvp_call" else None
+        if rule is None:
+            outputs, made = _pushed(eqn, values, moving)
+        else:
+            primals = [_value(atom, values) for atom in eqn.invars]
+            outputs, made = rule.call_forward(primals, given)
+        values.update(zip(eqn.outvars, outputs))
+        moving.update((var, t) for var, t in zip(eqn.outvars, made) if t is not None)
+    outputs = [_value(atom, values) for atom in jaxpr.outvars]
+    return outputs, _tangents(jaxpr.outvars, moving)
+
+
+def _tangents(atoms, moving):
+    return [None if isinstance(atom, Literal) else moving.get(atom) for atom in atoms]
+
+
+def _pushed(eqn, values, moving):
+    """An equation's outputs and their tangents."""
+    alone, inputs = _alone(eqn)
+    program, flags = alone._to_program().jvp([var in moving for var in inputs])
+    tangents = [moving[var] for var in inputs if var in moving]
+    # One by one again, as a tangent may be known where the primal is not.
+    closed = ClosedJaxpr(program)
+    primals = [values[var] for var in inputs]
+    results = interpret(closed.jaxpr, closed.consts, primals + tangents, bind_equation)
+    found = iter(results[len(flags) :])
+    return results[: len(flags)], [next(found) if flag else None for flag in flags]
+
+
+def _forward_rule(eqn, given):
+    """The rule, if it is no program."""
+    try:
+        with _asking():
+            eqn.params["jvp_jaxpr_fun"].rule.jvp([tangent is not None for tangent in given])
+    except AskedRule as asked:
+        return asked.rule
+    return None
 
 
 def pullback(point, residuals, wanted, given) -> list:
@@ -56,11 +116,8 @@ def pullback(point, residuals, wanted, given) -> list:
 
 def _pull(program, residuals, cotangents) -> list:
     """The cotangents of a linear program's inputs after the residuals."""
-    constants = program.constants()
-    jaxpr = Jaxpr._of_program(program, 0, constants)
+    jaxpr, values = _opened(program, residuals)
     count = len(residuals)
-    values = dict(zip(jaxpr.constvars, (value for _, value in constants)))
-    values.update(zip(jaxpr.invars[:count], residuals))
     linear = set(jaxpr.invars[count:])
     backward = []
     for eqn in jaxpr.eqns:
@@ -68,8 +125,7 @@ def _pull(program, residuals, cotangents) -> list:
             linear.update(eqn.outvars)
             backward.append(eqn)
         else:
-            alone, inputs = _alone(eqn)
-            values.update(zip(eqn.outvars, eval_jaxpr(alone, (), *map(values.get, inputs))))
+            _evaluate(eqn, values)
     sums = {}
     _add(sums, linear, zip(jaxpr.outvars, cotangents))
     for eqn in reversed(backward):
@@ -79,6 +135,24 @@ def _pull(program, residuals, cotangents) -> list:
         rule = _custom if eqn.primitive.name == "custom_lin" else _transposed
         _add(sums, linear, rule(eqn, values, linear, given))
     return [sums.get(var) for var in jaxpr.invars[count:]]
+
+
+def _opened(program, inputs):
+    """A program's jaxpr, and the values of its constants and first inputs."""
+    constants = program.constants()
+    jaxpr = Jaxpr._of_program(program, 0, constants)
+    values = dict(zip(jaxpr.constvars, (value for _, value in constants)))
+    values.update(zip(jaxpr.invars, inputs))
+    return jaxpr, values
+
+
+def _value(atom, values):
+    return core.as_array(atom.val) if isinstance(atom, Literal) else values[atom]
+
+
+def _evaluate(eqn, values):
+    alone, inputs = _alone(eqn)
+    values.update(zip(eqn.outvars, eval_jaxpr(alone, (), *map(values.get, inputs))))
 
 
 def _variables(atoms):
@@ -115,19 +189,14 @@ def _custom(eqn, values, linear, given):
     """The cotangents that a reverse rule gives: its program's, or else of a call of its function."""
     rule, perturbed = eqn.params["rule"], list(eqn.params["perturbed"])
     count = eqn.params["num_res"]
-    residuals = [
-        core.as_array(atom.val) if isinstance(atom, Literal) else values[atom]
-        for atom in eqn.invars[:count]
-    ]
+    residuals = [_value(atom, values) for atom in eqn.invars[:count]]
     there = [ct is not None for ct in given]
     cotangents = [ct for ct in given if ct is not None]
-    before, steps.asking = steps.asking, True
     try:
-        program, flags = rule.backward(perturbed, there)
+        with _asking():
+            program, flags = rule.backward(perturbed, there)
     except AskedRule as asked:
         program, rule = None, asked.rule
-    finally:
-        steps.asking = before
     if program is None:
         results, flags = rule.call_backward(perturbed, there, residuals, cotangents)
     else:
