@@ -165,7 +165,8 @@ def test_partial():
     partial = ftu.Partial(add, 1, k=2)
     assert partial(3) == 6
     assert isinstance(partial, functools.partial)
-    assert repr(partial) == repr(jtu.Partial(add, 1, k=2))
+    # Python's repr of a partial has the module's name since 3.13.
+    assert repr(partial).replace("ferrax.", "jax.", 1) == repr(jtu.Partial(add, 1, k=2))
     leaves, treedef = ftu.tree_flatten(partial)
     assert leaves == [1, 2]
     assert str(treedef) == str(jtu.tree_structure(jtu.Partial(add, 1, k=2)))
