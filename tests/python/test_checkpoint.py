@@ -516,3 +516,58 @@ def test_names_and_documentation_stay():
         return x
 
     assert (documented.__name__, documented.__doc__) == ("documented", "Says.")
+
+
+def told(s, log, x):
+    s.jax.debug.callback(lambda _: log.append(1), x)
+    return s.jnp.sin(x)
+
+
+# Functions of `g`, which is checkpointed, and `h`, which is not; both tell when they are computed.
+TELLING = {
+    "alone": lambda s, g, h: g,
+    "jit": lambda s, g, h: s.jax.jit(g),
+    "cond": lambda s, g, h: lambda x: s.lax.cond(x > 0, g, lambda x: x, x),
+    "of cond": lambda s, g, h: s.jax.checkpoint(lambda x: s.lax.cond(x > 0, h, lambda x: x, x)),
+    "scan": lambda s, g, h: lambda x: s.lax.scan(lambda c, a: (c + g(a), None), 0.0, x[None])[0],
+    "of scan": lambda s, g, h: s.jax.checkpoint(
+        lambda x: s.lax.scan(lambda c, _: (h(c), None), x, None, length=1)[0]),
+    "not used": lambda s, g, h: lambda x: s.jax.vjp(lambda x: (g(x), x * x), x)[1]((x * 0, x))[0],
+}  # fmt: skip
+
+
+# Functions of `g` whose derivatives do not need it.
+UNNEEDED = {
+    "not used": lambda s, g: lambda x: (g(x), x * x)[1],
+    "stopped": lambda s, g: lambda x: s.lax.stop_gradient(g(x)) * x,
+    "not used in jit": lambda s, g: s.jax.jit(lambda x: (g(x), x * x)[1]),
+    "not used in scan": lambda s, g: lambda x: s.lax.scan(
+        lambda c, _: ((g(c), c * c)[1], None), x, None, length=1)[0],
+    "not used in cond": lambda s, g: lambda x: s.lax.cond(x > 0, lambda x: (g(x), x * x)[1], lambda x: x, x),
+}  # fmt: skip
+
+
+def times_told(s, make):
+    """How often a checkpointed function is computed in derivatives of order 0 to 3."""
+    counts = []
+    for order in range(4):
+        log = []
+        f = make(functools.partial(told, s, log))
+        for _ in range(order):
+            f = s.jax.grad(f)
+        f(s.jnp.float32(0.5))
+        s.jax.effects_barrier()
+        counts.append(len(log))
+    return counts
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_nothing_is_computed_again_more_often_than_derivatives_need(name):
+    check(lambda s: times_told(s, lambda tell: TELLING[name](s, s.jax.checkpoint(tell), tell)))
+
+
+@pytest.mark.parametrize("name", UNNEEDED)
+def test_nothing_is_computed_again_that_no_derivative_needs(name):
+    """JAX computes it once more for the sake of its effects."""
+    s = oracle.FERRAX
+    assert times_told(s, lambda tell: UNNEEDED[name](s, ferrax.checkpoint(tell))) == [1, 1, 1, 1]

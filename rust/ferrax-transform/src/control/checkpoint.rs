@@ -197,6 +197,10 @@ pub(crate) fn transpose(
 ) -> Result<Cotangents> {
     let linear: Vec<bool> = operands.iter().map(Operand::is_linear).collect();
     let given: Vec<bool> = cotangents.iter().map(Option::is_some).collect();
+    if op.differentiated && !given.contains(&true) && !linear_part_happens(&op.jaxpr, &linear) {
+        // Nobody needs what would be computed again.
+        return Ok(operands.iter().map(|_| None).collect());
+    }
     let (jaxpr, flags) = transposition.flagged(&op.jaxpr, &linear, &given, &[])?;
     if jaxpr.outputs.is_empty() && jaxpr.effects.is_empty() {
         return Ok(operands.iter().map(|_| None).collect());
@@ -205,6 +209,11 @@ pub(crate) fn transpose(
         operands.iter().filter_map(Operand::known).chain(cotangents.iter().flatten().copied()).collect();
     let mut outputs = b.emit(Checkpoint { jaxpr, ..op.clone() }, &inputs)?.into_iter().map(Atom::Var);
     Ok(flags.iter().map(|&flag| if flag { outputs.next() } else { None }).collect())
+}
+
+fn linear_part_happens(program: &Program, linear: &[bool]) -> bool {
+    let (_, depends) = dependence(program, linear);
+    program.equations.iter().zip(depends).any(|(equation, depends)| depends && equation.op.happens())
 }
 
 pub(crate) fn batch(
