@@ -4,6 +4,7 @@ use ferrax_compile::Argument;
 use ferrax_ir::ops::{Eigh, Svd};
 use ferrax_ir::{DType, Result};
 use ferrax_linalg::{Scalar, SingularVectors, c32, c64};
+use smallvec::SmallVec;
 
 use super::{Call, Kernel};
 use crate::pool;
@@ -89,7 +90,8 @@ impl Kernel for Decomposition {
                 unsafe {
                     let from = call.inputs[0].add(number * size * self.width);
                     let outputs = call.outputs.iter().zip(&self.outputs);
-                    let outputs: Vec<*mut u8> = outputs.map(|(to, bytes)| to.add(number * bytes)).collect();
+                    let outputs: SmallVec<[*mut u8; 3]> =
+                        outputs.map(|(to, bytes)| to.add(number * bytes)).collect();
                     (self.run)(&self.what, self.rows, self.columns, from, &outputs);
                 }
             }

@@ -146,24 +146,26 @@ fn spread(b: &mut Builder, x: Atom, size: &Dim, rows: bool) -> Result<Atom> {
     b.broadcast_batch(x, size, if rows { rank - 1 } else { rank })
 }
 
-/// The identity matrix in the shape and dtype of `like`, which is square.
-fn identity_like(b: &mut Builder, like: Atom) -> Result<Atom> {
+/// Whether elements of square matrices in the shape of `like` are on the diagonal.
+fn on_diagonal(b: &mut Builder, like: Atom) -> Result<Atom> {
     let shape = b.shape(like);
     let rank = shape.len();
     let [row, column] = [rank - 2, rank - 1].map(|axis| b.iota(DType::I32, &shape, axis));
-    let on = b.compare(super::Compare::Eq, row?, column?)?;
+    b.compare(super::Compare::Eq, row?, column?)
+}
+
+/// The identity matrix in the shape and dtype of `like`, which is square.
+fn identity_like(b: &mut Builder, like: Atom) -> Result<Atom> {
+    let on = on_diagonal(b, like)?;
     b.convert(on, b.dtype(like))
 }
 
 /// The diagonals, `[…, n]`, of matrices.
 fn diagonal(b: &mut Builder, x: Atom) -> Result<Atom> {
-    let identity = identity_like(b, x)?;
-    let kept = b.mul(x, identity)?;
-    let rank = b.rank(x);
-    // Zero times an element that is not finite is NaN.
+    let on = on_diagonal(b, x)?;
     let zeros = b.zeros_like(x)?;
-    let on = b.compare(super::Compare::Ne, identity, zeros)?;
-    let kept = b.select(on, kept, zeros)?;
+    let kept = b.select(on, x, zeros)?;
+    let rank = b.rank(x);
     b.reduce_sum(kept, &[rank - 1])
 }
 
