@@ -1,7 +1,8 @@
 """Writes FEATURES.md: which public names of JAX 0.10.2 the package has, module by module.
 
 The names are those of `jax_names.json`. A name counts as present where the same dotted path
-resolves in ferrax; that it behaves alike is for the tests to show.
+resolves in ferrax to something that does more than refuse (`refusals.py`); that it behaves alike is
+for the tests to show.
 """
 
 import importlib
@@ -9,12 +10,14 @@ import json
 import pathlib
 
 from generated import emit
+from refusals import refuses
 
 HEAD = """\
 # Features
 
 The public names of JAX 0.10.2 and which of them ferrax has: **{present:,} of {total:,}**. Generated
-by introspection (`make docs`); presence is what is counted here, behaviour is tested in `tests/`.
+by introspection (`make docs`). A function that only says that it is not supported counts as missing;
+how those that are present behave is tested in `tests/`.
 
 | module | present | missing |
 |---|---:|---|
@@ -34,11 +37,21 @@ def owner_of(module: str):
         return None
 
 
-def has(owner, name: str) -> bool:
+# Of no use but for arrays without elements.
+OF_NO_USE = {"jax.nn.initializers": ("orthogonal", "delta_orthogonal")}
+# JAX has these names to say that they do nothing there, as they do here.
+REFUSED_BY_JAX_TOO = {"jax.numpy": ("fromfile", "fromiter", "load")}
+
+
+def has(owner, module: str, name: str) -> bool:
+    """Whether the module has this name, and it is of use."""
     try:
-        return hasattr(owner, name)
-    except ImportError:  # a module loaded on demand that lacks something
+        value = getattr(owner, name)
+    except (AttributeError, ImportError):  # or a module loaded on demand lacks something
         return False
+    if name in OF_NO_USE.get(module, ()):
+        return False
+    return name in REFUSED_BY_JAX_TOO.get(module, ()) or not refuses(value)
 
 
 def main() -> None:
@@ -48,7 +61,7 @@ def main() -> None:
     rows, present_total, total = [], 0, 0
     for module, listed in names.items():
         owner = owner_of(module)
-        missing = [name for name in listed if owner is None or not has(owner, name)]
+        missing = [name for name in listed if owner is None or not has(owner, module, name)]
         present = len(listed) - len(missing)
         present_total += present
         total += len(listed)
