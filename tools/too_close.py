@@ -1,10 +1,11 @@
 """Compares functions and messages with those of an installed JAX and prints what is too close.
 
 Behaviour is meant to be alike, text is not. A function is compared with those of JAX that have its
-name, as sequences of the tokens of their bodies, without docstrings, comments and annotations;
-signatures are the interface. Printed are those of at least `MIN_TOKENS` tokens that have at least the
-ratio `--ratio` in common with one of them (Ratcliff and Obershelp's measure, as `difflib` has it). A message is a string of at least `MIN_WORDS` words, in
-code; printed are those that JAX's source has too, letter by letter.
+name, as sequences of the tokens of their bodies, without docstrings and annotations; signatures are
+the interface. Printed are those of at least `MIN_TOKENS` tokens that have at least the ratio
+`--ratio` in common with one of them (Ratcliff and Obershelp's measure, as `difflib` has it). A
+message is a string of at least `MIN_WORDS` words, in code; printed are those that JAX's source has
+too, letter by letter, and NumPy's has not.
 
     python tools/too_close.py                # what is above the limits; exits with 1 if anything is
     python tools/too_close.py --ratio 0.6    # and what is nearest to them
@@ -23,6 +24,8 @@ import io
 import pathlib
 import sys
 import tokenize
+
+import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIN_TOKENS = 30
@@ -122,9 +125,10 @@ def main() -> int:
     functions = sorted(close_functions(ours, theirs, options.ratio), reverse=True)
     for ratio, name, here, there in functions:
         print(f"{ratio:.2f}  {name}  {here}  (JAX: {there})")
+    numpy = Sources(pathlib.Path(np.__file__).parent).messages
     messages = sorted(
         (place, text) for text, place in ours.messages.items()
-        if text in theirs.messages and text not in ALLOWED
+        if text in theirs.messages and text not in numpy and text not in ALLOWED
     )  # fmt: skip
     for place, text in messages:
         print(f"message  {place}  {text!r}  (JAX: {theirs.messages[text]})")
