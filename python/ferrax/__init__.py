@@ -8,15 +8,15 @@ Example:
 """
 
 # ruff: noqa: I001, F401
-from ferrax._src import runtime as _runtime  # first: it connects the native core
+from ferrax._src.core import runtime as _runtime  # first: it connects the native core
 
 from ferrax import (
     ad_checkpoint, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental, export,
     interpreters, lax, nn, numpy, ops, random, ref, sharding, stages, tree, tree_util, typing, util,
 )  # fmt: skip
 from ferrax._core import Array
-from ferrax._src.ad_checkpoint import checkpoint, remat
-from ferrax._src.api import (
+from ferrax._src.transforms.ad_checkpoint import checkpoint, remat
+from ferrax._src.transforms.api import (
     ShapeDtypeStruct,
     block_until_ready,
     clear_caches,
@@ -29,7 +29,7 @@ from ferrax._src.api import (
     named_call,
     named_scope,
 )
-from ferrax._src.autodiff import (
+from ferrax._src.transforms.autodiff import (
     fwd_and_bwd,
     grad,
     jvp,
@@ -38,11 +38,11 @@ from ferrax._src.autodiff import (
     value_and_grad,
     vjp,
 )
-from ferrax._src.batching import vmap
-from ferrax._src.jacobians import hessian, jacfwd, jacobian, jacrev
-from ferrax._src.checkpoint_policies import checkpoint_policies
-from ferrax._src.callback import pure_callback
-from ferrax._src.config import (
+from ferrax._src.transforms.batching import vmap
+from ferrax._src.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
+from ferrax._src.transforms.checkpoint_policies import checkpoint_policies
+from ferrax._src.callbacks.callback import pure_callback
+from ferrax._src.base.config import (
     check_tracer_leaks,
     checking_leaks,
     config,
@@ -63,11 +63,11 @@ from ferrax._src.config import (
     numpy_rank_promotion,
     threefry_partitionable,
 )
-from ferrax._src.closures import closure_convert
+from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.core import ensure_compile_time_eval, typeof
-from ferrax._src.custom_jvp import custom_jvp
-from ferrax._src.custom_vjp import custom_gradient, custom_vjp
-from ferrax._src.devices import (
+from ferrax._src.transforms.custom_jvp import custom_jvp
+from ferrax._src.transforms.custom_vjp import custom_gradient, custom_vjp
+from ferrax._src.core.devices import (
     Device,
     default_backend,
     device_count,
@@ -80,10 +80,10 @@ from ferrax._src.devices import (
     process_index,
     process_indices,
 )
-from ferrax._src.dtypes import float0
-from ferrax._src.effects import effects_barrier
-from ferrax._src.gradient_refs import ad
-from ferrax._src.refs import Ref, empty_ref, free_ref, freeze, new_ref
+from ferrax._src.base.dtypes import float0
+from ferrax._src.base.effects import effects_barrier
+from ferrax._src.transforms.gradient_refs import ad
+from ferrax._src.state.refs import Ref, empty_ref, free_ref, freeze, new_ref
 from ferrax.version import __version__, __version_info__
 
 _runtime.install_array_methods()

@@ -1,7 +1,7 @@
 """Names for values in checkpointed functions, and what these keep."""
 
-from ferrax._src.ad_checkpoint import checkpoint_name, print_saved_residuals
-from ferrax._src.checkpoint_policies import (
+from ferrax._src.transforms.ad_checkpoint import checkpoint_name, print_saved_residuals
+from ferrax._src.transforms.checkpoint_policies import (
     Offloadable,
     Recompute,
     Saveable,

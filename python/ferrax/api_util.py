@@ -2,8 +2,9 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base.util import safe_map
 from ferrax._src.core import shaped_abstractify
-from ferrax._src.flat_functions import (
+from ferrax._src.interop.flat_functions import (
     argnums_partial,
     debug_info,
     donation_vector,
@@ -12,4 +13,3 @@ from ferrax._src.flat_functions import (
     flatten_fun_nokwargs,
     rebase_donate_argnums,
 )
-from ferrax._src.util import safe_map

@@ -4,7 +4,7 @@ import importlib
 import warnings
 from typing import Any
 
-from ferrax._src.absent import absent as _make_absent
+from ferrax._src.base.absent import absent as _make_absent
 from ferrax._src.core import (
     AbstractValue,
     ShapedArray,
@@ -12,7 +12,7 @@ from ferrax._src.core import (
     ensure_compile_time_eval,
     trace_state_clean,
 )
-from ferrax._src.jaxpr import (
+from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
     Jaxpr,
@@ -26,8 +26,8 @@ from ferrax._src.jaxpr import (
     new_jaxpr_eqn,
     subjaxprs,
 )
-from ferrax._src.primitives import Primitive
-from ferrax._src.traces import Trace, eval_context
+from ferrax._src.core.primitives import Primitive
+from ferrax._src.tracing.traces import Trace, eval_context
 
 Atom = Var | Literal
 ParamDict = dict[str, Any]

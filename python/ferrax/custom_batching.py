@@ -2,4 +2,4 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.custom_batching import custom_vmap, sequential_vmap
+from ferrax._src.transforms.custom_batching import custom_vmap, sequential_vmap

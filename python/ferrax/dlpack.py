@@ -1,5 +1,5 @@
 """Exchange of arrays with other libraries without a copy."""
 
-from ferrax._src.dlpack import from_dlpack, is_supported_dtype
+from ferrax._src.core.dlpack import from_dlpack, is_supported_dtype
 
 __all__ = ["from_dlpack", "is_supported_dtype"]

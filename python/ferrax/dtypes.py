@@ -1,6 +1,6 @@
 """Dtypes that NumPy lacks, and functions on dtypes."""
 
-from ferrax._src.dtypes import (
+from ferrax._src.base.dtypes import (
     TypePromotionError as TypePromotionError,
     bfloat16 as bfloat16,
     canonicalize_dtype as canonicalize_dtype,

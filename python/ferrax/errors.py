@@ -1,6 +1,6 @@
 """Error classes; each one's documentation says what causes it and what to do."""
 
-from ferrax._src.errors import (
+from ferrax._src.base.errors import (
     ConcretizationTypeError as ConcretizationTypeError,
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
     JAXIndexError as JAXIndexError,

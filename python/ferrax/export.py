@@ -1,6 +1,6 @@
 """Functions as files: exported here, loaded by Python or by a Rust program."""
 
-from ferrax._src.export import (
+from ferrax._src.interop.export import (
     DisabledSafetyCheck as DisabledSafetyCheck,
     Exported as Exported,
     SymbolicScope as SymbolicScope,

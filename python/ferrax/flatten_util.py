@@ -1,5 +1,5 @@
 """Trees of arrays as single vectors."""
 
-from ferrax._src.flatten_util import ravel_pytree
+from ferrax._src.numpy.flatten_util import ravel_pytree
 
 __all__ = ["ravel_pytree"]

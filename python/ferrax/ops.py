@@ -1,6 +1,6 @@
 """``ferrax.ops``: reductions by segment."""
 
-from ferrax._src.segments import (
+from ferrax._src.numpy.segments import (
     segment_max as segment_max,
     segment_min as segment_min,
     segment_prod as segment_prod,

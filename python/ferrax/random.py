@@ -1,6 +1,17 @@
 """Random numbers, as pure functions of explicit keys."""
 
-from ferrax._src.prng import (
+from ferrax._src.random.distributions import (
+    double_sided_maxwell as double_sided_maxwell,
+    geometric as geometric,
+    lognormal as lognormal,
+    maxwell as maxwell,
+    pareto as pareto,
+    rayleigh as rayleigh,
+    triangular as triangular,
+    wald as wald,
+    weibull_min as weibull_min,
+)
+from ferrax._src.random.prng import (
     PRNGKey as PRNGKey,
     clone as clone,
     fold_in as fold_in,
@@ -11,7 +22,7 @@ from ferrax._src.prng import (
     split as split,
     wrap_key_data as wrap_key_data,
 )
-from ferrax._src.random import (
+from ferrax._src.random.samplers import (
     bernoulli as bernoulli,
     bits as bits,
     categorical as categorical,
@@ -27,15 +38,4 @@ from ferrax._src.random import (
     randint as randint,
     truncated_normal as truncated_normal,
     uniform as uniform,
-)
-from ferrax._src.random_distributions import (
-    double_sided_maxwell as double_sided_maxwell,
-    geometric as geometric,
-    lognormal as lognormal,
-    maxwell as maxwell,
-    pareto as pareto,
-    rayleigh as rayleigh,
-    triangular as triangular,
-    wald as wald,
-    weibull_min as weibull_min,
 )

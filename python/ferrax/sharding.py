@@ -1,5 +1,5 @@
 """Where arrays live: `SingleDeviceSharding`."""
 
-from ferrax._src.sharding import Sharding, SingleDeviceSharding
+from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
 
 __all__ = ["Sharding", "SingleDeviceSharding"]

@@ -1,6 +1,6 @@
 """Ahead-of-time compilation in stages: `jit(f).trace(...).lower().compile()`."""
 
 from ferrax._core import PjitFunction as Wrapped
-from ferrax._src.stages import ArgInfo, Compiled, Lowered, OutInfo, Traced
+from ferrax._src.transforms.stages import ArgInfo, Compiled, Lowered, OutInfo, Traced
 
 __all__ = ["ArgInfo", "Compiled", "Lowered", "OutInfo", "Traced", "Wrapped"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ferrax._src import tree_util as _tree_util
+from ferrax._src.tree import tree_util as _tree_util
 
 __all__ = [
     "all",

@@ -1,6 +1,6 @@
 """Pytrees: nested containers, taken apart into leaves and structure, mapped and put back."""
 
-from ferrax._src.tree_util import (
+from ferrax._src.tree.tree_util import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,

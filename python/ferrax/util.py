@@ -1,5 +1,5 @@
 """Small helpers that JAX's `util` offers."""
 
-from ferrax._src.util import safe_map, safe_zip
+from ferrax._src.base.util import safe_map, safe_zip
 
 __all__ = ["safe_map", "safe_zip"]

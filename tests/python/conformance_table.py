@@ -335,7 +335,7 @@ def _threefry(S, key, x):
     if S.name == "jax":
         from jax.extend.random import threefry_2x32
     else:
-        from ferrax._src.prng import threefry_2x32
+        from ferrax._src.random.prng import threefry_2x32
     return threefry_2x32(key, x)
 
 

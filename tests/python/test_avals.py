@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from ferrax._src import dtypes
-from ferrax._src.avals import ShapedArray, ShapeDtypeStruct
+from ferrax._src.base import dtypes
+from ferrax._src.core.avals import ShapedArray, ShapeDtypeStruct
 
 CASES = [
     ((2, 3), np.dtype("float32"), True),

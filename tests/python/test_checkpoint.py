@@ -12,8 +12,8 @@ from jax._src.ad_checkpoint import saved_residuals as jax_saved_residuals
 import ferrax
 import ferrax.ad_checkpoint
 import ferrax.numpy as jnp
-from ferrax._src.ad_checkpoint import saved_residuals
-from ferrax._src.jaxpr import Primitive
+from ferrax._src.core.jaxpr import Primitive
+from ferrax._src.transforms.ad_checkpoint import saved_residuals
 
 
 def check(case, **options):

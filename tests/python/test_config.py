@@ -8,7 +8,7 @@ import threading
 import jax
 import pytest
 
-from ferrax._src import config as cfg
+from ferrax._src.base import config as cfg
 
 config = cfg.config
 
@@ -180,7 +180,7 @@ def run_python(code, arguments=(), **environment):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "FERRAX_"))}
     clean["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return subprocess.run(
-        [sys.executable, "-c", f"from ferrax._src.config import config\n{code}", *arguments],
+        [sys.executable, "-c", f"from ferrax._src.base.config import config\n{code}", *arguments],
         env=clean | environment,
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ferrax.dtypes
-from ferrax._src import config, dtypes as fdt
+from ferrax._src.base import config, dtypes as fdt
 
 NAMES = [
     "bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16",

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from ferrax import errors
-from ferrax._src import errors as implementation
+from ferrax._src.base import errors as implementation
 
 NAMES = [n for n in dir(jax.errors) if not n.startswith("_")]
 TRACER_ERRORS = [

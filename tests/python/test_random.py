@@ -9,7 +9,7 @@ import pytest
 
 import ferrax
 from ferrax import numpy as fnp, random
-from ferrax._src import config
+from ferrax._src.base import config
 
 BF16 = ml_dtypes.bfloat16
 F32 = np.float32

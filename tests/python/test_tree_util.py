@@ -30,7 +30,7 @@ from tree_cases import (
 
 import ferrax.tree as ftree
 import ferrax.tree_util as ftu
-from ferrax._src import tree_util as ftu_src
+from ferrax._src.tree import tree_util as ftu_src
 
 
 def text(treedef):

@@ -1,3 +1,3 @@
 """What may still change."""
 
-from ferrax._src.callback import io_callback as io_callback
+from ferrax._src.callbacks.callback import io_callback as io_callback

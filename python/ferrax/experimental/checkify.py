@@ -9,18 +9,18 @@ Example:
     >>> error.throw()
 """
 
-from ferrax._src.checkify.error import (
+from ferrax._src.experimental.checkify.error import (
     Error as Error,
     ErrorCategory as ErrorCategory,
     init_error as init_error,
 )
-from ferrax._src.checkify.primitive import (
+from ferrax._src.experimental.checkify.primitive import (
     JaxRuntimeError as JaxRuntimeError,
     check as check,
     check_error as check_error,
     debug_check as debug_check,
 )
-from ferrax._src.checkify.transform import (
+from ferrax._src.experimental.checkify.transform import (
     all_checks as all_checks,
     automatic_checks as automatic_checks,
     checkify as checkify,

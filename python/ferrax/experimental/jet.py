@@ -13,17 +13,17 @@ series_in, **params) -> (primal_out, series_out)` on coefficients without factor
 derivative of the operation is propagated.
 """
 
-from ferrax._src.jet.propagate import (
+from ferrax._src.experimental.jet.propagate import (
     ZeroSeries as ZeroSeries,
     ZeroTerm as ZeroTerm,
     jet_rules as jet_rules,
     zero_series as zero_series,
     zero_term as zero_term,
 )
-from ferrax._src.jet.rules import (
+from ferrax._src.experimental.jet.rules import (
     def_comp as def_comp,
     def_deriv as def_deriv,
     deflinear as deflinear,
     defzero as defzero,
 )
-from ferrax._src.jet.transform import fact as fact, jet as jet, jet2 as jet2
+from ferrax._src.experimental.jet.transform import fact as fact, jet as jet, jet2 as jet2

@@ -1,3 +1,3 @@
 """Ordinary differential equations."""
 
-from ferrax._src.ode import odeint as odeint
+from ferrax._src.experimental.ode import odeint as odeint

@@ -1,6 +1,6 @@
 """For libraries that extend ferrax: primitives, jaxprs, and what interpreters are written with."""
 
-from ferrax._src.absent import absent as _absent, group as _group
+from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax.extend import (
     backend as backend,
     core as core,

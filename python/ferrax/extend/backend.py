@@ -2,8 +2,8 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.absent import absent as _absent, group as _group
-from ferrax._src.extend_backend import (
+from ferrax._src.base.absent import absent as _absent, group as _group
+from ferrax._src.interop.extend_backend import (
     backends,
     clear_backends,
     clear_in_memory_compilation_cache,

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.linear_util import (
+from ferrax._src.tracing.linear_util import (
     StoreException,
     WrappedFun,
     _missing_debug_info,

@@ -2,9 +2,9 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.absent import absent as _absent, group as _group
-from ferrax._src.primitives import builtin as _builtin
-from ferrax._src.prng import random_seed, seed_with_impl, threefry_2x32, threefry_prng_impl
+from ferrax._src.base.absent import absent as _absent, group as _group
+from ferrax._src.core.primitives import builtin as _builtin
+from ferrax._src.random.prng import random_seed, seed_with_impl, threefry_2x32, threefry_prng_impl
 
 threefry2x32_p = _builtin("threefry2x32")
 

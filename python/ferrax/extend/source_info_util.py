@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.source_info import (
+from ferrax._src.base.source_info import (
     NameStack,
     SourceInfo,
     current,

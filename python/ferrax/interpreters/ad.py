@@ -1,6 +1,8 @@
 """Differentiation rules of primitives: registries and what rules are written with."""
 
-from ferrax._src.ad import (
+from ferrax._src.interop.ad_functions import jvp as jvp, linearize as linearize
+from ferrax._src.tracing.traces import JVPTrace as JVPTrace, JVPTracer as JVPTracer
+from ferrax._src.transforms.ad import (
     UndefinedPrimal as UndefinedPrimal,
     Zero as Zero,
     add_jaxvals as add_jaxvals,
@@ -18,5 +20,3 @@ from ferrax._src.ad import (
     primitive_transposes as primitive_transposes,
     zeros_like_aval as zeros_like_aval,
 )
-from ferrax._src.ad_functions import jvp as jvp, linearize as linearize
-from ferrax._src.traces import JVPTrace as JVPTrace, JVPTracer as JVPTracer

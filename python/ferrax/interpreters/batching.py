@@ -1,6 +1,6 @@
 """Batching rules of primitives: registries and what rules are written with."""
 
-from ferrax._src.batching_rules import (
+from ferrax._src.transforms.batching_rules import (
     axis_primitive_batchers as axis_primitive_batchers,
     bdim_at_front as bdim_at_front,
     broadcast as broadcast,
@@ -12,7 +12,7 @@ from ferrax._src.batching_rules import (
     not_mapped as not_mapped,
     primitive_batchers as primitive_batchers,
 )
-from ferrax._src.vmappables import (
+from ferrax._src.transforms.vmappables import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
 )

@@ -1,7 +1,7 @@
 """Lowerings of primitives, as functions of existing operations."""
 
-from ferrax._src.absent import absent as _absent, group as _group
-from ferrax._src.lowering import lower_fun as lower_fun, register_lowering as register_lowering
+from ferrax._src.base.absent import absent as _absent, group as _group
+from ferrax._src.core.lowering import lower_fun as lower_fun, register_lowering as register_lowering
 
 __getattr__ = _absent(
     __name__,

@@ -2,21 +2,21 @@
 
 from typing import Any
 
-from ferrax._src.dead_code import (
+from ferrax._src.core.dead_code import (
     dce_jaxpr as dce_jaxpr,
     dce_jaxpr_call_rule as dce_jaxpr_call_rule,
     dce_jaxpr_closed_call_rule as dce_jaxpr_closed_call_rule,
     dce_jaxpr_consts as dce_jaxpr_consts,
     dce_rules as dce_rules,
 )
-from ferrax._src.partial_eval import (
+from ferrax._src.interop.partial_eval import (
     PartialVal as PartialVal,
     custom_partial_eval_rules as custom_partial_eval_rules,
     partial_eval_jaxpr_custom_rules as partial_eval_jaxpr_custom_rules,
     trace_to_jaxpr_dynamic as trace_to_jaxpr_dynamic,
     trace_to_jaxpr_nounits as trace_to_jaxpr_nounits,
 )
-from ferrax._src.traces import (
+from ferrax._src.tracing.traces import (
     DynamicJaxprTracer as DynamicJaxprTracer,
     JaxprTracer as JaxprTracer,
 )

@@ -1,6 +1,6 @@
 """What is left of JAX's module of this name: nothing that means something here."""
 
-from ferrax._src.absent import absent as _absent, group as _group
+from ferrax._src.base.absent import absent as _absent, group as _group
 
 __getattr__ = _absent(
     __name__,

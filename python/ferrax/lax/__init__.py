@@ -5,16 +5,24 @@ compiler. ``ferrax.numpy`` is built on them.
 """
 
 # ruff: noqa: F401
+from ferrax._src.core.op_types import (
+    AccuracyMode,
+    DotAlgorithm,
+    DotAlgorithmPreset,
+    DotDimensionNumbers,
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    Precision,
+    PrecisionLike,
+    RoundingMethod,
+    ScatterDimensionNumbers,
+    Tolerance,
+)
+from ferrax._src.core.primitives import LINALG as _LINALG, named_primitives as _named_primitives
 from ferrax._src.lax.control_flow.associative_scan import associative_scan
 from ferrax._src.lax.control_flow.barrier import optimization_barrier
 from ferrax._src.lax.control_flow.conditionals import cond, switch
-from ferrax._src.lax.control_flow.map import map
 from ferrax._src.lax.control_flow.scan import scan
-from ferrax._src.lax.control_flow.solves import (
-    custom_linear_solve,
-    custom_root,
-    linear_solve_p as linear_solve_p,
-)
 from ferrax._src.lax.control_flow.while_loop import fori_loop, while_loop
 from ferrax._src.lax.creation import (
     broadcasted_iota,
@@ -186,19 +194,6 @@ from ferrax._src.lax.slicing import (
     slice_in_dim,
 )
 from ferrax._src.lax.sorting import sort, sort_key_val, top_k
-from ferrax._src.lax.types import (
-    AccuracyMode,
-    DotAlgorithm,
-    DotAlgorithmPreset,
-    DotDimensionNumbers,
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    Precision,
-    PrecisionLike,
-    RoundingMethod,
-    ScatterDimensionNumbers,
-    Tolerance,
-)
 from ferrax._src.lax.window_primitives import (
     reduce_p as reduce_p,
     reduce_window_max_p as reduce_window_max_p,
@@ -213,7 +208,12 @@ from ferrax._src.lax.windows import (
     reduce_window,
     reduce_window_shape_tuple,
 )
-from ferrax._src.primitives import LINALG as _LINALG, named_primitives as _named_primitives
+from ferrax._src.transforms.custom_solves import (
+    custom_linear_solve,
+    custom_root,
+    linear_solve_p as linear_solve_p,
+)
+from ferrax._src.transforms.map import map
 from ferrax.lax import linalg as linalg
 
 # Every op as a primitive: exp_p, add_p, ...; those of decompositions are in `linalg`.

@@ -1,13 +1,13 @@
 """``ferrax.lax.linalg``: decompositions of matrices, as primitives and as functions."""
 
-from ferrax._src.absent import absent as _absent, group as _group
+from ferrax._src.base.absent import absent as _absent, group as _group
+from ferrax._src.core.primitives import builtin as _builtin
 from ferrax._src.lax.linalg import (
     EighImplementation as EighImplementation,
     SvdAlgorithm as SvdAlgorithm,
     eigh as eigh,
     svd as svd,
 )
-from ferrax._src.primitives import builtin as _builtin
 
 eigh_p = _builtin("eigh")
 svd_p = _builtin("svd")

@@ -26,7 +26,7 @@ from ferrax._core import (
     Array as ndarray,  # noqa: F401
     ufuncs as _ufuncs,
 )
-from ferrax._src.dtypes import finfo as finfo, iinfo as iinfo
+from ferrax._src.base.dtypes import finfo as finfo, iinfo as iinfo
 from ferrax._src.numpy.array_creation import (
     arange as arange,
     array as array,

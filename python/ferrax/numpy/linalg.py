@@ -1,6 +1,6 @@
 """Linear algebra on ferrax arrays: norms, products, powers, eigenvalues, singular values."""
 
-from ferrax._src.absent import absent as _absent, group as _group
+from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.numpy.decompositions import (
     cond as cond,
     eigh as eigh,

@@ -10,7 +10,6 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array
-
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 
 index = operator.index

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from ferrax._core import bind
-
-from ferrax._src import dtypes
-from ferrax._src.config import config
+from ferrax._src.base import dtypes
+from ferrax._src.base.config import config
+from ferrax._src.core.op_types import precision_name
 from ferrax._src.lax.arguments import (
     int_tuple as _int_tuple,
     operand as _operand,
     reject_out_sharding as _reject_out_sharding,
 )
-from ferrax._src.lax.types import precision_name
 
 
 def dot_general(

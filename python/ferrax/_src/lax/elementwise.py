@@ -11,13 +11,13 @@ import operator
 import warnings
 
 import numpy as np
-from ferrax._core import Array, bind
 
 from ferrax import _core
-from ferrax._src import dtypes
+from ferrax._core import Array, bind
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.core.op_types import RoundingMethod
 from ferrax._src.lax.arguments import operand as _operand
-from ferrax._src.lax.types import RoundingMethod
 
 _native = _core.lax
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from ferrax._core import Array, bind
 
-from ferrax._src import dtypes
+from ferrax._core import Array, bind
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, is_concrete
+from ferrax._src.core.op_types import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
@@ -23,7 +28,6 @@ from ferrax._src.lax.arguments import (
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import _wrap_dynamic
-from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 
 def _default_fill(dtype):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 
 import numpy as np
-from ferrax._core import Array, bind
 
-from ferrax._src import dtypes
+from ferrax._core import Array, bind
+from ferrax._src.base import dtypes
 from ferrax._src.lax.arguments import describe, int_tuple, operand as _operand
 from ferrax._src.lax.elementwise import conj
 from ferrax._src.lax.shape import transpose

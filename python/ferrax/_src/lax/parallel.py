@@ -12,14 +12,15 @@ import math
 import operator
 
 import numpy as np
-from ferrax._core import bind
 
-from ferrax._src import dtypes, named_axes, tree_util
-from ferrax._src.core import Tracer
+from ferrax._core import bind
+from ferrax._src.base import dtypes
+from ferrax._src.core import Tracer, named_axes
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
 from ferrax._src.lax.elementwise import convert_element_type
 from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
 from ferrax._src.lax.shape import expand_dims, reshape, squeeze, transpose
+from ferrax._src.tree import tree_util
 
 
 def _split_names(axis_name, function):

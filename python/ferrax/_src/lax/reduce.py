@@ -8,9 +8,9 @@ import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from ferrax._core import Array, bind
 
-from ferrax._src import dtypes
+from ferrax._core import Array, bind
+from ferrax._src.base import dtypes
 from ferrax._src.core import ensure_compile_time_eval, is_concrete, to_concrete_value
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
@@ -183,7 +183,7 @@ def reduce(
     >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
     Array(6, dtype=int32)
     """
-    from ferrax._src.tree_util import tree_flatten, tree_unflatten, treedef_is_leaf
+    from ferrax._src.tree.tree_util import tree_flatten, tree_unflatten, treedef_is_leaf
 
     _reject_out_sharding("reduce", out_sharding)
     flat, tree = tree_flatten(operands)
@@ -251,8 +251,7 @@ def scalar_jaxpr(name: str, computation: Callable, tree, like: list):
     if known is not None and len(like) == 1:
         return _known_jaxpr(known, like[0].dtype)
     from ferrax._core import Tracer, trace_program
-
-    from ferrax._src.jaxpr import ClosedJaxpr
+    from ferrax._src.core.jaxpr import ClosedJaxpr
 
     combine = _checked(name, computation, tree, like)
     count = len(like)
@@ -269,8 +268,8 @@ def scalar_jaxpr(name: str, computation: Callable, tree, like: list):
 
 @functools.cache
 def _known_jaxpr(name: str, dtype):
-    from ferrax._src.api import make_jaxpr
-    from ferrax._src.avals import ShapeDtypeStruct
+    from ferrax._src.core.avals import ShapeDtypeStruct
+    from ferrax._src.transforms.api import make_jaxpr
 
     scalar = ShapeDtypeStruct((), dtype)
     return make_jaxpr(MONOIDS[name][1])(scalar, scalar)
@@ -281,14 +280,14 @@ def vectorized(name: str, computation: Callable, tree, like: list) -> Callable:
 
     Errors of a call: ValueError if it returns another tree, other shapes or dtypes.
     """
-    from ferrax._src.api import jit, vmap
+    from ferrax._src.transforms.api import jit, vmap
 
     return jit(vmap(_checked(name, computation, tree, like)))
 
 
 def _checked(name: str, computation: Callable, tree, like: list) -> Callable:
     """``computation`` on two lists of scalars, with its results checked."""
-    from ferrax._src.tree_util import tree_flatten, tree_unflatten
+    from ferrax._src.tree.tree_util import tree_flatten, tree_unflatten
 
     def combine(a, b):
         out = computation(tree_unflatten(tree, a), tree_unflatten(tree, b))

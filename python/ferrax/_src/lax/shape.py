@@ -11,7 +11,6 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array, bind
-
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,

@@ -5,15 +5,17 @@ The functions of `lax` are recorded as what they are made of; only `bind` makes 
 
 from __future__ import annotations
 
-from ferrax._src import core, effects, tree_util
-from ferrax._src.composites import composite
-from ferrax._src.lax import shape
-from ferrax._src.lowering import lower_fun, register_lowering
-from ferrax._src.primitives import (
+from ferrax._src import core
+from ferrax._src.base import effects
+from ferrax._src.core.lowering import lower_fun, register_lowering
+from ferrax._src.core.primitives import (
     Primitive,
     axis_primitive_batchers,
     primitive_jvps,
 )
+from ferrax._src.lax import shape
+from ferrax._src.transforms.composites import composite
+from ferrax._src.tree import tree_util
 
 __all__ = [
     "NoDCEEffect",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import operator
 
 import numpy as np
-from ferrax._core import Array, bind
 
-from ferrax._src import dtypes
+from ferrax._core import Array, bind
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (

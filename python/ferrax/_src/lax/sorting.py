@@ -6,7 +6,6 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array, bind
-
 from ferrax._src.lax.arguments import canonical_axis as _canonical_axis, operand as _operand
 
 

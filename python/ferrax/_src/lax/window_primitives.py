@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import functools
 
-from ferrax._src import core, tree_util
-from ferrax._src.ad import Zero, instantiate_zeros, is_undefined_primal
-from ferrax._src.composites import composite, composite_transpose
-from ferrax._src.jaxpr import ClosedJaxpr
-from ferrax._src.lax import windows as _windows
-from ferrax._src.lax.reduce import reduced, vectorized
-from ferrax._src.primitives import (
+from ferrax._src import core
+from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.primitives import (
     axis_primitive_batchers,
     builtin,
     primitive_jvps,
     primitive_transposes,
 )
+from ferrax._src.lax import windows as _windows
+from ferrax._src.lax.reduce import reduced, vectorized
+from ferrax._src.transforms.ad import Zero, instantiate_zeros, is_undefined_primal
+from ferrax._src.transforms.composites import composite, composite_transpose
+from ferrax._src.tree import tree_util
 
 _FIELDS = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
 
@@ -105,7 +106,7 @@ def _scatter_add(source, operand, *, select_prim, **params):
     def picked(tangents):
         return [_gather_add(tangents, operand, select_prim=select_prim, **params)]
 
-    from ferrax._src.autodiff import linear_transpose
+    from ferrax._src.transforms.autodiff import linear_transpose
 
     (found,) = linear_transpose(picked, core.ShapedArray(operand.shape, source.dtype))([source])
     return found
@@ -144,7 +145,7 @@ def _scatter_add_transpose(cotangent, source, operand, **params):
 
 
 def _pair_batch(primitive, size, axis_name, trace_type, args, dims, **params):
-    from ferrax._src.batching_rules import bdim_at_front
+    from ferrax._src.transforms.batching_rules import bdim_at_front
 
     first, second = (bdim_at_front(x, dim, size) for x, dim in zip(args, dims))
     return primitive.bind(first, second, **_batched_params(params, 0)), 0

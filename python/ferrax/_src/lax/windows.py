@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ferrax._src import api, core, dtypes, tree_util
+from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import int_tuple, operand as as_operand
 from ferrax._src.lax.creation import full_like, iota
@@ -31,6 +32,8 @@ from ferrax._src.lax.reduce import (
 )
 from ferrax._src.lax.shape import _broadcast_to, pad, reshape
 from ferrax._src.lax.slicing import dynamic_slice, slice
+from ferrax._src.transforms import api
+from ferrax._src.tree import tree_util
 
 # Windows with fewer places than this are unrolled; larger ones are walked by a loop.
 UNROLLED = 64

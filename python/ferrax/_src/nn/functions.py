@@ -18,16 +18,17 @@ import warnings
 import numpy as np
 
 from ferrax import lax, numpy as jnp
-from ferrax._src import core, dtypes
-from ferrax._src.api import jit
-from ferrax._src.custom_jvp import custom_jvp
-from ferrax._src.logsumexp import (
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.numpy.logsumexp import (
     _logsumexp,
     as_array,
     as_inexact,
     hashable_axis,
     logsumexp as logsumexp,
 )
+from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.custom_jvp import custom_jvp
 
 # ---------------------------------------------------------------------------------------------
 # Elementwise activations.

@@ -12,8 +12,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ferrax import numpy as jnp
-from ferrax._src import dtypes, random
-from ferrax._src.prng import canonicalize_shape, split
+from ferrax._src.base import dtypes
+from ferrax._src.random import samplers as random
+from ferrax._src.random.prng import canonicalize_shape, split
 
 
 @runtime_checkable

@@ -10,12 +10,11 @@ import math
 import operator
 from functools import partial
 
-from ferrax._core import bind, ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import bind, ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
@@ -28,6 +27,7 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     user_dtype,
 )
+from ferrax._src.transforms.api import jit
 
 
 def _place(x, device, out_sharding=None):
@@ -35,7 +35,7 @@ def _place(x, device, out_sharding=None):
     target = out_sharding if device is None else device
     if target is None:
         return x
-    from ferrax._src.api import device_put
+    from ferrax._src.transforms.api import device_put
 
     return device_put(x, target)
 
@@ -250,7 +250,7 @@ def fromiter(*args, **kwargs):
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
     """Calls `function` on index vectors, mapped over every index of `shape`."""
-    from ferrax._src.api import vmap
+    from ferrax._src.transforms.api import vmap
 
     shape = canonical_shape(shape)
     for i in range(len(shape)):
@@ -261,7 +261,7 @@ def fromfunction(function, shape, *, dtype=float, **kwargs):
 
 def from_dlpack(x, /, *, device=None, copy=None):
     """An array of an object with `__dlpack__`."""
-    from ferrax._src.dlpack import from_dlpack as import_dlpack
+    from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 
     return import_dlpack(x, device=device, copy=copy)
 

@@ -12,8 +12,9 @@ import operator
 from types import MethodType
 
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.numpy import array_creation, matrices, products, reductions, shape, ufuncs
 from ferrax._src.numpy.operators import OPERATORS
@@ -167,7 +168,7 @@ def _to_device(self, device, *, stream=None):
     """The array on another device or sharding."""
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
-    from ferrax._src.api import device_put
+    from ferrax._src.transforms.api import device_put
 
     return device_put(self, device)
 

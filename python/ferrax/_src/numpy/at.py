@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ferrax._core import Array
-
 from ferrax import _core
+from ferrax._core import Array
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.numpy.index_parse import parse, reject_large_integers

@@ -6,8 +6,7 @@ Invariant: the ops for an index depend only on it and on the array's shape, so t
 from __future__ import annotations
 
 from ferrax._core import Array, bind
-
-from ferrax._src.config import config
+from ferrax._src.base.config import config
 from ferrax._src.numpy.index_parse import Range, parse
 
 

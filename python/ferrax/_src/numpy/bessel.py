@@ -7,14 +7,12 @@ exp(-x) I0(x) and exp(-x) I1(x) / x in x / 4 - 1, above of exp(-x) sqrt(x) I0(x)
 
 from __future__ import annotations
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
-from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.numpy.util import (
     constant,
     convert,
@@ -24,6 +22,8 @@ from ferrax._src.numpy.util import (
     promote_args_inexact,
     where,
 )
+from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.custom_jvp import custom_jvp
 
 _I0_NEAR = (
     0.33839763720473803,

@@ -10,12 +10,11 @@ import builtins
 import math
 import operator
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import asarray, linspace, zeros
@@ -34,6 +33,7 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
+from ferrax._src.transforms.api import jit
 
 
 def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):

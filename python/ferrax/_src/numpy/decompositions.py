@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array
-from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.lax import linalg as lax_linalg
 from ferrax._src.lax.linalg import adjoint, symmetrize
 from ferrax._src.numpy import array_creation, products, reductions, shape
@@ -26,6 +24,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
+from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.custom_jvp import custom_jvp
 
 
 class EighResult(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from ferrax._src import dtypes
+
+from ferrax._src.base import dtypes
 from ferrax._src.numpy.util import is_array_like
 
 

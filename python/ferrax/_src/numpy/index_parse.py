@@ -18,10 +18,10 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ferrax._core import Array
-
 import numpy as np
-from ferrax._src import dtypes
+
+from ferrax._core import Array
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 
 _VALID = (
@@ -187,7 +187,7 @@ def _read_array(item, position: int):
 
 def _read_odd_integer(item: Array) -> Array:
     """Index arrays of the narrow integer types, whose NumPy kind is not "i" or "u"."""
-    from ferrax._src import dtypes
+    from ferrax._src.base import dtypes
     from ferrax._src.lax.elementwise import _convert_element_type
 
     if dtypes.issubdtype(item.dtype, np.integer):

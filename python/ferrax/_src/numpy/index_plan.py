@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ferrax._core import Array, Tracer, bind
-
 import numpy as np
+
+from ferrax._core import Array, Tracer, bind
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.shape import broadcast_shapes

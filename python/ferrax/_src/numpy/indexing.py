@@ -12,13 +12,12 @@ boolean arrays must be concrete (their number of True decides the result's shape
 
 from __future__ import annotations
 
-from ferrax._core import Array, Tracer, bind
-
 import numpy as np
-from ferrax._src.api import jit
+
+from ferrax._core import Array, Tracer, bind
 from ferrax._src.core import as_array
+from ferrax._src.core.op_types import GatherScatterMode
 from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
-from ferrax._src.lax.types import GatherScatterMode
 from ferrax._src.numpy.basic_index import (
     basic_getitem,
     cached_steps,
@@ -36,6 +35,7 @@ from ferrax._src.numpy.index_parse import (
     reject_large_integers,
 )
 from ferrax._src.numpy.index_plan import Plan, as_arguments, plan_for, traced, wrap_negative
+from ferrax._src.transforms.api import jit
 from ferrax.errors import NonConcreteBooleanIndexError
 
 _INT32 = np.dtype(np.int32)

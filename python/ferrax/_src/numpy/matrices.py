@@ -9,12 +9,11 @@ import math
 import operator
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.numpy.array_creation import _place, arange, linspace
 from ferrax._src.numpy.shape import concatenate, ravel, stack
@@ -32,6 +31,7 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
+from ferrax._src.transforms.api import jit
 
 
 def _int32(value):

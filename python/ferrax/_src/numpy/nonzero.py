@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import operator
 
-from ferrax._core import Array
-
 import numpy as np
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+
+from ferrax._core import Array
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
@@ -23,6 +22,7 @@ from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.take import _resized, array_argument, take
+from ferrax._src.transforms.api import jit
 
 
 def _default_int() -> np.dtype:

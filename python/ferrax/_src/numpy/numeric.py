@@ -8,12 +8,11 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.shape import (
@@ -40,6 +39,7 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
+from ferrax._src.transforms.api import jit
 
 
 def _slice(x, start, stop, axis):

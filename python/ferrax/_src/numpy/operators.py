@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 
-from ferrax._core import ufuncs
-
 import numpy as np
-from ferrax._src import dtypes
+
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.numpy import products, ufuncs as composed
 from ferrax._src.numpy.util import convert

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
 from ferrax._src.numpy.shape import concatenate, flip
 from ferrax._src.numpy.util import convert, ensure_array, is_subdtype
+from ferrax._src.transforms.api import jit
 
 _ALLOWED = {
     "constant": ("constant_values",),

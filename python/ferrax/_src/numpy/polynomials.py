@@ -8,12 +8,11 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.numpy.convolution import convolve
 from ferrax._src.numpy.shape import concatenate, trim_zeros
@@ -26,6 +25,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes_inexact,
     strong_constant,
 )
+from ferrax._src.transforms.api import jit
 
 
 @jit

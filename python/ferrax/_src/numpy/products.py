@@ -9,12 +9,11 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.numpy.util import (
     AxisError,
     broadcast_to,
@@ -26,6 +25,7 @@ from ferrax._src.numpy.util import (
     reject_out,
     user_dtype,
 )
+from ferrax._src.transforms.api import jit
 
 _DOT_STATIC = ("precision", "preferred_element_type", "out_sharding")
 

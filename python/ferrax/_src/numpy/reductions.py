@@ -11,12 +11,11 @@ import math
 import operator
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, is_concrete
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
@@ -33,6 +32,7 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where as select_where,
 )
+from ferrax._src.transforms.api import jit
 
 _REDUCERS = {
     "sum": lax.reduce_sum,

@@ -6,7 +6,6 @@ Invariant: `scalar_type(x)` makes a strongly typed array; instances cannot be ma
 from __future__ import annotations
 
 import ml_dtypes
-
 import numpy as np
 
 

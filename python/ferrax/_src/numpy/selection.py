@@ -6,10 +6,10 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
-from ferrax._core import Array
-
 import numpy as np
-from ferrax._src import dtypes
+
+from ferrax._core import Array
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, known_axis

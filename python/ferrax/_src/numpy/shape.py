@@ -12,9 +12,9 @@ import warnings
 from functools import partial
 
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.numpy.util import (
     broadcast_to as _broadcast_to,
@@ -29,6 +29,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
+from ferrax._src.transforms.api import jit
 
 # ---------------------------------------------------------------------------- queries
 

@@ -10,9 +10,9 @@ import math
 from functools import partial
 
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -24,6 +24,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
+from ferrax._src.transforms.api import jit
 
 _INT32 = np.dtype(np.int32)
 

@@ -5,12 +5,11 @@ Invariant: `frexp` and `ldexp` are exact for subnormal inputs as far as the back
 
 from __future__ import annotations
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.numpy.ufuncs import isinf
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -24,6 +23,7 @@ from ferrax._src.numpy.util import (
     promote_shapes,
     where,
 )
+from ferrax._src.transforms.api import jit
 
 # ---------------------------------------------------------------------------- sinc
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import operator
 
-from ferrax._core import Array, bind
-
 import numpy as np
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+
+from ferrax._core import Array, bind
+from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, hashable_axis
 from ferrax._src.lax.creation import full
@@ -26,8 +26,8 @@ from ferrax._src.lax.shape import (
     reshape,
     squeeze,
 )
-from ferrax._src.lax.types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.numpy.index_plan import wrap_negative
+from ferrax._src.transforms.api import jit
 
 _INT32 = np.dtype(np.int32)
 

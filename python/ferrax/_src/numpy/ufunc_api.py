@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import math
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import concrete_or_error
 from ferrax._src.numpy import reductions, ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
@@ -200,7 +200,7 @@ def _minus(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
 
 def _log_sum(name, combine, base):
     def reduce(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
-        from ferrax._src.logsumexp import logsumexp
+        from ferrax._src.numpy.logsumexp import logsumexp
 
         a = ensure_array(f"{name}.reduce", a)
         a = convert(a, user_dtype(dtype, "reduce") or dtypes.to_inexact_dtype(a.dtype))

@@ -9,14 +9,12 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from ferrax._core import ufuncs
-
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
+from ferrax._core import ufuncs
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array, is_concrete
-from ferrax._src.custom_jvp import custom_jvp
 from ferrax._src.numpy.util import (
     broadcast_to,
     check_array_like,
@@ -36,6 +34,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
+from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.custom_jvp import custom_jvp
 
 _INF = float("inf")
 

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import warnings
 
-from ferrax._core import Array, Tracer, bind, update_at
-
 import numpy as np
-from ferrax._src import dtypes
-from ferrax._src.api import jit
-from ferrax._src.config import config
+
+from ferrax._core import Array, Tracer, bind, update_at
+from ferrax._src.base import dtypes
+from ferrax._src.base.config import config
 from ferrax._src.core import as_array
+from ferrax._src.core.op_types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.lax import elementwise as lax, gather_scatter
 from ferrax._src.lax.shape import _broadcast_to, reshape
-from ferrax._src.lax.types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.numpy.index_parse import Mask, Range, parse
 from ferrax._src.numpy.index_plan import as_arguments, traced
 from ferrax._src.numpy.indexing import (
@@ -33,6 +32,7 @@ from ferrax._src.numpy.indexing import (
     static_getitem,
     structure_of,
 )
+from ferrax._src.transforms.api import jit
 from ferrax.errors import NonConcreteBooleanIndexError
 
 _COMBINE = {

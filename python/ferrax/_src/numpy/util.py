@@ -11,12 +11,13 @@ import warnings
 from functools import partial
 
 import numpy as np
+
 from ferrax import lax
-from ferrax._src import dtypes
-from ferrax._src.api import jit
-from ferrax._src.config import config
+from ferrax._src.base import dtypes
+from ferrax._src.base.config import config
 from ferrax._src.core import Array, as_array, concrete_or_error, traced_values
 from ferrax._src.lax.arguments import is_int_tuple
+from ferrax._src.transforms.api import jit
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)

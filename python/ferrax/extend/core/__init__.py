@@ -1,18 +1,17 @@
 """Jaxprs and primitives."""
 
-from ferrax._src.call_primitives import CallPrimitive as CallPrimitive, call_impl as call_impl
+from ferrax._src.base.effects import Effect as Effect, no_effects as no_effects
+from ferrax._src.base.errors import (
+    InconclusiveDimensionOperation as InconclusiveDimensionOperation,
+    JaxprTypeError as JaxprTypeError,
+)
 from ferrax._src.core import (
     array_types as array_types,
     concrete_or_error as concrete_or_error,
     primal_dtype_to_tangent_dtype as primal_dtype_to_tangent_dtype,
     valid_jaxtype as valid_jaxtype,
 )
-from ferrax._src.effects import Effect as Effect, no_effects as no_effects
-from ferrax._src.errors import (
-    InconclusiveDimensionOperation as InconclusiveDimensionOperation,
-    JaxprTypeError as JaxprTypeError,
-)
-from ferrax._src.jaxpr import (
+from ferrax._src.core.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     DebugInfo as DebugInfo,
     DropVar as DropVar,
@@ -27,9 +26,13 @@ from ferrax._src.jaxpr import (
     new_jaxpr_eqn as new_jaxpr_eqn,
     subjaxprs as subjaxprs,
 )
-from ferrax._src.primitives import Primitive as Primitive
-from ferrax._src.tokens import AbstractToken as AbstractToken, Token as Token
-from ferrax._src.traces import (
+from ferrax._src.core.primitives import Primitive as Primitive
+from ferrax._src.core.tokens import AbstractToken as AbstractToken, Token as Token
+from ferrax._src.interop.call_primitives import (
+    CallPrimitive as CallPrimitive,
+    call_impl as call_impl,
+)
+from ferrax._src.tracing.traces import (
     TraceTag as TraceTag,
     find_top_trace as find_top_trace,
     get_opaque_trace_state as get_opaque_trace_state,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrax._src import api_util, core, tree_util
+from ferrax._src import core
+from ferrax._src.core import api_util
 from ferrax._src.lax.arguments import canonical_axis
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import concatenate, expand_dims, reshape, rev
 from ferrax._src.lax.slicing import slice_in_dim
+from ferrax._src.tree import tree_util
 
 
 def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import float0
+from ferrax._src.core import float0
 from ferrax._src.lax.control_flow.common import type_of
 
 

@@ -11,9 +11,12 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, core, float0 as float0_leaves, ref_args, tree_util
+from ferrax._src import core
+from ferrax._src.core import api_util, float0 as float0_leaves
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.tree_paths import equality_errors_pytreedef
+from ferrax._src.state import ref_args
+from ferrax._src.tree import tree_util
+from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
 # Stands for an argument that was not given.
 absent = object()

@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, ref_args
+from ferrax._src import core
+from ferrax._src.base import config
+from ferrax._src.core import api_util
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
+from ferrax._src.state import ref_args
 
 
 def _operands(operands, operand):

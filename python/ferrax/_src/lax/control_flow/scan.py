@@ -6,10 +6,14 @@ import operator
 from collections.abc import Callable
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, float0, ref_args, tree_util
+from ferrax._src import core
+from ferrax._src.base import config
+from ferrax._src.core import api_util, float0
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
+from ferrax._src.state import ref_args
+from ferrax._src.tree import tree_util
 
 
 def scan(

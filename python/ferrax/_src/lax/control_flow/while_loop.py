@@ -19,10 +19,14 @@ from collections.abc import Callable
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import api_util, config, core, dtypes, errors, float0, ref_args, tree_util
+from ferrax._src import core
+from ferrax._src.base import config, dtypes, errors
+from ferrax._src.core import api_util, float0
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
+from ferrax._src.state import ref_args
+from ferrax._src.tree import tree_util
 
 
 def while_loop(

@@ -1,0 +1,18 @@
+"""What the public modules export is written here, in packages that are layers.
+
+A package imports those before it, never one behind it, and no public module:
+
+    base          settings, errors, dtypes, effects, source lines
+    tree          pytrees
+    core          types of values, primitives, jaxprs, names of arguments, devices
+    state         mutable arrays
+    tracing       functions to programs
+    lax           the operations
+    transforms    jit, derivatives, batching, checkpoints, functions with rules of their own
+    numpy         NumPy's functions, indexing, methods of arrays
+    random        keys and samplers
+    nn            activations and initial values
+    callbacks     Python functions in compiled programs, printing, the debugger
+    experimental  checkify, jet, odeint
+    interop       what programs that were written against JAX's extension modules ask for
+"""

@@ -1,0 +1,1 @@
+"""Settings, errors, dtypes, effects and source lines: what knows no arrays."""

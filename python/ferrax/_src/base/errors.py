@@ -1,0 +1,334 @@
+"""The error classes of this package that are not Python's own.
+
+Class names and bases are JAX's, so `except ferrax.errors...` clauses carry over. Constructors take
+facts, and write from them a message that says what happened, where in the user's program, and what
+to do about it:
+
+    tracer      a tracer, or a string that describes one ("traced array float32[3]")
+    operation   what was asked of it ("`if`", "jnp.arange argument 'stop'")
+    origin      what it is in the user's function ("the argument x of f at model.py:3")
+    location    the user's "file:line (function)"; found on the stack where it is not given
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ferrax import _core
+
+# Where the files of this package are.
+PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+def user_location() -> str:
+    """The innermost frame outside this package as "file:line (function)", or ""."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE_DIRECTORY):
+            return f"{code.co_filename}:{frame.f_lineno} ({code.co_name})"
+        frame = frame.f_back
+    return ""
+
+
+def _describe(tracer) -> str:
+    if isinstance(tracer, str):
+        return tracer
+    dtype, shape = getattr(tracer, "dtype", None), getattr(tracer, "shape", None)
+    if dtype is None or shape is None:
+        return f"value of type {type(tracer).__name__}"
+    return f"traced array {dtype}[{','.join(map(str, shape))}]"
+
+
+def _origin(tracer, origin) -> str:
+    """The sentence that says where a tracer came from, with its line break, or ""."""
+    if origin is None:
+        if isinstance(tracer, _core.Array):
+            return _origin(tracer, _core.describe_tracer(tracer) or "")
+        message = getattr(tracer, "_origin_msg", None)
+        origin = message().strip() if callable(message) else ""
+        return f"{origin}\n" if origin else ""
+    return f"It is {origin}.\n{chain(tracer)}" if origin else ""
+
+
+def chain(tracer) -> str:
+    """The way back from a tracer to an argument, a line each, or "" where that is one step."""
+    lines = _core.tracer_chain(tracer) if isinstance(tracer, _core.Array) else []
+    return "\n  ".join(["From it back to an argument:", *lines]) + "\n" if lines else ""
+
+
+def _where(location) -> str:
+    location = user_location() if location is None else location
+    return f"At {location}.\n" if location else ""
+
+
+class JAXTypeError(TypeError):
+    """Base of the errors that come of using a traced value as a concrete one, and the like."""
+
+    def __init__(self, message: str):
+        super().__init__(message)
+
+
+class JAXIndexError(IndexError):
+    """Base of the errors about indices that only concrete values can be."""
+
+    def __init__(self, message: str):
+        super().__init__(message)
+
+
+class ConcretizationTypeError(JAXTypeError):
+    """Python asked for the value of a traced array.
+
+    Cause: inside `jit`, `vmap`, `scan` and the like, functions run once on stand-ins (tracers)
+    that have a shape and a dtype but no value. What needs a value, such as `float(x)`, a shape, or
+    an `axis=` argument, cannot be computed from them.
+
+    Cure: if the value decides shapes or structure, declare it static, so that each of its values
+    is compiled separately; otherwise keep the computation in array operations.
+
+    Example:
+        >>> @ferrax.jit
+        ... def f(x, n):
+        ...     return jnp.arange(n) + x         # ConcretizationTypeError: n is traced
+        >>> @functools.partial(ferrax.jit, static_argnames="n")
+        ... def f(x, n):
+        ...     return jnp.arange(n) + x         # n is a Python int
+    """
+
+    def __init__(self, tracer, context: str = "", *, operation=None, origin=None, location=None):
+        who = f"{operation} needs a concrete value" if operation else "A concrete value is needed"
+        head = f"{who}, but got the {_describe(tracer)}."
+        context = f"{context.strip()}\n" if context else ""
+        super().__init__(
+            f"{head}\n{context}{_where(location)}{_origin(tracer, origin)}"
+            "The value is not known while the function is traced. If it decides a shape or the "
+            "structure of the program, pass it as a static argument (jit's static_argnames), or "
+            "compute it with NumPy outside; otherwise express the computation with array "
+            "operations, e.g. x.astype(int) instead of int(x)."
+        )
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced array was used as a truth value: `if x > 0:`, `while`, `and`, `not`, `assert`.
+
+    Cause: which way to go depends on a value that is not known while the function is traced.
+
+    Cure: `jnp.where` to choose between arrays, `lax.cond` to choose between computations,
+    `lax.while_loop` to loop, `jnp.logical_and` for `and`; or a static argument, if the condition
+    depends on few different values.
+
+    Example:
+        >>> @ferrax.jit
+        ... def relu(x):
+        ...     return x if x > 0 else 0.0       # TracerBoolConversionError
+        >>> @ferrax.jit
+        ... def relu(x):
+        ...     return jnp.where(x > 0, x, 0.0)
+    """
+
+    def __init__(self, tracer, *, origin=None, location=None):
+        JAXTypeError.__init__(
+            self,
+            f"Attempted boolean conversion of the {_describe(tracer)}, as `if`, `while`, `and`, "
+            f"`or`, `not` and `assert` do.\n{_where(location)}{_origin(tracer, origin)}"
+            "The value is not known while the function is traced. Use jnp.where to choose between "
+            "arrays, lax.cond between computations, lax.while_loop to loop, jnp.logical_and/or/not "
+            "for Python's operators; or make the argument it depends on static (jit's "
+            "static_argnames).",
+        )
+
+
+class TracerIntegerConversionError(JAXTypeError):
+    """A traced array was used where Python needs an integer: a list index, a shape, `range`.
+
+    Cure: index arrays instead of lists; loop with `lax.fori_loop`; declare static what decides
+    shapes.
+
+    Example:
+        >>> table = [1.0, 2.0, 3.0]
+        >>> ferrax.jit(lambda i: table[i])(1)                # TracerIntegerConversionError
+        >>> ferrax.jit(lambda i: jnp.array(table)[i])(1)
+    """
+
+    def __init__(self, tracer, *, origin=None, location=None):
+        super().__init__(
+            f"The __index__() method was called on the {_describe(tracer)}: a Python integer is "
+            f"needed here.\n{_where(location)}{_origin(tracer, origin)}"
+            "The value is not known while the function is traced. If it indexes a list, make the "
+            "list an array with jnp.array; if it counts a loop, use lax.fori_loop; if it decides a "
+            "shape, make it static (jit's static_argnames).",
+        )
+
+
+class TracerArrayConversionError(JAXTypeError):
+    """A traced array was handed to NumPy, or to another library that wants its data.
+
+    Cause: `np.sin(x)` or `np.asarray(x)` needs the numbers in `x`, and a tracer has none.
+
+    Cure: call the function of `ferrax.numpy` of that name; for what exists in NumPy only,
+    `ferrax.pure_callback`. Indexing a NumPy array with a tracer has the same cause: convert the
+    array with `jnp.asarray` first.
+
+    Example:
+        >>> ferrax.jit(lambda x: np.sin(x))(1.0)             # TracerArrayConversionError
+        >>> ferrax.jit(lambda x: jnp.sin(x))(1.0)
+    """
+
+    def __init__(self, tracer, *, origin=None, location=None):
+        super().__init__(
+            f"The numpy.ndarray conversion method __array__() was called on the "
+            f"{_describe(tracer)}.\n{_where(location)}{_origin(tracer, origin)}"
+            "NumPy needs the values, which are not known while the function is traced. Use the "
+            "function's counterpart in ferrax.numpy; convert NumPy arrays that are indexed by traced "
+            "values with jnp.asarray; call code that has no counterpart with ferrax.pure_callback.",
+        )
+
+
+class NonConcreteBooleanIndexError(JAXIndexError):
+    """A traced boolean mask was used as an index.
+
+    Cause: the shape of `x[mask]` depends on how many entries of the mask are true, and under
+    tracing shapes must be known.
+
+    Cure: keep the shape with `jnp.where(mask, x, 0)`; reduce with `jnp.sum(x, where=mask)`; bound
+    the size with `jnp.nonzero(mask, size=n)`.
+
+    Example:
+        >>> ferrax.jit(lambda x: x[x > 0].sum())(x)          # NonConcreteBooleanIndexError
+        >>> ferrax.jit(lambda x: jnp.sum(x, where=x > 0))(x)
+    """
+
+    def __init__(self, tracer, *, origin=None, location=None):
+        super().__init__(
+            f"Array boolean indices must be concrete; got the {_describe(tracer)}.\n"
+            f"{_where(location)}{_origin(tracer, origin)}"
+            "The result's shape would depend on values that are not known while the function is "
+            "traced. Use jnp.where(mask, x, fill) or the where= argument of reductions; use "
+            "x.at[...] with jnp.where for assignments; or bound the size with "
+            "jnp.nonzero(mask, size=...)."
+        )
+
+
+class UnexpectedTracerError(JAXTypeError):
+    """A tracer was used after the transformation that made it had ended.
+
+    Cause: a transformed function stored an intermediate value in a global, an attribute or a
+    closed-over list, instead of returning it; tracers mean nothing outside their trace.
+
+    Cure: return the value. `with ferrax.checking_leaks():` reports the leak where it happens.
+
+    Example:
+        >>> kept = []
+        >>> ferrax.jit(lambda x: kept.append(x * 2))(1.0)
+        >>> kept[0] + 1                                   # UnexpectedTracerError
+        >>> kept = ferrax.jit(lambda x: x * 2)(1.0)
+    """
+
+    def __init__(self, msg: str):
+        super().__init__(msg)
+
+    @classmethod
+    def escaped(cls, tracer, *, origin=None, created=None, location=None):
+        """The error for a tracer met outside its trace; `created` is its maker's file:line."""
+        created = f"It was created at {created}.\n" if created else ""
+        return cls(
+            f"Encountered an unexpected tracer: the {_describe(tracer)} belongs to a "
+            f"transformation that has ended.\n{_where(location)}{created}"
+            f"{_origin(tracer, origin)}"
+            "A transformed function let it escape as a side effect: stored it in a global, an "
+            "attribute or a container. Return the value from the function instead. To find where "
+            "it escapes, run under `with ferrax.checking_leaks():`."
+        )
+
+
+class KeyReuseError(JAXTypeError):
+    """A random key was used twice, while `jax_debug_key_reuse` is set.
+
+    Cause: two samplers given the same key give related numbers, where independent ones were
+    meant.
+
+    Cure: `ferrax.random.split` the key, and use each new key once.
+
+    Example:
+        >>> key = ferrax.random.key(0)
+        >>> x = ferrax.random.normal(key); y = ferrax.random.uniform(key)     # KeyReuseError
+        >>> k1, k2 = ferrax.random.split(key)
+        >>> x = ferrax.random.normal(k1); y = ferrax.random.uniform(k2)
+    """
+
+
+class JaxprTypeError(TypeError):
+    """A program does not obey the typing rules of its operations.
+
+    Cause: it was built by hand, or by a custom rule whose results do not have the types that it
+    declares. `jax_enable_checks` makes every pass check its output. Cure: correct that rule; the
+    message names the equation.
+
+    Example:
+        >>> ferrax.core.check_jaxpr(jaxpr)
+    """
+
+
+class InconclusiveDimensionOperation(Exception):
+    """A question about a symbolic dimension has no answer that holds for all its values.
+
+    Cause: under `ferrax.export` with symbolic shapes, a comparison such as `x.shape[0] > 3` may be
+    true for some sizes only. Cure: state what is known as a constraint of the symbolic scope, or
+    write the program so that it does not ask.
+
+    Example:
+        >>> ferrax.export.symbolic_shape("b", constraints=["b >= 4"])
+    """
+
+
+class JaxRuntimeError(RuntimeError):
+    """A compiled program failed while it ran.
+
+    Cause: for example memory ran out, or a callback into Python raised. Cure: the message says
+    what failed, and at which line of the program.
+
+    Example:
+        >>> try:
+        ...     ferrax.jit(f)(x).block_until_ready()
+        ... except ferrax.errors.JaxRuntimeError as error:
+        ...     print(error)
+    """
+
+
+class TooManyTracesError(RuntimeError):
+    """A jitted function would be traced more often than its `max_traces` allows.
+
+    Cause: an argument changed in shape, dtype, weak type, structure or static value from call to
+    call, so that no known program fits. The message names it. Cure: make the argument alike in
+    all calls (pad shapes, convert dtypes), or allow more traces.
+
+    Example:
+        >>> f = jax.jit(lambda x: x * 2, max_traces=1)
+        >>> f(jnp.ones(2)); f(jnp.ones(3))                # TooManyTracesError
+    """
+
+
+class TypePromotionError(ValueError):
+    """Dtypes that have no implicit promotion to a common dtype met in one operation.
+
+    Cause: narrow formats (8-bit floats and smaller, 4-bit integers and smaller) promote with
+    nothing but Python scalars, and with `jax_numpy_dtype_promotion='strict'` no two different
+    dtypes do. Cure: cast explicitly.
+
+    Example:
+        >>> x = jnp.ones(3, jnp.float8_e4m3fn)
+        >>> x + jnp.ones(3)                    # TypePromotionError
+        >>> x.astype(jnp.float32) + jnp.ones(3)
+    """
+
+
+TypePromotionError.__module__ = "ferrax.dtypes"
+_PUBLIC = (
+    JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError,
+    TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError,
+    UnexpectedTracerError, KeyReuseError, JaxprTypeError, InconclusiveDimensionOperation,
+    JaxRuntimeError, TooManyTracesError,
+)  # fmt: skip
+for _class in _PUBLIC:
+    _class.__module__ = "ferrax.errors"

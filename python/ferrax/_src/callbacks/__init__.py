@@ -1,0 +1,1 @@
+"""Python functions called from compiled programs: callbacks, printing, the debugger."""

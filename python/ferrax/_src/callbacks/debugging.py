@@ -1,0 +1,282 @@
+"""`debug.callback`, `debug.print` and `debug.log`: looking at values of compiled programs.
+
+They change no value and no derivative: under `grad` and `jvp` they see the primal values, once;
+under `vmap` they run once for each lane. They are never removed from a program.
+"""
+
+from __future__ import annotations
+
+import functools
+import string
+import sys
+
+import numpy as np
+
+from ferrax._src import core
+from ferrax._src.base import effects, errors
+from ferrax._src.callbacks.callback import (
+    FlatCallback,
+    callback_primitive,
+    observe_jvp,
+    over_lanes,
+    run_callback,
+)
+from ferrax._src.transforms.batching_rules import primitive_batchers
+from ferrax._src.tree import tree_util
+
+
+def _effect(ordered):
+    return effects.ordered_debug_effect if ordered else effects.debug_effect
+
+
+def _observer(name, title):
+    """A primitive that calls its parameter `callback` and gives nothing."""
+    primitive = callback_primitive(name)
+    primitive._observes = True
+
+    def impl(*args, callback, **params):
+        callback(*(core.as_array(arg, title) for arg in args))
+        return []
+
+    def host(*args, callback, **params):
+        run_callback(title, callback, args, ())
+        return []
+
+    primitive.def_impl(impl)
+    primitive._host = host
+    observe_jvp(primitive)
+    return primitive
+
+
+def _batch(primitive, args, dims, *, callback, **params):
+    size = next(np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
+    primitive.bind(*args, callback=over_lanes(callback, size, dims), **params)
+    return [], []
+
+
+# debug.callback
+
+debug_callback_p = _observer("debug_callback", "debug.callback")
+
+
+@debug_callback_p.def_effectful_abstract_eval
+def _debug_callback_types(*avals, callback, effect, partitioned):
+    return [], {effect}
+
+
+primitive_batchers[debug_callback_p] = functools.partial(_batch, debug_callback_p)
+
+
+class _Static:
+    """Calls a function whose arguments are arrays but for some that are kept as they are."""
+
+    def __init__(self, function, in_tree, static):
+        self.function = function
+        self.in_tree = in_tree
+        self.static = static
+
+    @property
+    def callback(self):
+        return FlatCallback(self.function, self.in_tree)
+
+    def __call__(self, *leaves):
+        leaves = iter(leaves)
+        count = self.in_tree.num_leaves
+        merged = [self.static[i] if i in self.static else next(leaves) for i in range(count)]
+        args, kwargs = self.in_tree.unflatten(merged)
+        self.function(*args, **kwargs)
+        return ()
+
+
+def _called(name, what, call, first, args, kwargs):
+    """What `call` gives, or `call` itself if only options were given."""
+    if first is not None:
+        return call(first, *args, **kwargs)
+    if args or kwargs:
+        raise TypeError(
+            f"{name}: options come first, then the {what} with its arguments; got {args=} "
+            f"{kwargs=} without a {what}"
+        )
+    return call
+
+
+def _split_arguments(args, kwargs):
+    """`(tree, arrays, leaves that are no arrays by number)`."""
+    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+    arrays, static = [], {}
+    for number, leaf in enumerate(leaves):
+        try:
+            core.typeof(leaf)
+            arrays.append(leaf)
+        except TypeError:
+            static[number] = leaf
+    return in_tree, arrays, static
+
+
+def debug_callback(callback=None, *args, ordered=False, partitioned=False, **kwargs):
+    """Calls a Python function with values of a program, to look at them; what it returns is
+    dropped.
+
+    Args:
+        callback: a function of trees of arrays. Without it, a function is returned that takes the
+            callback and its arguments: `debug.callback(ordered=True)(f, x)`.
+        args, kwargs: its arguments; leaves that are no arrays are passed on as they are.
+        ordered: whether it keeps its place among other ordered callbacks.
+        partitioned: accepted for compatibility; there is one device.
+
+    Errors: TypeError if the callback is not callable; JaxRuntimeError where it raises.
+
+    Example:
+        >>> @ferrax.jit
+        ... def f(x):
+        ...     ferrax.debug.callback(lambda v: print("x is", v), x)
+        ...     return 2 * x
+        >>> f(1.0)
+        x is 1.0
+        Array(2., dtype=float32, weak_type=True)
+    """
+
+    def call(callback, *args, **kwargs):
+        if not callable(callback):
+            raise TypeError(f"first argument to ferrax.debug.callback must be callable, got {callback!r}")
+        in_tree, arrays, static = _split_arguments(args, kwargs)
+        debug_callback_p.bind(
+            *arrays,
+            callback=_Static(callback, in_tree, static),
+            effect=_effect(ordered),
+            partitioned=partitioned,
+        )
+
+    return _called("debug.callback", "callback", call, callback, args, kwargs)
+
+
+# debug.print
+
+debug_print_p = _observer("debug_print", "debug.print")
+
+
+class _Print:
+    """Formats and writes."""
+
+    def __init__(self, fmt, in_tree, static_args, np_printoptions, has_placeholders, record):
+        self.fmt = fmt
+        self.print_options = dict(np_printoptions)
+        self.has_placeholders = has_placeholders
+        self.record = record
+        self.callback = FlatCallback(self.write, in_tree)
+        self.inner = _Static(self.write, in_tree, dict(static_args))
+
+    def __call__(self, *leaves):
+        return self.inner(*leaves)
+
+    def write(self, *args, **kwargs):
+        if self.has_placeholders:
+            with np.printoptions(**self.print_options):
+                text = self.fmt.format(*args, **kwargs)
+        else:
+            text = " ".join([self.fmt, *map(str, args)])
+        if self.record is None:
+            sys.stdout.write(text + "\n")
+            return
+        import logging
+
+        logger = logging.getLogger("ferrax.debug")
+        file, line = self.record
+        logger.handle(logger.makeRecord(logger.name, logging.INFO, file, line, text, (), None))
+
+
+@debug_print_p.def_effectful_abstract_eval
+def _debug_print_types(*avals, ordered, **params):
+    return [], {_effect(ordered)}
+
+
+primitive_batchers[debug_print_p] = functools.partial(_batch, debug_print_p)
+
+
+class _FormatCheck(string.Formatter):
+    """Raises where a format string and its arguments do not fit; formats nothing."""
+
+    def format_field(self, value, format_spec):
+        return ""
+
+    def check_unused_args(self, used_args, args, kwargs):
+        unused = [arg for number, arg in enumerate(args) if number not in used_args]
+        if unused:
+            raise ValueError(f"Unused positional arguments to `ferrax.debug.print`: {unused}")
+        unused = [name for name in kwargs if name not in used_args]
+        if unused:
+            raise ValueError(
+                f"Unused keyword arguments to `ferrax.debug.print`: {unused}. You may be passing an "
+                'f-string (i.e, `f"{x}"`) into `ferrax.debug.print` and instead should pass in a '
+                "regular string."
+            )
+
+
+def debug_print(
+    fmt=None,
+    *args,
+    ordered=False,
+    partitioned=False,
+    skip_format_check=False,
+    _use_logging=False,
+    **kwargs,
+):
+    """Prints values of a program when it runs.
+
+    Args:
+        fmt: a format string, as for `str.format`; not an f-string, whose values would be formatted
+            while the program is traced. Without it, a function is returned that takes it:
+            `debug.print(ordered=True)("x is {}", x)`.
+        args, kwargs: what it formats: trees of arrays or anything else.
+        ordered: whether it keeps its place among other ordered prints.
+        partitioned: accepted for compatibility; there is one device.
+        skip_format_check: whether arguments that `fmt` does not use are accepted.
+
+    Errors: ValueError for arguments that `fmt` does not use; IndexError and KeyError for those
+    that it lacks.
+
+    Example:
+        >>> @ferrax.jit
+        ... def f(x):
+        ...     ferrax.debug.print("x = {x:.2f}", x=x)
+        ...     return 2 * x
+        >>> f(1.5)
+        x = 1.50
+        Array(3., dtype=float32, weak_type=True)
+    """
+
+    def call(fmt, *args, **kwargs):
+        if not skip_format_check:
+            _FormatCheck().format(fmt, *args, **kwargs)
+        has_placeholders = any(field is not None for _, field, *_ in string.Formatter().parse(fmt))
+        in_tree, arrays, static = _split_arguments(args, kwargs)
+        params = {
+            "fmt": fmt,
+            "in_tree": in_tree,
+            "static_args": tuple(static.items()),
+            "np_printoptions": tuple(np.get_printoptions().items()),
+            "has_placeholders": has_placeholders,
+        }
+        record = _user_place() if _use_logging else None
+        debug_print_p.bind(
+            *arrays,
+            callback=_Print(**params, record=record),
+            ordered=ordered,
+            partitioned=partitioned,
+            logging_record=record,
+            **params,
+        )
+
+    return _called("debug.print", "format string", call, fmt, args, kwargs)
+
+
+def _user_place():
+    """File and line of the user's code."""
+    location = errors.user_location() or "(unknown file):0 ()"
+    file, _, rest = location.rpartition(":")
+    return file, int(rest.split(" ")[0])
+
+
+# As `debug_print`, to the logger "ferrax.debug".
+debug_log = functools.partial(debug_print, _use_logging=True)
+

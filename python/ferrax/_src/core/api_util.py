@@ -1,0 +1,189 @@
+"""Helpers of the transformations: argument numbers and names, argument checks."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from types import FunctionType
+
+from ferrax._src.base import errors
+from ferrax._src.core import float0
+from ferrax._src.tree import tree_util
+
+
+def fun_name(fun) -> str:
+    """The name of a callable, for messages and jaxprs."""
+    while not hasattr(fun, "__name__") and hasattr(fun, "func"):
+        fun = fun.func
+    return getattr(fun, "__name__", type(fun).__name__)
+
+
+def fun_place(fun) -> str:
+    """The name of a callable with its file and line where these are known, for messages."""
+    name = fun_name(fun)
+    code = getattr(inspect.unwrap(fun, stop=_is_users), "__code__", None)
+    while code is None and hasattr(fun, "func"):
+        fun = fun.func
+        code = getattr(fun, "__code__", None)
+    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+
+
+def _is_users(fun) -> bool:
+    """Whether a callable has code that is not of this package, as wrappers by `grad` have."""
+    code = getattr(fun, "__code__", None)
+    return code is not None and not code.co_filename.startswith(errors.PACKAGE_DIRECTORY)
+
+
+def argument_names(fun, args, kwargs, tangents=False) -> list[str]:
+    """The names of the leaves of a call's arguments: `x`, `params['w']`, `rest[0]`.
+
+    Arrays of dtype float0 are leaves if `tangents`.
+    """
+    args = tuple(args)
+    try:
+        signature = inspect.signature(fun)
+        bound = signature.bind_partial(*args)
+        tops = []
+        for name, value in bound.arguments.items():
+            if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                tops += [f"{name}[{index}]" for index in range(len(value))]
+            else:
+                tops.append(name)
+    except (TypeError, ValueError):
+        tops = []
+    names = []
+    for index, argument in enumerate(args):
+        top = tops[index] if len(tops) == len(args) else f"args[{index}]"
+        names += [top + tree_util.keystr(path) for path in _paths(argument, tangents)]
+    for key, argument in sorted((kwargs or {}).items()):
+        names += [key + tree_util.keystr(path) for path in _paths(argument, tangents)]
+    return names
+
+
+def _paths(tree, tangents):
+    leaves = tree_util.tree_leaves_with_path(tree)
+    return [path for path, leaf in leaves if tangents or not float0.is_float0(leaf)]
+
+
+def as_tuple_of_ints(value, name) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple."""
+    if value is None:
+        return ()
+    try:
+        return (operator.index(value),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(item) for item in value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int or a sequence of ints, got {value!r}") from None
+
+
+def as_tuple_of_strings(value, name) -> tuple[str, ...]:
+    """A string or an iterable of strings as a tuple."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    value = tuple(value)
+    for item in value:
+        if not isinstance(item, str):
+            raise TypeError(f"{name} must be a str or an iterable of str, got {item!r}")
+    return value
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameters(fun):
+    """`(positional names, how many of them take no keyword, keyword-only names, *args?, **kwargs?)`.
+
+    None if the callable does not tell. Plain functions are read from their code: `inspect` takes
+    a hundred times longer, which counts for the many functions that are jitted at import.
+    """
+    if type(fun) is FunctionType and not hasattr(fun, "__wrapped__"):
+        code = fun.__code__
+        names, count = code.co_varnames, code.co_argcount
+        return (
+            names[:count],
+            code.co_posonlyargcount,
+            names[count : count + code.co_kwonlyargcount],
+            bool(code.co_flags & inspect.CO_VARARGS),
+            bool(code.co_flags & inspect.CO_VARKEYWORDS),
+        )
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    kinds = [p.kind for p in parameters]
+    return (
+        tuple(p.name for p in parameters if p.kind in _POSITIONAL),
+        kinds.count(inspect.Parameter.POSITIONAL_ONLY),
+        tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY),
+        inspect.Parameter.VAR_POSITIONAL in kinds,
+        inspect.Parameter.VAR_KEYWORD in kinds,
+    )
+
+
+def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Both the numbers and the names of the arguments that either gives.
+
+    Errors: ValueError for numbers or names that the function does not have.
+    """
+    if argnums is None and argnames is None:
+        return (), ()
+    nums = as_tuple_of_ints(argnums, f"{kind}_argnums")
+    names = as_tuple_of_strings(argnames, f"{kind}_argnames")
+    if not nums and not names:
+        return (), ()
+    parameters = _parameters(fun)
+    if parameters is None:
+        return nums, names
+    positional, without_keyword, keyword_only, variadic, keywords = parameters
+    count = len(positional)
+    for num in nums:
+        if not variadic and not -count <= num < count:
+            raise ValueError(
+                f"jitted function has invalid argnums {{{num}}} in {kind}_argnums. Function only "
+                f"accepts {count} positional arguments."
+            )
+    for name in names:
+        if name not in positional and name not in keyword_only and not keywords:
+            known = sorted((*positional, *keyword_only))
+            raise ValueError(
+                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames. Function "
+                f"only accepts {known}."
+            )
+    if argnames is None:
+        names = tuple(
+            positional[num]
+            for num in nums
+            if -count <= num < count and num % count >= without_keyword
+        )
+    elif argnums is None:
+        nums = tuple(index for index, name in enumerate(positional) if name in names)
+    return nums, names
+
+
+def check_callable(fun) -> None:
+    """Errors: TypeError unless `fun` can be transformed."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+
+
+def split_arguments(args, numbers):
+    """`(kept, others)`: the arguments at these positions in their order, and the others."""
+    kept = tuple(args[i] for i in numbers)
+    return kept, tuple(arg for i, arg in enumerate(args) if i not in numbers)
+
+
+def join_arguments(numbers, kept, others) -> tuple:
+    """The arguments that `split_arguments` took apart."""
+    merged = list(others)
+    for position, value in sorted(zip(numbers, kept), key=lambda pair: pair[0]):
+        merged.insert(position, value)
+    return tuple(merged)

@@ -1,0 +1,194 @@
+"""Methods of `Array` beside the NumPy ones: printing, devices, exchange with other libraries."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.base.errors import ConcretizationTypeError
+from ferrax._src.core.devices import _CPU, Device
+from ferrax._src.core.sharding import SingleDeviceSharding
+
+_WHOLE = SingleDeviceSharding(_CPU)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """The part of an array that one device holds: `data` is the array's `index`."""
+
+    device: Device
+    index: tuple
+    replica_id: int
+    data: core.Array
+
+
+def _repr(self) -> str:
+    if isinstance(self, core.Tracer):
+        return f"Tracer<{self._type_text()}>"
+    weak = ", weak_type=True" if self.weak_type else ""
+    name = self.dtype.name
+    if self.is_deleted():
+        return f"Array(<deleted>, shape={self.shape}, dtype={name})"
+    if dtypes.issubdtype(self.dtype, dtypes.extended):
+        words = _core.bind("random_unwrap", (self,), {})
+        return f"Array({self.shape}, dtype={name}) overlaying:\n{np.asarray(words)}"
+    if self.size == 0:
+        text = f"[], shape={self.shape}"
+    else:
+        text = np.array2string(np.asarray(self), prefix="Array(", suffix=",", separator=", ")
+    suffix = f"dtype={name}{weak})"
+    # As JAX prints it, to the letter: where the last line is full the gap is wider, and no new
+    # line begins.
+    last_line = len(text) - text.rfind("\n") + 1
+    full = last_line + len(suffix) + 1 > np.get_printoptions()["linewidth"]
+    return f"Array({text},{' ' * len('Array(') if full else ' '}{suffix}"
+
+
+def _str(self) -> str:
+    if isinstance(self, core.Tracer):
+        return _repr(self)
+    if dtypes.issubdtype(self.dtype, dtypes.extended):
+        return _repr(self)
+    return str(np.asarray(self))
+
+
+def _format(self, spec: str) -> str:
+    if isinstance(self, core.Tracer):
+        if spec:
+            raise TypeError(
+                f"unsupported format string {spec!r} passed to {self!r}, whose value is not known "
+                f"while the function is traced: print it with ferrax.debug.print."
+                f"{core.traced_values([self])}"
+            )
+        return repr(self)
+    if dtypes.issubdtype(self.dtype, dtypes.extended):
+        return object.__format__(self, spec)
+    return format(self[()].item() if self.ndim == 0 else np.asarray(self), spec)
+
+
+def _concrete_only(name, function):
+    """A method that has no answer for tracers: there it raises ConcretizationTypeError."""
+
+    def method(self, *args, **kwargs):
+        if isinstance(self, core.Tracer):
+            raise ConcretizationTypeError(
+                self,
+                f"{name} was asked for.",
+                origin=_core.describe_tracer(self),
+                location=_core.user_location(),
+            )
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    return method
+
+
+def _arrays_only(name, function):
+    """A method or property that tracers do not have: there it raises AttributeError."""
+
+    def method(self, *args, **kwargs):
+        if isinstance(self, core.Tracer):
+            raise AttributeError(f"a tracer has no attribute {name!r}: {self!r} is a value in no memory")
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = function.__doc__
+    return method
+
+
+def _devices(self) -> set:
+    """The devices that hold the array."""
+    return {_CPU}
+
+
+def _device(self):
+    """The device that holds the array."""
+    return _CPU
+
+
+def _sharding(self) -> SingleDeviceSharding:
+    """How the array is laid out over devices: whole on one."""
+    return _WHOLE
+
+
+def _addressable_data(self, index):
+    """The part of the array on one of its devices: the array. Errors: IndexError."""
+    return (self,)[index]
+
+
+def _addressable_shards(self) -> list:
+    """The parts of the array on this process's devices: one, the array."""
+    return [Shard(_CPU, (slice(None),) * self.ndim, 0, self)]
+
+
+def _on_device_size_in_bytes(self) -> int:
+    """The bytes that the elements take."""
+    return self.nbytes
+
+
+def _platform(self) -> str:
+    """The name of the device's kind."""
+    return _CPU.platform
+
+
+def _is_ready(self) -> bool:
+    """Whether the elements are there, which they always are."""
+    return True
+
+
+def _committed(self) -> bool:
+    """Whether the array was put on its device by request; programs then run there."""
+    return False
+
+
+def _is_whole(self) -> bool:
+    """True: one device holds the whole array."""
+    return True
+
+
+def _buffer(self, flags):
+    """A read-only view of the memory (PEP 688). Errors: BufferError for dtypes that have no format."""
+    if isinstance(self, core.Tracer) or dtypes.issubdtype(self.dtype, dtypes.extended):
+        raise BufferError(f"{self!r} has no buffer")
+    # `np.asarray` would ask for this very buffer.
+    view = _core.as_numpy(self)
+    if view.dtype.kind not in "biufc":
+        raise BufferError(
+            f"Python's buffers have no format for {view.dtype.name}; use np.asarray(x) or x.view(dtype)"
+        )
+    return memoryview(view)
+
+
+def install(Array) -> None:
+    """Sets the methods on the array class; called once at import."""
+    Array.__repr__ = _repr
+    Array.__str__ = _str
+    Array.__format__ = _format
+    if sys.version_info >= (3, 12):
+        Array.__buffer__ = _buffer
+    Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
+    for name, function in {
+        "devices": _devices,
+        "addressable_data": _addressable_data,
+        "on_device_size_in_bytes": _on_device_size_in_bytes,
+    }.items():
+        setattr(Array, name, _concrete_only(name, function))
+    for name, function in {
+        "addressable_shards": _addressable_shards,
+        "global_shards": _addressable_shards,
+        "committed": _committed,
+        "sharding": _sharding,
+        "is_fully_addressable": _is_whole,
+        "is_fully_replicated": _is_whole,
+    }.items():
+        setattr(Array, name, property(_concrete_only(name, function)))
+    for name, function in {"is_ready": _is_ready, "platform": _platform}.items():
+        setattr(Array, name, _arrays_only(name, function))
+    Array.device = property(_arrays_only("device", _device))
+    Array.copy = Array.clone = lambda self: _core.lax.copy(self)

@@ -1,0 +1,262 @@
+"""Types of values as Python objects: `ShapedArray`, and `ShapeDtypeStruct` for users.
+
+Both are immutable and compare and hash by shape, dtype and weak type. A `ShapedArray` is what
+`ferrax.typeof` returns and programs print; a `ShapeDtypeStruct` stands for an array where only its
+type matters, as in `ferrax.eval_shape`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+
+from ferrax._src.base import dtypes
+
+
+def _dtype(dtype):
+    return dtype if isinstance(dtype, (np.dtype, dtypes.ExtendedDType)) else np.dtype(dtype)
+
+
+def _extent(value):
+    # Symbolic dimensions are kept as they are.
+    return operator.index(value) if hasattr(value, "__index__") else value
+
+
+def _shape(shape):
+    if type(shape) is not tuple:
+        shape = tuple(shape) if np.iterable(shape) else (shape,)
+    return shape if all(type(x) is int for x in shape) else tuple(map(_extent, shape))
+
+
+def _shape_text(shape):
+    return ",".join(str(extent) for extent in shape)
+
+
+class AbstractValue:
+    """Base of the types of values."""
+
+    __slots__ = ()
+
+    def to_tangent_aval(self):
+        raise NotImplementedError(f"values of type {type(self).__name__} have no tangents")
+
+    def str_short(self, short_dtypes=False):
+        return str(self)
+
+
+class ShapedArray(AbstractValue):
+    """The type of an array.
+
+    Attributes:
+        shape: tuple of ints.
+        dtype: NumPy dtype or extended dtype.
+        weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
+
+    Example:
+        >>> ferrax.typeof(jnp.ones(3))
+        ShapedArray(float32[3])
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "sharding", "memory_space")
+    array_abstraction_level = 2
+
+    def __init__(self, shape, dtype, weak_type=False, *, sharding=None, memory_space=None):
+        put = object.__setattr__
+        put(self, "shape", _shape(shape))
+        put(self, "dtype", _dtype(dtype))
+        put(self, "weak_type", bool(weak_type))
+        put(self, "sharding", sharding)
+        put(self, "memory_space", memory_space)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self):
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self):
+        return self.size * self.itemsize
+
+    def update(self, **changes):
+        """A copy with other `shape`, `dtype`, `weak_type`, `sharding` or `memory_space`."""
+        fields = {name: getattr(self, name) for name in ShapedArray.__slots__}
+        unknown = changes.keys() - fields.keys()
+        if unknown:
+            raise TypeError(f"ShapedArray has no fields {sorted(unknown)}.")
+        return ShapedArray(**(fields | changes))
+
+    def update_weak_type(self, weak_type):
+        return self if weak_type == self.weak_type else self.update(weak_type=weak_type)
+
+    def strip_weak_type(self):
+        return self.update_weak_type(False)
+
+    def normalize(self):
+        return self
+
+    def inc_rank(self, size, axis):
+        """The type with a new axis of this size at this place; `axis=None` changes nothing."""
+        if axis is None:
+            return self
+        return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
+
+    def dec_rank(self, size, axis):
+        """The type without the axis at this place; `axis=None` changes nothing."""
+        if axis is None:
+            return self
+        if self.shape[axis] != size:
+            raise ValueError(f"axis {axis} of {self.str_short()} has not the size {size}.")
+        axis %= self.ndim
+        return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :])
+
+    def to_tangent_aval(self):
+        """The type of tangents: float0 for integers, booleans and keys, else the same."""
+        if dtypes.issubdtype(self.dtype, np.inexact):
+            return self
+        return self.update(dtype=dtypes.float0, weak_type=False)
+
+    to_ct_aval = to_cotangent_aval = at_least_vspace = to_tangent_aval
+
+    def str_short(self, short_dtypes=False, mesh_axis_types=False):
+        """'float32[2,3]', or 'f32[2,3]' with short dtype names."""
+        if short_dtypes:
+            name = dtypes.short_dtype_name(self.dtype)
+        else:
+            name = _dtype_name(self.dtype)
+        return f"{name}[{_shape_text(self.shape)}]"
+
+    def _key(self):
+        return self.shape, self.dtype, self.weak_type, self.sharding, self.memory_space
+
+    def __eq__(self, other):
+        return type(other) is ShapedArray and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __repr__(self):
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short()}{weak})"
+
+    def __str__(self):
+        return ("~" if self.weak_type else "") + self.str_short()
+
+    def __reduce__(self):
+        return _make_shaped_array, self._key()
+
+
+def _make_shaped_array(shape, dtype, weak_type, sharding, memory_space):
+    return ShapedArray(
+        shape, dtype, weak_type, sharding=sharding, memory_space=memory_space
+    )
+
+
+def _dtype_name(dtype):
+    return "float0" if dtype == dtypes.float0 else dtype.name
+
+
+class ShapeDtypeStruct:
+    """Shape, dtype and, if need be, sharding of an array, without its elements.
+
+    Args:
+        shape: sequence of ints.
+        dtype: a dtype; 64-bit dtypes are kept as they are.
+        sharding: how the array is laid out over devices, or None.
+        weak_type: whether the array's type is weak.
+        manual_axis_type, is_ref: as in JAX; only their defaults are supported.
+    Raises:
+        ValueError: if `dtype` is None.
+
+    Example:
+        >>> ferrax.eval_shape(jnp.sin, ferrax.ShapeDtypeStruct((3,), jnp.float32))
+        ShapeDtypeStruct(shape=(3,), dtype=float32)
+    """
+
+    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    manual_axis_type = None
+    is_ref = False
+
+    def __init__(
+        self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False
+    ):
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        if manual_axis_type is not None or is_ref:
+            raise NotImplementedError(
+                "ShapeDtypeStruct: manual_axis_type and is_ref are not supported."
+            )
+        put = object.__setattr__
+        put(self, "shape", tuple(_extent(x) for x in shape))
+        put(self, "dtype", _dtype(dtype))
+        put(self, "sharding", sharding)
+        put(self, "weak_type", bool(weak_type))
+
+    @classmethod
+    def like(cls, x):
+        """The struct that describes an array."""
+        return cls(
+            x.shape, x.dtype,
+            sharding=getattr(x, "sharding", None), weak_type=getattr(x, "weak_type", False),
+        )  # fmt: skip
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+    def update(self, **changes):
+        """A copy with other `shape`, `dtype`, `sharding` or `weak_type`."""
+        fields = {name: getattr(self, name) for name in ShapeDtypeStruct.__slots__}
+        return ShapeDtypeStruct(**(fields | changes))
+
+    def __setattr__(self, name, value):
+        raise RuntimeError(
+            f"ShapeDtypeStruct objects are immutable: use update({name}=...) to make another."
+        )
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def _key(self):
+        return self.shape, self.dtype, self.sharding, self.weak_type
+
+    def __eq__(self, other):
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self):
+        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = _dtype_name(self.dtype)
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{weak})"
+
+    def __reduce__(self):
+        return _make_struct, self._key()
+
+
+def _make_struct(shape, dtype, sharding, weak_type):
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)

@@ -1,0 +1,64 @@
+"""Tangents of integers as arguments and outputs of traced functions.
+
+They have no values, only shapes: programs know nothing of them. In the trees of a function's
+arguments and outputs they are nodes without leaves, from which `tree_unflatten` makes NumPy arrays
+of dtype float0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax._src.base import dtypes
+from ferrax._src.tree import tree_util
+
+
+def is_float0(leaf) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.dtype == dtypes.float0
+
+
+class _Shape:
+    """Stands for an array of dtype float0."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape):
+        self.shape = shape
+
+    def __repr__(self):
+        return f"float0[{','.join(map(str, self.shape))}]"
+
+
+tree_util.register_pytree_node(
+    _Shape, lambda node: ((), node.shape), lambda shape, _: np.zeros(shape, dtypes.float0)
+)
+
+
+def hide(tree):
+    """The tree with nodes without leaves for its arrays of dtype float0."""
+    if not any(map(is_float0, tree_util.tree_leaves(tree))):
+        return tree
+    return tree_util.tree_map(lambda leaf: _Shape(leaf.shape) if is_float0(leaf) else leaf, tree)
+
+
+def show(tree):
+    """The reverse of `hide`."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    return treedef.unflatten(leaves)
+
+
+def reshaped(tree, shape_of):
+    """The tree with arrays of dtype float0 whose shapes are `shape_of` those it has."""
+    if not any(map(is_float0, tree_util.tree_leaves(tree))):
+        return tree
+    return tree_util.tree_map(
+        lambda leaf: np.zeros(shape_of(leaf.shape), dtypes.float0) if is_float0(leaf) else leaf, tree
+    )
+
+
+def flatten(tree):
+    """As `tree_flatten`, where arrays of dtype float0 are no leaves."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    if any(map(is_float0, leaves)):
+        leaves, treedef = tree_util.tree_flatten(hide(tree))
+    return leaves, treedef

@@ -1,0 +1,450 @@
+"""Programs as jaxprs: what `make_jaxpr` returns, and what programs that walk or build jaxprs use.
+
+A jaxpr that comes from the native core is a view of a program, made when it is looked at. One that
+Python builds (`Jaxpr(...)`, `jaxpr.replace(...)`) becomes a program when it is evaluated or shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import effects as _effects
+from ferrax._src.base.errors import JaxprTypeError
+from ferrax._src.base.source_info import SourceInfo, named_stack
+from ferrax._src.core import primitive_params
+from ferrax._src.core.primitives import Primitive as Primitive, builtin
+
+_counter = itertools.count()
+
+
+class Var:
+    """A variable of a jaxpr; equal to itself alone. `aval` is its type."""
+
+    __slots__ = ("aval", "count")
+
+    def __init__(self, *args):
+        # Either the type, or a number and the type.
+        self.count, self.aval = args if len(args) == 2 else (next(_counter), *args)
+
+    def __repr__(self):
+        return f"Var(id={self.count}):{self.aval.str_short(True)}"
+
+
+class DropVar(Var):
+    """An output of an equation that is not used, for jaxprs that Python builds."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "_"
+
+
+class Literal:
+    """A constant scalar operand: `val`, of the type `aval`."""
+
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val, aval=None):
+        self.val = val
+        self.aval = core.typeof(val) if aval is None else aval
+
+    @property
+    def hash(self):
+        return hash(self.val)
+
+    def __repr__(self):
+        return f"{self.val}:{self.aval.str_short(True)}"
+
+
+class DebugInfo(NamedTuple):
+    """What is known of the function that a jaxpr was traced from."""
+
+    traced_for: str
+    func_src_info: str
+    arg_names: tuple | None = None
+    result_paths: tuple | None = None
+
+    @property
+    def func_name(self):
+        return self.func_src_info.partition(" at ")[0]
+
+
+class JaxprEqn:
+    """One equation of a jaxpr: `outvars = primitive[params] invars`."""
+
+    __slots__ = ("invars", "outvars", "primitive", "params", "effects", "source_info", "ctx")
+
+    def __init__(
+        self, invars, outvars, primitive, params, effects=None, source_info=None, ctx=None
+    ):
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.primitive = primitive
+        self.params = params
+        self.effects = _effects.no_effects if effects is None else effects
+        self.source_info = source_info or SourceInfo()
+        self.ctx = ctx
+
+    def replace(self, **changes):
+        """A copy with other `invars`, `outvars`, `primitive`, `params` or the like."""
+        return JaxprEqn(**({name: getattr(self, name) for name in self.__slots__} | changes))
+
+    def __repr__(self):
+        return f"{self.outvars} = {self.primitive}{self.params} {self.invars}"
+
+
+def new_jaxpr_eqn(
+    invars, outvars, primitive, params, effects=_effects.no_effects, source_info=None, ctx=None
+):
+    """An equation for a jaxpr that is being built."""
+    return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
+
+
+class Jaxpr:
+    """Equations over variables: `constvars` and `invars` come from outside, `outvars` go out."""
+
+    def __init__(
+        self, constvars, invars, outvars, eqns, effects=_effects.no_effects, debug_info=None,
+        is_high=False,
+    ):  # fmt: skip
+        self._program = None
+        self.constvars = list(constvars)
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.eqns = list(eqns)
+        self.effects = effects
+        self.debug_info = debug_info or DebugInfo("jaxpr", "jaxpr")
+        self.is_high = is_high
+
+    @classmethod
+    def _of_program(cls, program, captured, constants):
+        """The view of a program whose last `captured` inputs are constvars; its `constants`,
+        `(variable, array)` pairs, are constvars behind them."""
+        inputs, outputs, types = program.interface()
+        variables = [Var(i, core.ShapedArray(*ty)) for i, ty in enumerate(types)]
+
+        def atom(item):
+            if isinstance(item, int):
+                return variables[item]
+            value, dtype, weak = item
+            return Literal(value, core.ShapedArray((), dtype, weak))
+
+        eqns = []
+        for primitive, params, ins, outs, line, scope in program.equations():
+            ins = [atom(item) for item in ins]
+            if isinstance(primitive, str):
+                operands = [atom.aval for atom in ins]
+                params = primitive_params.shown(primitive, params, operands, len(outs))
+                primitive = builtin(primitive)
+            eqns.append(
+                JaxprEqn(
+                    ins,
+                    [variables[i] for i in outs],
+                    primitive,
+                    params,
+                    _equation_effects(primitive, ins, params),
+                    SourceInfo(None, named_stack(scope), line),
+                )
+            )
+        count = len(inputs) - captured
+        jaxpr = cls(
+            [variables[i] for i in [*inputs[count:], *(i for i, _ in constants)]],
+            [variables[i] for i in inputs[:count]],
+            [atom(item) for item in outputs],
+            eqns,
+            frozenset().union(*(eqn.effects for eqn in eqns)),
+            DebugInfo("jit", program.name),
+        )
+        if not constants:
+            jaxpr._program = program
+        return jaxpr
+
+    def replace(self, **changes):
+        """A copy with other `constvars`, `invars`, `outvars`, `eqns` or the like."""
+        fields = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high")
+        unknown = changes.keys() - set(fields)
+        if unknown:
+            raise TypeError(f"Jaxpr has no fields {sorted(unknown)}")
+        return Jaxpr(**({name: getattr(self, name) for name in fields} | changes))
+
+    def _is_view(self) -> bool:
+        return self._program is not None
+
+    def _to_program(self):
+        """The program; its last inputs are the constvars."""
+        if self._program is None:
+            count = len(self.invars)
+            avals = [var.aval for var in (*self.invars, *self.constvars)]
+            self._program, _, _ = _core.trace_program(
+                lambda leaves: _evaluate(self, leaves[count:], leaves[:count]),
+                "stage",
+                self.debug_info.func_name,
+                [(aval.shape, aval.dtype, aval.weak_type) for aval in avals],
+            )
+        return self._program
+
+    @property
+    def in_avals(self):
+        return [var.aval for var in self.invars]
+
+    @property
+    def out_avals(self):
+        return [atom.aval for atom in self.outvars]
+
+    def __str__(self):
+        return self._to_program().text(len(self.constvars))
+
+    __repr__ = __str__
+
+    def pretty_print(self, **_):
+        return str(self)
+
+
+class ClosedJaxpr:
+    """A jaxpr with values for its constvars. Made of a `Jaxpr` (or of a traced program)."""
+
+    # What makes the jaxpr's debug_info, where more is known than the function's name.
+    _describe = None
+
+    def __init__(self, jaxpr, consts=()):
+        self.consts = list(consts)
+        if isinstance(jaxpr, _core.Program):
+            self._program, self._jaxpr = jaxpr, None
+            self._captured = len(self.consts)
+            self._constants = jaxpr.constants()
+            self.consts += [value for _, value in self._constants]
+            return
+        if len(jaxpr.constvars) != len(self.consts):
+            raise ValueError(
+                f"a ClosedJaxpr needs a value for each of the {len(jaxpr.constvars)} constvars, "
+                f"got {len(self.consts)}"
+            )
+        self._program, self._jaxpr = None, jaxpr
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        if self._jaxpr is None:
+            self._jaxpr = Jaxpr._of_program(self._program, self._captured, self._constants)
+            if self._describe is not None:
+                self._jaxpr.debug_info = self._describe()
+        return self._jaxpr
+
+    @property
+    def eqns(self):
+        return self.jaxpr.eqns
+
+    @property
+    def effects(self):
+        return self.jaxpr.effects
+
+    @property
+    def literals(self):
+        return self.consts
+
+    @property
+    def debug_info(self):
+        return self.jaxpr.debug_info
+
+    @property
+    def is_high(self):
+        return False
+
+    @property
+    def in_avals(self):
+        if self._program is None:
+            return self._jaxpr.in_avals
+        types = self._program.in_types
+        return [core.ShapedArray(*ty) for ty in types[: len(types) - self._captured]]
+
+    @property
+    def out_avals(self):
+        if self._program is None:
+            return self._jaxpr.out_avals
+        return [core.ShapedArray(*ty) for ty in self._program.out_types]
+
+    def replace(self, *, jaxpr=None, consts=None):
+        """A copy with another jaxpr or other consts."""
+        return ClosedJaxpr(
+            self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
+        )
+
+    def map_jaxpr(self, function):
+        return self.replace(jaxpr=function(self.jaxpr))
+
+    def _to_program(self):
+        """The program without further inputs: consts are constants of it."""
+        if self._program is not None and not self._captured:
+            return self._program
+        if self._program is not None:
+            return self._program.bind_constants(self.consts[: self._captured])
+        program = self._jaxpr._to_program()
+        return program.bind_constants(self.consts) if self.consts else program
+
+    def _run(self, arguments):
+        if self._program is not None:
+            return _core.apply_program(
+                self._program, [*arguments, *self.consts[: self._captured]]
+            )
+        return eval_jaxpr(self._jaxpr, self.consts, *arguments)
+
+    def __str__(self):
+        if self._program is not None:
+            return self._program.text(self._captured)
+        return str(self._jaxpr)
+
+    __repr__ = __str__
+
+    def pretty_print(self, **_):
+        return str(self)
+
+
+def _equation_effects(primitive, ins, params):
+    if not primitive._builtin:
+        if not primitive._effectful:
+            return _effects.no_effects
+        return frozenset(primitive.abstract_eval(*(atom.aval for atom in ins), **params)[1])
+    inner = (jaxpr.effects for jaxpr in jaxprs_in_params(params))
+    return frozenset(primitive_params.axis_effects(primitive.op, params)).union(*inner)
+
+
+def literal_value(atom: Literal):
+    """The array that a literal stands for, of the literal's type."""
+    aval = atom.aval
+    if aval.weak_type and aval.dtype.kind in "bifc":
+        array = core.as_array(atom.val)
+        if array.dtype == aval.dtype and array.weak_type:
+            return array
+    array = core.as_array(np.asarray(atom.val, aval.dtype))
+    if not aval.weak_type:
+        return array
+    from ferrax._src.lax.elementwise import _convert_element_type
+
+    return _convert_element_type(array, aval.dtype, weak_type=True)
+
+
+def interpret(jaxpr, consts, arguments, apply, literal=literal_value):
+    """The values of a jaxpr's outputs, where `apply(eqn, values)` is called for each equation.
+
+    `apply` returns a list of the values of the equation's outputs. Values are anything;
+    `literal(atom)` gives those of literals. A value is forgotten after its last use.
+    """
+    values = {}
+
+    def read(atom):
+        return literal(atom) if isinstance(atom, Literal) else values[atom]
+
+    def write(variables, items, what):
+        variables, items = list(variables), list(items)
+        if len(variables) != len(items):
+            raise TypeError(
+                f"eval_jaxpr: {what}: expected {len(variables)} values, got {len(items)}"
+            )
+        values.update(zip(variables, items))
+
+    last_use = {var: len(jaxpr.eqns) for var in jaxpr.outvars if isinstance(var, Var)}
+    ends: list[list[Var]] = [[] for _ in jaxpr.eqns]
+    for number in reversed(range(len(jaxpr.eqns))):
+        eqn = jaxpr.eqns[number]
+        for var in (*eqn.outvars, *eqn.invars):
+            if isinstance(var, Var) and var not in last_use:
+                last_use[var] = number
+                ends[number].append(var)
+    write(jaxpr.constvars, consts, "consts")
+    write(jaxpr.invars, arguments, "arguments")
+    for eqn, ended in zip(jaxpr.eqns, ends):
+        write(eqn.outvars, apply(eqn, [read(atom) for atom in eqn.invars]), eqn.primitive)
+        for var in ended:
+            del values[var]
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def bind_equation(eqn, values):
+    """The outputs of an equation's primitive for these inputs, as a list."""
+    results = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+    return list(results) if eqn.primitive.multiple_results else [results]
+
+
+def _evaluate(jaxpr, consts, arguments):
+    """Binds the equations one after another."""
+    return interpret(jaxpr, consts, arguments, bind_equation)
+
+
+def eval_jaxpr(jaxpr, consts, *args, propagate_source_info=True):
+    """The outputs of a jaxpr for these arguments, as a list.
+
+    Errors: TypeError for another number of arguments or consts than the jaxpr has.
+
+    Example:
+        >>> closed = ferrax.make_jaxpr(lambda x: x * 2)(1.0)
+        >>> ferrax.core.eval_jaxpr(closed.jaxpr, closed.consts, 3.0)
+        [Array(6., dtype=float32, weak_type=True)]
+    """
+    if isinstance(jaxpr, ClosedJaxpr):
+        return jaxpr.replace(consts=consts)._run(args) if consts else jaxpr._run(args)
+    if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
+        raise TypeError(
+            f"eval_jaxpr: the jaxpr has {len(jaxpr.invars)} invars and {len(jaxpr.constvars)} "
+            f"constvars, got {len(args)} arguments and {len(consts)} consts"
+        )
+    if jaxpr._is_view():
+        return _core.apply_program(jaxpr._program, [*args, *consts])
+    return _evaluate(jaxpr, consts, args)
+
+
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr):
+    """The function that a closed jaxpr is: of its inputs, to a list."""
+    return lambda *args: closed_jaxpr._run(args)
+
+
+def jaxprs_in_params(params):
+    """The jaxprs among the parameters of an equation, lists of them included."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Jaxpr):
+                yield item
+            elif isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+
+
+def subjaxprs(jaxpr):
+    """The jaxprs in the parameters of a jaxpr's equations, not those in them again."""
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
+
+
+def gensym(suffix=""):
+    """A function from types to fresh variables."""
+    return Var
+
+
+def check_jaxpr(jaxpr):
+    """Errors: JaxprTypeError if a variable is used before it is defined, or an equation's outputs
+    have other types than its primitive says."""
+    jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    known = {*jaxpr.constvars, *jaxpr.invars}
+
+    def check_known(atoms, what):
+        for atom in atoms:
+            if not isinstance(atom, Literal) and atom not in known:
+                raise JaxprTypeError(f"Variable {atom!r} of {what} is not defined before it is used")
+
+    for eqn in jaxpr.eqns:
+        check_known(eqn.invars, f"the equation {eqn!r}")
+        avals, _ = eqn.primitive.abstract_eval(*(a.aval for a in eqn.invars), **eqn.params)
+        avals = avals if eqn.primitive.multiple_results else [avals]
+        same = len(avals) == len(eqn.outvars) and all(
+            (aval.shape, aval.dtype) == (var.aval.shape, var.aval.dtype)
+            for aval, var in zip(avals, eqn.outvars)
+        )
+        if not same:
+            raise JaxprTypeError(
+                f"The outputs of {eqn!r} have the types {[v.aval for v in eqn.outvars]}, but "
+                f"'{eqn.primitive}' gives {list(avals)}"
+            )
+        known.update(eqn.outvars)
+    check_known(jaxpr.outvars, "the outputs")

@@ -1,0 +1,62 @@
+"""Lowerings of primitives that are defined in Python: functions of existing operations."""
+
+from __future__ import annotations
+
+import functools
+
+from ferrax._src.core.primitives import lowerings
+
+__all__ = ["lower_fun", "register_lowering"]
+
+
+class LoweredFunction:
+    """A lowering given as a function of existing operations."""
+
+    def __init__(self, function, multiple_results):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.multiple_results = multiple_results
+
+    def __call__(self, *args, **params):
+        return self.function(*args, **params)
+
+
+def lower_fun(fun, multiple_results: bool = True):
+    """A lowering that is what `fun(*args, **params)` does.
+
+    `multiple_results` says whether `fun` returns a sequence of outputs or one.
+
+    Example:
+        >>> mlir.register_lowering(double_p, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+    """
+    return LoweredFunction(fun, multiple_results)
+
+
+def register_lowering(
+    prim, rule=None, platform=None, inline=True, cacheable=True, **kwargs
+):
+    """Gives the lowering of a primitive: what `lower_fun` returns. Returns the rule; without
+    `rule` it is a decorator.
+
+    Errors: NotImplementedError for lowerings that write MLIR, which this compiler does not have,
+    raised where the primitive is compiled.
+    """
+    if rule is None:
+        return lambda rule: register_lowering(prim, rule, platform, inline, cacheable, **kwargs)
+    if platform not in (None, "cpu"):
+        return rule
+    lowerings[prim] = (
+        rule if isinstance(rule, LoweredFunction) else LoweredFunction(_no_mlir(prim, rule), True)
+    )
+    return rule
+
+
+def _no_mlir(prim, rule):
+    def lower(*args, **params):
+        raise NotImplementedError(
+            f"Lowering rule for '{prim}': {getattr(rule, '__name__', rule)} writes MLIR, which "
+            "this compiler does not have. Give the lowering as a function of existing operations: "
+            f"mlir.register_lowering({prim}_p, mlir.lower_fun(function, multiple_results=...))"
+        )
+
+    return lower

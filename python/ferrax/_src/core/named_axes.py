@@ -1,0 +1,126 @@
+"""The named axes that functions are mapped over: which there are here, and how long they are.
+
+Invariant: within `named_axis` (and a rule that is traced later, `kept`) the native core knows the
+axes by a number that is the same for the same names and sizes, so that a function that was compiled
+under others is not taken for this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Hashable
+
+from ferrax import _core
+from ferrax._src.base import errors
+
+# ((name, size), …), outermost first; the last of a name hides the others.
+Axes = tuple[tuple[Hashable, int], ...]
+
+_numbers: dict[Axes, int] = {(): 0}
+_lock = threading.Lock()
+
+
+class _State(threading.local):
+    def __init__(self):
+        self.axes: Axes = ()
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def _within(axes: Axes):
+    before = _state.axes
+    _set(axes)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(axes):
+    with _lock:
+        number = _numbers.setdefault(axes, len(_numbers))
+    _state.axes = axes
+    _core.set_axes(number)
+
+
+def named_axis(name, size):
+    """A context in which the axis of this name and size is mapped over; None changes nothing."""
+    if name is None:
+        return contextlib.nullcontext()
+    hash(name)
+    return _within((*_state.axes, (name, size)))
+
+
+def named_axes_of(pairs):
+    """A context in which the axes of these pairs of name and size are mapped over; None: none."""
+    return _within((*_state.axes, *((name, int(size)) for name, size in pairs or ())))
+
+
+def kept(rule):
+    """The function with the axes that are mapped over now, for when it is called elsewhere."""
+    if not _state.axes:
+        return rule
+    axes = _state.axes
+
+    def with_axes(*args):
+        with _within(axes):
+            return rule(*args)
+
+    return with_axes
+
+
+def numbered(number) -> Axes:
+    """The axes that the native core knows by this number."""
+    return next((axes for axes, known in _numbers.items() if known == number), ())
+
+
+def names() -> list:
+    """The names of the axes that are mapped over, outermost first."""
+    return list(dict.fromkeys(name for name, _ in _state.axes))
+
+
+def size_of(name, function="this function") -> int:
+    """The size of the innermost axis of this name.
+
+    Errors: NameError where no axis of this name is mapped over.
+    """
+    for known, size in reversed(_state.axes):
+        if known == name:
+            return size
+    known = ", ".join(map(repr, names())) or "none"
+    raise NameError(
+        f"Found an unbound axis name: {name}. {function} needs a function that is mapped over an "
+        f"axis of that name, as in vmap(f, axis_name={name!r}). Named axes here: {known}."
+        f"\n  at {errors.user_location()}"
+    )
+
+
+def as_names(axis_name) -> tuple:
+    """One name or several as a tuple."""
+    return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+
+
+def size_of_all(axis_name, function="this function") -> int:
+    """The product of the sizes of one axis or several."""
+    return math.prod(size_of(name, function) for name in as_names(axis_name))
+
+
+# Programs name axes by strings; other names have one of these.
+_texts: dict[Hashable, str] = {}
+
+
+def text(name) -> str:
+    """The string that stands for an axis' name in programs: itself if it is one."""
+    if isinstance(name, str):
+        return name
+    with _lock:
+        return _texts.setdefault(name, f"<{name!r} {len(_texts)}>")
+
+
+def from_text(string: str):
+    """The name that a string in a program stands for."""
+    return next((name for name, known in _texts.items() if known == string), string)

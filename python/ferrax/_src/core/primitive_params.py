@@ -1,0 +1,312 @@
+"""Parameters of the native core's equations as JAX names and types them, and back.
+
+The native core keeps what computation needs. A walker of jaxprs sees more, and in other types:
+parameters that are the same in every equation here (`accuracy=None`, `sharding=None`), dimension
+numbers as one tuple, enumerations for strings, jaxprs for programs. `native` takes both forms, so
+that an equation's parameters can be bound again.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src.base import effects
+from ferrax._src.core import named_axes
+
+# What each equation of these has beside the native parameters.
+_ADDED = {
+    **dict.fromkeys(
+        (
+            "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin",
+            "sqrt", "tan", "tanh",
+        ),
+        {"accuracy": None},
+    ),
+    **dict.fromkeys(
+        ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), {"sharding": None}
+    ),
+    **dict.fromkeys(("dot_general", "reduce_sum"), {"out_sharding": None}),
+    **dict.fromkeys(("eigh", "svd"), {"algorithm": None, "subset_by_index": None}),
+}  # fmt: skip
+
+# Parameters of JAX's primitives that the native core has no use for.
+_IGNORED = frozenset(
+    {
+        "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
+        "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
+        "linear", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
+    }
+)  # fmt: skip
+
+_SCATTERS = {
+    "scatter": None,
+    "scatter_add": "add",
+    "scatter_sub": "sub",
+    "scatter_mul": "mul",
+    "scatter_min": "min",
+    "scatter_max": "max",
+}
+# Ops whose primitives JAX names otherwise.
+NAMES = {op: op.replace("_", "-") for op in _SCATTERS}
+
+
+class UnspecifiedValue:
+    """The sharding of an argument for which none was asked for."""
+
+    def __repr__(self):
+        return "UnspecifiedValue"
+
+
+UNSPECIFIED = UnspecifiedValue()
+
+
+def shown(op: str, params: dict, operands, num_outputs: int) -> dict:
+    """The parameters of an equation, whose operands have these types, as walkers see them."""
+    params = {key: _shown_value(value) for key, value in params.items()}
+    rule = _SHOWN.get(op)
+    if rule is not None:
+        params = rule(op, params, operands, num_outputs)
+    return params | _ADDED.get(op, {})
+
+
+def native(op: str, params: dict) -> dict:
+    """The parameters as the native core takes them."""
+    params = {key: native_value(value) for key, value in params.items() if key not in _IGNORED}
+    rule = _NATIVE.get(op)
+    return params if rule is None else rule(params)
+
+
+def _shown_value(value):
+    from ferrax._src.core.jaxpr import ClosedJaxpr
+
+    if isinstance(value, _core.Program):
+        return ClosedJaxpr(value)
+    if isinstance(value, tuple):
+        return tuple(map(_shown_value, value))
+    return value
+
+
+def native_value(value):
+    """A parameter with programs for jaxprs."""
+    if hasattr(value, "_to_program"):
+        return value._to_program()
+    if isinstance(value, (tuple, list)):
+        return tuple(native_value(item) for item in value)
+    return value
+
+
+def _gather_mode(params):
+    from ferrax._src.core.op_types import GatherScatterMode
+
+    return GatherScatterMode.from_any(params.pop("mode"))
+
+
+def _shown_gather(op, params, operands, num_outputs):
+    from ferrax._src.core.op_types import GatherDimensionNumbers
+
+    numbers = GatherDimensionNumbers(*map(params.pop, GatherDimensionNumbers._fields))
+    mode = _gather_mode(params)
+    return {"dimension_numbers": numbers, **params, "mode": mode}
+
+
+@functools.cache
+def _update_jaxpr(combiner, dtype):
+    """The jaxpr of the function that a scatter combines elements with."""
+    from ferrax._src import core
+    from ferrax._src.core.jaxpr import Jaxpr, JaxprEqn, Var
+    from ferrax._src.core.primitives import builtin
+
+    aval = core.ShapedArray((), dtype)
+    x, y, out = Var(0, aval), Var(1, aval), Var(2, aval)
+    return Jaxpr([], [x, y], [out], [JaxprEqn([x, y], [out], builtin(combiner), {})])
+
+
+def _shown_scatter(op, params, operands, num_outputs):
+    from ferrax._src.core.op_types import ScatterDimensionNumbers
+
+    numbers = ScatterDimensionNumbers(*map(params.pop, ScatterDimensionNumbers._fields))
+    combiner = _SCATTERS[op]
+    jaxpr = None if combiner is None else _update_jaxpr(combiner, operands[0].dtype)
+    mode = _gather_mode(params)
+    return {
+        "update_jaxpr": jaxpr,
+        "update_consts": (),
+        "dimension_numbers": numbers,
+        **params,
+        "mode": mode,
+    }
+
+
+def _native_indexing(params):
+    numbers = params.pop("dimension_numbers", None)
+    if numbers is not None:
+        from ferrax._src.core import op_types as types
+
+        gathers = "slice_sizes" in params
+        kind = types.GatherDimensionNumbers if gathers else types.ScatterDimensionNumbers
+        params |= dict(zip(kind._fields, map(tuple, numbers)))
+    mode = params.get("mode")
+    if mode is not None and not isinstance(mode, str):
+        params["mode"] = mode.core_name
+    return params
+
+
+def _shown_jit(op, params, operands, num_outputs):
+    ins = len(operands)
+    return {
+        "jaxpr": params["program"],
+        "in_shardings": (UNSPECIFIED,) * ins,
+        "out_shardings": (UNSPECIFIED,) * num_outputs,
+        "in_layouts": (None,) * ins,
+        "out_layouts": (None,) * num_outputs,
+        "donated_invars": (False,) * ins,
+        "ctx_mesh": None,
+        "name": params["name"],
+        "keep_unused": False,
+        "inline": params["inline"],
+        "compiler_options_kvs": (),
+    }
+
+
+def _native_jit(params):
+    if "jaxpr" in params:
+        params["program"] = params.pop("jaxpr")
+    return params
+
+
+def _shown_while(op, params, operands, num_outputs):
+    if params["max_steps"] is None:
+        del params["max_steps"]
+    order = ("cond_nconsts", "cond_jaxpr", "body_nconsts", "body_jaxpr")
+    return {key: params[key] for key in (*order, *params.keys() - set(order))}
+
+
+def _native_while(params):
+    return {"max_steps": None} | params
+
+
+def _shown_remat(op, params, operands, num_outputs):
+    # An open jaxpr cannot hold the constants that a program from a file may have.
+    closed = params["jaxpr"]
+    return params if closed.consts else params | {"jaxpr": closed.jaxpr}
+
+
+def _shown_conj(op, params, operands, num_outputs):
+    return {"input_dtype": np.dtype(operands[0].dtype)}
+
+
+def _shown_round(op, params, operands, num_outputs):
+    from ferrax._src.core.op_types import RoundingMethod
+
+    return {"rounding_method": RoundingMethod(params["rounding_method"])}
+
+
+def _shown_key(op, params, operands, num_outputs):
+    from ferrax._src.random.prng import prngs
+
+    return params | {"impl": prngs.get(params["impl"], params["impl"])}
+
+
+def _native_key(params):
+    return params | {"impl": getattr(params["impl"], "name", params["impl"])}
+
+
+def _native_mul(params):
+    dtype = params.pop("out_dtype", None)
+    if dtype is not None:
+        raise NotImplementedError(
+            f"mul: out_dtype={dtype} is not available; convert the operands with "
+            "convert_element_type"
+        )
+    return params
+
+
+def _native_decomposition(op, params):
+    for param in ("algorithm", "subset_by_index"):
+        value = params.pop(param, None)
+        if value is not None:
+            raise NotImplementedError(
+                f"{op}: {param}={value!r} is no parameter of the primitive here: bind it with "
+                f"None, or call lax.linalg.{op}"
+            )
+    return params
+
+
+def _shown_custom(op, params, operands, num_outputs):
+    from ferrax._src.transforms import custom_views
+
+    return custom_views.shown(op, params, operands, num_outputs)
+
+
+def _native_custom(params):
+    from ferrax._src.transforms import custom_views
+
+    return custom_views.native(params)
+
+
+# The parameter of each collective that names its axes, and whether there is a tuple of them.
+_AXIS_PARAMS = {
+    **dict.fromkeys(("psum", "pmax", "pmin"), ("axes", True)),
+    **dict.fromkeys(("ppermute", "all_gather", "reduce_scatter"), ("axis_name", True)),
+    **dict.fromkeys(("all_to_all", "pbroadcast", "axis_index"), ("axis_name", False)),
+}
+
+
+def axis_effects(op, params) -> set:
+    """The effects of an equation with these parameters, as JAX has them, over named axes."""
+    if op not in _AXIS_PARAMS:
+        return set()
+    names = named_axes.as_names(params[_AXIS_PARAMS[op][0]])
+    return {effects.NamedAxisEffect(name) for name in names}
+
+
+def _shown_collective(op, params, operands, num_outputs):
+    param, several = _AXIS_PARAMS[op]
+    names = tuple(map(named_axes.from_text, named_axes.as_names(params[param])))
+    params = params | {param: names if several else names[0]}
+    if op == "all_to_all":
+        del params["axis_size"]
+    return params
+
+
+def _native_collective(op, params):
+    param, several = _AXIS_PARAMS[op]
+    names = named_axes.as_names(params[param])
+    texts = tuple(map(named_axes.text, names))
+    params = params | {param: texts if several else texts[0]}
+    if op == "all_to_all":
+        params["axis_size"] = named_axes.size_of(names[0], op)
+    return params
+
+
+_SHOWN = {
+    "gather": _shown_gather,
+    **dict.fromkeys(_SCATTERS, _shown_scatter),
+    "jit": _shown_jit,
+    "while": _shown_while,
+    "remat2": _shown_remat,
+    "conj": _shown_conj,
+    "round": _shown_round,
+    "random_seed": _shown_key,
+    "random_wrap": _shown_key,
+    "custom_jvp_call": _shown_custom,
+    "custom_vjp_call": _shown_custom,
+    **dict.fromkeys(_AXIS_PARAMS, _shown_collective),
+}
+
+_NATIVE = {
+    "gather": _native_indexing,
+    **dict.fromkeys(_SCATTERS, _native_indexing),
+    "jit": _native_jit,
+    "while": _native_while,
+    "random_seed": _native_key,
+    "random_wrap": _native_key,
+    "mul": _native_mul,
+    **{op: functools.partial(_native_decomposition, op) for op in ("eigh", "svd")},
+    "custom_jvp_call": _native_custom,
+    "custom_vjp_call": _native_custom,
+    **{op: functools.partial(_native_collective, op) for op in _AXIS_PARAMS},
+}

@@ -1,0 +1,249 @@
+"""Primitives: the ops of programs as objects.
+
+There is one object for each op of the native core, under JAX's name (`lax.exp_p`), and users make
+their own with `Primitive`. The rules of a user's primitive are Python functions in the registries
+of `ferrax.interpreters`, which are dicts by primitive; those of the native core's are native.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import effects
+from ferrax._src.core import primitive_params
+
+
+class Primitive:
+    """An operation with rules of its own for each transformation.
+
+    Args:
+        name: what jaxprs and messages call it.
+
+    `bind` applies it: outside any trace it calls the function given to `def_impl`, else it
+    becomes an equation whose types are what the function given to `def_abstract_eval` says. The
+    other rules are `ferrax.interpreters.ad.primitive_jvps[p]` and `primitive_transposes[p]`,
+    `batching.primitive_batchers[p]`, and `mlir.register_lowering(p, mlir.lower_fun(f))`.
+
+    Errors: NotImplementedError that names primitive and rule where one is missing.
+
+    Example:
+        >>> double_p = ferrax.extend.core.Primitive("double")
+        >>> double_p.def_impl(lambda x: 2 * x)
+        >>> double_p.def_abstract_eval(lambda x: ferrax.core.ShapedArray(x.shape, x.dtype))
+        >>> ferrax.interpreters.ad.deflinear2(double_p, lambda ct, x: [2 * ct])
+        >>> ferrax.grad(double_p.bind)(3.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+
+    multiple_results = False
+    call_primitive = False
+    map_primitive = False
+    ref_primitive = False
+    skip_canonicalization = False
+    is_effectful = None
+    # Python code that runs as a step of compiled programs, for callbacks.
+    _host = None
+    # Runs at once under a derivative: it shows values and gives none.
+    _observes = False
+    _builtin = False
+
+    def __init__(self, name: str):
+        self.name = name
+        self._effectful = False
+
+    def __repr__(self):
+        return self.name
+
+    def def_impl(self, impl):
+        """Sets the function that computes the outputs for concrete arrays; returns it."""
+        self.impl = impl
+        return impl
+
+    def def_abstract_eval(self, abstract_eval):
+        """Sets the function from the types of the inputs (`ShapedArray`) to those of the outputs:
+        one, or a sequence if `multiple_results`. Returns it."""
+
+        def effect_free(*args, **kwargs):
+            return abstract_eval(*args, **kwargs), effects.no_effects
+
+        self.abstract_eval = effect_free
+        return abstract_eval
+
+    def def_effectful_abstract_eval(self, effectful_abstract_eval):
+        """As `def_abstract_eval`, where the function returns `(types, set of effects)`."""
+        self.abstract_eval = effectful_abstract_eval
+        self._effectful = True
+        return effectful_abstract_eval
+
+    def def_bind_with_trace(self, bind_with_trace):
+        raise NotImplementedError(
+            f"the primitive '{self.name}': traces are native and cannot be given to bind"
+        )
+
+    def impl(self, *args, **params):
+        raise NotImplementedError(
+            f"Evaluation rule for '{self.name}' not implemented: give it with def_impl"
+        )
+
+    def abstract_eval(self, *args, **params):
+        raise NotImplementedError(
+            f"Abstract evaluation for '{self.name}' not implemented: give it with "
+            "def_abstract_eval"
+        )
+
+    def get_bind_params(self, params):
+        """The parameters with which `bind` makes an equation with these params again."""
+        return params
+
+    def bind(self, *args, **params):
+        """Applies the primitive: its output, or a list of outputs if `multiple_results`."""
+        if self._observes:
+            values = _core.observed_values(self.name, args)
+            if values is not None:
+                return self.impl(*values, **params)
+        results = _core.record_primitive(self, self.name, args, params, self._effectful)
+        if results is None:
+            return self.impl(*args, **params)
+        return results if self.multiple_results else results[0]
+
+
+class BuiltinPrimitive(Primitive):
+    """A primitive of the native core."""
+
+    _builtin = True
+
+    def __init__(self, op, multiple_results):
+        super().__init__(primitive_params.NAMES.get(op, op))
+        # What the native core calls it.
+        self.op = op
+        self.multiple_results = multiple_results
+
+    def native_params(self, params):
+        """The parameters of an equation as the native core has them."""
+        return primitive_params.native(self.op, params)
+
+    def bind(self, *args, **params):
+        results = _core.bind(self.op, args, primitive_params.native(self.op, params))
+        if self.multiple_results and not isinstance(results, list):
+            return [results]
+        return results
+
+    impl = bind
+
+    def abstract_eval(self, *avals, **params):
+        program, _, _ = _core.trace_program(
+            lambda arrays: _as_list(self.bind(*arrays, **params)),
+            "stage",
+            self.name,
+            [aval_type(aval) for aval in avals],
+        )
+        avals = [core.ShapedArray(*ty) for ty in program.out_types]
+        return (avals if self.multiple_results else avals[0]), effects.no_effects
+
+    def _native(self, what):
+        raise NotImplementedError(
+            f"{what}: '{self.name}' is a primitive of the native core, whose rules cannot be "
+            "replaced; define a primitive of your own"
+        )
+
+    def def_impl(self, impl):
+        self._native("def_impl")
+
+    def def_abstract_eval(self, abstract_eval):
+        self._native("def_abstract_eval")
+
+    def def_effectful_abstract_eval(self, effectful_abstract_eval):
+        self._native("def_effectful_abstract_eval")
+
+
+def _as_list(results):
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def aval_type(aval) -> tuple:
+    """`(shape, dtype, weak)` of a type."""
+    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+
+
+class CustomCallPrimitive(BuiltinPrimitive):
+    """A call of a function with rules of its own. It is bound with the parameters of an equation,
+    or with the functions `subfuns` that `get_bind_params` makes of them."""
+
+    def get_bind_params(self, params):
+        from ferrax._src.transforms import custom_views
+
+        return custom_views.bind_params(self, params)
+
+    def bind(self, *args, **params):
+        if "subfuns" not in params:
+            return super().bind(*args, **params)
+        from ferrax._src.transforms import custom_views
+
+        return custom_views.bind_functions(self, args, **params)
+
+    impl = bind
+
+
+_CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
+_MULTIPLE_RESULTS = frozenset(
+    {
+        "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
+        "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
+        "custom_linear_solve", "custom_vmap_call", "sort", "top_k", "eigh", "svd",
+    }
+)  # fmt: skip
+
+# Ops whose primitives are in `lax.linalg`.
+LINALG = frozenset({"eigh", "svd"})
+
+_builtin: dict[str, BuiltinPrimitive] = {}
+
+
+def builtin(name: str) -> BuiltinPrimitive:
+    """The primitive of the native core's op of this name; there is one for each."""
+    known = _builtin.get(name)
+    if known is None:
+        kind = CustomCallPrimitive if name in _CUSTOM_CALLS else BuiltinPrimitive
+        known = _builtin[name] = kind(name, name in _MULTIPLE_RESULTS)
+    return known
+
+
+def named_primitives() -> dict[str, BuiltinPrimitive]:
+    """Every op of the native core as JAX names it: `exp_p` and so on; not those of files alone,
+    whose primitives are defined in Python."""
+    names = (name for name, _ in _core.documented_ops() if name not in IN_FILES)
+    table = {f"{name}_p": builtin(name) for name in names}
+    table["remat_p"] = table["remat2_p"]
+    return table
+
+
+class Rules(dict):
+    """A registry of rules by primitive."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+
+    def __setitem__(self, primitive, rule):
+        if getattr(primitive, "_builtin", False):
+            warnings.warn(
+                f"the {self.kind} of '{primitive}', a primitive of the native core, is native: the "
+                "one that is given here is not called",
+                stacklevel=2,
+            )
+        super().__setitem__(primitive, rule)
+
+
+primitive_jvps = Rules("jvp rule")
+primitive_transposes = Rules("transpose rule")
+primitive_batchers = Rules("batching rule")
+axis_primitive_batchers = Rules("batching rule")
+fancy_primitive_batchers = Rules("batching rule")
+lowerings = Rules("lowering")
+# Ops that only files hold.
+IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})
+# The ops that files hold in the place of primitives that are defined here: functions from parameters,
+# and whether rules are to be traced, to the name and the parameters of an op of the same operands.
+data_forms = {}

@@ -1,0 +1,150 @@
+"""Types of values and what the Python layer asks of the native core.
+
+`Array` is the class of all arrays, `Tracer` the subclass of those that stand for values of a
+function being traced. `ShapedArray` is the type of either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._core import Array, ArrayImpl, Tracer
+from ferrax._src.base import dtypes
+from ferrax._src.base.dtypes import short_dtype_name as short_dtype_name
+from ferrax._src.core.avals import AbstractValue, ShapedArray
+
+__all__ = [
+    "AbstractValue",
+    "Array",
+    "ArrayImpl",
+    "ShapedArray",
+    "Tracer",
+    "as_array",
+    "concrete_or_error",
+    "ensure_compile_time_eval",
+    "get_aval",
+    "is_concrete",
+    "typeof",
+]
+
+
+def typeof(x) -> ShapedArray:
+    """The type of an array, a tracer, a number or a NumPy array.
+
+    For a mutable array this is its `AbstractRef`. Errors: TypeError for anything else.
+
+    Example:
+        >>> ferrax.typeof(1.0)
+        ShapedArray(float32[], weak_type=True)
+    """
+    if type(x).__name__ == "Ref" and hasattr(x, "_home"):
+        return x.aval
+    if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
+        return ShapedArray(x.shape, x.dtype)
+    return ShapedArray(*_core.type_of(x))
+
+
+get_aval = typeof
+shaped_abstractify = typeof
+
+
+def as_array(x, name="this function") -> Array:
+    """`x` as an array; numbers become weakly typed. Errors: TypeError for lists and others."""
+    return _core.as_array(x, name)
+
+
+def is_concrete(x) -> bool:
+    """Whether the value of `x` is known now (also under an eager `grad`)."""
+    return _core.concrete_value(x) is not None if isinstance(x, Array) else True
+
+
+def to_concrete_value(x):
+    """The concrete array that `x` is or stands for, else None."""
+    return _core.concrete_value(x) if isinstance(x, Array) else x
+
+
+def concrete_or_error(force, value, context=""):
+    """`force(value)` for a value that is known, else ConcretizationTypeError with `context`.
+
+    `force` None returns the concrete array.
+    """
+    if isinstance(value, Tracer):
+        known = _core.concrete_value(value)
+        if known is None:
+            from ferrax._src.base import errors
+
+            raise errors.ConcretizationTypeError(
+                value,
+                context,
+                origin=_core.describe_tracer(value),
+                location=_core.user_location(),
+            )
+        value = known
+    if force is None:
+        return value
+    return force(value)
+
+
+def traced_values(values) -> str:
+    """Where the traced ones among `values` come from, back to an argument, and the user's line."""
+    from ferrax._src.base import errors
+
+    lines = [
+        f"\nIt got a value that is {_core.describe_tracer(value)}.\n{errors.chain(value)}".rstrip()
+        for value in values
+        if isinstance(value, Tracer)
+    ]
+    return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
+
+
+# Types of concrete values that functions take beside arrays.
+array_types: set[type] = {np.ndarray, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")}
+
+
+def valid_jaxtype(x) -> bool:
+    """Whether functions take this value: an array, a tracer, a number or a mutable array."""
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+def primal_dtype_to_tangent_dtype(primal_dtype):
+    """The dtype of tangents of values of this dtype: float0 unless it is inexact."""
+    return ShapedArray((), primal_dtype).to_tangent_aval().dtype
+
+
+def trace_state_clean() -> bool:
+    """Whether no transformation is tracing on this thread."""
+    return _core.trace_state_clean()
+
+
+@contextlib.contextmanager
+def ensure_compile_time_eval():
+    """A context, or a decorator, in which operations on concrete arrays run while tracing.
+
+    Inside `jit` all array operations are recorded, those on known values too. In this context
+    those whose operands are all known run at once, so that their results can decide shapes and
+    branches. What depends on traced arguments is recorded as ever.
+
+    Example:
+        >>> @ferrax.jit
+        ... def padded(x):
+        ...     with ferrax.ensure_compile_time_eval():
+        ...         width = int(jnp.max(jnp.array([1, 3])))
+        ...     return jnp.pad(x, width)
+        >>> padded(jnp.ones(2)).shape
+        (8,)
+    """
+    _core.concrete_ops_run(True)
+    try:
+        yield
+    finally:
+        _core.concrete_ops_run(False)
+
+
+dtypes.register_array_type(Array)

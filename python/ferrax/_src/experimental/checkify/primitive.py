@@ -1,0 +1,155 @@
+"""`check`, `debug_check` and `check_error`: effects that `checkify` turns into values.
+
+A check is an equation over the arrays of an `Error`. Outside of functions that are staged it
+raises; in staged ones it cannot be compiled, for compiled programs do not raise, and `checkify`
+must take it out before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.callbacks.callback import callback_primitive, observe_jvp
+from ferrax._src.core.lowering import lower_fun, register_lowering
+from ferrax._src.core.primitives import Primitive
+from ferrax._src.experimental.checkify.error import Error, FailedCheckError, failure, init_error
+from ferrax._src.transforms.batching_rules import bdim_at_front, primitive_batchers
+from ferrax._src.tree import tree_util
+
+
+class JaxRuntimeError(ValueError):
+    """A check failed. The message is that of `Error.get`, and the cause the exception behind it."""
+
+
+def _raise_failed(*args, err_tree, debug):
+    if debug:
+        return []
+    exception = err_tree.unflatten(args).get_exception()
+    if exception is not None:
+        raise JaxRuntimeError(str(exception)) from exception
+    return []
+
+
+def _types(*avals, err_tree, debug):
+    return [], set(err_tree.unflatten(avals)._kinds)
+
+
+def _batch(primitive, args, dims, *, err_tree, debug):
+    size = next(np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
+    args = [bdim_at_front(x, dim, size) for x, dim in zip(args, dims)]
+    leaves, tree = tree_util.tree_flatten(err_tree.unflatten(args)._of_batch())
+    primitive.bind(*leaves, err_tree=tree, debug=debug)
+    return [], []
+
+
+def _define(primitive):
+    primitive.multiple_results = True
+    primitive.is_effectful = lambda params: True
+    primitive.def_impl(_raise_failed)
+    primitive.def_effectful_abstract_eval(_types)
+    observe_jvp(primitive)
+    primitive_batchers[primitive] = lambda args, dims, **params: _batch(
+        primitive, args, dims, **params
+    )
+    return primitive
+
+
+# A check in a function that is being staged.
+check_p = _define(Primitive("check"))
+# A check under eager derivatives and batches alone, whose programs run at once: it raises as soon
+# as its values are known.
+eager_check_p = _define(callback_primitive("check"))
+eager_check_p._observes = True
+
+
+def _refuse(*args, err_tree, debug):
+    if debug:
+        return []
+    raise ValueError(
+        "Cannot abstractly evaluate a checkify.check which was not functionalized. This probably "
+        "means you tried to stage (jit/scan/pmap/...) a `check` without functionalizing it through "
+        "`checkify.checkify`: stage checkify.checkify(f) in place of f, and call `throw` on the "
+        "error that it returns."
+    )
+
+
+register_lowering(check_p, lower_fun(_refuse))
+
+
+def _bind(error, debug):
+    if not error._kinds:
+        return
+    leaves, tree = tree_util.tree_flatten(error._of_batch())
+    frame = _core.recording_frame(())
+    staged = frame is not None and frame[0] == "stage"
+    (check_p if staged else eager_check_p).bind(*leaves, err_tree=tree, debug=debug)
+
+
+def _check(pred, msg, debug, args, kwargs):
+    name = "debug_check" if debug else "check"
+    array = isinstance(pred, core.Array)
+    if not (isinstance(pred, bool) or (array and pred.shape == () and pred.dtype == np.bool_)):
+        raise TypeError(f"{name} takes a scalar pred as argument, got {pred}")
+    for leaf in tree_util.tree_leaves((args, kwargs)):
+        if not isinstance(leaf, (core.Array, np.ndarray)):
+            raise TypeError(
+                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
+                f"{leaf!r} of type {type(leaf)}."
+            )
+    from ferrax.lax import bitwise_not
+
+    template, payload = failure(FailedCheckError, _core.user_location(), (msg,), args, kwargs)
+    failed = core.as_array(not pred) if isinstance(pred, bool) else bitwise_not(pred)
+    _bind(init_error._with_failure(failed, template, payload), debug)
+
+
+def check(pred, msg: str, *fmt_args, debug: bool = False, **fmt_kwargs) -> None:
+    """Checks a predicate: it must be True.
+
+    Args:
+      pred: a bool or a boolean array of shape `()`.
+      msg: the message if it is False, a format string for the other arguments.
+      fmt_args, fmt_kwargs: arrays and pytrees of arrays, which the message shows.
+      debug: do nothing outside of `checkify`.
+
+    Outside of `jit` and other functions that stage, a failed check raises at once. A staged
+    function must go through `checkify`, which makes failed checks an output of it.
+
+    Errors: JaxRuntimeError, a ValueError, for a failed check; ValueError for a staged check that
+    `checkify` has not taken out; TypeError for predicates and format arguments of other types.
+
+    Example:
+        >>> checkify.check(x > 0, "{x} is not positive", x=x)
+    """
+    _check(pred, msg, debug, fmt_args, fmt_kwargs)
+
+
+def debug_check(pred, msg: str, *fmt_args, **fmt_kwargs) -> None:
+    """A `check` that does nothing outside of `checkify`. Arguments and errors are those of `check`.
+
+    Example:
+        >>> checkify.debug_check(jnp.all(jnp.isfinite(x)), "x has infinities")
+    """
+    _check(pred, msg, True, fmt_args, fmt_kwargs)
+
+
+def check_error(error: Error) -> None:
+    """Raises if `error` has a failed check: the opposite of what `checkify` does.
+
+    An effect as `check` is: functions with it must go through `checkify` before they are staged.
+    Of an error with batch axes the last lane that failed counts.
+
+    Errors: JaxRuntimeError if a check failed; TypeError for arguments that are no `Error`;
+    ValueError as for `check`.
+
+    Example:
+        >>> error, out = ferrax.jit(checkify.checkify(f))(x)
+        >>> checkify.check_error(error)
+    """
+    if not isinstance(error, Error):
+        raise TypeError(
+            f"check_error takes an Error as argument, got type {type(error)} instead."
+        )
+    _bind(error, False)

@@ -1,0 +1,1 @@
+"""Programs in the forms that JAX's extension modules give them, export, and test helpers."""

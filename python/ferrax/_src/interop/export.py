@@ -1,0 +1,585 @@
+"""`ferrax.export`: jitted functions as values that can be called, saved and loaded.
+
+An `Exported` is a program whose captured arrays are constants, with the pytrees of its arguments
+and results. Its bytes are a saved program, which Rust loads too; what only Python needs (trees,
+platforms) is JSON text in it, see `_metadata`. Because programs can be differentiated after
+loading, no derivative is ever stored, and `has_vjp` always holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core import api_util
+from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.transforms import api
+from ferrax._src.tree import tree_util
+from ferrax._src.tree.tree_paths import equality_errors_pytreedef
+
+# The meaning of the JSON text, not of the file around it.
+minimum_supported_calling_convention_version = 1
+maximum_supported_calling_convention_version = 1
+
+
+class DisabledSafetyCheck:
+    """A check that an export leaves out: `platform()` or `custom_call(target)`.
+
+    Example:
+        >>> export.export(jit(f), disabled_checks=[export.DisabledSafetyCheck.platform()])
+    """
+
+    __slots__ = ("_impl",)
+
+    def __init__(self, _impl: str):
+        self._impl = _impl
+
+    @classmethod
+    def platform(cls) -> DisabledSafetyCheck:
+        """Lets a function be called on platforms that it was not exported for."""
+        return cls("platform")
+
+    @classmethod
+    def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
+        """Accepted for compatibility: programs hold no custom calls."""
+        return cls(f"custom_call:{target_name}")
+
+    def is_custom_call(self) -> str | None:
+        """The target's name, if this is about a custom call."""
+        kind, _, target = self._impl.partition(":")
+        return target if kind == "custom_call" else None
+
+    def __str__(self):
+        return self._impl
+
+    def __repr__(self):
+        return f"DisabledSafetyCheck({self._impl!r})"
+
+    def __eq__(self, other):
+        return isinstance(other, DisabledSafetyCheck) and self._impl == other._impl
+
+    def __hash__(self):
+        return hash(self._impl)
+
+
+class Exported:
+    """A function exported for given argument types.
+
+    Attributes:
+        fun_name: the function's name.
+        in_tree, out_tree: pytrees of `(args, kwargs)` and of the result.
+        in_avals, out_avals: the leaves' types, in order.
+        platforms: what it was exported for.
+        disabled_safety_checks: checks left out.
+        nr_devices: 1.
+
+    `call(*args, **kwargs)` calls it; it can be transformed and used in other functions.
+    """
+
+    nr_devices = 1
+    calling_convention_version = maximum_supported_calling_convention_version
+    uses_global_constants = False
+    ordered_effects = ()
+    unordered_effects = ()
+
+    def __init__(
+        self, program, fun_name, in_tree, out_tree, platforms, disabled_safety_checks, names
+    ):
+        self._program = program
+        self._names = names
+        self.fun_name = fun_name
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self.in_avals = tuple(core.ShapedArray(*ty) for ty in program.in_types)
+        self.out_avals = tuple(core.ShapedArray(*ty) for ty in program.out_types)
+        self.platforms = tuple(platforms)
+        self.disabled_safety_checks = tuple(disabled_safety_checks)
+
+    def __repr__(self):
+        return f"Exported(fun_name={self.fun_name}, ...)"
+
+    @property
+    def in_shardings_hlo(self):
+        return (None,) * len(self.in_avals)
+
+    @property
+    def out_shardings_hlo(self):
+        return (None,) * len(self.out_avals)
+
+    @property
+    def module_kept_var_idx(self):
+        """All arguments: unused ones are kept."""
+        return tuple(range(len(self.in_avals)))
+
+    def as_text(self) -> str:
+        """The program as text."""
+        return self._program.text(0)
+
+    def mlir_module(self) -> str:
+        raise NotImplementedError("exported programs are not MLIR; as_text() shows the program")
+
+    @property
+    def mlir_module_serialized(self) -> bytes:
+        raise NotImplementedError(
+            "exported programs are not MLIR; serialize() gives the bytes of a file"
+        )
+
+    def call(self, *args, **kwargs):
+        """The function's results. Arguments have the tree, shapes and dtypes of the export.
+
+        Errors: ValueError for other arguments, or if it was exported for other platforms.
+        """
+        leaves, tree = tree_util.tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise ValueError(self._tree_message(tree))
+        for index, (leaf, expected) in enumerate(zip(leaves, self.in_avals)):
+            self._check_leaf(index, core.typeof(leaf), expected)
+        platform = default_export_platform()
+        if (
+            platform not in self.platforms
+            and DisabledSafetyCheck.platform() not in self.disabled_safety_checks
+        ):
+            raise ValueError(
+                f"Function '{self.fun_name}' was exported for platforms '{self.platforms}' but it "
+                f"is used on '({platform!r},)'."
+            )
+        return self.out_tree.unflatten(_core.call_program(self._program, leaves))
+
+    def _tree_message(self, tree):
+        differences = equality_errors_pytreedef(tree, self.in_tree)
+        # Paths begin in the pair of args and kwargs.
+        lines = [
+            f"   - {('args', 'kwargs')[path[0].idx] if path else 'the call'}"
+            f"{tree_util.keystr(path[1:])} is a {got} in the invocation and a {want} when exported, "
+            f"so {why}."
+            for path, got, want, why in differences
+        ]
+        return (
+            f"The invocation args and kwargs must have the same pytree structure as when the "
+            f"function '{self.fun_name}' was exported, but they have the following structural differences:\n"
+            + "\n".join(lines)
+        )
+
+    def _check_leaf(self, index, got, expected):
+        if got.shape == expected.shape and got.dtype == expected.dtype:
+            return
+        path, _ = tree_util.tree_leaves_with_path(self.in_tree.unflatten([0] * len(self.in_avals)))[
+            index
+        ]
+        where = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
+        if len(got.shape) != len(expected.shape):
+            raise ValueError(
+                f"Rank mismatch for {where}: expected {expected.shape} and called with {got.shape}"
+            )
+        if got.dtype != expected.dtype:
+            raise ValueError(
+                f"Dtype mismatch for {where}: expected {expected.dtype} and called with {got.dtype}"
+            )
+        axis = next(i for i, (a, b) in enumerate(zip(got.shape, expected.shape)) if a != b)
+        raise ValueError(
+            f"Shape mismatch for {where}.shape[{axis}] (expected same constant): expected "
+            f"{expected.shape} and called with {got.shape}"
+        )
+
+    def has_vjp(self) -> bool:
+        """True: the program is differentiated when that is asked for."""
+        return True
+
+    def vjp(self) -> Exported:
+        """The reverse-mode derivative: from the flat arguments and the flat cotangents of the
+        results to the flat cotangents of the arguments.
+
+        Errors: NotImplementedError where an argument or result is not of floats.
+        """
+        count = len(self.in_avals)
+        avals = self.in_avals + self.out_avals
+        if not all(dtypes.issubdtype(aval.dtype, np.inexact) for aval in avals):
+            raise NotImplementedError(
+                f"vjp of the exported {self.fun_name}: arguments and results must be floats, for "
+                f"there are no arrays of float0; apply ferrax.vjp to `call` instead"
+            )
+
+        def fun_vjp(*args):
+            def flat(*leaves):
+                return tuple(_core.call_program(self._program, list(leaves)))
+
+            _, pullback = api.vjp(flat, *args[:count])
+            return pullback(args[count:])
+
+        specs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+        fun_vjp.__name__ = fun_vjp.__qualname__ = f"{self.fun_name}_vjp"
+        make = export(
+            api.jit(fun_vjp), platforms=self.platforms, disabled_checks=self.disabled_safety_checks
+        )
+        return make(*specs)
+
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """The bytes of a file.
+
+        Args:
+            vjp_order: derivatives need not be stored, and those of every order can be taken of what
+                is loaded. Rules that the user gave (`custom_jvp`, `custom_vjp`, the transpose of
+                `linear_call`) are traced for derivatives up to this order, and up to the second in
+                any case; beyond that, where a rule uses a function with rules again, a derivative
+                is an error. The rule of `custom_vmap` is not stored: `vmap` of what is loaded is an
+                error there. That of `sequential_vmap` is.
+
+        Errors: TypeError for dicts with other keys than strings, ValueError for containers that
+        are not registered for serialization, and for a negative order.
+        """
+        if vjp_order < 0:
+            raise ValueError(f"vjp_order must not be negative, got {vjp_order}")
+        input_names, output_names = self._names
+        return bytearray(
+            _core.program_to_bytes(
+                self._program, _metadata(self), input_names, output_names, vjp_order
+            )
+        )
+
+
+def default_export_platform() -> str:
+    """The platform that functions are exported for if nothing else is asked: 'cpu'."""
+    return "cpu"
+
+
+def export(
+    fun_jit,
+    *,
+    platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[DisabledSafetyCheck] = (),
+    _override_lowering_rules=None,
+) -> Callable[..., Exported]:
+    """A function that exports `fun_jit` for the arguments it gets.
+
+    Args:
+        fun_jit: the result of `jit`. Its static arguments become part of what is exported.
+        platforms: where the result may be called; by default on this machine's. Programs are the
+            same for all platforms.
+        disabled_checks: see `DisabledSafetyCheck`.
+
+    The arguments are arrays or anything with shape and dtype. Errors: ValueError if `fun_jit` is
+    not jitted, or closes over values that are being traced.
+
+    Example:
+        >>> exported = export.export(ferrax.jit(jnp.sin))(ferrax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> exported.call(jnp.arange(3.0))
+        Array([0.       , 0.841471 , 0.9092974], dtype=float32)
+    """
+    if not isinstance(fun_jit, _core.PjitFunction):
+        raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun_jit}")
+    if _override_lowering_rules is not None:
+        raise NotImplementedError("export: there are no lowering rules to override")
+    wrong = [check for check in disabled_checks if not isinstance(check, DisabledSafetyCheck)]
+    if wrong:
+        raise TypeError(f"disabled_checks must be DisabledSafetyChecks, got {wrong[0]!r}")
+
+    def do_export(*args, **kwargs) -> Exported:
+        program, captured, in_tree, out_tree, _, refs = fun_jit._traced(*args, **kwargs)
+        if refs is not None:
+            raise ValueError(
+                f"export: {api_util.fun_place(fun_jit)} uses mutable arrays, which a file cannot "
+                "hold. Make them inside of the function, or pass and return their values."
+            )
+        if any(isinstance(array, core.Tracer) for array in captured):
+            raise ValueError(
+                f"the function {fun_jit._function_name} closes over values that are being traced; "
+                f"export it outside of that trace, or pass them as arguments"
+            )
+        return Exported(
+            program.bind_constants(captured),
+            fun_jit._function_name,
+            in_tree,
+            out_tree,
+            platforms or (default_export_platform(),),
+            disabled_checks,
+            (_input_names(fun_jit, args, kwargs, in_tree), _names("result", out_tree)),
+        )
+
+    return do_export
+
+
+def _names(top, tree):
+    leaves = tree_util.tree_leaves_with_path(tree.unflatten([0] * tree.num_leaves))
+    return [top + tree_util.keystr(path) for path, _ in leaves]
+
+
+def _input_names(fun_jit, args, kwargs, in_tree):
+    """The arguments' names where those are known, else their places."""
+    named = api_util.argument_names(fun_jit._function, args, kwargs)
+    if len(named) == in_tree.num_leaves:
+        return named
+    positional, keywords = in_tree.children()
+    return _names("args", positional) + _names("kwargs", keywords)
+
+
+def save(path, exported: Exported, vjp_order: int = 0) -> None:
+    """Writes `exported` to a file, which `load` reads, and `ferrax::load` in Rust.
+
+    `vjp_order` is that of `Exported.serialize`. Errors: those of `Exported.serialize`, and of writing.
+
+    Example:
+        >>> export.save("sin.ferrax", export.export(ferrax.jit(jnp.sin))(1.0))
+    """
+    if not isinstance(exported, Exported):
+        raise TypeError(f"expected an Exported, got {type(exported).__name__}")
+    data = exported.serialize(vjp_order)
+    with open(os.fspath(path), "wb") as file:
+        file.write(data)
+
+
+def load(path) -> Exported:
+    """The function in a file. Errors: ValueError if it holds no valid program.
+
+    Example:
+        >>> export.load("sin.ferrax").call(1.0)
+        Array(0.84147096, dtype=float32, weak_type=True)
+    """
+    with open(os.fspath(path), "rb") as file:
+        return deserialize(file.read())
+
+
+def deserialize(blob) -> Exported:
+    """The function that `Exported.serialize` made these bytes of.
+
+    Programs that Rust saved have no trees: they take positional arrays and return a list. Errors:
+    ValueError for bytes that are no valid program, or containers that are not registered here.
+    """
+    program, text = _core.program_from_bytes(bytes(blob))
+    count, results = len(program.in_types), len(program.out_types)
+    fun_name, platforms, checks = program.name, (default_export_platform(),), ()
+    in_tree = tree_util.tree_structure(((0,) * count, {}))
+    out_tree = tree_util.tree_structure([0] * results)
+    if text:
+        try:
+            fun_name, in_tree, out_tree, platforms, checks = _read_metadata(text)
+        except (KeyError, TypeError, RecursionError, AttributeError) as error:
+            raise ValueError(
+                f"the description in this saved program is damaged: {error!r}"
+            ) from None
+    if in_tree.num_leaves != count or out_tree.num_leaves != results:
+        raise ValueError("the description in this saved program does not fit the program")
+    names = (
+        _names("args", in_tree.children()[0]) + _names("kwargs", in_tree.children()[1]),
+        _names("result", out_tree),
+    )
+    return Exported(program, fun_name, in_tree, out_tree, platforms, checks, names)
+
+
+# What only Python needs to know, as JSON.
+
+
+def _metadata(exported):
+    import json
+
+    return json.dumps(
+        {
+            "calling_convention": maximum_supported_calling_convention_version,
+            "fun_name": exported.fun_name,
+            "in_tree": _write_tree(exported.in_tree),
+            "out_tree": _write_tree(exported.out_tree),
+            "platforms": exported.platforms,
+            "disabled_checks": [str(check) for check in exported.disabled_safety_checks],
+        }
+    )
+
+
+def _read_metadata(text):
+    import json
+
+    data = json.loads(text)
+    version = data["calling_convention"]
+    if version != maximum_supported_calling_convention_version:
+        raise ValueError(
+            f"this saved program has calling convention {version}, but this library knows "
+            f"{maximum_supported_calling_convention_version}; update ferrax"
+        )
+    in_tree = _read_tree(data["in_tree"])
+    if in_tree.node_data() is None or len(in_tree.children()) != 2:
+        raise ValueError("the arguments of this saved program are no pair of args and kwargs")
+    checks = [DisabledSafetyCheck(str(check)) for check in data["disabled_checks"]]
+    platforms = [str(platform) for platform in data["platforms"]]
+    return str(data["fun_name"]), in_tree, _read_tree(data["out_tree"]), platforms, checks
+
+
+def _write_tree(tree):
+    """A leaf is "*", None is null; other nodes are `{kind: children}`."""
+    data = tree.node_data()
+    if data is None:
+        return "*"
+    kind, auxiliary = data
+    children = [_write_tree(child) for child in tree.children()]
+    if kind is type(None):
+        return None
+    if kind is tuple:
+        return {"tuple": children}
+    if kind is list:
+        return {"list": children}
+    if kind is dict:
+        for key in auxiliary:
+            if not isinstance(key, str):
+                raise TypeError(
+                    f"Serialization is supported only for dictionaries with string keys. "
+                    f"Found key {key} of type {type(key)}."
+                )
+        return {"dict": dict(zip(auxiliary, children))}
+    if kind not in _written_types:
+        raise ValueError(
+            f"Cannot serialize PyTreeDef containing an unregistered type `{kind}`. Use "
+            f"`export.register_pytree_node_serialization` or "
+            f"`export.register_namedtuple_serialization`."
+        )
+    name, serialize_auxdata = _written_types[kind]
+    described = serialize_auxdata(auxiliary)
+    if not isinstance(described, (bytes, bytearray)):
+        raise ValueError(
+            f"The custom serialization function for {kind} must return a `bytes` object. "
+            f"It returned a {type(described)}."
+        )
+    return {"custom": [name, bytes(described).hex(), children]}
+
+
+def _read_tree(data):
+    if data == "*":
+        return tree_util.tree_structure(0)
+    if data is None:
+        return tree_util.tree_structure(None)
+    ((kind, content),) = data.items()
+    if kind == "tuple":
+        return _node(tuple, None, content)
+    if kind == "list":
+        return _node(list, None, content)
+    if kind == "dict":
+        keys = sorted(content)
+        return _node(dict, keys, [content[key] for key in keys])
+    if kind != "custom":
+        raise ValueError(f"this saved program has a container of the unknown kind {kind!r}")
+    name, described, children = content
+    if name not in _read_types:
+        raise ValueError(
+            f"this saved program has a container that is not registered here: {name!r}. Use "
+            f"`export.register_pytree_node_serialization` or "
+            f"`export.register_namedtuple_serialization`."
+        )
+    node_type, deserialize_auxdata = _read_types[name]
+    return _node(node_type, deserialize_auxdata(bytes.fromhex(described)), children)
+
+
+def _node(node_type, auxiliary, children):
+    return tree_util.PyTreeDef.from_node_data_and_children(
+        tree_util.default_registry,
+        (node_type, auxiliary),
+        [_read_tree(child) for child in children],
+    )
+
+
+# By type: the name in files and what writes the node's auxiliary data. By name: the reverse.
+_written_types: dict[type, tuple] = {}
+_read_types: dict[str, tuple] = {}
+
+
+def register_pytree_node_serialization(
+    nodetype,
+    *,
+    serialized_name: str,
+    serialize_auxdata,
+    deserialize_auxdata,
+    from_children=None,
+):
+    """Lets functions with containers of a registered type be serialized.
+
+    Args:
+        nodetype: a type that `register_pytree_node` or its like knows.
+        serialized_name: stands for the type in files.
+        serialize_auxdata, deserialize_auxdata: from the node's auxiliary data to bytes and back.
+        from_children: accepted for compatibility; nodes are made as the type's registration says.
+
+    Returns: `nodetype`. Errors: ValueError for types and names that are taken or not registered.
+    """
+    if nodetype in _written_types:
+        raise ValueError(
+            f"Duplicate serialization registration for type `{nodetype}`. Previous registration "
+            f"was with serialized_name `{_written_types[nodetype][0]}`."
+        )
+    if serialized_name in _read_types:
+        raise ValueError(
+            f"Duplicate serialization registration for serialized_name `{serialized_name}`. "
+            f"Previous registration was for type `{_read_types[serialized_name][0]}`."
+        )
+    if not tree_util.is_tree_node(nodetype):
+        raise ValueError(
+            f"`{nodetype}` is no pytree node: call `register_pytree_node` for it first"
+        )
+    _written_types[nodetype] = (serialized_name, serialize_auxdata)
+    _read_types[serialized_name] = (nodetype, deserialize_auxdata)
+    return nodetype
+
+
+def register_namedtuple_serialization(nodetype, *, serialized_name: str):
+    """Lets functions with namedtuples of this type be serialized. Returns `nodetype`.
+
+    Errors: ValueError for other types, and for types and names that are taken.
+
+    Example:
+        >>> Point = collections.namedtuple("Point", "x y")
+        >>> export.register_namedtuple_serialization(Point, serialized_name="Point")
+        <class '__main__.Point'>
+    """
+    if not (
+        isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")
+    ):
+        raise ValueError(
+            "Use `export.register_pytree_node_serialization` for types other than "
+            "`collections.namedtuple`."
+        )
+    fields = ",".join(nodetype._fields)
+
+    def deserialize_auxdata(described):
+        if described.decode() != fields:
+            raise ValueError(
+                f"`{nodetype}` has fields ({fields}), but had ({described.decode()}) when it was "
+                f"serialized"
+            )
+        return nodetype
+
+    return register_pytree_node_serialization(
+        nodetype,
+        serialized_name=serialized_name,
+        serialize_auxdata=lambda _: fields.encode(),
+        deserialize_auxdata=deserialize_auxdata,
+    )
+
+
+# Symbolic shapes.
+
+
+def is_symbolic_dim(p) -> bool:
+    """Whether a dimension is symbolic. None is yet: shapes are tuples of ints."""
+    return False
+
+
+def _no_symbolic(name):
+    return NotImplementedError(
+        f"export.{name}: symbolic shapes are not supported; export the function once for each shape"
+    )
+
+
+class SymbolicScope:
+    """A scope of dimension variables. Not supported: making one raises NotImplementedError."""
+
+    def __init__(self, constraints_str: Sequence[str] = ()):
+        raise _no_symbolic("SymbolicScope")
+
+
+def symbolic_shape(shape_spec, *, constraints=(), scope=None, like=None):
+    """Not supported: raises NotImplementedError."""
+    raise _no_symbolic("symbolic_shape")
+
+
+def symbolic_args_specs(args, shapes_specs, constraints=(), scope=None):
+    """Not supported: raises NotImplementedError."""
+    raise _no_symbolic("symbolic_args_specs")

@@ -1,0 +1,56 @@
+"""Backends and caches, for programs that ask for them by JAX's extension module."""
+
+from __future__ import annotations
+
+from ferrax import _core
+from ferrax._src.core.devices import Device, devices
+from ferrax._src.transforms import api
+
+__all__ = [
+    "backends",
+    "clear_backends",
+    "clear_in_memory_compilation_cache",
+    "get_backend",
+    "get_default_device",
+    "register_backend_cache",
+]
+
+_caches: list = []
+
+
+def backends() -> dict[str, Device]:
+    """The backends by name: one."""
+    return {device.platform: device.client for device in devices()}
+
+
+def get_backend(platform=None):
+    """The backend of this platform, or the default one.
+
+    Errors: RuntimeError for platforms that do not exist.
+    """
+    if isinstance(platform, Device):
+        return platform.client
+    return devices(platform)[0].client
+
+
+def get_default_device() -> Device:
+    """Where arrays are made unless something else is asked for."""
+    return devices()[0]
+
+
+def register_backend_cache(cache, for_what=None):
+    """Has `cache.cache_clear()` called when caches are cleared. Returns the cache."""
+    _caches.append(cache)
+    return cache
+
+
+def clear_in_memory_compilation_cache() -> None:
+    """Forgets compiled programs."""
+    _core.clear_program_cache()
+
+
+def clear_backends() -> None:
+    """Forgets compiled programs and what registered caches hold. Arrays stay as they are."""
+    api.clear_caches()
+    for cache in _caches:
+        cache.cache_clear()

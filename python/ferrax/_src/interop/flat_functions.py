@@ -1,0 +1,203 @@
+"""Functions of flat arguments in the form that JAX's interpreters take, and their bookkeeping."""
+
+from __future__ import annotations
+
+from ferrax._src.core import api_util
+from ferrax._src.core.jaxpr import DebugInfo
+from ferrax._src.tracing import linear_util as lu
+from ferrax._src.tree import tree_util
+
+__all__ = [
+    "argnums_partial",
+    "debug_info",
+    "donation_vector",
+    "flatten_axes",
+    "flatten_fun",
+    "flatten_fun_nokwargs",
+    "rebase_donate_argnums",
+]
+
+
+@lu.transformation_with_aux2
+def flatten_fun(fun, store, in_tree, *leaves):
+    """A function of `(args, kwargs)` as one of their leaves: `(function, thunk of the tree of its
+    output)`. `in_tree` is the tree of `(args, kwargs)`.
+
+    Example:
+        >>> leaves, tree = tree_util.tree_flatten((({"a": 1.0},), {}))
+        >>> flat, out_tree = flatten_fun(wrap_init(lambda x: (x["a"], 2)), tree)
+        >>> flat.call_wrapped(*leaves)
+        [1.0, 2]
+    """
+    args, kwargs = tree_util.tree_unflatten(in_tree, leaves)
+    out, out_tree = tree_util.tree_flatten(fun(*args, **kwargs))
+    store.store(out_tree)
+    return out
+
+
+@lu.transformation_with_aux2
+def flatten_fun_nokwargs(fun, store, in_tree, *leaves):
+    """As `flatten_fun`, where `in_tree` is the tree of the positional arguments alone."""
+    out, out_tree = tree_util.tree_flatten(fun(*tree_util.tree_unflatten(in_tree, leaves)))
+    store.store(out_tree)
+    return out
+
+
+class _Static:
+    """A static argument; equal to those of the same type that are equal."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return (
+            type(other) is _Static
+            and type(self.value) is type(other.value)
+            and self.value == other.value
+        )
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+class _Unhashable(_Static):
+    """A static argument that functions cannot be remembered by."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+
+    def __hash__(self):
+        raise TypeError(f"a static argument of type {type(self.value).__name__} is not hashable")
+
+
+def _positions(argnums, count) -> tuple[int, ...]:
+    positions = api_util.as_tuple_of_ints(argnums, "argnums")
+    for position in positions:
+        if not -count <= position < count:
+            raise ValueError(
+                f"Positional argument indices, e.g. for `static_argnums`, must have value greater "
+                f"than or equal to -len(args) and less than len(args), but got {position} for "
+                f"{count} arguments."
+            )
+    return tuple(position % count for position in positions)
+
+
+def argnums_partial(fun, dyn_argnums, args, require_static_args_hashable=True):
+    """`(function of the arguments at dyn_argnums, these arguments)`; the others are fixed.
+
+    Errors: ValueError for positions out of range, and for fixed arguments that cannot be hashed
+    unless `require_static_args_hashable` is False.
+    """
+    positions = _positions(dyn_argnums, len(args))
+    fixed = []
+    for position, arg in enumerate(args):
+        if position in positions:
+            continue
+        if require_static_args_hashable and not _hashable(arg):
+            raise ValueError(
+                "Non-hashable static arguments are not supported. Static argument (index "
+                f"{position}) of type {type(arg)} for function {fun.__name__} is non-hashable."
+            )
+        fixed.append((_Static if require_static_args_hashable else _Unhashable)(arg))
+    return _partial(fun, positions, tuple(fixed)), tuple(args[i] for i in positions)
+
+
+@lu.transformation2
+def _partial(fun, positions, fixed, *dynamic, **kwargs):
+    given, rest = dict(zip(positions, dynamic)), iter(fixed)
+    count = len(positions) + len(fixed)
+    args = [given[i] if i in given else next(rest).value for i in range(count)]
+    return fun(*args, **kwargs)
+
+
+def _hashable(value) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def donation_vector(donate_argnums, donate_argnames, in_tree, kws=True) -> tuple[bool, ...]:
+    """Whether each leaf of `(args, kwargs)` is donated; of `args` alone unless `kws`.
+
+    Example:
+        >>> tree = tree_util.tree_structure(((1, (2, 3)), {}))
+        >>> donation_vector((1,), (), tree)
+        (False, True, True)
+    """
+    args_tree, *kwargs_tree = in_tree.children() if kws else (in_tree,)
+    flags = []
+    for number, arg in enumerate(args_tree.children()):
+        flags += [number in donate_argnums] * arg.num_leaves
+    for tree in kwargs_tree:
+        if not tree.num_leaves:
+            continue
+        for key, value in zip(tree.node_data()[1], tree.children()):
+            flags += [key in donate_argnames] * value.num_leaves
+    return tuple(flags)
+
+
+def rebase_donate_argnums(donate_argnums, static_argnums) -> tuple[int, ...]:
+    """The positions of donated arguments once the static ones are left out.
+
+    Errors: ValueError if an argument is in both.
+
+    Example:
+        >>> rebase_donate_argnums((3, 4), (0, 1))
+        (1, 2)
+    """
+    donated, static = sorted(set(donate_argnums)), set(static_argnums)
+    if static.intersection(donated):
+        raise ValueError(
+            f"`static_argnums` {sorted(static)} and `donate_argnums` {donated} cannot intersect."
+        )
+    return tuple(i - sum(position < i for position in static) for i in donated)
+
+
+def flatten_axes(name, treedef, axis_tree, *, kws=False, tupled_args=False):
+    """The axes of a tree prefix, one for each leaf of a tree; None counts as an axis.
+
+    Errors: ValueError that names `name`, where the trees do not fit.
+
+    Example:
+        >>> flatten_axes("in_axes", tree_util.tree_structure((1, (2, 3))), (0, None))
+        [0, None, None]
+    """
+    dummy = treedef.unflatten(range(treedef.num_leaves))
+    try:
+        return tree_util.broadcast_prefix(axis_tree, dummy, is_leaf=lambda x: x is None)
+    except ValueError as error:
+        hint = (
+            f" Note that {name} that are non-trivial pytrees should always be wrapped in a tuple "
+            "representing the argument list."
+            if tupled_args
+            else ""
+        )
+        raise ValueError(
+            f"{name} specification must be a tree prefix of the corresponding value, got "
+            f"specification {axis_tree} for value tree {treedef}: {error}{hint}"
+        ) from None
+
+
+def debug_info(
+    traced_for,
+    fun,
+    args,
+    kwargs,
+    *,
+    static_argnums=(),
+    static_argnames=(),
+    result_paths_thunk=None,
+    sourceinfo=None,
+    signature=None,
+) -> DebugInfo:
+    """What messages say of a function: its name and place, and its arguments' names."""
+    args = [arg for number, arg in enumerate(args) if number not in tuple(static_argnums)]
+    kwargs = {key: value for key, value in kwargs.items() if key not in tuple(static_argnames)}
+    names = None if static_argnums else tuple(api_util.argument_names(fun, args, kwargs))
+    place = api_util.fun_place(fun) if sourceinfo is None else sourceinfo
+    paths = result_paths_thunk() if callable(result_paths_thunk) else result_paths_thunk
+    return DebugInfo(traced_for, place, names, paths)

@@ -1,0 +1,96 @@
+"""log-sum-exp, shared by `ferrax.nn` and `ferrax.scipy.special`."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import numpy as np
+
+from ferrax import lax, numpy as jnp
+from ferrax._src import core
+from ferrax._src.base import config, dtypes
+from ferrax._src.transforms.api import jit
+
+
+def as_inexact(name, x):
+    """An array argument as a floating or complex array; TypeError for what is no array."""
+    x = as_array(name, x)
+    if dtypes.issubdtype(x.dtype, np.inexact):
+        return x
+    return lax.convert_element_type(x, dtypes.to_inexact_dtype(x.dtype))
+
+
+def as_array(name, x, position=0):
+    """An array or scalar argument as an array; TypeError for what is neither."""
+    try:
+        return core.as_array(x)
+    except TypeError:
+        raise TypeError(
+            f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
+        ) from None
+
+
+def hashable_axis(axis):
+    """An axis argument in the form in which it may be a static argument."""
+    if axis is None:
+        return None
+    return tuple(map(operator.index, axis)) if np.ndim(axis) else operator.index(axis)
+
+
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
+    """`log(sum(b * exp(a)))` without overflow.
+
+    Args:
+        a: array.
+        axis: the axis or axes to sum over; default: all.
+        b: weights that broadcast with `a`; default: ones. A negative sum gives NaN, unless
+            `return_sign`.
+        keepdims: whether summed axes stay, with size 1.
+        return_sign: whether to return the logarithm of the sum's absolute value and, second, its
+            sign (for complex sums its phase).
+        where: boolean array that broadcasts with `a`: which elements count.
+    Returns:
+        Floating or complex array; with `return_sign` a pair of them. The sum of nothing gives
+        -inf.
+
+    Example:
+        >>> ferrax.nn.logsumexp(jnp.array([1000.0, 1000.0]))
+        Array(1000.6931, dtype=float32)
+    """
+    a = as_array("logsumexp", a)
+    if b is not None:
+        b = as_array("logsumexp", b, 1)
+    axis = hashable_axis(axis)
+    return _logsumexp(a, b, where, axis, bool(keepdims), bool(return_sign))
+
+
+@functools.partial(jit, static_argnums=(3, 4, 5), inline=True)
+def _logsumexp(a, b, where, axis, keepdims, return_sign):
+    if where is not None:
+        a = jnp.where(where, a, 0)
+    if b is None:
+        a = as_inexact("logsumexp", a)
+    else:
+        dtype = dtypes.to_inexact_dtype(dtypes.result_type(a, b))
+        a, b = (lax.convert_element_type(x, dtype) for x in (a, b))
+        a = jnp.where(b != 0, a, -np.inf)
+    # Scaled by the largest term; by 1 where that is infinite or NaN.
+    largest = jnp.max(jnp.real(a), axis=axis, keepdims=True, where=where, initial=-np.inf)
+    largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
+    terms = lax.exp(jnp.subtract(a, largest.astype(a.dtype)))
+    if b is not None:
+        terms = jnp.multiply(terms, b)
+    total = jnp.sum(terms, axis=axis, keepdims=keepdims, where=where)
+    shift = largest if keepdims else largest.reshape(total.shape)
+    is_complex = dtypes.issubdtype(a.dtype, np.complexfloating)
+    sign = lax.sign(total)
+    if return_sign or not is_complex:
+        total = jnp.abs(total)
+    result = lax.add(lax.log(total), shift.astype(total.dtype))
+    if return_sign:
+        return result, sign
+    if b is not None and not is_complex:
+        with config.debug_nans(False):
+            result = jnp.where(sign < 0, np.array(np.nan, result.dtype), result)
+    return result

@@ -1,0 +1,1 @@
+"""PRNG keys and samplers of `ferrax.random`."""

@@ -1,0 +1,253 @@
+"""Samplers of `ferrax.random` with parameters, composed of those in `random`.
+
+The invariants are those of `random`: JAX's use of keys, and formulas in the result's dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ferrax import lax, numpy as jnp
+from ferrax._src.base import dtypes
+from ferrax._src.random.prng import canonicalize_shape
+from ferrax._src.random.samplers import (
+    _begin,
+    _check_arraylike,
+    _check_castable,
+    _sample_dtype,
+    _shape_with,
+    _split,
+    _standard,
+    exponential,
+    normal,
+    rademacher,
+    uniform,
+)
+from ferrax._src.transforms.api import jit
+
+
+def _of_parameter(name, sample, key, parameter, shape, dtype, out_sharding):
+    """Samples of a distribution of real numbers with a parameter that goes with the shape."""
+    key = _begin(name, key, out_sharding)
+    dtype = _sample_dtype(name, dtype)
+    shape = _shape_with(name, shape, parameter)
+    _check_castable(name, dtype, parameter)
+    return sample(key, parameter, shape, dtype)
+
+
+def pareto(key, b, shape=None, dtype=None, *, out_sharding=None):
+    """Pareto random numbers: density `b / x**(b + 1)` for x >= 1.
+
+    Args:
+        key: a single key.
+        b: float scalar or array: the shape parameter.
+        shape: result shape, to which `b` broadcasts; default: that of `b`.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `dtype`.
+    """
+    return _of_parameter("pareto", _pareto, key, b, shape, dtype, out_sharding)
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _pareto(key, b, shape, dtype):
+    return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
+
+
+def rayleigh(key, scale, shape=None, dtype=None, *, out_sharding=None):
+    """Rayleigh random numbers: density proportional to `x * exp(-(x / scale)**2 / 2)`, x >= 0.
+
+    Args:
+        key: a single key.
+        scale: float scalar or array.
+        shape: result shape, to which `scale` broadcasts; default: that of `scale`.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `dtype`.
+    """
+    return _of_parameter("rayleigh", _rayleigh, key, scale, shape, dtype, out_sharding)
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _rayleigh(key, scale, shape, dtype):
+    log_u = lax.log(uniform(key, shape, dtype))
+    scale = jnp.broadcast_to(lax.convert_element_type(scale, dtype), shape)
+    return lax.mul(scale, lax.sqrt(lax.mul(log_u, lax.full_like(log_u, -2))))
+
+
+def lognormal(key, sigma=np.float32(1), shape=None, dtype=None, *, out_sharding=None):  # noqa: B008
+    """Log-normal random numbers: `exp(sigma * z)` for standard normal z.
+
+    Args:
+        key: a single key.
+        sigma: float scalar or array: the standard deviation of the logarithm.
+        shape: result shape, to which `sigma` broadcasts; default: that of `sigma`.
+        dtype: a float or complex dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `dtype`.
+    """
+    key = _begin("lognormal", key, out_sharding)
+    dtype = _sample_dtype("lognormal", dtype, kind=np.inexact)
+    shape = _shape_with("lognormal", shape, sigma)
+    _check_castable("lognormal", dtype, sigma)
+    return _lognormal(key, sigma, shape, dtype)
+
+
+@functools.partial(jit, static_argnums=(2, 3), inline=True)
+def _lognormal(key, sigma, shape, dtype):
+    return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
+
+
+def weibull_min(key, scale, concentration, shape=(), dtype=None):
+    """Weibull random numbers: distribution function `1 - exp(-(x / scale)**concentration)`.
+
+    Args:
+        key: a single key.
+        scale, concentration: floats or arrays.
+        shape: shape of the uniform numbers used; the parameters broadcast with it.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array.
+    """
+    key = _begin("weibull_min", key)
+    dtype = _sample_dtype("weibull_min", dtype)
+    return _weibull_min(key, scale, concentration, canonicalize_shape(shape), dtype)
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _weibull_min(key, scale, concentration, shape, dtype):
+    u = uniform(key, shape, dtype, minval=0, maxval=1)
+    return jnp.power(-jnp.log1p(-u), 1.0 / concentration) * scale
+
+
+def triangular(key, left, mode, right, shape=None, dtype=None, *, out_sharding=None):
+    """Random numbers in [left, right] whose density rises to `mode` and falls, both linearly.
+
+    Args:
+        key: a single key.
+        left, mode, right: float scalars or arrays, in this order of size.
+        shape: result shape, to which they broadcast; default: their broadcast shape.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `dtype`.
+    """
+    key = _begin("triangular", key, out_sharding)
+    dtype = _sample_dtype("triangular", dtype)
+    shape = _shape_with("triangular", shape, left, mode, right)
+    _check_castable("triangular", dtype, left, mode, right)
+    return _triangular(key, left, mode, right, shape, dtype)
+
+
+@functools.partial(jit, static_argnums=(4, 5), inline=True)
+def _triangular(key, left, mode, right, shape, dtype):
+    left, mode, right = (
+        jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (left, mode, right)
+    )
+    u = uniform(key, shape, dtype)
+    rising = left + lax.sqrt(u * (right - left) * (mode - left))
+    falling = right - lax.sqrt((1 - u) * (right - left) * (right - mode))
+    return lax.select(u < (mode - left) / (right - left), rising, falling)
+
+
+def maxwell(key, shape=(), dtype=None, *, out_sharding=None):
+    """Maxwell random numbers: lengths of vectors of three standard normal numbers.
+
+    Args:
+        key: a single key.
+        shape: result shape.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `shape` and `dtype`.
+    """
+    return _standard("maxwell", _maxwell, key, shape, dtype, out_sharding)
+
+
+@functools.partial(jit, static_argnums=(1, 2))
+def _maxwell(key, shape, dtype):
+    z = normal(key, (*shape, 3), dtype)
+    return jnp.sqrt(jnp.sum(z * z, axis=-1))
+
+
+def double_sided_maxwell(key, loc, scale, shape=(), dtype=None):
+    """Maxwell random numbers with a random sign, scaled and shifted.
+
+    Args:
+        key: a single key.
+        loc, scale: float scalars or arrays.
+        shape: leading part of the result's shape; its end is the broadcast shape of the
+            parameters. Default: that shape.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array.
+    """
+    key = _begin("double_sided_maxwell", key)
+    dtype = _sample_dtype("double_sided_maxwell", dtype)
+    return _double_sided_maxwell(key, loc, scale, canonicalize_shape(shape), dtype)
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def _double_sided_maxwell(key, loc, scale, shape, dtype):
+    parameters = tuple(lax.broadcast_shapes(np.shape(loc), np.shape(scale)))
+    shape = (shape or parameters) + parameters
+    maxwell_key, sign_key = _split(key)
+    lengths = maxwell(maxwell_key, shape, dtype)
+    return rademacher(sign_key, shape, dtype) * lengths * scale + loc
+
+
+def wald(key, mean, shape=None, dtype=None, *, out_sharding=None):
+    """Wald (inverse Gaussian) random numbers of the given mean and scale one.
+
+    The method is that of Michael, Schucany and Haas (1976).
+
+    Args:
+        key: a single key.
+        mean: float scalar or array.
+        shape: result shape, to which `mean` broadcasts; default: that of `mean`.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `dtype`.
+    """
+    return _of_parameter("wald", _wald, key, mean, shape, dtype, out_sharding)
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _wald(key, mean, shape, dtype):
+    normal_key, uniform_key = _split(key)
+    mean = jnp.broadcast_to(lax.convert_element_type(mean, dtype), shape)
+    z = normal(normal_key, shape, dtype)
+    u = uniform(uniform_key, shape, dtype)
+    chi2 = lax.integer_pow(z, 2)
+    mean_squared = lax.integer_pow(mean, 2)
+    root = lax.sqrt(4 * mean * chi2 + mean_squared * lax.integer_pow(chi2, 2))
+    x = mean + mean_squared * chi2 / 2 - mean / 2 * root
+    return lax.select(lax.le(u, mean / (mean + x)), x, mean_squared / x)
+
+
+def geometric(key, p, shape=None, dtype=None, *, out_sharding=None):
+    """Geometric random numbers: how many trials of probability `p` until the first success.
+
+    Args:
+        key: a single key.
+        p: float scalar or array: probabilities.
+        shape: result shape, to which `p` broadcasts; default: that of `p`.
+        dtype: an integer dtype; default int32 (int64 with x64).
+    Returns:
+        Array of `dtype`.
+    """
+    key = _begin("geometric", key, out_sharding)
+    dtype = _sample_dtype("geometric", dtype, default=int, kind=np.integer)
+    shape = _shape_with("geometric", shape, p)
+    _check_arraylike("geometric", p)
+    return _geometric(key, p, shape, dtype)
+
+
+@functools.partial(jit, static_argnums=(2, 3))
+def _geometric(key, p, shape, dtype):
+    p = jnp.asarray(p)
+    p = lax.convert_element_type(p, dtypes.to_inexact_dtype(p.dtype))
+    u = uniform(key, shape, p.dtype)
+    log_u = lax.log(jnp.where(u == 0, 1, u))
+    log_failure = jnp.broadcast_to(lax.log1p(-p), shape)
+    return (lax.floor(lax.div(log_u, log_failure)) + 1).astype(dtype)

@@ -1,0 +1,143 @@
+"""Mutable arrays among the arguments of transformed functions.
+
+Where a function is traced at each call and each ref stays whole (branches, checkpoints), the body
+gets *views*: refs that stand for the outer ones. In trees of arguments a `Slot`, a node without
+leaves, takes the ref's place meanwhile. Where the body sees another array than the ref holds
+(elements in `scan` and `vmap`), or runs without being traced (`jit`), it gets refs of its own
+frame, made by `place`.
+"""
+
+from __future__ import annotations
+
+from ferrax._src.core import api_util
+from ferrax._src.state.refs import (
+    Ref,
+    _Argument,
+    _at_user_line,
+    _home_ref,
+    argument,
+    innermost_scope,
+    passed_twice,
+    returned,
+    type_text,
+)
+from ferrax._src.tree import tree_util
+
+
+def of_leaves(leaves) -> dict[int, Ref]:
+    """The refs among leaves, by number."""
+    return {number: leaf for number, leaf in enumerate(leaves) if type(leaf) is Ref}
+
+
+def values(leaves, refs):
+    """The leaves with what the refs hold in their places."""
+    return [leaf._read() if number in refs else leaf for number, leaf in enumerate(leaves)]
+
+
+def place(leaves, refs, names=None):
+    """The leaves with refs of the innermost frame at these numbers, which are their keys."""
+    names = names() if names is not None else None
+    leaves = list(leaves)
+    for number in refs:
+        leaves[number] = argument(leaves[number], number, names[number] if names else None)
+    return leaves
+
+
+def check_distinct(refs, fun, kind, names) -> None:
+    """Errors: ValueError for a ref that is there twice. `names` gives the leaves' names."""
+    seen = {}
+    for number, ref in refs.items():
+        first = seen.setdefault(_home_ref(ref), number)
+        if first != number:
+            names = names()
+            raise ValueError(passed_twice(ref, fun, kind, names[first], names[number]))
+
+
+def check_returned(fun, kind, leaves, result) -> None:
+    """Errors: ValueError for a ref among the leaves of what a function returned."""
+    for leaf in leaves:
+        if type(leaf) is Ref:
+            raise ValueError(returned(leaf, fun, kind, result))
+
+
+def reject(leaves, what, advice) -> None:
+    """Errors: ValueError for refs among arguments that must be arrays."""
+    for leaf in leaves:
+        if type(leaf) is Ref:
+            raise ValueError(
+                f"{what} got a mutable array reference of type {type_text(leaf)}. {advice}"
+                f"{_at_user_line()}"
+            )
+
+
+class Slot:
+    """Where a ref was in a tree of arguments: a node of the tree without leaves."""
+
+    __slots__ = ("name", "ref")
+
+    def __init__(self, ref, name):
+        self.ref = ref
+        self.name = name
+
+    def __eq__(self, other):
+        return isinstance(other, Slot) and self.ref is other.ref
+
+    def __hash__(self):
+        return id(self.ref)
+
+
+tree_util.register_pytree_node(Slot, lambda slot: ((), slot), lambda slot, _: slot)
+
+
+def _is_slot(x) -> bool:
+    return type(x) is Slot
+
+
+class WithViews:
+    """A function whose arguments have slots, which become views. `func` is the user's function."""
+
+    __slots__ = ("func", "kind")
+
+    def __init__(self, func, kind):
+        self.func = func
+        self.kind = kind
+
+    def __call__(self, *args, **kwargs):
+        def view(x):
+            if type(x) is not Slot:
+                return x
+            target = _home_ref(x.ref)
+            ref = Ref.__new__(Ref)
+            ref._value = None
+            ref._home = target._home
+            ref._type = target._type
+            ref._made = _Argument(x.name)
+            ref._target = target
+            ref._reverse = ref._reversed = None
+            innermost_scope().views[target] = (self.func, self.kind, x.name)
+            return ref
+
+        args, kwargs = tree_util.tree_map(view, (args, kwargs), is_leaf=_is_slot)
+        return self.func(*args, **kwargs)
+
+    def leaf_names(self, trees):
+        args = [tree.unflatten([0] * tree.num_leaves) for tree in trees]
+        return api_util.argument_names(self.func, args, None)
+
+
+def slots(kind, funs, args, kwargs=None):
+    """`(funs, args, kwargs)` where slots stand for refs, and functions that expect this.
+
+    Errors: ValueError for a ref that is passed twice.
+    """
+    kwargs = kwargs or {}
+    leaves, tree = tree_util.tree_flatten((tuple(args), kwargs))
+    refs = of_leaves(leaves)
+    if not refs:
+        return funs, args, kwargs
+    names = api_util.argument_names(funs[0], args, kwargs)
+    check_distinct(refs, funs[0], kind, lambda: names)
+    for number, ref in refs.items():
+        leaves[number] = Slot(ref, names[number])
+    args, kwargs = tree.unflatten(leaves)
+    return [WithViews(fun, kind) for fun in funs], args, kwargs

@@ -1,0 +1,588 @@
+"""Mutable arrays: `Ref`, and what traced functions do to them.
+
+A `Ref` is an identity; what it holds is an ordinary array. While functions are traced, each trace
+frame keeps what the refs from outside hold inside it:
+
+  stage frames     the value at the start becomes an input of the program of its own
+  other frames     the outer value, until the frame writes one of its own
+
+When a frame ends, the last values that it wrote are further outputs of its program, and whoever
+applies the program writes them back outside: a call, or a loop, where they are carries. Programs
+stay pure functions, so every transformation and the compiler go through refs without knowing of
+them.
+
+Invariants: a ref's shape, dtype and weak type never change. A ref belongs to the frame that was
+innermost when it was made (0: none) and is good until that frame ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import errors
+from ferrax._src.core import api_util
+from ferrax._src.tree import tree_util
+
+__all__ = ["Ref", "empty_ref", "free_ref", "freeze", "new_ref"]
+
+
+class Ref:
+    """A mutable array, made by `ferrax.new_ref`.
+
+    `ref[index]` reads and `ref[index] = value` writes; `ref[...]` is all of it. Functions that are
+    transformed may read and write refs that they make, close over or get as arguments, and so may
+    the bodies of loops and branches. A ref is no array: read it to compute with its value.
+
+    Attributes: `shape`, `dtype`, `size`, `ndim`, `aval`.
+
+    Errors: ValueError for a value of another shape or dtype than the elements that it is written
+    to (nothing is broadcast), for static indices out of bounds, and for a ref that is returned
+    from a function or that a function gets twice; UnexpectedTracerError after the end of the
+    function that made the ref.
+
+    Example:
+        >>> total = ferrax.new_ref(jnp.zeros(2))
+        >>> @ferrax.jit
+        ... def add(x):
+        ...     total[0] += x
+        >>> add(1.5)
+        >>> total
+        Ref([1.5, 0. ], dtype=float32)
+    """
+
+    __slots__ = (
+        "__weakref__", "_home", "_made", "_reverse", "_reversed", "_target", "_type", "_value",
+    )  # fmt: skip
+
+    def __init__(self, value, home, made):
+        self._value = value
+        self._home = home
+        self._made = made
+        self._type = (value.shape, value.dtype, value.weak_type)
+        # Another ref that this one stands for, as an argument does in a function's body.
+        self._target = None
+        # The ref that orders reverse rules, and which ref this one orders rules for: see `reverse`.
+        self._reverse = self._reversed = None
+
+    shape = property(lambda self: self._type[0], doc="The sizes of the dimensions.")
+    dtype = property(lambda self: self._type[1], doc="The element type, a NumPy dtype.")
+    weak_type = property(lambda self: self._type[2], doc="Whether the dtype is weak.")
+    ndim = property(lambda self: len(self._type[0]), doc="The number of dimensions.")
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for extent in self._type[0]:
+            size *= extent
+        return size
+
+    @property
+    def aval(self):
+        """The type: an `AbstractRef`."""
+        return AbstractRef(core.ShapedArray(*self._type))
+
+    @property
+    def at(self):
+        """Not supported, as in JAX: index the ref itself, or update a copy of its value."""
+        raise NotImplementedError(
+            "a Ref has no .at: write ref[index] = value or ref.addupdate(value, index), or update "
+            "a copy of its value with ref[...].at[index]"
+        )
+
+    def __len__(self) -> int:
+        if not self._type[0]:
+            raise TypeError("len() of unsized object: a 0-d Ref has no length")
+        return self._type[0][0]
+
+    def __getitem__(self, index):
+        from ferrax._src.numpy.ref_ops import get
+
+        return get(self, index)
+
+    def __setitem__(self, index, value) -> None:
+        from ferrax._src.numpy.ref_ops import set
+
+        set(self, index, value)
+
+    def addupdate(self, value, idx=()) -> None:
+        """`ref[idx] += value`; what an index array names several times is added as often."""
+        from ferrax._src.numpy.ref_ops import addupdate
+
+        addupdate(self, idx, value)
+
+    def block_until_ready(self) -> Ref:
+        """The ref itself: its value is ready at once."""
+        return self
+
+    def __repr__(self) -> str:
+        value = _outer_value(self)
+        if value is None or isinstance(value, core.Tracer):
+            return type_text(self)
+        return "Ref" + repr(value)[len("Array") :]
+
+    def _read(self):
+        """The array that it holds now."""
+        return _walk(self)[0]
+
+    def _write(self, value) -> None:
+        """Makes it hold an array of its type."""
+        _, frames, scope = _walk(self)
+        if any(kind == "batch" for _, kind, _ in frames):
+            if self._reversed is not None and all(kind != "diff" for _, kind, _ in frames):
+                return  # Nobody differentiates.
+            raise _not_mapped(self if self._reversed is None else self._reversed)
+        if not frames:
+            _home_ref(self)._value = value
+            return
+        if scope is None:
+            scope = _new_scope(*frames[-1][:2])
+        scope.note_write(_home_ref(self), value)
+
+
+class AbstractRef:
+    """The type of a `Ref`: that of the array it holds, in `inner_aval`."""
+
+    __slots__ = ("inner_aval",)
+
+    def __init__(self, inner_aval):
+        self.inner_aval = inner_aval
+
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
+    weak_type = property(lambda self: self.inner_aval.weak_type)
+    ndim = property(lambda self: len(self.inner_aval.shape))
+
+    def __eq__(self, other):
+        return isinstance(other, AbstractRef) and self.inner_aval == other.inner_aval
+
+    def __hash__(self):
+        return hash((AbstractRef, self.inner_aval))
+
+    def str_short(self, short_dtypes=False) -> str:
+        return f"Ref{{{self.inner_aval.str_short(short_dtypes)}}}"
+
+    __repr__ = __str__ = str_short
+
+
+_core.register_ref(Ref)
+
+
+def new_ref(init_val, *, memory_space=None, kind=None) -> Ref:
+    """A mutable array that holds a copy of `init_val`.
+
+    Args:
+      init_val: an array or a number; the ref keeps its shape and dtype.
+      memory_space: must be None, there is one memory.
+      kind: accepted as in JAX, where it says what rematerialisation does with the ref.
+
+    Errors: TypeError for what is no array; NotImplementedError for a memory space.
+
+    Example:
+        >>> ref = ferrax.new_ref(jnp.arange(3))
+        >>> ref[1] = 10
+        >>> ref[...]
+        Array([ 0, 10,  2], dtype=int32)
+    """
+    if memory_space is not None:
+        raise NotImplementedError(f"new_ref: there is one memory space, got {memory_space!r}")
+    if isinstance(init_val, Ref):
+        raise TypeError(
+            "new_ref: a Ref cannot hold a Ref. Give its value: new_ref(ref[...])"
+        )
+    try:
+        value = core.as_array(init_val, "new_ref")
+    except TypeError as error:
+        raise TypeError(f"Error interpreting argument to new_ref as an array: {error}") from None
+    frames = _core.ref_frames()
+    home = frames[-1][0] if frames else 0
+    return Ref(_core.alias(value), home, _core.user_location() if frames else None)
+
+
+def empty_ref(ty, memory_space=None) -> Ref:
+    """A mutable array of the shape and dtype of `ty`, whose elements are to be written first.
+
+    Example:
+        >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
+        >>> ref[...] = jnp.ones(2)
+    """
+    from ferrax._src.lax.creation import full
+    from ferrax._src.transforms.api import abstract_type
+
+    shape, dtype, _ = abstract_type(ty)
+    return new_ref(full(shape, 0, dtype), memory_space=memory_space)
+
+
+def freeze(ref: Ref):
+    """The last value of a ref that is not used any more.
+
+    Example:
+        >>> ferrax.freeze(ferrax.new_ref(jnp.arange(2)))
+        Array([0, 1], dtype=int32)
+    """
+    return _core.alias(check_ref(ref, "freeze")._read())
+
+
+def free_ref(ref: Ref) -> tuple:
+    """Says that a ref is not used any more. Returns ``()``."""
+    check_ref(ref, "free_ref")
+    return ()
+
+
+def check_ref(ref, name) -> Ref:
+    if not isinstance(ref, Ref):
+        raise ValueError(
+            f"Can only call `{name}` on a `Ref`, got {ref!r}. Make one with ferrax.new_ref."
+        )
+    return ref
+
+
+def type_text(ref) -> str:
+    """A ref's type as `Ref{float32[2]}`."""
+    return f"Ref{{{core.ShapedArray(*ref._type).str_short()}}}"
+
+
+# What a frame does to refs.
+
+
+class Entry:
+    """A ref from outside a frame, as the frame knows it."""
+
+    __slots__ = ("line", "position", "ref", "value", "written")
+
+    def __init__(self, ref, value, position):
+        self.ref = ref
+        self.value = value
+        # The number of the value at the start among what the frame captured; None: no input.
+        self.position = position
+        self.written = False
+        self.line = None
+
+
+class Scope:
+    """What the function of one frame does to refs.
+
+    `entries` are refs from outside, `arguments` the frame's own refs that stand for arguments, as
+    `(key, ref, value at the start)`, and `reverses` those that order the reverse rules of these.
+    The native core calls `close` when the function has returned. `inputs` are the refs whose values
+    are inputs, in order; for one in `reverses`, its key. `views` are outer refs that the function
+    got as arguments and may not touch as themselves.
+    """
+
+    def __init__(self, frame, kind):
+        self.frame = frame
+        self.kind = kind
+        self.entries: dict[Ref, Entry] = {}
+        self.arguments: list = []
+        self.reverses: list = []
+        self.inputs: list = []
+        self.views: dict[Ref, tuple] = {}
+        self.written: list[Entry] = []
+        self.written_arguments: list = []
+        self.written_reverses: list = []
+        self.lasting = True
+
+    def note_write(self, ref, value):
+        entry = self.entries.get(ref)
+        if entry is None:
+            entry = self.entries[ref] = Entry(ref, value, None)
+        entry.value = value
+        entry.written = True
+        entry.line = _core.user_location()
+
+    def close(self):
+        """The values that were written: those of `written`, of `written_arguments` and of
+        `written_reverses`."""
+        self.written = [entry for entry in self.entries.values() if entry.written]
+        values = [entry.value for entry in self.written]
+        for key, ref, start in self.arguments:
+            if ref._value is not start:
+                self.written_arguments.append(key)
+                values.append(ref._value)
+        self.arguments = {key: ref._made for key, ref, _ in self.arguments}
+        for key, ref, start in self.reverses:
+            if ref._value is not start:
+                self.written_reverses.append(key)
+                values.append(ref._value)
+        self.reverses = []
+        # A program that reads refs of another trace is good for that trace alone.
+        self.lasting = all(ref._home == 0 for ref in self.entries)
+        for entry in self.entries.values():
+            entry.value = None
+        return values
+
+    @property
+    def count(self):
+        """How many values follow the outputs."""
+        return len(self.written) + len(self.written_arguments) + len(self.written_reverses)
+
+    def write_back(self, results):
+        """Writes the last results to the refs outside; returns the others."""
+        first = len(results) - self.count
+        for entry, value in zip(self.written, results[first:]):
+            entry.ref._write(value)
+        return results[:first]
+
+    # What `jit` asks for at each call.
+
+    def read(self, arguments, fun):
+        """The values of the refs that the function closes over; `arguments` are those passed."""
+        for key, ref in arguments.items():
+            if _home_ref(ref) in self.entries:
+                raise ValueError(_both(ref, fun, "jit", self.arguments[key]))
+        return [
+            (item if isinstance(item, Ref) else reverse(arguments[item]))._read()
+            for item in self.inputs
+        ]
+
+    def write(self, values, arguments):
+        for entry, value in zip(self.written, values):
+            entry.ref._write(value)
+        values = iter(values[len(self.written) :])
+        for key in self.written_arguments:
+            arguments[key]._write(next(values))
+        for key in self.written_reverses:
+            reverse(arguments[key])._write(next(values))
+
+
+def _home_ref(ref):
+    ref = ref if ref._target is None else ref._target
+    while ref in _state.replaced:
+        ref = _state.replaced[ref]
+    return ref
+
+
+class _State(threading.local):
+    """Refs in whose place functions of this thread see others for now, see `replaced`."""
+
+    def __init__(self):
+        self.replaced: dict[Ref, Ref] = {}
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def replaced(refs, others):
+    """A context in which the others are used in the places of these refs."""
+    before = _state.replaced
+    _state.replaced = before | dict(zip(refs, others))
+    try:
+        yield
+    finally:
+        _state.replaced = before
+
+
+def _new_scope(frame, kind):
+    scope = Scope(frame, kind)
+    _core.set_frame_refs(frame, scope)
+    return scope
+
+
+def innermost_scope() -> Scope:
+    """The scope of the frame that is traced now."""
+    frame, kind, scope = _core.ref_frames()[-1]
+    return _new_scope(frame, kind) if scope is None else scope
+
+
+def _walk(ref, below=None):
+    """The array that a ref holds in the innermost frame, the frames between the ref's and that
+    one, and the scope of the innermost. Makes the inputs of frames on the way. `below` leaves out
+    this frame and those inside of it."""
+    frames = _core.ref_frames()
+    if below is not None:
+        ids = [frame for frame, _, _ in frames]
+        frames = frames[: ids.index(below)]
+    target = _home_ref(ref)
+    home = target._home
+    if home:
+        for index, (frame, _, _) in enumerate(frames):
+            if frame == home:
+                frames = frames[index + 1 :]
+                break
+        else:
+            raise _escaped(target)
+    value = target._value
+    scope = None
+    for frame, kind, scope in frames:
+        if scope is not None:
+            if target in scope.views and ref is target:
+                raise ValueError(_both(ref, *scope.views[target]))
+            entry = scope.entries.get(target)
+            if entry is not None:
+                value = entry.value
+                continue
+        # A derivative goes through what orders reverse rules: an input to differentiate by.
+        if kind == "stage" or (kind == "diff" and target._reversed is not None):
+            if scope is None:
+                scope = _new_scope(frame, kind)
+            value, position = _core.add_ref_input(frame, value, id(target))
+            scope.entries[target] = Entry(target, value, position)
+            scope.inputs.append(target)
+        elif kind == "value":
+            if scope is None:
+                scope = _new_scope(frame, kind)
+            scope.entries[target] = Entry(target, value, None)
+    return value, frames, scope
+
+
+def _outer_value(ref):
+    """The array that a ref holds, without making inputs; None if its frame has ended."""
+    target = _home_ref(ref)
+    frames = _core.ref_frames()
+    if target._home and all(frame != target._home for frame, _, _ in frames):
+        return None
+    for _, _, scope in reversed(frames):
+        entry = None if scope is None else scope.entries.get(target)
+        if entry is not None:
+            return entry.value
+    return target._value
+
+
+# Refs as arguments.
+
+
+def argument(value, key, name=None, actual=None) -> Ref:
+    """A ref of the innermost frame that stands for one that was passed to its function. `key` is
+    how the scope names it, `name` how messages do. `actual` is the one that was passed, where it
+    holds what this one holds."""
+    scope = innermost_scope()
+    ref = Ref(value, scope.frame, _Argument(name) if name else None)
+    scope.arguments.append((key, ref, value))
+    ref._reverse = _ReverseOf(scope, key, actual)
+    return ref
+
+
+class _ReverseOf:
+    """What makes the `reverse` of an argument when it is asked for."""
+
+    __slots__ = ("actual", "key", "scope")
+
+    def __init__(self, scope, key, actual):
+        self.scope = scope
+        self.key = key
+        self.actual = actual
+
+    def make(self, ref):
+        scope = self.scope
+        if self.actual is None:
+            for frame, kind, _ in _core.ref_frames():
+                if frame == scope.frame:
+                    return _own_reverse(ref)
+                if kind == "diff":
+                    raise ValueError(
+                        f"a reverse rule of custom_vjp gets the element of a mutable array, of "
+                        f"type {type_text(ref)}, that vmap or scan maps over inside of a "
+                        "differentiated function. Differentiate inside of the mapped function."
+                        f"{_at_user_line()}"
+                    )
+        value, _, _ = _walk(reverse(self.actual), below=scope.frame)
+        value, _ = _core.add_ref_input(scope.frame, value, id(ref))
+        made = Ref(value, scope.frame, None)
+        scope.inputs.append(self.key)
+        scope.reverses.append((self.key, made, value))
+        return made
+
+
+def reverse(ref) -> Ref:
+    """The ref that orders the reverse rules which use `ref`.
+
+    Each call of a function with a reverse rule reads it and writes what the call gives, so the
+    calls form a chain of values, all zero, that a derivative goes back along. The "cotangent" of
+    such a value is what `ref` holds at that point of the backward pass: a reverse rule takes it and
+    gives the next one.
+    """
+    target = _home_ref(ref)
+    if not isinstance(target._reverse, Ref):
+        make = target._reverse
+        target._reverse = _own_reverse(target) if make is None else make.make(target)
+        target._reverse._reversed = target
+    return target._reverse
+
+
+def _own_reverse(ref):
+    # A constant, whatever is being traced now: it is part of the ref's frame.
+    return Ref(_core.array_from_numpy(np.zeros(ref.shape, ref.dtype), False), ref._home, None)
+
+
+class _Argument(str):
+    """The name of the argument that a ref stands for."""
+
+
+# Messages.
+
+
+def passed_twice(ref, fun, kind, first, second) -> str:
+    return (
+        "only one reference to a mutable array may be passed as an argument to a function, but "
+        f"when tracing {api_util.fun_place(fun)} for {kind} the mutable array reference of type "
+        f"{type_text(ref)} appeared at both {first} and {second}. Pass it once, or pass a copy: "
+        f"new_ref(ref[...]).{_at_user_line()}"
+    )
+
+
+def _both(ref, fun, kind, name) -> str:
+    name = f" {name}" if name else ""
+    return (
+        f"when tracing {api_util.fun_place(fun)} for {kind}, a mutable array reference of type "
+        f"{type_text(ref)} was both closed over and passed as the argument{name}. Use the argument "
+        f"alone in the function.{_at_user_line()}"
+    )
+
+
+def returned(ref, fun, kind, result) -> str:
+    path = ""
+    for keys, leaf in tree_util.tree_leaves_with_path(result):
+        if leaf is ref and keys:
+            path = f" at output tree path result{tree_util.keystr(keys)}"
+            break
+    origin = f"\n\nThe returned mutable array was {_origin(ref)}." if ref._made else ""
+    return (
+        f"function {api_util.fun_place(fun)} traced for {kind} returned a mutable array reference "
+        f"of type {type_text(ref)}{path}, but mutable array references cannot be returned. Return "
+        f"its value, ref[...], and make a ref of it outside.{origin}"
+    )
+
+
+def _origin(ref) -> str:
+    how = "passed in as the argument" if isinstance(ref._made, _Argument) else "created at"
+    return f"{how} {ref._made}"
+
+
+def _not_mapped(ref):
+    return ValueError(
+        "performing a set/swap or addupdate operation inside vmap on an unbatched array reference "
+        f"of type {type_text(ref)}, which vmap does not map over. Move the array reference to be a "
+        "mapped argument of the vmapped function, with one element for each of the batch."
+        f"{_at_user_line()}"
+    )
+
+
+def differentiated_write(entry):
+    """The error for a value that depends on differentiated arguments, in a ref from outside."""
+    at = f"\nAt {entry.line}." if entry.line else ""
+    return ValueError(
+        "performing a set/swap operation with a differentiated value on a non-differentiated array "
+        f"reference of type {type_text(entry.ref)}. Write lax.stop_gradient(value), or make the "
+        f"reference inside of the differentiated function.{at}"
+    )
+
+
+def _escaped(ref):
+    made = f" It was {_origin(ref)}." if ref._made else ""
+    return errors.UnexpectedTracerError(
+        f"Encountered an unexpected tracer: the mutable array reference of type {type_text(ref)} "
+        f"belongs to a transformed function that has already returned, or to another thread.{made} "
+        "Make references outside of the functions that are to share them."
+        f"{_at_user_line()}"
+    )
+
+
+def _at_user_line() -> str:
+    line = _core.user_location()
+    return f"\nAt {line}." if line else ""

@@ -1,0 +1,1 @@
+"""Functions to programs: traces, functions with transformations, leaks of tracers."""

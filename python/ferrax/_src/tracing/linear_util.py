@@ -1,0 +1,282 @@
+"""Functions with transformations applied to them, in the form that JAX's interpreters take.
+
+A `WrappedFun` is a function, transformations of it with their arguments, and stores for what the
+transformations give beside the result. Here transformations act on traced programs; these serve
+libraries that are written with them.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+__all__ = [
+    "StoreException",
+    "WrappedFun",
+    "cache",
+    "merge_linear_aux",
+    "transformation",
+    "transformation2",
+    "transformation_with_aux",
+    "transformation_with_aux2",
+    "wrap_init",
+]
+
+
+class StoreException(Exception):  # noqa: N818
+    """A store was read before it was filled, or filled twice."""
+
+
+class _Empty:
+    def __bool__(self):
+        return False
+
+
+_empty = _Empty()
+
+
+class Store:
+    """A place for one value."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self):
+        self._value = _empty
+
+    def store(self, value):
+        if self._value is not _empty:
+            raise StoreException("the store is filled already: a function is called once")
+        self._value = value
+
+    def reset(self):
+        self._value = _empty
+
+    @property
+    def val(self):
+        if self._value is _empty:
+            raise StoreException("the store is empty: the function was not called yet")
+        return self._value
+
+    def __bool__(self):
+        return self._value is not _empty
+
+
+class EqualStore(Store):
+    """As `Store`; it may be filled again with an equal value."""
+
+    __slots__ = ()
+
+    def store(self, value):
+        if self._value is not _empty and self._value != value:
+            raise StoreException(
+                f"the function gave {value!r} beside its result, and {self._value!r} before"
+            )
+        self._value = value
+
+
+class WrappedFun:
+    """A function, the transformations to apply to it, and `params` that calls of it are given.
+
+    `call_wrapped(*args)` applies it. Two are equal if their functions, transformations and
+    parameters are.
+    """
+
+    __slots__ = ("f", "f_transformed", "transforms", "stores", "params", "in_type", "debug_info")
+
+    def __init__(
+        self, f, f_transformed, transforms=(), stores=(), params=(), in_type=None, debug_info=None
+    ):
+        self.f = f
+        self.f_transformed = f_transformed
+        self.transforms = transforms
+        self.stores = stores
+        self.params = params
+        self.in_type = in_type
+        self.debug_info = debug_info
+
+    @property
+    def __name__(self):
+        return getattr(self.f, "__name__", "<unnamed function>")
+
+    def wrap(self, gen, gen_static_args, out_store):
+        """The function with one more transformation, outermost. Generators are those of
+        `transformation`; others call the function themselves."""
+        stored = () if out_store is None else (out_store,)
+        return WrappedFun(
+            self.f,
+            functools.partial(gen, self.f_transformed, *stored, *gen_static_args),
+            ((gen, gen_static_args), *self.transforms),
+            (out_store, *self.stores),
+            self.params,
+            None,
+            self.debug_info,
+        )
+
+    def call_wrapped(self, *args, **kwargs):
+        return self.f_transformed(*args, **kwargs)
+
+    def populate_stores(self, stores):
+        """Fills the stores with the values of others."""
+        for own, other in zip(self.stores, stores, strict=True):
+            if own is not None:
+                own.store(other.val)
+
+    def _key(self):
+        return self.f, self.transforms, self.params, self.in_type
+
+    def __eq__(self, other):
+        return isinstance(other, WrappedFun) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self):
+        lines = [
+            f"{number} : {getattr(gen, '__name__', gen)} {args}"
+            for number, (gen, args) in enumerate(self.transforms)
+        ]
+        return "\n".join(["Wrapped function:", *lines, f"Core: {self.__name__}"])
+
+
+def wrap_init(f, params=None, *, debug_info=None) -> WrappedFun:
+    """A function to apply transformations to; calls are given the keywords `params`.
+
+    Example:
+        >>> fun = linear_util.wrap_init(lambda x, y: x + y)
+        >>> fun.call_wrapped(1, 2)
+        3
+    """
+    params = dict(params or {})
+    transformed = functools.partial(f, **params) if params else f
+    if debug_info is None:
+        debug_info = _missing_debug_info("linear_util.wrap_init")
+    return WrappedFun(
+        f, transformed, (), (), tuple(sorted(params.items())), None, debug_info
+    )
+
+
+def _missing_debug_info(for_what):
+    from ferrax._src.core.jaxpr import DebugInfo
+
+    return DebugInfo("unknown", for_what)
+
+
+def _finish(generator, results):
+    outcome = generator.send(results)
+    try:
+        next(generator)
+    except StopIteration:
+        return outcome
+    raise RuntimeError("a transformation must yield twice: the arguments, then the results")
+
+
+class _Generator:
+    """A generator transformation as a function that calls the transformed one."""
+
+    def __init__(self, gen, aux):
+        functools.update_wrapper(self, gen)
+        self.gen, self.aux = gen, aux
+
+    def __call__(self, f, *args, **kwargs):
+        if self.aux:
+            store, *args = args
+        generator = self.gen(*args, **kwargs)
+        arguments, keywords = next(generator)
+        outcome = _finish(generator, f(*arguments, **keywords))
+        if not self.aux:
+            return outcome
+        outcome, beside = outcome
+        store.store(beside)
+        return outcome
+
+    def __eq__(self, other):
+        return type(other) is _Generator and (self.gen, self.aux) == (other.gen, other.aux)
+
+    def __hash__(self):
+        return hash((self.gen, self.aux))
+
+
+def transformation(gen):
+    """A transformation from a generator, which yields `(args, kwargs)` for the function, is sent
+    its result, and yields the result to give. `gen(*static_args, *args)`.
+
+    Example:
+        >>> @linear_util.transformation
+        ... def scaled(factor, *args):
+        ...     out = yield args, {}
+        ...     yield factor * out
+        >>> scaled(linear_util.wrap_init(lambda x: x + 1), 10).call_wrapped(1)
+        20
+    """
+    return _Applied(_Generator(gen, False), False)
+
+
+def transformation_with_aux(gen, use_eq_store=False):
+    """As `transformation`, where the generator yields `(result, value beside it)` at last.
+    Applying it gives `(function, thunk)`: the thunk gives the value once the function ran."""
+    return _Applied(_Generator(gen, True), True, use_eq_store)
+
+
+def transformation2(gen):
+    """A transformation from a function that calls the transformed one itself:
+    `gen(f, *static_args, *args)`."""
+    return _Applied(gen, False)
+
+
+def transformation_with_aux2(gen, use_eq_store=False):
+    """As `transformation2`, where the function also gets a store for a value beside the result:
+    `gen(f, store, *static_args, *args)`. Applying it gives `(function, thunk)`."""
+    return _Applied(gen, True, use_eq_store)
+
+
+class _Applied:
+    """What is called with a `WrappedFun` and static arguments to apply a transformation."""
+
+    def __init__(self, gen, aux, use_eq_store=False):
+        functools.update_wrapper(self, gen)
+        self.gen, self.aux, self.use_eq_store = gen, aux, use_eq_store
+
+    def __call__(self, fun, *static_args):
+        if not self.aux:
+            return fun.wrap(self.gen, static_args, None)
+        store = EqualStore() if self.use_eq_store else Store()
+        return fun.wrap(self.gen, static_args, store), lambda: store.val
+
+
+def merge_linear_aux(aux1, aux2):
+    """`(True, value)` of the first thunk if its function ran, else `(False, value)` of the second.
+    Errors: StoreException if neither or both ran."""
+    try:
+        first = aux1()
+    except StoreException:
+        try:
+            return False, aux2()
+        except StoreException:
+            raise StoreException("neither store is filled: the function was not called") from None
+    try:
+        aux2()
+    except StoreException:
+        return True, first
+    raise StoreException("both stores are filled")
+
+
+def cache(call):
+    """Remembers `call(wrapped_fun, *args)` by the function's identity, its transformations and the
+    arguments; the stores of a remembered function are filled again."""
+    known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+    @functools.wraps(call)
+    def memoized(fun, *args):
+        results = known.setdefault(fun.f, {})
+        key = (fun.transforms, fun.params, fun.in_type, args)
+        if key in results:
+            answer, stores = results[key]
+            fun.populate_stores(stores)
+            return answer
+        answer = call(fun, *args)
+        results[key] = answer, fun.stores
+        return answer
+
+    memoized.cache_clear = known.clear
+    memoized.evict_function = lambda f: known.pop(f, None)
+    return memoized

@@ -1,0 +1,1 @@
+"""Transformations: jit, derivatives, batching, checkpoints, functions with rules of their own."""

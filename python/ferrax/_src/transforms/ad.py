@@ -1,0 +1,250 @@
+"""What rules of differentiation are written with: symbolic zeros and registration helpers."""
+
+from __future__ import annotations
+
+import functools
+
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core.lowering import lower_fun, register_lowering
+from ferrax._src.core.primitives import (
+    Primitive,
+    primitive_batchers,
+    primitive_jvps,
+    primitive_transposes,
+)
+from ferrax._src.tree import tree_util
+
+__all__ = [
+    "UndefinedPrimal",
+    "Zero",
+    "add_jaxvals",
+    "add_jaxvals_p",
+    "add_tangents",
+    "defbilinear",
+    "defjvp",
+    "defjvp2",
+    "deflinear",
+    "deflinear2",
+    "get_primitive_transpose",
+    "instantiate_zeros",
+    "is_undefined_primal",
+    "primitive_jvps",
+    "primitive_transposes",
+    "zeros_like_aval",
+]
+
+
+class Zero:
+    """A tangent or cotangent that is zero and is not computed. `aval` is its type."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval):
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(value) -> Zero:
+        """The zero tangent of a value."""
+        return Zero(core.typeof(value).to_tangent_aval())
+
+    def instantiate(self):
+        return zeros_like_aval(self.aval)
+
+    def __repr__(self):
+        return f"Zero({self.aval})"
+
+
+class UndefinedPrimal:
+    """Stands, in a transpose rule, for an input whose cotangent is wanted. `aval` is its type."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval):
+        self.aval = aval
+
+    def __repr__(self):
+        return f"UndefinedPrimal({self.aval})"
+
+
+for _leafless in (Zero, UndefinedPrimal):
+    tree_util.register_pytree_node(
+        _leafless,
+        lambda z: ((), z.aval),
+        functools.partial(lambda cls, aval, _: cls(aval), _leafless),
+    )
+
+
+def is_undefined_primal(x) -> bool:
+    """Whether a transpose rule is asked for the cotangent of this input."""
+    return type(x) is UndefinedPrimal
+
+
+def zeros_like_aval(aval):
+    """Zeros of a type; of float0 for types without tangents."""
+    from ferrax._src.transforms.autodiff import _float0_zeros, _zeros
+
+    if aval.dtype == dtypes.float0:
+        return _float0_zeros(aval.shape)
+    return _zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
+
+
+def instantiate_zeros(tangent):
+    """An array of zeros for a `Zero`, else the argument."""
+    return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
+
+
+def add_jaxvals(x, y):
+    """The sum of two tangents of one type."""
+    from ferrax import lax
+
+    return lax.add(x, y)
+
+
+def add_tangents(x, y):
+    """The sum of two tangents, either of which may be a `Zero`."""
+    if type(x) is Zero:
+        return y
+    return x if type(y) is Zero else add_jaxvals(x, y)
+
+
+def get_primitive_transpose(primitive):
+    """The transpose rule. Errors: NotImplementedError if there is none."""
+    try:
+        return primitive_transposes[primitive]
+    except KeyError:
+        raise NotImplementedError(
+            f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented"
+        ) from None
+
+
+def _single_result(primitive, helper):
+    if not isinstance(primitive, Primitive):
+        raise TypeError(f"{helper}: expected a Primitive, got {primitive!r}")
+    if primitive.multiple_results:
+        raise TypeError(
+            f"{helper}: '{primitive}' has multiple results; write its rule into primitive_jvps"
+        )
+
+
+def defjvp(primitive, *rules):
+    """Gives the derivative by one function for each input, or None: `rule(tangent, *primals,
+    **params)` is that input's part of the output's tangent.
+
+    Example:
+        >>> ad.defjvp(mul_p, lambda t, x, y: t * y, lambda t, x, y: x * t)
+    """
+    _single_result(primitive, "defjvp")
+
+    def jvp(primals, tangents, **params):
+        out = primitive.bind(*primals, **params)
+        parts = (
+            rule(tangent, *primals, **params)
+            for rule, tangent in zip(rules, tangents)
+            if rule is not None and type(tangent) is not Zero
+        )
+        return out, functools.reduce(add_tangents, parts, Zero.from_primal_value(out))
+
+    primitive_jvps[primitive] = jvp
+
+
+def defjvp2(primitive, *rules):
+    """As `defjvp`, where each function also gets the output: `rule(tangent, out, *primals,
+    **params)`."""
+    _single_result(primitive, "defjvp2")
+
+    def jvp(primals, tangents, **params):
+        out = primitive.bind(*primals, **params)
+        parts = (
+            rule(tangent, out, *primals, **params)
+            for rule, tangent in zip(rules, tangents)
+            if rule is not None and type(tangent) is not Zero
+        )
+        return out, functools.reduce(add_tangents, parts, Zero.from_primal_value(out))
+
+    primitive_jvps[primitive] = jvp
+
+
+def _linear_jvp(primitive, primals, tangents, **params):
+    out = primitive.bind(*primals, **params)
+    if all(type(tangent) is Zero for tangent in tangents):
+        if primitive.multiple_results:
+            return out, [Zero.from_primal_value(value) for value in out]
+        return out, Zero.from_primal_value(out)
+    return out, primitive.bind(*map(instantiate_zeros, tangents), **params)
+
+
+def _linear_transpose(with_inputs, rule, cotangent, *args, **params):
+    if type(cotangent) is Zero:
+        return [
+            Zero(x.aval.to_tangent_aval()) if is_undefined_primal(x) else None for x in args
+        ]
+    return rule(cotangent, *(args if with_inputs else ()), **params)
+
+
+def deflinear(primitive, transpose_rule):
+    """Says that the primitive is linear in all its inputs, and how to transpose it:
+    `transpose_rule(cotangent, **params)` is the list of the inputs' cotangents."""
+    primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
+    primitive_transposes[primitive] = functools.partial(_linear_transpose, False, transpose_rule)
+
+
+def deflinear2(primitive, transpose_rule):
+    """As `deflinear`, where the rule also gets the inputs: `transpose_rule(cotangent, *args,
+    **params)`."""
+    primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
+    primitive_transposes[primitive] = functools.partial(_linear_transpose, True, transpose_rule)
+
+
+def defbilinear(primitive, lhs_rule, rhs_rule):
+    """Says that a primitive of two inputs is linear in each, and how to transpose it in either:
+    `rule(cotangent, x, y, **params)`, where that input is an `UndefinedPrimal`."""
+    defjvp(
+        primitive,
+        lambda t, x, y, **params: primitive.bind(t, y, **params),
+        lambda t, x, y, **params: primitive.bind(x, t, **params),
+    )
+
+    def transpose(cotangent, x, y, **params):
+        if is_undefined_primal(x) == is_undefined_primal(y):
+            raise TypeError(f"'{primitive}' is transposed in one of its two inputs, got {x}, {y}")
+        if is_undefined_primal(x):
+            zero = type(cotangent) is Zero
+            ct = Zero(x.aval) if zero else lhs_rule(cotangent, x, y, **params)
+            return ct, None
+        ct = Zero(y.aval) if type(cotangent) is Zero else rhs_rule(cotangent, x, y, **params)
+        return None, ct
+
+    primitive_transposes[primitive] = transpose
+
+
+def _add_jaxvals_jvp(primals, tangents):
+    out = add_jaxvals_p.bind(*primals)
+    return out, functools.reduce(add_tangents, tangents)
+
+
+def _add_jaxvals_batch(args, dims):
+    from ferrax import lax
+
+    (x, y), (dx, dy) = args, dims
+    if dx is None or dy is None:
+        # The one that is not batched is the same for each.
+        batched, dim, other = (y, dy, x) if dx is None else (x, dx, y)
+        return add_jaxvals_p.bind(batched, lax.broadcast_in_dim(
+            other, batched.shape, tuple(i for i in range(batched.ndim) if i != dim)
+        )), dim  # fmt: skip
+    if dx != dy:
+        import ferrax.numpy as jnp
+
+        y = jnp.moveaxis(y, dy, dx)
+    return add_jaxvals_p.bind(x, y), dx
+
+
+# The sum of two tangents as an equation of its own, for programs that bind or rewrite it.
+add_jaxvals_p = Primitive("add_any")
+add_jaxvals_p.def_impl(add_jaxvals)
+add_jaxvals_p.def_abstract_eval(lambda x, y: x)
+primitive_jvps[add_jaxvals_p] = _add_jaxvals_jvp
+primitive_transposes[add_jaxvals_p] = lambda ct, *args: [ct, ct]
+primitive_batchers[add_jaxvals_p] = _add_jaxvals_batch
+register_lowering(add_jaxvals_p, lower_fun(add_jaxvals, multiple_results=False))

@@ -1,0 +1,254 @@
+"""`checkpoint`: functions whose derivatives compute intermediate values again.
+
+A call is traced into a program and recorded as one op; what its derivative keeps is the native
+core's business, which asks the policy. See `checkpoint_policies` for policies.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import errors
+from ferrax._src.core import api_util, float0
+from ferrax._src.state import ref_args
+from ferrax._src.transforms.api import Flat, abstract_type, stage
+from ferrax._src.transforms.checkpoint_policies import native_policy
+from ferrax._src.tree import tree_util
+
+__all__ = ["checkpoint", "checkpoint_name", "print_saved_residuals", "remat", "saved_residuals"]
+
+_absent = object()
+
+
+def checkpoint(
+    fun: Callable,
+    *,
+    prevent_cse: bool | Sequence[bool] = True,
+    policy: Callable[..., bool] | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    static_argnames=(),
+    concrete=_absent,
+) -> Callable:
+    """`fun`, with a derivative that computes intermediate values again in place of keeping them.
+
+    Reverse-mode derivatives keep what they need of each operation until the backward pass comes to
+    it. A checkpointed function keeps its inputs, and what `policy` says; the rest is computed a
+    second time on the way back. That takes less memory and more time. Values and derivatives stay
+    what they are, and effects such as prints happen again.
+
+    Args:
+      fun: a function of pytrees of arrays. It is traced at each call, so Python control flow
+        cannot depend on the values of its arguments.
+      prevent_cse: keeps the compiler from finding that the values are there already, which would
+        undo the effect. Not needed in the body of a `scan`. Of a sequence of flags, one for each
+        argument, any that is set counts for all.
+      policy: which intermediate values to keep: one of `ferrax.checkpoint_policies`, or a callable
+        `(prim, *avals, **params) -> bool`, asked for each operation. None keeps nothing.
+      static_argnums, static_argnames: arguments that are passed on as they are, so that Python
+        control flow may depend on them.
+
+    Returns a function with the arguments and results of `fun`.
+
+    Errors: TypeError for a `prevent_cse` or `static_argnums` of other types and for arguments that
+    are no arrays; ValueError, at a call, for positions that it does not have; NotImplementedError
+    for `concrete`, which JAX 0.10 removed.
+
+    Example:
+        >>> @ferrax.checkpoint
+        ... def block(x):
+        ...     return jnp.sin(jnp.sin(x))
+        >>> ferrax.grad(block)(2.0)
+        Array(-0.25563..., dtype=float32, weak_type=True)
+    """
+    if concrete is not _absent:
+        raise NotImplementedError(
+            "checkpoint: the option `concrete` is gone; declare the arguments that Python control "
+            "flow depends on with `static_argnums`"
+        )
+    api_util.check_callable(fun)
+    if isinstance(prevent_cse, Sequence) and all(isinstance(flag, bool) for flag in prevent_cse):
+        prevent_cse = any(prevent_cse)
+    if not isinstance(prevent_cse, bool):
+        raise TypeError(
+            f"checkpoint: prevent_cse must be a bool or a sequence of bools, got {prevent_cse!r}"
+        )
+    if isinstance(static_argnums, int):
+        static_argnums = (static_argnums,)
+    native = native_policy(policy)
+    static_argnames = frozenset(
+        api_util.as_tuple_of_strings(static_argnames, "checkpoint: static_argnames")
+    )
+
+    @functools.wraps(fun)
+    def checkpointed(*args, **kwargs):
+        static = _static_positions(static_argnums, args)
+        call, dynamic, named = fun, args, kwargs
+        if static or static_argnames & kwargs.keys():
+            dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
+            named = {key: value for key, value in kwargs.items() if key not in static_argnames}
+            held = {key: value for key, value in kwargs.items() if key in static_argnames}
+            call = _merging(fun, args, static, held)
+        (call,), dynamic, named = ref_args.slots("checkpoint", [call], dynamic, named)
+        dynamic, named = float0.hide((dynamic, named))
+        leaves, in_tree = tree_util.tree_flatten((dynamic, named))
+        arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
+        flat = Flat(call, in_tree, kind="checkpoint")
+        names = functools.partial(api_util.argument_names, call, dynamic, named)
+        types = [abstract_type(array) for array in arrays]
+        try:
+            program, captured, touched = _core.trace_program(
+                flat, "stage", api_util.fun_name(fun), types, names, arrays
+            )
+        except errors.ConcretizationTypeError as error:
+            _advise(error)
+            raise
+        results = _core.checkpoint_call(program, native, prevent_cse, [*arrays, *captured])
+        if touched is not None:
+            results = touched.write_back(results)
+        return flat.out_tree.unflatten(results)
+
+    return checkpointed
+
+
+def remat(
+    fun: Callable,
+    *,
+    prevent_cse: bool = True,
+    policy: Callable[..., bool] | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    concrete=_absent,
+) -> Callable:
+    """Another name of `checkpoint`.
+
+    Example:
+        >>> ferrax.grad(ferrax.remat(jnp.sin))(0.0)
+        Array(1., dtype=float32, weak_type=True)
+    """
+    return checkpoint(
+        fun,
+        prevent_cse=prevent_cse,
+        policy=policy,
+        static_argnums=static_argnums,
+        concrete=concrete,
+    )
+
+
+def _static_positions(static_argnums, args) -> frozenset[int]:
+    numbers = isinstance(static_argnums, tuple) and all(type(n) is int for n in static_argnums)
+    if not numbers:
+        raise TypeError(
+            "checkpoint: static_argnums must be an int or a tuple of ints, got "
+            f"{static_argnums!r}"
+        )
+    count = len(args)
+    for number in static_argnums:
+        if not -count <= number < count:
+            raise ValueError(
+                f"checkpoint: static_argnums {static_argnums} has {number}, but the function was "
+                f"called with {count} positional arguments: numbers from {-count} to {count - 1} "
+                "are allowed"
+            )
+    return frozenset(number % count for number in static_argnums)
+
+
+def _merging(fun, args, static, held):
+    """`fun` as a function of the other arguments."""
+
+    @functools.wraps(fun)
+    def merged(*dynamic, **kwargs):
+        dynamic = iter(dynamic)
+        merged = [arg if i in static else next(dynamic) for i, arg in enumerate(args)]
+        return fun(*merged, **held, **kwargs)
+
+    return merged
+
+
+_ADVICE = (
+    "A checkpointed function is traced even where its arguments' values are known: declare "
+    "arguments that Python control flow depends on with the `static_argnums` of `checkpoint`."
+)
+
+
+def _advise(error) -> None:
+    """Adds to an error about an unknown value what helps in a checkpointed function."""
+    (message,) = error.args
+    if _ADVICE not in message:
+        error.args = (f"{message}\n{_ADVICE}",)
+
+
+def checkpoint_name(x, name):
+    """`x`, whose value has a name inside `checkpoint`: policies keep or drop it by that.
+
+    Args:
+      x: an array or a pytree of arrays.
+      name: a string.
+
+    Errors: TypeError for a name that is no string.
+
+    Example:
+        >>> from ferrax.ad_checkpoint import checkpoint_name
+        >>> policy = ferrax.checkpoint_policies.save_only_these_names("hidden")
+        >>> @functools.partial(ferrax.checkpoint, policy=policy)
+        ... def layer(w, x):
+        ...     return jnp.sin(checkpoint_name(x @ w, "hidden"))
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"checkpoint_name: name must be a str, got {name!r}")
+    return tree_util.tree_map(lambda leaf: _core.bind("name", (leaf,), {"name": name}), x)
+
+
+def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
+    """What the reverse-mode derivative of `f` keeps from evaluating `f(*args, **kwargs)`.
+
+    Args:
+      f: a function of pytrees of arrays, checkpointed or with checkpointed parts.
+      args, kwargs: its arguments, or anything with their shapes and dtypes.
+
+    Returns for each value that is kept its type and where it comes from: an argument, a constant,
+    a `checkpoint_name`, or the operation at a line.
+
+    Example:
+        >>> saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)
+        [(ShapedArray(float32[], weak_type=True), 'output of cos from ...'), ...]
+    """
+    program, captured, _ = stage(f, args, kwargs, writes=True)
+    names = api_util.argument_names(f, args, kwargs)
+    count = len(program.in_types) - len(captured)
+    nonzero = [_is_inexact(dtype) for _, dtype, _ in program.in_types[:count]]
+    residuals = _core.saved_residuals(program, nonzero + [False] * len(captured))
+    described = []
+    for ty, kind, detail, line in residuals:
+        place = f" from {line}" if line else ""
+        if kind == "argument" and detail < count:
+            text = f"from the argument {names[detail]}"
+        elif kind in ("argument", "constant"):
+            text = "from a constant"
+        elif kind == "name":
+            text = f"named '{detail}'{place}"
+        elif kind == "jit":
+            text = f"output of jitted function '{detail}'{place}"
+        else:
+            text = f"output of {detail}{place}"
+        described.append((core.ShapedArray(*ty), text))
+    # Constants first, as they are the first inputs of a jaxpr.
+    return sorted(described, key=lambda item: item[1] != "from a constant")
+
+
+def _is_inexact(dtype) -> bool:
+    from ferrax._src.transforms.autodiff import _has_tangent
+
+    return _has_tangent(dtype)
+
+
+def print_saved_residuals(f, *args, **kwargs) -> None:
+    """Prints what `saved_residuals` returns, a line for each value.
+
+    Example:
+        >>> print_saved_residuals(ferrax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), 1.0)
+        f32[] from the argument x
+    """
+    for aval, text in saved_residuals(f, *args, **kwargs):
+        print(f"{aval.str_short(short_dtypes=True)} {text}")

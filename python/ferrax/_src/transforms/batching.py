@@ -1,0 +1,262 @@
+"""`vmap`: a function over a batch of arguments."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
+from ferrax._src.state import ref_args
+from ferrax._src.state.refs import new_ref
+from ferrax._src.transforms import vmappables
+from ferrax._src.transforms.api import Flat
+from ferrax._src.tree import tree_util
+
+
+def _is_axis_leaf(x):
+    return x is None
+
+
+def _has_vmappables(args, kwargs, in_axes, out_axes):
+    values = tree_util.tree_leaves((args, kwargs), is_leaf=vmappables.is_vmappable)
+    axes = tree_util.tree_leaves((in_axes, out_axes), is_leaf=vmappables.is_spec)
+    return any(map(vmappables.is_vmappable, values)) or any(map(vmappables.is_spec, axes))
+
+
+def _check_axes(axes, name):
+    if axes is None or isinstance(axes, (int, list, tuple, dict)) or vmappables.is_spec(axes):
+        pass
+    elif not hasattr(axes, "__index__"):
+        raise TypeError(
+            f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but got "
+            f"{type(axes).__name__}."
+        )
+    for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
+        if leaf is None or vmappables.is_spec(leaf):
+            continue
+        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
+            raise TypeError(
+                f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
+                "got "
+                f"{axes!r}."
+            )
+
+
+def _flatten_axes(name, tree_like, axes, what):
+    """One axis or None for each leaf of `tree_like`."""
+    try:
+        return tree_util.broadcast_prefix(axes, tree_like, is_leaf=_is_axis_leaf)
+    except ValueError as error:
+        raise ValueError(
+            f"vmap {name} specification must be a tree prefix of the corresponding value, got "
+            f"specification {axes} for value tree {tree_util.tree_structure(tree_like)} ({what}): "
+            f"{error}"
+        ) from None
+
+
+def _batch_size(fun, arrays, axes, names, axis_size):
+    sizes = {}
+    for index, (array, axis) in enumerate(zip(arrays, axes)):
+        if not -array.ndim <= axis < array.ndim:
+            raise ValueError(
+                f"vmap was requested to map its argument along axis {axis}, which implies that "
+                "its rank "
+                f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {array.ndim} "
+                "(its "
+                f"shape is {array.shape})"
+            )
+        sizes.setdefault(array.shape[axis], []).append((index, axis))
+    if axis_size is not None:
+        sizes.setdefault(axis_size, [])
+    if len(sizes) == 1:
+        return next(iter(sizes))
+    if not sizes:
+        raise ValueError(
+            "vmap must have at least one non-None value in in_axes, or axis_size must be given"
+        )
+    labels = names()
+    lines = [
+        f"  * argument {labels[index]} of type {_type_text(arrays[index])} has size {size} along "
+        f"axis {axis}"
+        for size, places in sizes.items()
+        for index, axis in places[:3]
+    ]
+    extra = "" if axis_size is None else f"\n  * axis_size is {axis_size}"
+    raise ValueError(
+        f"vmap got inconsistent sizes for array axes to be mapped, in the call of "
+        f"{api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
+    )
+
+
+def _type_text(array):
+    if float0_leaves.is_float0(array):
+        return core.typeof(array).str_short()
+    return array._type_text()
+
+
+def vmap(
+    fun,
+    in_axes=0,
+    out_axes=0,
+    axis_name=None,
+    axis_size=None,
+    spmd_axis_name=None,
+    sum_match=False,
+):
+    """A function that applies `fun` to every element of a batch, as one batched program.
+
+    Args:
+        in_axes: which axis of each argument to map over (None: not mapped); an int, or a tree
+            prefix of the positional arguments. Keyword arguments are mapped over axis 0.
+        out_axes: where the batch axis goes in each output; None for outputs that do not depend
+            on the batch.
+        axis_name: a name for the axis, by which `lax.psum` and its like see the whole batch.
+        axis_size: its size, needed where nothing is mapped.
+
+    Errors: ValueError for sizes or trees that do not fit, TypeError for axes that are not ints.
+
+    Example:
+        >>> ferrax.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2))
+        Array([2., 2., 2.], dtype=float32)
+    """
+    if spmd_axis_name is not None:
+        raise NotImplementedError("vmap: spmd_axis_name needs several devices")
+    api_util.check_callable(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    _check_axes(in_axes, "in_axes")
+    _check_axes(out_axes, "out_axes")
+
+    @functools.wraps(fun)
+    def vmap_f(*args, **kwargs):
+        if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
+            return vmappables.call(
+                vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs
+            )
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                "positional arguments passed to the function, but got "
+                f"len(in_axes)={len(in_axes)}, "
+                f"len(args)={len(args)}"
+            )
+        leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+        names = functools.partial(api_util.argument_names, fun, args, kwargs, tangents=True)
+        refs = ref_args.of_leaves(leaves)
+        if refs:
+            ref_args.check_distinct(refs, fun, "vmap", names)
+        axes = _flatten_axes("in_axes", args, in_axes, "arguments")
+        axes += [0] * (len(leaves) - len(axes))
+        # What is not mapped over is passed on as it is: a number stays a number.
+        mapped = [number for number, axis in enumerate(axes) if axis is not None]
+        values = ref_args.values(leaves, refs) if refs else leaves
+        arrays = [
+            leaf if float0_leaves.is_float0(leaf) else core.as_array(leaf, "vmap")
+            for leaf in (values[number] for number in mapped)
+        ]
+        labels = lambda: _chosen(names(), mapped)  # noqa: E731
+        own = [axes[number] for number in mapped]
+        size = _batch_size(fun, arrays, own, labels, axis_size)
+        own = [axis % array.ndim for array, axis in zip(arrays, own)]
+        # Tangents of integers have a batch axis too, though programs do not know of them.
+        whole, leaves, mapped = list(zip(mapped, arrays, own)), list(leaves), []
+        arrays, own, types = [], [], []
+        for number, array, axis in whole:
+            axes[number] = axis
+            shape = array.shape[:axis] + array.shape[axis + 1 :]
+            if float0_leaves.is_float0(array):
+                leaves[number] = np.zeros(shape, dtypes.float0)
+                continue
+            mapped.append(number)
+            arrays.append(array)
+            own.append(axis)
+            types.append((shape, array.dtype, array.weak_type))
+        flat = _FlatBatch(fun, in_tree, leaves, mapped, refs)
+        axis_text = None if axis_name is None else named_axes.text(axis_name)
+        with named_axes.named_axis(axis_name, size):
+            program, captured, touched = _core.trace_program(
+                flat, "batch", api_util.fun_name(fun), types, labels, arrays, axis_text
+            )
+        dims = own + [None] * len(captured)
+        out_types = program.out_types[: flat.out_tree.num_leaves]
+        out, out_tree = tree_util.tree_flatten(flat.out_tree.unflatten(range(len(out_types))))
+        dummy = out_tree.unflatten(out)
+        wanted = _flatten_axes("out_axes", dummy, out_axes, "outputs")
+        for number, (leaf, axis) in enumerate(zip(out, wanted)):
+            if float0_leaves.is_float0(leaf):
+                axis = _canonical_out_axis(axis, leaf.ndim)
+                shape = leaf.shape
+                if axis is not None:
+                    shape = (*shape[:axis], size, *shape[axis:])
+                out[number] = np.zeros(shape, dtypes.float0)
+        wanted = [axis for leaf, axis in zip(out, wanted) if not float0_leaves.is_float0(leaf)]
+        wanted = [
+            _canonical_out_axis(axis, len(shape)) for axis, (shape, _, _) in zip(wanted, out_types)
+        ]
+        if touched is not None:
+            wanted += [axes[number] for number in touched.written_arguments]
+        batched, _ = program.batch(size, dims, wanted, axis_text)
+        results = _core.apply_program(batched, arrays + captured)
+        if touched is not None:
+            touched.write(results[len(out_types) :], refs)
+        made = iter(flat.restore(results[: len(out_types)]))
+        return out_tree.unflatten(
+            [leaf if float0_leaves.is_float0(leaf) else next(made) for leaf in out]
+        )
+
+    return vmap_f
+
+
+def _chosen(items, numbers):
+    return [items[number] for number in numbers]
+
+
+class _FlatBatch(Flat):
+    """The function of one lane. Refs that it is mapped over are refs of the lane; others are
+    outer ones, which it may read. It may return refs: those stand for all lanes."""
+
+    def __init__(self, fun, in_tree, leaves, mapped, refs):
+        super().__init__(
+            fun, in_tree, refs={n: refs[n] for n in mapped if n in refs}, kind="vmap"
+        )
+        self.leaves = leaves
+        self.mapped = mapped
+        self.own: dict = {}
+        self.returned: dict = {}
+
+    def __call__(self, lanes):
+        leaves = list(self.leaves)
+        for number, lane in zip(self.mapped, lanes):
+            leaves[number] = lane
+        return super().__call__(leaves)
+
+    def place_refs(self, leaves):
+        leaves = super().place_refs(leaves)
+        self.own = {leaves[number]: ref for number, ref in self.refs.items()}
+        return leaves
+
+    def take_refs(self, leaves, result):
+        for number, ref in ref_args.of_leaves(leaves).items():
+            self.returned[number] = self.own.get(ref)
+            leaves[number] = ref._read()
+        return leaves
+
+    def restore(self, results):
+        """The results with refs in the places of those that the function returned."""
+        for number, ref in self.returned.items():
+            results[number] = new_ref(results[number]) if ref is None else ref
+        return results
+
+
+def _canonical_out_axis(axis, rank):
+    if axis is None:
+        return None
+    if not -rank - 1 <= axis <= rank:
+        raise ValueError(
+            f"axis {axis} is out of bounds for array of dimension {rank + 1} (vmap out_axes)"
+        )
+    return axis % (rank + 1)

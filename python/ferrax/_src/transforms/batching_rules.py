@@ -1,0 +1,101 @@
+"""What batching rules of primitives are written with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax._src.core.primitives import (
+    axis_primitive_batchers,
+    fancy_primitive_batchers,
+    primitive_batchers,
+)
+
+__all__ = [
+    "axis_primitive_batchers",
+    "bdim_at_front",
+    "broadcast",
+    "defbroadcasting",
+    "defreducer",
+    "defvectorized",
+    "fancy_primitive_batchers",
+    "moveaxis",
+    "not_mapped",
+    "primitive_batchers",
+]
+
+# The batch dimension of a value that has none.
+not_mapped = None
+
+
+def moveaxis(x, source, destination):
+    """`x` with one axis moved; `not_mapped` as source changes nothing."""
+    import ferrax.numpy as jnp
+
+    return x if source is None else jnp.moveaxis(x, source, destination)
+
+
+def broadcast(x, size, axis, mesh_axis=None):
+    """`x` repeated along a new axis."""
+    from ferrax import lax
+
+    shape = list(np.shape(x))
+    axis = axis + len(shape) + 1 if axis < 0 else axis
+    shape.insert(axis, size)
+    return lax.broadcast_in_dim(x, tuple(shape), tuple(i for i in range(len(shape)) if i != axis))
+
+
+def bdim_at_front(x, bdim, size, mesh_axis=None):
+    """`x` with the batch axis in front; repeated where it has none."""
+    return broadcast(x, size, 0) if bdim is None else moveaxis(x, bdim, 0)
+
+
+def defvectorized(primitive):
+    """Says that a primitive maps each element by itself: all batched inputs have the batch axis
+    at the same place."""
+
+    def rule(args, dims, **params):
+        if any(dim != dims[0] for dim in dims[1:]):
+            raise ValueError(
+                f"'{primitive}' is vectorized: all its inputs must be batched at one place, got "
+                f"the places {dims}; use defbroadcasting"
+            )
+        return primitive.bind(*args, **params), dims[0]
+
+    primitive_batchers[primitive] = rule
+
+
+def defbroadcasting(primitive):
+    """Says that a primitive of several inputs maps each element by itself and broadcasts axes of
+    size 1."""
+
+    def rule(args, dims, **params):
+        from ferrax import lax
+
+        shape, dim = next((np.shape(x), d) for x, d in zip(args, dims) if d is not None)
+        agree = all(np.shape(x) == shape and d == dim for x, d in zip(args, dims) if np.ndim(x))
+        if not agree:
+            args = [bdim_at_front(x, d, 1) if np.ndim(x) else x for x, d in zip(args, dims)]
+            rank = max(np.ndim(x) for x in args)
+            args = [
+                x
+                if d is None or np.ndim(x) == rank
+                else lax.expand_dims(x, tuple(range(np.ndim(x), rank)))
+                for x, d in zip(args, dims)
+            ]
+            dim = 0
+        out = primitive.bind(*args, **params)
+        return (out, [dim] * len(out)) if primitive.multiple_results else (out, dim)
+
+    primitive_batchers[primitive] = rule
+
+
+def defreducer(primitive):
+    """Says that a primitive of one input reduces over its parameter `axes`."""
+
+    def rule(args, dims, *, axes, **params):
+        (operand,), (dim,) = args, dims
+        axes = tuple(axis + (axis >= dim) for axis in axes)
+        kept = [axis for axis in range(np.ndim(operand)) if axis not in axes]
+        return primitive.bind(operand, axes=axes, **params), kept.index(dim)
+
+    primitive_batchers[primitive] = rule

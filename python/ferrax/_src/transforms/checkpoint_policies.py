@@ -1,0 +1,253 @@
+"""Which intermediate values a checkpointed function keeps for its derivative.
+
+A policy is a callable `policy(prim, *avals, **params)`. It is asked for each operation of the
+function whether the results are kept: with the operation as a primitive (by its `name`), the types
+of its operands and its parameters. Policies defined here have a native counterpart, `native`,
+which the compiler asks without calling Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from typing import NamedTuple
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.core import api_util
+
+__all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint_policies", "native_policy"]
+
+
+class _Decision:
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return self._name
+
+
+Saveable = _Decision("Saveable")
+Recompute = _Decision("Recompute")
+
+
+class Offloadable(NamedTuple):
+    """A policy's decision to keep a value in another memory.
+
+    The CPU has one memory, so the value is kept as it is.
+    """
+
+    src: str
+    dst: str
+
+
+def _saves(decision, policy) -> bool:
+    if isinstance(decision, bool):
+        return decision
+    if decision is Saveable or isinstance(decision, Offloadable):
+        return True
+    if decision is Recompute:
+        return False
+    raise TypeError(
+        f"the checkpoint policy {api_util.fun_place(policy)} must return a bool, Saveable, "
+        f"Recompute or an Offloadable, got {decision!r}"
+    )
+
+
+def primitive(name):
+    """The object that stands for an operation in a policy."""
+    from ferrax._src.core.primitives import builtin
+
+    return builtin(name)
+
+
+class _Asked:
+    """The user's policy as the native core asks it."""
+
+    def __init__(self, policy):
+        self.policy = policy
+
+    def __call__(self, name, types, params):
+        avals = [core.ShapedArray(*ty) for ty in types]
+        return _saves(self.policy(primitive(name), *avals, **params), self.policy)
+
+
+def native_policy(policy):
+    """The native counterpart of a policy; None for None.
+
+    Errors: TypeError for what cannot be called.
+    """
+    if policy is None:
+        return None
+    found = getattr(policy, "native", None)
+    if isinstance(found, _core.Policy):
+        return found
+    if not callable(policy):
+        raise TypeError(
+            f"a checkpoint policy must be a callable (prim, *avals, **params) -> bool, got "
+            f"{policy!r}; see ferrax.checkpoint_policies"
+        )
+    return _core.python_policy(api_util.fun_name(policy), _Asked(policy))
+
+
+def _native(name):
+    def decorate(policy):
+        policy.native = _core.builtin_policy(name)
+        return policy
+
+    return decorate
+
+
+@_native("everything")
+def everything_saveable(*_, **__) -> bool:
+    """Keeps all that the derivative needs, as without `checkpoint`."""
+    return True
+
+
+@_native("nothing")
+def nothing_saveable(*_, **__) -> bool:
+    """Keeps the inputs alone, as `checkpoint` does without a policy."""
+    return False
+
+
+@_native("dots")
+def dots_saveable(prim, *_, **__) -> bool:
+    """Keeps the results of products and convolutions: what costs most to compute again."""
+    return prim.name in ("dot_general", "conv_general_dilated")
+
+
+@_native("dots_without_batch")
+def dots_with_no_batch_dims_saveable(prim, *_, **params) -> bool:
+    """Keeps the results of products without batch dimensions, such as activations times weights.
+
+    Products with batch dimensions, such as attention scores, tend to be large; they are computed
+    again.
+    """
+    return prim.name == "dot_general" and not any(params["dimension_numbers"][1])
+
+
+def offload_dot_with_no_batch_dims(offload_src, offload_dst):
+    """As `dots_with_no_batch_dims_saveable`; the CPU has one memory, so offloading is keeping.
+
+    Args:
+      offload_src, offload_dst: names of memories, which have no effect.
+    """
+
+    @_native("dots_without_batch")
+    def policy(prim, *avals, **params):
+        if dots_with_no_batch_dims_saveable(prim, *avals, **params):
+            return Offloadable(offload_src, offload_dst)
+        return Recompute
+
+    return policy
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """Keeps values by their names."""
+
+    names: frozenset
+    but_these: bool = False
+
+    def __call__(self, prim, *_, **params) -> bool:
+        return prim.name == "name" and (params["name"] in self.names) != self.but_these
+
+    @functools.cached_property
+    def native(self):
+        return _core.builtin_policy("other_names" if self.but_these else "names", list(self.names))
+
+    def __repr__(self):
+        kind = "save_any_names_but_these" if self.but_these else "save_only_these_names"
+        return f"{kind}({', '.join(map(repr, sorted(self.names)))})"
+
+
+def save_only_these_names(*names_which_can_be_saved):
+    """Keeps values that `checkpoint_name` gave one of these names, and nothing else.
+
+    Example:
+        >>> policy = ferrax.checkpoint_policies.save_only_these_names("hidden")
+        >>> @functools.partial(ferrax.checkpoint, policy=policy)
+        ... def layer(w, x):
+        ...     return jnp.sin(checkpoint_name(x @ w, "hidden"))
+    """
+    return _Named(frozenset(names_which_can_be_saved))
+
+
+def save_any_names_but_these(*names_not_to_save):
+    """Keeps values that `checkpoint_name` gave any name but these, and nothing else."""
+    return _Named(frozenset(names_not_to_save), but_these=True)
+
+
+def save_anything_except_these_names(*names_not_to_save):
+    """Keeps all values: JAX 0.10's policy of this name keeps named ones too, and so does this."""
+    return everything_saveable
+
+
+def save_and_offload_only_these_names(
+    *, names_which_can_be_saved, names_which_can_be_offloaded, offload_src, offload_dst
+):
+    """Keeps values under the names of both collections; the CPU has one memory, so offloading is
+    keeping.
+
+    Args:
+      names_which_can_be_saved, names_which_can_be_offloaded: names given by `checkpoint_name`.
+      offload_src, offload_dst: names of memories, which have no effect.
+
+    Errors: ValueError if a name is in both collections.
+    """
+    saved, offloaded = set(names_which_can_be_saved), set(names_which_can_be_offloaded)
+    if saved & offloaded:
+        raise ValueError(
+            "save_and_offload_only_these_names: a name is either saved or offloaded, but "
+            f"{sorted(saved & offloaded)} are in both names_which_can_be_saved and "
+            "names_which_can_be_offloaded"
+        )
+
+    def policy(prim, *_, **params):
+        if prim.name == "name" and params["name"] in saved:
+            return Saveable
+        if prim.name == "name" and params["name"] in offloaded:
+            return Offloadable(offload_src, offload_dst)
+        return Recompute
+
+    policy.native = _core.builtin_policy("names", sorted(saved | offloaded))
+    return policy
+
+
+def save_from_both_policies(policy_1, policy_2):
+    """Keeps what either of two policies keeps.
+
+    Errors: ValueError, when asked, if one of them returns anything but a bool.
+    """
+
+    def policy(prim, *avals, **params):
+        first = policy_1(prim, *avals, **params)
+        second = policy_2(prim, *avals, **params)
+        if not (isinstance(first, bool) and isinstance(second, bool)):
+            raise ValueError(
+                "save_from_both_policies takes policies that return bools, got "
+                f"{first!r} and {second!r}; write a policy of your own to combine these"
+            )
+        return first or second
+
+    natives = [getattr(p, "native", None) for p in (policy_1, policy_2)]
+    if all(isinstance(native, _core.Policy) for native in natives):
+        policy.native = _core.either_policy(*natives)
+    return policy
+
+
+checkpoint_policies = types.SimpleNamespace(
+    everything_saveable=everything_saveable,
+    nothing_saveable=nothing_saveable,
+    dots_saveable=dots_saveable,
+    checkpoint_dots=dots_saveable,
+    dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
+    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
+    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_only_these_names=save_only_these_names,
+    save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=save_and_offload_only_these_names,
+)

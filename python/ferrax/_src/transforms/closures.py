@@ -1,0 +1,59 @@
+"""`closure_convert`: a function's captured arrays as arguments."""
+
+from __future__ import annotations
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.core import api_util
+from ferrax._src.transforms import api
+from ferrax._src.transforms.custom_rules import has_tangent
+from ferrax._src.tree import tree_util
+
+__all__ = ["closure_convert"]
+
+
+def closure_convert(fun, *example_args, every=False):
+    """Makes the traced values that `fun` closes over arguments of a new function.
+
+    Args:
+      fun: a function of arrays and pytrees of them.
+      example_args: arguments that say on which types `fun` will be called.
+      every: take out every captured array; else traced ones of inexact dtype only, for these alone
+        can be differentiated in.
+
+    Returns:
+      `(converted, values)` with `converted(*args, *values)` equal to `fun(*args)`. Arguments must
+      have the types and the tree structure of `example_args`.
+
+    Errors: TypeError if `converted` is called with other trees.
+
+    Example:
+        >>> y = jnp.float32(2.0)
+        >>> converted, values = ferrax.closure_convert(lambda x: x * y, 1.0)
+        >>> converted(3.0, *values)
+        Array(6., dtype=float32)
+    """
+    program, captured, flat = api.stage(fun, example_args, {})
+    if flat.touched is not None:
+        raise ValueError(
+            f"closure_convert: {api_util.fun_place(fun)} uses a mutable array. Pass its value, "
+            "ref[...], as an argument."
+        )
+    taken = [
+        every or (isinstance(value, core.Tracer) and has_tangent(value.dtype)) for value in captured
+    ]
+    in_tree = tree_util.tree_structure((example_args, {}))
+    count = len(example_args)
+
+    def converted(*args):
+        args, values = args[:count], list(args[count:])
+        leaves, tree = tree_util.tree_flatten((args, {}))
+        if tree != in_tree:
+            raise TypeError(
+                f"the converted function takes arguments of the structure {in_tree}, got {tree}"
+            )
+        given = iter(values)
+        all_values = [next(given) if flag else own for own, flag in zip(captured, taken)]
+        return flat.out_tree.unflatten(_core.apply_program(program, [*leaves, *all_values]))
+
+    return converted, [value for value, flag in zip(captured, taken) if flag]

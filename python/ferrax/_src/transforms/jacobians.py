@@ -1,0 +1,189 @@
+"""Jacobians and Hessians: derivatives along all unit tangents or cotangents as one batch."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core import api_util, float0 as float0_leaves
+from ferrax._src.transforms.autodiff import (
+    _check_argnums,
+    _check_input_dtype,
+    _select,
+    _strong,
+    _weak,
+    _zeros,
+    jvp,
+    vjp,
+)
+from ferrax._src.tree import tree_util
+
+
+def _std_basis(leaves):
+    """For each leaf, the unit tangents of all leaves stacked along a new first axis."""
+    import ferrax.numpy as jnp
+
+    sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
+    total, start, basis = sum(sizes), 0, []
+    for leaf, size in zip(leaves, sizes):
+        block = jnp.eye(total, size, -start, dtype=leaf.dtype)
+        basis.append(block.reshape((total, *leaf.shape)))
+        start += size
+    return basis
+
+
+def _split_rows(array, leaves, axis):
+    """Cuts the axis of all unit tangents into the leaves' own axes."""
+    from ferrax import lax
+
+    parts, start = [], 0
+    for leaf in leaves:
+        size = int(np.prod(leaf.shape))
+        part = lax.slice_in_dim(array, start, start + size, axis=axis)
+        shape = part.shape[:axis] + tuple(leaf.shape) + part.shape[axis + 1 :]
+        parts.append(part.reshape(shape))
+        start += size
+    return parts
+
+
+def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
+    for leaf in leaves:
+        _check_input_dtype(name, leaf, holomorphic, allow_int)
+        if not holomorphic and name == "jacfwd":
+            if dtypes.issubdtype(leaf.dtype, np.complexfloating):
+                raise TypeError(
+                    f"jacfwd requires real-valued inputs (input dtype that is a sub-dtype of "
+                    f"np.floating), but got {leaf.dtype.name}. For holomorphic differentiation, "
+                    "pass "
+                    f"holomorphic=True. For others use jvp directly."
+                )
+
+
+def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
+    """The Jacobian of `fun`, one column (input element) at a time in forward mode.
+
+    The result has the output's tree, each leaf of shape output shape + input shape. Cheaper
+    than `jacrev` where there are fewer inputs than outputs.
+
+    Example:
+        >>> ferrax.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+        Array([[2., 0.],
+               [0., 4.]], dtype=float32)
+    """
+    from ferrax._src.transforms.batching import vmap
+
+    api_util.check_callable(fun)
+    argnums = _check_argnums(argnums, "jacfwd")
+
+    @functools.wraps(fun)
+    def jacfwd_f(*args, **kwargs):
+        chosen, merge, single = _select(argnums, args, fun)
+        leaves, tree = tree_util.tree_flatten(chosen)
+        leaves = [core.as_array(leaf, "jacfwd") for leaf in leaves]
+        _check_jacobian_input("jacfwd", leaves, holomorphic)
+
+        def at(*chosen):
+            return fun(*merge(chosen), **kwargs)
+
+        def push(*tangents):
+            out, columns, *aux = jvp(at, tree.unflatten(leaves), tree.unflatten(tangents), has_aux)
+            return out, tree_util.tree_map(_column, out, columns), *aux
+
+        out_axes = (None, -1, None) if has_aux else (None, -1)
+        result = vmap(push, out_axes=out_axes)(*_std_basis(leaves))
+        out, columns = result[0], result[1]
+        if holomorphic:
+            for leaf in tree_util.tree_leaves(out):
+                if not dtypes.issubdtype(leaf.dtype, np.complexfloating):
+                    raise TypeError(
+                        "jacfwd with holomorphic=True requires outputs with complex dtype, "
+                        f"but got {leaf.dtype.name}."
+                    )
+
+        def columns_of(column):
+            parts = tree.unflatten(_split_rows(column, leaves, column.ndim - 1))
+            return parts[0] if single else parts
+
+        jacobian = tree_util.tree_map(columns_of, columns)
+        return (jacobian, result[2]) if has_aux else jacobian
+
+    return jacfwd_f
+
+
+def _column(out, tangent):
+    """What a Jacobian holds of an output's tangent: integers have slopes of zero."""
+    if float0_leaves.is_float0(tangent):
+        return _zeros(out.shape, out.dtype, out.weak_type)
+    return tangent
+
+
+def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
+    """The Jacobian of `fun`, one row (output element) at a time in reverse mode.
+
+    As `jacfwd`; cheaper where there are fewer outputs than inputs.
+
+    Example:
+        >>> ferrax.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+        Array([[2., 0.],
+               [0., 4.]], dtype=float32)
+    """
+    from ferrax._src.transforms.batching import vmap
+
+    api_util.check_callable(fun)
+    argnums = _check_argnums(argnums, "jacrev")
+
+    @functools.wraps(fun)
+    def jacrev_f(*args, **kwargs):
+        chosen, merge, single = _select(argnums, args, fun)
+        inputs = [core.as_array(leaf, "jacrev") for leaf in tree_util.tree_leaves(chosen)]
+        _check_jacobian_input("jacrev", inputs, holomorphic, allow_int)
+
+        def at(*chosen):
+            return fun(*merge(chosen), **kwargs)
+
+        result = vjp(at, *chosen, has_aux=has_aux)
+        out, pull = result[0], result[1]
+        leaves, out_tree = tree_util.tree_flatten(out)
+        for leaf in leaves:
+            wanted = np.complexfloating if holomorphic else np.floating
+            if not dtypes.issubdtype(leaf.dtype, wanted):
+                kind = "complex" if holomorphic else "real"
+                raise TypeError(
+                    f"jacrev{' with holomorphic=True' if holomorphic else ''} requires "
+                    f"{kind}-valued "
+                    f"outputs, but got {leaf.dtype.name}."
+                )
+        rows = vmap(lambda *cts: pull(out_tree.unflatten(cts)))(*_std_basis(leaves))
+        rows = rows[0] if single else rows
+        in_leaves, in_tree = tree_util.tree_flatten(rows)
+        for number, (row, primal) in enumerate(zip(in_leaves, inputs)):
+            if float0_leaves.is_float0(row):
+                in_leaves[number] = _zeros(row.shape, primal.dtype, primal.weak_type)
+            elif row.weak_type != primal.weak_type:
+                in_leaves[number] = _weak(row) if primal.weak_type else _strong(row)
+        parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
+        jacobian = out_tree.unflatten(
+            [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]
+        )
+        return (jacobian, result[2]) if has_aux else jacobian
+
+    return jacrev_f
+
+
+jacobian = jacrev
+
+
+def hessian(fun, argnums=0, has_aux=False, holomorphic=False):
+    """The matrix of second derivatives: `jacfwd` of `jacrev`.
+
+    Example:
+        >>> ferrax.hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
+        Array([[ 6.,  0.],
+               [ 0., 12.]], dtype=float32)
+    """
+    return jacfwd(
+        jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic
+    )

@@ -1,0 +1,204 @@
+"""Ahead-of-time compilation: `jit(f).trace(...)`, `.lower(...)`, `.compile()`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.state import ref_args
+from ferrax._src.tree import tree_util
+
+
+class ArgInfo:
+    """Shape, dtype and donation of one argument."""
+
+    __slots__ = ("shape", "dtype", "donated")
+
+    def __init__(self, shape, dtype, donated):
+        self.shape = shape
+        self.dtype = dtype
+        self.donated = donated
+
+    def __repr__(self):
+        return f"ArgInfo({np.dtype(self.dtype).name}{list(self.shape)}, donated={self.donated})"
+
+
+class OutInfo:
+    """Shape and dtype of one output."""
+
+    __slots__ = ("shape", "dtype", "sharding")
+
+    def __init__(self, shape, dtype):
+        self.shape = shape
+        self.dtype = dtype
+        self.sharding = None
+
+    def __repr__(self):
+        return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
+
+
+class _Stage:
+    """What all stages know: the program, its captured arrays, its trees."""
+
+    # `refs` is None, or what the function does to mutable arrays: their values are the program's
+    # last inputs and outputs.
+
+    def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
+        self._program = program
+        self._captured = captured
+        self._refs = refs
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+        self._donated = donated
+        self.fun_name = name
+
+    def _args(self):
+        trees = (self.in_tree, self.out_tree)
+        return self._program, self._captured, *trees, self._donated, self._refs, self.fun_name
+
+    @property
+    def args_info(self):
+        """Shape, dtype and donation of each argument, in the arguments' tree."""
+        count = self.in_tree.num_leaves
+        donated = self._donated or [False] * count
+        infos = [
+            ArgInfo(shape, dtype, flag)
+            for (shape, dtype, _), flag in zip(self._program.in_types[:count], donated)
+        ]
+        return self.in_tree.unflatten(infos)
+
+    @property
+    def out_info(self):
+        """Shape and dtype of each output, in the outputs' tree."""
+        return self.out_tree.unflatten(
+            [
+                OutInfo(shape, dtype)
+                for shape, dtype, _ in self._program.out_types[: self.out_tree.num_leaves]
+            ]
+        )
+
+    @property
+    def in_avals(self):
+        count = self.in_tree.num_leaves
+        avals = [core.ShapedArray(*ty) for ty in self._program.in_types[:count]]
+        return self.in_tree.unflatten(avals)
+
+    @property
+    def donate_argnums(self):
+        return tuple(i for i, flag in enumerate(self._donated or ()) if flag)
+
+
+class Traced(_Stage):
+    """A function traced for given argument types."""
+
+    @property
+    def jaxpr(self):
+        from ferrax._src.core.jaxpr import ClosedJaxpr
+
+        held = [] if self._refs is None else self._refs.read({}, self.fun_name)
+        return ClosedJaxpr(self._program, self._captured + held)
+
+    def lower(self, *, lowering_platforms=None, _private_parameters=None):
+        """The next stage."""
+        return Lowered(*self._args())
+
+
+def _places(program) -> str:
+    """Where the operations of a program and of those in it were made."""
+    from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
+
+    lines = []
+
+    def walk(jaxpr):
+        for eqn in jaxpr.eqns:
+            place = eqn.source_info
+            scope = f", in {place.name_stack}" if str(place.name_stack) else ""
+            lines.append(f"# {eqn.primitive.name}: {place.line or 'unknown'}{scope}")
+            for inner in jaxprs_in_params(eqn.params):
+                walk(inner)
+
+    walk(ClosedJaxpr(program, []).jaxpr)
+    return "\n".join(lines)
+
+
+class Lowered(_Stage):
+    """A traced function, ready to be compiled."""
+
+    def compile(self, compiler_options=None):
+        """Compiles for the CPU. `compiler_options` must be empty: there are none."""
+        if compiler_options:
+            raise ValueError(f"unknown compiler options: {sorted(compiler_options)}")
+        self._program.compile()
+        return Compiled(*self._args())
+
+    def as_text(self, dialect=None, *, debug_info=False) -> str:
+        """The optimised program as text; with `debug_info` followed by a line for each operation,
+        with its place in the user's code and the named scopes that it is in."""
+        program = self._program.optimise()
+        text = program.text(0)
+        return f"{text}\n{_places(program)}" if debug_info else text
+
+    def cost_analysis(self):
+        """Rough costs: `flops`, one for each output element of each equation."""
+        return {"flops": float(self._program.flops())}
+
+
+class Compiled(_Stage):
+    """A compiled function for fixed argument types.
+
+    Errors on call: TypeError for other types, trees or transformations.
+    """
+
+    def as_text(self) -> str:
+        return self._program.optimise().text(0)
+
+    def cost_analysis(self):
+        return {"flops": float(self._program.flops())}
+
+    def memory_analysis(self):
+        return None
+
+    def runtime_executable(self):
+        return self._program
+
+    def __call__(self, *args, **kwargs):
+        leaves, tree = tree_util.tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise TypeError(
+                "Function compiled with input pytree does not match the input pytree it was "
+                "called with: "
+                f"{self.fun_name} was compiled for {self.in_tree}, got {tree}."
+            )
+        refs = ref_args.of_leaves(leaves)
+        leaves = ref_args.values(leaves, refs)
+        arrays = []
+        for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
+            if isinstance(leaf, core.Tracer):
+                raise TypeError(
+                    "Cannot apply transformations to a function lowered and compiled for a "
+                    "particular "
+                    f"signature. Detected argument of Tracer type {leaf._type_text()}; transform "
+                    "the "
+                    f"original function instead."
+                )
+            array = core.as_array(leaf, self.fun_name)
+            shape, dtype, weak = expected
+            scalar = not isinstance(leaf, (core.Array, np.ndarray, np.generic))
+            if scalar and shape == () and array.dtype != dtype:
+                array = _core.array_from_numpy(np.asarray(leaf, dtype), True)
+            if array.shape != shape or array.dtype != dtype:
+                raise TypeError(
+                    "Argument types differ from the types for which this computation was "
+                    "compiled: "
+                    f"argument {index} of {self.fun_name} has {array._type_text()}, expected "
+                    f"{core.ShapedArray(shape, dtype).str_short(True)}."
+                )
+            arrays.append(array)
+        held = [] if self._refs is None else self._refs.read(refs, self.fun_name)
+        results = self._program.run(arrays + self._captured + held)
+        if self._refs is not None:
+            count = self.out_tree.num_leaves
+            self._refs.write(results[count:], refs)
+            results = results[:count]
+        return self.out_tree.unflatten(results)

@@ -1,0 +1,180 @@
+"""Types of a library's own that `vmap` maps over, and their axes.
+
+Such a type says how to take an element of a batch (`to_elt`) and how to make a batch of elements
+(`from_elt`), by way of the arrays that it holds. Both are called twice: once to see which arrays
+there are, once with their elements or their batches, in the same order.
+"""
+
+from __future__ import annotations
+
+from ferrax._src import core
+from ferrax._src.core import api_util
+from ferrax._src.tree import tree_util
+
+__all__ = ["register_vmappable", "unregister_vmappable"]
+
+vmappables: dict[type, tuple[type, type]] = {}
+_to_elt: dict = {}
+_from_elt: dict = {}
+_make_iota: dict = {}
+
+
+def register_vmappable(data_type, spec_type, axis_size_type, to_elt, from_elt, make_iota):
+    """Says how `vmap` maps over values of a type.
+
+    Args:
+        data_type: the type of values.
+        spec_type: the type of entries of `in_axes` and `out_axes` for them.
+        axis_size_type: the type of the sizes of their axes.
+        to_elt: `to_elt(cont, get_idx, value, spec)` is the element that the mapped function gets:
+            `cont(array, axis)` is that of an array, `get_idx()` its number.
+        from_elt: `from_elt(cont, axis_size, element, spec)` is the batch that `vmap` returns:
+            `cont(axis_size, array, axis)` is that of an array.
+        make_iota: the numbers of elements for an axis size, or None where that is an int.
+
+    `to_elt` and `from_elt` must do the same at each call for the same value.
+
+    Example:
+        >>> batching.register_vmappable(
+        ...     Named, Spec, int,
+        ...     lambda cont, _, x, spec: Named(cont(x.data, spec.axis)),
+        ...     lambda cont, size, x, spec: Named(cont(size, x.data, spec.axis)), None)
+    """
+    vmappables[data_type] = (spec_type, axis_size_type)
+    _to_elt[data_type] = to_elt
+    _from_elt[data_type] = from_elt
+    if make_iota is not None:
+        _make_iota[axis_size_type] = make_iota
+
+
+def unregister_vmappable(data_type):
+    """Forgets a type that `register_vmappable` was told of."""
+    vmappables.pop(data_type, None)
+    _to_elt.pop(data_type, None)
+    _from_elt.pop(data_type, None)
+
+
+def is_vmappable(value) -> bool:
+    return type(value) in vmappables
+
+
+def is_spec(value) -> bool:
+    """Whether a value is an axis of a registered type."""
+    return any(type(value) is spec for spec, _ in vmappables.values())
+
+
+def _is_axis(value) -> bool:
+    return value is None or is_spec(value)
+
+
+def _axes(name, axes, tree):
+    dummy = tree.unflatten(range(tree.num_leaves))
+    try:
+        return tree_util.broadcast_prefix(axes, dummy, is_leaf=_is_axis)
+    except ValueError as error:
+        raise ValueError(
+            f"vmap {name} specification must be a tree prefix of the corresponding value, got "
+            f"specification {axes} for value tree {tree}: {error}"
+        ) from None
+
+
+class _Elements:
+    """Takes values apart into arrays with axes, and puts elements in the places of these."""
+
+    def __init__(self):
+        self.arrays, self.axes = [], []
+
+    def note(self, value, spec):
+        """Notes the arrays of a value."""
+
+        def cont(array, axis):
+            if is_vmappable(array):
+                return take(array, axis)
+            self.arrays.append(core.as_array(array, "vmap"))
+            self.axes.append(axis)
+            return array
+
+        def take(value, spec):
+            return _to_elt[type(value)](cont, lambda: 0, value, spec)
+
+        take(value, spec) if is_vmappable(value) else cont(value, spec)
+
+    @staticmethod
+    def element(value, spec, elements, index):
+        """The value with elements in the places of its arrays."""
+
+        def cont(array, axis):
+            return take(array, axis) if is_vmappable(array) else next(elements)
+
+        def take(value, spec):
+            return _to_elt[type(value)](cont, lambda: index, value, spec)
+
+        return cont(value, spec)
+
+
+def _batched(value, spec, size, cont_array):
+    """The batch of an element, where `cont_array(array, axis)` is that of an array."""
+
+    def cont(size, value, spec):
+        if is_vmappable(value):
+            return _from_elt[type(value)](cont, size, value, spec)
+        return cont_array(value, spec)
+
+    return cont(size, value, spec)
+
+
+def _iota(size):
+    from ferrax import lax
+
+    make = _make_iota.get(type(size))
+    return lax.iota("int32", int(size)) if make is None else make(size)
+
+
+def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
+    """Calls `fun` mapped over arguments among which are values of registered types."""
+    leaves, tree = tree_util.tree_flatten((args, kwargs), is_leaf=is_vmappable)
+    dummy = tree.unflatten(range(tree.num_leaves))
+    axes = _axes("in_axes", in_axes, tree_util.tree_structure(dummy[0]))
+    axes += [0] * (len(leaves) - len(axes))
+    elements = _Elements()
+    for leaf, axis in zip(leaves, axes):
+        elements.note(leaf, axis)
+    sizes = [x.shape[axis] for x, axis in zip(elements.arrays, elements.axes) if axis is not None]
+    if axis_size is None and not sizes:
+        raise ValueError(
+            "vmap must have at least one non-None value in in_axes, or axis_size must be given"
+        )
+    size = sizes[0] if axis_size is None else axis_size
+    outs, out_specs, out_tree = [], [], None
+
+    def mapped(index, *arrays):
+        nonlocal out_tree
+        rest = iter(arrays)
+        own = [_Elements.element(x, axis, rest, index) for x, axis in zip(leaves, axes)]
+        own_args, own_kwargs = tree.unflatten(own)
+        found, out_tree = tree_util.tree_flatten(
+            fun(*own_args, **own_kwargs), is_leaf=is_vmappable
+        )
+        outs[:] = found
+        out_specs[:] = _axes("out_axes", out_axes, out_tree)
+        noted = []
+        for value, spec in zip(found, out_specs):
+            _batched(value, spec, size, lambda x, axis: noted.append((x, axis)) or x)
+        places[:] = [axis for _, axis in noted]
+        return [x for x, _ in noted]
+
+    places: list = []
+    mapped.__name__ = api_util.fun_name(fun)
+    in_places = (0, *elements.axes)
+    # The axes of outputs are known once the function has run: they are put at the front, then moved.
+    results = vmap(mapped, in_places, 0, axis_name, int(size))(_iota(size), *elements.arrays)
+    moved = iter([_moved(x, axis) for x, axis in zip(results, places)])
+    found = [_batched(x, spec, size, lambda *_: next(moved)) for x, spec in zip(outs, out_specs)]
+    return out_tree.unflatten(found)
+
+
+def _moved(x, axis):
+    from ferrax.numpy import moveaxis
+
+    # An output that is not to be mapped is the same for every element.
+    return x[0] if axis is None else moveaxis(x, 0, axis)

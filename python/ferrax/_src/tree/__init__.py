@@ -1,0 +1,1 @@
+"""Pytrees: registration, mapping, key paths."""
