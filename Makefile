@@ -19,7 +19,7 @@ help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make test        tests of the Rust crates and of the Python package"
 	@echo "make bench       benchmark tables, beside JAX"
-	@echo "make lint        formatting, lints, file lengths"
+	@echo "make lint        formatting, lints, file lengths, layers"
 	@echo "make docs        write the generated documents"
 	@echo "make docs-check  check that they are current and that the code in README runs"
 
@@ -67,6 +67,8 @@ lint: $(VENV)/.extra-lint
 	else echo "lint: clippy is not installed, Rust lints NOT checked"; fi
 	$(BIN)/ruff check .
 	$(BIN)/python tools/check_files.py
+	$(BIN)/python tools/check_imports.py
+	PYTHONPATH=python $(BIN)/lint-imports --no-cache --no-logo
 
 docs: $(BUILT)
 	$(BIN)/python tools/ops_doc.py --write

@@ -8,7 +8,7 @@ Example:
 """
 
 # ruff: noqa: I001, F401
-from ferrax._src.core import runtime as _runtime  # first: it connects the native core
+from ferrax._src import startup as _startup  # first: it connects the native core
 
 from ferrax import (
     ad_checkpoint, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental, export,
@@ -16,19 +16,11 @@ from ferrax import (
 )  # fmt: skip
 from ferrax._core import Array
 from ferrax._src.transforms.ad_checkpoint import checkpoint, remat
-from ferrax._src.transforms.api import (
-    ShapeDtypeStruct,
-    block_until_ready,
-    clear_caches,
-    copy_to_host_async,
-    device_get,
-    device_put,
-    eval_shape,
-    jit,
-    make_jaxpr,
-    named_call,
-    named_scope,
-)
+from ferrax._src.core import ShapeDtypeStruct
+from ferrax._src.core.placement import block_until_ready, copy_to_host_async, device_get, device_put
+from ferrax._src.transforms.jit import clear_caches, jit
+from ferrax._src.tracing.staging import eval_shape, make_jaxpr
+from ferrax._src.tracing.scopes import named_call, named_scope
 from ferrax._src.transforms.autodiff import (
     fwd_and_bwd,
     grad,
@@ -83,7 +75,6 @@ from ferrax._src.core.devices import (
 from ferrax._src.base.dtypes import float0
 from ferrax._src.base.effects import effects_barrier
 from ferrax._src.transforms.gradient_refs import ad
-from ferrax._src.state.refs import Ref, empty_ref, free_ref, freeze, new_ref
+from ferrax._src.state.refs import Ref, free_ref, freeze, new_ref
+from ferrax._src.numpy.ref_ops import empty_ref
 from ferrax.version import __version__, __version_info__
-
-_runtime.install_array_methods()

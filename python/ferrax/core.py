@@ -12,6 +12,7 @@ from ferrax._src.core import (
     ensure_compile_time_eval,
     trace_state_clean,
 )
+from ferrax._src.core.avals import max_dim, min_dim
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
     DropVar,
@@ -32,16 +33,6 @@ from ferrax._src.tracing.traces import Trace, eval_context
 Atom = Var | Literal
 ParamDict = dict[str, Any]
 Value = Any
-
-
-def max_dim(d1: int, d2: int) -> int:
-    """The larger of two sizes."""
-    return max(d1, d2)
-
-
-def min_dim(d1: int, d2: int) -> int:
-    """The smaller of two sizes."""
-    return min(d1, d2)
 
 
 # Names that JAX keeps here for the time being, and where they are.

@@ -1,8 +1,8 @@
 """Mutable arrays: made by `new_ref`, read and written by index."""
 
 # ruff: noqa: F401
-from ferrax._src.numpy.ref_ops import addupdate, get, set, swap
-from ferrax._src.state.refs import AbstractRef, Ref, empty_ref, free_ref, freeze, new_ref
+from ferrax._src.numpy.ref_ops import addupdate, empty_ref, get, set, swap
+from ferrax._src.state.refs import AbstractRef, Ref, free_ref, freeze, new_ref
 
 __all__ = [
     "AbstractRef",

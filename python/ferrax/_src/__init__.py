@@ -9,10 +9,13 @@ A package imports those before it, never one behind it, and no public module:
     tracing       functions to programs
     lax           the operations
     transforms    jit, derivatives, batching, checkpoints, functions with rules of their own
+    composed      operations of `ferrax.lax` that need transformations
     numpy         NumPy's functions, indexing, methods of arrays
     random        keys and samplers
     nn            activations and initial values
     callbacks     Python functions in compiled programs, printing, the debugger
     experimental  checkify, jet, odeint
     interop       what programs that were written against JAX's extension modules ask for
+
+`startup` connects them when ferrax is imported. `make lint` holds the order.
 """

@@ -1,12 +1,7 @@
 """What is left of JAX's module of this name."""
 
 from ferrax._src.core.devices import Device as Backend  # noqa: F401
-from ferrax._src.core.primitives import Primitive
+from ferrax._src.core.primitives import apply_primitive as apply_primitive
 
 # Functions by type that make arguments of it canonical; kept for libraries that add to it.
 canonicalize_dtype_handlers: dict = {}
-
-
-def apply_primitive(primitive: Primitive, *args, **params):
-    """Applies a primitive at once."""
-    return primitive.bind(*args, **params)

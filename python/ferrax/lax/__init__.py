@@ -5,6 +5,32 @@ compiler. ``ferrax.numpy`` is built on them.
 """
 
 # ruff: noqa: F401
+from ferrax._src.composed.custom_solves import (
+    custom_linear_solve,
+    custom_root,
+    linear_solve_p as linear_solve_p,
+)
+from ferrax._src.composed.reduce import reduce, reduce_window
+from ferrax._src.composed.shape_primitives import (
+    dce_sink as dce_sink,
+    dce_sink_p as dce_sink_p,
+    split_p as split_p,
+    stack_p as stack_p,
+    stage as stage,
+    stage_p as stage_p,
+    tile_p as tile_p,
+    unstack_p as unstack_p,
+)
+from ferrax._src.composed.window_primitives import (
+    reduce_p as reduce_p,
+    reduce_window_max_p as reduce_window_max_p,
+    reduce_window_min_p as reduce_window_min_p,
+    reduce_window_p as reduce_window_p,
+    reduce_window_sum_p as reduce_window_sum_p,
+    select_and_gather_add_p as select_and_gather_add_p,
+    select_and_scatter_add_p as select_and_scatter_add_p,
+)
+from ferrax._src.composed.windows import padtype_to_pads, reduce_window_shape_tuple
 from ferrax._src.core.op_types import (
     AccuracyMode,
     DotAlgorithm,
@@ -144,7 +170,6 @@ from ferrax._src.lax.reduce import (
     cummin,
     cumprod,
     cumsum,
-    reduce,
     reduce_and,
     reduce_max,
     reduce_min,
@@ -172,16 +197,6 @@ from ferrax._src.lax.shape import (
     transpose,
     unstack,
 )
-from ferrax._src.lax.shape_primitives import (
-    dce_sink as dce_sink,
-    dce_sink_p as dce_sink_p,
-    split_p as split_p,
-    stack_p as stack_p,
-    stage as stage,
-    stage_p as stage_p,
-    tile_p as tile_p,
-    unstack_p as unstack_p,
-)
 from ferrax._src.lax.slicing import (
     dynamic_index_in_dim,
     dynamic_slice,
@@ -194,25 +209,6 @@ from ferrax._src.lax.slicing import (
     slice_in_dim,
 )
 from ferrax._src.lax.sorting import sort, sort_key_val, top_k
-from ferrax._src.lax.window_primitives import (
-    reduce_p as reduce_p,
-    reduce_window_max_p as reduce_window_max_p,
-    reduce_window_min_p as reduce_window_min_p,
-    reduce_window_p as reduce_window_p,
-    reduce_window_sum_p as reduce_window_sum_p,
-    select_and_gather_add_p as select_and_gather_add_p,
-    select_and_scatter_add_p as select_and_scatter_add_p,
-)
-from ferrax._src.lax.windows import (
-    padtype_to_pads,
-    reduce_window,
-    reduce_window_shape_tuple,
-)
-from ferrax._src.transforms.custom_solves import (
-    custom_linear_solve,
-    custom_root,
-    linear_solve_p as linear_solve_p,
-)
 from ferrax._src.transforms.map import map
 from ferrax.lax import linalg as linalg
 

@@ -51,6 +51,11 @@ from ferrax._src.numpy.array_creation import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
+from ferrax._src.numpy.array_text import (
+    array_repr as array_repr,
+    array_str as array_str,
+    load as load,
+)
 from ferrax._src.numpy.bessel import (
     i0 as i0,
     kaiser as kaiser,
@@ -436,19 +441,3 @@ int_ = _SCALAR_TYPES["int64"]
 uint = _SCALAR_TYPES["uint64"]
 float_ = _SCALAR_TYPES["float64"]
 complex_ = _SCALAR_TYPES["complex128"]
-
-
-def load(file, *args, **kwargs):
-    """Loads an array from a .npy file, or a lazy mapping from a .npz file, as `numpy.load`."""
-    out = _np.load(file, *args, **kwargs)
-    return asarray(out) if isinstance(out, _np.ndarray) else out
-
-
-def array_repr(arr, max_line_width=None, precision=None, suppress_small=None):
-    """The text of `repr`, with NumPy's options."""
-    return _np.array_repr(_np.asarray(arr), max_line_width, precision, suppress_small)
-
-
-def array_str(a, max_line_width=None, precision=None, suppress_small=None):
-    """The text of `str`, with NumPy's options."""
-    return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)

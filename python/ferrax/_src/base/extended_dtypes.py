@@ -101,3 +101,5 @@ class KeyTy(ExtendedDType):
 threefry2x32_impl = PRNGImpl("threefry2x32", "fry", (2,))
 # The dtype object of all threefry keys; the native core gives this object as `key.dtype`.
 key_fry = KeyTy(threefry2x32_impl)
+# Generators that exist, by name.
+PRNG_IMPLS = {"threefry2x32": threefry2x32_impl}

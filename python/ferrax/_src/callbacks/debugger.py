@@ -7,10 +7,15 @@ are operands of a callback, so the prompt shows the values that they have when t
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import sys
 import threading
 
+from ferrax._src import core
 from ferrax._src.base import errors
+from ferrax._src.callbacks import callback, debugging
+from ferrax._src.callbacks.debugger_prompt import Prompt
+from ferrax._src.lax import api as lax
 from ferrax._src.tree import tree_util
 
 
@@ -26,8 +31,6 @@ class Frame:
 
     def context(self, around):
         """The lines around the current one, which is marked."""
-        import linecache
-
         shown = []
         for number in range(max(1, self.lineno - around), self.lineno + around + 1):
             line = linecache.getline(self.filename, number, self.globals)
@@ -70,8 +73,6 @@ class _Opaque:
 
 def _operands(frames):
     """The frames' variables as a tree: what is no tree of arrays is wrapped."""
-    from ferrax._src import core
-
     def of(value):
         try:
             leaves = tree_util.tree_leaves(value)
@@ -114,8 +115,6 @@ def breakpoint(  # noqa: A001
         ...     ferrax.debug.breakpoint()
         ...     return y
     """
-    from ferrax._src.callbacks import debugging
-
     if token is not None and ordered:
         raise ValueError("`ordered` and `token` are mutually exclusive arguments.")
     if backend not in (None, "cli"):
@@ -145,10 +144,6 @@ def breakpoint(  # noqa: A001
 
 
 def _after_token(prompt, token, operands):
-    from ferrax import lax
-    from ferrax._src import core
-    from ferrax._src.callbacks import callback, debugging
-
     token, operands = tree_util.tree_map(
         lambda x: lax.stop_gradient(x) if isinstance(x, core.Array) else x, (token, operands)
     )
@@ -168,7 +163,6 @@ def _ask(frames, stdin, stdout):
             "debug.breakpoint needs a terminal to ask on, but standard input is none. Run the "
             "program in a terminal, pass stdin=, or use debug.print."
         )
-    from ferrax._src.callbacks.debugger_prompt import Prompt
 
     with _lock:
         Prompt(frames, stdin, stdout).cmdloop()

@@ -7,6 +7,7 @@ under `vmap` they run once for each lane. They are never removed from a program.
 from __future__ import annotations
 
 import functools
+import logging
 import string
 import sys
 
@@ -178,8 +179,6 @@ class _Print:
         if self.record is None:
             sys.stdout.write(text + "\n")
             return
-        import logging
-
         logger = logging.getLogger("ferrax.debug")
         file, line = self.record
         logger.handle(logger.makeRecord(logger.name, logging.INFO, file, line, text, (), None))

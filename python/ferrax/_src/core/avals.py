@@ -260,3 +260,23 @@ class ShapeDtypeStruct:
 
 def _make_struct(shape, dtype, sharding, weak_type):
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+
+
+def mapped_aval(size, axis, aval):
+    """The type without its axis `axis`, which has this size; None changes nothing."""
+    return aval.dec_rank(size, axis)
+
+
+def unmapped_aval(size, axis, aval, explicit_mesh_axis=None):
+    """The type with a new axis of this size at `axis`; None changes nothing."""
+    return aval.inc_rank(size, axis)
+
+
+def max_dim(d1: int, d2: int) -> int:
+    """The larger of two sizes."""
+    return max(d1, d2)
+
+
+def min_dim(d1: int, d2: int) -> int:
+    """The smaller of two sizes."""
+    return min(d1, d2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferrax import _core
+from ferrax._src.core.placement import device_put
 
 
 def from_dlpack(external_array, device=None, copy=None):
@@ -34,8 +35,6 @@ def from_dlpack(external_array, device=None, copy=None):
     array = _core.array_from_dlpack(external_array, copy)
     if device is None:
         return array
-    from ferrax._src.transforms.api import device_put
-
     return device_put(array, device)
 
 

@@ -6,6 +6,7 @@ Python builds (`Jaxpr(...)`, `jaxpr.replace(...)`) becomes a program when it is 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import NamedTuple
 
@@ -139,6 +140,7 @@ class Jaxpr:
             ins = [atom(item) for item in ins]
             if isinstance(primitive, str):
                 operands = [atom.aval for atom in ins]
+                params = {key: _shown_value(value) for key, value in params.items()}
                 params = primitive_params.shown(primitive, params, operands, len(outs))
                 primitive = builtin(primitive)
             eqns.append(
@@ -322,9 +324,9 @@ def literal_value(atom: Literal):
     array = core.as_array(np.asarray(atom.val, aval.dtype))
     if not aval.weak_type:
         return array
-    from ferrax._src.lax.elementwise import _convert_element_type
-
-    return _convert_element_type(array, aval.dtype, weak_type=True)
+    return _core.bind(
+        "convert_element_type", (array,), {"new_dtype": aval.dtype, "weak_type": True}
+    )
 
 
 def interpret(jaxpr, consts, arguments, apply, literal=literal_value):
@@ -448,3 +450,32 @@ def check_jaxpr(jaxpr):
             )
         known.update(eqn.outvars)
     check_known(jaxpr.outvars, "the outputs")
+
+
+# Parameters that are jaxprs.
+
+
+def _shown_value(value):
+    if isinstance(value, _core.Program):
+        return ClosedJaxpr(value)
+    if isinstance(value, tuple):
+        return tuple(map(_shown_value, value))
+    return value
+
+
+@functools.cache
+def _update_jaxpr(combiner, dtype):
+    """The jaxpr of the function that a scatter combines elements with."""
+    aval = core.ShapedArray((), dtype)
+    x, y, out = Var(0, aval), Var(1, aval), Var(2, aval)
+    return Jaxpr([], [x, y], [out], [JaxprEqn([x, y], [out], builtin(combiner), {})])
+
+
+def _shown_scatter(op, params, operands, num_outputs):
+    combiner = primitive_params.SCATTERS[op]
+    jaxpr = None if combiner is None else _update_jaxpr(combiner, operands[0].dtype)
+    shown = primitive_params.shown_scatter(params)
+    return {"update_jaxpr": jaxpr, "update_consts": (), **shown}
+
+
+primitive_params.SHOWN |= dict.fromkeys(primitive_params.SCATTERS, _shown_scatter)

@@ -12,9 +12,15 @@ import functools
 
 import numpy as np
 
-from ferrax import _core
 from ferrax._src.base import effects
+from ferrax._src.base.extended_dtypes import PRNG_IMPLS
 from ferrax._src.core import named_axes
+from ferrax._src.core.op_types import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    RoundingMethod,
+    ScatterDimensionNumbers,
+)
 
 # What each equation of these has beside the native parameters.
 _ADDED = {
@@ -41,7 +47,7 @@ _IGNORED = frozenset(
     }
 )  # fmt: skip
 
-_SCATTERS = {
+SCATTERS = {
     "scatter": None,
     "scatter_add": "add",
     "scatter_sub": "sub",
@@ -50,7 +56,7 @@ _SCATTERS = {
     "scatter_max": "max",
 }
 # Ops whose primitives JAX names otherwise.
-NAMES = {op: op.replace("_", "-") for op in _SCATTERS}
+NAMES = {op: op.replace("_", "-") for op in SCATTERS}
 
 
 class UnspecifiedValue:
@@ -64,9 +70,9 @@ UNSPECIFIED = UnspecifiedValue()
 
 
 def shown(op: str, params: dict, operands, num_outputs: int) -> dict:
-    """The parameters of an equation, whose operands have these types, as walkers see them."""
-    params = {key: _shown_value(value) for key, value in params.items()}
-    rule = _SHOWN.get(op)
+    """The parameters of an equation, whose operands have these types, as walkers see them.
+    Programs among them are jaxprs already."""
+    rule = SHOWN.get(op)
     if rule is not None:
         params = rule(op, params, operands, num_outputs)
     return params | _ADDED.get(op, {})
@@ -75,18 +81,8 @@ def shown(op: str, params: dict, operands, num_outputs: int) -> dict:
 def native(op: str, params: dict) -> dict:
     """The parameters as the native core takes them."""
     params = {key: native_value(value) for key, value in params.items() if key not in _IGNORED}
-    rule = _NATIVE.get(op)
+    rule = NATIVE.get(op)
     return params if rule is None else rule(params)
-
-
-def _shown_value(value):
-    from ferrax._src.core.jaxpr import ClosedJaxpr
-
-    if isinstance(value, _core.Program):
-        return ClosedJaxpr(value)
-    if isinstance(value, tuple):
-        return tuple(map(_shown_value, value))
-    return value
 
 
 def native_value(value):
@@ -99,54 +95,28 @@ def native_value(value):
 
 
 def _gather_mode(params):
-    from ferrax._src.core.op_types import GatherScatterMode
-
     return GatherScatterMode.from_any(params.pop("mode"))
 
 
 def _shown_gather(op, params, operands, num_outputs):
-    from ferrax._src.core.op_types import GatherDimensionNumbers
-
     numbers = GatherDimensionNumbers(*map(params.pop, GatherDimensionNumbers._fields))
     mode = _gather_mode(params)
     return {"dimension_numbers": numbers, **params, "mode": mode}
 
 
-@functools.cache
-def _update_jaxpr(combiner, dtype):
-    """The jaxpr of the function that a scatter combines elements with."""
-    from ferrax._src import core
-    from ferrax._src.core.jaxpr import Jaxpr, JaxprEqn, Var
-    from ferrax._src.core.primitives import builtin
-
-    aval = core.ShapedArray((), dtype)
-    x, y, out = Var(0, aval), Var(1, aval), Var(2, aval)
-    return Jaxpr([], [x, y], [out], [JaxprEqn([x, y], [out], builtin(combiner), {})])
-
-
-def _shown_scatter(op, params, operands, num_outputs):
-    from ferrax._src.core.op_types import ScatterDimensionNumbers
-
+def shown_scatter(params) -> dict:
+    """The parameters of a scatter without the function that it combines elements with."""
     numbers = ScatterDimensionNumbers(*map(params.pop, ScatterDimensionNumbers._fields))
-    combiner = _SCATTERS[op]
-    jaxpr = None if combiner is None else _update_jaxpr(combiner, operands[0].dtype)
     mode = _gather_mode(params)
-    return {
-        "update_jaxpr": jaxpr,
-        "update_consts": (),
-        "dimension_numbers": numbers,
-        **params,
-        "mode": mode,
-    }
+    return {"dimension_numbers": numbers, **params, "mode": mode}
 
 
 def _native_indexing(params):
     numbers = params.pop("dimension_numbers", None)
     if numbers is not None:
-        from ferrax._src.core import op_types as types
 
         gathers = "slice_sizes" in params
-        kind = types.GatherDimensionNumbers if gathers else types.ScatterDimensionNumbers
+        kind = GatherDimensionNumbers if gathers else ScatterDimensionNumbers
         params |= dict(zip(kind._fields, map(tuple, numbers)))
     mode = params.get("mode")
     if mode is not None and not isinstance(mode, str):
@@ -199,15 +169,11 @@ def _shown_conj(op, params, operands, num_outputs):
 
 
 def _shown_round(op, params, operands, num_outputs):
-    from ferrax._src.core.op_types import RoundingMethod
-
     return {"rounding_method": RoundingMethod(params["rounding_method"])}
 
 
 def _shown_key(op, params, operands, num_outputs):
-    from ferrax._src.random.prng import prngs
-
-    return params | {"impl": prngs.get(params["impl"], params["impl"])}
+    return params | {"impl": PRNG_IMPLS.get(params["impl"], params["impl"])}
 
 
 def _native_key(params):
@@ -233,18 +199,6 @@ def _native_decomposition(op, params):
                 f"None, or call lax.linalg.{op}"
             )
     return params
-
-
-def _shown_custom(op, params, operands, num_outputs):
-    from ferrax._src.transforms import custom_views
-
-    return custom_views.shown(op, params, operands, num_outputs)
-
-
-def _native_custom(params):
-    from ferrax._src.transforms import custom_views
-
-    return custom_views.native(params)
 
 
 # The parameter of each collective that names its axes, and whether there is a tuple of them.
@@ -282,9 +236,9 @@ def _native_collective(op, params):
     return params
 
 
-_SHOWN = {
+# Rules by op. Modules above that know of jaxprs and of rules of derivatives add theirs.
+SHOWN = {
     "gather": _shown_gather,
-    **dict.fromkeys(_SCATTERS, _shown_scatter),
     "jit": _shown_jit,
     "while": _shown_while,
     "remat2": _shown_remat,
@@ -292,21 +246,17 @@ _SHOWN = {
     "round": _shown_round,
     "random_seed": _shown_key,
     "random_wrap": _shown_key,
-    "custom_jvp_call": _shown_custom,
-    "custom_vjp_call": _shown_custom,
     **dict.fromkeys(_AXIS_PARAMS, _shown_collective),
 }
 
-_NATIVE = {
+NATIVE = {
     "gather": _native_indexing,
-    **dict.fromkeys(_SCATTERS, _native_indexing),
+    **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,
     "while": _native_while,
     "random_seed": _native_key,
     "random_wrap": _native_key,
     "mul": _native_mul,
     **{op: functools.partial(_native_decomposition, op) for op in ("eigh", "svd")},
-    "custom_jvp_call": _native_custom,
-    "custom_vjp_call": _native_custom,
     **{op: functools.partial(_native_collective, op) for op in _AXIS_PARAMS},
 }

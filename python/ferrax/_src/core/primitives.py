@@ -158,6 +158,11 @@ class BuiltinPrimitive(Primitive):
         self._native("def_effectful_abstract_eval")
 
 
+def apply_primitive(primitive: Primitive, *args, **params):
+    """Applies a primitive at once."""
+    return primitive.bind(*args, **params)
+
+
 def _as_list(results):
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
@@ -167,26 +172,8 @@ def aval_type(aval) -> tuple:
     return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
 
 
-class CustomCallPrimitive(BuiltinPrimitive):
-    """A call of a function with rules of its own. It is bound with the parameters of an equation,
-    or with the functions `subfuns` that `get_bind_params` makes of them."""
-
-    def get_bind_params(self, params):
-        from ferrax._src.transforms import custom_views
-
-        return custom_views.bind_params(self, params)
-
-    def bind(self, *args, **params):
-        if "subfuns" not in params:
-            return super().bind(*args, **params)
-        from ferrax._src.transforms import custom_views
-
-        return custom_views.bind_functions(self, args, **params)
-
-    impl = bind
-
-
-_CUSTOM_CALLS = ("custom_jvp_call", "custom_vjp_call")
+# The classes of primitives that are more than `BuiltinPrimitive`, by op; filled by modules above.
+builtin_classes: dict[str, type[BuiltinPrimitive]] = {}
 _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
@@ -205,7 +192,7 @@ def builtin(name: str) -> BuiltinPrimitive:
     """The primitive of the native core's op of this name; there is one for each."""
     known = _builtin.get(name)
     if known is None:
-        kind = CustomCallPrimitive if name in _CUSTOM_CALLS else BuiltinPrimitive
+        kind = builtin_classes.get(name, BuiltinPrimitive)
         known = _builtin[name] = kind(name, name in _MULTIPLE_RESULTS)
     return known
 

@@ -1,11 +1,9 @@
-"""Connects the native core with the Python layer: settings, dtypes, methods of `Array`.
+"""Tells the native core the settings, where this package is, and the dtypes that are Python objects.
 
-Imported before everything else; nothing here is public.
+Imported before all that traces.
 """
 
 from __future__ import annotations
-
-import sys
 
 from ferrax import _core
 from ferrax._src.base import config, dtypes, errors
@@ -63,29 +61,3 @@ def named_context(number) -> dict:
     axes, number = divmod(number, 1 << 32)
     values = next((values for values, known in _context_ids.items() if known == number), ())
     return {**dict(zip(config.TRACE_CONTEXT, values)), "named axes": named_axes.numbered(axes)}
-
-
-def install_array_methods() -> None:
-    """Sets the methods of `Array` that are written in Python."""
-    from ferrax._src.core import array
-    from ferrax._src.numpy import array_methods, indexing
-
-    array_methods.install(_core.Array)
-    indexing.install(_core.Array)
-    array.install(_core.Array)
-    _answer_native_core()
-
-
-def _answer_native_core() -> None:
-    """Gives the native core the modules that it asks for, under the names by which it does."""
-    from ferrax._src.base import errors
-    from ferrax._src.core import api_util, float0
-    from ferrax._src.numpy import indexing
-    from ferrax._src.state import refs
-    from ferrax._src.tracing import leaks
-    from ferrax._src.transforms import primitive_rules, stats
-    from ferrax._src.tree import tree_util
-
-    for module in (errors, api_util, float0, refs, leaks, primitive_rules, stats, tree_util, indexing):
-        name = module.__name__.rpartition(".")[2]
-        sys.modules.setdefault(f"ferrax._src.{name}", module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferrax._src.core.devices import Device
+from ferrax._src.core.devices import Device, devices
 
 
 class Sharding:
@@ -112,6 +112,4 @@ class SingleDeviceSharding(Sharding):
 
 
 def _of_number(number):
-    from ferrax._src.core.devices import devices
-
     return SingleDeviceSharding(devices()[number])

@@ -12,7 +12,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._core import Array, ArrayImpl, Tracer
-from ferrax._src.base import dtypes
+from ferrax._src.base import dtypes, errors
 from ferrax._src.base.dtypes import short_dtype_name as short_dtype_name
 from ferrax._src.core.avals import AbstractValue, ShapedArray
 
@@ -22,6 +22,7 @@ __all__ = [
     "ArrayImpl",
     "ShapedArray",
     "Tracer",
+    "abstract_type",
     "as_array",
     "concrete_or_error",
     "ensure_compile_time_eval",
@@ -51,6 +52,17 @@ get_aval = typeof
 shaped_abstractify = typeof
 
 
+def abstract_type(x) -> tuple:
+    """`(shape, dtype, weak)` of an array-like or of anything with shape and dtype."""
+    if not isinstance(x, (Array, np.ndarray, np.generic)) and hasattr(x, "shape"):
+        if hasattr(x, "dtype"):
+            dtype = x.dtype
+            if not dtypes.issubdtype(dtype, dtypes.extended):
+                dtype = dtypes.canonicalize_dtype(dtype)
+            return tuple(x.shape), dtype, bool(getattr(x, "weak_type", False))
+    return _core.type_of(x)
+
+
 def as_array(x, name="this function") -> Array:
     """`x` as an array; numbers become weakly typed. Errors: TypeError for lists and others."""
     return _core.as_array(x, name)
@@ -74,8 +86,6 @@ def concrete_or_error(force, value, context=""):
     if isinstance(value, Tracer):
         known = _core.concrete_value(value)
         if known is None:
-            from ferrax._src.base import errors
-
             raise errors.ConcretizationTypeError(
                 value,
                 context,
@@ -90,8 +100,6 @@ def concrete_or_error(force, value, context=""):
 
 def traced_values(values) -> str:
     """Where the traced ones among `values` come from, back to an argument, and the user's line."""
-    from ferrax._src.base import errors
-
     lines = [
         f"\nIt got a value that is {_core.describe_tracer(value)}.\n{errors.chain(value)}".rstrip()
         for value in values

@@ -15,18 +15,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import ferrax.numpy as jnp
-from ferrax import lax
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
+from ferrax._src.lax import api as lax
 from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.control_flow.while_loop import while_loop
+from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.flatten_util import ravel_pytree
-from ferrax._src.transforms import api
+from ferrax._src.transforms.autodiff import vjp
+from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import has_tangent
 from ferrax._src.transforms.custom_vjp import custom_vjp
+from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
 
 __all__ = ["odeint"]
@@ -163,10 +165,10 @@ def _solve_tree(func, options, y0, t, args):
     moved = tuple(leaf for leaf, m in zip(leaves, moving) if m)
     fixed = tuple(leaf for leaf, m in zip(leaves, moving) if not m)
     states = _solve(slope, options, state, t, moved, fixed)
-    return api.vmap(unravel)(states)
+    return vmap(unravel)(states)
 
 
-_solve_tree = api.jit(_solve_tree, static_argnums=(0, 1))
+_solve_tree = jit(_solve_tree, static_argnums=(0, 1))
 
 
 def _as_slope(func, slope, state):
@@ -307,7 +309,7 @@ def _solve_bwd(slope, options, residuals, cotangents):
 
     def backwards(joint, minus_time, moved, fixed):
         state, adjoint, _, _ = unravel(joint)
-        value, pull = api.vjp(
+        value, pull = vjp(
             lambda state, time, moved: slope(state, time, moved, fixed), state, -minus_time, moved
         )
         return ravel_pytree((-value, *pull(adjoint)))[0]

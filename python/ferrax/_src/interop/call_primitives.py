@@ -23,6 +23,7 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
+from ferrax._src.interop.partial_eval import trace_to_jaxpr_dynamic
 from ferrax._src.tracing import linear_util as lu
 from ferrax._src.transforms.ad import Zero, is_undefined_primal
 
@@ -76,7 +77,6 @@ class CallPrimitive(Primitive):
             fun = lu.wrap_init(fun)
         if _core.recording_frame(_arrays(args, self.name)) is None:
             return list(self.impl(fun, *args, **params))
-        from ferrax._src.interop.partial_eval import trace_to_jaxpr_dynamic
 
         jaxpr, _, consts = trace_to_jaxpr_dynamic(fun, [core.typeof(x) for x in args])
         jaxpr = self._param(ClosedJaxpr(convert_constvars_jaxpr(jaxpr)))

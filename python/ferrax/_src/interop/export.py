@@ -8,6 +8,7 @@ loading, no derivative is ever stored, and `has_vjp` always holds.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 
@@ -18,7 +19,8 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.core.avals import ShapeDtypeStruct
-from ferrax._src.transforms import api
+from ferrax._src.transforms.autodiff import vjp
+from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
@@ -208,13 +210,13 @@ class Exported:
             def flat(*leaves):
                 return tuple(_core.call_program(self._program, list(leaves)))
 
-            _, pullback = api.vjp(flat, *args[:count])
+            _, pullback = vjp(flat, *args[:count])
             return pullback(args[count:])
 
         specs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         fun_vjp.__name__ = fun_vjp.__qualname__ = f"{self.fun_name}_vjp"
         make = export(
-            api.jit(fun_vjp), platforms=self.platforms, disabled_checks=self.disabled_safety_checks
+            jit(fun_vjp), platforms=self.platforms, disabled_checks=self.disabled_safety_checks
         )
         return make(*specs)
 
@@ -374,8 +376,6 @@ def deserialize(blob) -> Exported:
 
 
 def _metadata(exported):
-    import json
-
     return json.dumps(
         {
             "calling_convention": maximum_supported_calling_convention_version,
@@ -389,8 +389,6 @@ def _metadata(exported):
 
 
 def _read_metadata(text):
-    import json
-
     data = json.loads(text)
     version = data["calling_convention"]
     if version != maximum_supported_calling_convention_version:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src.core.devices import Device, devices
-from ferrax._src.transforms import api
+from ferrax._src.transforms.jit import clear_caches
 
 __all__ = [
     "backends",
@@ -51,6 +51,6 @@ def clear_in_memory_compilation_cache() -> None:
 
 def clear_backends() -> None:
     """Forgets compiled programs and what registered caches hold. Arrays stay as they are."""
-    api.clear_caches()
+    clear_caches()
     for cache in _caches:
         cache.cache_clear()

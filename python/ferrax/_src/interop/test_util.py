@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.transforms import api
+from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.tree import tree_util
 
 _TOLERANCE = {2: 1e-1, 4: 1e-2, 8: 1e-5}
@@ -179,24 +179,24 @@ def check_grads(f, args, order, modes=("fwd", "rev"), atol=None, rtol=None, eps=
 
     def check(fun, point, left, name):
         if "fwd" in modes:
-            push = functools.partial(api.jvp, fun)
+            push = functools.partial(jvp, fun)
             check_jvp(fun, push, point, atol, rtol, eps, f"{name}fwd")
             if left > 1:
                 tangents = _random_like(np.random.default_rng(left), point)
                 check(
-                    lambda *xs: _without_float0(api.jvp(fun, xs, tangents)),
+                    lambda *xs: _without_float0(jvp(fun, xs, tangents)),
                     point,
                     left - 1,
                     f"{name}fwd-",
                 )
         if "rev" in modes:
-            pull = functools.partial(api.vjp, fun)
+            pull = functools.partial(vjp, fun)
             check_vjp(fun, pull, point, atol, rtol, eps, f"{name}rev")
             if left > 1:
                 cotangents = _random_like(np.random.default_rng(left), fun(*point))
 
                 def derivative(*xs):
-                    out, back = api.vjp(fun, *xs)
+                    out, back = vjp(fun, *xs)
                     return _without_float0((out, back(cotangents)))
 
                 check(derivative, point, left - 1, f"{name}rev-")

@@ -7,6 +7,7 @@ import numpy as np
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.core.placement import device_put
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
     known_axis,
@@ -37,8 +38,6 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
             value = _convert_element_type(fill_value, dtype, False)
     result = broadcast_in_dim(value, shape, ())
     if sharding is not None:
-        from ferrax._src.transforms.api import device_put
-
         return device_put(result, sharding)
     return result
 

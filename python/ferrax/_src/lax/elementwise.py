@@ -18,6 +18,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import RoundingMethod
 from ferrax._src.lax.arguments import operand as _operand
+from ferrax._src.tree.tree_util import tree_map
 
 _native = _core.lax
 
@@ -227,7 +228,6 @@ def stop_gradient(x):
     """
     if isinstance(x, Array):
         return _stop_gradient_leaf(x)
-    from ferrax.tree_util import tree_map
 
     return tree_map(_stop_gradient_leaf, x)
 

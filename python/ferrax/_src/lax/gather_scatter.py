@@ -25,6 +25,7 @@ from ferrax._src.lax.arguments import (
     int_tuple as _int_tuple,
     operand as _operand,
 )
+from ferrax._src.lax.control_flow.while_loop import while_loop
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import _wrap_dynamic
@@ -334,7 +335,6 @@ def _apply_repeatedly(x: Array, counts: Array, func: Callable) -> Array:
         for done in range(1, int(most)):
             result = step(_spread(done, counts), result)
         return result
-    from ferrax.lax import while_loop
 
     one = as_array(np.int32(1))
     return while_loop(

@@ -15,7 +15,7 @@ import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import Tracer, named_axes
+from ferrax._src.core import Tracer, as_array, named_axes
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
 from ferrax._src.lax.elementwise import convert_element_type
 from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
@@ -221,10 +221,9 @@ def ppermute(x, axis_name, perm):
         return tree_util.tree_map(
             lambda leaf: bind("ppermute", (_operand(leaf, "ppermute"),), params), x
         )
-    from ferrax.numpy import asarray
-
     sources = [source for source, _ in sorted(pairs, key=operator.itemgetter(1))]
-    source = asarray(sources)[axis_index(names)]
+    table = as_array(np.array(sources, dtypes.canonicalize_dtype(np.int64)))
+    source = table[axis_index(names)]
     return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
 
 

@@ -17,9 +17,10 @@ import warnings
 
 import numpy as np
 
-from ferrax import lax, numpy as jnp
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.logsumexp import (
     _logsumexp,
     as_array,
@@ -27,8 +28,8 @@ from ferrax._src.numpy.logsumexp import (
     hashable_axis,
     logsumexp as logsumexp,
 )
-from ferrax._src.transforms.api import jit
 from ferrax._src.transforms.custom_jvp import custom_jvp
+from ferrax._src.transforms.jit import jit
 
 # ---------------------------------------------------------------------------------------------
 # Elementwise activations.

@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ferrax import numpy as jnp
 from ferrax._src.base import dtypes
+from ferrax._src.numpy import api as jnp
 from ferrax._src.random import samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
 

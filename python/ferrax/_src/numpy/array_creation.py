@@ -12,10 +12,12 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import bind, ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
+from ferrax._src.core.dlpack import from_dlpack as import_dlpack
+from ferrax._src.core.placement import device_put
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
     broadcast_to,
@@ -27,7 +29,8 @@ from ferrax._src.numpy.util import (
     normalize_axis,
     user_dtype,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.batching import vmap
+from ferrax._src.transforms.jit import jit
 
 
 def _place(x, device, out_sharding=None):
@@ -35,7 +38,6 @@ def _place(x, device, out_sharding=None):
     target = out_sharding if device is None else device
     if target is None:
         return x
-    from ferrax._src.transforms.api import device_put
 
     return device_put(x, target)
 
@@ -250,8 +252,6 @@ def fromiter(*args, **kwargs):
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
     """Calls `function` on index vectors, mapped over every index of `shape`."""
-    from ferrax._src.transforms.api import vmap
-
     shape = canonical_shape(shape)
     for i in range(len(shape)):
         in_axes = [0 if i == j else None for j in range(len(shape))]
@@ -261,8 +261,6 @@ def fromfunction(function, shape, *, dtype=float, **kwargs):
 
 def from_dlpack(x, /, *, device=None, copy=None):
     """An array of an object with `__dlpack__`."""
-    from ferrax._src.core.dlpack import from_dlpack as import_dlpack
-
     return import_dlpack(x, device=device, copy=copy)
 
 

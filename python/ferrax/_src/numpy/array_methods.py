@@ -13,11 +13,14 @@ from types import MethodType
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.core.placement import device_put
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy import array_creation, matrices, products, reductions, shape, ufuncs
+from ferrax._src.numpy.nonzero import compress
 from ferrax._src.numpy.operators import OPERATORS
+from ferrax._src.numpy.sorting import argsort
 from ferrax._src.numpy.util import convert, reject_out, user_dtype
 
 
@@ -168,7 +171,6 @@ def _to_device(self, device, *, stream=None):
     """The array on another device or sharding."""
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
-    from ferrax._src.transforms.api import device_put
 
     return device_put(self, device)
 
@@ -254,15 +256,12 @@ def _flat(self):
 def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
     """See `ferrax.numpy.compress`."""
     reject_out("compress", out)
-    from ferrax._src.numpy.nonzero import compress
 
     return compress(condition, self, axis=axis, size=size, fill_value=fill_value)
 
 
 def _argsort(self, axis=-1, *, kind=None, order=None, stable=True, descending=False):
     """See `ferrax.numpy.argsort`."""
-    from ferrax._src.numpy.sorting import argsort
-
     return argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
 
 

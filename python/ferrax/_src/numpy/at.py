@@ -8,6 +8,7 @@ from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.numpy.index_parse import parse, reject_large_integers
 from ferrax._src.numpy.indexing import static_getitem
+from ferrax._src.numpy.ufuncs import power
 from ferrax._src.numpy.update import apply_at, update
 
 
@@ -178,8 +179,6 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] **= values``, once for each time that an index occurs."""
-        from ferrax.numpy import power
-
         reject_out_sharding("at[].power", out_sharding)
         exponent = update(
             "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
@@ -236,3 +235,8 @@ class IndexUpdateRef:
             self.array, self.index, func, indices_are_sorted, unique_indices, mode,
             wrap_negative_indices,
         )  # fmt: skip
+
+
+def install(array_class: type) -> None:
+    """Gives the array class ``.at``."""
+    array_class.at = property(IndexUpdateHelper, doc=IndexUpdateHelper.__doc__)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     constant,
     convert,
@@ -22,8 +22,8 @@ from ferrax._src.numpy.util import (
     promote_args_inexact,
     where,
 )
-from ferrax._src.transforms.api import jit
 from ferrax._src.transforms.custom_jvp import custom_jvp
+from ferrax._src.transforms.jit import jit
 
 _I0_NEAR = (
     0.33839763720473803,

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.core import as_array
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.shape import moveaxis
 from ferrax._src.numpy.util import ensure_array, is_subdtype, normalize_axis, strong_constant
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 
 def _shifts(bitorder):

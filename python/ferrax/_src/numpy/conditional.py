@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ferrax._src.numpy.nonzero import nonzero
 from ferrax._src.numpy.util import check_array_like, where as select_where
 
 
@@ -18,7 +19,6 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
     """
     if x is None and y is None:
         check_array_like("where", condition)
-        from ferrax._src.numpy.nonzero import nonzero
 
         return nonzero(condition, size=size, fill_value=fill_value)
     check_array_like("where", condition, x, y)

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import precision_name
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     convert,
     ensure_arrays,
@@ -24,7 +24,7 @@ from ferrax._src.numpy.util import (
     strong_constant,
     user_dtype,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 # So many shifted products are written out in one kernel; longer vectors go through a loop of such.
 _UNROLLED = 16

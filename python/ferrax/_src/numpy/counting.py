@@ -12,10 +12,10 @@ import operator
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import asarray, linspace, zeros
 from ferrax._src.numpy.matrices import ravel_multi_index
@@ -33,7 +33,7 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 
 def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):

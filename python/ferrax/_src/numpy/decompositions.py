@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
-from ferrax._src.lax import linalg as lax_linalg
+from ferrax._src.lax import api as lax, linalg as lax_linalg
 from ferrax._src.lax.linalg import adjoint, symmetrize
 from ferrax._src.numpy import array_creation, products, reductions, shape
 from ferrax._src.numpy.take import take_along_axis
@@ -24,8 +23,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
-from ferrax._src.transforms.api import jit
 from ferrax._src.transforms.custom_jvp import custom_jvp
+from ferrax._src.transforms.jit import jit
 
 
 class EighResult(NamedTuple):

@@ -12,11 +12,11 @@ from collections import Counter
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

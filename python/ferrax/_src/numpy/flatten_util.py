@@ -11,6 +11,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ferrax._src.base import dtypes
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy.array_creation import array, asarray
+from ferrax._src.numpy.shape import concatenate, ravel, reshape
 from ferrax._src.tree.tree_util import PyTreeDef, tree_flatten
 
 
@@ -27,21 +33,17 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     Example: `ravel_pytree({'a': jnp.ones(2), 'b': 3.})[0]` is `[1., 1., 3.]`.
     """
-    import ferrax.numpy as jnp
-    from ferrax import lax
-    from ferrax._src.base import dtypes
-
     leaves, treedef = tree_flatten(pytree)
     if not leaves:
-        return jnp.array([], jnp.float32), _Unravel(treedef, (), (), None)
+        return array([], np.float32), _Unravel(treedef, (), (), None)
     leaf_dtypes = tuple(dtypes.dtype(leaf) for leaf in leaves)
-    shapes = tuple(tuple(jnp.shape(leaf)) for leaf in leaves)
+    shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)
     vector_dtype = dtypes.dtype(leaves[0]) if len(leaves) == 1 else dtypes.result_type(*leaf_dtypes)
     if all(dtype == vector_dtype for dtype in leaf_dtypes):
-        vector = jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
+        vector = concatenate([ravel(leaf) for leaf in leaves])
         return vector, _Unravel(treedef, shapes, leaf_dtypes, None)
-    vector = jnp.concatenate(
-        [jnp.ravel(lax.convert_element_type(leaf, vector_dtype)) for leaf in leaves]
+    vector = concatenate(
+        [ravel(lax.convert_element_type(leaf, vector_dtype)) for leaf in leaves]
     )
     return vector, _Unravel(treedef, shapes, leaf_dtypes, vector_dtype)
 
@@ -72,10 +74,6 @@ class _Unravel:
         return f"<unravel function of {self.treedef}>"
 
     def __call__(self, vector: Any) -> Any:
-        import ferrax.numpy as jnp
-        from ferrax import lax
-        from ferrax._src.base import dtypes
-
         if not self.shapes:
             return self.treedef.unflatten(())
         if self.vector_dtype is not None and dtypes.dtype(vector) != self.vector_dtype:
@@ -83,7 +81,7 @@ class _Unravel:
                 f"unravel function given array of dtype {dtypes.dtype(vector)}, but expected "
                 f"dtype {self.vector_dtype}"
             )
-        vector = jnp.asarray(vector)
+        vector = asarray(vector)
         sizes = [math.prod(shape) for shape in self.shapes]
         if not vector.shape or vector.shape[0] != sum(sizes):
             raise ValueError(
@@ -91,7 +89,7 @@ class _Unravel:
                 f"({sum(sizes)},)"
             )
         chunks = lax.split(vector, sizes) if len(sizes) > 1 else [vector]
-        leaves = [jnp.reshape(chunk, shape) for chunk, shape in zip(chunks, self.shapes)]
+        leaves = [reshape(chunk, shape) for chunk, shape in zip(chunks, self.shapes)]
         if self.vector_dtype is not None:
             with warnings.catch_warnings():
                 # The imaginary part is zero where a real leaf was promoted to complex.

@@ -23,6 +23,8 @@ import numpy as np
 from ferrax._core import Array
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
+from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.numpy.array_creation import array
 
 _VALID = (
     "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
@@ -164,8 +166,6 @@ def _read_array(item, position: int):
         raise TypeError(f"string indexing is not supported; got idx={item!r}")
     if isinstance(item, (list, tuple)):
         if any(isinstance(leaf, Array) for leaf in item):
-            from ferrax.numpy import array
-
             return _read_array(array(item), position)
         item = np.asarray(item)
     if isinstance(item, (np.ndarray, np.generic, float, complex)):
@@ -187,9 +187,6 @@ def _read_array(item, position: int):
 
 def _read_odd_integer(item: Array) -> Array:
     """Index arrays of the narrow integer types, whose NumPy kind is not "i" or "u"."""
-    from ferrax._src.base import dtypes
-    from ferrax._src.lax.elementwise import _convert_element_type
-
     if dtypes.issubdtype(item.dtype, np.integer):
         return _convert_element_type(item, np.dtype(np.int32))
     raise TypeError(

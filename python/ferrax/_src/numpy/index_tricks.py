@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from ferrax._src.lax.shape import expand_dims
+from ferrax._src.numpy.array_creation import arange, asarray, linspace
+from ferrax._src.numpy.shape import atleast_1d, concatenate
+
 __all__ = ["c_", "index_exp", "r_", "s_"]
 
 
@@ -36,8 +40,6 @@ class _Concatenator:
         self._position = position
 
     def __getitem__(self, key):
-        from ferrax import numpy as jnp
-
         items = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, position = self._axis, self._ndmin, self._position
         orientation = ""
@@ -51,9 +53,9 @@ class _Concatenator:
         for item in items:
             if isinstance(item, str):
                 raise ValueError("string directive must be placed at the beginning")
-            array = self._range(item) if isinstance(item, slice) else jnp.asarray(item)
+            array = self._range(item) if isinstance(item, slice) else asarray(item)
             arrays.append(_raise_rank(array, ndmin, position))
-        result = jnp.concatenate([jnp.atleast_1d(array) for array in arrays], axis=axis)
+        result = concatenate([atleast_1d(array) for array in arrays], axis=axis)
         if orientation and result.ndim == 1:
             result = result[None, :] if orientation == "r" else result[:, None]
         return result
@@ -72,12 +74,10 @@ class _Concatenator:
 
     @staticmethod
     def _range(item: slice):
-        from ferrax import numpy as jnp
-
         start = 0 if item.start is None else item.start
         if isinstance(item.step, complex):
-            return jnp.linspace(start, item.stop, int(abs(item.step)))
-        return jnp.arange(start, item.stop, 1 if item.step is None else item.step)
+            return linspace(start, item.stop, int(abs(item.step)))
+        return arange(start, item.stop, 1 if item.step is None else item.step)
 
     def __len__(self) -> int:
         return 0
@@ -85,8 +85,6 @@ class _Concatenator:
 
 def _raise_rank(array, ndmin: int, position: int):
     """Adds axes up to ``ndmin``; the array's own begin at ``position`` (-1: they come last)."""
-    from ferrax._src.lax.shape import expand_dims
-
     missing = ndmin - array.ndim
     if missing <= 0:
         return array

@@ -15,8 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from ferrax._core import Array, Tracer, bind
+from ferrax._src.base.errors import NonConcreteBooleanIndexError
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import GatherScatterMode
+from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
 from ferrax._src.numpy.basic_index import (
     basic_getitem,
@@ -35,8 +37,7 @@ from ferrax._src.numpy.index_parse import (
     reject_large_integers,
 )
 from ferrax._src.numpy.index_plan import Plan, as_arguments, plan_for, traced, wrap_negative
-from ferrax._src.transforms.api import jit
-from ferrax.errors import NonConcreteBooleanIndexError
+from ferrax._src.transforms.jit import jit
 
 _INT32 = np.dtype(np.int32)
 _DEFAULT_MODE = "promise_in_bounds"
@@ -204,8 +205,6 @@ def _dynamic_getitem(x: Array, entries: list, wrap: bool) -> Array:
 
 def dynamic_start(index, size: int, wrap: bool) -> Array:
     """A traced scalar index as an int32 start, wrapped if negative."""
-    from ferrax._src.lax.elementwise import _convert_element_type
-
     if size == 0:
         raise IndexError("index is out of bounds for an axis with size 0")
     dtype = index.dtype
@@ -322,10 +321,7 @@ def setitem(x: Array, index, value):
 
 
 def install(array_class: type) -> None:
-    """Gives the array class ``iter`` and ``.at``; ``[]`` is native and calls ``getitem`` for what
-    is not static."""
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
+    """Gives the array class ``iter``; ``[]`` is native and calls ``getitem`` for what is not
+    static."""
     array_class.__iter__ = iterate
     array_class.__setitem__ = setitem
-    array_class.at = property(IndexUpdateHelper, doc=IndexUpdateHelper.__doc__)

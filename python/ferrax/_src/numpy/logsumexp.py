@@ -7,10 +7,13 @@ import operator
 
 import numpy as np
 
-from ferrax import lax, numpy as jnp
+from ferrax._core import ufuncs
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
-from ferrax._src.transforms.api import jit
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import conditional, reductions
+from ferrax._src.numpy.ufuncs import isfinite
+from ferrax._src.transforms.jit import jit
 
 
 def as_inexact(name, x):
@@ -68,29 +71,29 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
 @functools.partial(jit, static_argnums=(3, 4, 5), inline=True)
 def _logsumexp(a, b, where, axis, keepdims, return_sign):
     if where is not None:
-        a = jnp.where(where, a, 0)
+        a = conditional.where(where, a, 0)
     if b is None:
         a = as_inexact("logsumexp", a)
     else:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(a, b))
         a, b = (lax.convert_element_type(x, dtype) for x in (a, b))
-        a = jnp.where(b != 0, a, -np.inf)
+        a = conditional.where(b != 0, a, -np.inf)
     # Scaled by the largest term; by 1 where that is infinite or NaN.
-    largest = jnp.max(jnp.real(a), axis=axis, keepdims=True, where=where, initial=-np.inf)
-    largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
-    terms = lax.exp(jnp.subtract(a, largest.astype(a.dtype)))
+    largest = reductions.max(ufuncs.real(a), axis=axis, keepdims=True, where=where, initial=-np.inf)
+    largest = lax.stop_gradient(conditional.where(isfinite(largest), largest, 0))
+    terms = lax.exp(a - largest.astype(a.dtype))
     if b is not None:
-        terms = jnp.multiply(terms, b)
-    total = jnp.sum(terms, axis=axis, keepdims=keepdims, where=where)
+        terms = terms * b
+    total = reductions.sum(terms, axis=axis, keepdims=keepdims, where=where)
     shift = largest if keepdims else largest.reshape(total.shape)
     is_complex = dtypes.issubdtype(a.dtype, np.complexfloating)
     sign = lax.sign(total)
     if return_sign or not is_complex:
-        total = jnp.abs(total)
+        total = ufuncs.abs(total)
     result = lax.add(lax.log(total), shift.astype(total.dtype))
     if return_sign:
         return result, sign
     if b is not None and not is_complex:
         with config.debug_nans(False):
-            result = jnp.where(sign < 0, np.array(np.nan, result.dtype), result)
+            result = conditional.where(sign < 0, np.array(np.nan, result.dtype), result)
     return result

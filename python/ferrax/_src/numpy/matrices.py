@@ -11,11 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
-from ferrax._src.numpy.array_creation import _place, arange, linspace
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy.array_creation import _place, arange, asarray, linspace, ones
+from ferrax._src.numpy.nonzero import nonzero
+from ferrax._src.numpy.reductions import sum as reduce_sum
 from ferrax._src.numpy.shape import concatenate, ravel, stack
 from ferrax._src.numpy.ufuncs import clip, floor_divide, power, remainder
 from ferrax._src.numpy.util import (
@@ -31,7 +33,7 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 
 def _int32(value):
@@ -134,8 +136,6 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 @partial(jit, static_argnames=("offset", "axis1", "axis2", "dtype"))
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     """Sum of the diagonal of two axes; small integers are widened."""
-    from ferrax._src.numpy.reductions import sum as reduce_sum
-
     reject_out("trace", out)
     a = ensure_array("trace", a)
     a = _swap_last(a, axis1, axis2)
@@ -249,9 +249,6 @@ def diag_indices_from(arr):
 
 def mask_indices(n, mask_func, k=0, *, size=None):
     """Indices of the non-zero entries of `mask_func(ones((n, n)), k)`."""
-    from ferrax._src.numpy.array_creation import ones
-    from ferrax._src.numpy.nonzero import nonzero
-
     return nonzero(mask_func(ones((n, n)), k), size=size)
 
 
@@ -439,8 +436,6 @@ class _Concatenator:
 
 
 def _as_item(item):
-    from ferrax._src.numpy.array_creation import asarray
-
     return asarray(item)
 
 

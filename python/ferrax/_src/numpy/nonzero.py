@@ -21,8 +21,10 @@ from ferrax._src.lax.gather_scatter import _static_scalar
 from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
+from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.take import _resized, array_argument, take
-from ferrax._src.transforms.api import jit
+from ferrax._src.numpy.util import check_array_like, where as select_where
+from ferrax._src.transforms.jit import jit
 
 
 def _default_int() -> np.dtype:
@@ -68,9 +70,8 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Array, ...]
     else:
         fill = (fill_value,) * a.ndim
     places, valid = _nonzero_jit(a, size)
-    from ferrax.numpy import where
-
-    return tuple([where(valid, place, value) for place, value in zip(places, fill)])
+    check_array_like("where", *fill)
+    return tuple([select_where(valid, place, value) for place, value in zip(places, fill)])
 
 
 def _nonzero(a: Array, size: int):
@@ -84,7 +85,6 @@ def _nonzero(a: Array, size: int):
         mask = lax.ne(mask, mask.dtype.type(0))
     ranks = cumsum(lax._convert_element_type(mask, dtype))
     # Each nonzero element writes its position at its rank; the others go out of bounds.
-    from ferrax._src.numpy.at import IndexUpdateHelper
 
     one = dtype.type(1)
     target = lax.select_n(mask, full((count,), size, dtype), lax.sub(ranks, one))
@@ -186,8 +186,6 @@ def place(arr, mask, vals, *, inplace: bool = True) -> Array:
     >>> jnp.place(jnp.arange(4), jnp.array([0, 1, 1, 1]), jnp.array([7, 8]), inplace=False)
     Array([0, 7, 8, 7], dtype=int32)
     """
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
     arr = array_argument("place", arr, 0)
     mask = array_argument("place", mask, 1)
     vals = array_argument("place", vals, 2)
@@ -220,8 +218,6 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True) -> Array:
     Array([[1., 0., 0.],
            [0., 1., 0.]], dtype=float32)
     """
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
     if inplace:
         raise NotImplementedError("arrays are immutable, must use inplace=False")
     if wrap:

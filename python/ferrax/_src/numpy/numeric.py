@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.shape import (
     _take_rows,
@@ -39,7 +39,7 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 
 def _slice(x, start, stop, axis):

@@ -9,14 +9,16 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
 from ferrax._src.numpy.shape import concatenate, flip
+from ferrax._src.numpy.ufuncs import round as round_even
 from ferrax._src.numpy.util import convert, ensure_array, is_subdtype
-from ferrax._src.transforms.api import jit
+from ferrax._src.numpy.vectorization import apply_along_axis
+from ferrax._src.transforms.jit import jit
 
 _ALLOWED = {
     "constant": ("constant_values",),
@@ -144,8 +146,6 @@ def _statistic(x, axis, before, after, mode, lengths):
                     "mean": reductions.mean}[mode]
         value = function(part, axis=axis, keepdims=True)
         if is_subdtype(x, np.integer):
-            from ferrax._src.numpy.ufuncs import round as round_even
-
             value = round_even(value)
         return _stretch(convert(value, x.dtype), count, axis)
 
@@ -200,8 +200,6 @@ def _pad_constant(array, pad_width, values):
 
 
 def _pad_with_function(array, pad_width, function, kwargs):
-    from ferrax._src.numpy.vectorization import apply_along_axis
-
     array = _pad_constant(array, pad_width, ((0, 0),) * array.ndim)
     for axis, widths in enumerate(pad_width):
         array = apply_along_axis(

@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.convolution import convolve
 from ferrax._src.numpy.shape import concatenate, trim_zeros
 from ferrax._src.numpy.util import (
@@ -25,7 +25,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes_inexact,
     strong_constant,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 
 @jit

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     AxisError,
     broadcast_to,
@@ -25,7 +25,7 @@ from ferrax._src.numpy.util import (
     reject_out,
     user_dtype,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _DOT_STATIC = ("precision", "preferred_element_type", "out_sharding")
 

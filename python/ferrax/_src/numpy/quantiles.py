@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.core import Array, as_array
+from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.gather_scatter import gather
 from ferrax._src.numpy import reductions, ufuncs
@@ -25,7 +25,8 @@ from ferrax._src.numpy.util import (
     promote_dtypes_inexact,
     where as select_where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.batching import vmap
+from ferrax._src.transforms.jit import jit
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
@@ -122,7 +123,6 @@ def _weighted(a: Array, weights: Array, q: Array, axis: int, ignore_nan: bool) -
 
     if q.ndim == 0:
         return one(q)
-    from ferrax._src.transforms.api import vmap
 
     return vmap(one)(q)
 

@@ -13,10 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, is_concrete
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
     broadcast_to,
@@ -32,7 +32,7 @@ from ferrax._src.numpy.util import (
     user_dtype,
     where as select_where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _REDUCERS = {
     "sum": lax.reduce_sum,

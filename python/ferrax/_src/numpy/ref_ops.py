@@ -1,7 +1,7 @@
 """Reads and writes of mutable arrays: `ferrax.ref.get`, `set`, `swap`, `addupdate`.
 
 A write checks shape and dtype, computes the updated copy of the value as ``x.at[index]`` does, and
-makes the ref hold it.
+makes the ref hold it. `install` gives `Ref` the methods that index.
 """
 
 from __future__ import annotations
@@ -13,12 +13,24 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.lax.creation import full
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy.index_parse import parse
 from ferrax._src.numpy.indexing import _settle_booleans, concrete_masks, structure_of
-from ferrax._src.state.refs import Ref, _at_user_line, check_ref
+from ferrax._src.state.refs import Ref, _at_user_line, check_ref, new_ref
 
-__all__ = ["addupdate", "get", "set", "swap"]
+__all__ = ["addupdate", "empty_ref", "get", "set", "swap"]
+
+
+def empty_ref(ty, memory_space=None) -> Ref:
+    """A mutable array of the shape and dtype of `ty`, whose elements are to be written first.
+
+    Example:
+        >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
+        >>> ref[...] = jnp.ones(2)
+    """
+    shape, dtype, _ = core.abstract_type(ty)
+    return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
 
 def get(ref: Ref, idx=None):
@@ -88,7 +100,7 @@ def addupdate(ref: Ref, idx, x) -> None:
     value = _value(ref, index, x, "addupdate")
     old = ref._read()
     if index == ():
-        ref._write(_of_type(ref, old + value))
+        ref._write(ref.conform(old + value))
     else:
         ref._write(old.at[index].add(value))
 
@@ -98,16 +110,9 @@ def _set(ref, index, value):
     if index == ():
         # Reading first makes the ref an input of what is traced: it may be carried by a loop.
         ref._read()
-        ref._write(_of_type(ref, _core.alias(value)))
+        ref._write(ref.conform(_core.alias(value)))
     else:
         ref._write(ref._read().at[index].set(value))
-
-
-def _of_type(ref, value):
-    """A value of the ref's dtype with its weak type."""
-    if value.weak_type == ref.weak_type and value.dtype == ref.dtype:
-        return value
-    return _convert_element_type(value, ref.dtype, weak_type=ref.weak_type)
 
 
 def _index(ref, idx) -> tuple:
@@ -219,3 +224,17 @@ def _shape(ref, index):
 
 def _is_traced_mask(entry) -> bool:
     return type(entry).__name__ == "Mask" and not entry.concrete
+
+
+def install(cls) -> None:
+    """Sets the methods of `Ref` that index."""
+
+    def addupdate_method(self, value, idx=()) -> None:
+        """`ref[idx] += value`; what an index array names several times is added as often."""
+        addupdate(self, idx, value)
+
+    addupdate_method.__name__ = "addupdate"
+    addupdate_method.__qualname__ = f"{cls.__qualname__}.addupdate"
+    cls.__getitem__ = get
+    cls.__setitem__ = set
+    cls.addupdate = addupdate_method

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from ferrax._src.numpy.array_creation import asarray
+
 
 class _ScalarMeta(type):
     dtype: np.dtype
@@ -29,8 +31,6 @@ class _ScalarMeta(type):
         return not self == other
 
     def __call__(self, x):
-        from ferrax._src.numpy.array_creation import asarray
-
         return asarray(x, dtype=self.dtype)
 
     def __instancecheck__(self, instance):

@@ -6,9 +6,9 @@ import operator
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.util import ensure_arrays

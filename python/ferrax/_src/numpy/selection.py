@@ -16,7 +16,14 @@ from ferrax._src.lax.arguments import canonical_axis, known_axis
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
 from ferrax._src.lax.slicing import slice_in_dim
+from ferrax._src.numpy import reductions
+from ferrax._src.numpy.array_creation import arange
+from ferrax._src.numpy.at import IndexUpdateHelper
+from ferrax._src.numpy.conditional import where
+from ferrax._src.numpy.shape import broadcast_arrays, moveaxis, stack
 from ferrax._src.numpy.take import _floor_mod, array_argument, take, take_along_axis
+from ferrax._src.numpy.ufunc_api import minimum
+from ferrax._src.numpy.ufuncs import clip
 
 _INT32 = np.dtype(np.int32)
 
@@ -30,8 +37,6 @@ def select(condlist: Sequence, choicelist: Sequence, default=0) -> Array:
     >>> jnp.select([x < 1, x < 3], [x, 10 * x], -1)
     Array([ 0, 10, 20, -1], dtype=int32)
     """
-    from ferrax.numpy import where
-
     if len(condlist) != len(choicelist):
         raise ValueError(
             "condlist must have length equal to choicelist "
@@ -57,7 +62,6 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
     >>> jnp.choose(jnp.array([1, 0]), [jnp.array([1, 2]), jnp.array([3, 4])])
     Array([3, 2], dtype=int32)
     """
-    from ferrax import numpy as jnp
 
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
@@ -84,8 +88,8 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
         a = lax.clamp(a.dtype.type(0), a, a.dtype.type(count - 1))
     else:
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
-    a, *choices = jnp.broadcast_arrays(a, *choices)
-    stacked = lax._convert_element_type(jnp.stack(choices))  # never weakly typed
+    a, *choices = broadcast_arrays(a, *choices)
+    stacked = lax._convert_element_type(stack(choices))  # never weakly typed
     picked = take_along_axis(
         stacked, expand_dims(a, (0,)), 0, "promise_in_bounds", wrap_negative_indices=False
     )
@@ -108,8 +112,6 @@ def piecewise(x, condlist, funclist: list, *args, **kw) -> Array:
     >>> jnp.piecewise(x, [x < 0], [lambda x: -x, lambda x: x])
     Array([2, 3], dtype=int32)
     """
-    from ferrax.numpy import where
-
     x = array_argument("piecewise", x)
     conditions = list(condlist)
     pieces = list(funclist)
@@ -196,34 +198,30 @@ def _kept(arr: Array, keep: np.ndarray, axis: int) -> Array:
 
 
 def _delete_traced(arr: Array, obj: Array, axis: int) -> Array:
-    from ferrax import numpy as jnp
 
     if not dtypes.issubdtype(obj.dtype, np.integer):
         raise ValueError(f"jnp.delete: got obj.dtype={obj.dtype}; must be integer or bool.")
     size = arr.shape[axis]
     obj = reshape(obj, (math.prod(obj.shape),))
-    obj = jnp.where(obj < 0, obj + size, obj)
-    obj = jnp.clip(obj, 0, size - 1)
+    obj = where(obj < 0, obj + size, obj)
+    obj = clip(obj, 0, size - 1)
     obj = take(obj, _stable_order(obj), 0, mode="clip")
     removed = obj.shape[0]
     # An element's new position counts as many removed ones as were in front of it.
-    shifted = obj - jnp.arange(removed, dtype=obj.dtype)
-    places = jnp.arange(size - removed, dtype=obj.dtype)
-    skipped = jnp.sum(places[None, :] >= shifted[:, None], axis=0, dtype=obj.dtype)
+    shifted = obj - arange(removed, dtype=obj.dtype)
+    places = arange(size - removed, dtype=obj.dtype)
+    skipped = reductions.sum(places[None, :] >= shifted[:, None], axis=0, dtype=obj.dtype)
     return take(arr, places + skipped, axis, mode="clip")
 
 
 def _stable_order(values: Array) -> Array:
     """The positions of the elements of a short 1-D array in stable ascending order, by counting:
     an element's rank is the number of those below it and of equal ones in front of it."""
-    from ferrax import numpy as jnp
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
     count = values.shape[0]
-    positions = jnp.arange(count, dtype=_INT32)
+    positions = arange(count, dtype=_INT32)
     equal_before = (values[None, :] == values[:, None]) & (positions[None, :] < positions[:, None])
     before = (values[None, :] < values[:, None]) | equal_before
-    ranks = jnp.sum(before, axis=1, dtype=_INT32)
+    ranks = reductions.sum(before, axis=1, dtype=_INT32)
     return IndexUpdateHelper(full((count,), 0, _INT32))[ranks].set(positions)
 
 
@@ -238,9 +236,6 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     >>> jnp.insert(jnp.array([1, 2]), 1, 9)
     Array([1, 9, 2], dtype=int32)
     """
-    from ferrax import numpy as jnp
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
     arr = array_argument("insert", arr, 0)
     values = array_argument("insert", values, 2)
     if axis is None:
@@ -268,7 +263,7 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
         values = expand_dims(values, tuple(range(arr.ndim - values.ndim)))
     if places.ndim == 0:
         # A single position takes the values' first axis as the inserted one.
-        values = jnp.moveaxis(values, 0, axis)
+        values = moveaxis(values, 0, axis)
     if math.prod(places.shape) == 1:
         count = values.shape[axis]
         places = _broadcast_to(reshape(places, (1,)), (count,))
@@ -276,19 +271,19 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
         count = places.shape[0]
     values = _broadcast_to(values, (*arr.shape[:axis], count, *arr.shape[axis + 1 :]))
     total = size + count
-    places = jnp.where(places < 0, places + size, places)
-    places = jnp.clip(places, 0, size)
+    places = where(places < 0, places + size, places)
+    places = clip(places, 0, size)
     order = _stable_order(places)
-    target = take(places, order, 0, mode="clip") + jnp.arange(count, dtype=_INT32)
+    target = take(places, order, 0, mode="clip") + arange(count, dtype=_INT32)
     # Where each slice of the result comes from: the inserted ones at ``target``, in order; the
     # others are the array's own, in theirs.
     is_new = IndexUpdateHelper(full((total,), 0, _INT32))[target].set(1)
-    new_rank = jnp.cumsum(is_new, dtype=_INT32) - is_new
-    own_rank = jnp.arange(total, dtype=_INT32) - new_rank
+    new_rank = reductions.cumsum(is_new, dtype=_INT32) - is_new
+    own_rank = arange(total, dtype=_INT32) - new_rank
     if count == 0:
         return arr
-    inserted = take(order, jnp.minimum(new_rank, count - 1), 0, mode="clip") + size
-    source = jnp.where(is_new > 0, inserted, own_rank)
+    inserted = take(order, minimum(new_rank, count - 1), 0, mode="clip") + size
+    source = where(is_new > 0, inserted, own_rank)
     both = concatenate([arr, values], axis)
     return take(both, source, axis, mode="clip", unique_indices=True)
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.nonzero import nonzero
 from ferrax._src.numpy.sorting import searchsorted, sort
 from ferrax._src.numpy.util import (
@@ -26,7 +26,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     where as select_where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _SIZE = "give the size argument of jnp.{} to use it within transformations."
 

@@ -13,9 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
     broadcast_to as _broadcast_to,
     canonical_shape,
@@ -29,7 +30,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 # ---------------------------------------------------------------------------- queries
 
@@ -721,8 +722,6 @@ def array_equal(a1, a2, equal_nan=False):
 
 
 def _array_equal(name, a1, a2, equal_nan):
-    from ferrax._src.numpy.ufuncs import isnan
-
     try:
         a1, a2 = as_array(np.asarray(a1)) if isinstance(a1, (list, tuple)) else ensure_array(
             name, a1), as_array(np.asarray(a2)) if isinstance(a2, (list, tuple)) else ensure_array(

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     check_array_like,
     convert,
@@ -24,7 +24,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     user_dtype,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _INT32 = np.dtype(np.int32)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.ufuncs import isinf
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -23,7 +23,7 @@ from ferrax._src.numpy.util import (
     promote_shapes,
     where,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 # ---------------------------------------------------------------------------- sinc
 

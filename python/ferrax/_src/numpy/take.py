@@ -26,8 +26,9 @@ from ferrax._src.lax.shape import (
     reshape,
     squeeze,
 )
+from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.index_plan import wrap_negative
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _INT32 = np.dtype(np.int32)
 
@@ -280,8 +281,6 @@ def put_along_axis(
     Array([[0., 9.],
            [9., 0.]], dtype=float32)
     """
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
     _reject_inplace("jnp.put_along_axis", inplace)
     original = array_argument("put_along_axis", arr, 0)
     indices = array_argument("put_along_axis", indices, 1)
@@ -316,8 +315,6 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     >>> jnp.put(jnp.zeros(3), jnp.array([0, 2]), 5.0, inplace=False)
     Array([5., 0., 5.], dtype=float32)
     """
-    from ferrax._src.numpy.at import IndexUpdateHelper
-
     _reject_inplace("jnp.put", inplace)
     a = array_argument("put", a, 0)
     ind = array_argument("put", ind, 1)

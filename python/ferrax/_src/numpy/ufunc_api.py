@@ -11,12 +11,13 @@ import math
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import concrete_or_error
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions, ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
+from ferrax._src.numpy.logsumexp import logsumexp
 from ferrax._src.numpy.shape import reshape
 from ferrax._src.numpy.util import (
     convert,
@@ -200,8 +201,6 @@ def _minus(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
 
 def _log_sum(name, combine, base):
     def reduce(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
-        from ferrax._src.numpy.logsumexp import logsumexp
-
         a = ensure_array(f"{name}.reduce", a)
         a = convert(a, user_dtype(dtype, "reduce") or dtypes.to_inexact_dtype(a.dtype))
         if base is not None:

@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, is_concrete
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     broadcast_to,
     check_array_like,
@@ -34,8 +34,8 @@ from ferrax._src.numpy.util import (
     strong_constant,
     where,
 )
-from ferrax._src.transforms.api import jit
 from ferrax._src.transforms.custom_jvp import custom_jvp
+from ferrax._src.transforms.jit import jit
 
 _INF = float("inf")
 

@@ -20,10 +20,12 @@ import numpy as np
 from ferrax._core import Array, Tracer, bind, update_at
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
+from ferrax._src.base.errors import NonConcreteBooleanIndexError
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import GatherScatterMode, ScatterDimensionNumbers
 from ferrax._src.lax import elementwise as lax, gather_scatter
 from ferrax._src.lax.shape import _broadcast_to, reshape
+from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.index_parse import Mask, Range, parse
 from ferrax._src.numpy.index_plan import as_arguments, traced
 from ferrax._src.numpy.indexing import (
@@ -32,8 +34,7 @@ from ferrax._src.numpy.indexing import (
     static_getitem,
     structure_of,
 )
-from ferrax._src.transforms.api import jit
-from ferrax.errors import NonConcreteBooleanIndexError
+from ferrax._src.transforms.jit import jit
 
 _COMBINE = {
     "scatter_add": lax.add,
@@ -106,8 +107,6 @@ def _as_values(values) -> Array:
     if isinstance(values, Array):
         return values
     if isinstance(values, (list, tuple)):
-        from ferrax.numpy import asarray
-
         return asarray(values)
     return as_array(values)
 

@@ -12,12 +12,12 @@ from functools import partial
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
 from ferrax._src.core import Array, as_array, concrete_or_error, traced_values
+from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import is_int_tuple
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)

@@ -10,10 +10,10 @@ import re
 
 import numpy as np
 
-from ferrax import lax
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy.shape import expand_dims, squeeze
 from ferrax._src.numpy.util import ensure_array, ensure_arrays, normalize_axis
-from ferrax._src.transforms.api import vmap
+from ferrax._src.transforms.batching import vmap
 
 _NAME = r"\w+"
 _TERM = rf"\((?:{_NAME}(?:,{_NAME})*)?\)"

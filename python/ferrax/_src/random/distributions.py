@@ -9,8 +9,9 @@ import functools
 
 import numpy as np
 
-from ferrax import lax, numpy as jnp
 from ferrax._src.base import dtypes
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape
 from ferrax._src.random.samplers import (
     _begin,
@@ -25,7 +26,7 @@ from ferrax._src.random.samplers import (
     rademacher,
     uniform,
 )
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 
 def _of_parameter(name, sample, key, parameter, shape, dtype, out_sharding):

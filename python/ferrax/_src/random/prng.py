@@ -20,15 +20,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ferrax import _core, numpy as jnp
+from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.base.extended_dtypes import PRNG_IMPLS
+from ferrax._src.numpy import api as jnp
 
 PRNGImpl = dtypes.PRNGImpl
 
 # Generators that exist, by name; and those that JAX has besides.
+prngs = PRNG_IMPLS
 threefry_prng_impl = dtypes.threefry2x32_impl
-prngs = {"threefry2x32": threefry_prng_impl}
 _UNAVAILABLE = ("threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 _key_dtypes = {"threefry2x32": dtypes.key_fry}
 

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ferrax import lax, numpy as jnp
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape, check_key, random_bits, random_split
-from ferrax._src.transforms.api import jit
+from ferrax._src.transforms.jit import jit
 
 _UINT_DTYPES = {bits: np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)}
 

@@ -28,7 +28,7 @@ from ferrax._src.base import errors
 from ferrax._src.core import api_util
 from ferrax._src.tree import tree_util
 
-__all__ = ["Ref", "empty_ref", "free_ref", "freeze", "new_ref"]
+__all__ = ["Ref", "free_ref", "freeze", "new_ref"]
 
 
 class Ref:
@@ -100,22 +100,6 @@ class Ref:
             raise TypeError("len() of unsized object: a 0-d Ref has no length")
         return self._type[0][0]
 
-    def __getitem__(self, index):
-        from ferrax._src.numpy.ref_ops import get
-
-        return get(self, index)
-
-    def __setitem__(self, index, value) -> None:
-        from ferrax._src.numpy.ref_ops import set
-
-        set(self, index, value)
-
-    def addupdate(self, value, idx=()) -> None:
-        """`ref[idx] += value`; what an index array names several times is added as often."""
-        from ferrax._src.numpy.ref_ops import addupdate
-
-        addupdate(self, idx, value)
-
     def block_until_ready(self) -> Ref:
         """The ref itself: its value is ready at once."""
         return self
@@ -129,6 +113,13 @@ class Ref:
     def _read(self):
         """The array that it holds now."""
         return _walk(self)[0]
+
+    def conform(self, value):
+        """A value of the ref's dtype with its weak type."""
+        if value.weak_type == self.weak_type and value.dtype == self.dtype:
+            return value
+        params = {"new_dtype": self.dtype, "weak_type": self.weak_type}
+        return _core.bind("convert_element_type", (value,), params)
 
     def _write(self, value) -> None:
         """Makes it hold an array of its type."""
@@ -202,20 +193,6 @@ def new_ref(init_val, *, memory_space=None, kind=None) -> Ref:
     frames = _core.ref_frames()
     home = frames[-1][0] if frames else 0
     return Ref(_core.alias(value), home, _core.user_location() if frames else None)
-
-
-def empty_ref(ty, memory_space=None) -> Ref:
-    """A mutable array of the shape and dtype of `ty`, whose elements are to be written first.
-
-    Example:
-        >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
-        >>> ref[...] = jnp.ones(2)
-    """
-    from ferrax._src.lax.creation import full
-    from ferrax._src.transforms.api import abstract_type
-
-    shape, dtype, _ = abstract_type(ty)
-    return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
 
 def freeze(ref: Ref):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import weakref
 
+from ferrax._src.core.jaxpr import DebugInfo
+
 __all__ = [
     "StoreException",
     "WrappedFun",
@@ -156,8 +158,6 @@ def wrap_init(f, params=None, *, debug_info=None) -> WrappedFun:
 
 
 def _missing_debug_info(for_what):
-    from ferrax._src.core.jaxpr import DebugInfo
-
     return DebugInfo("unknown", for_what)
 
 

@@ -13,6 +13,9 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
+from ferrax._src.lax import api as lax
+from ferrax._src.transforms.autodiff import _float0_zeros, _zeros
+from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
 __all__ = [
@@ -82,8 +85,6 @@ def is_undefined_primal(x) -> bool:
 
 def zeros_like_aval(aval):
     """Zeros of a type; of float0 for types without tangents."""
-    from ferrax._src.transforms.autodiff import _float0_zeros, _zeros
-
     if aval.dtype == dtypes.float0:
         return _float0_zeros(aval.shape)
     return _zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
@@ -96,8 +97,6 @@ def instantiate_zeros(tangent):
 
 def add_jaxvals(x, y):
     """The sum of two tangents of one type."""
-    from ferrax import lax
-
     return lax.add(x, y)
 
 
@@ -224,8 +223,6 @@ def _add_jaxvals_jvp(primals, tangents):
 
 
 def _add_jaxvals_batch(args, dims):
-    from ferrax import lax
-
     (x, y), (dx, dy) = args, dims
     if dx is None or dy is None:
         # The one that is not batched is the same for each.
@@ -234,9 +231,7 @@ def _add_jaxvals_batch(args, dims):
             other, batched.shape, tuple(i for i in range(batched.ndim) if i != dim)
         )), dim  # fmt: skip
     if dx != dy:
-        import ferrax.numpy as jnp
-
-        y = jnp.moveaxis(y, dy, dx)
+        y = moveaxis(y, dy, dx)
     return add_jaxvals_p.bind(x, y), dx
 
 

@@ -15,12 +15,15 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.core import api_util
+from ferrax._src.core import abstract_type, api_util
+from ferrax._src.lax.creation import full
+from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.state import ref_args
 from ferrax._src.state.refs import differentiated_write
+from ferrax._src.tracing.staging import Flat, stage
 from ferrax._src.transforms import stepwise
-from ferrax._src.transforms.api import Flat
 from ferrax._src.transforms.gradient_refs import VJP
+from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
 
 float0 = dtypes.float0
@@ -50,9 +53,6 @@ def _float0_zeros(shape):
 
 
 def _zeros(shape, dtype, weak=False):
-    from ferrax._src.lax.elementwise import _convert_element_type
-    from ferrax.lax import full
-
     zeros = full(shape, 0, dtype)
     return _convert_element_type(zeros, dtype, weak_type=True) if weak else zeros
 
@@ -116,14 +116,10 @@ def _write_refs(flat, results, flags):
 
 
 def _strong(array):
-    from ferrax._src.lax.elementwise import _convert_element_type
-
     return _convert_element_type(array, array.dtype, weak_type=False)
 
 
 def _weak(array):
-    from ferrax._src.lax.elementwise import _convert_element_type
-
     return _convert_element_type(array, array.dtype, weak_type=True)
 
 
@@ -583,8 +579,6 @@ def linear_transpose(fun, *primals, reduce_axes=()):
         >>> ferrax.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
         (Array(6., dtype=float32, weak_type=True),)
     """
-    from ferrax._src.transforms.api import abstract_type, stage
-
     api_util.check_callable(fun)
     leaves, tree = tree_util.tree_flatten(primals)
     types = [abstract_type(leaf) for leaf in leaves]
@@ -631,8 +625,6 @@ def linear_transpose(fun, *primals, reduce_axes=()):
 
 def fwd_and_bwd(fun, argnums, has_aux=False, jitted=True):
     """A pair of functions: the forward pass with residuals, and the backward pass from them."""
-    from ferrax._src.transforms.api import jit
-
     argnums = _check_argnums(argnums, "fwd_and_bwd")
 
     def forward(*args, **kwargs):

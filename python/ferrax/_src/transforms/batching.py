@@ -12,8 +12,8 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.state import ref_args
 from ferrax._src.state.refs import new_ref
+from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import vmappables
-from ferrax._src.transforms.api import Flat
 from ferrax._src.tree import tree_util
 
 

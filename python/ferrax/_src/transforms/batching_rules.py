@@ -9,6 +9,8 @@ from ferrax._src.core.primitives import (
     fancy_primitive_batchers,
     primitive_batchers,
 )
+from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import operand
 
 __all__ = [
     "axis_primitive_batchers",
@@ -29,15 +31,16 @@ not_mapped = None
 
 def moveaxis(x, source, destination):
     """`x` with one axis moved; `not_mapped` as source changes nothing."""
-    import ferrax.numpy as jnp
-
-    return x if source is None else jnp.moveaxis(x, source, destination)
+    if source is None:
+        return x
+    x = operand(x, "moveaxis")
+    order = [axis for axis in range(x.ndim) if axis != source % x.ndim]
+    order.insert(destination % x.ndim, source % x.ndim)
+    return lax.transpose(x, order)
 
 
 def broadcast(x, size, axis, mesh_axis=None):
     """`x` repeated along a new axis."""
-    from ferrax import lax
-
     shape = list(np.shape(x))
     axis = axis + len(shape) + 1 if axis < 0 else axis
     shape.insert(axis, size)
@@ -69,8 +72,6 @@ def defbroadcasting(primitive):
     size 1."""
 
     def rule(args, dims, **params):
-        from ferrax import lax
-
         shape, dim = next((np.shape(x), d) for x, d in zip(args, dims) if d is not None)
         agree = all(np.shape(x) == shape and d == dim for x, d in zip(args, dims) if np.ndim(x))
         if not agree:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util
+from ferrax._src.core.primitives import builtin
 
 __all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint_policies", "native_policy"]
 
@@ -57,8 +58,6 @@ def _saves(decision, policy) -> bool:
 
 def primitive(name):
     """The object that stands for an operation in a policy."""
-    from ferrax._src.core.primitives import builtin
-
     return builtin(name)
 
 

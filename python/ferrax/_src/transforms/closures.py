@@ -5,7 +5,7 @@ from __future__ import annotations
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util
-from ferrax._src.transforms import api
+from ferrax._src.tracing import staging
 from ferrax._src.transforms.custom_rules import has_tangent
 from ferrax._src.tree import tree_util
 
@@ -33,7 +33,7 @@ def closure_convert(fun, *example_args, every=False):
         >>> converted(3.0, *values)
         Array(6., dtype=float32)
     """
-    program, captured, flat = api.stage(fun, example_args, {})
+    program, captured, flat = staging.stage(fun, example_args, {})
     if flat.touched is not None:
         raise ValueError(
             f"closure_convert: {api_util.fun_place(fun)} uses a mutable array. Pass its value, "

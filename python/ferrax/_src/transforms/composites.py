@@ -15,8 +15,10 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.transforms import api
+from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, is_undefined_primal
+from ferrax._src.transforms.autodiff import linear_transpose
+from ferrax._src.transforms.batching import vmap
 
 
 def composite(name, run, multiple_results=False) -> Primitive:
@@ -39,13 +41,13 @@ def composite(name, run, multiple_results=False) -> Primitive:
     primitive.def_impl(impl)
 
     def abstract_eval(*avals, **params):
-        found = api.eval_shape(lambda *args: listed(*args, **params), *avals)
+        found = staging.eval_shape(lambda *args: listed(*args, **params), *avals)
         found = [core.ShapedArray(x.shape, x.dtype, x.weak_type) for x in found]
         return found if multiple_results else found[0]
 
     def jvp(primals, tangents, **params):
         # The outputs by a program of their own, so that reverse mode finds them without tangents.
-        program, captured, _ = api.stage(lambda *args: listed(*args, **params), primals, {})
+        program, captured, _ = staging.stage(lambda *args: listed(*args, **params), primals, {})
         nonzero = [type(t) is not Zero for t in tangents] + [False] * len(captured)
         primal, linear, flags = program.linearize(nonzero)
         results = _core.apply_program(primal, [*primals, *captured])
@@ -62,8 +64,6 @@ def composite(name, run, multiple_results=False) -> Primitive:
         return composite_transpose(listed, cotangents, args, params)
 
     def batch(size, axis_name, trace_type, args, dims, **params):
-        from ferrax._src.transforms.batching import vmap
-
         outs = vmap(lambda *args: listed(*args, **params), in_axes=tuple(dims))(*args)
         return (outs, [0] * len(outs)) if multiple_results else (outs[0], 0)
 
@@ -78,8 +78,6 @@ def composite(name, run, multiple_results=False) -> Primitive:
 def composite_transpose(run, cotangents, args, params):
     """The cotangents of the inputs that are `UndefinedPrimal`s, None for others, where
     `run(*args, **params)` is a list of outputs that is linear in those."""
-    from ferrax._src.transforms.autodiff import linear_transpose
-
     linear = [is_undefined_primal(x) for x in args]
     if all(type(ct) is Zero for ct in cotangents):
         return [Zero(x.aval.to_tangent_aval()) if flag else None for x, flag in zip(args, linear)]

@@ -18,14 +18,19 @@ from ferrax._src.core.primitives import (
     data_forms,
     primitive_jvps,
 )
-from ferrax._src.transforms import api
+from ferrax._src.lax.shape import broadcast
+from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
+from ferrax._src.transforms.autodiff import jvp
+from ferrax._src.transforms.batching import vmap
+from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.custom_rules import (
     forwarded_attribute,
     has_tangent,
     resolve_arguments,
     zeros,
 )
+from ferrax._src.transforms.map import map as lax_map
 from ferrax._src.tree import tree_util
 
 __all__ = ["custom_vmap", "sequential_vmap"]
@@ -79,7 +84,7 @@ class custom_vmap:  # noqa: N801
                 f"{api_util.fun_name(self.fun)}: give its rule with def_vmap before the call"
             )
         leaves, in_tree = tree_util.tree_flatten(args)
-        program, captured, flat = api.stage(self.fun, args, {})
+        program, captured, flat = staging.stage(self.fun, args, {})
         results = custom_vmap_p.bind(
             *leaves,
             *captured,
@@ -144,14 +149,10 @@ def _run(*args, call, rule, in_tree, out_tree):
 
 
 def _at_front(value, dim):
-    from ferrax.numpy import moveaxis
-
     return value if dim is None or dim == 0 else moveaxis(value, dim, 0)
 
 
 def _repeated(value, size):
-    from ferrax.lax import broadcast
-
     return broadcast(value, (size,))
 
 
@@ -197,9 +198,6 @@ class _JvpRule:
         return f"jvp_of_{self.rule}"
 
     def __call__(self, axis_size, in_batched, args):
-        from ferrax._src.transforms.autodiff import jvp
-        from ferrax._src.transforms.batching import vmap
-
         primals, given = map(list, args)
         batched, given_batched = map(list, in_batched)
         places = [place for place, flag in enumerate(self.nonzero) if flag]
@@ -280,8 +278,6 @@ def sequential_vmap(f):
         >>> ferrax.vmap(f)(jnp.arange(3))
         Array([1, 2, 3], dtype=int32)
     """
-    from ferrax._src.transforms.map import map as lax_map
-
     function = custom_vmap(f)
 
     @function.def_vmap

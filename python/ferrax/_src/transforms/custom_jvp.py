@@ -5,6 +5,7 @@ from __future__ import annotations
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util, named_axes
+from ferrax._src.lax.elementwise import stop_gradient
 from ferrax._src.transforms import autodiff, stepwise
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
@@ -137,8 +138,6 @@ class custom_jvp(CustomFunction):  # noqa: N801
 
 
 def _without_tangents(tree):
-    from ferrax.lax import stop_gradient
-
     return tree_util.tree_map(
         lambda leaf: stop_gradient(leaf) if isinstance(leaf, core.Tracer) else leaf, tree
     )

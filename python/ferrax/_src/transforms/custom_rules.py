@@ -18,9 +18,10 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util
+from ferrax._src.lax.creation import full
 from ferrax._src.state.refs import _at_user_line, type_text
+from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import autodiff, ref_rules
-from ferrax._src.transforms.api import Flat
 from ferrax._src.tree import tree_util
 
 # What asking for a value raises that is not known.
@@ -54,7 +55,6 @@ def zeros(ty):
     shape, dtype, _ = ty
     if not has_tangent(dtype):
         return np.zeros(shape, dtypes.float0)
-    from ferrax.lax import full
 
     return full(shape, 0, dtype)
 

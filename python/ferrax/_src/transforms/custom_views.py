@@ -14,10 +14,15 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.core import primitive_params
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo, jaxpr_as_fun
+from ferrax._src.core.primitives import BuiltinPrimitive, builtin_classes
 from ferrax._src.tracing import linear_util as lu
+from ferrax._src.tracing.staging import eval_shape
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
+from ferrax._src.transforms.custom_jvp import custom_jvp
 from ferrax._src.transforms.custom_rules import SymbolicZero, has_tangent
+from ferrax._src.transforms.custom_vjp import custom_vjp
 from ferrax._src.tree import tree_util
 
 
@@ -247,8 +252,6 @@ def bind_functions(primitive, args, subfuns, symbolic_zeros=False, out_trees=Non
 
 
 def _new_jvp_call(args, fun, jvp, symbolic_zeros):
-    from ferrax._src.transforms.custom_jvp import custom_jvp
-
     @custom_jvp
     def call(*args):
         return list(fun.call_wrapped(*args))
@@ -273,9 +276,6 @@ def _dense(zero):
 
 
 def _new_vjp_call(args, fun, fwd, bwd, symbolic_zeros):
-    from ferrax._src.transforms.api import eval_shape
-    from ferrax._src.transforms.custom_vjp import custom_vjp
-
     outputs = len(eval_shape(lambda *args: list(fun.call_wrapped(*args)), *args))
 
     @custom_vjp
@@ -297,3 +297,24 @@ def _new_vjp_call(args, fun, fwd, bwd, symbolic_zeros):
 
     call.defvjp(forward, backward, symbolic_zeros=symbolic_zeros)
     return call(*args)
+
+
+class CustomCallPrimitive(BuiltinPrimitive):
+    """A call of a function with rules of its own. It is bound with the parameters of an equation,
+    or with the functions `subfuns` that `get_bind_params` makes of them."""
+
+    def get_bind_params(self, params):
+        return bind_params(self, params)
+
+    def bind(self, *args, **params):
+        if "subfuns" not in params:
+            return super().bind(*args, **params)
+        return bind_functions(self, args, **params)
+
+    impl = bind
+
+
+for _op in ("custom_jvp_call", "custom_vjp_call"):
+    primitive_params.SHOWN[_op] = shown
+    primitive_params.NATIVE[_op] = native
+    builtin_classes[_op] = CustomCallPrimitive

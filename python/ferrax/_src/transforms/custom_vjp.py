@@ -8,8 +8,10 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util, named_axes
+from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.state.refs import Ref
 from ferrax._src.transforms import autodiff, ref_rules, stepwise
+from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
@@ -404,8 +406,6 @@ class _FlatBackward:
         return self.check(result)
 
     def check(self, result):
-        from ferrax._src.lax.elementwise import _convert_element_type
-
         call = self.rule.call
         name = f"Custom VJP bwd rule {api_util.fun_name(self.rule.bwd)} for function {call.name}"
         result = tuple(result) if isinstance(result, list) else result
@@ -482,8 +482,6 @@ def custom_gradient(fun):
         >>> ferrax.grad(square)(3.0)
         Array(3., dtype=float32, weak_type=True)
     """
-    from ferrax._src.transforms.closures import closure_convert
-
     @custom_vjp
     @functools.wraps(fun)
     def wrapped(*args, **kwargs):

@@ -8,7 +8,6 @@ import types
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.numpy.ref_ops import addupdate
 from ferrax._src.state.refs import Ref
 from ferrax._src.tree import tree_util
 
@@ -81,7 +80,7 @@ def _deliver(wanted, cotangent):
     if not isinstance(wanted, Ref):
         return cotangent
     if not (isinstance(cotangent, np.ndarray) and cotangent.dtype == dtypes.float0):
-        addupdate(wanted, ..., cotangent)
+        wanted.addupdate(cotangent)
     return GradRef()
 
 

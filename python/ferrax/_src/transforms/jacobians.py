@@ -9,6 +9,7 @@ import numpy as np
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, float0 as float0_leaves
+from ferrax._src.lax import api as lax
 from ferrax._src.transforms.autodiff import (
     _check_argnums,
     _check_input_dtype,
@@ -19,17 +20,18 @@ from ferrax._src.transforms.autodiff import (
     jvp,
     vjp,
 )
+from ferrax._src.transforms.batching import vmap
 from ferrax._src.tree import tree_util
 
 
 def _std_basis(leaves):
     """For each leaf, the unit tangents of all leaves stacked along a new first axis."""
-    import ferrax.numpy as jnp
-
     sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
     total, start, basis = sum(sizes), 0, []
     for leaf, size in zip(leaves, sizes):
-        block = jnp.eye(total, size, -start, dtype=leaf.dtype)
+        rows, columns = (lax.broadcasted_iota(np.int32, (total, size), axis) for axis in (0, 1))
+        ones = lax.eq(rows, lax.add(columns, np.int32(start)))
+        block = lax.convert_element_type(ones, leaf.dtype)
         basis.append(block.reshape((total, *leaf.shape)))
         start += size
     return basis
@@ -37,8 +39,6 @@ def _std_basis(leaves):
 
 def _split_rows(array, leaves, axis):
     """Cuts the axis of all unit tangents into the leaves' own axes."""
-    from ferrax import lax
-
     parts, start = [], 0
     for leaf in leaves:
         size = int(np.prod(leaf.shape))
@@ -73,8 +73,6 @@ def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    from ferrax._src.transforms.batching import vmap
-
     api_util.check_callable(fun)
     argnums = _check_argnums(argnums, "jacfwd")
 
@@ -130,8 +128,6 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
         Array([[2., 0.],
                [0., 4.]], dtype=float32)
     """
-    from ferrax._src.transforms.batching import vmap
-
     api_util.check_callable(fun)
     argnums = _check_argnums(argnums, "jacrev")
 

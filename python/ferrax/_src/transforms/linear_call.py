@@ -16,8 +16,10 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.transforms import api
+from ferrax._src.lax.shape import broadcast
+from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, instantiate_zeros, is_undefined_primal
+from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.custom_rules import show
 from ferrax._src.tree import tree_util
 
@@ -49,7 +51,7 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
     """
     residuals, res_tree = tree_util.tree_flatten(residual_args)
     linear, lin_tree = tree_util.tree_flatten(linear_args)
-    program, captured, flat = api.stage(fun, (residual_args, linear_args), {})
+    program, captured, flat = staging.stage(fun, (residual_args, linear_args), {})
     out_tree = flat.out_tree
     lin_types = program.in_types[len(residuals) :][: len(linear)]
     out_types = program.out_types
@@ -60,7 +62,7 @@ def linear_call(fun, fun_transpose, residual_args, linear_args):
         dummies = [core.ShapedArray(*ty) for ty in out_types]
         res = [core.ShapedArray(*ty) for ty in program.in_types[: len(residuals)]]
         args = (res_tree.unflatten(res), out_tree.unflatten(dummies))
-        transposed, captured, flat = api.stage(fun_transpose, args, {})
+        transposed, captured, flat = staging.stage(fun_transpose, args, {})
         place = f"linear_call: the output of {api_util.fun_place(fun_transpose)}"
         if flat.out_tree != lin_tree:
             raise TypeError(
@@ -176,9 +178,6 @@ def _batch(
 
 
 def _at_axis0(value, dim, size):
-    from ferrax.lax import broadcast
-    from ferrax.numpy import moveaxis
-
     return broadcast(value, (size,)) if dim is None else moveaxis(value, dim, 0)
 
 

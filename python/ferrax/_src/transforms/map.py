@@ -11,6 +11,7 @@ from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.shape import concatenate, reshape
 from ferrax._src.lax.slicing import slice_in_dim
+from ferrax._src.transforms.batching import vmap
 from ferrax._src.tree import tree_util
 
 
@@ -51,7 +52,6 @@ def map(f: Callable, xs, *, batch_size: int | None = None):
         raise TypeError(f"lax.map: f argument should be callable, got {type(f).__name__}.")
     if batch_size is None:
         return scan(_Step(f, f), (), xs)[1]
-    from ferrax._src.transforms.batching import vmap
 
     batch_size = operator.index(batch_size)
     if batch_size < 0:

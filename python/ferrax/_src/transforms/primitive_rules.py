@@ -15,6 +15,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.core import named_axes, primitives
+from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.transforms import ad
 from ferrax._src.transforms.ad import UndefinedPrimal, Zero
 
@@ -258,8 +259,6 @@ def _check(array, shape, dtype, what):
 
 def _outputs(outs, types, what):
     """Arrays of these types, weakness included."""
-    from ferrax._src.lax.elementwise import _convert_element_type
-
     outs = list(outs)
     if len(outs) != len(types):
         raise TypeError(f"{what} gave {len(outs)} outputs of {len(types)}")

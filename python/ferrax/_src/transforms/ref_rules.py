@@ -17,7 +17,6 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.lax.elementwise import stop_gradient
-from ferrax._src.numpy.ref_ops import _of_type
 from ferrax._src.state import ref_args
 from ferrax._src.state.refs import (
     Ref,
@@ -132,7 +131,7 @@ class RefCall:
         self.done = True
         for ref, value, flag in zip(self.refs, values, self.written):
             if flag:
-                ref._write(_of_type(ref, _constant(value)))
+                ref._write(ref.conform(_constant(value)))
         for token, value in zip(tokens, given):
             token._write(value)
         return out
@@ -150,7 +149,7 @@ class RefCall:
         refs = []
         for ref, value in zip(self.refs, values):
             token = there.get(ref)
-            refs.append(new_ref(value if token is None else _of_type(ref, token)))
+            refs.append(new_ref(value if token is None else ref.conform(token)))
         return refs
 
     def backward_values(self, refs, starts):

@@ -6,6 +6,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.state import ref_args
 from ferrax._src.tree import tree_util
 
@@ -94,8 +95,6 @@ class Traced(_Stage):
 
     @property
     def jaxpr(self):
-        from ferrax._src.core.jaxpr import ClosedJaxpr
-
         held = [] if self._refs is None else self._refs.read({}, self.fun_name)
         return ClosedJaxpr(self._program, self._captured + held)
 
@@ -106,8 +105,6 @@ class Traced(_Stage):
 
 def _places(program) -> str:
     """Where the operations of a program and of those in it were made."""
-    from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
-
     lines = []
 
     def walk(jaxpr):

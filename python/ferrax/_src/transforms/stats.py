@@ -14,7 +14,7 @@ import logging
 
 from ferrax import _core
 from ferrax._src.base import errors
-from ferrax._src.core import api_util
+from ferrax._src.core import api_util, runtime
 from ferrax._src.tree import tree_util
 
 _logger = logging.getLogger("ferrax")
@@ -136,8 +136,6 @@ def difference(fun, before, after) -> Retrace:
 
 
 def _differences(fun, before, after):
-    from ferrax._src.core import runtime
-
     old_args, old_kwargs, old_leaves, old_statics, old_context = before
     new_args, new_kwargs, new_leaves, new_statics, new_context = after
     yield from _static_differences(fun, old_statics, new_statics)

@@ -15,6 +15,7 @@ import threading
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, bind_equation, eval_jaxpr, interpret
+from ferrax._src.lax.elementwise import _convert_element_type, add
 
 
 class AskedRule(Exception):
@@ -102,8 +103,6 @@ def _forward_rule(eqn, given):
 def pullback(point, residuals, wanted, given) -> list:
     """The cotangents of a linearised function's inputs, None where they are zero, for `given`
     cotangents of the flagged ones of its outputs with tangents."""
-    from ferrax._src.lax.elementwise import _convert_element_type
-
     given = iter(given)
     cotangents = [next(given) if flag else None for flag in wanted]
     found = iter(_pull(point.linear, residuals, cotangents))
@@ -166,8 +165,6 @@ def _alone(eqn):
 
 
 def _add(sums, linear, pairs):
-    from ferrax._src.lax.elementwise import add
-
     for atom, cotangent in pairs:
         if cotangent is None or isinstance(atom, Literal) or atom not in linear:
             continue

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ferrax._src import core
 from ferrax._src.core import api_util
+from ferrax._src.lax import api as lax
+from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.tree import tree_util
 
 __all__ = ["register_vmappable", "unregister_vmappable"]
@@ -124,8 +126,6 @@ def _batched(value, spec, size, cont_array):
 
 
 def _iota(size):
-    from ferrax import lax
-
     make = _make_iota.get(type(size))
     return lax.iota("int32", int(size)) if make is None else make(size)
 
@@ -174,7 +174,5 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
 
 
 def _moved(x, axis):
-    from ferrax.numpy import moveaxis
-
     # An output that is not to be mapped is the same for every element.
     return x[0] if axis is None else moveaxis(x, 0, axis)

@@ -207,7 +207,7 @@ def _join(keys: Iterable[Any]) -> str:
 
 
 def _metadata_difference(first: str, second: str) -> str:
-    import difflib
+    import difflib  # slow to import, and only messages need it
 
     lines = difflib.ndiff(first.splitlines(), second.splitlines())
     return "\n".join(f"    {line}".rstrip("\n") for line in lines)

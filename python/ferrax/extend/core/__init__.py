@@ -11,6 +11,7 @@ from ferrax._src.core import (
     primal_dtype_to_tangent_dtype as primal_dtype_to_tangent_dtype,
     valid_jaxtype as valid_jaxtype,
 )
+from ferrax._src.core.avals import mapped_aval as mapped_aval, unmapped_aval as unmapped_aval
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr as ClosedJaxpr,
     DebugInfo as DebugInfo,
@@ -46,13 +47,3 @@ from ferrax._src.tracing.traces import (
 from ferrax.extend.core import primitives as primitives
 
 Effects = set[Effect]
-
-
-def mapped_aval(size, axis, aval):
-    """The type without its axis `axis`, which has this size; None changes nothing."""
-    return aval.dec_rank(size, axis)
-
-
-def unmapped_aval(size, axis, aval, explicit_mesh_axis=None):
-    """The type with a new axis of this size at `axis`; None changes nothing."""
-    return aval.inc_rank(size, axis)

@@ -2,9 +2,8 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.core.primitives import named_primitives as _named_primitives
-from ferrax._src.interop.call_primitives import call_p, closed_call_p
-from ferrax._src.lax.window_primitives import (
+from ferrax._src.composed.custom_solves import linear_solve_p
+from ferrax._src.composed.window_primitives import (
     reduce_p,
     reduce_window_max_p,
     reduce_window_min_p,
@@ -13,7 +12,8 @@ from ferrax._src.lax.window_primitives import (
     select_and_gather_add_p,
     select_and_scatter_add_p,
 )
+from ferrax._src.core.primitives import named_primitives as _named_primitives
+from ferrax._src.interop.call_primitives import call_p, closed_call_p
 from ferrax._src.transforms.ad import add_jaxvals_p
-from ferrax._src.transforms.custom_solves import linear_solve_p
 
 globals().update(_named_primitives())

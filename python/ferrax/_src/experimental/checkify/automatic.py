@@ -12,6 +12,8 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.composed import window_primitives
+from ferrax._src.composed.custom_solves import linear_solve_p
 from ferrax._src.core import avals
 from ferrax._src.experimental.checkify.error import (
     DivisionByZeroError,
@@ -20,9 +22,10 @@ from ferrax._src.experimental.checkify.error import (
     OOBError,
     failure,
 )
-from ferrax._src.lax import window_primitives
+from ferrax._src.lax import api as lax
 from ferrax._src.lax.creation import full_like
-from ferrax._src.transforms.custom_solves import linear_solve_p
+from ferrax._src.lax.elementwise import bitwise_or, eq, ne
+from ferrax._src.lax.reduce import reduce_or
 
 _NAN = ErrorEffect(NaNError)
 _DIVISION = ErrorEffect(DivisionByZeroError)
@@ -91,20 +94,14 @@ def check_equation(error, eqn, values, outputs, categories):
 
 
 def _any_of(flags):
-    from ferrax.lax import reduce_or
-
     return reduce_or(flags, axes=tuple(range(flags.ndim)))
 
 
 def _is_zero(x):
-    from ferrax.lax import eq
-
     return eq(x, full_like(x, 0))
 
 
 def _any_nan(outputs):
-    from ferrax.lax import bitwise_or, ne
-
     flags = [_any_of(ne(x, x)) for x in outputs]
     return functools.reduce(bitwise_or, flags)
 
@@ -124,8 +121,6 @@ def _check_bounds(error, eqn, values):
 def _first_outside(indices, axes, limits, shape):
     """Whether any of the indices, of shape `(..., len(axes))`, is not within `0` and its axis'
     limit, and the first such with its axis and the axis' size."""
-    from ferrax import lax
-
     largest = dtypes.iinfo(indices.dtype).max
     limits = np.minimum(np.asarray(limits, np.int64), largest).astype(indices.dtype)
     bounds = lax.broadcast_in_dim(core.as_array(limits), indices.shape, (indices.ndim - 1,))
@@ -152,8 +147,6 @@ def _first_outside(indices, axes, limits, shape):
 
 
 def _slice_bounds(sizes, operand, starts):
-    from ferrax import lax
-
     if not starts:
         return None
     starts = [lax.reshape(core.as_array(start), (1,)) for start in starts]

@@ -18,7 +18,20 @@ from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.core import avals
 from ferrax._src.lax.creation import full
-from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.lax.elementwise import (
+    _convert_element_type,
+    add,
+    bitwise_and,
+    bitwise_or,
+    eq,
+    min as lax_min,
+    ne,
+    select,
+    sub,
+)
+from ferrax._src.lax.reduce import argmax
+from ferrax._src.lax.shape import reshape, rev
+from ferrax._src.lax.slicing import dynamic_index_in_dim
 from ferrax._src.tree import tree_util
 
 
@@ -204,12 +217,6 @@ class Error:
         payload = self._payloads[self._kinds.index(template.kind)]
         return template.exception([leaf[index] if index else leaf for leaf in payload])
 
-    def throw(self) -> None:
-        """Raises JaxRuntimeError with the message of the check that failed first, if one did."""
-        from ferrax._src.experimental.checkify.primitive import check_error
-
-        check_error(self)
-
     def __str__(self):
         if isinstance(self._first, core.Tracer):
             return f"Error(traced, of {', '.join(map(str, self._kinds))})"
@@ -256,8 +263,6 @@ class Error:
 
     def _with_failure(self, failed, template, payload) -> Error:
         """After a check that failed if the scalar `failed` is true. All are unbatched here."""
-        from ferrax.lax import bitwise_and, eq, select
-
         error = self._with_kinds([template.kind])
         place = error._kinds.index(template.kind)
         number = _number(len(error._templates) + 1)
@@ -273,8 +278,6 @@ class Error:
 
     def _followed_by(self, other: Error, categories) -> Error:
         """After the errors of these categories that another, unbatched error holds."""
-        from ferrax.lax import bitwise_and, eq, ne, select
-
         kinds = [kind for kind in other._kinds if kind.error_type in categories]
         if not kinds:
             return self
@@ -295,8 +298,6 @@ class Error:
 
     def _only_first_of(self, kinds) -> Error:
         """Errors of these kinds alone, `first` among them."""
-        from ferrax.lax import bitwise_or, eq, min as lax_min, select
-
         if len(kinds) == len(self._kinds):
             return self
         part = self._only(kinds)
@@ -313,8 +314,6 @@ class Error:
 
     def _renumbered(self, offset) -> Error:
         """With numbers that follow `offset` others. The templates come behind those."""
-        from ferrax.lax import add, eq, select
-
         if not offset:
             return self
         none, by = _number(0), _number(offset)
@@ -328,8 +327,6 @@ class Error:
 
     def _of_batch(self) -> Error:
         """The last failed lane's error, which is the one JAX shows, of one with batch axes in front."""
-        from ferrax.lax import argmax, dynamic_index_in_dim, ne, reshape, rev, sub
-
         rank = np.ndim(self._first)
         if not rank:
             return self

@@ -15,6 +15,7 @@ from ferrax._src.callbacks.callback import callback_primitive, observe_jvp
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import Primitive
 from ferrax._src.experimental.checkify.error import Error, FailedCheckError, failure, init_error
+from ferrax._src.lax.elementwise import bitwise_not
 from ferrax._src.transforms.batching_rules import bdim_at_front, primitive_batchers
 from ferrax._src.tree import tree_util
 
@@ -98,7 +99,6 @@ def _check(pred, msg, debug, args, kwargs):
                 "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
                 f"{leaf!r} of type {type(leaf)}."
             )
-    from ferrax.lax import bitwise_not
 
     template, payload = failure(FailedCheckError, _core.user_location(), (msg,), args, kwargs)
     failed = core.as_array(not pred) if isinstance(pred, bool) else bitwise_not(pred)
@@ -153,3 +153,12 @@ def check_error(error: Error) -> None:
             f"check_error takes an Error as argument, got type {type(error)} instead."
         )
     _bind(error, False)
+
+
+def _throw(error: Error) -> None:
+    """Raises JaxRuntimeError with the message of the check that failed first, if one did."""
+    check_error(error)
+
+
+# The class is written without knowing of equations.
+Error.throw = _throw

@@ -20,7 +20,7 @@ from ferrax._src.core.jaxpr import (
     interpret,
     jaxprs_in_params,
 )
-from ferrax._src.core.primitives import aval_type
+from ferrax._src.core.primitives import aval_type, builtin
 from ferrax._src.experimental.checkify.automatic import check_equation, kinds as automatic_kinds
 from ferrax._src.experimental.checkify.error import (
     DivisionByZeroError,
@@ -32,8 +32,12 @@ from ferrax._src.experimental.checkify.error import (
     init_error,
 )
 from ferrax._src.experimental.checkify.primitive import check_p, eager_check_p
-from ferrax._src.transforms import api
+from ferrax._src.tracing import staging
+from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.transforms.custom_batching import custom_vmap_p
+from ferrax._src.transforms.custom_jvp import custom_jvp
+from ferrax._src.transforms.custom_rules import zero_from_primal
+from ferrax._src.transforms.custom_vjp import custom_vjp
 from ferrax._src.tree import tree_util
 
 user_checks = frozenset({FailedCheckError})
@@ -81,7 +85,7 @@ def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
         def closed_f():
             return f(*args, **kwargs)
 
-        program, captured, flat = api.stage(closed_f, (), {}, writes=True)
+        program, captured, flat = staging.stage(closed_f, (), {}, writes=True)
         closed = ClosedJaxpr(program, captured)
         error = init_error._with_kinds(_kinds(closed, categories))
         error, outs = _checked(closed, categories, error, [])
@@ -358,10 +362,6 @@ def _custom_call(define):
 
 
 def _with_jvp(checked, plain):
-    from ferrax._src.transforms.autodiff import jvp
-    from ferrax._src.transforms.custom_jvp import custom_jvp
-    from ferrax._src.transforms.custom_rules import zero_from_primal
-
     call = custom_jvp(checked)
 
     @call.defjvp
@@ -375,9 +375,6 @@ def _with_jvp(checked, plain):
 
 
 def _with_vjp(checked, plain):
-    from ferrax._src.transforms.autodiff import vjp
-    from ferrax._src.transforms.custom_vjp import custom_vjp
-
     call = custom_vjp(checked)
 
     def forward(leaves, args):
@@ -409,8 +406,6 @@ def _discharge(error, categories, eqn, values):
 
 
 def _rules():
-    from ferrax._src.core.primitives import builtin
-
     rules = {
         "cond": _cond,
         "scan": _scan,

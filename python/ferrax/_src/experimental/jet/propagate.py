@@ -11,13 +11,15 @@ import functools
 
 import numpy as np
 
-from ferrax import _core, lax
+from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.jaxpr import ClosedJaxpr, Literal, bind_equation, interpret, literal_value
 from ferrax._src.core.primitives import aval_type
 from ferrax._src.experimental.jet import taylor
+from ferrax._src.lax import api as lax
 from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.transforms.autodiff import jvp
 from ferrax._src.tree import tree_util
 
 
@@ -119,8 +121,6 @@ def equation(eqn, inputs, order):
 
 def by_derivative(eqn, inputs):
     """The rule of what has none: from the series of its forward derivative."""
-    from ferrax._src.transforms.autodiff import jvp
-
     order = len(inputs[0]) - 1
     primals = [u[0] for u in inputs]
     values = bind_equation(eqn, primals)

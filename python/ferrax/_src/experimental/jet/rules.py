@@ -7,7 +7,6 @@ import functools
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src import core
 from ferrax._src.core.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from ferrax._src.core.primitives import builtin
@@ -22,6 +21,7 @@ from ferrax._src.experimental.jet.propagate import (
     propagate,
     varies,
 )
+from ferrax._src.lax import api as lax
 
 # What users define rules with.
 

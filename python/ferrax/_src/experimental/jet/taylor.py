@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from ferrax import lax
+from ferrax._src.lax import api as lax
 
 
 def plus(a, b):

@@ -7,14 +7,14 @@ import math
 
 import numpy as np
 
-from ferrax import lax
 from ferrax._src import core
 from ferrax._src.core import api_util
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.experimental.jet import control, rules
 from ferrax._src.experimental.jet.propagate import as_series, instantiated, is_inexact, propagate
 from ferrax._src.experimental.jet.taylor import constant
-from ferrax._src.transforms import api
+from ferrax._src.lax import api as lax
+from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
 
@@ -56,7 +56,7 @@ def jet(fun, primals, series, factorial_scaled=True, **_):
     if len(primals) != len(series):
         raise TypeError(f"jet: got {len(primals)} primals and {len(series)} series for them")
     inputs = [_input(i, *given, order, factorial_scaled) for i, given in enumerate(zip(primals, series))]
-    program, captured, flat = api.stage(fun, primals, {})
+    program, captured, flat = staging.stage(fun, primals, {})
     closed = ClosedJaxpr(program, captured)
     outs = propagate(closed, inputs, order)
     out_terms = []

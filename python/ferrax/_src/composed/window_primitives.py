@@ -2,7 +2,7 @@
 
 A sum over windows is linear. The tangent of a maximum is that of the element which it is:
 `select_and_gather_add` takes it there, and its transpose `select_and_scatter_add` adds to it. All
-are compiled as the functions of `lax.windows` and `lax.reduce` that they are made of.
+are compiled as the functions of `windows` and `folds` that they are made of.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 
 from ferrax._src import core
+from ferrax._src.composed import windows as _windows
+from ferrax._src.composed.folds import reduced, vectorized
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import (
     axis_primitive_batchers,
@@ -17,9 +19,9 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.lax import windows as _windows
-from ferrax._src.lax.reduce import reduced, vectorized
 from ferrax._src.transforms.ad import Zero, instantiate_zeros, is_undefined_primal
+from ferrax._src.transforms.autodiff import linear_transpose
+from ferrax._src.transforms.batching_rules import bdim_at_front
 from ferrax._src.transforms.composites import composite, composite_transpose
 from ferrax._src.tree import tree_util
 
@@ -106,8 +108,6 @@ def _scatter_add(source, operand, *, select_prim, **params):
     def picked(tangents):
         return [_gather_add(tangents, operand, select_prim=select_prim, **params)]
 
-    from ferrax._src.transforms.autodiff import linear_transpose
-
     (found,) = linear_transpose(picked, core.ShapedArray(operand.shape, source.dtype))([source])
     return found
 
@@ -145,8 +145,6 @@ def _scatter_add_transpose(cotangent, source, operand, **params):
 
 
 def _pair_batch(primitive, size, axis_name, trace_type, args, dims, **params):
-    from ferrax._src.transforms.batching_rules import bdim_at_front
-
     first, second = (bdim_at_front(x, dim, size) for x, dim in zip(args, dims))
     return primitive.bind(first, second, **_batched_params(params, 0)), 0
 

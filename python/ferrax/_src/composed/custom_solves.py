@@ -24,8 +24,11 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
-from ferrax._src.transforms import api, autodiff
+from ferrax._src.lax.shape import broadcast
+from ferrax._src.tracing import staging
+from ferrax._src.transforms import autodiff
 from ferrax._src.transforms.ad import Zero, add_tangents, instantiate_zeros, is_undefined_primal
+from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.custom_jvp import custom_jvp
 from ferrax._src.transforms.custom_rules import array_types, zeros
 from ferrax._src.transforms.linear_call import constants_first
@@ -39,7 +42,7 @@ class _Function:
     which are the program's last inputs."""
 
     def __init__(self, fun, *example):
-        self.program, self.captured, flat = api.stage(fun, example, {})
+        self.program, self.captured, flat = staging.stage(fun, example, {})
         self.out_tree = flat.out_tree
 
     def constants_first(self):
@@ -265,9 +268,6 @@ def _transpose(cotangents, *args, const_lengths, jaxprs):
 
 
 def _batch(size, axis_name, trace_type, args, dims, *, const_lengths, jaxprs):
-    from ferrax.lax import broadcast
-    from ferrax.numpy import moveaxis
-
     params, b = _split(args, const_lengths)
     params_dims, b_dims = _split(dims, const_lengths)
     # The solution and the right-hand side are batched whole: both are inputs and outputs.

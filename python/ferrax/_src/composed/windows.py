@@ -12,27 +12,27 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.lax import elementwise
-from ferrax._src.lax.arguments import int_tuple, operand as as_operand
-from ferrax._src.lax.creation import full_like, iota
-from ferrax._src.lax.reduce import (
+from ferrax._src.composed.folds import (
     MONOIDS,
     identity_of,
-    is_identity,
-    known_monoid,
     monoid_of,
-    scalar_jaxpr,
     vectorized,
 )
-from ferrax._src.lax.shape import _broadcast_to, pad, reshape
+from ferrax._src.core.op_types import GatherDimensionNumbers
+from ferrax._src.lax import elementwise
+from ferrax._src.lax.arguments import int_tuple
+from ferrax._src.lax.control_flow.scan import scan
+from ferrax._src.lax.creation import full_like, iota
+from ferrax._src.lax.gather_scatter import gather
+from ferrax._src.lax.shape import _broadcast_to, expand_dims, pad, reshape
 from ferrax._src.lax.slicing import dynamic_slice, slice
-from ferrax._src.transforms import api
+from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
 
 # Windows with fewer places than this are unrolled; larger ones are walked by a loop.
@@ -201,90 +201,6 @@ def reduce_window_shape_tuple(
     return windows.out
 
 
-def reduce_window(
-    operand,
-    init_value,
-    computation: Callable,
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int] | None = None,
-    padding: str | Sequence[tuple[int, int]] = "VALID",
-    base_dilation: Sequence[int] | None = None,
-    window_dilation: Sequence[int] | None = None,
-):
-    """Combines the elements of each window of an array with a binary function.
-
-    Args:
-      operand: an array, or a pytree of arrays of one shape.
-      init_value: a scalar of the same dtype (or a pytree of scalars): what the fold of a window
-        starts from; the function's identity, as a rule.
-      computation: ``(a, b) -> c`` on scalars (or pytrees of scalars), associative.
-      window_dimensions: the window's size along each axis.
-      window_strides: steps between windows; 1 by default.
-      padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"`` (see ``padtype_to_pads``) or a pair ``(low,
-        high)`` for each axis; negative ones remove elements.
-      base_dilation: distances between neighbours of the operand. Named paddings are those of the
-        operand without its holes.
-      window_dilation: distances between neighbours of the window.
-
-    Returns arrays with ``floor((padded - span) / stride) + 1`` windows along each axis, where a
-    window spans ``(size - 1) * dilation + 1`` places. Padding and holes are left out of the fold.
-
-    ``lax.add``, ``lax.max`` and ``lax.min`` from their identities have the derivatives of sums and
-    of the first greatest or least element; other functions those of the fold.
-
-    Errors: TypeError for parameters that are no positive integers or not one for each axis, and for
-    dtypes that do not fit; ValueError for other trees of initial values or results, for operands of
-    unequal shapes, and for paddings of another form.
-
-    >>> lax.reduce_window(jnp.arange(6.0), 0.0, lax.add, (3,), (2,), "SAME")
-    Array([3., 9., 9.], dtype=float32)
-    """
-    flat, tree = tree_util.tree_flatten(operand)
-    flat_init, init_tree = tree_util.tree_flatten(init_value)
-    if tree != init_tree:
-        raise ValueError(
-            f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}"
-        )
-    if not flat:
-        raise ValueError("reduce_window must have at least one operand.")
-    if not callable(computation):
-        raise TypeError(f"reduce_window: {computation!r} is not callable")
-    flat = [as_operand(x, "reduce_window", 0) for x in flat]
-    flat_init = [as_operand(x, "reduce_window", 1) for x in flat_init]
-    if any(x.shape != flat[0].shape for x in flat):
-        raise ValueError(
-            f"reduce_window operands must have equal shapes, got {[tuple(x.shape) for x in flat]}."
-        )
-    if any(x.ndim for x in flat_init):
-        raise TypeError(
-            "reduce_window expected init_values to be scalars but init_values have shapes "
-            f"{[tuple(x.shape) for x in flat_init]}."
-        )
-    windows = Windows(
-        flat[0].shape, window_dimensions, window_strides, padding, base_dilation, window_dilation
-    )
-    if tree_util.treedef_is_leaf(tree):
-        result = _special(flat[0], flat_init[0], computation, windows)
-        if result is not None:
-            return tree.unflatten([result])
-    flat = [elementwise._convert_element_type(x, weak_type=False) for x in flat]
-    with core.ensure_compile_time_eval():
-        flat_init = [elementwise._convert_element_type(x, weak_type=False) for x in flat_init]
-    if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
-        raise TypeError(
-            "reduce_window got inconsistent dtypes for operands and init_values: got operand dtypes "
-            f"{[x.dtype for x in flat]} and init_value dtypes {[x.dtype for x in flat_init]}."
-        )
-    closed = scalar_jaxpr("reduce_window", computation, tree, flat)
-    if closed is None:
-        combine = vectorized("reduce_window", computation, tree, flat)
-        return tree.unflatten(fold(combine, windows, flat, flat_init))
-    from ferrax._src.lax.window_primitives import reduce_window_p, window_params
-
-    params = {"jaxpr": closed.jaxpr, "consts": tuple(closed.consts), **window_params(windows)}
-    return tree.unflatten(reduce_window_p.bind(*flat, *flat_init, **params))
-
-
 def windows_reduced(jaxpr, combine, windows, flat, init):
     """The folds over windows by the function that a jaxpr of scalars is; ``combine`` is the same
     function of two lists of vectors."""
@@ -297,26 +213,7 @@ def windows_reduced(jaxpr, combine, windows, flat, init):
     return _fold_known(name, windows, flat, init)
 
 
-def _special(x, init, computation, windows):
-    """Sums, maxima and minima from their identities; else None."""
-    name = known_monoid(computation)
-    if name not in ("add", "max", "min") or not is_identity(name, init, x.dtype):
-        return None
-    if name != "add" and dtypes.issubdtype(x.dtype, np.complexfloating):
-        return None
-    if name == "add" and dtypes.issubdtype(x.dtype, np.bool_):
-        raise TypeError("operand to reduce_window_sum must have a number dtype, got bool")
-    from ferrax._src.lax import window_primitives
-
-    primitive = {
-        "add": window_primitives.reduce_window_sum_p,
-        "max": window_primitives.reduce_window_max_p,
-        "min": window_primitives.reduce_window_min_p,
-    }[name]
-    return primitive.bind(x, **window_primitives.window_params(windows))
-
-
-@functools.partial(api.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def window_sum(windows, x):
     """The sums of windows."""
     # Sums of small floats are accumulated in float32, as those of whole axes are.
@@ -332,7 +229,7 @@ def _one(combine):
     return lambda a, b: [combine(a[0], b[0])]
 
 
-@functools.partial(api.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def window_extreme(name, windows, x):
     """The maxima of windows, or the minima."""
     reduction, combine = MONOIDS[name]
@@ -362,9 +259,8 @@ def window_picked(name, windows, values, x):
     for axis in reversed(range(x.ndim)):
         pair = _along(first, None, True, windows, axis, pair)
     extended = pad(reshape(values, (size,)), full_like(values, 0, shape=()), [(0, 1, 0)])
-    from ferrax.numpy import take
-
-    return take(extended, pair[1], mode="clip")
+    numbers = GatherDimensionNumbers((), (0,), (0,))
+    return gather(extended, expand_dims(pair[1], (x.ndim,)), numbers, (1,), mode="clip")
 
 
 def _along(combine, reduction, idempotent, windows, axis, arrays):
@@ -467,7 +363,7 @@ def fold(combine, windows, flat, init):
     return [reshape(x, windows.out) for x in result]
 
 
-@functools.partial(api.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def _fold_known(name, windows, flat, init):
     # A fold is compiled whole where its function lives as long as the program.
     tree = tree_util.tree_structure([0])
@@ -477,8 +373,6 @@ def _fold_known(name, windows, flat, init):
 
 
 def _fold_in_a_loop(combine, result, padded, present, windows):
-    from ferrax._src.lax.control_flow.scan import scan
-
     total = math.prod(windows.out)
     lengths = [(n - 1) * s + 1 for n, s in zip(windows.out, windows.strides)]
     places = np.stack(np.unravel_index(np.arange(math.prod(windows.sizes)), windows.sizes), 1)

@@ -5,6 +5,7 @@ The functions of `lax` are recorded as what they are made of; only `bind` makes 
 
 from __future__ import annotations
 
+from ferrax._core import bind
 from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.core.lowering import lower_fun, register_lowering
@@ -47,7 +48,6 @@ def stage(x, /):
     """
     if isinstance(x, core.Tracer):
         return x
-    from ferrax._core import bind
 
     return bind("copy", (core.as_array(x, "stage"),), {})
 

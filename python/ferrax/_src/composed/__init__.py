@@ -1,0 +1,1 @@
+"""Operations of `ferrax.lax` that are made of others and of transformations."""

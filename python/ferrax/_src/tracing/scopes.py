@@ -1,0 +1,60 @@
+"""Names of scopes: `named_scope` and `named_call`, which jaxprs and profiles show."""
+
+from __future__ import annotations
+
+import functools
+
+from ferrax import _core
+from ferrax._src.core import api_util
+
+
+class named_scope:
+    """Names the equations made inside; a context manager and a decorator.
+
+    Names of scopes within scopes are joined by `/` in `eqn.source_info.name_stack`. Those in a
+    jitted function are relative to it.
+
+    Errors: TypeError if the name is no string.
+
+    Example:
+        >>> def layer(x):
+        ...     with ferrax.named_scope("layer"):
+        ...         return x * 2
+        >>> str(ferrax.make_jaxpr(layer)(1.0).eqns[0].source_info.name_stack)
+        'layer'
+    """
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope name argument must be a string, got {name!r}")
+        self.name = name
+        self._before = []
+
+    def __enter__(self):
+        before = _core.source_scope()
+        self._before.append(before)
+        _core.set_source_scope(f"{before}/{self.name}" if before else self.name)
+
+    def __exit__(self, *exc):
+        _core.set_source_scope(self._before.pop())
+
+    def __call__(self, fun):
+        @functools.wraps(fun)
+        def scoped(*args, **kwargs):
+            with named_scope(self.name):
+                return fun(*args, **kwargs)
+
+        return scoped
+
+
+def named_call(fun, *, name: str | None = None):
+    """`fun`, whose equations carry a name: `name`, or its own.
+
+    Errors: TypeError if `fun` is not callable or the name is no string.
+
+    Example:
+        >>> ferrax.named_call(lambda x: x + 1, name="increment")(1)
+        2
+    """
+    api_util.check_callable(fun)
+    return named_scope(api_util.fun_name(fun) if name is None else name)(fun)

@@ -1,0 +1,169 @@
+"""Functions traced into programs, and what is asked of them without running: shapes and jaxprs.
+
+A transformation flattens its arguments, has the native core trace the function into a program,
+transforms the program and applies the result: at once where the arguments are concrete, else
+into the program being traced. `Flat` is the function that the native core traces.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
+from ferrax._src.core.avals import ShapeDtypeStruct
+from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
+from ferrax._src.core.values import abstract_type
+from ferrax._src.state import ref_args
+from ferrax._src.tree import tree_util
+
+
+class Flat:
+    """A function of a flat list of arrays, for tracing; keeps the tree of its outputs.
+
+    `has_aux`: the function returns `(output, aux)`; both are traced, `num_out` leaves belong to
+    the output. Leaves of aux that are not arrays are kept as they are, in `aux_kept`.
+    `refs` are the leaves that are mutable arrays, by number; `kind` names the transformation.
+    """
+
+    def __init__(self, fun, in_tree, has_aux=False, fixed=None, refs=None, kind="jit"):
+        self.fun = fun
+        self.in_tree = in_tree
+        self.has_aux = has_aux
+        self.fixed = fixed
+        self.out_tree = self.aux_tree = self.aux_kept = None
+        self.num_out = 0
+        self.refs = refs
+        self.kind = kind
+
+    def __call__(self, leaves):
+        if self.refs:
+            leaves = self.place_refs(leaves)
+        args, kwargs = self.in_tree.unflatten(leaves)
+        if self.fixed is not None:
+            args = self.fixed(args)
+        result = self.fun(*args, **kwargs)
+        if self.has_aux:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise TypeError(
+                    f"expected {api_util.fun_place(self.fun)} to return a pair (output, aux) "
+                    "because "
+                    f"has_aux=True, got {type(result).__name__}"
+                )
+            result, aux = result
+            leaves, self.aux_tree = tree_util.tree_flatten(aux)
+            aux_leaves = [leaf for leaf in leaves if isinstance(leaf, core.Array)]
+            self.aux_kept = [None if isinstance(leaf, core.Array) else (leaf,) for leaf in leaves]
+        else:
+            aux_leaves = []
+        out, self.out_tree = float0_leaves.flatten(result)
+        self.num_out = len(out)
+        return self.take_refs(out, result) + aux_leaves
+
+    def place_refs(self, leaves):
+        """The leaves with mutable arrays of this trace in their places."""
+        return ref_args.place(leaves, self.refs)
+
+    def take_refs(self, leaves, result):
+        """What to return in place of the leaves of the output. Errors: ValueError for refs."""
+        ref_args.check_returned(self.fun, self.kind, leaves, result)
+        return leaves
+
+    def aux(self, arrays):
+        """The tree of aux for the values of its arrays."""
+        arrays = iter(arrays)
+        leaves = [next(arrays) if kept is None else kept[0] for kept in self.aux_kept]
+        return self.aux_tree.unflatten(leaves)
+
+
+def stage(fun, args, kwargs, kind="stage", writes=False):
+    """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`.
+
+    With `writes` the values that the function gives to mutable arrays are further outputs of the
+    program; without, a function that writes to one from outside is a ValueError.
+    """
+    args, kwargs = float0_leaves.hide((args, kwargs))
+    leaves, in_tree = tree_util.tree_flatten((args, kwargs))
+    names = functools.partial(api_util.argument_names, fun, args, kwargs)
+    refs = ref_args.of_leaves(leaves)
+    ref_args.check_distinct(refs, fun, kind, names)
+    flat = Flat(fun, in_tree, refs=refs)
+    program, captured, flat.touched = _core.trace_program(
+        flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
+    )
+    if flat.touched is not None and flat.touched.count and not writes:
+        raise ValueError(
+            f"{api_util.fun_place(fun)} writes to a mutable array from outside, which is lost where "
+            "it is used. Return the value and write it afterwards."
+        )
+    return program, captured, flat
+
+
+def output_types(program, out_tree):
+    types = program.out_types[: out_tree.num_leaves]
+    structs = out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+    return tree_util.tree_map(
+        lambda x: ShapeDtypeStruct(x.shape, x.dtype) if float0_leaves.is_float0(x) else x, structs
+    )
+
+
+def eval_shape(fun, *args, **kwargs):
+    """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
+
+    Arguments may be arrays or anything with shape and dtype. Example:
+        >>> ferrax.eval_shape(lambda x: x.sum(), ferrax.ShapeDtypeStruct((3,), jnp.float32))
+        ShapeDtypeStruct(shape=(), dtype=float32)
+    """
+    if isinstance(fun, _core.PjitFunction):
+        return fun.eval_shape(*args, **kwargs)
+    api_util.check_callable(fun)
+    program, _, flat = stage(fun, args, kwargs, writes=True)
+    return output_types(program, flat.out_tree)
+
+
+def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstracted_axes=None):
+    """A function that returns the jaxpr of `fun` for given arguments.
+
+    Mutable arrays are inputs like others in it, and what they are given comes after the outputs.
+    `axis_env` is pairs of a name and a size: named axes that `fun` may use, as if it were mapped.
+
+    Example:
+        >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
+        { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    """
+    api_util.check_callable(fun)
+    static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
+
+    @functools.wraps(fun)
+    def make_jaxpr_f(*args, **kwargs):
+        call, dynamic, held = fun, args, {}
+        if static:
+            held = {i % len(args): args[i] for i in static}
+            dynamic = tuple(a for i, a in enumerate(args) if i not in held)
+
+            def call(*rest, **kwargs):
+                rest = iter(rest)
+                merged = [held[i] if i in held else next(rest) for i in range(len(args))]
+                return fun(*merged, **kwargs)
+
+            functools.update_wrapper(call, fun)
+        with named_axes.named_axes_of(axis_env):
+            program, captured, flat = stage(call, dynamic, kwargs, writes=True)
+        closed = ClosedJaxpr(program, captured)
+
+        def describe():
+            out = flat.out_tree.unflatten(range(flat.out_tree.num_leaves))
+            paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(out)]
+            # None has no leaves, so that static arguments have no names.
+            named = [None if i in held else arg for i, arg in enumerate(args)]
+            names = api_util.argument_names(fun, named, kwargs)
+            results = tuple(f"result{path}" for path in paths)
+            return DebugInfo("jit", api_util.fun_place(fun), tuple(names), results)
+
+        closed._describe = describe
+        if not return_shape:
+            return closed
+        return closed, output_types(program, flat.out_tree)
+
+    return make_jaxpr_f

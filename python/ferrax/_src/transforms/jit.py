@@ -1,0 +1,159 @@
+"""`jit`: functions that are traced once for each signature, and whose programs run.
+
+The key of a call (tree, types of leaves, static values, settings) is made and looked up by the
+native core, `_core.PjitFunction`; here are what makes such a function, its methods that ask for
+programs, and the caches that all jits of one function share.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+from ferrax import _core
+from ferrax._src.core import api_util
+from ferrax._src.tracing.staging import output_types
+from ferrax._src.transforms import stages, stats
+
+_caches: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _shared_cache(fun, options):
+    """One cache for all jits of one function with the same options."""
+    try:
+        by_options = _caches.setdefault(fun, {})
+    except TypeError:
+        return _core.JitCache()
+    return by_options.setdefault(options, _core.JitCache())
+
+
+def jit(
+    fun=None,
+    /,
+    *,
+    in_shardings=None,
+    out_shardings=None,
+    static_argnums=None,
+    static_argnames=None,
+    donate_argnums=None,
+    donate_argnames=None,
+    keep_unused=False,
+    device=None,
+    backend=None,
+    inline=False,
+    abstracted_axes=None,
+    compiler_options=None,
+    max_traces=None,
+):
+    """Compiles a function: it is traced once for each new signature, then its program runs.
+
+    Args:
+        fun: a pure function of pytrees of arrays. Without it, a decorator is returned.
+        static_argnums, static_argnames: arguments that are part of the signature by value; they
+            must be hashable.
+        donate_argnums, donate_argnames: arguments whose memory may be reused for outputs; they
+            count as deleted afterwards.
+        inline: inside other traced functions, write the equations out instead of a call.
+        max_traces: how often the function may be traced; the call that would trace it once more
+            raises instead, naming the argument that changed. None: any number of times.
+        keep_unused, device, backend: accepted for compatibility; there is one CPU device, and
+            unused arguments cost nothing.
+
+    Errors: TypeError for leaves that are not arrays; ValueError for static arguments without a
+    hash; NotImplementedError for shardings; `errors.TooManyTracesError` beyond `max_traces`.
+
+    The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
+    tells how often it was traced and compiled, and why it was last traced again.
+
+    Example:
+        >>> @ferrax.jit
+        ... def scaled(x, y):
+        ...     return 2 * x + y
+        >>> scaled(1.0, jnp.arange(3.0))
+        Array([2., 3., 4.], dtype=float32)
+    """
+    if in_shardings is not None or out_shardings is not None:
+        raise NotImplementedError("jit: in_shardings and out_shardings need several devices")
+    if abstracted_axes is not None:
+        raise NotImplementedError("jit: abstracted_axes is not supported")
+    options = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+        "inline": inline,
+        "max_traces": max_traces,
+    }
+    if fun is None:
+        return lambda fun: _make_jit(fun, **options)
+    return _make_jit(fun, **options)
+
+
+def _make_jit(
+    fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces
+):
+    api_util.check_callable(fun)
+    if max_traces is not None and (type(max_traces) is not int or max_traces < 1):
+        raise ValueError(f"jit: max_traces must be a positive int or None, got {max_traces!r}")
+    static = api_util.resolve_argnums(fun, static_argnums, static_argnames, "static")
+    donate = api_util.resolve_argnums(fun, donate_argnums, donate_argnames, "donate")
+    both = sorted(set(static[0]) & set(donate[0]))
+    if both:
+        raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
+    cache = _shared_cache(fun, (static, donate, max_traces))
+    jitted = _core.PjitFunction(
+        fun,
+        api_util.fun_name(fun),
+        list(static[0]),
+        list(static[1]),
+        list(donate[0]),
+        list(donate[1]),
+        inline,
+        max_traces,
+        cache,
+    )
+    functools.update_wrapper(jitted, fun)
+    return jitted
+
+
+def _trace(self, *args, **kwargs):
+    """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
+    return stages.Traced(*self._traced(*args, **kwargs), self._function_name)
+
+
+def _lower(self, *args, **kwargs):
+    """Traces and lowers for these (possibly abstract) arguments; see `ferrax.stages.Lowered`."""
+    return stages.Lowered(*self._traced(*args, **kwargs), self._function_name)
+
+
+def _eval_shape(self, *args, **kwargs):
+    """The outputs' shapes and dtypes, without running."""
+    program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
+    return output_types(program, out_tree)
+
+
+def _stats(self):
+    """How often the function was traced and compiled, and why last: a `JitStats`.
+
+    Example:
+        >>> f = ferrax.jit(lambda x: 2 * x)
+        >>> f(jnp.ones(2)), f(jnp.ones(3))
+        (Array([2., 2.], dtype=float32), Array([2., 2., 2.], dtype=float32))
+        >>> f.stats()
+        <JitStats of <lambda>: 2 traces, 2 compiles, 2 cache entries; last retrace: x changed in shape: (2,) -> (3,)>
+    """
+    return stats.of(self)
+
+
+_core.PjitFunction.stats = _stats
+_core.PjitFunction.trace = _trace
+_core.PjitFunction.lower = _lower
+_core.PjitFunction.eval_shape = _eval_shape
+
+
+def clear_caches() -> None:
+    """Forgets all traced and compiled programs."""
+    for by_options in list(_caches.values()):
+        for cache in by_options.values():
+            cache.clear()
+    _core.clear_program_cache()
