@@ -749,3 +749,8 @@ def safe_to_cast(input_dtype_or_value, output_dtype_or_value) -> bool:
     if dtype(input_dtype_or_value) == output:
         return True
     return result_type(input_dtype_or_value, output) == output
+
+
+def has_tangent(dtype) -> bool:
+    """Whether values of this dtype have tangents other than float0."""
+    return not issubdtype(dtype, extended) and issubdtype(dtype, np.inexact)

@@ -26,7 +26,6 @@ from ferrax._src.numpy.flatten_util import ravel_pytree
 from ferrax._src.transforms.autodiff import vjp
 from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.closures import closure_convert
-from ferrax._src.transforms.custom_rules import has_tangent
 from ferrax._src.transforms.custom_vjp import custom_vjp
 from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
@@ -154,7 +153,7 @@ def _solve_tree(func, options, y0, t, args):
     # Integers (and keys) have no derivative; they stay out of the adjoint's state.
     leaves, tree = tree_util.tree_flatten((args, tuple(captured)))
     leaves = [core.as_array(leaf, "odeint") for leaf in leaves]
-    moving = [has_tangent(leaf.dtype) for leaf in leaves]
+    moving = [dtypes.has_tangent(leaf.dtype) for leaf in leaves]
 
     def slope(state, time, moved, fixed):
         moved, fixed = iter(moved), iter(fixed)

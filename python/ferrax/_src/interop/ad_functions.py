@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.core.dead_code import convert_invars_to_constvars
 from ferrax._src.core.jaxpr import ClosedJaxpr, Var
 from ferrax._src.transforms import autodiff
@@ -45,7 +46,7 @@ def jvp(fun, primals, tangents, has_aux=False, instantiate=True):
     if len(tangents) != len(arrays):
         raise TypeError(f"jvp: expected {len(arrays)} tangents, got {len(tangents)}")
     nonzero = [
-        autodiff._has_tangent(x.dtype) and type(t) is not Zero for x, t in zip(arrays, tangents)
+        dtypes.has_tangent(x.dtype) and type(t) is not Zero for x, t in zip(arrays, tangents)
     ]
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [core.as_array(t, "jvp") for t, flag in zip(tangents, nonzero) if flag]

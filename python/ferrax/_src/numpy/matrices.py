@@ -15,10 +15,9 @@ from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy.array_creation import _place, arange, asarray, linspace, ones
-from ferrax._src.numpy.nonzero import nonzero
+from ferrax._src.numpy.array_creation import _place, arange, linspace
 from ferrax._src.numpy.reductions import sum as reduce_sum
-from ferrax._src.numpy.shape import concatenate, ravel, stack
+from ferrax._src.numpy.shape import ravel, stack
 from ferrax._src.numpy.ufuncs import clip, floor_divide, power, remainder
 from ferrax._src.numpy.util import (
     broadcast_to,
@@ -183,8 +182,6 @@ def vander(x, N=None, increasing=False):
     return power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
 
 
-
-
 # ---------------------------------------------------------------------------- index arrays
 
 
@@ -228,30 +225,6 @@ def triu_indices_from(arr, k=0):
     return triu_indices(n, k, m)
 
 
-def diag_indices(n, ndim=2):
-    """Indices of the main diagonal of an array with `ndim` axes of size n."""
-    n = concrete_or_error(operator.index, n, "'n' argument of jnp.diag_indices()")
-    ndim = concrete_or_error(operator.index, ndim, "'ndim' argument of jnp.diag_indices()")
-    if n < 0 or ndim < 0:
-        raise ValueError(f"n and ndim of jnp.diag_indices must not be negative, got {n}, {ndim}")
-    return (lax.iota(dtypes.default_int_dtype(), n),) * ndim
-
-
-def diag_indices_from(arr):
-    """`diag_indices` for the shape of an array with equal sizes."""
-    arr = ensure_array("diag_indices_from", arr)
-    if arr.ndim < 2:
-        raise ValueError("input array must be at least 2-d")
-    if len(set(arr.shape)) > 1:
-        raise ValueError("All dimensions of input must be of equal length")
-    return diag_indices(arr.shape[0], arr.ndim)
-
-
-def mask_indices(n, mask_func, k=0, *, size=None):
-    """Indices of the non-zero entries of `mask_func(ones((n, n)), k)`."""
-    return nonzero(mask_func(ones((n, n)), k), size=size)
-
-
 def indices(dimensions, dtype=None, sparse=False):
     """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`."""
     dtype = dtypes.default_int_dtype() if dtype is None else user_dtype(dtype, "indices")
@@ -291,20 +264,6 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
         shape = [n if d == axis or not sparse else 1 for d, n in enumerate(dims)]
         out.append(lax.broadcast_in_dim(x, tuple(shape), (axis,)))
     return out
-
-
-def ix_(*args):
-    """Open grid of index vectors: a tuple of arrays that broadcast to their product."""
-    vectors = ensure_arrays("ix", *args)
-    out = []
-    for i, x in enumerate(vectors):
-        if x.ndim != 1:
-            raise ValueError(f"Arguments to jnp.ix_ must be 1-dimensional, got shape {x.shape}")
-        if is_subdtype(x, np.bool_):
-            raise NotImplementedError("Boolean arguments to ferrax.numpy.ix_ are not implemented")
-        shape = tuple(x.shape[0] if d == i else 1 for d in range(len(vectors)))
-        out.append(lax.broadcast_in_dim(x, shape, (i,)))
-    return tuple(out)
 
 
 def unravel_index(indices, shape):
@@ -399,50 +358,6 @@ mgrid = _Grid("mgrid", False)
 ogrid = _Grid("ogrid", True)
 
 
-class _Concatenator:
-    """Base of `r_` and `c_`: joins slices, scalars and arrays in one subscript."""
-
-    def __init__(self, name, axis, ndmin, trans1d):
-        self._name, self._defaults = name, (axis, ndmin, trans1d)
-
-    def __repr__(self):
-        return f"<ferrax.numpy.{self._name}>"
-
-    def __len__(self):
-        return 0
-
-    def __getitem__(self, key):
-        axis, ndmin, trans1d = self._defaults
-        items = key if isinstance(key, tuple) else (key,)
-        if items and isinstance(items[0], str):
-            directive, items = items[0], items[1:]
-            if directive in ("r", "c"):
-                raise NotImplementedError("jnp.r_ and jnp.c_ do not make matrices")
-            fields = [int(f) for f in directive.split(",")]
-            axis, ndmin, trans1d = (*fields, *(axis, ndmin, trans1d)[len(fields):])
-        arrays = []
-        for item in items:
-            x = _axis_values(item) if isinstance(item, slice) else _as_item(item)
-            new = ndmin - x.ndim
-            if x.ndim == 0:
-                x = lax.expand_dims(x, tuple(range(max(1, ndmin))))
-            elif new > 0:
-                # trans1d says where the original axes go among the new ones of size 1.
-                start = trans1d if trans1d >= 0 else ndmin + trans1d + 1 - x.ndim
-                kept = range(start, start + x.ndim)
-                x = lax.expand_dims(x, tuple(d for d in range(ndmin) if d not in kept))
-            arrays.append(x)
-        return concatenate(arrays, axis=axis)
-
-
-def _as_item(item):
-    return asarray(item)
-
-
-r_ = _Concatenator("r_", 0, 1, -1)
-c_ = _Concatenator("c_", -1, 2, 0)
-
-
 # ---------------------------------------------------------------------------- windows
 
 
@@ -489,5 +404,3 @@ def bartlett(M):
     ramp = lax.mul(n, as_array(np.asarray(2 / (M - 1), dtype)))
     one = as_array(np.asarray(1, dtype))
     return lax.sub(one, lax.abs(lax.sub(ramp, one)))
-
-

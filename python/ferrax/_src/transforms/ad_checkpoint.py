@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import errors
+from ferrax._src.base import dtypes, errors
 from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.state import ref_args
 from ferrax._src.tracing.staging import Flat, stage
-from ferrax._src.transforms.autodiff import _has_tangent
 from ferrax._src.transforms.checkpoint_policies import native_policy
 from ferrax._src.tree import tree_util
 
@@ -239,7 +238,7 @@ def saved_residuals(f, *args, **kwargs) -> list[tuple[core.ShapedArray, str]]:
 
 
 def _is_inexact(dtype) -> bool:
-    return _has_tangent(dtype)
+    return dtypes.has_tangent(dtype)
 
 
 def print_saved_residuals(f, *args, **kwargs) -> None:

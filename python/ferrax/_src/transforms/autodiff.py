@@ -44,10 +44,6 @@ class _Orders(threading.local):
 orders = _Orders()
 
 
-def _has_tangent(dtype) -> bool:
-    return not dtypes.issubdtype(dtype, dtypes.extended) and dtypes.issubdtype(dtype, np.inexact)
-
-
 def _float0_zeros(shape):
     return np.zeros(shape, dtype=float0)
 
@@ -133,7 +129,7 @@ class _Linearized:
         by_value = orders.by_value
         arrays, program, captured, self.flat = _trace(fun, args, kwargs, has_aux, fixed)
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
-        self.nonzero_in = [_has_tangent(a.dtype) for a in arrays]
+        self.nonzero_in = [dtypes.has_tangent(a.dtype) for a in arrays]
         ordering = _reversed_inputs(self.flat.touched, len(captured))
         primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
         results = _core.apply_program(primal, arrays + captured)
@@ -212,7 +208,7 @@ class _Linearized:
 
 
 def _tangent_zeros(shape, dtype, weak=False):
-    return _zeros(shape, dtype, weak) if _has_tangent(dtype) else _float0_zeros(shape)
+    return _zeros(shape, dtype, weak) if dtypes.has_tangent(dtype) else _float0_zeros(shape)
 
 
 def _check_argnums(argnums, name):
@@ -393,7 +389,7 @@ def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeE
         )
     checked = []
     for (primal_shape, primal_dtype, _), tangent in zip(types, tangents):
-        expected = primal_dtype if _has_tangent(primal_dtype) else float0
+        expected = primal_dtype if dtypes.has_tangent(primal_dtype) else float0
         if isinstance(tangent, np.ndarray) and tangent.dtype == float0:
             shape, dtype = tangent.shape, float0
         else:
@@ -447,7 +443,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     arrays, program, captured, flat = _trace(
         fun, tree.unflatten(arrays), None, has_aux, forward=True
     )
-    nonzero = [_has_tangent(a.dtype) for a in arrays]
+    nonzero = [dtypes.has_tangent(a.dtype) for a in arrays]
     given = [t for t, flag in zip(tangent_leaves, nonzero) if flag]
     if orders.by_value != by_value and stepwise.applies(program):
         tangents = iter(given)
@@ -550,7 +546,7 @@ def vjp(fun, *primals, has_aux=False, reduce_axes=()):
 def _check_cotangents(leaves, types):
     checked = []
     for leaf, (shape, dtype, _) in zip(leaves, types):
-        if not _has_tangent(dtype):
+        if not dtypes.has_tangent(dtype):
             checked.append(None)
             continue
         if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
@@ -586,7 +582,7 @@ def linear_transpose(fun, *primals, reduce_axes=()):
     out_types = program.out_types
     every = [dtype for _, dtype, _ in [*types, *out_types]]
     integers = all(dtypes.issubdtype(dtype, np.integer) for dtype in every)
-    if not integers and not all(map(_has_tangent, every)):
+    if not integers and not all(map(dtypes.has_tangent, every)):
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer "
             "-> "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.tracing import staging
-from ferrax._src.transforms.custom_rules import has_tangent
 from ferrax._src.tree import tree_util
 
 __all__ = ["closure_convert"]
@@ -40,7 +40,7 @@ def closure_convert(fun, *example_args, every=False):
             "ref[...], as an argument."
         )
     taken = [
-        every or (isinstance(value, core.Tracer) and has_tangent(value.dtype)) for value in captured
+        every or (isinstance(value, core.Tracer) and dtypes.has_tangent(value.dtype)) for value in captured
     ]
     in_tree = tree_util.tree_structure((example_args, {}))
     count = len(example_args)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
@@ -26,7 +27,6 @@ from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.custom_rules import (
     forwarded_attribute,
-    has_tangent,
     resolve_arguments,
     zeros,
 )
@@ -164,7 +164,7 @@ def _batch(axis_size, axis_name, trace_type, args, dims, *, call, rule, in_tree,
 
 
 def _jvp(primals, tangents, *, call, rule, in_tree, out_tree):
-    nonzero = [has_tangent(core.typeof(x).dtype) for x in primals]
+    nonzero = [dtypes.has_tangent(core.typeof(x).dtype) for x in primals]
     given = [instantiate_zeros(t) for t, flag in zip(tangents, nonzero) if flag]
     program, flags = call._to_program().jvp(nonzero)
     results = custom_vmap_p.bind(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.lax.elementwise import stop_gradient
 from ferrax._src.transforms import autodiff, stepwise
@@ -12,7 +13,6 @@ from ferrax._src.transforms.custom_rules import (
     CustomFunction,
     SymbolicZero,
     array_types,
-    has_tangent,
     pair,
     show,
     symbolic_zero,
@@ -251,7 +251,7 @@ class _FlatJvp:
         given, self.flags = [], []
         for leaf, ty in zip(tangent_leaves, types):
             expected = tangent_type(ty)
-            float0 = not has_tangent(ty[1])
+            float0 = not dtypes.has_tangent(ty[1])
             if is_zero(leaf):
                 got = (leaf.shape, leaf.dtype)
             elif float0 and not isinstance(leaf, core.Tracer):

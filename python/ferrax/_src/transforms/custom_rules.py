@@ -32,18 +32,13 @@ VALUE_UNKNOWN = (
 )
 
 
-def has_tangent(dtype) -> bool:
-    """Whether values of this dtype have tangents other than float0."""
-    return not dtypes.issubdtype(dtype, dtypes.extended) and dtypes.issubdtype(dtype, np.inexact)
-
-
 def array_types(arrays) -> list[tuple]:
     return [(a.shape, a.dtype, a.weak_type) for a in arrays]
 
 
 def tangent_type(ty):
     shape, dtype, _ = ty
-    return (shape, dtype, False) if has_tangent(dtype) else (shape, dtypes.float0, False)
+    return (shape, dtype, False) if dtypes.has_tangent(dtype) else (shape, dtypes.float0, False)
 
 
 def show(ty) -> str:
@@ -53,7 +48,7 @@ def show(ty) -> str:
 def zeros(ty):
     """Zero tangents of values of this type."""
     shape, dtype, _ = ty
-    if not has_tangent(dtype):
+    if not dtypes.has_tangent(dtype):
         return np.zeros(shape, dtypes.float0)
 
     return full(shape, 0, dtype)
@@ -252,7 +247,7 @@ class Call:
         self.leaves, self.in_tree = tree_util.tree_flatten(dynamic)
         self.arrays = [core.as_array(leaf, self.name) for leaf in self.leaves]
         self.types = array_types(self.arrays)
-        self.tangents = [has_tangent(ty[1]) for ty in self.types]
+        self.tangents = [dtypes.has_tangent(ty[1]) for ty in self.types]
         # Once the call is recorded: its constants that are traced, weakly, None for others.
         self.references = ()
 

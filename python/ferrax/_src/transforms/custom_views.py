@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.core import primitive_params
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo, jaxpr_as_fun
 from ferrax._src.core.primitives import BuiltinPrimitive, builtin_classes
@@ -21,7 +22,7 @@ from ferrax._src.tracing import linear_util as lu
 from ferrax._src.tracing.staging import eval_shape
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
 from ferrax._src.transforms.custom_jvp import custom_jvp
-from ferrax._src.transforms.custom_rules import SymbolicZero, has_tangent
+from ferrax._src.transforms.custom_rules import SymbolicZero
 from ferrax._src.transforms.custom_vjp import custom_vjp
 from ferrax._src.tree import tree_util
 
@@ -95,7 +96,7 @@ def _flags(given, params):
             f"a rule is asked with a flag for each of {count - known} arguments, got {len(given)}"
         )
     avals = params["call_jaxpr"].in_avals[known:]
-    return [False] * known + [bool(f) and has_tangent(a.dtype) for f, a in zip(given, avals)]
+    return [False] * known + [bool(f) and dtypes.has_tangent(a.dtype) for f, a in zip(given, avals)]
 
 
 def _all_flags(params):
@@ -137,7 +138,7 @@ def _backward_view(rule, params):
     def backward(*args):
         """The cotangents of the arguments, for residuals and the cotangents of the outputs; a
         `Zero` where it is zero."""
-        inexact = [has_tangent(aval.dtype) for aval in call.out_avals]
+        inexact = [dtypes.has_tangent(aval.dtype) for aval in call.out_avals]
         residuals = list(args[: len(args) - len(call.out_avals)])
         cotangents = [
             instantiate_zeros(_symbolic(ct))
@@ -207,7 +208,7 @@ def _lifted_jvp(params):
     def jvp(*args):
         count = len(args) // 2
         primals, tangents = list(args[:count]), list(args[count:])
-        zero = [isinstance(t, SymbolicZero) or not has_tangent(core.typeof(x).dtype)
+        zero = [isinstance(t, SymbolicZero) or not dtypes.has_tangent(core.typeof(x).dtype)
                 for x, t in zip(primals, tangents)]  # fmt: skip
         jaxpr, consts, out_zeros = view(*zero[known:])
         given = [t for t, flag in zip(tangents[known:], zero[known:]) if not flag]
@@ -270,7 +271,7 @@ def _new_jvp_call(args, fun, jvp, symbolic_zeros):
 
 
 def _dense(zero):
-    if has_tangent(zero.dtype):
+    if dtypes.has_tangent(zero.dtype):
         return instantiate_zeros(Zero(zero.aval))
     return np.zeros(zero.shape, zero.dtype)
 

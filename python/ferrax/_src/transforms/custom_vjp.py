@@ -17,7 +17,6 @@ from ferrax._src.transforms.custom_rules import (
     CustomFunction,
     SymbolicZero,
     array_types,
-    has_tangent,
     pair,
     show,
     symbolic_zero,
@@ -351,7 +350,7 @@ class _FlatForward:
         self.extra = []
         call = rule.call
         # The cotangents that the reverse rule gets: of outputs of inexact dtype.
-        self.given_types = [tangent_type(ty) for ty in call.out_types if has_tangent(ty[1])]
+        self.given_types = [tangent_type(ty) for ty in call.out_types if dtypes.has_tangent(ty[1])]
 
     def residual_types(self, residuals):
         return self.traced_types if residuals is None else array_types(residuals)
@@ -395,7 +394,7 @@ class _FlatBackward:
         there, flags = iter(leaves[count:]), iter(self.given)
         cotangents = []
         for ty in call.out_types:
-            if not has_tangent(ty[1]):
+            if not dtypes.has_tangent(ty[1]):
                 symbolic = self.rule.custom.symbolic_zeros
                 cotangents.append(symbolic_zero(ty) if symbolic else zeros(ty))
             elif next(flags):
@@ -427,7 +426,7 @@ class _FlatBackward:
             )
         self.flags, results = [], []
         for position, (cotangent, ty) in enumerate(zip(flat, call.types)):
-            there = not is_zero(cotangent) and has_tangent(ty[1])
+            there = not is_zero(cotangent) and dtypes.has_tangent(ty[1])
             self.flags.append(there)
             if not there:
                 continue

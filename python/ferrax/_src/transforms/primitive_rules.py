@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
@@ -86,7 +84,7 @@ def jvp(primitive, params, types, nonzero, out_types):
             raise TypeError(f"{what} gave {len(out_tangents)} tangents of {len(out_types)}")
         given = []
         for tangent, (shape, dtype, _) in zip(out_tangents, out_types):
-            there = not _is_zero(tangent) and _has_tangent(dtype)
+            there = not _is_zero(tangent) and dtypes.has_tangent(dtype)
             flags.append(there)
             if there:
                 tangent = core.as_array(tangent, what)
@@ -232,10 +230,6 @@ def _aval(ty):
 
 def _type(array):
     return array.shape, array.dtype, array.weak_type
-
-
-def _has_tangent(dtype) -> bool:
-    return not dtypes.issubdtype(dtype, dtypes.extended) and dtypes.issubdtype(dtype, np.inexact)
 
 
 def _is_zero(value) -> bool:
