@@ -23,11 +23,11 @@ from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.logsumexp import (
     _logsumexp,
-    as_array,
     as_inexact,
-    hashable_axis,
     logsumexp as logsumexp,
+    static_axis,
 )
+from ferrax._src.numpy.util import ensure_array
 from ferrax._src.transforms.custom_jvp import custom_jvp
 from ferrax._src.transforms.jit import jit
 
@@ -38,7 +38,7 @@ from ferrax._src.transforms.jit import jit
 @jit
 def identity(x):
     """The argument as an array."""
-    return as_array("identity", x)
+    return ensure_array(x, "identity")
 
 
 @custom_jvp
@@ -74,7 +74,7 @@ relu6.defjvps(lambda tangent, _, x: jnp.where((x > 0) & (x < 6), tangent, 0))
 @jit
 def squareplus(x, b=4):
     """`(x + sqrt(x**2 + b)) / 2`: a smooth relu of algebraic form."""
-    x, b = as_array("squareplus", x), as_array("squareplus", b, 1)
+    x, b = ensure_array(x, "squareplus"), ensure_array(b, "squareplus", 1)
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 
@@ -87,14 +87,14 @@ def softplus(x):
 @jit
 def sparse_plus(x):
     """0 below -1, x above 1, and the parabola `(x + 1)**2 / 4` that joins the two."""
-    x = as_array("sparse_plus", x)
+    x = ensure_array(x, "sparse_plus")
     return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 @jit
 def soft_sign(x):
     """`x / (abs(x) + 1)`."""
-    x = as_array("soft_sign", x)
+    x = ensure_array(x, "soft_sign")
     return x / (jnp.abs(x) + 1)
 
 
@@ -112,13 +112,13 @@ def sigmoid(x):
 @jit
 def sparse_sigmoid(x):
     """0 below -1, 1 above 1, and `(x + 1) / 2` between: the derivative of `sparse_plus`."""
-    return 0.5 * jnp.clip(as_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+    return 0.5 * jnp.clip(ensure_array(x, "sparse_sigmoid") + 1.0, 0.0, 2.0)
 
 
 @jit
 def silu(x):
     """`x * sigmoid(x)`, also known as swish."""
-    x = as_array("silu", x)
+    x = ensure_array(x, "silu")
     return x * sigmoid(x)
 
 
@@ -128,34 +128,34 @@ swish = silu
 @jit
 def mish(x):
     """`x * tanh(softplus(x))`."""
-    x = as_array("mish", x)
+    x = ensure_array(x, "mish")
     return x * jnp.tanh(softplus(x))
 
 
 @jit
 def log_sigmoid(x):
     """`log(sigmoid(x))`, exact also where the sigmoid underflows."""
-    return -softplus(-as_array("log_sigmoid", x))
+    return -softplus(-ensure_array(x, "log_sigmoid"))
 
 
 @jit
 def elu(x, alpha=1.0):
     """x for x > 0, else `alpha * (exp(x) - 1)`."""
-    x = as_array("elu", x)
+    x = ensure_array(x, "elu")
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
 @jit
 def leaky_relu(x, negative_slope=0.01):
     """x for x >= 0, else `negative_slope * x`."""
-    x = as_array("leaky_relu", x)
+    x = ensure_array(x, "leaky_relu")
     return jnp.where(x >= 0, x, negative_slope * x)
 
 
 @jit
 def hard_tanh(x):
     """x, limited to [-1, 1]."""
-    x = as_array("hard_tanh", x)
+    x = ensure_array(x, "hard_tanh")
     return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
 
 
@@ -181,7 +181,7 @@ def gelu(x, approximate=True):
     Returns:
         Floating array of the same shape.
     """
-    return _gelu(as_array("gelu", x), bool(approximate))
+    return _gelu(ensure_array(x, "gelu"), bool(approximate))
 
 
 @functools.partial(jit, static_argnums=(1,), inline=True)
@@ -197,13 +197,13 @@ def _gelu(x, approximate):
 @jit
 def hard_sigmoid(x):
     """`relu6(x + 3) / 6`: a piecewise linear sigmoid."""
-    return relu6(as_array("hard_sigmoid", x) + 3.0) / 6.0
+    return relu6(ensure_array(x, "hard_sigmoid") + 3.0) / 6.0
 
 
 @jit
 def hard_silu(x):
     """`x * hard_sigmoid(x)`, also known as hard swish."""
-    x = as_array("hard_silu", x)
+    x = ensure_array(x, "hard_silu")
     return x * hard_sigmoid(x)
 
 
@@ -214,7 +214,7 @@ hard_swish = hard_silu
 @jit
 def log1mexp(x):
     """`log(1 - exp(-x))` for x > 0, by the formula that is exact at that x (Maechler, 2012)."""
-    x = as_array("log1mexp", x)
+    x = ensure_array(x, "log1mexp")
     small = x < float(np.log(2.0))
     return jnp.where(small, jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x)))
 
@@ -241,7 +241,7 @@ def glu(x, axis=-1):
     Raises:
         ValueError: if that size is odd.
     """
-    x = as_array("glu", x)
+    x = ensure_array(x, "glu")
     size = x.shape[axis]
     if size % 2:
         raise ValueError(f"glu needs an axis of even size, got size {size} along axis {axis}.")
@@ -272,11 +272,11 @@ def softmax(x, axis=-1, where=None):
         Array([0.25, 0.75], dtype=float32)
     """
     axis = core.concrete_or_error(
-        hashable_axis,
+        static_axis,
         axis,
         "The axis argument of softmax. It must be known while tracing: mark it as static.",
     )
-    return _softmax(as_array("softmax", x), where, axis)
+    return _softmax(ensure_array(x, "softmax"), where, axis)
 
 
 @functools.partial(jit, static_argnums=(2,), inline=True)
@@ -319,8 +319,8 @@ def logmeanexp(x, axis=None, where=None, keepdims=False):
     Returns:
         Floating array.
     """
-    x = as_array("logmeanexp", x)
-    total = _logsumexp(x, None, where, hashable_axis(axis), keepdims, False)
+    x = ensure_array(x, "logmeanexp")
+    total = _logsumexp(x, None, where, static_axis(axis), keepdims, False)
     counted = True if where is None else where
     counted = jnp.broadcast_to(counted, x.shape)
     count = jnp.sum(counted, axis=axis, keepdims=keepdims, dtype=total.dtype)
@@ -346,7 +346,7 @@ def standardize(
     Raises:
         ValueError: for another algorithm.
     """
-    x = as_array("standardize", x)
+    x = ensure_array(x, "standardize")
     if mean is None:
         mean = jnp.mean(x, axis, keepdims=True, where=where)
     if variance is None:

@@ -215,7 +215,7 @@ def copy(a, order=None):
 def astype(x, dtype, /, *, copy=False, device=None):
     """Converts to a dtype: floats truncate and saturate to integers, complex drops its
     imaginary part, everything non-zero is True. None means the default float dtype."""
-    x = ensure_array("astype", x)
+    x = ensure_array(x, "astype")
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "astype")
     if dtype == np.bool_ and x.dtype != np.bool_:
         out = lax.ne(x, as_array(np.zeros((), x.dtype)))
@@ -437,7 +437,7 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
     compute = dtypes.to_inexact_dtype(dtypes.promote_types(
         dtypes.result_type(start, stop), dtype))
-    start, stop = (convert(ensure_array("linspace", x), compute) for x in (start, stop))
+    start, stop = (convert(ensure_array(x, "linspace"), compute) for x in (start, stop))
     shape = lax.broadcast_shapes(start.shape, stop.shape)
     start, stop = broadcast_to(start, shape), broadcast_to(stop, shape)
     intervals = num - 1 if endpoint else num
@@ -481,10 +481,10 @@ def _logspace(start, stop, num, endpoint, base, dtype, axis):
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
     compute = dtypes.to_inexact_dtype(dtypes.promote_types(
         dtypes.result_type(start, stop), dtype))
-    exponent = _linspace(convert(ensure_array("logspace", start), compute),
-                         convert(ensure_array("logspace", stop), compute),
+    exponent = _linspace(convert(ensure_array(start, "logspace"), compute),
+                         convert(ensure_array(stop, "logspace"), compute),
                          num, endpoint, False, None, axis)
-    base = convert(ensure_array("logspace", base), compute)
+    base = convert(ensure_array(base, "logspace"), compute)
     if base.ndim:
         base = lax.expand_dims(base, (axis,))
     exponent, base = _broadcast_pair(exponent, base)

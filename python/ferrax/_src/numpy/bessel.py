@@ -226,7 +226,7 @@ def kaiser(M, beta):
     dtype = dtypes.default_float_dtype()
     if M <= 1:
         return lax.full((M,), 1, dtype)
-    beta = ensure_array("kaiser", beta)
+    beta = ensure_array(beta, "kaiser")
     half = as_array(np.asarray(0.5 * (M - 1), dtype))
     u = lax.div(lax.sub(lax.iota(dtype, M), half), half)
     root = lax.sqrt(lax.sub(as_array(np.ones((), dtype)), lax.mul(u, u)))

@@ -41,7 +41,7 @@ def packbits(a, axis=None, bitorder="big"):
 
     Example: `jnp.packbits(jnp.array([1, 0, 1]))` is `[160]`.
     """
-    a = ensure_array("packbits", a)
+    a = ensure_array(a, "packbits")
     if not (is_subdtype(a, np.integer) or is_subdtype(a, np.bool_)):
         raise TypeError(f"Expected an input array of integer or boolean data type, got {a.dtype}")
     shifts = _shifts(bitorder)
@@ -68,7 +68,7 @@ def unpackbits(a, axis=None, count=None, bitorder="big"):
 
     Example: `jnp.unpackbits(jnp.array([160], jnp.uint8), count=3)` is `[1, 0, 1]`.
     """
-    a = ensure_array("unpackbits", a)
+    a = ensure_array(a, "unpackbits")
     if a.dtype != np.uint8:
         raise TypeError(f"Expected an input array of unsigned byte data type, got {a.dtype}")
     shifts = _shifts(bitorder)

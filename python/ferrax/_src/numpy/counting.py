@@ -48,7 +48,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
 
     Example: `jnp.bincount(jnp.array([0, 2, 2]))` is `[1, 0, 2]`.
     """
-    x = ensure_array("bincount", x)
+    x = ensure_array(x, "bincount")
     if is_subdtype(x, np.bool_):
         x = lax.convert_element_type(x, np.int32)
     if not is_subdtype(x, np.integer):
@@ -68,7 +68,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
     if weights is None:
         weights = as_array(np.ones((), dtypes.default_int_dtype()))
     else:
-        weights = ensure_array("bincount", weights)
+        weights = ensure_array(weights, "bincount")
         if weights.shape != x.shape:
             raise ValueError(
                 "jnp.bincount: weights must have the shape of x, got shapes"
@@ -114,7 +114,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
             " implemented; pass a number or the edges."
         )
     check_array_like("histogram_bin_edges", a, bins)
-    a = ensure_array("histogram_bin_edges", a)
+    a = ensure_array(a, "histogram_bin_edges")
     dtype = dtypes.to_inexact_dtype(a.dtype)
     if np.ndim(bins) == 1:
         return asarray(bins, dtype=dtype)
@@ -157,7 +157,7 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
         return histogram_bin_edges(a, bins)
     if weights is None:
         check_array_like("histogram", a, bins)
-        (a,) = promote_dtypes_inexact(ensure_array("histogram", a))
+        (a,) = promote_dtypes_inexact(ensure_array(a, "histogram"))
         weights = lax.full_like(a, 1)
     else:
         check_array_like("histogram", a, bins, weights)
@@ -216,11 +216,11 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
 
     Example: `jnp.histogramdd(jnp.ones((5, 3)), 2)[0]` has shape (2, 2, 2) and the sum 5.
     """
-    sample = ensure_array("histogramdd", sample)
+    sample = ensure_array(sample, "histogramdd")
     if weights is None:
         (sample,) = promote_dtypes_inexact(sample)
     else:
-        weights = ensure_array("histogramdd", weights)
+        weights = ensure_array(weights, "histogramdd")
         if tuple(weights.shape) != tuple(sample.shape[:1]):
             raise ValueError(
                 "should have one weight for each sample: got shapes"

@@ -59,7 +59,7 @@ def eigh(a, UPLO=None, symmetrize_input=True):
 
     Example: `jnp.linalg.eigh(jnp.array([[2., 0.], [0., 1.]])).eigenvalues` is `[1., 2.]`.
     """
-    a = ensure_array("jnp.linalg.eigh", a)
+    a = ensure_array(a, "jnp.linalg.eigh")
     if UPLO not in (None, "L", "U"):
         raise ValueError(f"UPLO must be one of None, 'L', or 'U', got {UPLO}")
     (a,) = promote_dtypes_inexact(a)
@@ -75,7 +75,7 @@ def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
 
     Example: `jnp.linalg.eigvalsh(jnp.array([[2., 0.], [0., 1.]]))` is `[1., 2.]`.
     """
-    a = ensure_array("jnp.linalg.eigvalsh", a)
+    a = ensure_array(a, "jnp.linalg.eigvalsh")
     return eigh(a, UPLO, symmetrize_input=symmetrize_input).eigenvalues
 
 
@@ -99,7 +99,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index
 
     Example: `jnp.linalg.svd(jnp.array([[0., 3.], [2., 0.]])).S` is `[3., 2.]`.
     """
-    (a,) = promote_dtypes_inexact(ensure_array("jnp.linalg.svd", a))
+    (a,) = promote_dtypes_inexact(ensure_array(a, "jnp.linalg.svd"))
     if hermitian:
         return _svd_of_hermitian(a, compute_uv, subset_by_index)
     results = lax_linalg.svd(
@@ -128,7 +128,7 @@ def svdvals(x, /):
 
     Example: `jnp.linalg.svdvals(jnp.array([[0., 3.], [2., 0.]]))` is `[3., 2.]`.
     """
-    return svd(ensure_array("jnp.linalg.svdvals", x), compute_uv=False)
+    return svd(ensure_array(x, "jnp.linalg.svdvals"), compute_uv=False)
 
 
 @partial(jit, static_argnames=("hermitian",))
@@ -143,7 +143,7 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
 
     Example: `jnp.linalg.matrix_rank(jnp.ones((3, 3)))` is `1`.
     """
-    M = ensure_array("jnp.linalg.matrix_rank", M)
+    M = ensure_array(M, "jnp.linalg.matrix_rank")
     if tol is not None:
         if rtol is not None:
             raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
@@ -155,7 +155,7 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
     if rtol is None:
         scale = max(M.shape[-2:]) * float(dtypes.finfo(s.dtype).eps)
         rtol = lax.mul(reductions.max(s, axis=-1), strong_constant(scale, s))
-    rtol = ensure_array("jnp.linalg.matrix_rank", rtol)
+    rtol = ensure_array(rtol, "jnp.linalg.matrix_rank")
     return reductions.sum(ufuncs.greater(s, lax.expand_dims(rtol, (rtol.ndim,))), axis=-1)
 
 
@@ -171,7 +171,7 @@ def cond(x, p=None):
 
     Example: `jnp.linalg.cond(jnp.array([[4., 0.], [0., 2.]]))` is `2.`.
     """
-    x = ensure_array("cond", x)
+    x = ensure_array(x, "cond")
     got = f"got shape {tuple(x.shape)}"
     if x.ndim < 2:
         raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; {got}")
@@ -215,7 +215,7 @@ def pinv(a, rtol=None, hermitian=False, *, rcond=None):
 
     Example: `jnp.linalg.pinv(jnp.array([[2., 0.], [0., 0.]]))` is `[[0.5, 0.], [0., 0.]]`.
     """
-    a = ensure_array("jnp.linalg.pinv", a)
+    a = ensure_array(a, "jnp.linalg.pinv")
     if rcond is not None:
         if rtol is not None:
             raise ValueError("pinv: only one of rtol and rcond may be specified.")
@@ -230,7 +230,7 @@ def pinv(a, rtol=None, hermitian=False, *, rcond=None):
     if rtol is None:
         dtype = real_dtype(a.dtype)
         rtol = np.asarray(10 * max(a.shape[-2:]) * float(dtypes.finfo(dtype).eps), dtype)
-    return _pinv(a, ensure_array("jnp.linalg.pinv", rtol), bool(hermitian))
+    return _pinv(a, ensure_array(rtol, "jnp.linalg.pinv"), bool(hermitian))
 
 
 @partial(custom_jvp, nondiff_argnums=(2,))

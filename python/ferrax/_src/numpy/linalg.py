@@ -49,7 +49,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
     Example: `jnp.linalg.norm(jnp.array([3., 4.]))` is `5.`.
     """
-    (x,) = promote_dtypes_inexact(ensure_array("jnp.linalg.norm", x))
+    (x,) = promote_dtypes_inexact(ensure_array(x, "jnp.linalg.norm"))
     if axis is None and ord is None:
         return _root_of_squares(x, None, keepdims)
     axes = normalize_axes(axis, x.ndim)
@@ -112,7 +112,7 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
 
     Example: `jnp.linalg.vector_norm(jnp.ones((2, 8)), axis=1)` is about `[2.828, 2.828]`.
     """
-    x = ensure_array("jnp.linalg.vector_norm", x)
+    x = ensure_array(x, "jnp.linalg.vector_norm")
     if isinstance(ord, str):
         hint = f" Use {ord.replace('inf', 'jnp.inf')}." if ord in ("inf", "-inf") else ""
         raise ValueError(f"Invalid order '{ord}' for vector norm: expected a number.{hint}")
@@ -157,7 +157,7 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
 
     Example: `jnp.linalg.matrix_norm(jnp.ones((3, 2, 2)))` is `[2., 2., 2.]`.
     """
-    x = ensure_array("jnp.linalg.matrix_norm", x)
+    x = ensure_array(x, "jnp.linalg.matrix_norm")
     return norm(x, ord=ord, axis=(-2, -1), keepdims=keepdims)
 
 
@@ -315,7 +315,7 @@ def matrix_power(a, n):
 
     Example: `jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 5)` is `[[1, 5], [0, 1]]`.
     """
-    a = ensure_array("jnp.linalg.matrix_power", a)
+    a = ensure_array(a, "jnp.linalg.matrix_power")
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise TypeError(
             "ferrax.numpy.linalg.matrix_power: expected square matrices in the last two axes, got"
@@ -352,7 +352,7 @@ def matrix_transpose(x, /):
 
     Example: `jnp.linalg.matrix_transpose(jnp.ones((4, 2, 3)))` has shape (4, 3, 2).
     """
-    x = ensure_array("jnp.linalg.matrix_transpose", x)
+    x = ensure_array(x, "jnp.linalg.matrix_transpose")
     if x.ndim < 2:
         raise ValueError(
             "ferrax.numpy.linalg.matrix_transpose: expected at least two axes, got shape"
@@ -366,7 +366,7 @@ def diagonal(x, /, *, offset=0):
 
     Example: `jnp.linalg.diagonal(jnp.eye(3), offset=1)` is `[0., 0.]`.
     """
-    x = ensure_array("jnp.linalg.diagonal", x)
+    x = ensure_array(x, "jnp.linalg.diagonal")
     return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
@@ -377,5 +377,5 @@ def trace(x, /, *, offset=0, dtype=None):
 
     Example: `jnp.linalg.trace(jnp.ones((4, 3, 3)))` is `[3., 3., 3., 3.]`.
     """
-    x = ensure_array("jnp.linalg.trace", x)
+    x = ensure_array(x, "jnp.linalg.trace")
     return matrices.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)

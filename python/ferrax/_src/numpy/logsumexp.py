@@ -8,33 +8,23 @@ import operator
 import numpy as np
 
 from ferrax._core import ufuncs
-from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import conditional, reductions
 from ferrax._src.numpy.ufuncs import isfinite
+from ferrax._src.numpy.util import ensure_array
 from ferrax._src.transforms.jit import jit
 
 
 def as_inexact(name, x):
     """An array argument as a floating or complex array; TypeError for what is no array."""
-    x = as_array(name, x)
+    x = ensure_array(x, name)
     if dtypes.issubdtype(x.dtype, np.inexact):
         return x
     return lax.convert_element_type(x, dtypes.to_inexact_dtype(x.dtype))
 
 
-def as_array(name, x, position=0):
-    """An array or scalar argument as an array; TypeError for what is neither."""
-    try:
-        return core.as_array(x)
-    except TypeError:
-        raise TypeError(
-            f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
-        ) from None
-
-
-def hashable_axis(axis):
+def static_axis(axis):
     """An axis argument in the form in which it may be a static argument."""
     if axis is None:
         return None
@@ -61,10 +51,10 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
         >>> ferrax.nn.logsumexp(jnp.array([1000.0, 1000.0]))
         Array(1000.6931, dtype=float32)
     """
-    a = as_array("logsumexp", a)
+    a = ensure_array(a, "logsumexp")
     if b is not None:
-        b = as_array("logsumexp", b, 1)
-    axis = hashable_axis(axis)
+        b = ensure_array(b, "logsumexp", 1)
+    axis = static_axis(axis)
     return _logsumexp(a, b, where, axis, bool(keepdims), bool(return_sign))
 
 

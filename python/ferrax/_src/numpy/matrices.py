@@ -85,7 +85,7 @@ def tri(N, M=None, k=0, dtype=None):
 
 
 def _triangle(name, m, k, lower):
-    m = ensure_array(name, m)
+    m = ensure_array(m, name)
     if m.ndim < 2:
         raise ValueError(f"Argument to ferrax.numpy.{name} must be at least 2D")
     mask = _band(tuple(m.shape[-2:]), k if lower else k - 1, lax.ge)
@@ -118,7 +118,7 @@ def _swap_last(a, axis1, axis2):
 @partial(jit, static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a, offset=0, axis1=0, axis2=1):
     """The diagonal of two axes, as a last axis. ValueError below rank 2."""
-    a = ensure_array("diagonal", a)
+    a = ensure_array(a, "diagonal")
     if a.ndim < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
     a = _swap_last(a, axis1, axis2)
@@ -136,7 +136,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     """Sum of the diagonal of two axes; small integers are widened."""
     reject_out("trace", out)
-    a = ensure_array("trace", a)
+    a = ensure_array(a, "trace")
     a = _swap_last(a, axis1, axis2)
     mask = broadcast_to(_band(tuple(a.shape[-2:]), offset, lax.eq), tuple(a.shape))
     return reduce_sum(where(mask, a, lax.full_like(a, 0)), axis=(-2, -1), dtype=dtype)
@@ -153,7 +153,7 @@ def _diag(v, k):
 
 def diag(v, k=0):
     """The k-th diagonal of a matrix, or a matrix with a vector on it. ValueError otherwise."""
-    v = ensure_array("diag", v)
+    v = ensure_array(v, "diag")
     k = operator.index(k)
     if v.ndim == 1:
         return _diag(v, k)
@@ -164,13 +164,13 @@ def diag(v, k=0):
 
 def diagflat(v, k=0):
     """A matrix with the flattened input on its k-th diagonal."""
-    return _diag(ravel(ensure_array("diagflat", v)), operator.index(k))
+    return _diag(ravel(ensure_array(v, "diagflat")), operator.index(k))
 
 
 @partial(jit, static_argnames=("N", "increasing"))
 def vander(x, N=None, increasing=False):
     """Matrix of powers of a vector, falling unless `increasing`."""
-    x = ensure_array("vander", x)
+    x = ensure_array(x, "vander")
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array")
     N = x.shape[0] if N is None else operator.index(N)
@@ -268,7 +268,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 
 def unravel_index(indices, shape):
     """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped."""
-    indices = ensure_array("unravel_index", indices)
+    indices = ensure_array(indices, "unravel_index")
     sizes = canonical_shape(shape)
     total = math.prod(sizes)
     flat = clip(indices, -total, total - 1) if total else indices

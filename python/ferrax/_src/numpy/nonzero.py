@@ -22,8 +22,8 @@ from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.at import IndexUpdateHelper
-from ferrax._src.numpy.take import _resized, array_argument, take
-from ferrax._src.numpy.util import check_array_like, where as select_where
+from ferrax._src.numpy.take import _resized, take
+from ferrax._src.numpy.util import check_array_like, ensure_array, where as select_where
 from ferrax._src.transforms.jit import jit
 
 
@@ -42,7 +42,7 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Array, ...]
     >>> jnp.nonzero(jnp.array([0, 3, 0, 5]))
     (Array([1, 3], dtype=int32),)
     """
-    a = array_argument("nonzero", a)
+    a = ensure_array(a, "nonzero")
     if a.ndim == 0:
         raise ValueError(
             "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() "
@@ -107,14 +107,14 @@ _nonzero_jit = jit(_nonzero, static_argnums=(1,))
 
 def flatnonzero(a, *, size: int | None = None, fill_value=None) -> Array:
     """Positions of the nonzero elements of the flattened array; see ``nonzero``."""
-    a = array_argument("flatnonzero", a)
+    a = ensure_array(a, "flatnonzero")
     flat = reshape(a, (math.prod(a.shape),))
     return nonzero(flat, size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a, *, size: int | None = None, fill_value=None) -> Array:
     """Positions of the nonzero elements as rows of an array of shape (count, a.ndim)."""
-    a = array_argument("argwhere", a)
+    a = ensure_array(a, "argwhere")
     dtype = _default_int()
     if a.ndim == 0:
         if size is None:
@@ -138,8 +138,8 @@ def compress(
     >>> jnp.compress(jnp.array([True, False, True]), jnp.array([1, 2, 3]))
     Array([1, 3], dtype=int32)
     """
-    condition = array_argument("compress", condition, 0)
-    a = array_argument("compress", a, 1)
+    condition = ensure_array(condition, "compress", 0)
+    a = ensure_array(a, "compress", 1)
     if out is not None:
         raise NotImplementedError("out argument is not supported by jnp.compress")
     if condition.ndim != 1:
@@ -172,8 +172,8 @@ def compress(
 
 def extract(condition, arr, *, size: int | None = None, fill_value=0) -> Array:
     """Elements of ``arr`` where ``condition`` holds, both flattened; see ``compress``."""
-    condition = array_argument("extract", condition, 0)
-    arr = array_argument("extract", arr, 1)
+    condition = ensure_array(condition, "extract", 0)
+    arr = ensure_array(arr, "extract", 1)
     flat = reshape(condition, (math.prod(condition.shape),))
     return compress(flat, arr, size=size, fill_value=fill_value)
 
@@ -186,9 +186,9 @@ def place(arr, mask, vals, *, inplace: bool = True) -> Array:
     >>> jnp.place(jnp.arange(4), jnp.array([0, 1, 1, 1]), jnp.array([7, 8]), inplace=False)
     Array([0, 7, 8, 7], dtype=int32)
     """
-    arr = array_argument("place", arr, 0)
-    mask = array_argument("place", mask, 1)
-    vals = array_argument("place", vals, 2)
+    arr = ensure_array(arr, "place", 0)
+    mask = ensure_array(mask, "place", 1)
+    vals = ensure_array(vals, "place", 2)
     if inplace:
         raise ValueError(
             "jnp.place cannot modify arrays in-place, because arrays are immutable. Pass "
@@ -222,8 +222,8 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True) -> Array:
         raise NotImplementedError("arrays are immutable, must use inplace=False")
     if wrap:
         raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
-    a = array_argument("fill_diagonal", a, 0)
-    val = array_argument("fill_diagonal", val, 1)
+    a = ensure_array(a, "fill_diagonal", 0)
+    val = ensure_array(val, "fill_diagonal", 1)
     if a.ndim < 2:
         raise ValueError("array must be at least 2-d")
     if a.ndim > 2 and len(set(a.shape)) != 1:

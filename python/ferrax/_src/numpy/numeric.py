@@ -55,7 +55,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
 
     Example: `jnp.diff(jnp.array([1, 4, 9]))` is `[3, 5]`.
     """
-    a = ensure_array("diff", a)
+    a = ensure_array(a, "diff")
     n = operator.index(n)
     if n == 0:
         return a
@@ -67,7 +67,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     axis = normalize_axis(axis, a.ndim)
 
     def end(x):
-        x = ensure_array("diff", x)
+        x = ensure_array(x, "diff")
         if x.ndim == 0:
             x = broadcast_to(x, tuple(1 if d == axis else m for d, m in enumerate(a.shape)))
         return [x]
@@ -86,13 +86,13 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
 @jit
 def ediff1d(ary, to_end=None, to_begin=None):
     """Differences of the flattened array, with values to put before and after."""
-    flat = ravel(ensure_array("ediff1d", ary))
+    flat = ravel(ensure_array(ary, "ediff1d"))
     m = flat.shape[0]
     out = lax.sub(_slice(flat, min(1, m), m, 0), _slice(flat, 0, max(m - 1, 0), 0))
     if to_begin is not None:
-        out = concatenate([ravel(convert(ensure_array("ediff1d", to_begin), out.dtype)), out])
+        out = concatenate([ravel(convert(ensure_array(to_begin, "ediff1d"), out.dtype)), out])
     if to_end is not None:
-        out = concatenate([out, ravel(convert(ensure_array("ediff1d", to_end), out.dtype))])
+        out = concatenate([out, ravel(convert(ensure_array(to_end, "ediff1d"), out.dtype))])
     return out
 
 
@@ -121,7 +121,7 @@ def gradient(f, *varargs, axis=None, edge_order=None):
     else:
         raise TypeError(
             f"Invalid number of spacing arguments {len(varargs)} for axis={axis}")
-    out = [_gradient_along(f, ensure_array("gradient", h), d) for h, d in zip(spacings, axes)]
+    out = [_gradient_along(f, ensure_array(h, "gradient"), d) for h, d in zip(spacings, axes)]
     return out[0] if len(out) == 1 else out
 
 
@@ -228,7 +228,7 @@ def _interp(x, xp, fp, left, right, period):
     if is_subdtype(x, np.complexfloating):
         raise ValueError("jnp.interp: complex x values not supported.")
     if period is not None:
-        period = convert(ufuncs.abs(ensure_array("interp", period)), x.dtype)
+        period = convert(ufuncs.abs(ensure_array(period, "interp")), x.dtype)
         x, xp = remainder(x, period), remainder(xp, period)
         xp, fp = _sorted_by_first(xp, fp)
         n = xp.shape[0]
@@ -280,9 +280,9 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     aweights: importance weights. Raises ValueError above rank 2.
     """
     dtype = user_dtype(dtype, "cov")
-    m = ensure_array("cov", m)
+    m = ensure_array(m, "cov")
     if y is not None:
-        y = ensure_array("cov", y)
+        y = ensure_array(y, "cov")
         m, y = promote_dtypes_inexact(m, y)
         if y.ndim > 2:
             raise ValueError("y has more than 2 dimensions")
@@ -308,7 +308,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     for name, weights in (("fweights", fweights), ("aweights", aweights)):
         if weights is None:
             continue
-        weights = ensure_array("cov", weights)
+        weights = ensure_array(weights, "cov")
         if weights.ndim > 1:
             raise RuntimeError(f"cannot handle multidimensional {name}")
         if weights.shape[0] != X.shape[1]:
@@ -326,7 +326,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     elif aweights is None:
         divisor = ufuncs.subtract(total, ddof)
     else:
-        spread = reductions.sum(ufuncs.multiply(w, ufuncs.abs(ensure_array("cov", aweights))))
+        spread = reductions.sum(ufuncs.multiply(w, ufuncs.abs(ensure_array(aweights, "cov"))))
         divisor = ufuncs.subtract(
             total, ufuncs.true_divide(ufuncs.multiply(ddof, spread), total))
     X = ufuncs.subtract(X, lax.expand_dims(average, (1,)))
@@ -369,7 +369,7 @@ def polyval(p, x, *, unroll=16):
 @partial(jit, static_argnames=("axis",))
 def unwrap(p, discont=None, axis=-1, period=2 * np.pi):
     """Adds multiples of `period` along an axis so that jumps stay within half a period."""
-    p = ensure_array("unwrap", p)
+    p = ensure_array(p, "unwrap")
     if is_subdtype(p, np.complexfloating):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     if p.shape[axis] == 0:

@@ -218,7 +218,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
 
     Example: `jnp.pad(jnp.ones(2), 1)` is `[0., 1., 1., 0.]`.
     """
-    array = ensure_array("pad", array)
+    array = ensure_array(array, "pad")
     rank = array.ndim
     if isinstance(pad_width, dict):
         widths = [(0, 0)] * rank

@@ -96,7 +96,7 @@ def polyder(p, m=1):
     Example: `jnp.polyder(jnp.array([3., 2., 1.]))` is `[6., 2.]`.
     """
     m = concrete_or_error(operator.index, m, "'m' argument of jnp.polyder")
-    (p,) = promote_dtypes_inexact(_vector("polyder", ensure_array("polyder", p)))
+    (p,) = promote_dtypes_inexact(_vector("polyder", ensure_array(p, "polyder")))
     if m < 0:
         raise ValueError(f"Order of derivative must be positive, got {m} (see polyint)")
     if m == 0:
@@ -208,7 +208,7 @@ def poly(seq_of_zeros):
 
     Example: `jnp.poly(jnp.array([1., 2.]))` is `[1., -3., 2.]`.
     """
-    (roots,) = promote_dtypes_inexact(ensure_array("poly", seq_of_zeros))
+    (roots,) = promote_dtypes_inexact(ensure_array(seq_of_zeros, "poly"))
     if roots.ndim == 0:
         roots = lax.reshape(roots, (1,))
     if roots.ndim == 2 and roots.shape[0] == roots.shape[1] != 0:

@@ -90,7 +90,7 @@ def _identity(name, dtype):
 def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integers=True,
             upcast=True):
     reject_out(name, out)
-    a = ensure_array(name, a)
+    a = ensure_array(a, name)
     if initial is not None:
         check_array_like(name, initial)
     axes = normalize_axes(axis, a.ndim)
@@ -120,7 +120,7 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
         a = _drop_imaginary(a, compute_dtype)
     a = convert(a, compute_dtype)
     if where is not None:
-        mask = ensure_array(name, where)
+        mask = ensure_array(where, name)
         if not dtypes.issubdtype(mask.dtype, np.bool_):
             raise ValueError(
                 f"The where argument to {name} must be boolean, got {mask.dtype}"
@@ -248,14 +248,14 @@ def _count(a, axis, where, dtype, keepdims):
     """Number of elements that a mean divides by: a scalar, or counts of a mask."""
     if where is None:
         return as_array(np.asarray(_axis_size(a, axis), dtype))
-    mask = broadcast_to(ensure_array("mean", where), a.shape)
+    mask = broadcast_to(ensure_array(where, "mean"), a.shape)
     return sum(convert(convert(mask, np.dtype(np.int32)), dtype), axis, dtype=dtype,
                keepdims=keepdims)
 
 
 def _mean(a, axis, dtype, out, keepdims, where, upcast=True):
     reject_out("mean", out)
-    a = ensure_array("mean", a)
+    a = ensure_array(a, "mean")
     result_dtype = dtypes.to_inexact_dtype(a.dtype) if dtype is None else dtype
     compute_dtype = _upcast_half(result_dtype) if upcast else result_dtype
     normalizer = _count(a, axis, where, compute_dtype, keepdims)
@@ -284,12 +284,12 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
     Args: weights: None, or an array of the shape of `a`, or 1-d along one `axis`;
     returned: also return the sum of weights. Raises ValueError for mismatched shapes.
     """
-    a = ensure_array("average", a)
+    a = ensure_array(a, "average")
     if weights is None:
         result = mean(a, axis=axis, keepdims=keepdims)
         count = as_array(np.asarray(_axis_size(a, axis), result.dtype))
         return (result, lax.full_like(result, count)) if returned else result
-    weights = ensure_array("average", weights)
+    weights = ensure_array(weights, "average")
     a, weights = promote_dtypes_inexact(a, weights)
     if a.shape != weights.shape:
         if axis is None:
@@ -375,7 +375,7 @@ def _moment(name, function, a, axis, dtype, out, ddof, keepdims, where, mean, co
         correction = ddof
     elif ddof != 0:
         raise ValueError("ddof and correction can't be provided simultaneously.")
-    a = ensure_array(name, a)
+    a = ensure_array(a, name)
     axes = None if axis is None else normalize_axes(axis, a.ndim)
     return function(a, axes, user_dtype(dtype, name), correction, bool(keepdims), where, mean)
 
@@ -404,14 +404,14 @@ def _ptp(a, axis=None, keepdims=False):
 def ptp(a, axis=None, out=None, keepdims=False):
     """Range (maximum minus minimum) over axes."""
     reject_out("ptp", out)
-    a = ensure_array("ptp", a)
+    a = ensure_array(a, "ptp")
     return _ptp(a, None if axis is None else normalize_axes(axis, a.ndim), bool(keepdims))
 
 
 @partial(jit, static_argnames=("axis", "keepdims"))
 def count_nonzero(a, axis=None, keepdims=False):
     """Number of non-zero elements over axes, in the default integer dtype."""
-    a = ensure_array("count_nonzero", a)
+    a = ensure_array(a, "count_nonzero")
     non_zero = lax.ne(a, as_array(np.zeros((), a.dtype)))
     return sum(non_zero, axis=axis, keepdims=keepdims)
 
@@ -421,7 +421,7 @@ def count_nonzero(a, axis=None, keepdims=False):
 
 def _arg_extremum(name, function, a, axis, out, keepdims):
     reject_out(name, out)
-    a = ensure_array(name, a)
+    a = ensure_array(a, name)
     shape = a.shape
     if axis is None:
         flat, axis, rank = lax.reshape(a, (a.size,)) if a.ndim != 1 else a, 0, None
@@ -494,13 +494,13 @@ def _one_axis(axis):
 def nanargmax(a, axis=None, out=None, keepdims=None):
     """As `argmax`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmax", out)
-    return _nanargmax(ensure_array("nanargmax", a), _one_axis(axis), bool(keepdims))
+    return _nanargmax(ensure_array(a, "nanargmax"), _one_axis(axis), bool(keepdims))
 
 
 def nanargmin(a, axis=None, out=None, keepdims=None):
     """As `argmin`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmin", out)
-    return _nanargmin(ensure_array("nanargmin", a), _one_axis(axis), bool(keepdims))
+    return _nanargmin(ensure_array(a, "nanargmin"), _one_axis(axis), bool(keepdims))
 
 
 # ---------------------------------------------------------------------------- nan variants
@@ -517,7 +517,7 @@ def _without_nan(a, fill):
 @partial(jit, static_argnames=_NAN_STATIC)
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
     """As `sum`, NaN counting as 0."""
-    a = ensure_array("nansum", a)
+    a = ensure_array(a, "nansum")
     return _reduce("sum", _without_nan(a, 0), axis, user_dtype(dtype, "nansum"), out, keepdims,
                    initial, where, upcast=False)
 
@@ -525,13 +525,13 @@ def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, whe
 @partial(jit, static_argnames=_NAN_STATIC)
 def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
     """As `prod`, NaN counting as 1."""
-    a = ensure_array("nanprod", a)
+    a = ensure_array(a, "nanprod")
     return _reduce("prod", _without_nan(a, 1), axis, user_dtype(dtype, "nanprod"), out, keepdims,
                    initial, where, upcast=False)
 
 
 def _nan_extremum(name, function, fill, a, axis, out, keepdims, initial, where):
-    a = ensure_array(name, a)
+    a = ensure_array(a, name)
     result = function(_without_nan(a, fill), axis=axis, out=out, keepdims=keepdims,
                       initial=initial, where=where)
     if not is_subdtype(a, np.inexact):
@@ -555,7 +555,7 @@ def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 @partial(jit, static_argnames=_NAN_STATIC)
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
     """As `mean`, ignoring NaN; NaN where all elements are."""
-    a = ensure_array("nanmean", a)
+    a = ensure_array(a, "nanmean")
     dtype = user_dtype(dtype, "nanmean")
     if not is_subdtype(a, np.inexact):
         return mean(a, axis, dtype, out, keepdims, where=where)
@@ -569,7 +569,7 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
     """As `var`, ignoring NaN; NaN where fewer than `ddof + 1` numbers remain."""
     reject_out("nanvar", out)
-    a = ensure_array("nanvar", a)
+    a = ensure_array(a, "nanvar")
     compute_dtype, result_dtype = _var_dtypes(a.dtype, user_dtype(dtype, "nanvar"))
     a = convert(a, compute_dtype)
     if mean is None:
@@ -599,7 +599,7 @@ def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
 
 def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_integers=False):
     reject_out(name, out)
-    a = ensure_array(name, a)
+    a = ensure_array(a, name)
     dtype = user_dtype(dtype, name)
     if axis is None or a.ndim == 0:
         a, axis = (lax.reshape(a, (a.size,)) if a.ndim != 1 else a), axis or 0
@@ -650,7 +650,7 @@ def _cumsum_with_promotion(a, axis=None, dtype=None):
 
 
 def _cumulative(name, function, fill, x, axis, dtype, include_initial):
-    x = ensure_array(name, x)
+    x = ensure_array(x, name)
     if x.ndim == 0:
         raise ValueError("The input must be non-scalar to take a cumulative function.")
     if axis is None:

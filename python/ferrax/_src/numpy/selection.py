@@ -21,9 +21,10 @@ from ferrax._src.numpy.array_creation import arange
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.conditional import where
 from ferrax._src.numpy.shape import broadcast_arrays, moveaxis, stack
-from ferrax._src.numpy.take import _floor_mod, array_argument, take, take_along_axis
+from ferrax._src.numpy.take import _floor_mod, take, take_along_axis
 from ferrax._src.numpy.ufunc_api import minimum
 from ferrax._src.numpy.ufuncs import clip
+from ferrax._src.numpy.util import ensure_array
 
 _INT32 = np.dtype(np.int32)
 
@@ -65,10 +66,10 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
 
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
-    a = array_argument("choose", a, 0)
+    a = ensure_array(a, "choose", 0)
     if not dtypes.issubdtype(a.dtype, np.integer):
         raise ValueError("`a` array must be integer typed")
-    choices = [array_argument("choose", choice, 1) for choice in choices]
+    choices = [ensure_array(choice, "choose", 1) for choice in choices]
     if not choices:
         raise ValueError("choose requires at least one choice")
     count = len(choices)
@@ -112,7 +113,7 @@ def piecewise(x, condlist, funclist: list, *args, **kw) -> Array:
     >>> jnp.piecewise(x, [x < 0], [lambda x: -x, lambda x: x])
     Array([2, 3], dtype=int32)
     """
-    x = array_argument("piecewise", x)
+    x = ensure_array(x, "piecewise")
     conditions = list(condlist)
     pieces = list(funclist)
     count = len(conditions)
@@ -150,7 +151,7 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
     >>> jnp.delete(jnp.arange(4), 1)
     Array([0, 2, 3], dtype=int32)
     """
-    arr = array_argument("delete", arr, 0)
+    arr = ensure_array(arr, "delete", 0)
     if axis is None:
         arr, axis = reshape(arr, (math.prod(arr.shape),)), 0
     axis = canonical_axis(axis, arr.ndim)
@@ -159,7 +160,7 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
     if isinstance(obj, slice):
         keep[obj] = False
         return _kept(arr, keep, axis)
-    array_argument("delete", obj, 1)
+    ensure_array(obj, "delete", 1)
     if assume_unique_indices and isinstance(obj, Array) and not is_concrete(obj):
         return _delete_traced(arr, obj, axis)
     value = np.asarray(concrete_or_error(None, obj, "'obj' array argument of jnp.delete()"))
@@ -236,8 +237,8 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     >>> jnp.insert(jnp.array([1, 2]), 1, 9)
     Array([1, 9, 2], dtype=int32)
     """
-    arr = array_argument("insert", arr, 0)
-    values = array_argument("insert", values, 2)
+    arr = ensure_array(arr, "insert", 0)
+    values = ensure_array(values, "insert", 2)
     if axis is None:
         arr, axis = reshape(arr, (math.prod(arr.shape),)), 0
     axis = canonical_axis(known_axis("insert", axis), arr.ndim)
@@ -245,7 +246,7 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     if isinstance(obj, slice):
         places = as_array(np.arange(*obj.indices(size), dtype=_INT32))
     else:
-        places = array_argument("insert", obj, 1)
+        places = ensure_array(obj, "insert", 1)
     if places.ndim > 1:
         raise ValueError("jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar")
     if not dtypes.issubdtype(places.dtype, np.integer):
@@ -295,7 +296,7 @@ def ix_(*args) -> tuple[Array, ...]:
     Array([[1],
            [7]], dtype=int32)
     """
-    arrays = [array_argument("ix", arg, i) for i, arg in enumerate(args)]
+    arrays = [ensure_array(arg, "ix", i) for i, arg in enumerate(args)]
     result = []
     for axis, array in enumerate(arrays):
         if array.ndim != 1:
@@ -326,7 +327,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
 def diag_indices_from(arr) -> tuple[Array, ...]:
     """``diag_indices`` for an array whose axes all have one size."""
-    arr = array_argument("diag_indices_from", arr)
+    arr = ensure_array(arr, "diag_indices_from")
     if arr.ndim < 2:
         raise ValueError("input array must be at least 2-d")
     if len(set(arr.shape)) != 1:

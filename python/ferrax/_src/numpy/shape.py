@@ -138,7 +138,7 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     Example: `jnp.reshape(jnp.arange(6), (2, -1))` has shape (2, 3).
     """
     del copy
-    a = ensure_array("reshape", a)
+    a = ensure_array(a, "reshape")
     sizes = _resolve_shape(a, shape)
     if order == "C":
         return a if sizes == tuple(a.shape) else lax.reshape(a, sizes)
@@ -156,13 +156,13 @@ def ravel(a, order="C", *, out_sharding=None):
     """Flattens to one axis."""
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
-    a = ensure_array("ravel", a)
+    a = ensure_array(a, "ravel")
     return reshape(a, (a.size,), order)
 
 
 def transpose(a, axes=None):
     """Permutes axes; None reverses them. Raises TypeError if `axes` is no permutation."""
-    a = ensure_array("transpose", a)
+    a = ensure_array(a, "transpose")
     if axes is None:
         permutation = tuple(range(a.ndim - 1, -1, -1))
     else:
@@ -183,7 +183,7 @@ def permute_dims(a, /, axes):
 
 def matrix_transpose(x, /):
     """Swaps the last two axes; ValueError below rank 2."""
-    x = ensure_array("matrix_transpose", x)
+    x = ensure_array(x, "matrix_transpose")
     if x.ndim < 2:
         raise ValueError(
             f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim}"
@@ -194,7 +194,7 @@ def matrix_transpose(x, /):
 @partial(jit, static_argnames=("axis1", "axis2"), inline=True)
 def swapaxes(a, axis1, axis2):
     """Exchanges two axes."""
-    a = ensure_array("swapaxes", a)
+    a = ensure_array(a, "swapaxes")
     axis1, axis2 = normalize_axis(axis1, a.ndim), normalize_axis(axis2, a.ndim)
     permutation = list(range(a.ndim))
     permutation[axis1], permutation[axis2] = axis2, axis1
@@ -211,7 +211,7 @@ def _axis_list(axis):
 
 def moveaxis(a, source, destination):
     """Moves axes to new positions; the others keep their order."""
-    a = ensure_array("moveaxis", a)
+    a = ensure_array(a, "moveaxis")
     source = tuple(normalize_axis(i, a.ndim) for i in _axis_list(source))
     destination = tuple(normalize_axis(i, a.ndim) for i in _axis_list(destination))
     if len(source) != len(destination):
@@ -229,7 +229,7 @@ def moveaxis(a, source, destination):
 @partial(jit, static_argnames=("axis", "start"), inline=True)
 def rollaxis(a, axis, start=0):
     """Moves an axis back to lie before position `start`."""
-    a = ensure_array("rollaxis", a)
+    a = ensure_array(a, "rollaxis")
     start = operator.index(start)
     if not -a.ndim <= start <= a.ndim:
         raise ValueError(f"start={start!r} must satisfy -ndim<=start<=ndim, ndim={a.ndim}")
@@ -241,7 +241,7 @@ def rollaxis(a, axis, start=0):
 
 def squeeze(a, axis=None):
     """Drops axes of size 1: all, or those named. ValueError if a named size is not 1."""
-    a = ensure_array("squeeze", a)
+    a = ensure_array(a, "squeeze")
     sizes = a.shape
     if axis is None:
         axes = tuple([d for d, n in enumerate(sizes) if n == 1])
@@ -257,7 +257,7 @@ def squeeze(a, axis=None):
 
 def expand_dims(a, axis):
     """Inserts axes of size 1 at positions of the result."""
-    a = ensure_array("expand_dims", a)
+    a = ensure_array(a, "expand_dims")
     axes = _axis_list(axis)
     rank = a.ndim + len(axes)
     out = tuple([normalize_axis(i, rank) for i in axes])
@@ -268,7 +268,7 @@ def expand_dims(a, axis):
 
 def broadcast_to(array, shape, *, out_sharding=None):
     """Broadcasts to a shape by NumPy's rule; ValueError if it does not fit."""
-    return _broadcast_to(ensure_array("broadcast_to", array), canonical_shape(shape))
+    return _broadcast_to(ensure_array(array, "broadcast_to"), canonical_shape(shape))
 
 
 def broadcast_shapes(*shapes):
@@ -291,7 +291,7 @@ def broadcast_arrays(*args):
 def _sequence(name, arrays):
     """The operands of a join; an array stands for its rows."""
     if isinstance(arrays, (Array, np.ndarray)):
-        array = ensure_array(name, arrays)
+        array = ensure_array(arrays, name)
         if array.ndim == 0:
             raise TypeError(f"{name} requires a sequence of arrays, got a 0-d array.")
         return [lax.index_in_dim(array, i, keepdims=False) for i in range(array.shape[0])]
@@ -414,7 +414,7 @@ def dstack(tup, dtype=None):
 
 def column_stack(tup):
     """Joins vectors as columns, matrices along the second axis."""
-    arrays = [ensure_array("column_stack", x) for x in _sequence("column_stack", tup)]
+    arrays = [ensure_array(x, "column_stack") for x in _sequence("column_stack", tup)]
     arrays = [lax.expand_dims(x, (1,)) if x.ndim == 1 else atleast_2d(x).T if x.ndim == 0 else x
               for x in arrays]
     return concatenate(arrays, axis=1)
@@ -433,7 +433,7 @@ def _block(xs):
         items = [lax.expand_dims(x, tuple(range(rank - x.ndim))) if x.ndim < rank else x
                  for x in items]
         return concatenate(items, axis=-depths[0]), depths[0] + 1
-    return ensure_array("block", xs), 1
+    return ensure_array(xs, "block"), 1
 
 
 @jit
@@ -454,7 +454,7 @@ def append(arr, values, axis=None):
 
 
 def _split(name, a, indices_or_sections, axis):
-    a = ensure_array(name, a)
+    a = ensure_array(a, name)
     axis = normalize_axis(concrete_or_error(operator.index, axis, f"axis of jnp.{name}"), a.ndim)
     length = a.shape[axis]
     message = f"in ferrax.numpy.{name} argument 'indices_or_sections'"
@@ -494,7 +494,7 @@ def vsplit(ary, indices_or_sections):
 
 def hsplit(ary, indices_or_sections):
     """Splits along the second axis, a vector along its only one."""
-    a = ensure_array("hsplit", ary)
+    a = ensure_array(ary, "hsplit")
     return _split("hsplit", a, indices_or_sections, 0 if a.ndim == 1 else 1)
 
 
@@ -506,7 +506,7 @@ def dsplit(ary, indices_or_sections):
 @partial(jit, static_argnames=("axis",), inline=True)
 def unstack(x, /, *, axis=0):
     """Splits along an axis into a tuple of arrays without it."""
-    x = ensure_array("unstack", x)
+    x = ensure_array(x, "unstack")
     if x.ndim == 0:
         raise ValueError(
             "Unstack requires arrays with rank > 0, however a scalar array was passed."
@@ -520,7 +520,7 @@ def unstack(x, /, *, axis=0):
 
 def tile(A, reps):
     """Repeats the whole array `reps` times per axis."""
-    A = ensure_array("tile", A)
+    A = ensure_array(A, "tile")
     try:
         reps = (operator.index(reps),)
     except TypeError:
@@ -599,7 +599,7 @@ def _take_rows(a, indices, axis):
 @partial(jit, static_argnames=("new_shape",))
 def resize(a, new_shape):
     """Repeats or truncates the flattened array to fill a new shape."""
-    a = ensure_array("resize", a)
+    a = ensure_array(a, "resize")
     sizes = canonical_shape(new_shape)
     if any(n < 0 for n in sizes):
         raise ValueError("all elements of `new_shape` must be non-negative")
@@ -631,23 +631,23 @@ STATIC_AXIS = "Axes must be known while tracing: mark the argument as static, or
 def flip(m, axis=None):
     """Reverses the order along axes, along all for None."""
     axis = concrete_or_error(_static_axes, axis, f"The axis argument of flip. {STATIC_AXIS}")
-    return _flip(ensure_array("flip", m), axis)
+    return _flip(ensure_array(m, "flip"), axis)
 
 
 def flipud(m):
     """Reverses the first axis."""
-    return _flip(ensure_array("flipud", m), 0)
+    return _flip(ensure_array(m, "flipud"), 0)
 
 
 def fliplr(m):
     """Reverses the second axis."""
-    return _flip(ensure_array("fliplr", m), 1)
+    return _flip(ensure_array(m, "fliplr"), 1)
 
 
 @partial(jit, static_argnames=("k", "axes"))
 def rot90(m, k=1, axes=(0, 1)):
     """Rotates by `k` quarter turns in the plane of two axes."""
-    m = ensure_array("rot90", m)
+    m = ensure_array(m, "rot90")
     if len(axes) != 2:
         raise ValueError(f"len(axes) must be 2, got axes={axes}")
     ax1, ax2 = (normalize_axis(x, m.ndim) for x in axes)
@@ -699,7 +699,7 @@ def roll(a, shift, axis=None):
 
     Example: `jnp.roll(jnp.arange(4), 1)` is `[3, 0, 1, 2]`.
     """
-    a = ensure_array("roll", a)
+    a = ensure_array(a, "roll")
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)
     axes = tuple(normalize_axis(d, a.ndim) for d in _axis_list(axis))
@@ -724,8 +724,8 @@ def array_equal(a1, a2, equal_nan=False):
 def _array_equal(name, a1, a2, equal_nan):
     try:
         a1, a2 = as_array(np.asarray(a1)) if isinstance(a1, (list, tuple)) else ensure_array(
-            name, a1), as_array(np.asarray(a2)) if isinstance(a2, (list, tuple)) else ensure_array(
-            name, a2)
+            a1, name), as_array(np.asarray(a2)) if isinstance(a2, (list, tuple)) else ensure_array(
+            a2, name)
     except TypeError:
         return as_array(np.bool_(False))
     if tuple(a1.shape) != tuple(a2.shape):
@@ -753,7 +753,7 @@ def trim_zeros(filt, trim="fb", axis=None):
         None, filt, "Error arose in the `filt` argument of trim_zeros()"))
     if not set(trim.lower()) <= {"f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    out = ensure_array("trim_zeros", filt)
+    out = ensure_array(filt, "trim_zeros")
     for d in normalize_axes(axis, values.ndim):
         others = tuple(k for k in range(values.ndim) if k != d)
         used = np.flatnonzero((values != 0).any(axis=others))

@@ -75,7 +75,7 @@ def sort(
     Array([1, 2, 3], dtype=int32)
     """
     _reject_kind_and_order("sort", kind, order)
-    x, axis = _along(ensure_array("sort", a), axis)
+    x, axis = _along(ensure_array(a, "sort"), axis)
     result = lax.sort(x, dimension=axis, is_stable=stable)
     return lax.rev(result, (axis,)) if descending else result
 
@@ -100,7 +100,7 @@ def argsort(
     Array([0, 2, 1, 3], dtype=int32)
     """
     _reject_kind_and_order("argsort", kind, order)
-    x, axis = _along(ensure_array("argsort", a), axis)
+    x, axis = _along(ensure_array(a, "argsort"), axis)
     places = _places(x, axis, user_dtype(dtype, "argsort") or dtypes.default_int_dtype())
     if descending and stable:
         x, places = lax.rev(x, (axis,)), lax.rev(places, (axis,))
@@ -137,7 +137,7 @@ def lexsort(keys, axis: int = -1) -> Array:
 
 def _halves(name: str, a, kth: int, axis: int) -> tuple[Array, int, int]:
     check_array_like(name, a)
-    x = ensure_array(name, a)
+    x = ensure_array(a, name)
     if is_subdtype(x, np.complexfloating):
         raise NotImplementedError(f"jnp.{name} for complex dtype is not implemented.")
     axis = normalize_axis(axis, x.ndim)
@@ -205,7 +205,7 @@ def sort_complex(a) -> Array:
     >>> jnp.sort_complex(jnp.array([2, 1]))
     Array([1.+0.j, 2.+0.j], dtype=complex64)
     """
-    x = ensure_array("sort_complex", a)
+    x = ensure_array(a, "sort_complex")
     x = lax.sort(x, dimension=normalize_axis(-1, x.ndim))
     real = dtypes.to_inexact_dtype(x.dtype)
     return convert(x, dtypes.result_type(real, np.complex64))

@@ -111,7 +111,7 @@ def ldexp(x1, x2, /):
     Raises ValueError for complex `x1` and TypeError for a non-integer `x2`.
     """
     check_array_like("ldexp", x1, x2)
-    x1, x2 = ensure_array("ldexp", x1), ensure_array("ldexp", x2)
+    x1, x2 = ensure_array(x1, "ldexp"), ensure_array(x2, "ldexp")
     if is_subdtype(x1, np.complexfloating) or not (
         is_subdtype(x2, np.integer) or is_subdtype(x2, np.bool_)
     ):

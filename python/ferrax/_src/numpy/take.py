@@ -13,7 +13,6 @@ import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, hashable_axis
@@ -28,21 +27,10 @@ from ferrax._src.lax.shape import (
 )
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.index_plan import wrap_negative
+from ferrax._src.numpy.util import ensure_array
 from ferrax._src.transforms.jit import jit
 
 _INT32 = np.dtype(np.int32)
-
-
-def array_argument(name: str, x, position: int = 0) -> Array:
-    """``x`` as an array; TypeError for lists and other non-scalars."""
-    if isinstance(x, Array):
-        return x
-    try:
-        return as_array(x)
-    except TypeError as error:
-        raise TypeError(
-            f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
-        ) from error
 
 
 def _integer_indices(x: Array, message: str, error=ValueError) -> Array:
@@ -79,8 +67,8 @@ def take(
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
-    a = array_argument("take", a, 0)
-    indices = array_argument("take", indices, 1)
+    a = ensure_array(a, "take", 0)
+    indices = ensure_array(indices, "take", 1)
     if axis is not None:
         axis = operator.index(axis)
     if mode == "raise":
@@ -198,8 +186,8 @@ def take_along_axis(
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    arr = array_argument("take_along_axis", arr, 0)
-    indices = array_argument("take_along_axis", indices, 1)
+    arr = ensure_array(arr, "take_along_axis", 0)
+    indices = ensure_array(indices, "take_along_axis", 1)
     mode = GatherScatterMode.from_any(mode).core_name
     if fill_value is not None:
         fill_value = _static_scalar(fill_value)
@@ -282,9 +270,9 @@ def put_along_axis(
            [9., 0.]], dtype=float32)
     """
     _reject_inplace("jnp.put_along_axis", inplace)
-    original = array_argument("put_along_axis", arr, 0)
-    indices = array_argument("put_along_axis", indices, 1)
-    values = array_argument("put_along_axis", values, 2)
+    original = ensure_array(arr, "put_along_axis", 0)
+    indices = ensure_array(indices, "put_along_axis", 1)
+    values = ensure_array(values, "put_along_axis", 2)
     arr, indices, axis = _along_axis_shapes("put_along_axis", original, indices, axis)
     others_arr = (*arr.shape[:axis], 1, *arr.shape[axis + 1 :])
     others_index = (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
@@ -316,9 +304,9 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     Array([5., 0., 5.], dtype=float32)
     """
     _reject_inplace("jnp.put", inplace)
-    a = array_argument("put", a, 0)
-    ind = array_argument("put", ind, 1)
-    v = array_argument("put", v, 2)
+    a = ensure_array(a, "put", 0)
+    ind = ensure_array(ind, "put", 1)
+    v = ensure_array(v, "put", 2)
     if a.ndim == 0 and math.prod(ind.shape) == 0 or 0 in ind.shape or 0 in v.shape:
         return a
     ind = reshape(ind, (math.prod(ind.shape),))

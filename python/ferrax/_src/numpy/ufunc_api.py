@@ -114,7 +114,7 @@ class ufunc(functools.partial):
         """Reductions of slices between consecutive concrete indices along an axis."""
         self._require_binary("reduceat")
         reject_out(f"{self.__name__}.reduceat", out)
-        a = ensure_array(f"{self.__name__}.reduceat", a)
+        a = ensure_array(a, f"{self.__name__}.reduceat")
         axis = normalize_axis(axis, a.ndim)
         starts = np.asarray(concrete_or_error(None, indices, "indices of reduceat"))
         if starts.ndim != 1:
@@ -163,7 +163,7 @@ def _monoid(name, function, fold, identity, logical=False):
     """The reduction by a native fold: bits, or truth values if `logical`."""
 
     def reduce(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
-        a = ensure_array(f"{name}.reduce", a)
+        a = ensure_array(a, f"{name}.reduce")
         if logical and a.dtype != np.bool_:
             a = ufuncs.not_equal(a, 0)
         if dtype is not None:
@@ -181,7 +181,7 @@ def _monoid(name, function, fold, identity, logical=False):
 
 def _minus(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
     """First element (or the initial one) minus the sum of the others."""
-    a = ensure_array("subtract.reduce", a)
+    a = ensure_array(a, "subtract.reduce")
     if dtype is not None:
         a = convert(a, user_dtype(dtype, "reduce"))
     axes = normalize_axes(axis, a.ndim)
@@ -201,7 +201,7 @@ def _minus(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
 
 def _log_sum(name, combine, base):
     def reduce(a, axis=0, dtype=None, keepdims=False, initial=None, where=None):
-        a = ensure_array(f"{name}.reduce", a)
+        a = ensure_array(a, f"{name}.reduce")
         a = convert(a, user_dtype(dtype, "reduce") or dtypes.to_inexact_dtype(a.dtype))
         if base is not None:
             a = lax.mul(a, convert(base, a.dtype))
@@ -215,7 +215,7 @@ def _log_sum(name, combine, base):
 
 def _cumulative(name, function, prepare=None):
     def accumulate(a, axis=0, dtype=None):
-        a = ensure_array(f"{name}.accumulate", a)
+        a = ensure_array(a, f"{name}.accumulate")
         if dtype is not None:
             a = convert(a, user_dtype(dtype, "accumulate"))
         axis = normalize_axis(axis, a.ndim)

@@ -58,14 +58,14 @@ def _is_integer(x) -> bool:
 @jit_inline
 def isnan(x, /):
     """Tests elementwise for NaN; a complex number is NaN if either part is. Returns bool."""
-    x = ensure_array("isnan", x)
+    x = ensure_array(x, "isnan")
     return lax.ne(x, x)
 
 
 @jit_inline
 def isfinite(x, /):
     """Tests elementwise for neither NaN nor infinite. Returns bool."""
-    x = ensure_array("isfinite", x)
+    x = ensure_array(x, "isfinite")
     if is_subdtype(x, np.floating):
         return lax.is_finite(x)
     if _is_complex(x):
@@ -76,7 +76,7 @@ def isfinite(x, /):
 @jit
 def isinf(x, /):
     """Tests elementwise for positive or negative infinity. Returns bool."""
-    x = ensure_array("isinf", x)
+    x = ensure_array(x, "isinf")
     if is_subdtype(x, np.floating):
         return lax.eq(lax.abs(x), strong_constant(_INF, x))
     if _is_complex(x):
@@ -87,7 +87,7 @@ def isinf(x, /):
 
 
 def _is_signed_inf(fun_name, infinity, x, out):
-    x = ensure_array(fun_name, x)
+    x = ensure_array(x, fun_name)
     reject_out(fun_name, out)
     if is_subdtype(x, np.floating):
         return lax.eq(x, strong_constant(infinity, x))
@@ -109,21 +109,21 @@ def isneginf(x, /, out=None):
 @jit
 def iscomplex(x):
     """Tests elementwise for a non-zero imaginary part. Returns bool."""
-    imaginary = ufuncs.imag(ensure_array("iscomplex", x))
+    imaginary = ufuncs.imag(ensure_array(x, "iscomplex"))
     return lax.ne(imaginary, filler(0, imaginary))
 
 
 @jit
 def isreal(x):
     """Tests elementwise for a zero imaginary part. Returns bool."""
-    imaginary = ufuncs.imag(ensure_array("isreal", x))
+    imaginary = ufuncs.imag(ensure_array(x, "isreal"))
     return lax.eq(imaginary, filler(0, imaginary))
 
 
 @jit
 def signbit(x, /):
     """Tests elementwise for a set sign bit, -0.0 and negative NaN included. Returns bool."""
-    x = ensure_array("signbit", x)
+    x = ensure_array(x, "signbit")
     if _is_integer(x):
         return lax.lt(x, strong_constant(0, x))
     if is_subdtype(x, np.bool_):
@@ -192,7 +192,7 @@ def power(x1, x2, /):
 
 @jit_inline
 def _power(x1, x2):
-    x1, x2 = ensure_array("power", x1), ensure_array("power", x2)
+    x1, x2 = ensure_array(x1, "power"), ensure_array(x2, "power")
     if is_subdtype(x1, np.inexact) and _is_integer(x2):
         dtype, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
         x1, x2 = convert(x1, dtype, weak_type), x2
@@ -411,7 +411,7 @@ def divide(x1, x2, /):
 @jit
 def bitwise_count(x, /):
     """Number of set bits of the absolute value of integers. Returns uint8."""
-    x = ensure_array("bitwise_count", x)
+    x = ensure_array(x, "bitwise_count")
     if not _is_integer(x) and not is_subdtype(x, np.bool_):
         raise TypeError(f"bitwise_count requires integer input, got {x.dtype}")
     if is_subdtype(x, np.bool_):
@@ -423,7 +423,7 @@ def bitwise_count(x, /):
 @partial(jit, static_argnames=("deg",))
 def angle(z, deg=False):
     """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
-    z = ensure_array("angle", z)
+    z = ensure_array(z, "angle")
     re, im = ufuncs.real(z), ufuncs.imag(z)
     dtype = dtypes.to_inexact_dtype(re.dtype)
     re, im = convert(re, dtype), convert(im, dtype)
@@ -470,7 +470,7 @@ def round(a, decimals=0, out=None):
     Example: `jnp.round(jnp.array([0.5, 1.5]))` is `[0., 2.]`.
     """
     reject_out("round", out)
-    return _round_any(ensure_array("round", a), operator.index(decimals))
+    return _round_any(ensure_array(a, "round"), operator.index(decimals))
 
 
 def around(a, decimals=0, out=None):
@@ -489,7 +489,7 @@ def clip(arr=None, /, min=None, max=None):
     """
     if arr is None:
         raise ValueError("clip expects an input array, got none")
-    arr = ensure_array("clip", arr)
+    arr = ensure_array(arr, "clip")
     bounds = [b for b in (min, max) if b is not None]
     check_array_like("clip", arr, *bounds)
     if any(dtypes.issubdtype(dtypes.dtype(x), np.complexfloating) for x in (arr, *bounds)):
@@ -509,7 +509,7 @@ def clip(arr=None, /, min=None, max=None):
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """Replaces NaN by `nan` and infinities by `posinf`, `neginf` (the finite extremes)."""
     del copy
-    x = ensure_array("nan_to_num", x)
+    x = ensure_array(x, "nan_to_num")
     if not is_subdtype(x, np.inexact):
         return x
     if _is_complex(x):
@@ -544,7 +544,7 @@ def _spacing(x):
 
 def spacing(x, /):
     """Distance to the next representable number away from zero; real floating input only."""
-    x = ensure_array("spacing", x)
+    x = ensure_array(x, "spacing")
     if not is_subdtype(x, np.floating):
         if _is_complex(x):
             raise ValueError("jnp.spacing is not defined for complex inputs")

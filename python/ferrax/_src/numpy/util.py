@@ -38,10 +38,7 @@ def check_array_like(fun_name: str, *args) -> None:
     """Raises TypeError unless each argument is an array or a scalar."""
     for position, x in enumerate(args):
         if not isinstance(x, Array) and not is_array_like(x):
-            raise TypeError(
-                f"{fun_name} requires ndarray or scalar arguments, got {type(x)}"
-                f" at position {position}."
-            )
+            _reject(x, fun_name, position)
 
 
 def ensure_arrays(fun_name: str, *args) -> tuple[Array, ...]:
@@ -50,12 +47,20 @@ def ensure_arrays(fun_name: str, *args) -> tuple[Array, ...]:
     return tuple(x if isinstance(x, Array) else as_array(x) for x in args)
 
 
-def ensure_array(fun_name: str, x) -> Array:
-    """The one-argument form of `ensure_arrays`."""
+def ensure_array(x, fun_name: str, position: int = 0) -> Array:
+    """`x` as an array. Errors: TypeError for what is neither array nor scalar, which names the
+    function and the position of the argument."""
     if isinstance(x, Array):
         return x
-    check_array_like(fun_name, x)
+    if not is_array_like(x):
+        _reject(x, fun_name, position)
     return as_array(x)
+
+
+def _reject(x, fun_name, position):
+    raise TypeError(
+        f"{fun_name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
+    )
 
 
 def reject_out(fun_name: str, out) -> None:

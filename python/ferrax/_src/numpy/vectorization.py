@@ -154,7 +154,7 @@ def _checked(function, outputs, sizes):
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     """Maps a function of 1-d arrays over the slices along an axis, whose place results take."""
-    arr = ensure_array("apply_along_axis", arr)
+    arr = ensure_array(arr, "apply_along_axis")
     axis = normalize_axis(axis, arr.ndim)
 
     def function(row):
@@ -170,7 +170,7 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
 
 def apply_over_axes(func, a, axes):
     """Calls `func(a, axis)` for each axis in turn, keeping reduced axes with size 1."""
-    out = ensure_array("apply_over_axes", a)
+    out = ensure_array(a, "apply_over_axes")
     for axis in axes:
         result = func(out, axis)
         if result.ndim == out.ndim:
