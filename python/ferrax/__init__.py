@@ -75,6 +75,6 @@ from ferrax._src.core.devices import (
 from ferrax._src.base.dtypes import float0
 from ferrax._src.base.effects import effects_barrier
 from ferrax._src.transforms.gradient_refs import ad
-from ferrax._src.state.refs import Ref, free_ref, freeze, new_ref
+from ferrax._src.state import Ref, free_ref, freeze, new_ref
 from ferrax._src.numpy.ref_ops import empty_ref
 from ferrax.version import __version__, __version_info__

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 from ferrax._src.numpy.ref_ops import addupdate, empty_ref, get, set, swap
-from ferrax._src.state.refs import AbstractRef, Ref, free_ref, freeze, new_ref
+from ferrax._src.state import AbstractRef, Ref, free_ref, freeze, new_ref
 
 __all__ = [
     "AbstractRef",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from ferrax import _core
+from ferrax._src import state
 from ferrax._src.base import errors
 from ferrax._src.core import (
     api_util,
@@ -19,7 +20,6 @@ from ferrax._src.core import (
     runtime,  # noqa: F401  the settings, before anything is traced
 )
 from ferrax._src.numpy import array_methods, at, indexing, ref_ops
-from ferrax._src.state import refs
 from ferrax._src.tracing import leaks
 from ferrax._src.transforms import custom_views, primitive_rules, stats  # noqa: F401
 from ferrax._src.tree import tree_util
@@ -28,10 +28,9 @@ array_methods.install(_core.Array)
 indexing.install(_core.Array)
 at.install(_core.Array)
 array.install(_core.Array)
-ref_ops.install(refs.Ref)
+ref_ops.install(state.Ref)
 
 # The modules that the native core asks for, under the names by which it does.
-for _module in (
-    errors, api_util, float0, refs, leaks, primitive_rules, stats, tree_util, indexing,
-):
+for _module in (errors, api_util, float0, leaks, primitive_rules, stats, tree_util, indexing):
     sys.modules.setdefault(f"ferrax._src.{_module.__name__.rpartition('.')[2]}", _module)
+sys.modules.setdefault("ferrax._src.refs", state)

@@ -7,6 +7,7 @@ function being traced. `ShapedArray` is the type of either.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -32,6 +33,14 @@ __all__ = [
 ]
 
 
+_types: dict[type, Callable] = {}
+
+
+def register_type(cls, rule) -> None:
+    """Says what `typeof` gives for values of a class: `rule(value)`."""
+    _types[cls] = rule
+
+
 def typeof(x) -> ShapedArray:
     """The type of an array, a tracer, a number or a NumPy array.
 
@@ -41,8 +50,9 @@ def typeof(x) -> ShapedArray:
         >>> ferrax.typeof(1.0)
         ShapedArray(float32[], weak_type=True)
     """
-    if type(x).__name__ == "Ref" and hasattr(x, "_home"):
-        return x.aval
+    rule = _types.get(type(x))
+    if rule is not None:
+        return rule(x)
     if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
         return ShapedArray(x.shape, x.dtype)
     return ShapedArray(*_core.type_of(x))

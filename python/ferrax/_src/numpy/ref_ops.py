@@ -11,13 +11,13 @@ import operator
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy.index_parse import parse
 from ferrax._src.numpy.indexing import _settle_booleans, concrete_masks, structure_of
-from ferrax._src.state.refs import Ref, _at_user_line, check_ref, new_ref
+from ferrax._src.state import Ref, at_user_line, check_ref, new_ref
 
 __all__ = ["addupdate", "empty_ref", "get", "set", "swap"]
 
@@ -49,7 +49,7 @@ def get(ref: Ref, idx=None):
         Array([1, 2], dtype=int32)
     """
     index = _index(check_ref(ref, "ref_get"), idx)
-    value = ref._read()
+    value = state.read(ref)
     return _core.alias(value) if index == () else value[index]
 
 
@@ -98,21 +98,21 @@ def addupdate(ref: Ref, idx, x) -> None:
     """
     index = _index(check_ref(ref, "ref_addupdate"), idx)
     value = _value(ref, index, x, "addupdate")
-    old = ref._read()
+    old = state.read(ref)
     if index == ():
-        ref._write(ref.conform(old + value))
+        state.write(ref, state.conform(ref, old + value))
     else:
-        ref._write(old.at[index].add(value))
+        state.write(ref, old.at[index].add(value))
 
 
 def _set(ref, index, value):
     value = _value(ref, index, value, "swap")
     if index == ():
         # Reading first makes the ref an input of what is traced: it may be carried by a loop.
-        ref._read()
-        ref._write(ref.conform(_core.alias(value)))
+        state.read(ref)
+        state.write(ref, state.conform(ref, _core.alias(value)))
     else:
-        ref._write(ref._read().at[index].set(value))
+        state.write(ref, state.read(ref).at[index].set(value))
 
 
 def _index(ref, idx) -> tuple:
@@ -127,7 +127,7 @@ def _index(ref, idx) -> tuple:
     if given > ref.ndim:
         raise ValueError(
             f"the index of a mutable array has {given} entries, but its shape {ref.shape} has "
-            f"{ref.ndim} dimensions: {idx!r}.{_at_user_line()}"
+            f"{ref.ndim} dimensions: {idx!r}.{at_user_line()}"
         )
     _check_items(ref, idx, given)
     return idx
@@ -137,7 +137,7 @@ def _item(item):
     if isinstance(item, Ref):
         raise TypeError(
             "a mutable array was used as an index. Read it first: ref[i[...]]."
-            f"{_at_user_line()}"
+            f"{at_user_line()}"
         )
     return item
 
@@ -161,14 +161,14 @@ def _check_items(ref, idx, given):
                 raise ValueError(
                     f"slices of mutable arrays must have a step >= 1, found {step}. Reverse what "
                     f"was read: ref[...][{':' if axis == 0 else '..., :'}:{step}]."
-                    f"{_at_user_line()}"
+                    f"{at_user_line()}"
                 )
         elif isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             size = ref.shape[axis]
             if not -size <= operator.index(item) < size:
                 raise ValueError(
                     f"index {item} is out of bounds for axis {axis} of size {size} of a mutable "
-                    f"array of shape {ref.shape}.{_at_user_line()}"
+                    f"array of shape {ref.shape}.{at_user_line()}"
                 )
         axis += item.ndim if _is_mask(item) else 1
 
@@ -178,7 +178,7 @@ def _value(ref, index, value, name):
     if isinstance(value, Ref):
         raise ValueError(
             "Cannot store a Ref into another Ref. Did you forget to read it, with `[...]`?"
-            f"{_at_user_line()}"
+            f"{at_user_line()}"
         )
     value = core.as_array(value, name)
     if value.dtype != ref.dtype and _casts(ref.dtype, value):
@@ -188,13 +188,13 @@ def _value(ref, index, value, name):
         raise ValueError(
             f"Invalid shape for `{name}` of a mutable array of shape {ref.shape}: the index names "
             f"elements of shape {expected}, but the value has shape {value.shape}. Broadcast it "
-            f"first, for instance with jnp.broadcast_to(value, {expected}).{_at_user_line()}"
+            f"first, for instance with jnp.broadcast_to(value, {expected}).{at_user_line()}"
         )
     if value.dtype != ref.dtype:
         raise ValueError(
             f"Invalid dtype for `{name}` of a mutable array: its dtype is {ref.dtype}, but the "
             f"value's is {value.dtype}. Convert it: jnp.asarray(value, {str(ref.dtype)!r})."
-            f"{_at_user_line()}"
+            f"{at_user_line()}"
         )
     return value
 

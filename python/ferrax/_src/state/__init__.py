@@ -1,1 +1,56 @@
-"""Mutable arrays: `Ref`, what traced functions do to them, and refs among arguments."""
+"""Mutable arrays: `Ref`, what traced functions do to them, and refs among arguments.
+
+What the layers above use is here; the attributes of a `Ref` are the business of this package.
+"""
+
+from ferrax._src.state import arguments
+from ferrax._src.state.messages import (
+    at_user_line,
+    differentiated_write,
+    passed_twice,
+    returned,
+    type_text,
+)
+from ferrax._src.state.ref import (
+    AbstractRef,
+    Ref,
+    argument,
+    array_type,
+    check_ref,
+    conform,
+    free_ref,
+    freeze,
+    held,
+    home_ref,
+    new_ref,
+    ordered_ref,
+    read,
+    replaced,
+    reverse,
+    write,
+)
+
+__all__ = [
+    "AbstractRef",
+    "Ref",
+    "argument",
+    "arguments",
+    "array_type",
+    "at_user_line",
+    "check_ref",
+    "conform",
+    "differentiated_write",
+    "free_ref",
+    "freeze",
+    "held",
+    "home_ref",
+    "new_ref",
+    "ordered_ref",
+    "passed_twice",
+    "read",
+    "replaced",
+    "returned",
+    "reverse",
+    "type_text",
+    "write",
+]

@@ -15,7 +15,7 @@ from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
 from ferrax._src.core.values import abstract_type
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 
 

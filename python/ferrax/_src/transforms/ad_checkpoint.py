@@ -13,7 +13,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import abstract_type, api_util, float0
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing.staging import Flat, stage
 from ferrax._src.transforms.checkpoint_policies import native_policy
 from ferrax._src.tree import tree_util

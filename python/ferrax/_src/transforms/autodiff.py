@@ -13,13 +13,12 @@ import threading
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import abstract_type, api_util
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.state import ref_args
-from ferrax._src.state.refs import differentiated_write
+from ferrax._src.state import arguments as ref_args, differentiated_write
 from ferrax._src.tracing.staging import Flat, stage
 from ferrax._src.transforms import stepwise
 from ferrax._src.transforms.gradient_refs import VJP
@@ -87,7 +86,7 @@ def _reversed_inputs(touched, count) -> list[bool]:
     flags = [False] * count
     if touched is not None:
         for ref, entry in touched.entries.items():
-            if ref._reversed is not None and entry.position is not None:
+            if state.ordered_ref(ref) is not None and entry.position is not None:
                 flags[entry.position] = True
     return flags
 
@@ -101,13 +100,13 @@ def _write_refs(flat, results, flags):
     first = len(flags) - touched.count
     reverses = []
     for entry, flag, value in zip(touched.written, flags[first:], results[first:]):
-        if entry.ref._reversed is not None:
+        if state.ordered_ref(entry.ref) is not None:
             if flag:
-                reverses.append(entry.ref._reversed)
+                reverses.append(state.ordered_ref(entry.ref))
         elif flag:
             raise differentiated_write(entry)
         else:
-            entry.ref._write(value)
+            state.write(entry.ref, value)
     return results[:first] + results[len(flags) :], flags[:first], reverses
 
 
@@ -140,9 +139,9 @@ class _Linearized:
         self._residuals = results[count:]
         # Refs that reverse rules use: for each a last input and, where it is there, an output.
         self.ordered = [
-            ref._reversed
+            state.ordered_ref(ref)
             for ref, entry in (self.flat.touched.entries.items() if any(ordering) else ())
-            if ref._reversed is not None and entry.position is not None
+            if state.ordered_ref(ref) is not None and entry.position is not None
         ]
         self.flags = flags
         self.out_types = program.out_types[:num_out]
@@ -182,7 +181,7 @@ class _Linearized:
                     given.append(cotangents[index])
         for ref in self.reverses:
             wanted.append(True)
-            given.append(_strong(ref._read()))
+            given.append(_strong(state.read(ref)))
         if not any(wanted):
             return [None] * len(self.in_types)
         if self.stepwise:
@@ -197,7 +196,7 @@ class _Linearized:
         ]
         for ref, flag in zip(self.ordered, flags):
             if flag:
-                ref._write(next(results) if not ref.weak_type else _weak(next(results)))
+                state.write(ref, next(results) if not ref.weak_type else _weak(next(results)))
         return cotangents
 
     def cotangent_or_zeros(self, cotangents):

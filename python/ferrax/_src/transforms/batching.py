@@ -7,11 +7,10 @@ import functools
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
-from ferrax._src.state import ref_args
-from ferrax._src.state.refs import new_ref
+from ferrax._src.state import arguments as ref_args, new_ref
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import vmappables
 from ferrax._src.tree import tree_util
@@ -242,7 +241,7 @@ class _FlatBatch(Flat):
     def take_refs(self, leaves, result):
         for number, ref in ref_args.of_leaves(leaves).items():
             self.returned[number] = self.own.get(ref)
-            leaves[number] = ref._read()
+            leaves[number] = state.read(ref)
         return leaves
 
     def restore(self, results):

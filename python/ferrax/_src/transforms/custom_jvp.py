@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.lax.elementwise import stop_gradient
@@ -121,14 +121,14 @@ class custom_jvp(CustomFunction):  # noqa: N801
 
         def rule(primals, tangents):
             arrays, values = primals
-            moving = call.fill(tangents[0], [zeros(ref._type) for ref in call.refs])
+            moving = call.fill(tangents[0], [zeros(state.array_type(ref)) for ref in call.refs])
             result, refs = call.run(
                 lambda dynamic: self.jvp(*call.kept, dynamic, moving), arrays, values
             )
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 return result
-            held = [ref._read() for ref in refs]
-            return (result[0], held), (result[1], [zeros(ref._type) for ref in call.refs])
+            held = [state.read(ref) for ref in refs]
+            return (result[0], held), (result[1], [zeros(state.array_type(ref)) for ref in call.refs])
 
         primal.__name__ = api_util.fun_name(self.fun)
         rule.__name__ = api_util.fun_name(self.jvp)

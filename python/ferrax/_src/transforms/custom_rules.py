@@ -19,7 +19,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util
 from ferrax._src.lax.creation import full
-from ferrax._src.state.refs import _at_user_line, type_text
+from ferrax._src.state import at_user_line, type_text
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import autodiff, ref_rules
 from ferrax._src.tree import tree_util
@@ -341,7 +341,7 @@ class Call:
             raise ValueError(
                 f"{place} closes over a mutable array of type {type_text(next(iter(touched.entries)))}."
                 " Rules are traced on their own here: pass the array as an argument of the function"
-                f", and from the forward to the reverse rule as a residual.{_at_user_line()}"
+                f", and from the forward to the reverse rule as a residual.{at_user_line()}"
             )
         passed = self.passed()
         for value in captured:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.state.refs import Ref
+from ferrax._src.state import Ref
 from ferrax._src.transforms import autodiff, ref_rules, stepwise
 from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
@@ -136,7 +136,7 @@ class _RefRules:
         result, refs = self.call.run(lambda dynamic: fwd(*arguments(dynamic)), arrays, values)
         rule = f"Custom VJP fwd rule {api_util.fun_name(fwd)} for {self.call.place}"
         out, residuals = pair(result, rule, "the output and the residuals")
-        held = [ref._read() for ref in refs]
+        held = [state.read(ref) for ref in refs]
         return (out, held, tokens), (ref_rules.take_refs(residuals, refs), held)
 
     def backward(self, residuals, cotangents):
@@ -144,7 +144,7 @@ class _RefRules:
         out, _, tokens = cotangents
         tokens = [None if isinstance(token, SymbolicZero) else token for token in tokens]
         refs = self.call.backward_refs(values, tokens)
-        starts = [ref._value for ref in refs]
+        starts = [state.held(ref) for ref in refs]
         residuals = ref_rules.put_refs(residuals, refs)
         result = self.call.replacing(refs, self.custom.bwd, *self.call.kept, residuals, out)
         result = tuple(result) if isinstance(result, list) else result

@@ -8,7 +8,7 @@ import types
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.state.refs import Ref
+from ferrax._src.state import Ref
 from ferrax._src.tree import tree_util
 
 __all__ = ["VJP", "DidntWant", "DontWant", "GradRef", "GradValue", "ad"]

@@ -13,15 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
 from ferrax._src.lax.elementwise import stop_gradient
-from ferrax._src.state import ref_args
-from ferrax._src.state.refs import (
+from ferrax._src.state import (
     Ref,
-    _at_user_line,
-    _home_ref,
+    arguments as ref_args,
+    at_user_line,
+    home_ref,
     new_ref,
     replaced,
     reverse,
@@ -56,9 +56,9 @@ class RefCall:
         ref_args.check_distinct(passed, custom.fun, kind, names)
         # The numbers of the refs among the leaves.
         self.numbers = {leaf: number for number, leaf in enumerate(passed)}
-        homes = {_home_ref(ref) for ref in passed.values()}
+        homes = {home_ref(ref) for ref in passed.values()}
         self.closed = [
-            ref for ref in closed if ref._reversed is None and _home_ref(ref) not in homes
+            ref for ref in closed if state.ordered_ref(ref) is None and home_ref(ref) not in homes
         ]
         self.refs = [*passed.values(), *self.closed]
         self.reversible = [ref for ref in self.refs if dtypes.issubdtype(ref.dtype, np.inexact)]
@@ -87,15 +87,15 @@ class RefCall:
         """`fun` of the arguments that are not kept, where refs hold these values: its result and
         the refs."""
         refs = [new_ref(value) for value in values]
-        starts = [ref._value for ref in refs]
+        starts = [state.held(ref) for ref in refs]
         result = self.replacing(refs, fun, self.fill(arrays, refs))
         for number, (ref, start) in enumerate(zip(refs, starts)):
-            if ref._value is not start:
+            if state.held(ref) is not start:
                 if self.done and not self.written[number]:
                     raise ValueError(
                         f"the rule of {self.place} writes to a mutable array of type "
                         f"{type_text(ref)} that the function itself does not write to. Write to it "
-                        f"in both.{_at_user_line()}"
+                        f"in both.{at_user_line()}"
                     )
                 self.written[number] = True
         return result, refs
@@ -107,11 +107,11 @@ class RefCall:
 
     def found(self, refs):
         """The refs of these that the call did not know of yet."""
-        new = [ref for ref in refs if ref._reversed is None and ref not in self.refs]
+        new = [ref for ref in refs if state.ordered_ref(ref) is None and ref not in self.refs]
         if not new:
             raise ValueError(
                 f"{self.place} uses a mutable array of type {type_text(refs[0])} both as an "
-                f"argument and closed over. Use the argument alone.{_at_user_line()}"
+                f"argument and closed over. Use the argument alone.{at_user_line()}"
             )
         return new
 
@@ -119,27 +119,27 @@ class RefCall:
         """The function as one of arrays."""
         fun = self.custom.fun
         out, refs = self.run(lambda dynamic: fun(*self.arguments(dynamic)), arrays, values)
-        return out, [ref._read() for ref in refs], tokens
+        return out, [state.read(ref) for ref in refs], tokens
 
     def call(self, pure, ordered):
         """Calls `pure`, a function of arrays, of what the refs hold and of what orders reverse
         rules, and writes what it gives. `ordered`: whether there are such rules."""
-        values = [_constant(ref._read()) for ref in self.refs]
+        values = [_constant(state.read(ref)) for ref in self.refs]
         tokens = [reverse(ref) for ref in self.reversible] if ordered else []
-        given = [token._read() for token in tokens]
+        given = [state.read(token) for token in tokens]
         out, values, given = pure(self.arrays(), values, given)
         self.done = True
         for ref, value, flag in zip(self.refs, values, self.written):
             if flag:
-                ref._write(ref.conform(_constant(value)))
+                state.write(ref, state.conform(ref, _constant(value)))
         for token, value in zip(tokens, given):
-            token._write(value)
+            state.write(token, value)
         return out
 
     def recorded(self) -> bool:
         """Whether something records operations on the arguments."""
         arrays = [leaf for leaf in self.arrays() if isinstance(leaf, core.Array)]
-        held = [ref._read() for ref in self.refs]
+        held = [state.read(ref) for ref in self.refs]
         return _core.recording_frame([*arrays, *held]) is not None
 
     def backward_refs(self, values, tokens):
@@ -149,19 +149,19 @@ class RefCall:
         refs = []
         for ref, value in zip(self.refs, values):
             token = there.get(ref)
-            refs.append(new_ref(value if token is None else ref.conform(token)))
+            refs.append(new_ref(value if token is None else state.conform(ref, token)))
         return refs
 
     def backward_values(self, refs, starts):
         """What the refs of a reverse rule hold in the end, for those that order such rules."""
         for own, ref, start in zip(self.refs, refs, starts):
-            if own not in self.reversible and ref._value is not start:
+            if own not in self.reversible and state.held(ref) is not start:
                 raise ValueError(
                     f"the reverse rule of {self.place} writes to a mutable array of type "
                     f"{type_text(own)}. Reverse rules write to floating ones alone: convert it."
-                    f"{_at_user_line()}"
+                    f"{at_user_line()}"
                 )
-        return [ref._read() for own, ref in zip(self.refs, refs) if own in self.reversible]
+        return [state.read(ref) for own, ref in zip(self.refs, refs) if own in self.reversible]
 
 
 def take_refs(tree, refs):

@@ -7,7 +7,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 
 

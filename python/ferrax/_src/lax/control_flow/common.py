@@ -14,7 +14,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util, float0 as float0_leaves
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ferrax import _core
-from ferrax._src import core
+from ferrax._src import core, state
 from ferrax._src.base import config
 from ferrax._src.core import api_util
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 
 
 def _operands(operands, operand):
@@ -200,7 +200,7 @@ def _branches(name, index, funs, labels, operands, order):
         for place in handed_on
     ]
     for ref, value in zip(refs, outputs[bodies[0].out_tree.num_leaves :]):
-        ref._write(value)
+        state.write(ref, value)
     return bodies[0].out_tree.unflatten(outputs[: bodies[0].out_tree.num_leaves])
 
 

@@ -12,7 +12,7 @@ from ferrax._src.core import api_util, float0
 from ferrax._src.lax import slicing
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.shape import concatenate, expand_dims
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 
 

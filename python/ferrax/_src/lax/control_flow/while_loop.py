@@ -25,7 +25,7 @@ from ferrax._src.core import api_util, float0
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.lax.control_flow.scan import scan
-from ferrax._src.state import ref_args
+from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 
 

@@ -10,17 +10,8 @@ frame, made by `place`.
 from __future__ import annotations
 
 from ferrax._src.core import api_util
-from ferrax._src.state.refs import (
-    Ref,
-    _Argument,
-    _at_user_line,
-    _home_ref,
-    argument,
-    innermost_scope,
-    passed_twice,
-    returned,
-    type_text,
-)
+from ferrax._src.state.messages import at_user_line, passed_twice, returned, type_text
+from ferrax._src.state.ref import Ref, argument, home_ref, innermost_scope, read, view_of
 from ferrax._src.tree import tree_util
 
 
@@ -31,7 +22,7 @@ def of_leaves(leaves) -> dict[int, Ref]:
 
 def values(leaves, refs):
     """The leaves with what the refs hold in their places."""
-    return [leaf._read() if number in refs else leaf for number, leaf in enumerate(leaves)]
+    return [read(leaf) if number in refs else leaf for number, leaf in enumerate(leaves)]
 
 
 def place(leaves, refs, names=None):
@@ -47,7 +38,7 @@ def check_distinct(refs, fun, kind, names) -> None:
     """Errors: ValueError for a ref that is there twice. `names` gives the leaves' names."""
     seen = {}
     for number, ref in refs.items():
-        first = seen.setdefault(_home_ref(ref), number)
+        first = seen.setdefault(home_ref(ref), number)
         if first != number:
             names = names()
             raise ValueError(passed_twice(ref, fun, kind, names[first], names[number]))
@@ -66,7 +57,7 @@ def reject(leaves, what, advice) -> None:
         if type(leaf) is Ref:
             raise ValueError(
                 f"{what} got a mutable array reference of type {type_text(leaf)}. {advice}"
-                f"{_at_user_line()}"
+                f"{at_user_line()}"
             )
 
 
@@ -106,16 +97,8 @@ class WithViews:
         def view(x):
             if type(x) is not Slot:
                 return x
-            target = _home_ref(x.ref)
-            ref = Ref.__new__(Ref)
-            ref._value = None
-            ref._home = target._home
-            ref._type = target._type
-            ref._made = _Argument(x.name)
-            ref._target = target
-            ref._reverse = ref._reversed = None
-            innermost_scope().views[target] = (self.func, self.kind, x.name)
-            return ref
+            innermost_scope().views[home_ref(x.ref)] = (self.func, self.kind, x.name)
+            return view_of(x.ref, x.name)
 
         args, kwargs = tree_util.tree_map(view, (args, kwargs), is_leaf=_is_slot)
         return self.func(*args, **kwargs)

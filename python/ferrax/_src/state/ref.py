@@ -24,9 +24,14 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
-from ferrax._src.base import errors
-from ferrax._src.core import api_util
-from ferrax._src.tree import tree_util
+from ferrax._src.state.messages import (
+    ArgumentName,
+    at_user_line,
+    both,
+    escaped,
+    not_mapped,
+    type_text,
+)
 
 __all__ = ["Ref", "free_ref", "freeze", "new_ref"]
 
@@ -111,29 +116,8 @@ class Ref:
         return "Ref" + repr(value)[len("Array") :]
 
     def _read(self):
-        """The array that it holds now."""
-        return _walk(self)[0]
-
-    def conform(self, value):
-        """A value of the ref's dtype with its weak type."""
-        if value.weak_type == self.weak_type and value.dtype == self.dtype:
-            return value
-        params = {"new_dtype": self.dtype, "weak_type": self.weak_type}
-        return _core.bind("convert_element_type", (value,), params)
-
-    def _write(self, value) -> None:
-        """Makes it hold an array of its type."""
-        _, frames, scope = _walk(self)
-        if any(kind == "batch" for _, kind, _ in frames):
-            if self._reversed is not None and all(kind != "diff" for _, kind, _ in frames):
-                return  # Nobody differentiates.
-            raise _not_mapped(self if self._reversed is None else self._reversed)
-        if not frames:
-            _home_ref(self)._value = value
-            return
-        if scope is None:
-            scope = _new_scope(*frames[-1][:2])
-        scope.note_write(_home_ref(self), value)
+        # The native core reads the refs among the arguments of a call.
+        return read(self)
 
 
 class AbstractRef:
@@ -162,6 +146,65 @@ class AbstractRef:
 
 
 _core.register_ref(Ref)
+core.register_type(Ref, lambda ref: ref.aval)
+
+
+# What other modules do to refs.
+
+
+def read(ref):
+    """The array that a ref holds now."""
+    return _walk(ref)[0]
+
+
+def write(ref, value) -> None:
+    """Makes a ref hold an array of its type."""
+    _, frames, scope = _walk(ref)
+    if any(kind == "batch" for _, kind, _ in frames):
+        if ref._reversed is not None and all(kind != "diff" for _, kind, _ in frames):
+            return  # Nobody differentiates.
+        raise not_mapped(ref if ref._reversed is None else ref._reversed)
+    if not frames:
+        home_ref(ref)._value = value
+        return
+    if scope is None:
+        scope = _new_scope(*frames[-1][:2])
+    scope.note_write(home_ref(ref), value)
+
+
+def conform(ref, value):
+    """A value of the ref's dtype with its weak type."""
+    if value.weak_type == ref.weak_type and value.dtype == ref.dtype:
+        return value
+    params = {"new_dtype": ref.dtype, "weak_type": ref.weak_type}
+    return _core.bind("convert_element_type", (value,), params)
+
+
+def held(ref):
+    """The array that a ref holds in its own frame: another one after it was written to there."""
+    return ref._value
+
+
+def array_type(ref) -> tuple:
+    """`(shape, dtype, weak)` of what a ref holds."""
+    return ref._type
+
+
+def ordered_ref(ref) -> Ref | None:
+    """The ref whose reverse rules this one orders, see `reverse`; None for others."""
+    return ref._reversed
+
+
+def view_of(ref, name) -> Ref:
+    """A ref that stands for this one as the argument of this name, in the innermost frame."""
+    target = home_ref(ref)
+    view = Ref.__new__(Ref)
+    view._value = view._reverse = view._reversed = None
+    view._home = target._home
+    view._type = target._type
+    view._made = ArgumentName(name)
+    view._target = target
+    return view
 
 
 def new_ref(init_val, *, memory_space=None, kind=None) -> Ref:
@@ -202,7 +245,7 @@ def freeze(ref: Ref):
         >>> ferrax.freeze(ferrax.new_ref(jnp.arange(2)))
         Array([0, 1], dtype=int32)
     """
-    return _core.alias(check_ref(ref, "freeze")._read())
+    return _core.alias(read(check_ref(ref, "freeze")))
 
 
 def free_ref(ref: Ref) -> tuple:
@@ -217,11 +260,6 @@ def check_ref(ref, name) -> Ref:
             f"Can only call `{name}` on a `Ref`, got {ref!r}. Make one with ferrax.new_ref."
         )
     return ref
-
-
-def type_text(ref) -> str:
-    """A ref's type as `Ref{float32[2]}`."""
-    return f"Ref{{{core.ShapedArray(*ref._type).str_short()}}}"
 
 
 # What a frame does to refs.
@@ -302,7 +340,7 @@ class Scope:
         """Writes the last results to the refs outside; returns the others."""
         first = len(results) - self.count
         for entry, value in zip(self.written, results[first:]):
-            entry.ref._write(value)
+            write(entry.ref, value)
         return results[:first]
 
     # What `jit` asks for at each call.
@@ -310,24 +348,24 @@ class Scope:
     def read(self, arguments, fun):
         """The values of the refs that the function closes over; `arguments` are those passed."""
         for key, ref in arguments.items():
-            if _home_ref(ref) in self.entries:
-                raise ValueError(_both(ref, fun, "jit", self.arguments[key]))
+            if home_ref(ref) in self.entries:
+                raise ValueError(both(ref, fun, "jit", self.arguments[key]))
         return [
-            (item if isinstance(item, Ref) else reverse(arguments[item]))._read()
+            read(item if isinstance(item, Ref) else reverse(arguments[item]))
             for item in self.inputs
         ]
 
     def write(self, values, arguments):
         for entry, value in zip(self.written, values):
-            entry.ref._write(value)
+            write(entry.ref, value)
         values = iter(values[len(self.written) :])
         for key in self.written_arguments:
-            arguments[key]._write(next(values))
+            write(arguments[key], next(values))
         for key in self.written_reverses:
-            reverse(arguments[key])._write(next(values))
+            write(reverse(arguments[key]), next(values))
 
 
-def _home_ref(ref):
+def home_ref(ref):
     ref = ref if ref._target is None else ref._target
     while ref in _state.replaced:
         ref = _state.replaced[ref]
@@ -375,7 +413,7 @@ def _walk(ref, below=None):
     if below is not None:
         ids = [frame for frame, _, _ in frames]
         frames = frames[: ids.index(below)]
-    target = _home_ref(ref)
+    target = home_ref(ref)
     home = target._home
     if home:
         for index, (frame, _, _) in enumerate(frames):
@@ -383,13 +421,13 @@ def _walk(ref, below=None):
                 frames = frames[index + 1 :]
                 break
         else:
-            raise _escaped(target)
+            raise escaped(target)
     value = target._value
     scope = None
     for frame, kind, scope in frames:
         if scope is not None:
             if target in scope.views and ref is target:
-                raise ValueError(_both(ref, *scope.views[target]))
+                raise ValueError(both(ref, *scope.views[target]))
             entry = scope.entries.get(target)
             if entry is not None:
                 value = entry.value
@@ -410,7 +448,7 @@ def _walk(ref, below=None):
 
 def _outer_value(ref):
     """The array that a ref holds, without making inputs; None if its frame has ended."""
-    target = _home_ref(ref)
+    target = home_ref(ref)
     frames = _core.ref_frames()
     if target._home and all(frame != target._home for frame, _, _ in frames):
         return None
@@ -429,7 +467,7 @@ def argument(value, key, name=None, actual=None) -> Ref:
     how the scope names it, `name` how messages do. `actual` is the one that was passed, where it
     holds what this one holds."""
     scope = innermost_scope()
-    ref = Ref(value, scope.frame, _Argument(name) if name else None)
+    ref = Ref(value, scope.frame, ArgumentName(name) if name else None)
     scope.arguments.append((key, ref, value))
     ref._reverse = _ReverseOf(scope, key, actual)
     return ref
@@ -456,7 +494,7 @@ class _ReverseOf:
                         f"a reverse rule of custom_vjp gets the element of a mutable array, of "
                         f"type {type_text(ref)}, that vmap or scan maps over inside of a "
                         "differentiated function. Differentiate inside of the mapped function."
-                        f"{_at_user_line()}"
+                        f"{at_user_line()}"
                     )
         value, _, _ = _walk(reverse(self.actual), below=scope.frame)
         value, _ = _core.add_ref_input(scope.frame, value, id(ref))
@@ -474,7 +512,7 @@ def reverse(ref) -> Ref:
     such a value is what `ref` holds at that point of the backward pass: a reverse rule takes it and
     gives the next one.
     """
-    target = _home_ref(ref)
+    target = home_ref(ref)
     if not isinstance(target._reverse, Ref):
         make = target._reverse
         target._reverse = _own_reverse(target) if make is None else make.make(target)
@@ -485,81 +523,3 @@ def reverse(ref) -> Ref:
 def _own_reverse(ref):
     # A constant, whatever is being traced now: it is part of the ref's frame.
     return Ref(_core.array_from_numpy(np.zeros(ref.shape, ref.dtype), False), ref._home, None)
-
-
-class _Argument(str):
-    """The name of the argument that a ref stands for."""
-
-
-# Messages.
-
-
-def passed_twice(ref, fun, kind, first, second) -> str:
-    return (
-        "only one reference to a mutable array may be passed as an argument to a function, but "
-        f"when tracing {api_util.fun_place(fun)} for {kind} the mutable array reference of type "
-        f"{type_text(ref)} appeared at both {first} and {second}. Pass it once, or pass a copy: "
-        f"new_ref(ref[...]).{_at_user_line()}"
-    )
-
-
-def _both(ref, fun, kind, name) -> str:
-    name = f" {name}" if name else ""
-    return (
-        f"when tracing {api_util.fun_place(fun)} for {kind}, a mutable array reference of type "
-        f"{type_text(ref)} was both closed over and passed as the argument{name}. Use the argument "
-        f"alone in the function.{_at_user_line()}"
-    )
-
-
-def returned(ref, fun, kind, result) -> str:
-    path = ""
-    for keys, leaf in tree_util.tree_leaves_with_path(result):
-        if leaf is ref and keys:
-            path = f" at output tree path result{tree_util.keystr(keys)}"
-            break
-    origin = f"\n\nThe returned mutable array was {_origin(ref)}." if ref._made else ""
-    return (
-        f"function {api_util.fun_place(fun)} traced for {kind} returned a mutable array reference "
-        f"of type {type_text(ref)}{path}, but mutable array references cannot be returned. Return "
-        f"its value, ref[...], and make a ref of it outside.{origin}"
-    )
-
-
-def _origin(ref) -> str:
-    how = "passed in as the argument" if isinstance(ref._made, _Argument) else "created at"
-    return f"{how} {ref._made}"
-
-
-def _not_mapped(ref):
-    return ValueError(
-        "performing a set/swap or addupdate operation inside vmap on an unbatched array reference "
-        f"of type {type_text(ref)}, which vmap does not map over. Move the array reference to be a "
-        "mapped argument of the vmapped function, with one element for each of the batch."
-        f"{_at_user_line()}"
-    )
-
-
-def differentiated_write(entry):
-    """The error for a value that depends on differentiated arguments, in a ref from outside."""
-    at = f"\nAt {entry.line}." if entry.line else ""
-    return ValueError(
-        "performing a set/swap operation with a differentiated value on a non-differentiated array "
-        f"reference of type {type_text(entry.ref)}. Write lax.stop_gradient(value), or make the "
-        f"reference inside of the differentiated function.{at}"
-    )
-
-
-def _escaped(ref):
-    made = f" It was {_origin(ref)}." if ref._made else ""
-    return errors.UnexpectedTracerError(
-        f"Encountered an unexpected tracer: the mutable array reference of type {type_text(ref)} "
-        f"belongs to a transformed function that has already returned, or to another thread.{made} "
-        "Make references outside of the functions that are to share them."
-        f"{_at_user_line()}"
-    )
-
-
-def _at_user_line() -> str:
-    line = _core.user_location()
-    return f"\nAt {line}." if line else ""
