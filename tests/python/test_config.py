@@ -8,17 +8,17 @@ import threading
 import jax
 import pytest
 
-from ferrax._src.base import config as cfg
+from ferrax._src.base import config as cfg, flags
 
 config = cfg.config
 
 
 @pytest.fixture(autouse=True)
 def restore_flags():
-    before = {name: state.get_global() for name, state in cfg._states.items()}
+    before = {name: state.get_global() for name, state in flags.states.items()}
     yield
     for name, value in before.items():
-        if cfg._states[name].get_global() != value:
+        if flags.states[name].get_global() != value:
             config.update(name, value)
 
 
@@ -78,7 +78,7 @@ def test_bad_values_raise_and_change_nothing(name, bad, error):
     with pytest.raises(error, match="." if error is TypeError else None):
         config.update(name, bad)
     with pytest.raises(error):
-        cfg._states[name](bad)
+        flags.states[name](bad)
     assert config.read(name) == before
 
 
@@ -132,7 +132,7 @@ def test_contexts_are_local_to_threads_and_updates_are_not():
 
 def test_context_hook():
     calls = []
-    previous = cfg._on_context_change(lambda context, wide: calls.append((context, wide)))
+    previous = flags.on_context_change(lambda context, wide: calls.append((context, wide)))
     try:
         assert calls == [(cfg.trace_context(), True), (None, False)]
         calls.clear()
@@ -145,7 +145,7 @@ def test_context_hook():
         config.update("jax_threefry_partitionable", False)
         assert calls[0] == (cfg.trace_context(), True)
     finally:
-        cfg._on_context_change(previous)
+        flags.on_context_change(previous)
 
 
 @pytest.mark.parametrize(

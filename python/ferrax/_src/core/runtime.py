@@ -6,7 +6,7 @@ Imported before all that traces.
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src.base import config, dtypes, errors
+from ferrax._src.base import config, dtypes, errors, flags
 from ferrax._src.base.extended_dtypes import key_fry
 from ferrax._src.core import named_axes
 
@@ -33,7 +33,7 @@ def _on_context(context, process_wide) -> None:
     )
 
 
-config._on_context_change(_on_context)
+flags.on_context_change(_on_context)
 
 # In the order in which the native core takes them.
 _CHECKS = (
@@ -44,7 +44,7 @@ _CHECKS = (
 def _on_flag(name, value, process_wide) -> None:
     if name not in _CHECKS:
         return
-    states = [config._states[check] for check in _CHECKS]
+    states = [flags.states[check] for check in _CHECKS]
     if process_wide:
         _core.set_checks(*[state.get_global() for state in states], True)
     if all(state.get_local() is None for state in states):
@@ -53,7 +53,7 @@ def _on_flag(name, value, process_wide) -> None:
         _core.set_checks(*[state.value for state in states], False)
 
 
-config._on_flag_change(_on_flag)
+flags.on_flag_change(_on_flag)
 
 
 def named_context(number) -> dict:

@@ -1,0 +1,349 @@
+"""Flags: process-wide values, environment variables, thread-local contexts.
+
+Every flag is a `State`. Its value is the innermost context manager's value on this thread, or
+else the process-wide one, set by `config.update` or, at import, by the environment: a flag
+`jax_enable_x64` is read from `JAX_ENABLE_X64` and from `FERRAX_ENABLE_X64`; the latter wins.
+Which flags there are is said in `config`.
+
+Invariants:
+- A `State` object is the context manager of its flag: `with enable_x64(True): ...`.
+- Flags that are declared with a place in the trace context are part of the key of compiled
+  functions. Whenever one of them changes, the hook set with `on_context_change` is told, so that
+  the native core reads the trace context without calling Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+
+_UNSET = object()
+_TRUE = frozenset(("y", "yes", "t", "true", "on", "1"))
+_FALSE = frozenset(("n", "no", "f", "false", "off", "0"))
+
+_local = threading.local()  # attribute `jax_enable_x64` etc.: this thread's overrides
+states: dict[str, State] = {}
+# The flags that key compiled functions, in order; set by `declare_context`.
+_context: tuple[str, ...] = ()
+_context_set: frozenset[str] = frozenset()
+# Flags that are set together with another one, by its name.
+parts: dict[str, tuple[str, ...]] = {}
+
+
+# ---------------------------------------------------------------------------------------------
+# Parsers: (flag name, value given by the user) -> stored value, or ValueError/TypeError.
+
+
+def parse_bool(name, value):
+    return bool(value)
+
+
+def parse_int(name, value):
+    if value is not None and not isinstance(value, int):
+        raise ValueError(f"{name} must be an int or None, got {value!r} of type {type(value)}.")
+    return value
+
+
+def parse_float(name, value):
+    if value is not None and not isinstance(value, (int, float)):
+        raise ValueError(f"{name} must be a float or None, got {value!r} of type {type(value)}.")
+    return value
+
+
+def parse_string(name, value):
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{name} must be a string or None, got {value!r} of type {type(value)}.")
+    return value
+
+
+def parse_device(name, value):
+    """None, a platform name or a Device (any object that says which platform it is of)."""
+    if value is None or value in ("cpu", "gpu", "tpu") or hasattr(value, "platform"):
+        return value
+    raise ValueError(
+        f"{name} must be a Device object such as `ferrax.devices('cpu')[0]`, or a platform name such "
+        f"as 'cpu' or 'gpu', got: {value!r}."
+    )
+
+
+class Choice:
+    """One of a list of strings; None too where `optional`."""
+
+    def __init__(self, *values, optional=False):
+        self.values, self.optional = values, optional
+
+    def __call__(self, name, value):
+        if (value is None and self.optional) or (type(value) is str and value in self.values):
+            return value
+        none = "None or " if self.optional else ""
+        raise ValueError(f"{name} must be {none}one of {list(self.values)}, got {value!r}.")
+
+
+class EnumClass:
+    """A member of an enum class, or the string that stands for it."""
+
+    def __init__(self, enum_class):
+        self.enum_class = enum_class
+
+    def __call__(self, name, value):
+        if isinstance(value, (str, self.enum_class)):
+            return self.enum_class(value)
+        raise TypeError(f"{name} must be a {self.enum_class.__name__}, got {value!r}.")
+
+
+def _from_environment(name, parser, text):
+    """The value that the text of an environment variable or command-line option stands for."""
+    try:
+        if parser is parse_bool:
+            lowered = text.lower()
+            if lowered not in _TRUE and lowered not in _FALSE:
+                raise ValueError(f"{text!r} is neither a true nor a false word")
+            return lowered in _TRUE
+        if parser is parse_int:
+            return int(text)
+        if parser is parse_float:
+            return float(text)
+        return parser(name, text)
+    except ValueError as error:
+        raise ValueError(f"Invalid value {text!r} for the flag {name}: {error}") from None
+
+
+# ---------------------------------------------------------------------------------------------
+# Change notification.
+
+_context_hook = None
+_flag_hooks: list = []
+
+
+def on_context_change(callback):
+    """Sets the function told of every change of the trace context; returns the one before.
+
+    `callback(context, process_wide)`: with `process_wide` true, `context` is the tuple of
+    the trace context's values that hold on threads without overrides; with it false, `context` is
+    this thread's own tuple, or None when the thread has no override left and follows the process.
+    Called at once with the present state. `None` as callback removes the hook.
+    """
+    global _context_hook
+    previous, _context_hook = _context_hook, callback
+    if callback is not None:
+        callback(tuple(states[name]._global for name in _context), True)
+        _notify_thread()
+    return previous
+
+
+def on_flag_change(callback):
+    """Adds `callback(name, value, process_wide)`, called for each flag now and at each change."""
+    _flag_hooks.append(callback)
+    for name, state in states.items():
+        callback(name, state._global, True)
+
+
+def trace_context() -> tuple:
+    """The values, on this thread, of the flags of the trace context, in their order."""
+    overrides = _local.__dict__
+    return tuple(overrides.get(name, states[name]._global) for name in _context)
+
+
+def _notify_thread():
+    if _context_hook is not None:
+        overridden = any(name in _context_set for name in _local.__dict__)
+        _context_hook(trace_context() if overridden else None, False)
+
+
+# ---------------------------------------------------------------------------------------------
+# Flags.
+
+
+class State:
+    """A flag. `state.value` reads it; `with state(new_value):` sets it for a block of this thread.
+
+    Boolean flags may be entered without an argument, which means True. The object returned by
+    `state(new_value)` also decorates functions.
+    """
+
+    def __init__(self, name, default, parser, doc):
+        self._name = name
+        self.__name__ = name.removeprefix("jax_")
+        self.__doc__ = doc
+        self._parser = parser
+        self._global = default
+
+    @property
+    def name(self):
+        return self._name
+
+    @property
+    def value(self):
+        return _local.__dict__.get(self._name, self._global)
+
+    def get_global(self):
+        return self._global
+
+    def get_local(self):
+        """This thread's override, or None where there is none."""
+        return _local.__dict__.get(self._name)
+
+    def __bool__(self):
+        raise TypeError(
+            f"bool() is not supported for the flag {self._name}: use its `.value` to read it."
+        )
+
+    def __call__(self, new_val=_UNSET):
+        if new_val is _UNSET:
+            if self._parser is not parse_bool:
+                raise TypeError(
+                    f"The context manager of {self.__name__} needs the flag's new value as an "
+                    "argument."
+                )
+            new_val = True
+        return _StateContext(self, self._parser(self._name, new_val))
+
+    def __repr__(self):
+        return f"<flag {self._name}={self.value!r}>"
+
+    def _set(self, value):
+        value = self._parser(self._name, value)
+        self._global = value
+        for hook in _flag_hooks:
+            hook(self._name, value, True)
+        if self._name in _context_set and _context_hook is not None:
+            _context_hook(tuple(states[name]._global for name in _context), True)
+            _notify_thread()
+        for part in parts.get(self._name, ()):
+            states[part]._set(value)
+
+    def _set_local(self, value):
+        overrides = _local.__dict__
+        if value is _UNSET:
+            overrides.pop(self._name, None)
+        else:
+            overrides[self._name] = value
+        for hook in _flag_hooks:
+            hook(self._name, self.value, False)
+        if self._name in _context_set:
+            _notify_thread()
+
+
+class _StateContext:
+    """What `state(value)` returns: a context manager, re-enterable, and a decorator."""
+
+    __slots__ = ("state", "new_val", "_previous")
+
+    def __init__(self, state, new_val):
+        self.state, self.new_val = state, new_val
+        self._previous = []
+
+    def __enter__(self):
+        self._previous.append(_local.__dict__.get(self.state._name, _UNSET))
+        self.state._set_local(self.new_val)
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        self.state._set_local(self._previous.pop())
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with _StateContext(self.state, self.new_val):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+def declare(name, parser, default, doc) -> State:
+    """Makes a flag, whose value at first is the environment's or else `default`."""
+    for prefix in ("FERRAX_", "JAX_"):
+        text = os.environ.get(prefix + name.removeprefix("jax_").upper())
+        if text is not None:
+            default = _from_environment(name, parser, text)
+            break
+    state = State(name, default, parser, f"Context manager of the flag `{name}`.\n\n{doc}")
+    states[name] = state
+    return state
+
+
+def declare_context(names) -> None:
+    """Says which flags key compiled functions, and in which order `trace_context` gives them."""
+    global _context, _context_set
+    _context = tuple(names)
+    _context_set = frozenset(names)
+
+
+class Config:
+    """The object `ferrax.config`: reads flags as attributes, sets them with `update`.
+
+    Example:
+        >>> ferrax.config.update("jax_enable_x64", True)
+        >>> ferrax.config.jax_enable_x64
+        True
+    """
+
+    def update(self, name, val):
+        """Sets a flag for the whole process. Raises AttributeError for a name that is no flag."""
+        state = states.get(name)
+        if state is None:
+            raise AttributeError(f"Unrecognized config option: {name}")
+        state._set(val)
+
+    def read(self, name):
+        """The value of a flag on this thread. Raises AttributeError for a name that is no flag."""
+        state = states.get(name)
+        if state is None:
+            raise AttributeError(f"Unrecognized config option: {name}")
+        return state.value
+
+    _read = read
+
+    @property
+    def values(self) -> dict:
+        """All flags' values by name."""
+        return {name: state.value for name, state in states.items()}
+
+    @property
+    def x64_enabled(self) -> bool:
+        return states["jax_enable_x64"].value
+
+    def __getattr__(self, name):
+        state = states.get(name)
+        if state is None:
+            raise AttributeError(f"'Config' object has no attribute {name!r}")
+        return state.value
+
+    def __setattr__(self, name, value):
+        raise AttributeError(
+            f"Flags cannot be assigned: use `config.update({name!r}, {value!r})` to set one."
+        )
+
+    def __dir__(self):
+        return [*super().__dir__(), *states]
+
+    def parse_flags_with_absl(self):
+        """Sets flags from `--jax_name=value` (or `--jax_name value`) in the command line.
+
+        Boolean flags may also be written `--jax_name` and `--nojax_name`. Other arguments, and all
+        that follow a lone `--`, are left to the program.
+        """
+        arguments = iter(sys.argv[1:])
+        for argument in arguments:
+            if argument == "--":
+                break
+            flag, has_value, text = argument.lstrip("-").partition("=")
+            if not argument.startswith("-"):
+                continue
+            if flag.startswith("nojax_") and flag[2:] in states:
+                self.update(flag[2:], False)
+                continue
+            state = states.get(flag)
+            if state is None:
+                continue
+            if not has_value:
+                if state._parser is parse_bool:
+                    state._set(True)
+                    continue
+                text = next(arguments, None)
+                if text is None:
+                    raise ValueError(f"The command-line option --{flag} needs a value.")
+            state._set(_from_environment(flag, state._parser, text))
+
+    config_with_absl = parse_flags_with_absl
