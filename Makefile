@@ -9,15 +9,17 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 export PATH := $(abspath $(BIN)):$(PATH)
 export JAX_PLATFORMS ?= cpu
 unexport PYTHONPATH
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run test test-rust test-python bench lint docs docs-check build clean help
+.PHONY: run test test-rust test-python wheel bench lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make test        tests of the Rust crates and of the Python package"
+	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX"
 	@echo "make lint        formatting, lints, file lengths, layers"
 	@echo "make docs        write the generated documents"
@@ -42,9 +44,14 @@ $(BUILT): $(RUST_SOURCES) Cargo.toml Cargo.lock pyproject.toml | $(VENV)/.tools
 
 build: $(BUILT)
 
+# Cargo unites the features of the packages it is given: with the extension's crate among them the
+# dependencies are those that were compiled for the extension, and are not compiled again.
+CARGO_EXAMPLE := cargo build --release -q -p ferrax -p ferrax-python --example digits
+
 run: $(BUILT) $(VENV)/.extra-examples
 	$(BIN)/python examples/digits.py
-	cargo run --release --locked -q -p ferrax --example digits -- out/digits
+	$(CARGO_EXAMPLE) --locked
+	$(TARGET)/release/examples/digits out/digits
 
 test: test-rust test-python
 
@@ -54,6 +61,13 @@ test-rust:
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# The same build as for $(BUILT): nothing is compiled a second time.
+wheel: $(VENV)/.tools
+	rm -rf dist
+	$(BIN)/maturin build --release --locked --out dist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/python tools/try_wheel.py dist
 
 bench: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples
 	$(BIN)/python benches/run.py $(BENCH_ARGS)
@@ -73,11 +87,13 @@ lint: $(VENV)/.extra-lint
 docs: $(BUILT)
 	$(BIN)/python tools/ops_doc.py --write
 	$(BIN)/python tools/features.py --write
+	$(BIN)/python tools/licences.py --write
 
 docs-check: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python tools/ops_doc.py --check
 	$(BIN)/python tools/features.py --check
+	$(BIN)/python tools/licences.py --check
 	$(BIN)/python -m pytest -q tests/semantics -k README
 
 clean:
-	rm -rf $(VENV) target out python/ferrax/_core*.so
+	rm -rf $(VENV) target dist out python/ferrax/_core*.so
