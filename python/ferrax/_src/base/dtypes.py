@@ -210,12 +210,20 @@ def to_complex_dtype(dtype):
     return np.dtype("complex128" if wide else "complex64")
 
 
+_FINITE = frozenset({float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2fnuz})
+
+
 def supports_inf(dtype) -> bool:
     """Whether the dtype has infinities."""
-    if np.dtype(dtype).type in (float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz,
-                                float8_e5m2fnuz):
-        return False
-    return issubdtype(dtype, np.inexact)
+    return issubdtype(dtype, np.inexact) and np.dtype(dtype).type not in _FINITE
+
+
+# How many bits an element, or a part of a complex one, has.
+_BITS = (
+    (np.bool_, lambda _: 8),
+    (np.integer, lambda dtype: iinfo(dtype).bits),
+    (np.inexact, lambda dtype: finfo(dtype).bits),
+)
 
 
 def itemsize_bits(dtype) -> int:
@@ -226,14 +234,10 @@ def itemsize_bits(dtype) -> int:
     """
     if dtype is None:
         raise ValueError("dtype cannot be None.")
-    if dtype == np.dtype(bool):
-        return 8
-    if issubdtype(dtype, np.integer):
-        return iinfo(dtype).bits
-    if issubdtype(dtype, np.floating):
-        return finfo(dtype).bits
-    if issubdtype(dtype, np.complexfloating):
-        return 2 * finfo(dtype).bits
+    parts = 2 if issubdtype(dtype, np.complexfloating) else 1
+    for kind, bits in _BITS:
+        if issubdtype(dtype, kind):
+            return parts * bits(dtype)
     raise ValueError(f"itemsize_bits needs a bool or numeric dtype, got {dtype!r}.")
 
 
@@ -358,9 +362,8 @@ def scalar_type_to_dtype(typ, value=None):
 
 def coerce_to_array(x, dtype=None):
     """`np.asarray`, but Python scalars get this package's default dtypes."""
-    if dtype is None and type(x) in python_scalar_types:
-        dtype = scalar_type_to_dtype(type(x), x)
-    return np.asarray(x, dtype)
+    inferred = dtype is None and type(x) in python_scalar_types
+    return np.asarray(x, scalar_type_to_dtype(type(x), x) if inferred else dtype)
 
 
 # ---------------------------------------------------------------------------------------------

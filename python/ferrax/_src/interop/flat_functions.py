@@ -52,11 +52,10 @@ class _Static:
         self.value = value
 
     def __eq__(self, other):
-        return (
-            type(other) is _Static
-            and type(self.value) is type(other.value)
-            and self.value == other.value
-        )
+        if type(other) is not _Static:
+            return False
+        mine, theirs = self.value, other.value
+        return type(mine) is type(theirs) and mine == theirs
 
     def __hash__(self):
         return hash(self.value)

@@ -232,9 +232,11 @@ def pshuffle(x, axis_name, perm):
 
     Errors: ValueError if that is no permutation; else as `ppermute`.
     """
-    if sorted(perm) != list(range(len(perm))):
-        raise ValueError(f"`perm` does not represent a permutation: {perm}")
-    return ppermute(x, axis_name, list(zip(perm, range(len(perm)))))
+    if set(perm) != set(range(len(perm))):
+        raise ValueError(
+            f"pshuffle: perm has to name each of the lanes 0 to {len(perm) - 1} once, got {perm}"
+        )
+    return ppermute(x, axis_name, [(source, lane) for lane, source in enumerate(perm)])
 
 
 def pbroadcast(x, axis_name, source):

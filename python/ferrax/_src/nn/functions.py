@@ -88,7 +88,7 @@ def softplus(x):
 def sparse_plus(x):
     """0 below -1, x above 1, and the parabola `(x + 1)**2 / 4` that joins the two."""
     x = ensure_array(x, "sparse_plus")
-    return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+    return jnp.select([x <= -1, x < 1], [0.0, jnp.square(x + 1) / 4], x)
 
 
 @jit
@@ -142,7 +142,9 @@ def log_sigmoid(x):
 def elu(x, alpha=1.0):
     """x for x > 0, else `alpha * (exp(x) - 1)`."""
     x = ensure_array(x, "elu")
-    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
+    positive = x > 0
+    # 0 in place of a large x, whose exponential would be infinite and its derivative NaN.
+    return jnp.where(positive, x, alpha * jnp.expm1(jnp.where(positive, 0.0, x)))
 
 
 @jit
@@ -156,7 +158,7 @@ def leaky_relu(x, negative_slope=0.01):
 def hard_tanh(x):
     """x, limited to [-1, 1]."""
     x = ensure_array(x, "hard_tanh")
-    return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
+    return jnp.select([x > 1, x < -1], [1, -1], x)
 
 
 @jit
@@ -215,8 +217,8 @@ hard_swish = hard_silu
 def log1mexp(x):
     """`log(1 - exp(-x))` for x > 0, by the formula that is exact at that x (Maechler, 2012)."""
     x = ensure_array(x, "log1mexp")
-    small = x < float(np.log(2.0))
-    return jnp.where(small, jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x)))
+    near, far = jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x))
+    return jnp.where(x < float(np.log(2)), near, far)
 
 
 def _log1mexp_slope(tangent, _, x):
@@ -347,17 +349,19 @@ def standardize(
         ValueError: for another algorithm.
     """
     x = ensure_array(x, "standardize")
-    if mean is None:
-        mean = jnp.mean(x, axis, keepdims=True, where=where)
-    if variance is None:
-        if algorithm == "stable":
-            variance = jnp.mean(jnp.square(x - mean), axis, keepdims=True, where=where)
-        elif algorithm == "fast":
-            squares = jnp.mean(jnp.square(x), axis, keepdims=True, where=where)
-            variance = jnp.clip(squares - jnp.square(mean), 0)
-        else:
-            raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
-    return jnp.subtract(x, mean) * lax.rsqrt(jnp.asarray(variance + epsilon))
+    average = functools.partial(jnp.mean, axis=axis, keepdims=True, where=where)
+    centre = average(x) if mean is None else mean
+    difference = jnp.subtract(x, centre)
+    if variance is not None:
+        spread = variance
+    elif algorithm == "stable":
+        spread = average(jnp.square(difference))
+    elif algorithm == "fast":
+        # Not below 0, where rounding takes the difference of the two.
+        spread = jnp.clip(average(jnp.square(x)) - jnp.square(centre), 0)
+    else:
+        raise ValueError(f"Unknown algorithm {algorithm!r}. Expected 'fast' or 'stable'.")
+    return difference * lax.rsqrt(jnp.asarray(spread + epsilon))
 
 
 def one_hot(x, num_classes, *, dtype=None, axis=-1):

@@ -100,10 +100,8 @@ def truncated_normal(stddev=1e-2, dtype=None, lower=-2.0, upper=2.0):
 
     def init(key, shape, dtype=default, out_sharding=None):
         dtype = _dtype(dtype)
-        samples = random.truncated_normal(
-            key, lower, upper, shape, dtype, out_sharding=out_sharding
-        )
-        return samples * jnp.array(stddev, dtype)
+        standard = random.truncated_normal(key, lower, upper, shape, dtype, out_sharding=out_sharding)
+        return jnp.array(stddev, dtype) * standard
 
     return init
 

@@ -253,9 +253,9 @@ def fromiter(*args, **kwargs):
 def fromfunction(function, shape, *, dtype=float, **kwargs):
     """Calls `function` on index vectors, mapped over every index of `shape`."""
     shape = canonical_shape(shape)
-    for i in range(len(shape)):
-        in_axes = [0 if i == j else None for j in range(len(shape))]
-        function = vmap(function, in_axes=tuple(in_axes[::-1]))
+    rank = len(shape)
+    for axis in reversed(range(rank)):  # the innermost map gives the last axis
+        function = vmap(function, in_axes=(None,) * axis + (0,) + (None,) * (rank - 1 - axis))
     return function(*(arange(size, dtype=dtype) for size in shape), **kwargs)
 
 

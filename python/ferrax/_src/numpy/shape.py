@@ -420,34 +420,41 @@ def column_stack(tup):
     return concatenate(arrays, axis=1)
 
 
-def _block(xs):
-    if isinstance(xs, tuple):
-        raise ValueError(f"ferrax.numpy.block does not allow tuples, got {xs}")
-    if isinstance(xs, list):
-        if not xs:
-            raise ValueError("ferrax.numpy.block does not allow empty list arguments")
-        items, depths = zip(*[_block(x) for x in xs])
-        if any(d != depths[0] for d in depths[1:]):
-            raise ValueError("Mismatched list depths in ferrax.numpy.block")
-        rank = max(depths[0], max(x.ndim for x in items))
-        items = [lax.expand_dims(x, tuple(range(rank - x.ndim))) if x.ndim < rank else x
-                 for x in items]
-        return concatenate(items, axis=-depths[0]), depths[0] + 1
-    return ensure_array(xs, "block"), 1
+def _depth(blocks) -> int:
+    """How many lists are around each block: the same number everywhere, or a ValueError."""
+    if isinstance(blocks, tuple):
+        raise ValueError(f"block: blocks are nested in lists, not in tuples; got {blocks}")
+    if not isinstance(blocks, list):
+        return 0
+    depths = {_depth(inner) for inner in blocks}
+    if not depths:
+        raise ValueError("block: a list of blocks has to have an element, got []")
+    if len(depths) > 1:
+        raise ValueError(f"block: the lists are nested to different depths, {sorted(depths)}")
+    return depths.pop() + 1
+
+
+def _assembled(blocks, depth):
+    """The array of blocks in so many lists, each of which joins them along the axis `-depth`."""
+    if depth == 0:
+        return ensure_array(blocks, "block")
+    parts = [_assembled(inner, depth - 1) for inner in blocks]
+    rank = max(depth, *(part.ndim for part in parts))
+    parts = [lax.expand_dims(part, tuple(range(rank - part.ndim))) for part in parts]
+    return concatenate(parts, axis=-depth)
 
 
 @jit
 def block(arrays):
     """Assembles an array from nested lists of blocks: the innermost joins the last axis."""
-    return _block(arrays)[0]
+    return _assembled(arrays, _depth(arrays))
 
 
 @partial(jit, static_argnames=("axis",))
 def append(arr, values, axis=None):
     """Joins two arrays, flattened for `axis=None`."""
-    if axis is None:
-        return concatenate([ravel(arr), ravel(values)], axis=0)
-    return concatenate([arr, values], axis=axis)
+    parts = [arr, values] if axis is not None else [ravel(arr), ravel(values)]
+    return concatenate(parts, axis=0 if axis is None else axis)
 
 
 # ---------------------------------------------------------------------------- splits

@@ -518,11 +518,13 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
             nan_to_num(lax.imag(x), nan=nan, posinf=posinf, neginf=neginf),
         )
     limits = dtypes.finfo(x.dtype)
-    posinf = constant(limits.max, x) if posinf is None else posinf
-    neginf = constant(limits.min, x) if neginf is None else neginf
-    out = where(isnan(x), convert(nan, x.dtype), x)
-    out = where(isposinf(out), convert(posinf, x.dtype), out)
-    return where(isneginf(out), convert(neginf, x.dtype), out)
+    out = x
+    for found, value, finite in (
+        (isnan(x), nan, None), (isposinf(x), posinf, limits.max), (isneginf(x), neginf, limits.min)
+    ):  # fmt: skip
+        value = constant(finite, x) if value is None else convert(value, x.dtype)
+        out = where(found, value, out)
+    return out
 
 
 @jit

@@ -119,8 +119,9 @@ def weibull_min(key, scale, concentration, shape=(), dtype=None):
 
 @functools.partial(jit, static_argnums=(3, 4))
 def _weibull_min(key, scale, concentration, shape, dtype):
-    u = uniform(key, shape, dtype, minval=0, maxval=1)
-    return jnp.power(-jnp.log1p(-u), 1.0 / concentration) * scale
+    # A power of an exponential number, -log(1 - u).
+    exponential = -jnp.log1p(-uniform(key, shape, dtype))
+    return scale * exponential ** (1.0 / concentration)
 
 
 def triangular(key, left, mode, right, shape=None, dtype=None, *, out_sharding=None):

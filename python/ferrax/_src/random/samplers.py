@@ -537,9 +537,9 @@ def _normal(key, shape, dtype):
 @functools.partial(jit, static_argnums=(1, 2))
 def _normal_real(key, shape, dtype):
     # The inverse of the distribution function, of a number in the open interval (-1, 1).
-    low = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)
-    u = uniform(key, shape, dtype, low, np.array(1.0, dtype))
-    return lax.mul(np.array(np.sqrt(2), dtype), lax.erf_inv(u))
+    above_minus_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
+    u = uniform(key, shape, dtype, above_minus_one, np.array(1, dtype))
+    return lax.erf_inv(u) * np.array(np.sqrt(2), dtype)
 
 
 def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
@@ -676,8 +676,9 @@ def laplace(key, shape=(), dtype=None, *, out_sharding=None):
 
 @functools.partial(jit, static_argnums=(1, 2))
 def _laplace(key, shape, dtype):
-    u = uniform(key, shape, dtype, minval=-1.0 + dtypes.finfo(dtype).epsneg, maxval=1.0)
-    return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+    # The inverse of the distribution function, of a number in (-1, 1): -1 is left out, as 1 is.
+    signed = uniform(key, shape, dtype, dtypes.finfo(dtype).epsneg - 1.0, 1.0)
+    return lax.sign(signed) * lax.log1p(-lax.abs(signed))
 
 
 def logistic(key, shape=(), dtype=None, *, out_sharding=None):
@@ -695,8 +696,9 @@ def logistic(key, shape=(), dtype=None, *, out_sharding=None):
 
 @functools.partial(jit, static_argnums=(1, 2))
 def _logistic(key, shape, dtype):
-    u = uniform(key, shape, dtype, minval=dtypes.finfo(dtype).tiny, maxval=1.0)
-    return lax.sub(lax.log(u), lax.log1p(lax.neg(u)))
+    # The inverse of the distribution function: the logit of a number in (0, 1).
+    probability = uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
+    return lax.log(probability) - lax.log1p(-probability)
 
 
 def cauchy(key, shape=(), dtype=None, *, out_sharding=None):

@@ -166,11 +166,10 @@ def defjvp2(primitive, *rules):
 
 def _linear_jvp(primitive, primals, tangents, **params):
     out = primitive.bind(*primals, **params)
-    if all(type(tangent) is Zero for tangent in tangents):
-        if primitive.multiple_results:
-            return out, [Zero.from_primal_value(value) for value in out]
-        return out, Zero.from_primal_value(out)
-    return out, primitive.bind(*map(instantiate_zeros, tangents), **params)
+    if any(type(tangent) is not Zero for tangent in tangents):
+        return out, primitive.bind(*map(instantiate_zeros, tangents), **params)
+    zeros = map(Zero.from_primal_value, out if primitive.multiple_results else [out])
+    return out, list(zeros) if primitive.multiple_results else next(zeros)
 
 
 def _linear_transpose(with_inputs, rule, cotangent, *args, **params):

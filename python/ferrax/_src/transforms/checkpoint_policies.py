@@ -203,12 +203,11 @@ def save_and_offload_only_these_names(
             "names_which_can_be_offloaded"
         )
 
+    verdicts = dict.fromkeys(saved, Saveable)
+    verdicts.update(dict.fromkeys(offloaded, Offloadable(offload_src, offload_dst)))
+
     def policy(prim, *_, **params):
-        if prim.name == "name" and params["name"] in saved:
-            return Saveable
-        if prim.name == "name" and params["name"] in offloaded:
-            return Offloadable(offload_src, offload_dst)
-        return Recompute
+        return verdicts.get(params["name"], Recompute) if prim.name == "name" else Recompute
 
     policy.native = _core.builtin_policy("names", sorted(saved | offloaded))
     return policy

@@ -206,10 +206,10 @@ def register_pytree_with_keys_class(cls: Typ) -> Typ:
 
     Returns the class. Example: `@register_pytree_with_keys_class` above the class.
     """
-    flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
-    register_pytree_with_keys(
-        cls, operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten, flatten
-    )
+    functions = [operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten]
+    if hasattr(cls, "tree_flatten"):
+        functions.append(operator.methodcaller("tree_flatten"))
+    register_pytree_with_keys(cls, *functions)
     return cls
 
 
