@@ -11,7 +11,7 @@ def absent(module: str, names: dict[str, str]):
 
     def __getattr__(name):
         reason = names.get(name)
-        text = f"module '{module}' has no attribute '{name}'"
+        text = f"module {module!r} has no attribute {name!r}"
         raise AttributeError(text if reason is None else f"{text}: {reason}")
 
     return __getattr__

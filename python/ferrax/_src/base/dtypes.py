@@ -356,7 +356,9 @@ def scalar_type_to_dtype(typ, value=None):
     if typ is int and value is not None:
         info = np.iinfo(d)
         if not info.min <= value <= info.max:
-            raise OverflowError(f"Python int {value} too large to convert to {d}")
+            raise OverflowError(
+                f"Python int {value} too large to convert to {d}, whose largest is {info.max}"
+            )
     return d
 
 
@@ -428,8 +430,8 @@ def check_valid_dtype(dtype) -> None:
     """Raises TypeError unless arrays may have this NumPy dtype."""
     if dtype not in _jax_dtype_set:
         raise TypeError(
-            f"Dtype {dtype} is not a valid JAX array type. Only arrays of numeric types are "
-            "supported by JAX."
+            f"dtype {dtype} is not a valid JAX array type: arrays hold booleans, numbers or PRNG "
+            "keys."
         )
 
 
@@ -453,8 +455,8 @@ def check_and_canonicalize_user_dtype(dtype, fun_name=None):
             return _canonicalize_explicit(dtype, fun_name)
     elif isinstance(dtype, _array_types):
         raise ValueError(
-            "Passing an array as a dtype argument is no longer supported; instead of dtype=arr use "
-            "dtype=arr.dtype."
+            "dtype: got an array; pass its dtype, that is dtype=arr.dtype instead of "
+            "dtype=arr."
         )
     elif isinstance(dtype, ExtendedDType):
         return dtype
@@ -490,7 +492,9 @@ def dtype(x):
     if isinstance(x, _array_types):
         return x.dtype
     if x is None:
-        raise ValueError(f"Invalid argument to dtype: {x}.")
+        raise ValueError(
+            f"Invalid argument to dtype: {x} has none; pass an array, a scalar or a dtype."
+        )
     if isinstance(x, type):
         if x in _default_of_python_type:
             return _default_of_python_type[x]()
@@ -507,15 +511,15 @@ def dtype(x):
         try:
             d = np.result_type(x)
         except TypeError as error:
-            raise TypeError(f"Cannot determine dtype of {x}") from error
+            raise TypeError(f"dtype: {x} is neither an array nor a scalar nor a dtype") from error
     return canonicalize_dtype(_require_valid(d, x))
 
 
 def _require_valid(d, x):
     if d not in _jax_dtype_set:
         raise TypeError(
-            f"Value '{x}' with dtype {d} is not a valid JAX array type. Only arrays of numeric "
-            "types are supported by JAX."
+            f"{x!r} has dtype {d}, which is not a valid JAX array type: arrays hold booleans, "
+            "numbers or PRNG keys."
         )
     return d
 
@@ -734,7 +738,7 @@ def result_type(*args, return_weak_type_flag=False):
         dtype('float16')
     """
     if not args:
-        raise ValueError("at least one array or dtype is required")
+        raise ValueError("result_type: got no arguments; at least one array or dtype is needed")
     d, weak = lattice_result_type(*(default_float_dtype() if x is None else x for x in args))
     if weak:
         d = default_types["f" if d in _custom_float_dtypes else d.kind]()

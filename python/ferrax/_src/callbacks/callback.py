@@ -247,8 +247,8 @@ def _result_types(result_shape_dtypes):
             dtype = np.dtype(dtype)
             if dtypes.canonicalize_dtype(dtype) != dtype:
                 raise ValueError(
-                    "result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is "
-                    "disabled"
+                    "result_shape_dtypes cannot specify 64-bit types unless jax_enable_x64 is set; "
+                    "give 32-bit ones"
                 )
         avals.append(core.ShapedArray(leaf.shape, dtype))
     return tuple(avals), tree
@@ -300,14 +300,17 @@ def _io_callback_types(*avals, callback, result_avals, sharding, ordered):
 
 no_derivative(
     io_callback_p,
-    "IO callbacks do not support JVP.",
-    "IO callbacks do not support transpose.",
+    "IO callbacks do not support JVP. Wrap the function in custom_jvp, or use pure_callback there.",
+    "IO callbacks do not support transpose. Wrap the function in custom_vjp.",
 )
 
 
 def _io_callback_batch(args, dims, *, callback, result_avals, ordered, **params):
     if ordered:
-        raise ValueError("Cannot `vmap` ordered IO callback.")
+        raise ValueError(
+            "Cannot `vmap` ordered IO callback: the lanes of a batch have no order. Pass "
+            "ordered=False."
+        )
     size = _batch_size(args, dims)
     outs = io_callback_p.bind(
         *args,

@@ -116,7 +116,7 @@ def breakpoint(  # noqa: A001
         ...     return y
     """
     if token is not None and ordered:
-        raise ValueError("`ordered` and `token` are mutually exclusive arguments.")
+        raise ValueError("breakpoint: pass either token or ordered=True, not both")
     if backend not in (None, "cli"):
         raise ValueError(f"Invalid debugger backend: {backend}; there is 'cli'")
     frames = _user_frames(filter_frames, num_frames)

@@ -55,14 +55,14 @@ def _check_tree(name, expected_name, actual, expected, has_aux=False):
         children = actual.children()
         if len(children) != 2:
             raise ValueError(
-                f"{name}() produced a pytree with structure {actual}, but a pytree tuple with "
-                "auxiliary output was expected because has_aux was set to True."
+                f"{name}() returned {actual}; with has_aux=True, a pair of the solution and "
+                "the auxiliary output is expected"
             )
         actual = children[0]
     if actual != expected:
         raise TypeError(
-            f"{name}() output pytree structure must match {expected_name}, got {actual} and "
-            f"{expected}."
+            f"{name}() has to return the structure of {expected_name}, {expected}; got "
+            f"{actual}"
         )
 
 

@@ -58,7 +58,7 @@ def reduce(
     flat_init, init_tree = tree_flatten(init_values)
     if tree != init_tree:
         raise ValueError(
-            f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}"
+            f"Operands must have the same tree structure as init_values, got {tree} and {init_tree}"
         )
     if not flat:
         return operands
@@ -71,7 +71,7 @@ def reduce(
         raise ValueError(f"reduce operands must have equal shapes, got {[x.shape for x in flat]}")
     if any(x.ndim for x in flat_init):
         raise ValueError(
-            f"reduce found non-scalar initial value: {[tuple(x.shape) for x in flat_init]}"
+            f"reduce found non-scalar initial value, got shapes {[tuple(x.shape) for x in flat_init]}"
         )
     axes = _check_axes(flat[0], dimensions)
     if treedef_is_leaf(tree):
@@ -80,8 +80,8 @@ def reduce(
             return tree_unflatten(tree, [MONOIDS[name][0](flat[0], axes)])
     if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
         raise TypeError(
-            "reduce operand dtypes should match corresponding initial value dtypes, got operands="
-            f"{[_describe(x) for x in flat]} and initial_values={[_describe(x) for x in flat_init]}"
+            "reduce: each operand and its initial value need one dtype, got "
+            f"{[_describe(x) for x in flat]} and {[_describe(x) for x in flat_init]}"
         )
 
     jaxpr = scalar_jaxpr("reduce", computation, tree, flat)
@@ -136,10 +136,10 @@ def reduce_window(
     flat_init, init_tree = tree_util.tree_flatten(init_value)
     if tree != init_tree:
         raise ValueError(
-            f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}"
+            f"Operands must have the same tree structure as init_values, got {tree} and {init_tree}"
         )
     if not flat:
-        raise ValueError("reduce_window must have at least one operand.")
+        raise ValueError("reduce_window: got no operands; at least one is needed")
     if not callable(computation):
         raise TypeError(f"reduce_window: {computation!r} is not callable")
     flat = [_operand(x, "reduce_window", 0) for x in flat]
@@ -150,7 +150,7 @@ def reduce_window(
         )
     if any(x.ndim for x in flat_init):
         raise TypeError(
-            "reduce_window expected init_values to be scalars but init_values have shapes "
+            "reduce_window: init_values have to be scalars, got shapes "
             f"{[tuple(x.shape) for x in flat_init]}."
         )
     windows = Windows(
@@ -165,8 +165,8 @@ def reduce_window(
         flat_init = [elementwise._convert_element_type(x, weak_type=False) for x in flat_init]
     if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
         raise TypeError(
-            "reduce_window got inconsistent dtypes for operands and init_values: got operand dtypes "
-            f"{[x.dtype for x in flat]} and init_value dtypes {[x.dtype for x in flat_init]}."
+            "reduce_window: each operand and its initial value need one dtype, got "
+            f"{[x.dtype for x in flat]} and {[x.dtype for x in flat_init]}."
         )
     closed = scalar_jaxpr("reduce_window", computation, tree, flat)
     if closed is None:

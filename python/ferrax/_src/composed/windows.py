@@ -67,7 +67,7 @@ def padtype_to_pads(
         return [(0, 0)] * len(in_shape)
     if name not in ("SAME", "SAME_LOWER"):
         raise RuntimeError(
-            f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}."
+            f"padding has to be 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}"
         )
     pads = []
     for size, window, stride in zip(in_shape, window_shape, window_strides):
@@ -94,8 +94,8 @@ class Windows:
         self.steps = _dilations("window_dilation", ones if steps is None else steps)
         if rank != len(shape):
             raise TypeError(
-                "reduce_window got the wrong number of window_dimensions for operand: got operand "
-                f"shape {shape} with window_dimensions {self.sizes}."
+                "reduce_window: window_dimensions needs a size for each axis of the operand, got "
+                f"{self.sizes} for shape {shape}."
             )
         for name, values in (
             ("window_strides", self.strides),

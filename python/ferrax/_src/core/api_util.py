@@ -170,9 +170,12 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
 def check_callable(fun) -> None:
     """Errors: TypeError unless `fun` can be transformed."""
     if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun}")
+        raise TypeError(f"Expected a callable value, got {fun!r} of type {type(fun).__name__}")
     if inspect.isgeneratorfunction(fun):
-        raise TypeError(f"Expected a function, got a generator function: {fun}")
+        raise TypeError(
+            f"Expected a function, got a generator function, {fun}; return a list instead of "
+            "yielding"
+        )
 
 
 def split_arguments(args, numbers):

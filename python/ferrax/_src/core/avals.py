@@ -197,7 +197,7 @@ class ShapeDtypeStruct:
         self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False
     ):
         if dtype is None:
-            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+            raise ValueError("ShapeDtypeStruct: dtype must be specified, got None")
         if manual_axis_type is not None or is_ref:
             raise NotImplementedError(
                 "ShapeDtypeStruct: manual_axis_type and is_ref are not supported."

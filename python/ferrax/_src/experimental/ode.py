@@ -112,11 +112,11 @@ def odeint(func, y0, t, *args, rtol=1.4e-8, atol=1.4e-8, mxstep=math.inf, hmax=m
     for leaf in tree_util.tree_leaves(args):
         if not isinstance(leaf, core.Array) and not _is_arraylike(leaf):
             raise TypeError(
-                f"The contents of odeint *args must be arrays or scalars, but got {leaf}."
+                f"odeint: args have to be arrays or scalars, got {leaf!r}; close over other objects"
             )
     t = core.as_array(t, "odeint")
     if not dtypes.issubdtype(t.dtype, jnp.floating):
-        raise TypeError(f"t must be an array of floats, but got {t}.")
+        raise TypeError(f"odeint: t has to hold floats, got {t.dtype}")
     if t.ndim != 1 or not t.shape[0]:
         raise ValueError(
             "odeint: t must be a vector of at least one time, the first that of y0, but got shape "

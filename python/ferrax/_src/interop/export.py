@@ -162,8 +162,9 @@ class Exported:
             for path, got, want, why in differences
         ]
         return (
-            f"The invocation args and kwargs must have the same pytree structure as when the "
-            f"function '{self.fun_name}' was exported, but they have the following structural differences:\n"
+            "The invocation args and kwargs must have the same pytree structure as those with "
+            "which "
+            f"'{self.fun_name}' was exported. They differ:\n"
             + "\n".join(lines)
         )
 
@@ -176,11 +177,13 @@ class Exported:
         where = ("args", "kwargs")[path[0].idx] + tree_util.keystr(path[1:])
         if len(got.shape) != len(expected.shape):
             raise ValueError(
-                f"Rank mismatch for {where}: expected {expected.shape} and called with {got.shape}"
+                f"Rank mismatch for {where}: exported for shape {expected.shape}, called with "
+                f"{got.shape}"
             )
         if got.dtype != expected.dtype:
             raise ValueError(
-                f"Dtype mismatch for {where}: expected {expected.dtype} and called with {got.dtype}"
+                f"Dtype mismatch for {where}: exported for {expected.dtype}, called with "
+                f"{got.dtype}"
             )
         axis = next(i for i, (a, b) in enumerate(zip(got.shape, expected.shape)) if a != b)
         raise ValueError(
@@ -273,7 +276,9 @@ def export(
         Array([0.       , 0.841471 , 0.9092974], dtype=float32)
     """
     if not isinstance(fun_jit, _core.PjitFunction):
-        raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun_jit}")
+        raise ValueError(
+            f"Function to be exported must be the result of `jit`, got {fun_jit}; pass jit(f)"
+        )
     if _override_lowering_rules is not None:
         raise NotImplementedError("export: there are no lowering rules to override")
     wrong = [check for check in disabled_checks if not isinstance(check, DisabledSafetyCheck)]
@@ -422,12 +427,12 @@ def _write_tree(tree):
             if not isinstance(key, str):
                 raise TypeError(
                     f"Serialization is supported only for dictionaries with string keys. "
-                    f"Found key {key} of type {type(key)}."
+                    f"Got the key {key!r} of type {type(key).__name__}."
                 )
         return {"dict": dict(zip(auxiliary, children))}
     if kind not in _written_types:
         raise ValueError(
-            f"Cannot serialize PyTreeDef containing an unregistered type `{kind}`. Use "
+            f"serialize: the type {kind} has no serialized form. Use "
             f"`export.register_pytree_node_serialization` or "
             f"`export.register_namedtuple_serialization`."
         )
@@ -500,13 +505,13 @@ def register_pytree_node_serialization(
     """
     if nodetype in _written_types:
         raise ValueError(
-            f"Duplicate serialization registration for type `{nodetype}`. Previous registration "
-            f"was with serialized_name `{_written_types[nodetype][0]}`."
+            f"Duplicate serialization registration for type `{nodetype}`: it is written as "
+            f"`{_written_types[nodetype][0]}` already."
         )
     if serialized_name in _read_types:
         raise ValueError(
-            f"Duplicate serialization registration for serialized_name `{serialized_name}`. "
-            f"Previous registration was for type `{_read_types[serialized_name][0]}`."
+            f"Duplicate serialization registration for serialized_name `{serialized_name}`: "
+            f"it means the type `{_read_types[serialized_name][0]}` already."
         )
     if not tree_util.is_tree_node(nodetype):
         raise ValueError(

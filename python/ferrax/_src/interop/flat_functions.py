@@ -151,7 +151,8 @@ def rebase_donate_argnums(donate_argnums, static_argnums) -> tuple[int, ...]:
     donated, static = sorted(set(donate_argnums)), set(static_argnums)
     if static.intersection(donated):
         raise ValueError(
-            f"`static_argnums` {sorted(static)} and `donate_argnums` {donated} cannot intersect."
+            f"`static_argnums` {sorted(static)} and `donate_argnums` {donated} cannot intersect: "
+            "a static argument has no buffer"
         )
     return tuple(i - sum(position < i for position in static) for i in donated)
 
@@ -170,8 +171,8 @@ def flatten_axes(name, treedef, axis_tree, *, kws=False, tupled_args=False):
         return tree_util.broadcast_prefix(axis_tree, dummy, is_leaf=lambda x: x is None)
     except ValueError as error:
         hint = (
-            f" Note that {name} that are non-trivial pytrees should always be wrapped in a tuple "
-            "representing the argument list."
+            f" If {name} describes one argument that is a container, put it into a tuple of one "
+            "element."
             if tupled_args
             else ""
         )

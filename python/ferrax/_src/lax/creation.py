@@ -30,7 +30,7 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     value = _operand(fill_value, "full", 1) if dtype is None else fill_value
     if getattr(value, "ndim", 0) != 0:
         raise TypeError(
-            f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
+            f"full: fill_value has to be a scalar, got shape {value.shape}; use broadcast_to"
         )
     if dtype is not None:
         value = _literal(value, dtype)
@@ -71,7 +71,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     value = _operand(fill_value, "full_like", 1)
     if value.ndim:
         raise TypeError(
-            f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
+            f"full: fill_value has to be a scalar, got shape {value.shape}; use broadcast_to"
         )
     return full(shape, _convert_element_type(value, x.dtype, True), sharding=sharding)
 
@@ -99,8 +99,8 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     dimension = known_axis("lax.broadcasted_iota", dimension)
     if not 0 <= dimension < len(shape):
         raise ValueError(
-            "iota dimension must be between 0 and len(shape), got "
-            f"dimension={dimension} for shape={shape}"
+            f"iota: dimension has to be an axis of the shape {shape}, that is one of 0 to "
+            f"{len(shape) - 1}, got {dimension}"
         )
     return bind("iota", (), {"dtype": dtype, "shape": shape, "dimension": dimension})
 

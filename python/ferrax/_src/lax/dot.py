@@ -139,11 +139,12 @@ def batch_matmul(lhs, rhs, precision=None):
     lhs, rhs = _operand(lhs, "batch_matmul", 0), _operand(rhs, "batch_matmul", 1)
     if lhs.ndim < 2 or rhs.ndim < 2:
         raise ValueError(
-            f"Arguments to batch_matmul must be at least 2D, got {lhs.ndim}, {rhs.ndim}"
+            f"batch_matmul: both operands need two axes or more, got {lhs.ndim} and {rhs.ndim}"
         )
     if lhs.ndim != rhs.ndim:
         raise ValueError(
-            f"Arguments to batch_matmul must have same ndim, got {lhs.ndim}, {rhs.ndim}"
+            f"batch_matmul: the operands need as many axes as each other, got {lhs.ndim} and "
+            f"{rhs.ndim}"
         )
     batch = tuple(range(lhs.ndim - 2))
     return dot_general(

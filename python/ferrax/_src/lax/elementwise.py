@@ -134,10 +134,10 @@ def reduce_precision(operand, exponent_bits: int, mantissa_bits: int):
     exponent_bits = operator.index(exponent_bits)
     mantissa_bits = operator.index(mantissa_bits)
     if exponent_bits < 1:
-        raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent_bits}")
+        raise ValueError(f"reduce_precision: exponent_bits must be 1 or more, got {exponent_bits}")
     if mantissa_bits < 0:
         raise ValueError(
-            f"reduce_precision: mantissa_bits must be non-negative; got {mantissa_bits}"
+            f"reduce_precision: mantissa_bits must be 0 or more, got {mantissa_bits}"
         )
     return bind(
         "reduce_precision",
@@ -195,7 +195,7 @@ def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
         return operand
     if getattr(old_dtype, "kind", "V") == "c" and getattr(new_dtype, "kind", "V") not in "cb":
         warnings.warn(
-            "Casting complex values to real discards the imaginary part",
+            "a conversion of complex numbers to real ones drops their imaginary parts; take .real",
             np.exceptions.ComplexWarning if hasattr(np, "exceptions") else np.ComplexWarning,
             stacklevel=3,
         )
@@ -247,5 +247,5 @@ def _stop_gradient_leaf(x):
 def dtype(x) -> np.dtype:
     """The dtype that ``x`` (an array, scalar, or scalar type) has as an array."""
     if x is None:
-        raise ValueError(f"Invalid argument to dtype: {x}.")
+        raise ValueError(f"Invalid argument to dtype: {x} has none; pass an array or a scalar.")
     return x.dtype if isinstance(x, Array) else dtypes.dtype(x)

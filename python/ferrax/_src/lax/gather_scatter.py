@@ -54,7 +54,7 @@ def _static_scalar(value):
 
 def _check_indices(indices: Array) -> None:
     if not dtypes.issubdtype(indices.dtype, np.integer):
-        raise ValueError("indices must have an integer type")
+        raise ValueError(f"indices must have an integer type, got {indices.dtype}")
 
 
 def gather(

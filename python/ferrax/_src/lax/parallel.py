@@ -27,7 +27,7 @@ def _split_names(axis_name, function):
     """The names and the positions among axes, checked."""
     axes = named_axes.as_names(axis_name)
     if len(set(axes)) != len(axes):
-        raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
+        raise ValueError(f"duplicate value in 'axes' of a collective, {axes}: name each axis once")
     names = tuple(axis for axis in axes if not isinstance(axis, int))
     for name in names:
         named_axes.size_of(name, function)
@@ -390,14 +390,14 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
         if tiled:
             if size == 0 or x.shape[split] % size:
                 raise ValueError(
-                    f"The size of all_to_all split_axis ({x.shape[split]}) has to be divisible by "
-                    f"the size of the named axis {axis_name} ({size})"
+                    f"all_to_all: split_axis has size {x.shape[split]}, which is not divisible by "
+                    f"the {size} lanes of {axis_name}"
                 )
             return exchange(x, split, concat)
         if x.shape[split] != size:
             raise ValueError(
-                "all_to_all requires the size of the mapped axis axis_name to equal "
-                f"x.shape[split_axis], but they are {size} and {x.shape[split]} respectively."
+                "all_to_all: without tiled=True, split_axis needs one element for each of the "
+                f"{size} lanes, got size {x.shape[split]}"
             )
         if split == concat:
             return exchange(x, split, concat)

@@ -19,10 +19,10 @@ from ferrax._src.lax.arguments import (
 def _check_axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
     axes = _int_tuple(axes)
     if len(set(axes)) != len(axes):
-        raise ValueError(f"duplicate value in 'axes' of reduction: {axes}")
+        raise ValueError(f"duplicate value in 'axes' of a reduction, {axes}: name each axis once")
     if not all(0 <= axis < x.ndim for axis in axes):
         raise ValueError(
-            f"reduction axes {axes} contains out-of-bounds indices for {_describe(x)}."
+            f"reduction axes {axes}: out-of-bounds for {_describe(x)} of {x.ndim} axes"
         )
     return axes
 
@@ -77,14 +77,16 @@ def _arg_reduction(name: str, x, axis: int, index_dtype) -> Array:
     x = _operand(x, name)
     axis = operator.index(axis)
     if not 0 <= axis < x.ndim:
-        raise ValueError(f"Invalid axis {axis} for operand shape {tuple(x.shape)}")
+        raise ValueError(
+            f"Invalid axis {axis}: the operand of shape {tuple(x.shape)} has {x.ndim} axes"
+        )
     if x.shape[axis] < 1:
         raise ValueError(
-            "argmin and argmax require non-empty reduced dimension. "
-            f"operand.shape={tuple(x.shape)} axis={axis}"
+            "argmin and argmax require non-empty reduced dimension, got "
+            f"axis {axis} of shape {tuple(x.shape)}"
         )
     if index_dtype.kind not in "iu":
-        raise TypeError(f"index_dtype must be an integer type, but got {index_dtype.name}")
+        raise TypeError(f"index_dtype must be an integer type, got {index_dtype.name}")
     return bind(name, (x,), {"axes": (axis,), "index_dtype": index_dtype})
 
 
@@ -108,7 +110,7 @@ def _cumulative(name: str, x, axis: int, reverse: bool) -> Array:
     if axis < 0:
         raise ValueError(f"lax.{name} does not take negative axes, got axis {axis}")
     if axis >= x.ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of shape {tuple(x.shape)}")
+        raise ValueError(f"axis {axis} is out of bounds: the array has shape {tuple(x.shape)}")
     return bind(name, (x,), {"axis": axis, "reverse": bool(reverse)})
 
 

@@ -41,7 +41,7 @@ def broadcast_shapes(*shapes) -> tuple[int, ...]:
             if size != 1 and size != result[axis]:
                 if result[axis] != 1:
                     raise ValueError(
-                        f"Incompatible shapes for broadcasting: shapes={[tuple(s) for s in shapes]}"
+                        f"Incompatible shapes for broadcasting: {[tuple(s) for s in shapes]}"
                     )
                 result[axis] = operator.index(size)
     return tuple(result)
@@ -67,13 +67,13 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out
         _nonnegative("broadcast_in_dim", "broadcast_dimensions", dims)
     if len(dims) != operand.ndim:
         raise TypeError(
-            "broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
-            f"broadcast_dimensions {dims} for operand ndim {operand.ndim}."
+            "broadcast_in_dim: broadcast_dimensions names an output axis for each of the "
+            f"operand's {operand.ndim}, got {dims}."
         )
     if dims and max(dims) >= len(shape):
         raise TypeError(
-            "broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, got "
-            f"{dims} for operand ndim {operand.ndim} and shape {shape}."
+            "broadcast_in_dim: broadcast_dimensions have to be axes of the output shape "
+            f"{shape}, got {dims}."
         )
     return bind("broadcast_in_dim", (operand,), {"shape": shape, "broadcast_dimensions": dims})
 
@@ -115,15 +115,15 @@ def _broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     if len(old) > len(shape):
         raise ValueError(
             "Cannot broadcast to shape with fewer dimensions: "
-            f"arr_shape={tuple(old)} shape={tuple(shape)}"
+            f"{tuple(old)} to {tuple(shape)}"
         )
     first = len(shape) - len(old)
     for axis, size in enumerate(old, first):
         if size != 1 and size != shape[axis]:
             requested = f"{x.dtype}[{','.join(map(str, shape))}]"
             raise ValueError(
-                f"Incompatible types for broadcasting: input type={_describe(x)} and requested "
-                f"type={requested}"
+                f"Incompatible types for broadcasting: got {_describe(x)}, to be made "
+                f"{requested}"
             )
     # Axes of size 1 that grow are dropped first, so that what is recorded is a plain broadcast.
     kept = [axis for axis, size in enumerate(old, first) if size == shape[axis]]
@@ -146,7 +146,7 @@ def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_
     operand = _operand(operand, "reshape")
     sizes = _canonical_shape(new_sizes)
     if sizes and min(sizes) < 0:
-        raise TypeError(f"reshape new_sizes must all be positive, got {sizes}.")
+        raise TypeError(f"reshape: sizes cannot be negative, got {sizes}.")
     if dimensions is not None:
         dimensions = _int_tuple(dimensions)
         natural = tuple(range(operand.ndim))
@@ -154,8 +154,8 @@ def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_
             dimensions = None
         elif tuple(sorted(dimensions)) != natural:
             raise TypeError(
-                "reshape dimensions must be a permutation of operand dimensions, got dimensions "
-                f"{dimensions} for shape {tuple(operand.shape)}."
+                "reshape: dimensions has to name each axis of the shape "
+                f"{tuple(operand.shape)} once, got {dimensions}."
             )
     if dimensions is None and sizes == operand.shape:
         return operand
@@ -175,8 +175,8 @@ def transpose(operand, permutation: Sequence[int]):
         return operand
     if tuple(sorted(permutation)) != natural:
         raise TypeError(
-            "transpose permutation isn't a permutation of operand dimensions, got permutation "
-            f"{permutation} for operand shape {tuple(operand.shape)}."
+            "transpose: the permutation has to name each axis of the shape "
+            f"{tuple(operand.shape)} once, got {permutation}."
         )
     return bind("transpose", (operand,), {"permutation": permutation})
 
@@ -193,12 +193,12 @@ def squeeze(array, dimensions: Sequence[int]):
     if not dims:
         return array
     if len(set(dims)) != len(dims):
-        raise ValueError(f"dimensions are not unique: {dims}")
+        raise ValueError(f"squeeze: dimensions are not unique, got {dims}")
     shape = array.shape
     if any(shape[d] != 1 for d in dims):
         raise ValueError(
-            "cannot select an axis to squeeze out which has size not equal to one, got "
-            f"shape={tuple(shape)} and dimensions={dims}"
+            "squeeze: cannot select an axis to squeeze out unless it has size one; got "
+            f"dimensions {dims} of shape {tuple(shape)}"
         )
     return bind("squeeze", (array,), {"dimensions": tuple(sorted(dims))})
 
@@ -213,7 +213,9 @@ def expand_dims(array, dimensions: Sequence[int]):
     ndim = array.ndim + len(dimensions)
     new = {_canonical_axis(d, ndim) for d in dimensions}
     if len(new) != len(dimensions):
-        raise ValueError(f"repeated axis in lax.expand_dims: {tuple(dimensions)}")
+        raise ValueError(
+            f"repeated axis in lax.expand_dims: dimensions {tuple(dimensions)} of {ndim} axes"
+        )
     if not new:
         return array
     kept = tuple([axis for axis in range(ndim) if axis not in new])
@@ -236,8 +238,8 @@ def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
     lo, hi, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if hi < lo:
         raise ValueError(
-            "Invalid dimension range passed to collapse: "
-            f"{tuple(shape)}[{start_dimension}:{stop_dimension}]"
+            "collapse: start_dimension and stop_dimension have to be a range of axes of shape "
+            f"{tuple(shape)}, got {start_dimension} and {stop_dimension}"
         )
     return reshape(operand, (*shape[:lo], math.prod(shape[lo:hi]), *shape[hi:]))
 
@@ -251,12 +253,12 @@ def rev(operand, dimensions: Sequence[int]):
     operand = _operand(operand, "rev")
     dims = _int_tuple(dimensions)
     if len(set(dims)) != len(dims):
-        raise TypeError(f"rev dimensions must be unique, got {dims}.")
+        raise TypeError(f"rev: dimensions names an axis twice, got {dims}.")
     _nonnegative("rev", "dimensions", dims)
     if any(d >= operand.ndim for d in dims):
         raise TypeError(
-            "rev dimensions must all be less than operand ndim, got dimensions "
-            f"{dims} for operand ndim {operand.ndim}."
+            "rev: dimensions have to be axes of the operand, got "
+            f"{dims} for one of {operand.ndim} axes."
         )
     if not dims:
         return operand
@@ -279,24 +281,24 @@ def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
     )
     if len(config) != operand.ndim:
         raise ValueError(
-            "length of padding_config must equal the number of axes of operand, got padding_config "
-            f"{config} for operand shape {tuple(operand.shape)}"
+            "pad: padding_config needs a triple for each axis of the operand, got "
+            f"{config} for shape {tuple(operand.shape)}"
         )
     if padding_value.ndim != 0:
         raise ValueError(
-            f"padding_value must be a scalar; got np.shape(padding_value)={padding_value.shape}"
+            f"padding_value must be a scalar, got shape {padding_value.shape}"
         )
     if any(mid < 0 for _, _, mid in config):
         raise ValueError(
-            f"interior padding in padding_config must be nonnegative, got padding_config {config}"
+            f"interior padding in padding_config must be nonnegative, got {config}"
         )
     result = tuple(
         [lo + hi + n + max(n - 1, 0) * mid for n, (lo, hi, mid) in zip(operand.shape, config)]
     )
     if any(size < 0 for size in result):
         raise ValueError(
-            f"Dimension size after padding is not at least 0, got result shape {result}, for "
-            f"padding_config {config} and operand shape {tuple(operand.shape)}"
+            f"Dimension size after padding is not at least 0 but {result}: padding_config "
+            f"{config} takes away more than shape {tuple(operand.shape)} has"
         )
     return bind("pad", (operand, padding_value), {"padding_config": config})
 
@@ -314,7 +316,7 @@ def concatenate(operands, dimension: int):
     Array([0., 0., 1.], dtype=float32)
     """
     if len(operands) == 0:
-        raise ValueError("concatenate requires a non-empty sequences of arrays")
+        raise ValueError("concatenate: got no arrays; at least one is needed")
     arrays = tuple([_operand(x, "concatenate", i) for i, x in enumerate(operands)])
     dimension = operator.index(dimension)
     first = arrays[0]
@@ -324,12 +326,12 @@ def concatenate(operands, dimension: int):
     for x in arrays:
         if x.ndim != rank:
             raise TypeError(
-                "Cannot concatenate arrays with different numbers of dimensions: got "
+                "concatenate: all arrays need as many axes as each other, got "
                 f"{_listing(arrays)}."
             )
     if not 0 <= dimension < rank:
         raise TypeError(
-            f"concatenate dimension out of bounds: dimension {dimension} for shapes "
+            f"concatenate: dimension {dimension} is out of bounds for arrays of shapes "
             f"{_listing(arrays)}."
         )
     return bind("concatenate", arrays, {"dimension": dimension})
@@ -343,7 +345,7 @@ def stack(operands, axis: int = 0):
     shapes = [tuple(x.shape) for x in arrays]
     if any(len(shape) != len(shapes[0]) for shape in shapes):
         raise ValueError(
-            "Cannot stack arrays with different numbers of dimensions: got "
+            "stack: all arrays need one shape, got "
             f"{', '.join(map(str, shapes))}."
         )
     axis = _canonical_axis(axis, len(shapes[0]) + 1)
@@ -360,11 +362,11 @@ def split(operand, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     axis = _canonical_axis(axis, operand.ndim)
     shape = operand.shape
     if any(size < 0 for size in sizes):
-        raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
+        raise ValueError(f"Sizes passed to split must be nonnegative: {tuple(sizes)}")
     if sum(sizes) != shape[axis]:
         raise ValueError(
-            f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
-            f"{list(shape)}"
+            f"split: the sizes sum up to {sum(sizes)}, which is not the size of axis {axis} of "
+            f"shape {tuple(shape)}"
         )
     pieces = []
     start = 0
@@ -400,8 +402,8 @@ def tile(operand, reps: Sequence[int]):
     shape = operand.shape
     if len(reps) != len(shape):
         raise TypeError(
-            "reps length must be equal to the ndim of x, got "
-            f"len(reps)={len(reps)} and x.ndim={len(shape)}."
+            "tile: reps needs a number for each axis of x, got "
+            f"{len(reps)} for {len(shape)} axes."
         )
     if any(r < 0 for r in reps):
         raise ValueError(f"tile reps must be nonnegative, got {reps}")

@@ -46,11 +46,11 @@ def slice(operand, start_indices, limit_indices, strides=None):
         strides = _int_tuple(strides)
         if len(strides) != ndim:
             raise TypeError(
-                "slice strides must have length equal to the number of dimensions of the operand, "
-                f"got strides {strides} for operand shape {tuple(operand.shape)}."
+                "slice: strides needs a step for each axis of the operand, "
+                f"got {strides} for shape {tuple(operand.shape)}."
             )
         if any(step <= 0 for step in strides):
-            raise TypeError(f"slice strides must be positive, got {strides}")
+            raise TypeError(f"slice: strides have to be 1 or more, got {strides}")
     for start, limit, size in zip(starts, limits, operand.shape):
         if start < 0:
             raise TypeError(
@@ -58,13 +58,13 @@ def slice(operand, start_indices, limit_indices, strides=None):
             )
         if limit > size:
             raise TypeError(
-                "slice limit_indices must be less than or equal to operand shape, got "
-                f"limit_indices {limits} for operand shape {tuple(operand.shape)}."
+                "slice: limit_indices cannot lie beyond the operand, got "
+                f"{limits} for shape {tuple(operand.shape)}."
             )
         if limit < start:
             raise TypeError(
-                "slice limit_indices must be greater than or equal to start_indices, got "
-                f"start_indices {starts} and limit_indices {limits}."
+                "slice: limit_indices cannot lie before start_indices, got "
+                f"{limits} and {starts}."
             )
     return bind(
         "slice",
@@ -138,7 +138,7 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
     if isinstance(start_indices, (Array, np.ndarray)):
         if start_indices.ndim != 1:
             raise ValueError(
-                f"Slice indices must be a 1D sequence, got {tuple(start_indices.shape)}"
+                f"slice indices have to be one vector, got shape {tuple(start_indices.shape)}"
             )
         if isinstance(start_indices, Array):
             start_indices = [
@@ -147,8 +147,8 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
             ]
     if len(start_indices) != len(shape):
         raise ValueError(
-            "Length of slice indices must match number of operand dimensions "
-            f"({len(start_indices)} vs {tuple(shape)})"
+            "slice indices: one for each axis of the operand is needed, got "
+            f"{len(start_indices)} for shape {tuple(shape)}"
         )
     if isinstance(allow_negative, (bool, np.bool_)):
         allow_negative = [allow_negative] * len(shape)
@@ -201,12 +201,12 @@ def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices
         )
     if any(size > limit for size, limit in zip(sizes, shape)):
         raise TypeError(
-            "slice slice_sizes must be less than or equal to operand shape, got slice_sizes "
-            f"{sizes} for operand shape {tuple(shape)}."
+            "dynamic_slice: slice_sizes cannot be larger than the operand, got "
+            f"{sizes} for shape {tuple(shape)}."
         )
     if any(size < 0 for size in sizes):
         raise TypeError(
-            f"slice slice_sizes must be greater than or equal to zero, got slice_sizes of {sizes}."
+            f"dynamic_slice: slice_sizes cannot be negative, got {sizes}."
         )
     if any(start.ndim for start in starts):
         raise TypeError(
@@ -231,13 +231,13 @@ def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indic
     )
     if update.ndim != operand.ndim:
         raise TypeError(
-            "dynamic_update_slice update must have the same rank as operand, got update shape "
-            f"{tuple(update.shape)} for operand shape {tuple(operand.shape)}."
+            "dynamic_update_slice: the update needs the operand's rank, got shape "
+            f"{tuple(update.shape)} for {tuple(operand.shape)}."
         )
     if any(size > limit for size, limit in zip(update.shape, operand.shape)):
         raise TypeError(
-            "dynamic_update_slice update shape must be smaller than operand shape, got update "
-            f"shape {tuple(update.shape)} for operand shape {tuple(operand.shape)}."
+            "dynamic_update_slice: the update has to fit into the operand, got "
+            f"shape {tuple(update.shape)} for {tuple(operand.shape)}."
         )
     return bind("dynamic_update_slice", (operand, update, *starts), {})
 

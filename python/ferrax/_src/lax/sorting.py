@@ -36,18 +36,21 @@ def sort(
     single = not isinstance(operand, Sequence)
     operands = (operand,) if single else tuple(operand)
     if not operands:
-        raise TypeError("Sort requires at least one operand")
+        raise TypeError("sort: got no operands; at least one is needed")
     num_keys = operator.index(num_keys)
     if single and num_keys != 1:
-        raise ValueError(f"num_keys={num_keys} must equal 1 for a single operand.")
+        raise ValueError(f"sort: one operand has one key, got num_keys={num_keys}")
     if not 1 <= num_keys <= len(operands):
-        raise ValueError(f"num_keys={num_keys} must be between 1 and len(operand)={len(operands)}")
+        raise ValueError(
+            f"sort: num_keys has to be 1 to {len(operands)}, the number of operands, got "
+            f"{num_keys}"
+        )
     arrays = tuple([_operand(x, "sort", i) for i, x in enumerate(operands)])
     shapes = [tuple(x.shape) for x in arrays]
     dimension = _canonical_axis(dimension, len(shapes[0]))
     if any(shape != shapes[0] for shape in shapes):
         raise TypeError(
-            f"Arguments to sort must have equal shapes, got: {' '.join(map(str, shapes))}"
+            f"sort: all operands need one shape, got {', '.join(map(str, shapes))}"
         )
     params = {"dimension": dimension, "is_stable": bool(is_stable), "num_keys": num_keys}
     results = bind("sort", arrays, params)
@@ -87,7 +90,7 @@ def top_k(operand, k: int, *, axis: int = -1) -> list[Array]:
     """
     k = operator.index(k)
     if k < 0:
-        raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
+        raise ValueError(f"top_k: k has to be 0 or more, got {k}")
     operand = _operand(operand, "top_k")
     params = {"axis": _canonical_axis(axis, operand.ndim), "k": k}
     return bind("top_k", (operand,), params)

@@ -399,8 +399,8 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
         size = lax.axis_size(axis)
         if size != num_classes:
             raise ValueError(
-                f"Expected num_classes to match the size of axis {axis}, but {num_classes} != "
-                f"{size}"
+                f"one_hot: num_classes={num_classes} has to be the size of the named axis {axis}, "
+                f"which is {size}"
             ) from None
         return jnp.asarray(x == lax.axis_index(axis), dtype=dtype)
     if not -x.ndim - 1 <= axis <= x.ndim:
@@ -425,11 +425,13 @@ def _check_operand(name, x, shape, dtype):
     if x is None:
         return
     if x.ndim != len(shape):
-        raise ValueError(f"{name} ndim should be {len(shape)}, but got {x.ndim}")
+        raise ValueError(f"dot_product_attention: {name} needs {len(shape)} axes, got {x.ndim}")
     if dtype is not None and x.dtype != dtype:
-        raise ValueError(f"{name} dtype should be {dtype}, but got {x.dtype}")
+        raise ValueError(f"dot_product_attention: {name} needs dtype {dtype}, got {x.dtype}")
     if any(want not in (-1, got) for want, got in zip(shape, x.shape)):
-        raise ValueError(f"{name} shape should be {shape}: but got {x.shape}")
+        raise ValueError(
+            f"dot_product_attention: {name} needs shape {shape} (-1: any), got {x.shape}"
+        )
 
 
 def dot_product_attention(
@@ -492,8 +494,8 @@ def dot_product_attention(
     _check_operand("key_value_seq_lengths", lengths[1], [batch], np.dtype("int32"))
     if query.shape[2] % key_heads:
         raise ValueError(
-            "The number of query heads must be a multiple of key/value heads, but got "
-            f"{query.shape[2]} vs {key_heads}"
+            "dot_product_attention: each head of key and value serves as many of the query; "
+            f"got {query.shape[2]} heads of the query for {key_heads}"
         )
     if isinstance(local_window_size, int):
         local_window_size = (local_window_size, local_window_size)

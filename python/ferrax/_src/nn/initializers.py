@@ -110,8 +110,8 @@ def _compute_fans(shape, in_axis=-2, out_axis=-1, batch_axis=()):
     """How many inputs and outputs a unit of a layer with weights of this shape has."""
     if isinstance(in_axis, int) and in_axis == -2 and len(shape) <= 1:
         raise ValueError(
-            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor "
-            "with default in_axis. Must be at least 2D or specify in_axis explicitly."
+            f"variance_scaling: weights of {len(shape)} axes have no axis of inputs beside that of "
+            "outputs; give a shape of two axes or more, or in_axis."
         )
 
     def size(axis):
@@ -181,7 +181,10 @@ def variance_scaling(
         elif mode == "fan_geo_avg":
             denominator = (fan_in * fan_out) ** 0.5
         else:
-            raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
+            raise ValueError(
+                "variance_scaling: mode has to be 'fan_in', 'fan_out', 'fan_avg' or "
+                f"'fan_geo_avg', got {mode!r}"
+            )
         variance = jnp.array(scale / denominator, dtype=dtype)
         is_real = dtypes.issubdtype(dtype, np.floating)
 
@@ -206,7 +209,10 @@ def variance_scaling(
             # The same for a complex one, cut off at modulus two.
             stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
             return _complex_truncated_normal(key, 2, shape, dtype) * stddev
-        raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+        raise ValueError(
+            f"variance_scaling: unknown distribution {distribution!r}; there are 'normal', "
+            "'truncated_normal' and 'uniform'"
+        )
 
     return init
 
@@ -273,7 +279,7 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
         dtype = _dtype(dtype)
         shape = canonicalize_shape(shape, "nn.initializers.orthogonal")
         if len(shape) < 2:
-            raise ValueError("orthogonal initializer requires at least a 2D shape")
+            raise ValueError(f"orthogonal: a matrix needs two axes or more, got shape {shape}")
         if 0 in shape:
             return jnp.zeros(shape, dtype=dtype)
         raise NotImplementedError(
@@ -302,9 +308,11 @@ def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
         dtype = _dtype(dtype)
         shape = canonicalize_shape(shape, "nn.initializers.delta_orthogonal")
         if len(shape) not in (3, 4, 5):
-            raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
+            raise ValueError(f"delta_orthogonal: needs 3 to 5 axes, got shape {shape}")
         if shape[-1] < shape[-2]:
-            raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
+            raise ValueError(
+                f"delta_orthogonal: inputs ({shape[-2]}) cannot outnumber outputs ({shape[-1]})"
+            )
         matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])
         centre = tuple((size - 1) // 2 for size in shape[:-2])
         return jnp.zeros(shape, dtype=dtype).at[centre].set(matrix)

@@ -53,7 +53,9 @@ def _has_arrays(x) -> bool:
 
 def _reject_none(x) -> None:
     if x is None:
-        raise ValueError("None is not a valid value for jnp.array")
+        raise ValueError(
+            "None is not a valid value for jnp.array; NaN may stand for what is missing"
+        )
     if isinstance(x, (list, tuple)):
         for item in x:
             _reject_none(item)
@@ -122,8 +124,8 @@ def _dtype_source(leaf):
 def _check_numeric(x, dtype) -> None:
     if dtype.kind not in "biufcV" or (dtype.kind == "V" and dtype.names is not None):
         raise TypeError(
-            f"Value '{x}' with dtype {dtype} is not a valid JAX array type. Only arrays of"
-            " numeric types are supported by JAX."
+            f"{x!r} has dtype {dtype}, which is not a valid JAX array type: arrays hold booleans,"
+            " numbers or PRNG keys."
         )
 
 
@@ -378,7 +380,7 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         )
     if any(np.ndim(x) for x in given):
         raise ValueError("jnp.arange: start, stop and step must be scalars")
-    message = "It arose in the jnp.arange argument '{}'"
+    message = "jnp.arange needs its argument '{}' while tracing"
     start = _concrete_scalar(start, message.format("start"))
     stop = None if stop is None else _concrete_scalar(stop, message.format("stop"))
     step = None if step is None else _concrete_scalar(step, message.format("step"))

@@ -108,7 +108,9 @@ def _view(self, dtype=None, type=None):  # noqa: A002
     Raises ValueError if the last axis cannot be divided, TypeError for a scalar of other width.
     """
     if type is not None:
-        raise NotImplementedError("`type` argument of array.view() is not supported.")
+        raise NotImplementedError(
+            "Array.view: there are no subclasses to view as; leave out the argument type"
+        )
     if dtype is None:
         return self
     dtype = user_dtype(dtype, "view")
@@ -177,7 +179,7 @@ def _to_device(self, device, *, stream=None):
 
 def _iter(self):
     if self.ndim == 0:
-        raise TypeError("iteration over a 0-d array")
+        raise TypeError("iteration over a 0-d array; iterate over x.ravel()")
     return iter([lax.index_in_dim(self, i, keepdims=False) for i in range(self.shape[0])])
 
 
@@ -189,7 +191,7 @@ def _contains(self, element):
     if self.ndim != 1:
         raise ValueError(
             "Array.__contains__: search array must be one-dimensional, got"
-            f" arr.shape={tuple(self.shape)}.")
+            f" shape {tuple(self.shape)}; use jnp.any(arr == element).")
     if np.ndim(element):
         raise ValueError(
             f"Array.__contains__: element must be a scalar, got shape {np.shape(element)}.")
@@ -198,7 +200,7 @@ def _contains(self, element):
 
 def _reversed(self):
     if self.ndim == 0:
-        raise TypeError("iteration over a 0-d array")
+        raise TypeError("iteration over a 0-d array; iterate over x.ravel()")
     return iter(list(self)[::-1])
 
 

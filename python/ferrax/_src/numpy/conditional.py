@@ -24,6 +24,7 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
     check_array_like("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError(
-            "size and fill_value arguments cannot be used in three-term where function."
+            "where: size and fill_value are for where(condition) alone, not for where(condition, "
+            "x, y)"
         )
     return select_where(condition, x, y)

@@ -83,7 +83,7 @@ def _operands(name, a, v, precision, preferred):
         _check_fits(name, a.dtype, dtype)
     if a.shape[0] == 0 or v.shape[0] == 0:
         raise ValueError(
-            f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}."
+            f"{name}: both inputs need an element, got shapes {tuple(a.shape)} and {tuple(v.shape)}"
         )
     narrow = dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
     wide = np.dtype(np.float32) if narrow else dtype

@@ -52,7 +52,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
     if is_subdtype(x, np.bool_):
         x = lax.convert_element_type(x, np.int32)
     if not is_subdtype(x, np.integer):
-        raise TypeError(f"x argument to bincount must have an integer type; got {x.dtype}")
+        raise TypeError(f"bincount: x counts integers, got {x.dtype}; convert it with astype")
     if x.ndim != 1:
         raise ValueError(f"only 1-dimensional input supported: bincount got shape {tuple(x.shape)}")
     minlength = concrete_or_error(operator.index, minlength, "'minlength' argument of jnp.bincount")
@@ -237,8 +237,8 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
         len(range) != size or any(r is not None and np.shape(r)[:1] != (2,) for r in range)
     ):
         raise ValueError(
-            f"For sample.shape={tuple(sample.shape)}, range must be a sequence of {size} pairs or"
-            f" Nones; got range={range}"
+            f"histogramdd: range needs a pair or None for each of the {size} columns of"
+            f" sample, got {range}"
         )
     try:
         bins = list(bins)

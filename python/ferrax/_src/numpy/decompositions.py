@@ -61,7 +61,7 @@ def eigh(a, UPLO=None, symmetrize_input=True):
     """
     a = ensure_array(a, "jnp.linalg.eigh")
     if UPLO not in (None, "L", "U"):
-        raise ValueError(f"UPLO must be one of None, 'L', or 'U', got {UPLO}")
+        raise ValueError(f"eigh: UPLO has to be 'L' or 'U' (or None: 'L'), got {UPLO!r}")
     (a,) = promote_dtypes_inexact(a)
     vectors, values = lax_linalg.eigh(a, lower=UPLO != "U", symmetrize_input=symmetrize_input)
     return EighResult(values, vectors)
@@ -146,7 +146,7 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
     M = ensure_array(M, "jnp.linalg.matrix_rank")
     if tol is not None:
         if rtol is not None:
-            raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
+            raise ValueError("matrix_rank: tol is the older name of rtol; pass one of them")
         rtol = tol
     (M,) = promote_dtypes_inexact(M)
     if M.ndim < 2:
@@ -218,7 +218,7 @@ def pinv(a, rtol=None, hermitian=False, *, rcond=None):
     a = ensure_array(a, "jnp.linalg.pinv")
     if rcond is not None:
         if rtol is not None:
-            raise ValueError("pinv: only one of rtol and rcond may be specified.")
+            raise ValueError("pinv: rcond is the older name of rtol; pass one of them")
         rtol = rcond
     if a.ndim < 2:
         raise ValueError(

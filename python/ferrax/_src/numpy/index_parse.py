@@ -70,7 +70,9 @@ def parse(shape: tuple[int, ...], index) -> list:
             used += 1
         elif item is Ellipsis:
             if ellipsis_at >= 0:
-                raise IndexError("an index can only have a single ellipsis ('...')")
+                raise IndexError(
+                    "an index can only have a single ellipsis ('...'): write ':' for the other axes"
+                )
             ellipsis_at = len(items)
         elif kind is bool or kind is np.bool_:
             item = bool(item)
@@ -83,7 +85,7 @@ def parse(shape: tuple[int, ...], index) -> list:
         items.append(item)
     ndim = len(shape)
     if used > ndim:
-        raise IndexError(f"Too many indices: array is {ndim}-dimensional, but {used} were indexed")
+        raise IndexError(f"Too many indices: {used} for an array of {ndim} axes")
     missing = ndim - used
     if ellipsis_at < 0:
         items.extend([_WHOLE] * missing)
@@ -105,7 +107,8 @@ def parse(shape: tuple[int, ...], index) -> list:
                     expected = tuple(shape[axis : axis + value.ndim])
                     raise IndexError(
                         "boolean index did not match shape of indexed array in index "
-                        f"{position}: got {tuple(value.shape)}, expected {expected}"
+                        f"{position}: the index has shape {tuple(value.shape)}, the axes that it "
+                        f"selects {expected}"
                     )
             entries.append(item)
             axis += value.ndim
@@ -113,7 +116,7 @@ def parse(shape: tuple[int, ...], index) -> list:
             entries.append(item)
         else:
             if kind is int and shape[axis] == 0:
-                raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+                raise IndexError(f"index {item} is out of bounds for axis {axis} with size 0")
             entries.append(item)
             axis += 1
     return entries
@@ -175,7 +178,7 @@ def _read_array(item, position: int):
         if item.dtype.kind in "iu":
             return item if item.ndim else int(item)
         raise TypeError(
-            f"Indexer must have integer or boolean type, got indexer with type {item.dtype}"
+            f"an index array has to hold integers or booleans, got {item.dtype}; use astype"
         )
     if hasattr(item, "__jax_array__"):
         return _read_array(item.__jax_array__(), position)
@@ -190,7 +193,7 @@ def _read_odd_integer(item: Array) -> Array:
     if dtypes.issubdtype(item.dtype, np.integer):
         return _convert_element_type(item, np.dtype(np.int32))
     raise TypeError(
-        f"Indexer must have integer or boolean type, got indexer with type {item.dtype}"
+        f"an index array has to hold integers or booleans, got {item.dtype}; use astype"
     )
 
 

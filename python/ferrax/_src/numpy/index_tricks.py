@@ -52,7 +52,7 @@ class _Concatenator:
         arrays = []
         for item in items:
             if isinstance(item, str):
-                raise ValueError("string directive must be placed at the beginning")
+                raise ValueError(f"the directive {item!r} has to come first")
             array = self._range(item) if isinstance(item, slice) else asarray(item)
             arrays.append(_raise_rank(array, ndmin, position))
         result = concatenate([atleast_1d(array) for array in arrays], axis=axis)

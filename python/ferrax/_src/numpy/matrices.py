@@ -60,7 +60,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "eye")
     shape = canonical_shape((N, N if M is None else M))
     if min(shape) < 0:
-        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+        raise ValueError(f"eye: N and M cannot be negative, got {N} and {M}")
     if isinstance(k, (int, np.integer)):
         k = operator.index(k)
     elif not dtypes.issubdtype(dtypes.dtype(k), np.integer):
@@ -79,7 +79,7 @@ def tri(N, M=None, k=0, dtype=None):
     dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
     shape = canonical_shape((N, N if M is None else M))
     if min(shape) < 0:
-        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+        raise ValueError(f"tri: N and M cannot be negative, got {N} and {M}")
     mask = _band(shape, k, lax.ge)
     return mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype)
 
@@ -120,7 +120,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     """The diagonal of two axes, as a last axis. ValueError below rank 2."""
     a = ensure_array(a, "diagonal")
     if a.ndim < 2:
-        raise ValueError("diagonal requires an array of at least two dimensions.")
+        raise ValueError(f"diagonal: needs two axes or more, got shape {tuple(a.shape)}")
     a = _swap_last(a, axis1, axis2)
     rows, columns = a.shape[-2:]
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -159,7 +159,7 @@ def diag(v, k=0):
         return _diag(v, k)
     if v.ndim == 2:
         return diagonal(v, offset=k)
-    raise ValueError("diag input must be 1d or 2d")
+    raise ValueError(f"diag: needs a vector or a matrix, got shape {tuple(v.shape)}")
 
 
 def diagflat(v, k=0):
@@ -172,7 +172,7 @@ def vander(x, N=None, increasing=False):
     """Matrix of powers of a vector, falling unless `increasing`."""
     x = ensure_array(x, "vander")
     if x.ndim != 1:
-        raise ValueError("x must be a one-dimensional array")
+        raise ValueError(f"vander: x has to be a vector, got shape {tuple(x.shape)}")
     N = x.shape[0] if N is None else operator.index(N)
     if N < 0:
         raise ValueError("N must be nonnegative")
@@ -248,7 +248,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     if not copy:
         raise ValueError("ferrax.numpy.meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
-        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
+        raise ValueError(f"meshgrid: indexing has to be 'xy' or 'ij', got {indexing!r}")
     if any(x.ndim != 1 for x in args):
         raise ValueError(
             "Arguments to ferrax.numpy.meshgrid must be 1D, got shapes"
@@ -288,7 +288,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     """
     if len(multi_index) != len(dims):
         raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
-    dims = tuple(concrete_or_error(operator.index, d, "in `dims` argument of ravel_multi_index().")
+    dims = tuple(concrete_or_error(operator.index, d, "ravel_multi_index: dims shape the program")
                  for d in dims)
     index = list(ensure_arrays("ravel_multi_index", *multi_index))
     for x in index:
@@ -298,10 +298,14 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
         for x, n in zip(index, dims):
             values = np.asarray(concrete_or_error(
                 None, x,
-                "The error occurred because ravel_multi_index was jit-compiled with mode='raise'."
-                " Use mode='wrap' or mode='clip' instead."))
+                "ravel_multi_index with mode='raise' looks at the indices, which is not possible "
+                "while"
+                " tracing; use mode='wrap' or mode='clip'."))
             if ((values < 0) | (values >= n)).any():
-                raise ValueError("invalid entry in coordinates array")
+                raise ValueError(
+                    "invalid entry in coordinates array: an index lies outside of dims; there are"
+                    " mode='clip' and mode='wrap'"
+                )
     elif mode == "clip":
         index = [clip(x, 0, n - 1) for x, n in zip(index, dims)]
     elif mode == "wrap":
@@ -309,7 +313,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     else:
         raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
     if order not in ("C", "F"):
-        raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")
+        raise ValueError(f"ravel_multi_index: order has to be 'C' or 'F', got {order!r}")
     strides = np.cumprod((1, *(dims[1:][::-1] if order == "C" else dims[:-1])))
     strides = strides[::-1] if order == "C" else strides
     target = user_dtype(dtype, "ravel_multi_index") or dtypes.default_int_dtype()

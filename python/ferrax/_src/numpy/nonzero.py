@@ -45,8 +45,8 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Array, ...]
     a = ensure_array(a, "nonzero")
     if a.ndim == 0:
         raise ValueError(
-            "Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() "
-            "instead."
+            "nonzero: a scalar has no axis to index; make it a vector first, by "
+            "jnp.atleast_1d."
         )
     if size is None:
         value = concrete_or_error(
@@ -143,7 +143,7 @@ def compress(
     if out is not None:
         raise NotImplementedError("out argument is not supported by jnp.compress")
     if condition.ndim != 1:
-        raise ValueError("condition must be a 1D array")
+        raise ValueError(f"compress: condition has to be a vector, got {condition.ndim} axes")
     if axis is None:
         a, axis = reshape(a, (math.prod(a.shape),)), 0
     axis = canonical_axis(axis, a.ndim)
@@ -153,7 +153,7 @@ def compress(
     if condition.shape[0] > length:
         extra = slice_in_dim(condition, length, None)
         if is_concrete(extra) and np.any(np.asarray(concrete_or_error(None, extra))):
-            raise ValueError("condition contains entries that are out of bounds")
+            raise ValueError(f"compress: condition is true beyond the axis, of {length} elements")
         condition = slice_in_dim(condition, 0, length)
     if size is None:
         (places,) = nonzero(condition)
@@ -161,8 +161,8 @@ def compress(
     size = operator.index(size)
     if not 0 <= size <= length:
         raise ValueError(
-            "size must be positive and not greater than the size of the array axis; got "
-            f"size={size} for a.shape[axis]={length}"
+            "compress: size has to be 1 or more and at most that of the axis, "
+            f"{length}; got {size}"
         )
     if size == 0:
         return slice_in_dim(a, 0, 0, 1, axis)
@@ -196,10 +196,10 @@ def place(arr, mask, vals, *, inplace: bool = True) -> Array:
         )
     count = math.prod(arr.shape)
     if math.prod(mask.shape) != count:
-        raise ValueError("place: arr and mask must be the same size")
+        raise ValueError(f"place: mask needs {count} elements, as arr has, got shape {mask.shape}")
     given = math.prod(vals.shape)
     if given == 0:
-        raise ValueError("Cannot place values from an empty array")
+        raise ValueError("place: vals needs an element, got none")
     if count == 0:
         return arr
     places = flatnonzero(mask, size=count, fill_value=count)
@@ -221,7 +221,7 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True) -> Array:
     if inplace:
         raise NotImplementedError("arrays are immutable, must use inplace=False")
     if wrap:
-        raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
+        raise NotImplementedError("fill_diagonal: wrap=True is not supported; fill block by block")
     a = ensure_array(a, "fill_diagonal", 0)
     val = ensure_array(val, "fill_diagonal", 1)
     if a.ndim < 2:

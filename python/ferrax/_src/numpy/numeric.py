@@ -60,7 +60,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     if n == 0:
         return a
     if n < 0:
-        raise ValueError(f"order must be non-negative but got {n}")
+        raise ValueError(f"diff: n has to be 0 or more, got {n}")
     if a.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional; got"
                          f" shape {tuple(a.shape)}")
@@ -105,13 +105,13 @@ def gradient(f, *varargs, axis=None, edge_order=None):
     """
     if edge_order is not None:
         raise NotImplementedError(
-            "The 'edge_order' argument to jnp.gradient is not supported.")
+            "gradient: edges are of first order; leave out the argument edge_order")
     (f,) = promote_args_inexact("gradient", f)
     axes = normalize_axes(axis, f.ndim)
     if any(f.shape[d] < 2 for d in axes):
         raise ValueError(
-            "Shape of array too small to calculate a numerical gradient, at least 2 elements are"
-            " required.")
+            "gradient: differences need two elements or more along each axis, got shape"
+            f" {tuple(f.shape)}")
     if len(varargs) == 0:
         spacings = [1.0] * len(axes)
     elif len(varargs) == 1:
@@ -120,7 +120,7 @@ def gradient(f, *varargs, axis=None, edge_order=None):
         spacings = list(varargs)
     else:
         raise TypeError(
-            f"Invalid number of spacing arguments {len(varargs)} for axis={axis}")
+            f"gradient: one spacing or one for each of {len(axes)} axes, got {len(varargs)}")
     out = [_gradient_along(f, ensure_array(h, "gradient"), d) for h, d in zip(spacings, axes)]
     return out[0] if len(out) == 1 else out
 
@@ -222,11 +222,11 @@ def _sorted_by_first(keys, values):
 def _interp(x, xp, fp, left, right, period):
     x, xp, fp = ensure_arrays("interp", x, xp, fp)
     if xp.shape != fp.shape or xp.ndim != 1:
-        raise ValueError("xp and fp must be one-dimensional arrays of equal size")
+        raise ValueError(f"interp: xp and fp have to be vectors of one length, got {xp.shape}, {fp.shape}")
     x, xp = promote_dtypes_inexact(x, xp)
     (fp,) = promote_dtypes_inexact(fp)
     if is_subdtype(x, np.complexfloating):
-        raise ValueError("jnp.interp: complex x values not supported.")
+        raise ValueError("interp: complex x have no order; only fp may be complex")
     if period is not None:
         period = convert(ufuncs.abs(ensure_array(period, "interp")), x.dtype)
         x, xp = remainder(x, period), remainder(xp, period)
@@ -371,7 +371,7 @@ def unwrap(p, discont=None, axis=-1, period=2 * np.pi):
     """Adds multiples of `period` along an axis so that jumps stay within half a period."""
     p = ensure_array(p, "unwrap")
     if is_subdtype(p, np.complexfloating):
-        raise ValueError("jnp.unwrap does not support complex inputs.")
+        raise ValueError(f"unwrap: needs real angles, got {p.dtype}; take jnp.angle first")
     if p.shape[axis] == 0:
         return convert(p, dtypes.to_inexact_dtype(p.dtype))
     p, period = promote_dtypes(p, period)

@@ -63,8 +63,8 @@ def _pairs(nvals, rank, name, convert_leaf=None):
             return tuple(rows * rank if dims[0] == 1 else rows)
         shape = tuple(dims)
     raise ValueError(
-        f"jnp.pad: {name} with nd={rank} has unsupported shape {shape}. Valid shapes are"
-        f" ({rank}, 2), (1, 2), (2,), (1,), or ()."
+        f"jnp.pad: {name} of shape {shape} does not fit an array of {rank} axes; expected"
+        f" shape ({rank}, 2), (1, 2), (2,), (1,) or ()."
     )
 
 
@@ -229,9 +229,11 @@ def pad(array, pad_width, mode="constant", **kwargs):
     if callable(mode):
         return _pad_with_function(array, pad_width, mode, kwargs)
     if mode not in _ALLOWED:
-        raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
+        raise NotImplementedError(
+            f"pad: there is no mode {mode!r}; there are {', '.join(sorted(_ALLOWED))}"
+        )
     if any(n < 0 for pair in pad_width for n in pair):
-        raise ValueError("index can't contain negative values")
+        raise ValueError(f"pad: pad_width cannot be negative, got {pad_width}")
     unknown = set(kwargs) - set(_ALLOWED[mode])
     if unknown:
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")

@@ -76,7 +76,7 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     for i, x in enumerate((a, b)):
         if x.ndim < 1:
             raise ValueError(
-                f"matmul input operand {i} must have ndim at least 1, but it has ndim {x.ndim}"
+                f"matmul input operand {i} is a scalar; multiply with * instead"
             )
     return _batched_product("matmul", a, b, a.ndim > 1, b.ndim > 1, precision,
                             preferred_element_type)
@@ -235,7 +235,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
         if len(left) != len(right):
             raise TypeError(
                 "tensordot requires axes lists to have equal length, got"
-                f" {list(left)} and {list(right)}."
+                f" {list(left)} and {list(right)}"
             )
         left = tuple(normalize_axis(i, a.ndim) for i in left)
         right = tuple(normalize_axis(i, b.ndim) for i in right)
@@ -249,7 +249,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
         if count > min(a.ndim, b.ndim):
             raise TypeError(
                 "Number of tensordot axes (axes "
-                f"{count}) exceeds input ranks ({tuple(a.shape)} and {tuple(b.shape)})"
+                f"{count}) exceeds input ranks, of shapes {tuple(a.shape)} and {tuple(b.shape)}"
             )
         left, right = tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
     return dot_general("tensordot", a, b, ((left, right), ((), ())), precision,

@@ -135,15 +135,15 @@ def _quantile(a, q, axis, method, keepdims, ignore_nan, weights=None) -> Array:
         )
     if weights is not None and method != "inverted_cdf":
         raise NotImplementedError(
-            f"{method} doesn't support weights. Only method 'inverted_cdf' supports weights."
+            f"quantile: weights are for the method 'inverted_cdf', got {method!r}"
         )
     (a,) = promote_dtypes_inexact(a)
     if is_subdtype(a, np.complexfloating):
         raise ValueError(
-            "quantile does not support complex input, as the operation is poorly defined."
+            "quantile: complex numbers have no order, got complex input"
         )
     if q.ndim > 1:
-        raise ValueError(f"q must be have rank <= 1, got shape {tuple(q.shape)}")
+        raise ValueError(f"quantile: q has to be a scalar or a vector, got shape {tuple(q.shape)}")
     if weights is not None:
         a, weights = _broadcast_weights(a, weights, axis)
     elif method == "inverted_cdf":
@@ -193,7 +193,10 @@ def _of_sorted(a, q, axis, method, ignore_nan) -> Array:
 def _broadcast_weights(a, weights, axis):
     if axis is None:
         if weights.shape != a.shape:
-            raise ValueError("Weights shape must match 'a' shape when axis is None.")
+            raise ValueError(
+                f"quantile: without an axis, weights need the shape of a, {tuple(a.shape)}, got "
+                f"{tuple(weights.shape)}"
+            )
     elif weights.shape != a.shape:
         axes = axis if isinstance(axis, tuple) else (axis,)
         axes = tuple([normalize_axis(d, a.ndim) for d in axes])
@@ -205,7 +208,7 @@ def _broadcast_weights(a, weights, axis):
         order = sorted(range(len(axes)), key=lambda i: axes[i])
         weights = lax.broadcast_in_dim(lax.transpose(weights, order), a.shape, sorted(axes))
     if is_subdtype(weights, np.complexfloating):
-        raise ValueError("Weights cannot be complex types.")
+        raise ValueError(f"quantile: weights have to be real, got {weights.dtype}")
     return a, weights if is_subdtype(weights, np.floating) else convert(weights, a.dtype)
 
 

@@ -98,12 +98,13 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
     if initial is None and not has_identity:
         if builtins.any(a.shape[d] == 0 for d in axes):
             raise ValueError(
-                f"zero-size array to reduction operation {name} which has no identity"
+                f"zero-size array to reduction operation {name} which has no identity: pass "
+                "initial="
             )
         if where is not None:
             raise ValueError(
-                f"reduction operation {name} does not have an identity, so to use a where mask"
-                " one has to specify 'initial'"
+                f"reduction operation {name} does not have an identity, which where= needs for"
+                " elements that are left out: pass initial="
             )
     if name in ("any", "all"):
         result_dtype = np.dtype(bool)
@@ -135,7 +136,7 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
         combine = {"sum": lax.add, "prod": lax.mul, "max": lax.max, "min": lax.min}[name]
         start = convert(as_array(initial), compute_dtype)
         if start.ndim:
-            raise ValueError(f"initial value must be a scalar. Got array of shape {start.shape}")
+            raise ValueError(f"initial has to be a scalar, got shape {start.shape}")
         result = combine(start, result)
     if keepdims:
         result = _keep_dims(result, axes, shape)
@@ -657,8 +658,8 @@ def _cumulative(name, function, fill, x, axis, dtype, include_initial):
         axis = 0
         if x.ndim > 1:
             raise ValueError(
-                f"The input array has rank {x.ndim}, however axis was not set to an explicit"
-                " value. The axis argument is only optional for one-dimensional arrays."
+                f"{name}: axis may be left out for vectors only, and the array has {x.ndim} axes;"
+                " pass axis, or flatten the array."
             )
     axis = normalize_axis(axis, x.ndim)
     out = function(x, axis, user_dtype(dtype, name))

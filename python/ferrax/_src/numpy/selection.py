@@ -40,8 +40,8 @@ def select(condlist: Sequence, choicelist: Sequence, default=0) -> Array:
     """
     if len(condlist) != len(choicelist):
         raise ValueError(
-            "condlist must have length equal to choicelist "
-            f"({len(condlist)} vs {len(choicelist)})"
+            "select: each condition needs a choice, got "
+            f"{len(condlist)} conditions and {len(choicelist)} choices"
         )
     if len(condlist) == 0:
         raise ValueError("condlist must be non-empty")
@@ -65,10 +65,10 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
     """
 
     if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
+        raise NotImplementedError("choose: arrays are immutable; leave out the argument out")
     a = ensure_array(a, "choose", 0)
     if not dtypes.issubdtype(a.dtype, np.integer):
-        raise ValueError("`a` array must be integer typed")
+        raise ValueError(f"choose: a holds numbers of choices, got {a.dtype}; use astype")
     choices = [ensure_array(choice, "choose", 1) for choice in choices]
     if not choices:
         raise ValueError("choose requires at least one choice")
@@ -77,8 +77,8 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
         value = concrete_or_error(
             None,
             a,
-            "The error occurred because jnp.choose was jit-compiled with mode='raise'. Use "
-            "mode='wrap' or mode='clip' instead.",
+            "choose with mode='raise' looks at the indices, which is not possible while tracing; "
+            "use mode='wrap' or mode='clip'.",
         )
         value = np.asarray(value)
         if np.any((value < 0) | (value >= count)):
@@ -88,7 +88,7 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
     elif mode == "clip":
         a = lax.clamp(a.dtype.type(0), a, a.dtype.type(count - 1))
     else:
-        raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
+        raise ValueError(f"choose: mode has to be 'raise', 'wrap' or 'clip', got {mode!r}")
     a, *choices = broadcast_arrays(a, *choices)
     stacked = lax._convert_element_type(stack(choices))  # never weakly typed
     picked = take_along_axis(
@@ -123,7 +123,7 @@ def piecewise(x, condlist, funclist: list, *args, **kw) -> Array:
         default = 0
     else:
         raise ValueError(
-            f"with {count} condition(s), either {count} or {count + 1} functions are expected; "
+            f"piecewise: {count} conditions take {count} functions and maybe one more for the rest, "
             f"got {len(pieces)}"
         )
 
@@ -253,7 +253,7 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
         if math.prod(places.shape) == 0:
             places = lax._convert_element_type(places, _INT32)
         else:
-            raise ValueError(f"jnp.insert(): index array must be integer typed; got {obj}")
+            raise ValueError(f"insert: obj has to hold integers, got {obj}")
     places = lax._convert_element_type(places, _INT32)
     values = lax._convert_element_type(values, arr.dtype)
     if values.ndim > arr.ndim:
@@ -318,9 +318,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     n = operator.index(concrete_or_error(None, n, "'n' argument of jnp.diag_indices()"))
     ndim = operator.index(concrete_or_error(None, ndim, "'ndim' argument of jnp.diag_indices()"))
     if n < 0:
-        raise ValueError(f"n argument to diag_indices must be nonnegative, got {n}")
+        raise ValueError(f"diag_indices: n cannot be negative, got {n}")
     if ndim < 0:
-        raise ValueError(f"ndim argument to diag_indices must be nonnegative, got {ndim}")
+        raise ValueError(f"diag_indices: ndim cannot be negative, got {ndim}")
     index = as_array(np.arange(n, dtype=np.dtype(dtypes.canonicalize_dtype(np.int64))))
     return (index,) * ndim
 

@@ -111,21 +111,20 @@ def _resolve_shape(a, newshape):
     sizes = canonical_shape(newshape)
     unknown = sizes.count(-1)
     if unknown > 1:
-        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {sizes}")
+        raise TypeError(f"reshape: one size may be -1, to be found out, got {sizes}")
     if unknown:
         i = sizes.index(-1)
         known = math.prod(sizes[:i]) * math.prod(sizes[i + 1:])
         if known == 0 or a.size % known:
             raise TypeError(
                 f"cannot reshape array of shape {tuple(a.shape)} (size {a.size}) into shape"
-                f" {sizes} because the product of specified axis sizes ({known}) does not evenly"
-                f" divide {a.size}"
+                f" {sizes}: {a.size} elements do not divide by the {known} of the given sizes"
             )
         sizes = (*sizes[:i], a.size // known, *sizes[i + 1:])
     elif math.prod(sizes) != a.size:
         raise TypeError(
             f"cannot reshape array of shape {tuple(a.shape)} (size {a.size}) into shape"
-            f" {sizes} (size {math.prod(sizes)})"
+            f" {sizes}, which has {math.prod(sizes)} elements"
         )
     return sizes
 
@@ -147,15 +146,21 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
         out = lax.reshape(lax.transpose(a, reverse), sizes[::-1])
         return lax.transpose(out, tuple(range(len(sizes)))[::-1])
     if order == "A":
-        raise NotImplementedError("np.reshape order=A is not implemented.")
-    raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+        raise NotImplementedError(
+            "reshape: order='A' asks for a layout in memory, which arrays do not show; use 'C' "
+            "or 'F'"
+        )
+    raise ValueError(f"reshape: order has to be 'C' or 'F', got {order!r}")
 
 
 @partial(jit, static_argnames=("order", "out_sharding"), inline=True)
 def ravel(a, order="C", *, out_sharding=None):
     """Flattens to one axis."""
     if order == "K":
-        raise NotImplementedError("Ravel not implemented for order='K'.")
+        raise NotImplementedError(
+            "ravel: order='K' asks for a layout in memory, which arrays do not show; use 'C' or "
+            "'F'"
+        )
     a = ensure_array(a, "ravel")
     return reshape(a, (a.size,), order)
 
@@ -170,8 +175,8 @@ def transpose(a, axes=None):
         permutation = tuple([normalize_axis(i, rank) for i in axes])
         if sorted(permutation) != list(range(rank)):
             raise TypeError(
-                "transpose permutation isn't a permutation of operand dimensions, got permutation"
-                f" {tuple(axes)} for operand shape {tuple(a.shape)}."
+                f"transpose: axes has to name each axis of the shape {tuple(a.shape)} once, got"
+                f" {tuple(axes)}."
             )
     return lax.transpose(a, permutation)
 
@@ -186,7 +191,7 @@ def matrix_transpose(x, /):
     x = ensure_array(x, "matrix_transpose")
     if x.ndim < 2:
         raise ValueError(
-            f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim}"
+            f"matrix_transpose: needs two axes or more, got shape {tuple(x.shape)}"
         )
     return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
@@ -205,7 +210,7 @@ def _axis_list(axis):
     try:
         return (operator.index(axis),)
     except TypeError:
-        axis = concrete_or_error(None, axis, "The axis argument must be known statically.")
+        axis = concrete_or_error(None, axis, "axis shapes the program.")
         return tuple(operator.index(x) for x in axis)
 
 
@@ -216,7 +221,7 @@ def moveaxis(a, source, destination):
     destination = tuple(normalize_axis(i, a.ndim) for i in _axis_list(destination))
     if len(source) != len(destination):
         raise ValueError(
-            f"Inconsistent number of elements: {len(source)} vs {len(destination)}"
+            f"moveaxis: each source needs a destination, got {len(source)} and {len(destination)}"
         )
     if len(set(source)) != len(source) or len(set(destination)) != len(destination):
         raise TypeError(f"repeated axis in moveaxis: {source} to {destination}")
@@ -249,8 +254,8 @@ def squeeze(a, axis=None):
         axes = tuple(sorted(normalize_axes(axis, a.ndim)))
         if any(sizes[d] != 1 for d in axes):
             raise ValueError(
-                "cannot select an axis to squeeze out which has size not equal to one, got"
-                f" shape={tuple(a.shape)} and dimensions={axes}"
+                "squeeze: cannot select an axis to squeeze out unless it has size one; got"
+                f" axes {axes} of shape {tuple(a.shape)}"
             )
     return lax.squeeze(a, axes) if axes else a
 
@@ -312,12 +317,12 @@ def concatenate(arrays, axis=0, dtype=None):
     """
     arrays = _sequence("concatenate", arrays)
     if not arrays:
-        raise ValueError("Need at least one array to concatenate.")
+        raise ValueError("concatenate: got no arrays; at least one is needed")
     arrays = [as_array(x) for x in arrays]
     if axis is None:
         return concatenate([ravel(x) for x in arrays], axis=0, dtype=dtype)
     if arrays[0].ndim == 0:
-        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+        raise ValueError("concatenate: scalars have no axis to join along; use stack")
     if type(axis) is not int:
         axis = operator.index(axis)
     axis = normalize_axis(axis, arrays[0].ndim)
@@ -337,14 +342,14 @@ def concat(arrays, /, *, axis=0):
 def stack(arrays, axis=0, out=None, dtype=None):
     """Joins arrays of one shape along a new axis. ValueError for none or different shapes."""
     if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+        raise NotImplementedError("stack: arrays are immutable; leave out the argument out")
     if isinstance(arrays, (Array, np.ndarray)):
         axis = normalize_axis(axis, arrays.ndim)
         out = moveaxis(arrays, 0, axis)
         return out if dtype is None else convert(out, user_dtype(dtype, "stack"))
     arrays = _sequence("stack", arrays)
     if not arrays:
-        raise ValueError("Need at least one array to stack.")
+        raise ValueError("stack: got no arrays; at least one is needed")
     if all(isinstance(x, Array) for x in arrays) and type(axis) is int:
         return _stack_jit(tuple(arrays), axis, dtype)
     return _stack(arrays, axis, dtype)
@@ -476,7 +481,10 @@ def _split(name, a, indices_or_sections, axis):
         sections = operator.index(concrete_or_error(operator.index, indices_or_sections, message))
         part, rest = divmod(length, sections)
         if rest and name != "array_split":
-            raise ValueError(f"array split does not result in an equal division: rest is {rest}")
+            raise ValueError(
+                f"{name}: the array does not split into {sections} equal parts, {rest} elements "
+                "are left; use array_split"
+            )
         sizes = [part + (i < rest) for i in range(sections)]
     return list(lax.split(a, tuple(int(n) for n in sizes), axis=axis))
 
@@ -757,7 +765,7 @@ def array_equiv(a1, a2):
 def trim_zeros(filt, trim="fb", axis=None):
     """Removes zeros at the front ("f") and back ("b") of a concrete array."""
     values = np.asarray(concrete_or_error(
-        None, filt, "Error arose in the `filt` argument of trim_zeros()"))
+        None, filt, "trim_zeros: the values of filt shape the result"))
     if not set(trim.lower()) <= {"f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     out = ensure_array(filt, "trim_zeros")

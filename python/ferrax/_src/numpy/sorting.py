@@ -123,10 +123,12 @@ def lexsort(keys, axis: int = -1) -> Array:
     """
     keys = tuple(keys)
     if not keys:
-        raise TypeError("need sequence of keys with len > 0 in lexsort")
+        raise TypeError("lexsort: got no keys; at least one is needed")
     arrays = ensure_arrays("lexsort", *keys)
     if len({x.shape for x in arrays}) > 1:
-        raise ValueError("all keys need to be the same shape")
+        raise ValueError(
+            f"lexsort: all keys need one shape, got {[tuple(x.shape) for x in arrays]}"
+        )
     dtype = dtypes.default_int_dtype()
     if arrays[0].ndim == 0:
         return as_array(np.zeros((), dtype))
@@ -335,7 +337,7 @@ def digitize(x, bins, right: bool = False, *, method: str | None = None) -> Arra
     """
     x, edges = ensure_arrays("digitize", x, bins)
     if edges.ndim != 1:
-        raise ValueError(f"digitize: bins must be a 1-dimensional array; got bins={bins}")
+        raise ValueError(f"digitize: bins has to be a vector, got shape {tuple(edges.shape)}")
     count = edges.shape[0]
     if count == 0:
         return lax.full(x.shape, 0, _INT32)

@@ -96,7 +96,7 @@ def frexp(x, /):
     check_array_like("frexp", x)
     (x,) = promote_dtypes_inexact(x)
     if is_subdtype(x, np.complexfloating):
-        raise TypeError("frexp does not support complex-valued inputs")
+        raise TypeError(f"frexp: complex numbers have no one exponent, got {x.dtype}")
     if x.dtype.itemsize == 2 and x.dtype != np.float16:
         # The bit widths below come from finfo; bfloat16 is exact in float32.
         mantissa, exponent = _frexp(lax.convert_element_type(x, np.float32))
@@ -115,7 +115,9 @@ def ldexp(x1, x2, /):
     if is_subdtype(x1, np.complexfloating) or not (
         is_subdtype(x2, np.integer) or is_subdtype(x2, np.bool_)
     ):
-        raise ValueError(f"ldexp not supported for input types {(x1.dtype, x2.dtype)}")
+        raise ValueError(
+            f"ldexp: expected floats and integer exponents, got {x1.dtype} and {x2.dtype}"
+        )
     (x1,) = promote_dtypes_inexact(x1)
     x2 = convert(x2, x1.dtype)
     x1, x2 = promote_shapes("ldexp", x1, x2)

@@ -66,15 +66,15 @@ def take(
     Array([20., nan], dtype=float32)
     """
     if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
+        raise NotImplementedError("take: arrays are immutable; leave out the argument out")
     a = ensure_array(a, "take", 0)
     indices = ensure_array(indices, "take", 1)
     if axis is not None:
         axis = operator.index(axis)
     if mode == "raise":
-        raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
+        raise NotImplementedError("take: there is no mode 'raise'; use 'fill', 'clip' or 'wrap'")
     if mode not in (None, "fill", "clip", "wrap"):
-        raise ValueError(f"Invalid mode '{mode}' for np.take")
+        raise ValueError(f"take: mode has to be 'fill', 'clip' or 'wrap', got {mode!r}")
     if fill_value is not None:
         fill_value = _static_scalar(fill_value)
         if isinstance(fill_value, float) and fill_value != fill_value:
@@ -94,10 +94,10 @@ def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value
         a, axis = reshape(a, (1,)), 0
     if indices.dtype == np.bool_:
         indices = lax._convert_element_type(indices, _INT32)
-    _integer_indices(indices, "indices must have an integer type")
+    _integer_indices(indices, "take_along_axis: indices have to be integers")
     size = a.shape[axis]
     if size == 0 and math.prod(indices.shape):
-        raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
+        raise IndexError("Cannot do a non-empty jnp.take() from an empty axis: it has no elements")
     if size == 0:
         return full((*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :]), 0, a.dtype)
     if mode == "wrap":
@@ -156,8 +156,8 @@ def _along_axis_shapes(name: str, arr: Array, indices: Array, axis: int | None):
         return reshape(arr, (math.prod(arr.shape),)), indices, 0
     if arr.ndim != indices.ndim:
         raise ValueError(
-            "indices and arr must have the same number of dimensions; "
-            f"{indices.ndim} vs. {arr.ndim}"
+            "take_along_axis: indices and arr need as many axes as each other, got "
+            f"{indices.ndim} and {arr.ndim}"
         )
     return arr, indices, canonical_axis(axis, arr.ndim)
 
@@ -324,9 +324,9 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     elif mode == "wrap":
         ind = _floor_mod(ind, size)
     elif mode == "raise":
-        raise NotImplementedError("The 'raise' mode to jnp.put is not supported.")
+        raise NotImplementedError("put: there is no mode 'raise'; use 'clip' or 'wrap'")
     else:
-        raise ValueError(f"mode should be one of 'wrap' or 'clip'; got {mode=}")
+        raise ValueError(f"put: mode has to be 'wrap' or 'clip', got {mode!r}")
     result = IndexUpdateHelper(flat)[ind].set(v, mode="promise_in_bounds")
     return reshape(result, a.shape)
 

@@ -70,8 +70,9 @@ class ufunc(functools.partial):
         reject_out(f"{self.__name__}.reduce", out)
         if where is not None and self.identity is None and initial is None:
             raise ValueError(
-                f"reduction operation {self.__name__} does not have an identity, so to use a where"
-                " mask one has to specify 'initial'.")
+                f"reduction operation {self.__name__} does not have an identity, which where= "
+                "needs for"
+                " elements that are left out: pass initial=.")
         if self._reduce is not None:
             return self._reduce(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial,
                                 where=where)

@@ -321,7 +321,7 @@ def fabs(x, /):
     """Absolute value as a floating dtype; complex input raises TypeError."""
     x = _inexact("fabs", x)
     if _is_complex(x):
-        raise TypeError("ufunc 'fabs' does not support complex dtypes")
+        raise TypeError(f"fabs: needs real numbers, got {x.dtype}; abs takes complex ones")
     return lax.abs(x)
 
 
@@ -365,7 +365,7 @@ def copysign(x1, x2, /):
     """The magnitude of `x1` with the sign of `x2`; complex input raises TypeError."""
     x1, x2 = promote_args_inexact("copysign", x1, x2)
     if _is_complex(x1):
-        raise TypeError("copysign does not support complex-valued inputs")
+        raise TypeError(f"copysign: complex numbers have no sign, got {x1.dtype}")
     return where(signbit(x2), lax.neg(lax.abs(x1)), lax.abs(x1))
 
 
@@ -436,7 +436,10 @@ def angle(z, deg=False):
 
 def _round_any(a, decimals):
     if decimals < 0 and not is_subdtype(a, np.inexact):
-        raise NotImplementedError("integer np.round not implemented for decimals < 0")
+        raise NotImplementedError(
+            f"round: integers cannot be rounded to {decimals} decimals; convert them to floats "
+            "first"
+        )
     if not is_subdtype(a, np.inexact):
         return a
     if _is_complex(a):

@@ -38,7 +38,10 @@ def check_array_like(fun_name: str, *args) -> None:
     """Raises TypeError unless each argument is an array or a scalar."""
     for position, x in enumerate(args):
         if not isinstance(x, Array) and not is_array_like(x):
-            _reject(x, fun_name, position)
+            raise TypeError(
+                f"{fun_name} requires ndarray or scalar arguments; argument {position} is of type"
+                f" {type(x)}."
+            )
 
 
 def ensure_arrays(fun_name: str, *args) -> tuple[Array, ...]:
@@ -59,14 +62,16 @@ def ensure_array(x, fun_name: str, position: int = 0) -> Array:
 
 def _reject(x, fun_name, position):
     raise TypeError(
-        f"{fun_name} requires ndarray or scalar arguments, got {type(x)} at position {position}."
+        f"{fun_name} requires ndarray or scalar arguments; argument {position} is of type {type(x)}."
     )
 
 
 def reject_out(fun_name: str, out) -> None:
     """Arrays are immutable: `out=` is accepted in signatures, but only as None."""
     if out is not None:
-        raise NotImplementedError(f"The 'out' argument to jnp.{fun_name} is not supported.")
+        raise NotImplementedError(
+            f"{fun_name}: arrays are immutable, so that there is no argument out; use the result"
+        )
 
 
 def weak(x) -> bool:
@@ -248,10 +253,10 @@ def normalize_axes(axis, ndim: int) -> tuple[int, ...]:
     try:
         axes = (operator.index(axis),)
     except TypeError:
-        axes = tuple(concrete_or_error(None, axis, "The axis argument must be known statically."))
+        axes = tuple(concrete_or_error(None, axis, "axis shapes the program."))
     axes_out = tuple([normalize_axis(a, ndim) for a in axes])
     if len(set(axes_out)) != len(axes_out):
-        raise ValueError(f"duplicate value in 'axis': {tuple(axes)}")
+        raise ValueError(f"duplicate value in 'axis', {tuple(axes)}: name each axis once")
     return axes_out
 
 
@@ -293,7 +298,7 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     lead = len(shape) - len(old)
     if lead < 0:
         raise ValueError(
-            f"Cannot broadcast to shape with fewer dimensions: arr_shape={old} shape={shape}"
+            f"Cannot broadcast to shape with fewer dimensions: {old} to {shape}"
         )
     if any(a != b and a != 1 for a, b in zip(old, shape[lead:])):
         raise ValueError(

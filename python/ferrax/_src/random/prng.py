@@ -206,7 +206,10 @@ def resolve_prng_impl(spec):
             f'unrecognized PRNG implementation "{spec}": expected one of '
             f"{', '.join(repr(name) for name in prngs)}."
         )
-    raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation.")
+    raise TypeError(
+        f"unrecognized type {type(spec)} for a PRNG implementation: expected its name or a "
+        "PRNGSpec"
+    )
 
 
 # ---------------------------------------------------------------------------------------------
@@ -246,7 +249,7 @@ def check_key(name, key, *, allow_batched=False):
         typed, legacy = random_wrap(key, default_prng_impl()), True
         _check_legacy_allowed()
     else:
-        raise TypeError(f"unexpected PRNG key type {type(key)}")
+        raise TypeError(f"expected a PRNG key, as random.key makes one, got {type(key)}")
     if not allow_batched and typed.ndim:
         raise ValueError(
             f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} "
@@ -308,7 +311,9 @@ def canonicalize_shape(shape, context=""):
 def _make_key(name, seed, spec):
     impl = resolve_prng_impl(spec)
     if is_key_array(seed):
-        raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
+        raise TypeError(
+            f"{name} makes a key of an integer, got a key; use random.split or random.fold_in"
+        )
     if np.ndim(seed):
         raise TypeError(
             f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != "

@@ -77,8 +77,8 @@ def _check_castable(name, dtype, *parameters):
     for parameter in parameters:
         if not dtypes.safe_to_cast(parameter, dtype):
             raise dtypes.TypePromotionError(
-                f"In arguments to {name}, cannot safely cast argument of type "
-                f"{dtypes.dtype(parameter)} to {dtype}"
+                f"{name}: a parameter of dtype {dtypes.dtype(parameter)} does not fit samples of "
+                f"dtype {dtype}; pass dtype= or convert it"
             )
 
 
@@ -204,7 +204,7 @@ def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "randint")
     shape = canonicalize_shape(shape, "randint")
     if not dtypes.issubdtype(dtype, np.integer):
-        raise TypeError(f"randint only accepts integer dtypes, got {dtype}")
+        raise TypeError(f"randint: dtype has to be one of integers, got {dtype}")
     info = dtypes.iinfo(dtype)
     low, high = int(info.min), int(info.max)
     wide = dtype
@@ -235,7 +235,7 @@ def _randint(key, minval, maxval, shape, dtype):
     minval, maxval = bounds
     width = dtypes.iinfo(dtype).bits
     if width not in _UINT_DTYPES:
-        raise TypeError(f"randint only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtype}")
+        raise TypeError(f"randint: dtype needs 8, 16, 32 or 64 bits, got {dtype}")
     largest = jnp.array(dtypes.iinfo(dtype).max, dtype)
     beyond = lax.gt(maxval, _clip_to_integer_dtype(largest, maxval.dtype))
     minval = lax.broadcast_to_rank(_clip_to_integer_dtype(minval, dtype), len(shape))
@@ -281,11 +281,11 @@ def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
     if shape is not None:
         shape = canonicalize_shape(shape, "bernoulli")
     if mode not in ("high", "low"):
-        raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
+        raise ValueError(f"bernoulli: mode has to be 'high' or 'low', got {mode!r}")
     key = _begin("bernoulli", key, out_sharding)
     dtype = dtypes.dtype(p)
     if not dtypes.issubdtype(dtype, np.floating):
-        raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")
+        raise TypeError(f"bernoulli: p has to be a float, got {dtype}")
     return _bernoulli(key, lax.convert_element_type(p, dtype), shape, mode)
 
 
@@ -349,7 +349,7 @@ def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
     axis %= ndim
     if not np.ndim(x):
         if not dtypes.issubdtype(dtypes.dtype(x), np.integer):
-            raise TypeError("x must be an integer or at least 1-dimensional")
+            raise TypeError(f"permutation: x has to be an integer or an array, got {x!r}")
         size = core.concrete_or_error(int, x, "argument x of ferrax.random.permutation()")
         return _shuffle(key, jnp.arange(size), axis)
     x = jnp.asarray(x)
@@ -410,11 +410,11 @@ def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
     if draws == 0:
         return jnp.zeros(shape, dtype=array.dtype)
     if population <= 0:
-        raise ValueError("a must be greater than 0 unless no samples are taken")
+        raise ValueError(f"choice: there is nothing to choose from, got a of {population} elements")
     if not replace and draws > population:
         raise ValueError(
-            f"Cannot take a larger sample (size {draws}) than population (size {population}) when "
-            "'replace=False'"
+            f"choice: {draws} samples of {population} elements are possible with replace=True "
+            "only"
         )
     if p is None and not replace:
         source = population if array.ndim == 0 else array
@@ -437,8 +437,8 @@ def _weighted_index(key, p, shape, population, draws, replace, mode):
     p = p.astype(dtypes.to_inexact_dtype(p.dtype))
     if p.shape != (population,):
         raise ValueError(
-            "p must be None or a 1D vector with the same size as a.shape[axis]. p has shape "
-            f"{p.shape} and a.shape[axis] is {population}."
+            "choice: p needs a probability for each element along the axis, "
+            f"{population}; got shape {p.shape}."
         )
     if replace:
         cumulative = jnp.cumsum(p)
@@ -490,8 +490,8 @@ def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, ou
     count = math.prod(prefix)
     if count > logits.shape[axis]:
         raise ValueError(
-            f"Number of samples without replacement ({count}) cannot exceed number of categories "
-            f"({logits.shape[axis]})."
+            f"Number of samples without replacement, {count}, exceeds that of categories, "
+            f"{logits.shape[axis]}."
         )
     noisy = logits + gumbel(key, logits.shape, logits.dtype, mode=mode)
     _, index = lax.top_k(jnp.moveaxis(noisy, axis, -1), count)

@@ -113,7 +113,8 @@ def get_primitive_transpose(primitive):
         return primitive_transposes[primitive]
     except KeyError:
         raise NotImplementedError(
-            f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented"
+            f"Transpose rule for '{primitive}' not implemented: reverse mode needs one in "
+            "ad.primitive_transposes"
         ) from None
 
 

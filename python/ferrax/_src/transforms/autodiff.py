@@ -231,10 +231,9 @@ def _select(argnums, args, fun, too_few=ValueError):
     for num in nums:
         if not -len(args) <= num < len(args):
             raise (too_few if num >= 0 else ValueError)(
-                f"differentiating with respect to argnums={argnums} requires at least "
-                f"{max(num + 1, -num)} positional arguments to be passed by the caller, but got "
-                "only "
-                f"{len(args)} positional arguments."
+                f"differentiating with respect to argnums={argnums} takes at least "
+                f"{max(num + 1, -num)} positional arguments, got "
+                f"{len(args)}."
             )
     nums = tuple(num % len(args) for num in nums)
 
@@ -260,16 +259,15 @@ def _check_input_dtype(name, array, holomorphic, allow_int):
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise TypeError(
-                f"{name} with holomorphic=True requires inputs with complex dtype, but got "
-                f"{dtype.name}."
+                f"{name} with holomorphic=True requires inputs with complex dtype, got "
+                f"{dtype.name}; convert them with astype"
             )
     elif dtypes.issubdtype(dtype, np.integer) or dtypes.issubdtype(dtype, np.bool_):
         if not allow_int:
             raise TypeError(
-                f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype "
-                "of "
-                f"np.inexact), but got {dtype.name}. If you want to use Boolean- or integer-valued "
-                f"inputs, use vjp or set allow_int to True."
+                f"{name} requires real- or complex-valued inputs, got "
+                f"{dtype.name}. Convert it to a float; for integers and booleans there are vjp and "
+                "allow_int=True."
             )
     elif not dtypes.issubdtype(dtype, np.inexact):
         raise TypeError(f"{name} requires numeric inputs, got {dtype.name}.")
@@ -583,9 +581,8 @@ def linear_transpose(fun, *primals, reduce_axes=()):
     integers = all(dtypes.issubdtype(dtype, np.integer) for dtype in every)
     if not integers and not all(map(dtypes.has_tangent, every)):
         raise TypeError(
-            "linear_transpose only supports [float or complex] -> [float or complex], and integer "
-            "-> "
-            f"integer functions, but got {[dtype.name for _, dtype, _ in types]} -> "
+            "linear_transpose only supports functions of floats and complex numbers, or of "
+            f"integers, to such, got {[dtype.name for _, dtype, _ in types]} -> "
             f"{[dtype.name for _, dtype, _ in out_types]}."
         )
 
@@ -593,7 +590,7 @@ def linear_transpose(fun, *primals, reduce_axes=()):
         ct_leaves, ct_tree = tree_util.tree_flatten(cotangent)
         if ct_tree != flat.out_tree:
             raise TypeError(
-                f"cotangent tree does not match function output, expected {flat.out_tree} but got "
+                f"cotangent tree does not match that of the output, {flat.out_tree}: got "
                 f"{ct_tree}"
             )
         given = []

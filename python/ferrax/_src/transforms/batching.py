@@ -138,8 +138,8 @@ def vmap(
             )
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
-                f"vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
-                "positional arguments passed to the function, but got "
+                f"vmap in_axes must be an int, None, or a tuple with an entry for each positional "
+                "argument, got "
                 f"len(in_axes)={len(in_axes)}, "
                 f"len(args)={len(args)}"
             )

@@ -133,13 +133,13 @@ def _checked_rule(rule, axis_size, in_batched, args, out_tree):
     out_batched, batched_tree = tree_util.tree_flatten(result[1])
     if tree != batched_tree:
         raise ValueError(
-            f"structure of output value and output batching specification returned by custom vmap "
-            f"rule ({rule}) do not match.\nOutput values: {tree}\nBatching spec: {batched_tree}"
+            f"the custom vmap rule {rule} returned outputs of one structure and flags of another:"
+            f"\n  outputs: {tree}\n  flags:   {batched_tree}"
         )
     if tree != out_tree:
         raise ValueError(
-            f"structure of output returned by custom vmap rule ({rule}) does not match that of "
-            f"original custom-vmapped function.\nOriginal output: {out_tree}\nRule output: {tree}"
+            f"the custom vmap rule {rule} returned another structure than the function that it is "
+            f"for:\n  function: {out_tree}\n  rule:     {tree}"
         )
     return out, out_batched
 

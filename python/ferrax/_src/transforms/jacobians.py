@@ -98,7 +98,7 @@ def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
                 if not dtypes.issubdtype(leaf.dtype, np.complexfloating):
                     raise TypeError(
                         "jacfwd with holomorphic=True requires outputs with complex dtype, "
-                        f"but got {leaf.dtype.name}."
+                        f"got {leaf.dtype.name}"
                     )
 
         def columns_of(column):

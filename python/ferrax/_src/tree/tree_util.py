@@ -222,14 +222,15 @@ def _dataclass_fields(
     is_dataclass = dataclasses.is_dataclass(nodetype)
     if (data_fields is None) != (meta_fields is None):
         raise TypeError(
-            "register_dataclass: data_fields and meta_fields must both be specified when either is "
-            f"specified. Got data_fields={data_fields!r} meta_fields={meta_fields!r}."
+            "register_dataclass: pass both of data_fields and meta_fields, or neither; got "
+            f"{data_fields!r} and {meta_fields!r}."
         )
     if data_fields is None:
         if not is_dataclass:
             raise TypeError(
-                "register_dataclass: data_fields and meta_fields are required when nodetype is not "
-                f"a dataclass. Got nodetype={nodetype!r}."
+                "register_dataclass: the fields of a class that is no dataclass have to be named "
+                "in "
+                f"data_fields and meta_fields; got {nodetype!r}."
             )
         fields = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         data_fields = [f.name for f in fields if not f.metadata.get("static", False)]
@@ -237,14 +238,14 @@ def _dataclass_fields(
     data, meta = set(data_fields), set(meta_fields)
     if data & meta:
         raise ValueError(
-            "data_fields and meta_fields must not overlap. Overlapping fields: "
+            "register_dataclass: a field is either data or meta, but both name "
             f"{_name_set(data & meta)}."
         )
     if is_dataclass:
         wanted = {f.name for f in dataclasses.fields(nodetype) if f.init}
         rule = (
-            "data_fields and meta_fields must include all dataclass fields with ``init=True`` and "
-            "only them."
+            "register_dataclass: data_fields and meta_fields have to name the fields with "
+            "init=True, each once."
         )
         missing = wanted - data - meta - set(drop_fields)
         if missing:
@@ -462,7 +463,7 @@ def tree_reduce_associative(
     leaves = tree_leaves(tree, is_leaf)
     if not leaves:
         if isinstance(identity, Unspecified):
-            raise TypeError("Must specify identity for parallel reduction of empty sequence.")
+            raise TypeError("tree_reduce_associative: a tree without leaves needs an identity")
         return identity
 
     def reduce(start: int, stop: int):

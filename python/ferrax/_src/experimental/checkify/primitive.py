@@ -92,11 +92,14 @@ def _check(pred, msg, debug, args, kwargs):
     name = "debug_check" if debug else "check"
     array = isinstance(pred, core.Array)
     if not (isinstance(pred, bool) or (array and pred.shape == () and pred.dtype == np.bool_)):
-        raise TypeError(f"{name} takes a scalar pred as argument, got {pred}")
+        raise TypeError(
+            f"{name}: pred has to be one boolean, got {pred!r}; jnp.all or jnp.any makes one of "
+            "several"
+        )
     for leaf in tree_util.tree_leaves((args, kwargs)):
         if not isinstance(leaf, (core.Array, np.ndarray)):
             raise TypeError(
-                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
+                "Formatting arguments of checkify.check are trees of arrays; got the leaf "
                 f"{leaf!r} of type {type(leaf)}."
             )
 
@@ -150,7 +153,7 @@ def check_error(error: Error) -> None:
     """
     if not isinstance(error, Error):
         raise TypeError(
-            f"check_error takes an Error as argument, got type {type(error)} instead."
+            f"check_error: expected an Error, as checkify gives it, got {type(error).__name__}"
         )
     _bind(error, False)
 

@@ -225,13 +225,13 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
             return f"the input carry {parameter}" if parameter else "the input carry"
         if parameter:
             return f"the input carry component {parameter}{path}"
-        return f"the input carry at path {path}"
+        return f"the input carry at {path}"
 
     place = f"{name} is {api_util.fun_place(fun)}."
     if in_tree != out_tree:
         differences = [
-            f"{component(tree_util.keystr(path))} is a {first} but the corresponding component of "
-            f"the carry output is a {second}, so {explanation}"
+            f"{component(tree_util.keystr(path))} is a {first} but comes out as a "
+            f"{second}, so {explanation}"
             for path, first, second, explanation in equality_errors_pytreedef(in_tree, out_tree)
         ]
         if not differences:
@@ -244,8 +244,8 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
             "input.",
         )
     differences = [
-        f"{component(path)} has type {type_text(before)} but the corresponding output carry "
-        f"component has type {type_text(after)}{_difference(before, after)}"
+        f"{component(path)} has type {type_text(before)} but comes out with type "
+        f"{type_text(after)}{_difference(before, after)}"
         for path, before, after in zip(paths(in_tree), in_types, out_types)
         if not matches(before, after)
     ]
@@ -282,8 +282,8 @@ def _raise_branch_mismatch(name, first, second):
     places = f"\n\n{label1} is {api_util.fun_place(fun1)}\n{label2} is {api_util.fun_place(fun2)}"
     if tree1 != tree2:
         differences = [
-            f"{label1} output{at(tree_util.keystr(path))} is a {thing1} but {label2} "
-            f"output{at(tree_util.keystr(path))} is a {thing2}, so {explanation}"
+            f"{label1} output{at(tree_util.keystr(path))} is a {thing1}, that of {label2} "
+            f"a {thing2}: {explanation}"
             for path, thing1, thing2, explanation in equality_errors_pytreedef(tree1, tree2)
         ]
         if not differences:
@@ -294,8 +294,8 @@ def _raise_branch_mismatch(name, first, second):
             f"Revise {label1} and/or {label2} so that they have the same pytree structure.",
         )
     differences = [
-        f"the output of {label1}{at(path)} has type {type_text(a)} but the corresponding output "
-        f"of {label2} has type {type_text(b)}{_difference(a, b)}"
+        f"the output of {label1}{at(path)} has type {type_text(a)}, that of {label2} "
+        f"{type_text(b)}{_difference(a, b)}"
         for path, a, b in zip(paths(tree1), types1, types2)
         if not matches(a, b)
     ]

@@ -20,8 +20,8 @@ def _operands(operands, operand):
         return operands
     if operands:
         raise TypeError(
-            "if 'operand' keyword is passed then no positional operands can be passed, got "
-            f"operand={operand!r} and positional operands {operands}"
+            "cond: operands are positional or the keyword operand, not both; got "
+            f"operand={operand!r} and {operands}"
         )
     return (operand,)
 
@@ -96,7 +96,9 @@ def cond(
         raise TypeError("cond predicate is None, expected a scalar")
     dtype = _scalar_type(pred, "Pred", "either boolean or number")
     if getattr(dtype, "kind", "key") not in "biuf":
-        raise TypeError(f"Pred type must be either boolean or number, got {dtype}.")
+        raise TypeError(
+            f"cond: pred has to be a boolean or a number, got {dtype}; compare it first"
+        )
     if config.disable_jit.value:
         known = _known(pred)
         if known is not None:

@@ -132,8 +132,9 @@ def _length(xs, tree, types, length) -> int:
         length = core.concrete_or_error(
             int,
             length,
-            "The `length` argument to `scan` expects a concrete `int` value. For scan-like "
-            "iteration with a dynamic length, use `while_loop` or `fori_loop`.",
+            "The `length` argument to `scan` expects a concrete `int` value. A number of steps "
+            "that "
+            "is known when the program runs is for `fori_loop` and `while_loop`.",
         )
         if length < 0:
             raise ValueError(f"scan: length must not be negative, got {length}")
@@ -166,7 +167,7 @@ def _unroll(unroll, length) -> int:
     unroll = core.concrete_or_error(
         None,
         unroll,
-        "The `unroll` argument to `scan` expects a concrete `int` or `bool` value.",
+        "The `unroll` argument to `scan` expects a concrete `int` or `bool`.",
     )
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
@@ -228,8 +229,8 @@ def _python_loop(f, carry, xs, xs_tree, length, reverse):
     """What runs under `disable_jit`."""
     if length == 0:
         raise ValueError(
-            "zero-length scan is not supported in disable_jit() mode because the output type is "
-            "unknown."
+            "scan: without steps, nothing tells the type of the outputs under disable_jit; run "
+            "this scan with jit."
         )
     xs = [core.as_array(x) for x in xs]
     ys = []
