@@ -151,6 +151,26 @@ WIDE = {
 }
 
 
+BESIDE_BOOLEANS = [
+    np.s_[0, :2, True], np.s_[:2, True], np.s_[True, :2, True], np.s_[:2, 0, True], np.s_[0, True, :2],
+    np.s_[0, :, None, False], np.s_[0, ..., True], np.s_[:, True, None, 0], np.s_[0, None, True],
+    np.s_[:, True, :, 0], np.s_[0, 1, 2, 3, ..., True],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", BESIDE_BOOLEANS, ids=str)
+def test_axes_of_boolean_scalars_stand_where_numpy_has_them(index):
+    value = np.arange(120).reshape(2, 3, 4, 5)
+    expected = value[index]
+    np.testing.assert_array_equal(jnp.array(value)[index], expected)
+    traced = ferrax.jit(lambda x, i: x[tuple(i if type(k) is int and k == 0 else k for k in index)])
+    np.testing.assert_array_equal(traced(value, 0), expected)
+    new = np.arange(expected.size).reshape(expected.shape)
+    written = value.copy()
+    written[index] = new
+    np.testing.assert_array_equal(jnp.array(value).at[index].set(new), written)
+
+
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("name", WIDE)
 @same

@@ -70,6 +70,16 @@ def test_expression(text):
     check(lambda n: eval(code, {"n": n, "int": int, "range": range}))
 
 
+@pytest.mark.parametrize("ends", [(0, 1, 7), (0.1, 3.3, 11), (-1, 1, 50), (0, 10, 100), (3, -2, 33)])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats_of_linspace_are_those_next_to_the_true_ones(dtype, ends):
+    import ferrax.numpy as jnp
+
+    got, step = jnp.linspace(*ends, dtype=dtype, retstep=True)
+    assert step.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(got), np.linspace(*ends).astype(jnp.dtype(dtype)))
+
+
 ARRAYS = [
     ("tril", lambda n, x: n.tril(x), F),
     ("tril k", lambda n, x: n.tril(x, 1), F),

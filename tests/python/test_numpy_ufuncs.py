@@ -80,6 +80,8 @@ TABLE = [
     ("ldexp array", lambda n, x, y: n.ldexp(x, y), FLOATS, INTS),
     ("ldexp bad", lambda n, x: n.ldexp(x, x), FLOATS),
     ("spacing", lambda n, x: n.spacing(x), np.array([1.0, -2.5, 1e10], np.float32)),
+    ("spacing of float16", lambda n, x: n.spacing(x),
+     np.array([1, -1, 0.0, -0.0, -3, np.inf, -np.inf, 65504, -65504, -6e-8, 6.1e-5], np.float16)),
     ("integer power wraps", lambda n, x: n.power(x, n.array(65)), INTS),
     ("integer static power", lambda n, x: n.power(x, 3), INTS),
     ("integer negative power", lambda n, x: n.power(x, -1), INTS),
@@ -170,6 +172,46 @@ def test_generic_ufunc_has_no_reduction():
     for method in ("reduce", "accumulate"):
         with pytest.raises(NotImplementedError, match=method):
             getattr(function, method)(jnp.arange(3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_frexp_and_ldexp_of_all_magnitudes(dtype):
+    """Against NumPy: JAX takes subnormal numbers for zero."""
+    import ferrax
+    import ferrax.numpy as jnp
+
+    with ferrax.enable_x64(True):
+        info = jnp.finfo(dtype)
+        tiny, least = float(info.tiny), float(info.smallest_subnormal)
+        numbers = [0.0, 1.0, 5.5, tiny, tiny * 0.75, least, 3 * least, float(info.max), np.inf, np.nan]
+        x = np.array([*numbers, *np.negative(numbers)]).astype(jnp.dtype(dtype))
+        mantissa, exponent = jnp.frexp(x)
+        wanted, wanted_exponent = np.frexp(x.astype(np.float64))
+        assert mantissa.dtype == dtype and exponent.dtype == np.int32
+        np.testing.assert_array_equal(np.asarray(mantissa).astype(np.float64), wanted)
+        np.testing.assert_array_equal(np.signbit(np.asarray(mantissa)), np.signbit(x))
+        np.testing.assert_array_equal(exponent, wanted_exponent * np.isfinite(wanted))
+        for power in (-10, 1, 10, 149):
+            got = np.asarray(jnp.ldexp(x, power)).astype(np.float64)
+            with np.errstate(over="ignore"):
+                scaled = np.ldexp(x.astype(np.float64), power).astype(x.dtype).astype(np.float64)
+            np.testing.assert_array_equal(got, scaled)
+
+
+@pytest.mark.parametrize("x", [0.0, -0.0, 3.0, -0.1, np.inf, np.nan])
+def test_derivative_of_a_mantissa(x):
+    import jax
+    import jax.numpy as jax_numpy
+
+    import ferrax
+    import ferrax.numpy as ferrax_numpy
+
+    got, expected = (
+        lib.jvp(lambda x, numpy=numpy: numpy.frexp(x)[0], (np.float32(x),), (np.float32(1),))
+        for lib, numpy in ((ferrax, ferrax_numpy), (jax, jax_numpy))
+    )
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
 
 
 def test_sinc_derivatives_at_zero_are_exact():

@@ -15,6 +15,7 @@ ENVIRONMENT = {
     "m": np.array([[1, 2], [1, 2], [0, 3]]),
     "b": np.array([True, False, True]),
     "c": np.array([1 + 1j, 1 + 1j, np.nan, 1 - 1j]),
+    "z": np.array([complex(np.nan, 2), complex(2, np.nan), 1, complex(np.nan, 1), 3 - 1j]),
     "u": np.array([200, 3, 255, 3], np.uint8),
     "e": np.zeros(0, np.int32),
     "cube": np.arange(24).reshape(2, 3, 4) % 3,
@@ -24,6 +25,7 @@ EXPRESSIONS = f"""
 n.unique(x, {ALL}); n.unique(f, {ALL}); n.unique(f, {ALL}, equal_nan=False); n.unique(m, {ALL}); n.unique(m, axis=0, {ALL})
 n.unique(m, axis=1, {ALL}); n.unique(m, axis=-1, {ALL}); n.unique(cube, {ALL}); n.unique(cube, axis=0, {ALL}); n.unique(cube, axis=1, {ALL})
 n.unique(cube, axis=2, {ALL}); n.unique(b, {ALL}); n.unique(c, {ALL}); n.unique(u, {ALL}); n.unique(u, size=5, {ALL}); n.unique(c, size=6)
+n.unique(z, {ALL}); n.unique(z, equal_nan=False, {ALL}); n.unique(z, size=4, {ALL}); n.intersect1d(z, z[:3])
 n.unique(n.stack([f, f, f * 0], 1), axis=1, {ALL}); n.unique(n.stack([f, f], 0), axis=0, equal_nan=False, {ALL})
 n.unique(x, size=5, {ALL}); n.unique(x, size=2, {ALL}); n.unique(x, size=0, {ALL}); n.unique(x, size=5, fill_value=9, {ALL})
 n.unique(x, size=3, fill_value=2.7); n.unique(x, size=5, fill_value=n.array([1, 2, 3, 4, 5])); n.unique(m, axis=0, size=4, {ALL})

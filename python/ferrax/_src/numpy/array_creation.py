@@ -439,6 +439,8 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
     compute = dtypes.to_inexact_dtype(dtypes.promote_types(
         dtypes.result_type(start, stop), dtype))
+    # Numbers of 16 bits are the ones next to the true ones.
+    compute = dtypes.promote_types(compute, np.float32)
     start, stop = (convert(ensure_array(x, "linspace"), compute) for x in (start, stop))
     shape = lax.broadcast_shapes(start.shape, stop.shape)
     start, stop = broadcast_to(start, shape), broadcast_to(stop, shape)
@@ -470,7 +472,7 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if dtypes.issubdtype(dtype, np.integer) and not dtypes.issubdtype(out.dtype, np.integer):
         out = lax.floor(out)
     out = convert(out, dtype)
-    return (out, delta) if retstep else out
+    return (out, convert(delta, dtypes.to_inexact_dtype(dtype))) if retstep else out
 
 
 def _nan_like(x):

@@ -144,17 +144,21 @@ def concrete_masks(entries: list) -> list:
 
 
 def _settle_booleans(entries: list) -> tuple[list, int | None]:
-    """Boolean scalars that stand beside no index array, as new axes.
+    """Boolean scalars that stand beside no index array, as a new axis.
 
-    Returns the entries and the result axis to be emptied for False, if any.
+    Integers belong to the same block of indices as they: where others stand between its parts, its
+    axis comes first. Returns the entries and the result axis to be emptied for False, if any.
     """
     if not any(entry is True or entry is False for entry in entries):
         return entries, None
     if any(isinstance(entry, (Array, np.ndarray)) and entry.ndim for entry in entries):
         return entries, None
     # Several boolean scalars together make one axis.
-    result: list = []
-    axis, value, seen = 0, True, None
+    separators = (Range, type(None), str)
+    block = [place for place, entry in enumerate(entries) if not isinstance(entry, separators)]
+    apart = block[-1] - block[0] >= len(block)
+    result: list = [None] if apart else []
+    axis, value, seen = len(result), True, 0 if apart else None
     for entry in entries:
         if entry is True or entry is False:
             value = value and entry

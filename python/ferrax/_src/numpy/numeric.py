@@ -5,6 +5,7 @@ Invariant: integer input is promoted to floats once, at the start, wherever a di
 
 from __future__ import annotations
 
+import math
 import operator
 from functools import partial
 
@@ -160,8 +161,12 @@ def _gradient_along(f, h, axis):
 
 @partial(jit, static_argnames=("axis",))
 def trapezoid(y, x=None, dx=1.0, axis=-1):
-    """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`."""
-    if x is None:
+    """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`.
+
+    An array of steps broadcasts against the intervals, of which the last axis is `axis`.
+    """
+    given_steps = x is None
+    if x is None and np.ndim(dx) == 0:
         (y,) = promote_args_inexact("trapezoid", y)
         dx = convert(dx, y.dtype)
         y = moveaxis(y, axis, -1)
@@ -170,9 +175,12 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
                        lax.index_in_dim(y, n - 1, -1, keepdims=False))
         inner = lax.sub(reductions.sum(y, -1), lax.mul(strong_constant(0.5, y), ends))
         return ufuncs.multiply(dx, inner)
-    y, x = promote_dtypes_inexact(*ensure_arrays("trapezoid", y, x))
+    y, x = promote_dtypes_inexact(*ensure_arrays("trapezoid", y, dx if x is None else x))
     y = moveaxis(y, axis, -1)
-    steps = diff(x) if x.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
+    if given_steps:
+        steps = x
+    else:
+        steps = diff(x) if x.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
     n = y.shape[-1]
     pairs = lax.add(_slice(y, 1, n, y.ndim - 1), _slice(y, 0, n - 1, y.ndim - 1))
     return lax.mul(strong_constant(0.5, y), reductions.sum(ufuncs.multiply(steps, pairs), -1))
@@ -293,7 +301,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     if dtype is not None:
         m = convert(m, dtype)
     X = atleast_2d(m)
-    if not rowvar and X.shape[0] != 1:
+    if not rowvar and m.ndim != 1:
         X = lax.transpose(X, (1, 0))
     if X.shape[0] == 0:
         return lax.full((0, 0), 0, X.dtype)
@@ -302,6 +310,9 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
         if not rowvar and Y.shape[0] != 1:
             Y = lax.transpose(Y, (1, 0))
         X = concatenate([X, Y], axis=0)
+    if X.shape[1] == 0:
+        # No observation says nothing about the mean nor about what is around it.
+        return squeeze(lax.full((X.shape[0],) * 2, math.nan, X.dtype))
     if ddof is None:
         ddof = 0 if bias else 1
     w = None

@@ -76,6 +76,9 @@ def _sorted_rows(x: Array, equal_nan: bool):
     count, dtype = x.shape[0], dtypes.default_int_dtype()
     width = math.prod(x.shape[1:])
     places = lax.iota(dtype, count)
+    if is_subdtype(x, np.complexfloating):
+        # Numbers with a NaN in either part are one kind, and come last.
+        x = lax.select(lax.ne(x, x), lax.full_like(x, math.nan), x)
     if width:
         rows = lax.reshape(x, (count, width))
         columns = [lax.index_in_dim(rows, i, 1, keepdims=False) for i in range(width)]

@@ -75,19 +75,22 @@ def _frexp(x):
     )
     exponent = lax.convert_element_type(biased, np.int32)
     exponent = lax.add(lax.add(exponent, constant(1 - bias, exponent)), offset)
-    keep = constant(~(exponent_mask << mantissa_bits), pattern)
-    half = constant((bias - 1) << mantissa_bits, pattern)
-    pattern = lax.bitwise_or(lax.bitwise_and(pattern, keep), half)
-    mantissa = lax.bitcast_convert_type(pattern, x.dtype)
     special = ufuncs.logical_or(
         ufuncs.logical_or(isinf(x), lax.ne(x, x)), lax.eq(x, constant(0, x))
     )
     exponent = where(special, constant(0, exponent), exponent)
-    # The bits have no derivative; the mantissa is x times a constant power of two.
-    change = lax.sub(x, lax.stop_gradient(x))
-    scale = lax.exp2(lax.neg(convert(exponent, x.dtype, x.weak_type)))
-    slope = lax.mul(where(special, constant(0, x), change), scale)
-    return lax.add(where(special, lax.stop_gradient(x), mantissa), slope), exponent
+
+    def power_of_two(exponent):
+        biased = lax.convert_element_type(lax.add(exponent, constant(bias, exponent)), bits)
+        return lax.bitcast_convert_type(
+            lax.shift_left(biased, constant(mantissa_bits, biased)), x.dtype
+        )
+
+    # Both products are exact, and the powers of half the exponent normal numbers. The mantissa is
+    # `x` times a constant, and has its sign and its derivative.
+    half = lax.shift_right_arithmetic(exponent, constant(1, exponent))
+    mantissa = lax.mul(x, power_of_two(lax.neg(half)))
+    return lax.mul(mantissa, power_of_two(lax.sub(half, exponent))), exponent
 
 
 @jit

@@ -542,13 +542,18 @@ def modf(x, /, out=None):
 @jit
 def _spacing(x):
     inf = strong_constant(_INF, x)
+    if x.dtype == np.float16:
+        return lax.sub(lax.nextafter(x, inf), x)
     tiny = strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
     step = lax.sub(lax.nextafter(x, copysign(inf, x)), x)
     return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
 
 
 def spacing(x, /):
-    """Distance to the next representable number away from zero; real floating input only."""
+    """Distance to the next representable number away from zero; real floating input only.
+
+    The distance has the sign of `x`. That of `float16` is to the next greater number, as NumPy's is.
+    """
     x = ensure_array(x, "spacing")
     if not is_subdtype(x, np.floating):
         if _is_complex(x):

@@ -160,9 +160,10 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     def function(row):
         return func1d(row, *args, **kwargs)
 
-    # Axes after `axis` are mapped at 1 for the input and last for the output, those before at 0.
+    # Axes after `axis` are mapped at the end of input and output, the last of them outermost; those
+    # before at 0.
     for _ in range(arr.ndim - axis - 1):
-        function = vmap(function, in_axes=1, out_axes=-1)
+        function = vmap(function, in_axes=-1, out_axes=-1)
     for _ in range(axis):
         function = vmap(function, in_axes=0, out_axes=0)
     return function(arr)
