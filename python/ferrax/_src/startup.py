@@ -31,6 +31,6 @@ array.install(_core.Array)
 ref_ops.install(state.Ref)
 
 # The modules that the native core asks for, under the names by which it does.
-for _module in (errors, api_util, float0, leaks, primitive_rules, stats, tree_util, indexing):
+for _module in (errors, api_util, float0, leaks, primitive_rules, stats, tree_util):
     sys.modules.setdefault(f"ferrax._src.{_module.__name__.rpartition('.')[2]}", _module)
 sys.modules.setdefault("ferrax._src.refs", state)

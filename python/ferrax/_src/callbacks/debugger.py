@@ -14,7 +14,6 @@ import threading
 from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.callbacks import callback, debugging
-from ferrax._src.callbacks.debugger_prompt import Prompt
 from ferrax._src.lax import api as lax
 from ferrax._src.tree import tree_util
 
@@ -163,6 +162,9 @@ def _ask(frames, stdin, stdout):
             "debug.breakpoint needs a terminal to ask on, but standard input is none. Run the "
             "program in a terminal, pass stdin=, or use debug.print."
         )
+
+    # Not loaded with the package: it needs modules of Python's that nothing else here does.
+    from ferrax._src.callbacks.debugger_prompt import Prompt
 
     with _lock:
         Prompt(frames, stdin, stdout).cmdloop()

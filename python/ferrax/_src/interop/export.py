@@ -8,7 +8,6 @@ loading, no derivative is ever stored, and `has_vjp` always holds.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 
@@ -381,6 +380,8 @@ def deserialize(blob) -> Exported:
 
 
 def _metadata(exported):
+    import json  # not loaded with the package: only files need it
+
     return json.dumps(
         {
             "calling_convention": maximum_supported_calling_convention_version,
@@ -394,6 +395,8 @@ def _metadata(exported):
 
 
 def _read_metadata(text):
+    import json  # as in `_metadata`
+
     data = json.loads(text)
     version = data["calling_convention"]
     if version != maximum_supported_calling_convention_version:
