@@ -151,6 +151,16 @@ WIDE = {
 }
 
 
+@pytest.mark.parametrize("shape, mask", [((3,), (0,)), ((3, 2), (3, 0)), ((3, 2), (0,))], ids=str)
+def test_masks_without_elements_pick_nothing(shape, mask):
+    import jax
+
+    got, expected = (
+        np_.ones(shape)[np_.zeros(mask, bool)] for np_ in (jnp, jax.numpy)
+    )
+    assert got.shape == expected.shape and got.dtype == expected.dtype
+
+
 BESIDE_BOOLEANS = [
     np.s_[0, :2, True], np.s_[:2, True], np.s_[True, :2, True], np.s_[:2, 0, True], np.s_[0, True, :2],
     np.s_[0, :, None, False], np.s_[0, ..., True], np.s_[:, True, None, 0], np.s_[0, None, True],

@@ -35,7 +35,7 @@ n.linspace(0, -7, 5, dtype=int); n.logspace(0, 2, 3); n.logspace(0, 2, 3, base=2
 n.logspace(0, 1, 4, endpoint=False); n.logspace(0, 3, 4, dtype=int); n.geomspace(1, 1000, 4)
 n.geomspace(-1, -8, 4); n.geomspace(1, 256, 5, endpoint=False); n.geomspace(1, 8, 1); n.eye(3)
 n.eye(2, 3, k=1); n.eye(3, k=-1, dtype=int); n.eye(2, dtype=bool); n.eye(-1); n.eye(0)
-n.eye(2, k=5); n.identity(2); n.tri(3); n.tri(2, 4, k=1); n.tri(3, k=-1, dtype=int)
+n.eye(2, k=5); n.eye(3, k=2**40); n.eye(2, 3, k=-2**40); n.identity(2); n.tri(3); n.tri(2, 4, k=1); n.tri(3, k=-1, dtype=int)
 n.tri(2, dtype=bool); n.tril_indices(3); n.triu_indices(3, k=1); n.tril_indices(2, m=4)
 n.diag_indices(3); n.diag_indices(2, 3); n.diag_indices(-1); n.tril_indices_from(n.ones((2, 3)))
 n.triu_indices_from(n.ones((3, 2))); n.triu_indices_from(n.ones(3))

@@ -28,7 +28,7 @@ TABLE = [
     ("ij,ij->j", normal(1, 3), A), ("ij,jk->ik", normal(4, 1), B),
     ("...,...->...", normal(1, 3), A), ("ij->i", normal(0, 3)),
     ("ij,jk->ik", normal(2, 0), normal(0, 3)),
-    ("ij->ij", 2), ("ij,jk", A, A), ("ijk", A), ("i->j", A[0]), ("i->ii", A[0]), ("i.j->ij", A),
+    ("ba,b->", A > 0, A[:, 0] > 0), ("ba->b", A > 3), ("ii,ij->j", S > 0, S > 0), ("ij->ij", 2), ("ij,jk", A, A), ("ijk", A), ("i->j", A[0]), ("i->ii", A[0]), ("i.j->ij", A),
     ("ij->->", A), ("ij",), ("ij,jk", A),
 ]
 IDS = [f"{row[0]} {i}" for i, row in enumerate(TABLE)]

@@ -112,7 +112,7 @@ n.roll(x, i[0, 1], axis=0); n.roll(x, i[0, :2], axis=(0, 1)); n.roll(x, -i[1, 0]
 n.repeat(x, i[0, :1] + 1, axis=0, total_repeat_length=5); n.pad(x, 1, constant_values=i[0, 1])
 n.split(x, 2); n.diag(x); n.tile(x, (2, 1)); n.linspace(x[0, 0], 1., 3)
 n.where(x > 0, x, i[0, 0]); n.interp(x, x[:, 0], x[:, 1]); n.reshape(x, (6, -1))
-n.repeat(x, i[0], axis=1)
+n.repeat(x, i[0], axis=1); n.iscomplexobj([x[0, 0], 1j])
 """
 
 

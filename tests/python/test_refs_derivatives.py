@@ -418,6 +418,35 @@ def test_rules_that_cannot_write():
         ferrax.grad(ferrax.jit(late), argnums=1)(held, 1.0)
 
 
+def _reading(s, factor):
+    read = s.jax.custom_vjp(lambda ref: ref[...])
+    read.defvjp(lambda ref: (ref[...], None), lambda _, g: (factor * g,))
+    return read
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_what_a_reverse_rule_returns_for_a_ref_is_a_cotangent_of_what_it_held(factor, jitted):
+    @same
+    def case(s):
+        read = _reading(s, factor)
+        read = s.jax.jit(read) if jitted else read
+        f = lambda x: read(s.jax.new_ref(s.jnp.sin(x)))  # noqa: E731
+        return s.jax.vjp(f, 3.0)[1](1.0), s.jax.value_and_grad(f)(2.0), s.jax.jit(s.jax.grad(f))(2.0)
+
+    case()
+
+    def between(x):
+        ref = ferrax.new_ref(jnp.sin(x))
+        first = _reading(ferrax_side, factor)(ref)
+        ref[...] = ref[...] * 2
+        return first + ref[...] * 3 + _reading(ferrax_side, factor)(ref)
+
+    ferrax_side = oracle.FERRAX
+    want = (6 + 3 * factor) * np.cos(2.0)
+    np.testing.assert_allclose(ferrax.grad(between)(2.0), want, rtol=1e-6)
+
+
 # Other users of programs.
 
 

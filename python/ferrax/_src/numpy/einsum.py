@@ -165,11 +165,18 @@ def _contraction_path(inputs, out, sizes, optimize):
 # ---------------------------------------------------------------------------- one step
 
 
+def _sum(x, axes):
+    """A sum over axes; of truth values it is whether any holds, as their products are."""
+    if x.dtype == np.bool_:
+        return lax.reduce_or(x, axes=axes)
+    return lax.reduce_sum(x, axes=axes)
+
+
 def _sum_axes(x, term, drop):
     axes = tuple(i for i, c in enumerate(term) if c in drop)
     if not axes:
         return x, term
-    return lax.reduce_sum(x, axes=axes), "".join(c for c in term if c not in drop)
+    return _sum(x, axes), "".join(c for c in term if c not in drop)
 
 
 def _diagonals(x, term, keep):
@@ -185,7 +192,7 @@ def _diagonals(x, term, keep):
             mask = eye if mask is None else lax.bitwise_and(mask, eye)
         x = lax.select(mask, x, lax.full_like(x, 0))
         drop = axes if c not in keep else axes[:-1]
-        x = lax.reduce_sum(x, axes=tuple(drop))
+        x = _sum(x, tuple(drop))
         term = "".join(label for i, label in enumerate(term) if i not in drop)
     return x, term
 

@@ -103,7 +103,8 @@ def parse(shape: tuple[int, ...], index) -> list:
         elif kind is Mask:
             value = item.value
             for d, size in enumerate(value.shape):
-                if size != shape[axis + d]:
+                # A mask without elements picks nothing of an axis of any size.
+                if size not in (0, shape[axis + d]):
                     expected = tuple(shape[axis : axis + value.ndim])
                     raise IndexError(
                         "boolean index did not match shape of indexed array in index "

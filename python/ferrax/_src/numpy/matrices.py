@@ -62,7 +62,8 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     if min(shape) < 0:
         raise ValueError(f"eye: N and M cannot be negative, got {N} and {M}")
     if isinstance(k, (int, np.integer)):
-        k = operator.index(k)
+        # Diagonals beyond the matrix are as empty as the first one there.
+        k = max(-shape[0], min(operator.index(k), shape[1]))
     elif not dtypes.issubdtype(dtypes.dtype(k), np.integer):
         raise TypeError(f"jnp.eye: k must be an integer, got {k}")
     mask = _band(shape, k, lax.eq)

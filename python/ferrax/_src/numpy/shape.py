@@ -16,6 +16,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import api as lax
+from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
     broadcast_to as _broadcast_to,
@@ -77,7 +78,7 @@ def iscomplexobj(x):
     try:
         dtype = x.dtype
     except AttributeError:
-        dtype = np.asarray(x).dtype
+        dtype = asarray(x).dtype
     return bool(dtypes.issubdtype(dtype, np.complexfloating))
 
 

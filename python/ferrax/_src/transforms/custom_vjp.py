@@ -9,7 +9,6 @@ from ferrax._src import core, state
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.state import Ref
 from ferrax._src.transforms import autodiff, ref_rules, stepwise
 from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
@@ -154,14 +153,17 @@ class _RefRules:
         if not isinstance(result, tuple) or len(result) != len(dynamic):
             raise TypeError(
                 f"Custom VJP bwd rule {api_util.fun_name(self.custom.bwd)} for {self.call.place} "
-                f"must produce a tuple with one entry for each of {len(dynamic)} arguments, None "
-                f"for a mutable array, but got {result}."
+                f"must produce a tuple with one entry for each of {len(dynamic)} arguments, but got "
+                f"{result}."
             )
         for argument, cotangent in zip(dynamic, result):
             _flatten_up_to(argument, cotangent, is_zero, flat)
-        leaves = tree_util.tree_leaves(dynamic)
-        flat = [x for x, leaf in zip(flat, leaves) if not isinstance(leaf, Ref)]
-        return flat, None, self.call.backward_values(refs, starts)
+        numbers = self.call.numbers
+        held = [None] * len(refs)
+        for place, number in numbers.items():
+            held[number] = flat[place]
+        flat = [x for place, x in enumerate(flat) if place not in numbers]
+        return flat, held, self.call.backward_values(refs, starts)
 
 
 class CustomVJPPrimal:

@@ -5,7 +5,8 @@ own: it takes what the refs hold and gives what they hold afterwards. For revers
 a value more for each ref, of which `refs.reverse` tells: its cotangent is what the ref holds in the
 backward pass.
 
-Gradients do not go through the refs themselves.
+Gradients go through the refs themselves by reverse rules alone: what a rule returns for a ref is the
+cotangent of what that held when the call began.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ class RefCall:
     def call(self, pure, ordered):
         """Calls `pure`, a function of arrays, of what the refs hold and of what orders reverse
         rules, and writes what it gives. `ordered`: whether there are such rules."""
-        values = [_constant(state.read(ref)) for ref in self.refs]
+        values = [state.read(ref) for ref in self.refs]
+        values = values if ordered else [_constant(value) for value in values]
         tokens = [reverse(ref) for ref in self.reversible] if ordered else []
         given = [state.read(token) for token in tokens]
         out, values, given = pure(self.arrays(), values, given)
