@@ -1,4 +1,5 @@
-"""The operations under one name, `lax`, for the layers above. Modules of this one import each other."""
+"""The operations, as `ferrax.lax` exports them beside those of `_src.composed`; layers above use it as
+`lax`. Modules of this one import each other."""
 
 # ruff: noqa: F401
 from ferrax._src.core.op_types import (
@@ -14,23 +15,11 @@ from ferrax._src.core.op_types import (
     ScatterDimensionNumbers,
     Tolerance,
 )
-from ferrax._src.lax.control_flow.associative_scan import (
-    associative_scan,
-)
-from ferrax._src.lax.control_flow.barrier import (
-    optimization_barrier,
-)
-from ferrax._src.lax.control_flow.conditionals import (
-    cond,
-    switch,
-)
-from ferrax._src.lax.control_flow.scan import (
-    scan,
-)
-from ferrax._src.lax.control_flow.while_loop import (
-    fori_loop,
-    while_loop,
-)
+from ferrax._src.lax.control_flow.associative_scan import associative_scan
+from ferrax._src.lax.control_flow.barrier import optimization_barrier
+from ferrax._src.lax.control_flow.conditionals import cond, switch
+from ferrax._src.lax.control_flow.scan import scan
+from ferrax._src.lax.control_flow.while_loop import fori_loop, while_loop
 from ferrax._src.lax.creation import (
     broadcasted_iota,
     empty,
@@ -40,11 +29,7 @@ from ferrax._src.lax.creation import (
     shape_as_value,
     zeros_like_array,
 )
-from ferrax._src.lax.dot import (
-    batch_matmul,
-    dot,
-    dot_general,
-)
+from ferrax._src.lax.dot import batch_matmul, dot, dot_general
 from ferrax._src.lax.elementwise import (
     _convert_element_type,
     abs,
@@ -193,8 +178,4 @@ from ferrax._src.lax.slicing import (
     slice,
     slice_in_dim,
 )
-from ferrax._src.lax.sorting import (
-    sort,
-    sort_key_val,
-    top_k,
-)
+from ferrax._src.lax.sorting import sort, sort_key_val, top_k

@@ -1,75 +1,442 @@
-"""NumPy's functions under one name, `jnp`, for the layers above: those that these use."""
+"""What `ferrax.numpy` exports; layers above use it as `jnp`. Modules of this one import each other."""
 
-# ruff: noqa: F401
-from numpy import complexfloating, floating, inexact
-
-from ferrax._core import ufuncs
-from ferrax._src.base.dtypes import (
-    finfo,
+import numpy as _np
+from numpy import (
+    character as character,
+    complexfloating as complexfloating,
+    dtype as dtype,
+    flexible as flexible,
+    floating as floating,
+    generic as generic,
+    get_printoptions as get_printoptions,
+    inexact as inexact,
+    integer as integer,
+    number as number,
+    object_ as object_,
+    printoptions as printoptions,
+    save as save,
+    savez as savez,
+    set_printoptions as set_printoptions,
+    signedinteger as signedinteger,
+    unsignedinteger as unsignedinteger,
 )
+from numpy.exceptions import ComplexWarning as ComplexWarning
+
+from ferrax._core import (
+    Array as ndarray,  # noqa: F401
+    ufuncs as _ufuncs,
+)
+from ferrax._src.base.dtypes import finfo as finfo, iinfo as iinfo
 from ferrax._src.numpy.array_creation import (
-    arange,
-    array,
-    asarray,
-    full,
-    full_like,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
+    arange as arange,
+    array as array,
+    asarray as asarray,
+    astype as astype,
+    copy as copy,
+    empty as empty,
+    empty_like as empty_like,
+    from_dlpack as from_dlpack,
+    frombuffer as frombuffer,
+    fromfile as fromfile,
+    fromfunction as fromfunction,
+    fromiter as fromiter,
+    fromstring as fromstring,
+    full as full,
+    full_like as full_like,
+    geomspace as geomspace,
+    linspace as linspace,
+    logspace as logspace,
+    ones as ones,
+    ones_like as ones_like,
+    zeros as zeros,
+    zeros_like as zeros_like,
+)
+from ferrax._src.numpy.array_text import (
+    array_repr as array_repr,
+    array_str as array_str,
+    load as load,
+)
+from ferrax._src.numpy.bessel import (
+    i0 as i0,
+    kaiser as kaiser,
+)
+from ferrax._src.numpy.bits import (
+    packbits as packbits,
+    unpackbits as unpackbits,
 )
 from ferrax._src.numpy.conditional import (
-    where,
+    where as where,
+)
+from ferrax._src.numpy.convolution import (
+    convolve as convolve,
+    correlate as correlate,
+)
+from ferrax._src.numpy.counting import (
+    bincount as bincount,
+    histogram as histogram,
+    histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges,
+    histogramdd as histogramdd,
+)
+from ferrax._src.numpy.dtype_api import (
+    can_cast as can_cast,
+    isdtype as isdtype,
+    issubdtype as issubdtype,
+    promote_types as promote_types,
+    result_type as result_type,
 )
 from ferrax._src.numpy.einsum import (
-    einsum,
+    einsum as einsum,
+    einsum_path as einsum_path,
+)
+from ferrax._src.numpy.index_tricks import (
+    c_ as c_,
+    index_exp as index_exp,
+    r_ as r_,
+    s_ as s_,
+)
+from ferrax._src.numpy.matrices import (
+    bartlett as bartlett,
+    blackman as blackman,
+    diag as diag,
+    diagflat as diagflat,
+    diagonal as diagonal,
+    eye as eye,
+    hamming as hamming,
+    hanning as hanning,
+    identity as identity,
+    indices as indices,
+    meshgrid as meshgrid,
+    mgrid as mgrid,
+    ogrid as ogrid,
+    ravel_multi_index as ravel_multi_index,
+    trace as trace,
+    tri as tri,
+    tril as tril,
+    tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from,
+    triu as triu,
+    triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
+    vander as vander,
+)
+from ferrax._src.numpy.nonzero import (
+    argwhere as argwhere,
+    compress as compress,
+    extract as extract,
+    fill_diagonal as fill_diagonal,
+    flatnonzero as flatnonzero,
+    mask_indices as mask_indices,
+    nonzero as nonzero,
+    place as place,
 )
 from ferrax._src.numpy.numeric import (
-    polyval,
+    corrcoef as corrcoef,
+    cov as cov,
+    diff as diff,
+    ediff1d as ediff1d,
+    gradient as gradient,
+    interp as interp,
+    polyval as polyval,
+    trapezoid as trapezoid,
+    unwrap as unwrap,
+)
+from ferrax._src.numpy.padding import (
+    pad as pad,
+)
+from ferrax._src.numpy.polynomials import (
+    poly as poly,
+    polyadd as polyadd,
+    polyder as polyder,
+    polydiv as polydiv,
+    polyint as polyint,
+    polymul as polymul,
+    polysub as polysub,
+)
+from ferrax._src.numpy.products import (
+    cross as cross,
+    dot as dot,
+    inner as inner,
+    kron as kron,
+    matmul as matmul,
+    matvec as matvec,
+    outer as outer,
+    tensordot as tensordot,
+    vdot as vdot,
+    vecdot as vecdot,
+    vecmat as vecmat,
+)
+from ferrax._src.numpy.quantiles import (
+    median as median,
+    nanmedian as nanmedian,
+    nanpercentile as nanpercentile,
+    nanquantile as nanquantile,
+    percentile as percentile,
+    quantile as quantile,
 )
 from ferrax._src.numpy.reductions import (
-    argmax,
-    cumsum,
-    max,
-    mean,
-    sum,
+    all as all,
+    amax as amax,
+    amin as amin,
+    any as any,
+    argmax as argmax,
+    argmin as argmin,
+    average as average,
+    count_nonzero as count_nonzero,
+    cumprod as cumprod,
+    cumsum as cumsum,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    max as max,
+    mean as mean,
+    min as min,
+    nanargmax as nanargmax,
+    nanargmin as nanargmin,
+    nancumprod as nancumprod,
+    nancumsum as nancumsum,
+    nanmax as nanmax,
+    nanmean as nanmean,
+    nanmin as nanmin,
+    nanprod as nanprod,
+    nanstd as nanstd,
+    nansum as nansum,
+    nanvar as nanvar,
+    prod as prod,
+    ptp as ptp,
+    std as std,
+    sum as sum,
+    var as var,
 )
-from ferrax._src.numpy.scalar_types import SCALAR_TYPES
+from ferrax._src.numpy.scalar_types import SCALAR_TYPES as _SCALAR_TYPES
+from ferrax._src.numpy.selection import (
+    choose as choose,
+    delete as delete,
+    diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from,
+    insert as insert,
+    ix_ as ix_,
+    piecewise as piecewise,
+    select as select,
+)
+from ferrax._src.numpy.sets import (
+    intersect1d as intersect1d,
+    isin as isin,
+    setdiff1d as setdiff1d,
+    setxor1d as setxor1d,
+    union1d as union1d,
+    unique as unique,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
 from ferrax._src.numpy.shape import (
-    broadcast_to,
-    concatenate,
-    moveaxis,
-    split,
-    stack,
-    transpose,
+    append as append,
+    array_equal as array_equal,
+    array_equiv as array_equiv,
+    array_split as array_split,
+    atleast_1d as atleast_1d,
+    atleast_2d as atleast_2d,
+    atleast_3d as atleast_3d,
+    block as block,
+    broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
+    broadcast_to as broadcast_to,
+    column_stack as column_stack,
+    concat as concat,
+    concatenate as concatenate,
+    dsplit as dsplit,
+    dstack as dstack,
+    expand_dims as expand_dims,
+    flip as flip,
+    fliplr as fliplr,
+    flipud as flipud,
+    hsplit as hsplit,
+    hstack as hstack,
+    iscomplexobj as iscomplexobj,
+    isrealobj as isrealobj,
+    isscalar as isscalar,
+    iterable as iterable,
+    matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis,
+    ndim as ndim,
+    permute_dims as permute_dims,
+    ravel as ravel,
+    repeat as repeat,
+    reshape as reshape,
+    resize as resize,
+    roll as roll,
+    rollaxis as rollaxis,
+    rot90 as rot90,
+    shape as shape,
+    size as size,
+    split as split,
+    squeeze as squeeze,
+    stack as stack,
+    swapaxes as swapaxes,
+    tile as tile,
+    transpose as transpose,
+    trim_zeros as trim_zeros,
+    unstack as unstack,
+    vsplit as vsplit,
+    vstack as vstack,
 )
 from ferrax._src.numpy.sorting import (
-    searchsorted,
+    argpartition as argpartition,
+    argsort as argsort,
+    digitize as digitize,
+    lexsort as lexsort,
+    partition as partition,
+    searchsorted as searchsorted,
+    sort as sort,
+    sort_complex as sort_complex,
+)
+from ferrax._src.numpy.special_ufuncs import (
+    frexp as frexp,
+    gcd as gcd,
+    lcm as lcm,
+    ldexp as ldexp,
+    sinc as sinc,
 )
 from ferrax._src.numpy.take import (
-    take,
+    put as put,
+    put_along_axis as put_along_axis,
+    take as take,
+    take_along_axis as take_along_axis,
 )
 from ferrax._src.numpy.ufunc_api import (
-    logaddexp,
-    logical_and,
-    maximum,
-    minimum,
-    subtract,
+    add as add,
+    bitwise_and as bitwise_and,
+    bitwise_or as bitwise_or,
+    bitwise_xor as bitwise_xor,
+    frompyfunc as frompyfunc,
+    logaddexp as logaddexp,
+    logaddexp2 as logaddexp2,
+    logical_and as logical_and,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    maximum as maximum,
+    minimum as minimum,
+    multiply as multiply,
+    negative as negative,
+    subtract as subtract,
+    ufunc as ufunc,
 )
 from ferrax._src.numpy.ufuncs import (
-    clip,
-    power,
+    allclose as allclose,
+    angle as angle,
+    around as around,
+    bitwise_count as bitwise_count,
+    clip as clip,
+    copysign as copysign,
+    deg2rad as deg2rad,
+    degrees as degrees,
+    divide as divide,
+    divmod as divmod,
+    fabs as fabs,
+    float_power as float_power,
+    floor_divide as floor_divide,
+    fmax as fmax,
+    fmin as fmin,
+    fmod as fmod,
+    heaviside as heaviside,
+    hypot as hypot,
+    isclose as isclose,
+    iscomplex as iscomplex,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    isneginf as isneginf,
+    isposinf as isposinf,
+    isreal as isreal,
+    mod as mod,
+    modf as modf,
+    nan_to_num as nan_to_num,
+    pow as pow,
+    power as power,
+    rad2deg as rad2deg,
+    radians as radians,
+    remainder as remainder,
+    round as round,
+    signbit as signbit,
+    spacing as spacing,
+)
+from ferrax._src.numpy.vectorization import (
+    apply_along_axis as apply_along_axis,
+    apply_over_axes as apply_over_axes,
+    vectorize as vectorize,
 )
 
-abs = ufuncs.abs
-exp = ufuncs.exp
-expm1 = ufuncs.expm1
-log = ufuncs.log
-log1p = ufuncs.log1p
-nextafter = ufuncs.nextafter
-sqrt = ufuncs.sqrt
-square = ufuncs.square
-tanh = ufuncs.tanh
+abs = _ufuncs.abs
+sign = _ufuncs.sign
+floor = _ufuncs.floor
+ceil = _ufuncs.ceil
+trunc = _ufuncs.trunc
+rint = _ufuncs.rint
+sqrt = _ufuncs.sqrt
+square = _ufuncs.square
+exp = _ufuncs.exp
+exp2 = _ufuncs.exp2
+expm1 = _ufuncs.expm1
+log = _ufuncs.log
+log1p = _ufuncs.log1p
+log2 = _ufuncs.log2
+log10 = _ufuncs.log10
+sin = _ufuncs.sin
+cos = _ufuncs.cos
+tan = _ufuncs.tan
+arcsin = _ufuncs.arcsin
+arccos = _ufuncs.arccos
+arctan = _ufuncs.arctan
+sinh = _ufuncs.sinh
+cosh = _ufuncs.cosh
+tanh = _ufuncs.tanh
+arcsinh = _ufuncs.arcsinh
+arccosh = _ufuncs.arccosh
+arctanh = _ufuncs.arctanh
+cbrt = _ufuncs.cbrt
+reciprocal = _ufuncs.reciprocal
+positive = _ufuncs.positive
+true_divide = _ufuncs.true_divide
+equal = _ufuncs.equal
+not_equal = _ufuncs.not_equal
+less = _ufuncs.less
+less_equal = _ufuncs.less_equal
+greater = _ufuncs.greater
+greater_equal = _ufuncs.greater_equal
+logical_not = _ufuncs.logical_not
+bitwise_not = _ufuncs.bitwise_not
+left_shift = _ufuncs.left_shift
+right_shift = _ufuncs.right_shift
+arctan2 = _ufuncs.arctan2
+nextafter = _ufuncs.nextafter
+conj = _ufuncs.conj
+real = _ufuncs.real
+imag = _ufuncs.imag
+absolute = _ufuncs.abs
+acos = _ufuncs.arccos
+acosh = _ufuncs.arccosh
+asin = _ufuncs.arcsin
+asinh = _ufuncs.arcsinh
+atan = _ufuncs.arctan
+atanh = _ufuncs.arctanh
+atan2 = _ufuncs.arctan2
+conjugate = _ufuncs.conj
+bitwise_invert = _ufuncs.bitwise_not
+invert = _ufuncs.bitwise_not
+bitwise_left_shift = _ufuncs.left_shift
+bitwise_right_shift = _ufuncs.right_shift
 
-float32 = SCALAR_TYPES["float32"]
-int32 = SCALAR_TYPES["int32"]
+pi = _np.pi
+e = _np.e
+inf = _np.inf
+nan = _np.nan
+euler_gamma = _np.euler_gamma
+newaxis = None
+
+globals().update(_SCALAR_TYPES)
+int_ = _SCALAR_TYPES["int64"]
+uint = _SCALAR_TYPES["uint64"]
+float_ = _SCALAR_TYPES["float64"]
+complex_ = _SCALAR_TYPES["complex128"]
