@@ -1,13 +1,20 @@
 //! Memory for arrays: blocks of a few sizes that are kept and reused, so that a
 //! warm program touches no fresh page.
 //!
-//! Sizes are rounded up to four classes per power of two; a freed block waits
-//! in its class's list until the bytes that wait exceed a bound. Blocks are
-//! aligned to 64 bytes, large ones to huge pages. Arrays of at most 64 bytes
-//! live beside their reference count. Nothing here aborts: a refused
-//! allocation is [`ferrax_ir::Error::Memory`].
+//! Sizes are rounded up to four classes per power of two. Small blocks come from
+//! the global allocator; a freed one waits in its class's list, and when
+//! [`SMALL_WAITING`] bytes wait they all go back. Large ones (from [`LARGE`] on)
+//! are pages of their own. As many bytes of them may wait as are in use, or
+//! [`LARGE_WAITING`] where that is more; beyond that those that have waited
+//! longest are given back to the system. So a loop over large arrays finds its
+//! pages again, and a process that drops its arrays becomes small.
+//!
+//! Blocks are aligned to 64 bytes, from [`HUGE`] on to huge pages. Arrays of at
+//! most 64 bytes live beside their reference count. Nothing here aborts: a
+//! refused allocation is [`ferrax_ir::Error::Memory`].
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,23 +23,81 @@ use ferrax_ir::{Result, Storage, memory_error};
 
 /// Arrays up to this size have no block of their own.
 const INLINE: usize = 64;
+/// From this size on blocks are pages of their own.
+const LARGE: usize = 1 << 20;
 /// From this size on blocks start at huge pages.
 const HUGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
-const CLASSES: usize = 4 * 64;
-/// Bytes that may wait for reuse.
-const CACHE_BYTES: usize = 2 << 30;
+/// Four classes for each power of two up to `LARGE`.
+const CLASSES: usize = 4 * 21;
+/// Bytes of small blocks that may wait for reuse.
+const SMALL_WAITING: usize = 64 << 20;
+/// Bytes of large blocks that may wait for reuse however few are in use.
+const LARGE_WAITING: usize = 256 << 20;
 
 struct Block(NonNull<u8>);
 
-// SAFETY: a waiting block is memory that nobody else refers to.
+// SAFETY: a waiting block is owned by its list: its last user gave the only pointer to it away.
 unsafe impl Send for Block {}
 
 static LISTS: [Mutex<Vec<Block>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
-static CACHED: AtomicUsize = AtomicUsize::new(0);
+/// Bytes in `LISTS`.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Blocks that are pages of their own.
+struct Large {
+    /// With their sizes, those that wait longest first.
+    waiting: VecDeque<(usize, Block)>,
+    waiting_bytes: usize,
+    used_bytes: usize,
+}
+
+static LARGE_BLOCKS: Mutex<Large> =
+    Mutex::new(Large { waiting: VecDeque::new(), waiting_bytes: 0, used_bytes: 0 });
 
 fn list(class: usize) -> MutexGuard<'static, Vec<Block>> {
     LISTS[class].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn large_blocks() -> MutexGuard<'static, Large> {
+    LARGE_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All locks of this module, held by this thread.
+pub(crate) struct Held {
+    _lists: Vec<MutexGuard<'static, Vec<Block>>>,
+    _large: MutexGuard<'static, Large>,
+}
+
+pub(crate) fn hold() -> Held {
+    Held { _lists: (0..CLASSES).map(list).collect(), _large: large_blocks() }
+}
+
+impl Large {
+    /// A waiting block of this size, the one that was used last.
+    fn take(&mut self, size: usize) -> Option<Block> {
+        let place = self.waiting.iter().rposition(|&(other, _)| other == size)?;
+        let (_, block) = self.waiting.remove(place)?;
+        self.waiting_bytes -= size;
+        self.used_bytes += size;
+        Some(block)
+    }
+
+    /// Lets a block wait; the blocks that have to go for it.
+    fn put(&mut self, size: usize, block: Block) -> Vec<(usize, Block)> {
+        self.used_bytes -= size;
+        self.waiting.push_back((size, block));
+        self.waiting_bytes += size;
+        let most = LARGE_WAITING.max(self.used_bytes);
+        let mut gone = Vec::new();
+        while self.waiting_bytes > most
+            && let Some((size, block)) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= size;
+            gone.push((size, block));
+        }
+        gone
+    }
 }
 
 /// The class of a size above [`INLINE`], and the size of its blocks.
@@ -46,8 +111,10 @@ fn class_of(bytes: usize) -> Option<(usize, usize)> {
     (size <= isize::MAX as usize).then_some((power * 4 + step - 1, size))
 }
 
-fn layout(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size, if size >= HUGE { HUGE_PAGE } else { 64 }).ok()
+/// The size of a class's blocks.
+fn size_of_class(class: usize) -> usize {
+    let half = 1usize << ((class / 4).max(1) - 1);
+    half + (class % 4 + 1) * (half / 4).max(1)
 }
 
 /// A block that goes back to its list when dropped. Its contents are
@@ -60,35 +127,18 @@ pub struct Buffer {
     class: usize,
 }
 
-// SAFETY: a buffer owns its memory; shared access is read-only.
+// SAFETY: a buffer is the only owner of its block, and what it gives out of itself is governed by `&` and
+// `&mut` (`bytes`, `bytes_mut`) or by the caller's own promise (`pointer`).
 unsafe impl Send for Buffer {}
-// SAFETY: as above.
+// SAFETY: with `&Buffer` the block can only be read, save through `pointer`, whose users promise more.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
     pub fn new(len: usize) -> Result<Buffer> {
         let refused = || memory_error!("could not allocate {len} bytes for an array");
         let (class, size) = class_of(len.max(INLINE + 1)).ok_or_else(refused)?;
-        let cached = list(class).pop();
-        if let Some(Block(start)) = cached {
-            CACHED.fetch_sub(size, Ordering::Relaxed);
-            return Ok(Buffer { start, len, size, class });
-        }
-        let layout = layout(size).ok_or_else(refused)?;
-        // SAFETY: the size is not zero.
-        let mut start = NonNull::new(unsafe { alloc(layout) });
-        if start.is_none() {
-            release_cached();
-            // SAFETY: as above.
-            start = NonNull::new(unsafe { alloc(layout) });
-        }
-        let start = start.ok_or_else(refused)?;
-        #[cfg(target_os = "linux")]
-        if size >= HUGE {
-            // SAFETY: the range is a fresh block of ours; the advice does not change its contents.
-            unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
-        }
-        Ok(Buffer { start, len, size, class })
+        let start = if size < LARGE { small(class, size) } else { large(size) };
+        Ok(Buffer { start: start.ok_or_else(refused)?.0, len, size, class })
     }
 
     /// Bytes that the block holds.
@@ -103,43 +153,143 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if CACHED.load(Ordering::Relaxed) + self.size <= CACHE_BYTES {
-            CACHED.fetch_add(self.size, Ordering::Relaxed);
-            list(self.class).push(Block(self.start));
-        } else {
-            free(Block(self.start), self.size);
+        let block = Block(self.start);
+        if self.size >= LARGE {
+            let gone = large_blocks().put(self.size, block);
+            gone.into_iter().for_each(|(size, block)| unmap(block, size));
+            return;
+        }
+        list(self.class).push(block);
+        if WAITING.fetch_add(self.size, Ordering::Relaxed) + self.size > SMALL_WAITING {
+            release_small();
         }
     }
 }
 
-fn free(block: Block, size: usize) {
-    if let Some(layout) = layout(size) {
-        // SAFETY: the block was allocated with this layout and nobody refers to it.
+fn small(class: usize, size: usize) -> Option<Block> {
+    if let Some(block) = list(class).pop() {
+        WAITING.fetch_sub(size, Ordering::Relaxed);
+        return Some(block);
+    }
+    let layout = Layout::from_size_align(size, 64).ok()?;
+    // SAFETY: the layout's size is not zero: blocks are larger than `INLINE`.
+    let fresh = || NonNull::new(unsafe { alloc(layout) }).map(Block);
+    fresh().or_else(|| {
+        release_cached();
+        fresh()
+    })
+}
+
+fn release_small() {
+    for class in 0..CLASSES {
+        let blocks = std::mem::take(&mut *list(class));
+        let size = size_of_class(class);
+        WAITING.fetch_sub(blocks.len() * size, Ordering::Relaxed);
+        if let Ok(layout) = Layout::from_size_align(size, 64) {
+            for block in blocks {
+                // SAFETY: `small` allocated the blocks of this class with this layout, and the list owned it.
+                unsafe { dealloc(block.0.as_ptr(), layout) };
+            }
+        }
+    }
+}
+
+fn large(size: usize) -> Option<Block> {
+    if let Some(block) = large_blocks().take(size) {
+        return Some(block);
+    }
+    let block = map(size).or_else(|| {
+        release_cached();
+        map(size)
+    })?;
+    large_blocks().used_bytes += size;
+    Some(block)
+}
+
+/// Fresh pages.
+#[cfg(unix)]
+fn map(size: usize) -> Option<Block> {
+    let spare = if size >= HUGE { HUGE_PAGE } else { 0 };
+    let total = size.checked_add(spare)?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANON;
+    // SAFETY: a new mapping at a place of the system's choice touches nothing that exists.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), total, protection, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    let start = start.cast::<u8>();
+    // Pages before and after the aligned block go back.
+    let before = if spare > 0 { start.align_offset(HUGE_PAGE) } else { 0 };
+    let block = start.wrapping_add(before);
+    for (from, bytes) in [(start, before), (block.wrapping_add(size), spare - before)] {
+        if bytes > 0 {
+            // SAFETY: the range is the beginning or the end of the mapping made above, outside the block.
+            // Its ends are at pages: the mapping's, a huge page's, or a multiple of 256 KiB behind one.
+            unsafe { libc::munmap(from.cast(), bytes) };
+        }
+    }
+    #[cfg(target_os = "linux")]
+    if size >= HUGE {
+        // SAFETY: the range is the block; the advice changes how it is backed and not what it holds.
+        unsafe { libc::madvise(block.cast(), size, libc::MADV_HUGEPAGE) };
+    }
+    NonNull::new(block).map(Block)
+}
+
+/// Gives a block's pages back.
+#[cfg(unix)]
+fn unmap(block: Block, size: usize) {
+    // SAFETY: `map` mapped these pages for this block, whose only owner gives it up here.
+    unsafe { libc::munmap(block.0.as_ptr().cast(), size) };
+}
+
+#[cfg(not(unix))]
+fn large_layout(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size, if size >= HUGE { HUGE_PAGE } else { 64 }).ok()
+}
+
+/// A fresh block.
+#[cfg(not(unix))]
+fn map(size: usize) -> Option<Block> {
+    // SAFETY: the layout's size is not zero: it is at least `LARGE`.
+    NonNull::new(unsafe { alloc(large_layout(size)?) }).map(Block)
+}
+
+#[cfg(not(unix))]
+fn unmap(block: Block, size: usize) {
+    if let Some(layout) = large_layout(size) {
+        // SAFETY: `map` allocated the block with this layout, and its only owner gives it up here.
         unsafe { dealloc(block.0.as_ptr(), layout) };
     }
 }
 
 /// Returns all memory that waits for reuse to the system.
 pub fn release_cached() {
-    for class in 0..CLASSES {
-        let blocks = std::mem::take(&mut *list(class));
-        let half = 1usize << ((class / 4).max(1) - 1);
-        let size = half + (class % 4 + 1) * (half / 4).max(1);
-        for block in blocks {
-            CACHED.fetch_sub(size, Ordering::Relaxed);
-            free(block, size);
-        }
-    }
+    release_small();
+    let waiting = {
+        let mut large = large_blocks();
+        large.waiting_bytes = 0;
+        std::mem::take(&mut large.waiting)
+    };
+    waiting.into_iter().for_each(|(size, block)| unmap(block, size));
+}
+
+/// Bytes of blocks that wait for reuse.
+pub fn waiting() -> usize {
+    WAITING.load(Ordering::Relaxed) + large_blocks().waiting_bytes
 }
 
 impl Storage for Buffer {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the block holds `len` bytes; executables write all of them before a tensor sees the buffer.
+        // SAFETY: the block holds `len` bytes at least. They are initialised: a buffer becomes a tensor's
+        // storage only where a run has written all of them, and nobody writes to the storage of a tensor
+        // that is shared.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as above, and `self` is borrowed exclusively.
+        // SAFETY: as in `bytes`, and `&mut self` says that nobody else has a reference to the storage.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
     }
 }
@@ -163,7 +313,7 @@ impl Storage for Inline {
 }
 
 /// Storage for `len` bytes, and where they are. The pointer may be written
-/// through while nobody else holds the storage.
+/// through until the storage is next looked at, cloned or given away.
 pub fn storage(len: usize) -> Result<(Arc<dyn Storage>, *mut u8)> {
     if len <= INLINE {
         let mut small = Arc::new(Inline { bytes: [0; INLINE], len });
@@ -187,8 +337,8 @@ mod tests {
         for bytes in (65..5000).chain([1 << 20, (1 << 20) + 1, 40_000_000, 3 << 30]) {
             let (class, size) = class_of(bytes).unwrap();
             assert!(size >= bytes && size <= bytes + bytes / 3 + 16, "{bytes} -> {size}");
-            let half = 1usize << ((class / 4) - 1);
-            assert_eq!(size, half + (class % 4 + 1) * (half / 4), "{bytes}");
+            assert_eq!(size, size_of_class(class), "{bytes}");
+            assert!(size >= LARGE || class < CLASSES, "{bytes}");
         }
     }
 
@@ -197,5 +347,37 @@ mod tests {
         let first = Buffer::new(100_001).unwrap().pointer();
         assert_eq!(Buffer::new(100_001).unwrap().pointer(), first);
         assert!(matches!(Buffer::new(isize::MAX as usize), Err(ferrax_ir::Error::Memory(_))));
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_can_be_given_back() {
+        // Other tests of this process have blocks too: the bounds leave room for theirs.
+        let room = 64 << 20;
+        let many: Vec<Buffer> = (0..12).map(|_| Buffer::new(64 << 20).unwrap()).collect();
+        let first = many[11].pointer();
+        drop(many);
+        assert!(waiting() <= LARGE_WAITING + SMALL_WAITING + room);
+        // The block that was used last is still there.
+        assert_eq!(Buffer::new(64 << 20).unwrap().pointer(), first);
+        let few: Vec<Buffer> = (0..4096).map(|_| Buffer::new(40_000).unwrap()).collect();
+        drop(few);
+        assert!(waiting() <= LARGE_WAITING + SMALL_WAITING + room);
+        release_cached();
+        assert!(waiting() <= room);
+    }
+
+    #[test]
+    fn a_loop_over_arrays_larger_than_the_bound_finds_its_pages_again() {
+        // Two alive at a time, as in `x = f(x)`.
+        let size = 2 * LARGE_WAITING + (5 << 20);
+        let mut pointers = std::collections::HashSet::new();
+        let mut x = Buffer::new(size).unwrap();
+        for _ in 0..6 {
+            let y = Buffer::new(size).unwrap();
+            pointers.insert(y.pointer());
+            x = y;
+        }
+        drop(x);
+        assert!(pointers.len() <= 2, "{pointers:?}");
     }
 }

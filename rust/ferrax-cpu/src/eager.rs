@@ -1,23 +1,24 @@
 //! Single ops, run at once.
 //!
 //! Executables are kept by op and operand types: in a small table of each
-//! thread, found by hash, and behind it in one table of the process, which
-//! forgets everything when full.
+//! thread, found by hash, and behind it in one bounded table of the process.
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrax_ir::{Builder, DType, Op, Result, Sizes, Tensor};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::executable::{Executable, Outputs, compile};
+use crate::generations::{Epoch, Generations};
 
 /// Entries of a thread's table, a power of two.
 const NEAR: usize = 512;
-/// Entries of the process's table.
-const FAR: usize = 8192;
+/// Entries and bytes of a generation of the process's table.
+const KEPT: usize = 8192;
+const KEPT_BYTES: usize = 256 << 20;
 
 type Types = SmallVec<[(DType, Sizes); 3]>;
 
@@ -40,11 +41,45 @@ impl Entry {
     }
 }
 
-thread_local! {
-    static TABLE: RefCell<Vec<Option<Entry>>> = const { RefCell::new(Vec::new()) };
+/// The table of a thread, empty or of `NEAR` places.
+struct Near {
+    places: Vec<Option<Entry>>,
+    epoch: Epoch,
 }
 
-static ALL: Mutex<Option<FxHashMap<u64, SmallVec<[Entry; 1]>>>> = Mutex::new(None);
+thread_local! {
+    static TABLE: RefCell<Near> = const { RefCell::new(Near { places: Vec::new(), epoch: Epoch::FIRST }) };
+}
+
+static ALL: Mutex<Generations<Entry>> = Mutex::new(Generations::new(KEPT, KEPT_BYTES));
+
+fn all() -> MutexGuard<'static, Generations<Entry>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock of this module, held by this thread.
+pub(crate) struct Held {
+    _all: MutexGuard<'static, Generations<Entry>>,
+}
+
+pub(crate) fn hold() -> Held {
+    Held { _all: all() }
+}
+
+/// Forgets all executables of single ops. Other threads' tables are emptied when those threads next
+/// meet new types.
+pub fn forget() {
+    Epoch::end();
+    let old = all().clear();
+    let own = TABLE.with_borrow_mut(|table| std::mem::take(&mut table.places));
+    // Dropped under no lock: an op of the host's may run anything then.
+    drop((old, own));
+}
+
+/// How many executables of single ops are kept for all threads.
+pub fn kept() -> usize {
+    all().len()
+}
 
 fn hash_of(op: &Op, inputs: &[Tensor]) -> u64 {
     let mut hasher = FxHasher::default();
@@ -56,27 +91,28 @@ fn hash_of(op: &Op, inputs: &[Tensor]) -> u64 {
     hasher.finish()
 }
 
-/// The outputs of one op. The first call for given types compiles.
+/// The outputs of one op. The first call for given types compiles. A copy has memory of its own; other
+/// outputs may share that of inputs.
 pub fn run_op(op: &Op, inputs: &[Tensor]) -> Result<Outputs> {
-    executable(op, inputs)?.run(inputs)
+    let executable = executable(op, inputs)?;
+    if let Op::Copy(_) = op { executable.run_apart(inputs) } else { executable.run(inputs) }
 }
 
 /// The executable of one op for operands of these types.
 pub fn executable(op: &Op, inputs: &[Tensor]) -> Result<Arc<Executable>> {
     let hash = hash_of(op, inputs);
     let slot = (hash ^ (hash >> 32)) as usize & (NEAR - 1);
-    let near = TABLE.with_borrow(|table| match table.get(slot) {
-        Some(Some(entry)) if entry.matches(hash, op, inputs) => Some(entry.executable.clone()),
+    let near = TABLE.with_borrow(|table| match table.places.get(slot) {
+        Some(Some(entry)) if table.epoch.is_current() && entry.matches(hash, op, inputs) => {
+            Some(entry.executable.clone())
+        }
         _ => None,
     });
     if let Some(executable) = near {
         return Ok(executable);
     }
-    let known = {
-        let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = all.as_ref().and_then(|all| all.get(&hash));
-        entries.and_then(|entries| entries.iter().find(|entry| entry.matches(hash, op, inputs))).cloned()
-    };
+    let (known, old) = all().find(hash, |entry| entry.matches(hash, op, inputs));
+    drop(old);
     let entry = match known {
         Some(entry) => entry,
         None => {
@@ -86,22 +122,20 @@ pub fn executable(op: &Op, inputs: &[Tensor]) -> Result<Arc<Executable>> {
                 types: inputs.iter().map(|tensor| (tensor.dtype(), tensor.sizes().into())).collect(),
                 executable: Arc::new(compile_op(op, inputs)?),
             };
-            let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-            let table = all.get_or_insert_default();
-            if table.len() >= FAR {
-                table.clear();
-            }
-            table.entry(hash).or_default().push(entry.clone());
+            let old = all().insert(hash, entry.clone(), entry.executable.bytes());
+            drop(old);
             entry
         }
     };
     let executable = entry.executable.clone();
-    TABLE.with_borrow_mut(|table| {
-        if table.is_empty() {
-            table.resize(NEAR, None);
+    let old = TABLE.with_borrow_mut(|table| {
+        let mut old = Vec::new();
+        if table.epoch.renew() || table.places.is_empty() {
+            old = std::mem::replace(&mut table.places, vec![None; NEAR]);
         }
-        table[slot] = Some(entry);
+        (old, table.places[slot].replace(entry))
     });
+    drop(old);
     Ok(executable)
 }
 

@@ -8,10 +8,12 @@ use ferrax_transform::optimise::{Options, optimise};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::alloc::{Buffer, storage};
+use crate::alloc::{self, Buffer};
+use crate::fork;
 use crate::interrupt::{self, interrupted};
 use crate::kernels::{self, Call, Kernel};
 use crate::legalise::legalise;
+use crate::pool;
 use crate::vm::Bound;
 
 /// A compiled program. It holds no memory but its constants; runs may overlap.
@@ -56,6 +58,7 @@ impl Action {
 
 /// Compiles a program whose dimensions are all constant.
 pub fn compile(program: &Program) -> Result<Executable> {
+    fork::protect();
     let flat = ferrax_compile::expand(program)?;
     let flat = legalise(flat)?;
     let flat = optimise(&flat, Options::default())?;
@@ -139,7 +142,15 @@ fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
 /// What a run gives: nearly always one array.
 pub type Outputs = SmallVec<[Tensor; 1]>;
 
-type Fresh = SmallVec<[(Arc<dyn Storage>, *mut u8); 4]>;
+/// Memory of the outputs, and where it is. A pointer is good until its storage is looked at, cloned
+/// or given away, which happens only after the run.
+type Fresh = SmallVec<[(Option<Arc<dyn Storage>>, *mut u8); 4]>;
+
+/// What a bound kernel takes, about.
+const STEP_BYTES: usize = 2 << 10;
+/// Bytes from which copies are shared among threads, and how many each takes at once.
+const SHARED_COPY: usize = 4 << 20;
+const COPY_CHUNK: usize = 1 << 20;
 
 impl Executable {
     /// What the user called the program.
@@ -152,47 +163,67 @@ impl Executable {
         &self.inputs
     }
 
+    /// What it keeps in memory, about.
+    pub fn bytes(&self) -> usize {
+        let constants: usize = self.constants.iter().map(|tensor| tensor.bytes().len()).sum();
+        constants + STEP_BYTES * (1 + self.steps.len())
+    }
+
     /// The number of kernels and library calls in one run.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
 
-    /// The outputs for these inputs, whose dtypes and sizes must be the program's.
+    /// The outputs for these inputs, whose dtypes and sizes must be the program's. An output that is
+    /// an input, a constant or another output, in the same or another shape, shares its memory.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
-        self.check(inputs)?;
-        let mut fresh = Fresh::new();
-        for &bytes in &self.fresh {
-            fresh.push(storage(bytes)?);
-        }
-        self.execute(inputs, &fresh)?;
-        self.results(inputs, fresh)
+        let fresh = self.execute(inputs)?;
+        self.results(inputs, fresh, false)
     }
 
-    /// As `run`; the memory of inputs that are marked in `donate` and that
+    /// As `run`, but each output has memory of its own.
+    pub fn run_apart(&self, inputs: &[Tensor]) -> Result<Outputs> {
+        let fresh = self.execute(inputs)?;
+        self.results(inputs, fresh, true)
+    }
+
+    /// As `run_apart`; the memory of inputs that are marked in `donate` and that
     /// nobody else holds may become that of outputs.
     pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Outputs> {
         self.check(&inputs)?;
+        let mut pointers: SmallVec<[*mut u8; 8]> = inputs.iter().map(read_only).collect();
         let mut fresh = Fresh::new();
         for (number, &bytes) in self.fresh.iter().enumerate() {
-            let donor = self
-                .donations
-                .iter()
-                .find(|&&(input, target)| {
-                    target == number
-                        && donate.get(input) == Some(&true)
-                        && Arc::strong_count(inputs[input].storage()) == 1
-                })
-                .map(|&(input, _)| input);
-            fresh.push(match donor {
-                Some(input) => {
-                    let pointer = inputs[input].bytes_mut()?.as_mut_ptr();
-                    (inputs[input].storage().clone(), pointer)
-                }
-                None => storage(bytes)?,
+            let donor = self.donations.iter().find(|&&(input, target)| {
+                target == number
+                    && donate.get(input) == Some(&true)
+                    && Arc::strong_count(inputs[input].storage()) == 1
             });
+            let (storage, pointer) = match donor {
+                Some(&(input, _)) => {
+                    // The plan has no output that is this input, so only the run reads it: through the
+                    // pointer that it is written through.
+                    let nothing = Tensor::zeros(inputs[input].dtype(), Sizes::from_slice(&[0]))?;
+                    let (dtype, sizes, mut storage) =
+                        std::mem::replace(&mut inputs[input], nothing).into_parts();
+                    match Arc::get_mut(&mut storage).and_then(|storage| storage.bytes_mut()) {
+                        Some(bytes) => {
+                            let pointer = bytes.as_mut_ptr();
+                            pointers[input] = pointer;
+                            (storage, pointer)
+                        }
+                        None => {
+                            inputs[input] = Tensor::from_storage(dtype, sizes, storage)?;
+                            alloc::storage(bytes)?
+                        }
+                    }
+                }
+                None => alloc::storage(bytes)?,
+            };
+            fresh.push((Some(storage), pointer));
         }
-        self.execute(&inputs, &fresh)?;
-        self.results(&inputs, fresh)
+        self.run_steps(&pointers, &fresh)?;
+        self.results(&inputs, fresh, true)
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<()> {
@@ -217,7 +248,23 @@ impl Executable {
         Ok(())
     }
 
-    fn execute(&self, inputs: &[Tensor], fresh: &Fresh) -> Result<()> {
+    /// Runs on these inputs; the memory of the fresh outputs.
+    #[inline]
+    fn execute(&self, inputs: &[Tensor]) -> Result<Fresh> {
+        self.check(inputs)?;
+        let mut fresh = Fresh::new();
+        for &bytes in &self.fresh {
+            let (storage, pointer) = alloc::storage(bytes)?;
+            fresh.push((Some(storage), pointer));
+        }
+        let pointers: SmallVec<[*mut u8; 8]> = inputs.iter().map(read_only).collect();
+        self.run_steps(&pointers, &fresh)?;
+        Ok(fresh)
+    }
+
+    /// Runs all steps. `inputs` are where the inputs are, whose types were checked; only donated ones
+    /// may be written to.
+    fn run_steps(&self, inputs: &[*mut u8], fresh: &Fresh) -> Result<()> {
         let arena = if self.arena > 0 { Some(Buffer::new(self.arena)?) } else { None };
         // Arrays without elements have places even where there is no arena: aligned, never read.
         let arena = arena.as_ref().map_or(std::ptr::without_provenance_mut(64), Buffer::pointer);
@@ -225,9 +272,9 @@ impl Executable {
             .places
             .iter()
             .map(|place| match *place {
-                // Inputs and constants are only read.
-                Place::Input(index) => inputs[index].bytes().as_ptr().cast_mut(),
-                Place::Constant(index) => self.constants[index].bytes().as_ptr().cast_mut(),
+                Place::Input(index) => inputs[index],
+                // Constants are only read.
+                Place::Constant(index) => read_only(&self.constants[index]),
                 Place::Arena(offset) => arena.wrapping_add(offset),
                 Place::Fresh(index) => fresh[index].1,
             })
@@ -243,8 +290,11 @@ impl Executable {
                 Action::Kernel { bound, operands } => {
                     let operands: SmallVec<[*mut u8; 8]> =
                         operands.iter().map(|&id| pointers[id as usize]).collect();
-                    // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as the
-                    // kernel was told; inputs were checked against the plan's types.
+                    // SAFETY: each operand has the bytes that the launch reads or writes: the plan sized
+                    // the fresh outputs, the arena and the constants, and `check` compared the inputs with
+                    // the types that it was made for. Operands overlap only where two are one buffer, or
+                    // an input and the output that it may be donated to, which `bind` told the kernel.
+                    // Steps write to fresh outputs and to the arena alone, which are this run's.
                     unsafe { bound.run(&operands)? };
                 }
                 Action::Library { kernel, inputs, outputs } => {
@@ -252,7 +302,9 @@ impl Executable {
                         inputs.iter().map(|&id| pointers[id as usize].cast_const()).collect();
                     let outputs: SmallVec<[*mut u8; 4]> =
                         outputs.iter().map(|&id| pointers[id as usize]).collect();
-                    // SAFETY: as above.
+                    // SAFETY: as for kernels; the plan lets an op of this kind have no more than its first
+                    // output in the memory of its first input. The arena ends with as many bytes of
+                    // scratch memory as the most demanding kernel asked `bind` for.
                     unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs, scratch })? };
                 }
             }
@@ -260,20 +312,58 @@ impl Executable {
         Ok(())
     }
 
-    fn results(&self, inputs: &[Tensor], fresh: Fresh) -> Result<Outputs> {
+    /// The outputs, as `run` gives them or, if `apart`, as `run_apart` does.
+    fn results(&self, inputs: &[Tensor], mut fresh: Fresh, apart: bool) -> Result<Outputs> {
         let mut results = Outputs::with_capacity(self.outputs.len());
-        for output in &self.outputs {
+        for (number, output) in self.outputs.iter().enumerate() {
+            let shared =
+                |storage: &Arc<dyn Storage>| if apart { copied(storage) } else { Ok(storage.clone()) };
             let storage = match self.places[output.buffer.0 as usize] {
-                Place::Fresh(index) => fresh[index].0.clone(),
-                Place::Input(index) => inputs[index].storage().clone(),
-                Place::Constant(index) => self.constants[index].storage().clone(),
+                Place::Fresh(index) => match fresh[index].0.take() {
+                    Some(storage) => storage,
+                    None => {
+                        // An output before this one has it.
+                        let same = |other: &ferrax_compile::Output| other.buffer == output.buffer;
+                        let first = self.outputs[..number].iter().position(same);
+                        let first = first.ok_or_else(|| internal_error!("an output has no memory"))?;
+                        shared(results[first].storage())?
+                    }
+                },
+                Place::Input(index) => shared(inputs[index].storage())?,
+                Place::Constant(index) => shared(self.constants[index].storage())?,
                 // Only arrays without elements.
-                Place::Arena(_) => storage(0)?.0,
+                Place::Arena(_) => alloc::storage(0)?.0,
             };
             results.push(Tensor::from_storage(output.dtype, Sizes::from_slice(&output.sizes), storage)?);
         }
         Ok(results)
     }
+}
+
+/// Where a tensor's elements are, as an operand that nobody writes to.
+fn read_only(tensor: &Tensor) -> *mut u8 {
+    tensor.bytes().as_ptr().cast_mut()
+}
+
+/// The same bytes in memory of their own.
+fn copied(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
+    let bytes = storage.bytes();
+    let (copy, to) = alloc::storage(bytes.len())?;
+    if bytes.len() < SHARED_COPY {
+        // SAFETY: `to` is where fresh storage of this size is.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        return Ok(copy);
+    }
+    struct Target(*mut u8);
+    // SAFETY: the threads that share the pointer write to disjoint chunks behind it.
+    unsafe impl Sync for Target {}
+    let target = &Target(to);
+    pool::run(bytes.len().div_ceil(COPY_CHUNK), &|chunk| {
+        let from = &bytes[chunk * COPY_CHUNK..bytes.len().min((chunk + 1) * COPY_CHUNK)];
+        // SAFETY: as above; the chunk lies at the same place in the copy, which is as large.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), target.0.add(chunk * COPY_CHUNK), from.len()) };
+    });
+    Ok(copy)
 }
 
 /// The outputs as an error if there is not exactly one.

@@ -3,7 +3,8 @@
 //!
 //! Asking may be slow (Python's host attaches to the interpreter), so it
 //! happens at most once per [`ASK_EVERY`], and the clock is read only once per
-//! [`LOOK_EVERY`] bytes of work. Both are counted for each thread, across runs.
+//! [`LOOK_EVERY`] bytes of work, or once a chunk of a kernel that is shared among
+//! threads. Both are counted for each thread, across runs.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: usize = 1 << 20;
 /// The least time between two questions.
 const ASK_EVERY: Duration = Duration::from_millis(10);
+/// What a chunk of parallel work counts for: each one looks at the clock.
+pub(crate) const CHUNK: usize = LOOK_EVERY;
 /// What a step counts for besides the bytes of its operands.
 pub(crate) const STEP: usize = 4 << 10;
 

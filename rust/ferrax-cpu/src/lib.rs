@@ -12,10 +12,14 @@
 //! | `pool`, `alloc` | threads and memory |
 //! | `provenance` | where a NaN in a result came from |
 //! | `interrupt` | stopping long runs |
+//! | `fork` | forks of the process |
+//! | `generations` | bounded caches |
 
 pub mod alloc;
 pub mod eager;
 pub mod executable;
+mod fork;
+pub mod generations;
 mod interrupt;
 pub mod kernels;
 mod legalise;
@@ -27,4 +31,5 @@ pub mod vm;
 
 pub use eager::run_op;
 pub use executable::{Executable, Outputs, compile};
+pub use fork::protect as protect_forks;
 pub use interrupt::set_interrupt_check;

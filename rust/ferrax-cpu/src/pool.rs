@@ -4,48 +4,74 @@
 //! Chunks are claimed by one atomic counter, so nobody waits for a chunk that
 //! nobody has begun: when the counter is exhausted the caller waits only for
 //! chunks already claimed. Helpers spin for a while after their last chunk and
-//! then park. A job posted from within a chunk runs on its own thread. After a
-//! fork the child has no helpers and starts new ones.
+//! then park. A job posted from within a chunk runs on its own thread. Between
+//! its chunks the caller asks whether to stop: then the counter is exhausted at
+//! once. After a fork the child has no helpers and starts new ones.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use ferrax_ir::{Error, Result};
+
+use crate::{fork, interrupt};
+
+/// Whether a run is to be given up.
+#[derive(Debug, Default)]
+struct Stop(AtomicBool);
+
 /// How long an idle helper looks for work before it parks.
 const SPIN: Duration = Duration::from_micros(60);
 
 struct Job {
+    /// The next chunk to claim. From `total` on there is none.
     next: AtomicUsize,
     done: AtomicUsize,
     total: usize,
     panicked: AtomicBool,
+    /// None if nothing may stop the job.
+    stop: Option<Arc<Stop>>,
     /// Valid while an unfinished chunk is claimed: the caller returns only
-    /// after `done == total`.
+    /// after all claimed chunks are done and no further one can be claimed.
     work: *const (dyn Fn(usize) + Sync),
 }
 
-// SAFETY: `work` is `Sync` and is used only while the caller keeps it alive.
+// SAFETY: all fields but `work` are atomics or plain numbers. `work` points to a `Sync` closure, so any
+// thread may call it, and is called only between claiming a chunk and counting it as done, which the
+// closure's owner waits for (`run_until`).
 unsafe impl Send for Job {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; nothing of a job is changed but its atomics.
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Claims and runs chunks until none is left.
+    /// Claims and runs chunks until none is left or the job is stopped.
     fn help(&self) {
+        let _within = Within::enter(self.stop.as_ref());
         loop {
             let chunk = self.next.fetch_add(1, Ordering::Relaxed);
             if chunk >= self.total {
                 return;
             }
-            // SAFETY: this chunk is claimed and not done, so the caller is still waiting.
+            // SAFETY: this chunk is claimed and not counted as done, so `run_until`, which borrows the
+            // closure, has not returned.
             let work = unsafe { &*self.work };
             if catch_unwind(AssertUnwindSafe(|| work(chunk))).is_err() {
                 self.panicked.store(true, Ordering::Relaxed);
             }
             self.done.fetch_add(1, Ordering::Release);
+            match catch_unwind(AssertUnwindSafe(|| self.stop.is_some() && stopping())) {
+                Ok(false) => {}
+                Ok(true) => return,
+                Err(_) => return self.panicked.store(true, Ordering::Relaxed),
+            }
         }
+    }
+
+    /// Leaves the chunks that nobody has claimed; how many were claimed.
+    fn close(&self) -> usize {
+        self.next.swap(self.total, Ordering::Relaxed).min(self.total)
     }
 }
 
@@ -69,6 +95,7 @@ impl Shared {
 
     fn helper(&self) {
         IN_CHUNK.set(true);
+        IS_HELPER.set(true);
         loop {
             let seen = self.posted.load(Ordering::Acquire);
             while let Some(job) = self.find() {
@@ -95,11 +122,67 @@ impl Shared {
 
 thread_local! {
     static IN_CHUNK: Cell<bool> = const { Cell::new(false) };
+    static IS_HELPER: Cell<bool> = const { Cell::new(false) };
+    /// Of the innermost job that this thread works on and that may be stopped.
+    static STOP: RefCell<Option<Arc<Stop>>> = const { RefCell::new(None) };
 }
 
-static POOL: Mutex<Option<Arc<Shared>>> = Mutex::new(None);
-/// Set in a forked child, whose helpers do not exist.
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// Work on a job that may be stopped; undone when dropped.
+struct Within(Option<Option<Arc<Stop>>>);
+
+impl Within {
+    fn enter(stop: Option<&Arc<Stop>>) -> Within {
+        Within(stop.map(|stop| STOP.replace(Some(stop.clone()))))
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        if let Some(before) = self.0.take() {
+            STOP.set(before);
+        }
+    }
+}
+
+/// Whether the work that this thread does is to be given up: work that takes long asks now and then.
+/// The thread that began it asks the host; helpers see what it was told.
+pub fn stopping() -> bool {
+    // Cloned: the host may run anything, which may run kernels.
+    let Some(stop) = STOP.with_borrow(Clone::clone) else { return false };
+    if stop.0.load(Ordering::Relaxed) {
+        return true;
+    }
+    let asked = !IS_HELPER.get() && interrupt::interrupted(interrupt::CHUNK);
+    if asked {
+        stop.0.store(true, Ordering::Relaxed);
+    }
+    asked
+}
+
+/// Lives as long as the process, so that a lock of it can be held through a fork.
+static POOL: Mutex<Option<&'static Shared>> = Mutex::new(None);
+
+/// The pool's locks, held by this thread.
+pub(crate) struct Held {
+    pool: MutexGuard<'static, Option<&'static Shared>>,
+    _jobs: Option<MutexGuard<'static, Vec<Arc<Job>>>>,
+}
+
+/// Waits until no thread changes the pool and keeps all from doing so.
+pub(crate) fn hold() -> Held {
+    // Settled before a fork: another thread in the middle of it would never end in the child.
+    threads();
+    let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let _jobs = pool.map(Shared::jobs);
+    Held { pool, _jobs }
+}
+
+impl Held {
+    /// In the child of a fork: there are no helpers, and the next job starts a pool of its own.
+    pub(crate) fn forget_helpers(&mut self) {
+        *self.pool = None;
+    }
+}
 
 /// Threads that work on one job, the caller included: `FERRAX_NUM_THREADS`, or
 /// as many as this process may use.
@@ -113,53 +196,69 @@ pub fn threads() -> usize {
     })
 }
 
-#[cfg(unix)]
-extern "C" fn after_fork_in_child() {
-    FORKED.store(true, Ordering::SeqCst);
-}
-
-fn pool() -> Option<Arc<Shared>> {
-    static REGISTER: OnceLock<()> = OnceLock::new();
+fn pool() -> &'static Shared {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    if FORKED.swap(false, Ordering::SeqCst) {
-        // The old pool's locks may be held by threads that are gone.
-        std::mem::forget(pool.take());
+    if let Some(shared) = *pool {
+        return shared;
     }
-    if let Some(shared) = &*pool {
-        return Some(shared.clone());
-    }
-    #[cfg(unix)]
-    REGISTER.get_or_init(|| {
-        // SAFETY: the handler only stores to an atomic.
-        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
-    });
-    let shared = Arc::new(Shared::default());
+    fork::protect();
+    let shared: &'static Shared = Box::leak(Box::default());
     for index in 1..threads() {
-        let helper = shared.clone();
         let thread = std::thread::Builder::new().name(format!("ferrax-{index}"));
-        if thread.spawn(move || helper.helper()).is_err() {
+        if thread.spawn(|| shared.helper()).is_err() {
             break;
         }
     }
-    *pool = Some(shared.clone());
-    Some(shared)
+    *pool = Some(shared);
+    shared
 }
 
 /// Calls `work` for every chunk in `0..chunks`, each once, on any thread.
 /// Returns when all calls have. Panics if one did.
 pub fn run(chunks: usize, work: &(dyn Fn(usize) + Sync)) {
-    let alone = chunks <= 1 || threads() <= 1 || IN_CHUNK.get();
-    let Some(shared) = (if alone { None } else { pool() }) else {
-        (0..chunks).for_each(work);
-        return;
-    };
-    // SAFETY: only the lifetime changes; `run` does not return before the last claimed chunk is done.
+    // Without a reason to stop there is no error.
+    let _ = run_until(chunks, work, None);
+}
+
+/// As `run`, but the host is asked now and then whether to go on: if not, the
+/// error is [`Error::Interrupted`] and some chunks have not been run.
+pub fn run_interruptibly(chunks: usize, work: &(dyn Fn(usize) + Sync)) -> Result<()> {
+    run_until(chunks, work, Some(Arc::default()))
+}
+
+/// The error of what was given up because of `stopping`.
+pub fn stopped() -> Error {
+    Error::Interrupted("the computation was interrupted".into())
+}
+
+fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop>>) -> Result<()> {
+    let is_stopped =
+        |stop: &Option<Arc<Stop>>| stop.as_ref().is_some_and(|stop| stop.0.load(Ordering::Relaxed));
+    if chunks <= 1 || threads() <= 1 || IN_CHUNK.get() {
+        // In a chunk it is the job of that which is stopped.
+        let stop = stop.filter(|_| !IN_CHUNK.get());
+        let _within = Within::enter(stop.as_ref());
+        for chunk in 0..chunks {
+            work(chunk);
+            if chunk + 1 < chunks && stopping() {
+                return Err(stopped());
+            }
+        }
+        return if is_stopped(&stop) { Err(stopped()) } else { Ok(()) };
+    }
+    let shared = pool();
+    let forks = fork::count();
+    // SAFETY: only the lifetime changes. The closure is called only for claimed chunks that are not done;
+    // this function returns, and unwinds, only after `close` and after all claimed chunks are done: `help`
+    // catches the panics of `work` and of the host. (The one return before that is in a forked child, where
+    // the threads that claimed them do not exist.)
     let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
     let job = Arc::new(Job {
         next: AtomicUsize::new(0),
         done: AtomicUsize::new(0),
         total: chunks,
         panicked: AtomicBool::new(false),
+        stop,
         work,
     });
     shared.jobs().push(job.clone());
@@ -172,12 +271,16 @@ pub fn run(chunks: usize, work: &(dyn Fn(usize) + Sync)) {
     IN_CHUNK.set(true);
     job.help();
     IN_CHUNK.set(false);
+    let claimed = job.close();
     shared.jobs().retain(|other| !Arc::ptr_eq(other, &job));
     let mut spins = 0u32;
-    while job.done.load(Ordering::Acquire) < chunks {
+    while job.done.load(Ordering::Acquire) < claimed {
         spins += 1;
         if spins < 4096 {
             std::hint::spin_loop();
+        } else if fork::count() != forks {
+            // A signal handler forked in the middle, and this is the child: the helpers are in the parent.
+            return Err(Error::Interrupted("the process was forked during this computation".into()));
         } else {
             std::thread::yield_now();
         }
@@ -185,6 +288,7 @@ pub fn run(chunks: usize, work: &(dyn Fn(usize) + Sync)) {
     if job.panicked.load(Ordering::Relaxed) {
         resume_unwind(Box::new("a chunk of parallel work panicked"));
     }
+    if claimed < chunks || is_stopped(&job.stop) { Err(stopped()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -209,6 +313,30 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_job_that_is_stopped_runs_no_chunk_twice_and_says_so() {
+        let counts: Vec<AtomicUsize> = (0..1000).map(|_| AtomicUsize::new(0)).collect();
+        let work = |chunk: usize| {
+            counts[chunk].fetch_add(1, Ordering::Relaxed);
+            // What a kernel within the chunk does is given up with it.
+            let inner = run_interruptibly(3, &|_| std::thread::sleep(Duration::from_micros(30)));
+            assert!(inner.is_ok() || stopping());
+            if chunk == 3 {
+                STOP.with_borrow(|stop| stop.as_ref().unwrap().0.store(true, Ordering::Relaxed));
+            }
+        };
+        for _ in 0..2 {
+            assert!(matches!(run_interruptibly(1000, &work), Err(Error::Interrupted(_))));
+            assert!(!stopping());
+            let total: usize = counts.iter().map(|count| count.swap(0, Ordering::Relaxed)).sum();
+            assert!((4..1000).contains(&total), "{total}");
+        }
+        run(1000, &|chunk| {
+            counts[chunk].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
     }
 
     #[test]

@@ -271,7 +271,8 @@ impl<'a> Session<'a> {
                         unsafe { line.run(table) };
                     }
                 }
-                // SAFETY: passed on.
+                // SAFETY: the pointers are set for this run, as this function asks of its caller; the
+                // number and the range are those of a step of this executable.
                 Part::Step { number, table } => unsafe { self.step(*number, table.clone())? },
             }
         }
@@ -294,7 +295,9 @@ impl<'a> Session<'a> {
         match &step.action {
             Action::Kernel { bound, operands } => {
                 let operands = &self.operands[..operands.len()];
-                // SAFETY: as in `run`.
+                // SAFETY: each operand is a buffer of the size that the plan gave it: in the workspace,
+                // which `begin` was promised, or the caller's; they overlap only as `bind` told the kernel.
+                // The range is that of this kernel's entries, whose scratch memory is in the workspace.
                 unsafe {
                     if bound.is_serial() {
                         bound.run_in(operands, &mut self.tables[table]);
@@ -308,7 +311,8 @@ impl<'a> Session<'a> {
                 // SAFETY: a pointer to read from has the layout of one to write through.
                 let inputs =
                     unsafe { std::slice::from_raw_parts(inputs.as_ptr().cast::<*const u8>(), inputs.len()) };
-                // SAFETY: as in `run`; the arena has the bytes of scratch that the kernel asked for.
+                // SAFETY: operands are as for kernels. The arena is a part of the workspace and ends with
+                // as many bytes of scratch memory as the most demanding kernel asked `bind` for.
                 unsafe { kernel.run(&Call { inputs, outputs, scratch: self.scratch }) }
             }
         }

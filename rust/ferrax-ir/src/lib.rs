@@ -52,6 +52,7 @@ pub use param::{Param, Params, ToParam};
 pub use print::{ShowCaptured, ShowOp};
 pub use program::{
     Atom, Atoms, Effect, Effects, Equation, Literal, Measure, Program, Source, SourceLine, Var, Vars,
+    hold_tables,
 };
 pub use tensor::{Element, Scalar, Sizes, Storage, Tensor};
 pub use types::{ArrayType, Axes, Shape, ShowShape, Type};

@@ -111,6 +111,11 @@ macro_rules! ops {
             table
         });
 
+        /// Makes the table that is made once.
+        pub(crate) fn settle() {
+            LazyLock::force(&CONSTRUCTORS);
+        }
+
         /// Every op's name with a line of explanation, in the order of the rows.
         pub fn documented_ops() -> Vec<(&'static str, &'static str)> {
             let mut all = Vec::new();

@@ -264,6 +264,14 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
 static LINES: LazyLock<RwLock<Table<SourceLine>>> = LazyLock::new(Default::default);
 static PRIMALS: LazyLock<RwLock<Table<Arc<str>>>> = LazyLock::new(Default::default);
 
+/// The locks of this crate, held by this thread until the value is dropped: for processes that fork,
+/// whose children have only the thread that forked. Also makes what is made once.
+pub fn hold_tables() -> Box<dyn std::any::Any> {
+    crate::op::settle();
+    let lines = LINES.write().unwrap_or_else(PoisonError::into_inner);
+    Box::new((lines, PRIMALS.write().unwrap_or_else(PoisonError::into_inner)))
+}
+
 impl Source {
     /// No place is known.
     pub const UNKNOWN: Source = Source { line: 0, primal: 0 };

@@ -38,7 +38,8 @@ impl Inner {
     /// # Safety
     /// As [`Session::begin`].
     pub unsafe fn begin(&self, workspace: *mut u8) -> Session<'_> {
-        // SAFETY: passed on.
+        // SAFETY: the workspace is good for `begin` by this function's own contract; `raw` was made from
+        // `executable` in `new`.
         unsafe { Session::begin(&self.executable, &self.raw, workspace) }
     }
 
@@ -245,7 +246,8 @@ impl<'a> Loop<'a> {
         workspace: *mut u8,
         even: bool,
     ) -> Loop<'a> {
-        // SAFETY: passed on.
+        // SAFETY: the caller gives a workspace of the body's size that is nobody else's while the loop
+        // lasts.
         let mut session = unsafe { body.inner.begin(workspace) };
         for (index, pointer) in constants.iter().chain(carry).enumerate() {
             *session.input(index) = pointer.cast_mut();

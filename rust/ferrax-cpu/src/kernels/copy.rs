@@ -51,12 +51,13 @@ impl StridedCopy {
     /// Every element that the loops reach is valid on both sides, and the sides
     /// do not overlap.
     pub unsafe fn run(&self, from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `level` goes through the same loops from the same places.
         unsafe { self.level(&self.loops, from, to) }
     }
 
     unsafe fn level(&self, loops: &[CopyLoop], from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: each level adds one index below its loop's count to both sides, so the innermost one
+        // moves `self.run` bytes of the elements that the caller promised are valid and apart.
         unsafe {
             match loops {
                 [] => std::ptr::copy_nonoverlapping(from, to, self.run),

@@ -92,9 +92,9 @@ impl Kernel for Sized {
             (0..units).for_each(unit);
         } else {
             let chunks = (total / SERIAL).clamp(1, 64).min(units);
-            pool::run(chunks, &|chunk| {
+            pool::run_interruptibly(chunks, &|chunk| {
                 (chunk * units / chunks..(chunk + 1) * units / chunks).for_each(&unit);
-            });
+            })?;
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ fn function(kind: CumulativeKind, dtype: DType) -> Option<(Run, usize)> {
                 from: *const u8,
                 to: *mut u8,
             ) {
-                // SAFETY: passed on.
+                // SAFETY: `run` has the contract of `scan`, and `bind` chose it by the arrays' dtype.
                 unsafe { scan::<$t>(length, lines, stride, reverse, from, to, $combine) }
             }
             Some((run as Run, size_of::<$t>()))

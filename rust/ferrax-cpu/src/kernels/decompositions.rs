@@ -82,7 +82,7 @@ impl Kernel for Decomposition {
         let most = (4 * pool::threads()).min(self.count.max(1));
         let chunks = (self.count * size / SERIAL).clamp(1, most);
         let pointers = Pointers(call);
-        pool::run(chunks, &|chunk| {
+        pool::run_interruptibly(chunks, &|chunk| {
             let pointers = &pointers;
             let call = pointers.0;
             for number in chunk * self.count / chunks..(chunk + 1) * self.count / chunks {
@@ -95,8 +95,7 @@ impl Kernel for Decomposition {
                     (self.run)(&self.what, self.rows, self.columns, from, &outputs);
                 }
             }
-        });
-        Ok(())
+        })
     }
 }
 
@@ -109,11 +108,11 @@ unsafe fn decompose<T: Scalar>(
     from: *const u8,
     outputs: &[*mut u8],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `from` is a matrix of so many elements, which is only read.
     let a = unsafe { std::slice::from_raw_parts(from.cast::<T>(), rows * columns) };
     match what {
         What::Eigh(op) => {
-            // SAFETY: passed on.
+            // SAFETY: the op gives the vectors, as many as rows in both directions, and then the values.
             let (vectors, values) =
                 unsafe { (out::<T>(outputs[0], rows * rows), out::<T::Real>(outputs[1], rows)) };
             T::eigh(a, rows, op.lower, vectors, values);
@@ -121,12 +120,13 @@ unsafe fn decompose<T: Scalar>(
         What::Svd(op) => {
             let least = rows.min(columns);
             let (left, right) = if op.full_matrices { (rows, columns) } else { (least, least) };
-            // SAFETY: passed on.
+            // SAFETY: the op gives the singular values first, as many as the shorter side.
             let values = unsafe { out::<T::Real>(outputs[0], least) };
             let vectors = op.compute_uv.then(|| SingularVectors {
-                // SAFETY: passed on.
+                // SAFETY: with vectors the op's second output is `rows` times as many as it keeps on the
+                // left.
                 left: unsafe { out::<T>(outputs[1], rows * left) },
-                // SAFETY: passed on.
+                // SAFETY: its third output is as many as it keeps on the right times `columns`.
                 right: unsafe { out::<T>(outputs[2], right * columns) },
                 full: op.full_matrices,
             });
@@ -138,6 +138,7 @@ unsafe fn decompose<T: Scalar>(
 /// # Safety
 /// There are so many elements of this type, and nobody else uses them.
 unsafe fn out<'a, T>(to: *mut u8, length: usize) -> &'a mut [T] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the outputs of one matrix hold so many elements of the type that the op gives them, are
+    // aligned to it as whole arrays are, overlap nothing, and belong to the chunk that works on the matrix.
     unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), length) }
 }

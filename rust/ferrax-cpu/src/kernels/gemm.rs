@@ -227,9 +227,9 @@ impl Kernel for Product {
         } else {
             // Small products in groups, so that a chunk is worth its claim.
             let group = (SERIAL / 4 / (work / pieces).max(1)).clamp(1, units);
-            pool::run(units.div_ceil(group), &|chunk| {
+            pool::run_interruptibly(units.div_ceil(group), &|chunk| {
                 (chunk * group..((chunk + 1) * group).min(units)).for_each(&piece);
-            });
+            })?;
         }
         Ok(())
     }
@@ -254,6 +254,35 @@ fn plain<T: Copy>(of: &Matrices, zero: T, fused: impl Fn(T, T, T) -> T) {
             // SAFETY: as above.
             unsafe { *out.offset(i * of.out_row + j) = sum };
         }
+    }
+}
+
+/// Has the `gemm` crate look at the machine's caches, which it does once.
+pub(crate) fn settle() {
+    let (one, mut out) = ([1f32], [0f32]);
+    // SAFETY: matrices of one element, with strides that are not used.
+    unsafe {
+        gemm::gemm(
+            1,
+            1,
+            1,
+            out.as_mut_ptr(),
+            1,
+            1,
+            false,
+            one.as_ptr(),
+            1,
+            1,
+            one.as_ptr(),
+            1,
+            1,
+            0.0,
+            1.0,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
     }
 }
 

@@ -45,6 +45,11 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()>;
 }
 
+/// Makes what is made once: see `fork`.
+pub(crate) fn settle() {
+    gemm::settle();
+}
+
 /// The kernel for `op` on operands of these types.
 pub fn bind(
     op: &Op,

@@ -25,7 +25,7 @@ impl Kernel for Reference {
         let mut tensors = Vec::with_capacity(self.inputs.len());
         for (argument, &pointer) in self.inputs.iter().zip(call.inputs) {
             let bytes = argument.sizes.iter().product::<usize>() * argument.dtype.size();
-            // SAFETY: the caller's promise.
+            // SAFETY: an input is valid for its type, whose elements take so many bytes, and is only read.
             let bytes = unsafe { std::slice::from_raw_parts(pointer, bytes) };
             tensors.push(Tensor::from_bytes(argument.dtype, argument.sizes.clone(), bytes)?);
         }

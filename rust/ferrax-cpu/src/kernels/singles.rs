@@ -99,7 +99,7 @@ impl Singles {
             }
             base += first as isize * step;
             for number in number..end {
-                // SAFETY: the caller's promise.
+                // SAFETY: `number` is below `to`, and there are as many indices as elements.
                 let index = unsafe { (*indices.add(number)).wide() };
                 let place = if self.clamp {
                     Some(index.clamp(0, self.last))
@@ -142,15 +142,16 @@ impl Singles {
             ($t:ty, $f:expr) => {
                 match self.index_dtype {
                     DType::I32 => |s, o, i, u| {
-                        // SAFETY: passed on.
+                        // SAFETY: `ScatterAll` is `scatter` for one pair of types: these are the dtypes of
+                        // the operand and of the indices.
                         unsafe { scatter::<$t, i32>(s, o, i, u, $f) }
                     },
                     DType::U32 => |s, o, i, u| {
-                        // SAFETY: passed on.
+                        // SAFETY: as for I32, with indices that are U32.
                         unsafe { scatter::<$t, u32>(s, o, i, u, $f) }
                     },
                     _ => |s, o, i, u| {
-                        // SAFETY: passed on.
+                        // SAFETY: as for I32; of other index dtypes only I64 comes here.
                         unsafe { scatter::<$t, i64>(s, o, i, u, $f) }
                     },
                 }
@@ -225,7 +226,9 @@ unsafe fn scatter<T: Copy, I: Index>(
     updates: *const u8,
     combine: impl Fn(T, T) -> T,
 ) {
-    // SAFETY: as in `gather`. Updates come in order, so that repeated indices have one meaning.
+    // SAFETY: `each` gives offsets of elements inside the operand and numbers below the count, which the
+    // indices and the updates have. Updates come in order, on one thread, so that repeated indices have one
+    // meaning.
     unsafe {
         singles.each(indices.cast::<I>(), 0, singles.count(), |number, offset| {
             if let Some(offset) = offset {
@@ -258,11 +261,12 @@ impl Kernel for GatherSingles {
         let count = self.singles.count();
         let pointers = Pointers(call);
         let chunks = (count / SERIAL).clamp(1, 64);
-        pool::run(chunks, &|chunk| {
+        pool::run_interruptibly(chunks, &|chunk| {
             let pointers = &pointers;
             let call = pointers.0;
             let (from, to) = (chunk * count / chunks, (chunk + 1) * count / chunks);
-            // SAFETY: passed on; the ranges of chunks are disjoint.
+            // SAFETY: `Kernel::run`'s operands are the arrays of the op, whose element types chose the
+            // function; the range lies inside the output and no other chunk writes to it.
             unsafe {
                 (self.run)(
                     &self.singles,
@@ -274,8 +278,7 @@ impl Kernel for GatherSingles {
                     &self.fill,
                 );
             }
-        });
-        Ok(())
+        })
     }
 }
 
@@ -295,7 +298,8 @@ impl std::fmt::Debug for ScatterSingles {
 impl Kernel for ScatterSingles {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let out = call.outputs[0];
-        // SAFETY: operand and result have the same size; passed on.
+        // SAFETY: operand and result have `self.bytes` bytes and are either one array or apart; the others
+        // are the op's indices and updates, whose types chose the function.
         unsafe {
             if !std::ptr::eq(out, call.inputs[0]) {
                 std::ptr::copy_nonoverlapping(call.inputs[0], out, self.bytes);

@@ -204,7 +204,7 @@ impl Kernel for SweepsKernel {
 
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         if let Some(plan) = &self.again {
-            // SAFETY: passed on.
+            // SAFETY: `call` is a call of this kernel, whose plan this is.
             return unsafe { treeverse::run(self, plan, call) };
         }
         let (constants, mut carries) = call.inputs.split_at(self.constants);
@@ -215,11 +215,15 @@ impl Kernel for SweepsKernel {
             (carry, carries) = carries.split_at(sweep.carries);
             (own_outputs, outputs) = outputs.split_at(sweep.carries);
             if number == 0 {
-                // SAFETY: passed on.
+                // SAFETY: the first carry and the first outputs are those of the first sweep; the scratch
+                // memory has the bytes that `scratch` asked for, which are enough for its body and the
+                // condition.
                 (steps, parts) = unsafe { self.first(sweep, constants, carry, own_outputs, call.scratch)? };
                 continue;
             }
-            // SAFETY: as in `first`; parts have records for all their steps and room for new ones.
+            // SAFETY: the first sweep is over, so that the scratch memory is free for this sweep's body,
+            // which `scratch` counted; the operands have the types of its program and its outputs overlap
+            // nothing; each part has the records of its steps and, after `extend`, room for this sweep's.
             unsafe {
                 let even = steps.is_multiple_of(2);
                 let mut body = Loop::begin(&sweep.body, constants, carry, own_outputs, call.scratch, even);

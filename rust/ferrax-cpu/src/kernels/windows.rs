@@ -24,7 +24,8 @@ fn read_index(dtype: DType) -> Result<ReadIndex> {
             /// # Safety
             /// The pointer is to an element of this type.
             unsafe fn read(pointer: *const u8) -> i64 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the pointer is to an element of this type: the caller chose the function by the
+                // dtype.
                 i64::try_from(unsafe { *pointer.cast::<$t>() }).unwrap_or(i64::MAX)
             }
             read
@@ -249,7 +250,9 @@ impl Kernel for GatherKernel {
             some(0, count);
         } else {
             let chunks = (bytes / SERIAL).clamp(1, 64).min(count);
-            pool::run(chunks, &|chunk| some(chunk * count / chunks, (chunk + 1) * count / chunks));
+            pool::run_interruptibly(chunks, &|chunk| {
+                some(chunk * count / chunks, (chunk + 1) * count / chunks);
+            })?;
         }
         Ok(())
     }
@@ -385,7 +388,8 @@ combined_halves!(bf16 f16);
 /// # Safety
 /// The loops stay inside both arrays, which do not overlap.
 unsafe fn each<T: Copy>(loops: &[CopyLoop], to: *mut u8, from: *const u8, f: &impl Fn(T, T) -> T) {
-    // SAFETY: the caller's promise; elements are aligned.
+    // SAFETY: the loops' indices stay below their counts, so `to` and `from` stay inside both arrays, which
+    // are apart; elements lie at multiples of their size from the start of an array, which is aligned.
     unsafe {
         match loops {
             [] => {
@@ -406,23 +410,24 @@ fn combine(kind: ScatterKind, dtype: DType) -> Option<Combine> {
         ($t:ty) => {
             match kind {
                 ScatterKind::Add => |loops, to, from| {
-                    // SAFETY: passed on from `Combine`'s callers.
+                    // SAFETY: `Combine` has the contract of `each`, for arrays of the type that it was
+                    // chosen by; so here and below.
                     unsafe { each::<$t>(loops, to, from, &Combined::add) }
                 },
                 ScatterKind::Sub => |loops, to, from| {
-                    // SAFETY: as above.
+                    // SAFETY: see `Add`.
                     unsafe { each::<$t>(loops, to, from, &Combined::sub) }
                 },
                 ScatterKind::Mul => |loops, to, from| {
-                    // SAFETY: as above.
+                    // SAFETY: see `Add`.
                     unsafe { each::<$t>(loops, to, from, &Combined::mul) }
                 },
                 ScatterKind::Min => |loops, to, from| {
-                    // SAFETY: as above.
+                    // SAFETY: see `Add`.
                     unsafe { each::<$t>(loops, to, from, &Combined::min) }
                 },
                 ScatterKind::Max => |loops, to, from| {
-                    // SAFETY: as above.
+                    // SAFETY: see `Add`.
                     unsafe { each::<$t>(loops, to, from, &Combined::max) }
                 },
                 ScatterKind::Set => return None,
@@ -466,7 +471,7 @@ fn starts_of(operand: &Argument, window: &[usize], starts: &[Argument]) -> Resul
 unsafe fn offset_of(starts: &Starts, indices: &[*const u8]) -> isize {
     let mut offset = 0;
     for (&(read, stride, last), &index) in starts.iter().zip(indices) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the index points to an element of the dtype that `read` was chosen by.
         offset += unsafe { read(index) }.clamp(0, last) as isize * stride;
     }
     offset

@@ -26,6 +26,8 @@ const MIN_LANES: usize = 128;
 const SERIAL_NANOS: f64 = 20_000.0;
 /// Nanoseconds that a chunk should take.
 const CHUNK_NANOS: f64 = 12_000.0;
+/// Nanoseconds that a chunk takes at most, where units are shorter: between chunks runs can be stopped.
+const LONGEST_CHUNK_NANOS: f64 = 10_000_000.0;
 /// Elements per segment of a long reduction, and the most segments.
 const SEGMENT: usize = 1 << 16;
 const MAX_SEGMENTS: usize = 64;
@@ -89,6 +91,9 @@ struct Worker<'a> {
     tile: Tile,
     rows: usize,
     cols: usize,
+    /// Tiles of a reduction until the next question whether to go on, and whether the answer was no.
+    until_asked: usize,
+    given_up: bool,
 }
 
 thread_local! {
@@ -98,7 +103,8 @@ thread_local! {
 
 struct Operands<'a>(&'a [*mut u8]);
 
-// SAFETY: threads write disjoint elements: every index of the parallel axes belongs to one unit.
+// SAFETY: the pointers themselves are only read. Behind them threads write disjoint elements: every index
+// of the parallel axes belongs to one unit, and a unit to one chunk.
 unsafe impl Sync for Operands<'_> {}
 
 impl Operands<'_> {
@@ -213,11 +219,12 @@ impl Bound {
         }
         let total = self.tiles as f64 * self.reduce_tiles.max(1) as f64 * self.nanos_per_tile;
         if total < SERIAL_NANOS && self.segments == 1 {
-            // SAFETY: passed on.
+            // SAFETY: the operands are the caller's, and these are all units: there are no segments.
             return unsafe { self.work(operands, 0, self.tiles, None) };
         }
         let units = self.tiles * self.segments;
-        let chunks = ((total / CHUNK_NANOS) as usize).clamp(1, units).min(pool::threads() * 16);
+        let most = (pool::threads() * 16).max((total / LONGEST_CHUNK_NANOS) as usize);
+        let chunks = ((total / CHUNK_NANOS) as usize).clamp(1, units).min(most);
         let shared = Operands(operands);
         let failed = std::sync::Mutex::new(None);
         let partial = if self.segments == 1 {
@@ -227,17 +234,19 @@ impl Bound {
         };
         let partials = partial.as_ref().map(Buffer::pointer).map_or(0, |p| p as usize);
         let each = |chunks: usize, units: usize, partial: Option<usize>| {
-            pool::run(chunks, &|chunk| {
+            pool::run_interruptibly(chunks, &|chunk| {
                 let (from, to) = (chunk * units / chunks, (chunk + 1) * units / chunks);
-                // SAFETY: units are disjoint.
+                // SAFETY: the operands are the caller's; the units of chunks are disjoint, and each has its
+                // own part of the partial results, which has room for all units.
                 if let Err(error) = unsafe { self.work(shared.get(), from, to, partial) } {
                     *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
                 }
-            });
+            })
         };
-        each(chunks, units, partial.as_ref().map(|_| partials));
+        each(chunks, units, partial.as_ref().map(|_| partials))?;
         if partial.is_some() {
-            // SAFETY: as above; merging is small.
+            // SAFETY: all units are done, so that this thread alone uses the operands, and their
+            // accumulators are in the partial results.
             unsafe { self.merge(operands, partials)? };
         }
         match failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
@@ -300,9 +309,25 @@ impl Bound {
             return;
         }
         let at = SmallVec::from_elem(0, self.extents.len());
-        let mut worker = Worker { bound: self, operands, table, at, tile: self.tile, rows: 1, cols: 1 };
-        // SAFETY: passed on.
+        let mut worker = Worker {
+            bound: self,
+            operands,
+            table,
+            at,
+            tile: self.tile,
+            rows: 1,
+            cols: 1,
+            until_asked: usize::MAX,
+            given_up: false,
+        };
+        // SAFETY: operands, table and scratch memory are good for this kernel by this function's own
+        // contract.
         unsafe { worker.units(0, self.tiles, None) };
+    }
+
+    /// A unit may take very long: what is reduced need not lie in memory.
+    fn tiles_between_questions(&self) -> usize {
+        ((LONGEST_CHUNK_NANOS / self.nanos_per_tile) as usize).max(1)
     }
 
     /// Bytes of the accumulators of one unit.
@@ -340,6 +365,8 @@ impl Bound {
             tile: self.tile,
             rows: 1,
             cols: 1,
+            until_asked: self.tiles_between_questions(),
+            given_up: false,
         };
         let result = work(&mut worker);
         if scratch.is_some() {
@@ -361,9 +388,10 @@ impl Bound {
         partial: Option<usize>,
     ) -> Result<()> {
         self.with_worker(operands, |worker| {
-            // SAFETY: passed on.
+            // SAFETY: the worker has these operands and a table of its own whose scratch memory is as large
+            // as the kernel's; units and partial results are the caller's.
             unsafe { worker.units(from, to, partial) };
-            Ok(())
+            if worker.given_up { Err(pool::stopped()) } else { Ok(()) }
         })
     }
 
@@ -373,7 +401,9 @@ impl Bound {
     /// As `run`; `partials` holds the accumulators of every unit.
     unsafe fn merge(&self, operands: &[*mut u8], partials: usize) -> Result<()> {
         self.with_worker(operands, |worker| {
-            // SAFETY: passed on.
+            // SAFETY: the worker has these operands and a table of its own. Tiles are merged one after the
+            // other, and unit `tile * segments + segment` saved its accumulators at that place of the
+            // partial results.
             unsafe {
                 if let Some(epilogue) = &self.epilogue {
                     worker.prepare(epilogue);
@@ -400,7 +430,9 @@ impl Worker<'_> {
     /// As `Bound::run`.
     unsafe fn units(&mut self, from: usize, to: usize, partial: Option<usize>) {
         let bound = self.bound;
-        // SAFETY: passed on.
+        // SAFETY: operands and scratch memory are valid as `Bound::run` asks; `seek` and `measure` keep
+        // tiles inside the kernel's extents, and `save` writes to the unit's own part of the partial
+        // results.
         unsafe {
             self.prepare(&bound.main);
             if let (Some(epilogue), None) = (&bound.epilogue, partial) {
@@ -421,6 +453,14 @@ impl Worker<'_> {
                         self.measure(bound.tile);
                         self.execute(&bound.main);
                         self.fold();
+                        self.until_asked -= 1;
+                        if self.until_asked == 0 {
+                            self.until_asked = bound.tiles_between_questions();
+                            self.given_up = pool::stopping();
+                            if self.given_up {
+                                return;
+                            }
+                        }
                     }
                 }
                 match partial {
@@ -436,7 +476,7 @@ impl Worker<'_> {
     /// # Safety
     /// As `Bound::run`, here and below.
     unsafe fn prepare(&mut self, section: &Section) {
-        // SAFETY: the caller's promise.
+        // SAFETY: these loads and instructions are of one lane; their slots have room for a tile.
         unsafe {
             for step in &section.loads_before {
                 self.load(step, true);
@@ -493,7 +533,8 @@ impl Worker<'_> {
             block_stride: cols,
         };
         let block = self.table[step.place as usize];
-        // SAFETY: the rectangle is inside the operand where the guards hold.
+        // SAFETY: the operand is valid for every element that the launch reads, which are those of the tile
+        // inside the guards, and the block for a tile.
         unsafe {
             let Some(guards) = &step.guards else {
                 (transfer.function)(&rect, pointer, block);
@@ -534,15 +575,17 @@ impl Worker<'_> {
                 let table = &self.table;
                 let at = |place: Place| table[place as usize];
                 let count = if one { 1 } else { lanes };
-                // SAFETY: places are valid for a tile, uniform ones for one element.
+                // SAFETY: `build` gave each place a slot for a tile, or for one element where the
+                // instruction says so, of the types of the block function; the result's slot is none of its
+                // sources'. `lanes` is at most a tile.
                 unsafe { function(count, at(to), at(a), at(b), at(c)) };
             }
-            // SAFETY: as above.
+            // SAFETY: the tile is inside the kernel's extents, for which the operand is valid.
             Instr::Load { step } => unsafe { self.load(&section.loads[step as usize], true) },
             Instr::Rows { to, axis } | Instr::Cols { to, axis } => {
                 let by_row = matches!(instr, Instr::Rows { .. });
                 let first = self.at[axis as usize];
-                // SAFETY: the slot holds one i64 per lane.
+                // SAFETY: the slot holds one i64 per lane and is nobody else's now.
                 let block =
                     unsafe { std::slice::from_raw_parts_mut(self.table[to as usize].cast::<i64>(), lanes) };
                 for (row, line) in block.chunks_exact_mut(self.cols).enumerate() {
@@ -555,7 +598,7 @@ impl Worker<'_> {
                     }
                 }
             }
-            // SAFETY: the slot holds one i64.
+            // SAFETY: the slot holds one i64, for `build` marked the instruction as uniform.
             Instr::Outside { to, axis } => unsafe {
                 *self.table[to as usize].cast::<i64>() = self.at[axis as usize];
             },
@@ -565,7 +608,9 @@ impl Worker<'_> {
     /// Runs a section over the tile here.
     unsafe fn execute(&mut self, section: &Section) {
         let lanes = self.rows * self.cols;
-        // SAFETY: the caller's promise.
+        // SAFETY: walks stay inside the operands for tiles inside the kernel's extents, where `measure`
+        // keeps them; slots and instructions are those of this section, and the values that are stored were
+        // computed for as many lanes.
         unsafe {
             for step in &section.loads {
                 if step.transfer.is_none() {
@@ -598,7 +643,7 @@ impl Worker<'_> {
         let kept = self.bound.epilogue_tile.lanes();
         for fold in &self.bound.folds {
             let values = self.table[fold.values as usize];
-            // SAFETY: slots hold `kept` accumulators.
+            // SAFETY: slots hold `kept` accumulators of `fold.size` bytes, and as many indices of 8 bytes.
             unsafe {
                 if let Apply::Plain(op) = &fold.apply {
                     for index in 0..kept {
@@ -623,7 +668,8 @@ impl Worker<'_> {
         let weight = |span: Option<super::nest::Span>| span.map_or(0, |span| bound.weights[span.axis]);
         for fold in &bound.folds {
             let (from, values) = (self.table[fold.from as usize], self.table[fold.values as usize]);
-            // SAFETY: the block holds the tile, the slots its accumulators.
+            // SAFETY: the block holds the tile that `measure` told, and its slots the accumulators of the
+            // tile's shape; the function was chosen for their type and that shape.
             unsafe {
                 match (&fold.apply, fold.indices) {
                     (Apply::Plain(op), _) => (op.apply)(self.rows, self.cols, from, values),
@@ -651,13 +697,15 @@ impl Worker<'_> {
         let bound = self.bound;
         if let Some(epilogue) = &bound.epilogue {
             self.measure(bound.epilogue_tile);
-            // SAFETY: the caller's promise.
+            // SAFETY: the accumulators of this tile are complete, and the epilogue's tile is inside the
+            // extents of the parallel axes.
             unsafe { self.execute(epilogue) };
         }
     }
 
     unsafe fn save(&mut self, to: *mut u8) {
-        // SAFETY: `to` is valid for the accumulators of one unit.
+        // SAFETY: `to` is valid for the accumulators of one unit, whose parts `each_slot` enumerates with
+        // their places.
         unsafe {
             self.each_slot(|slot, bytes, offset| std::ptr::copy_nonoverlapping(slot, to.add(offset), bytes))
         };
@@ -682,7 +730,8 @@ impl Worker<'_> {
         let mut offset = 0;
         for fold in &self.bound.folds {
             let values = self.table[fold.values as usize];
-            // SAFETY: `from` holds the accumulators of one unit.
+            // SAFETY: `from` holds the accumulators of one unit as `save` wrote them: in the same order, at
+            // the same places.
             unsafe {
                 let saved = from.add(offset);
                 offset += (fold.size * kept).next_multiple_of(64);

@@ -31,7 +31,9 @@ impl Line {
     /// The table's entries are valid for the kernel that the line is from.
     #[inline(always)]
     pub unsafe fn run(&self, table: *const *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `function` is a block function or a transfer, and the caller promises that the table has
+        // the entries of the line's places, each valid for the lanes or the rectangle that `Flat::new`
+        // wrote.
         unsafe {
             let at = |place: Place| *table.add(place as usize);
             match self {

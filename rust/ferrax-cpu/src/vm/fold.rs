@@ -135,7 +135,8 @@ fn along<F: Fold>(values: &[F::T]) -> F::T {
 /// `block` holds `rows * cols` elements; `accumulators` as many as `SHAPE` says.
 #[inline(always)]
 unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const u8, accumulators: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises these elements of this type, aligned as all blocks are; accumulators are
+    // slots apart from the block.
     let (block, accumulators) = unsafe {
         let count = match SHAPE {
             0 => rows * cols,
@@ -174,7 +175,8 @@ macro_rules! versions {
     ($($name:ident $($features:literal)?;)*) => {$(
         $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
         unsafe fn $name<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const u8, to: *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the function has the contract of `fold`; `isa` found the instructions that it is
+            // compiled for on this machine before it was chosen.
             unsafe { fold::<F, SHAPE>(rows, cols, block, to) }
         }
     )*};
@@ -345,7 +347,7 @@ unsafe fn arg<T: Extreme, const MAX: bool, const SHAPE: u8>(
 ) {
     let (block, values) = (block.cast::<T>(), values.cast::<T>());
     for row in 0..rows {
-        // SAFETY: in bounds by the caller's promise.
+        // SAFETY: the row is below `rows`, and the block holds `rows * cols` elements.
         let line = unsafe { std::slice::from_raw_parts(block.add(row * cols), cols) };
         if SHAPE == 1 || SHAPE == 3 {
             // Find the row's best first; most rows then need no update.
@@ -358,7 +360,7 @@ unsafe fn arg<T: Extreme, const MAX: bool, const SHAPE: u8>(
                 }
             }
             let index = base + row as i64 * row_step + place * col_step;
-            // SAFETY: as above.
+            // SAFETY: there is an accumulator for each row, or one for all.
             unsafe {
                 update::<T, MAX>(best, index, &mut *values.add(accumulator), &mut *indices.add(accumulator))
             };
@@ -366,7 +368,7 @@ unsafe fn arg<T: Extreme, const MAX: bool, const SHAPE: u8>(
             for (col, &value) in line.iter().enumerate() {
                 let accumulator = if SHAPE == 0 { row * cols + col } else { col };
                 let index = base + row as i64 * row_step + col as i64 * col_step;
-                // SAFETY: as above.
+                // SAFETY: there is an accumulator for each element of the tile, or one for each column.
                 unsafe {
                     update::<T, MAX>(
                         value,
@@ -390,7 +392,8 @@ unsafe fn merge_arg<T: Extreme, const MAX: bool>(
     into_indices: *mut i64,
 ) {
     for i in 0..n {
-        // SAFETY: in bounds.
+        // SAFETY: `i` is below `n`, which all four arrays hold, and the first two are apart from the last
+        // two.
         unsafe {
             let index = *indices.add(i);
             if index >= 0 {

@@ -74,7 +74,8 @@ unsafe fn block<L: Lane, const SA: bool, const SB: bool, const SC: bool>(
     b: *const u8,
     c: *const u8,
 ) {
-    // SAFETY: the caller's promise; blocks are aligned to their element size.
+    // SAFETY: the caller promises these blocks, aligned to their element sizes as all blocks are, and that
+    // `r` overlaps no source.
     let (r, a, b, c) = unsafe {
         (
             std::slice::from_raw_parts_mut(r.cast::<L::R>(), n),

@@ -52,7 +52,7 @@ floats! {
 /// As [`BlockFn`]: `r` and `a` are valid for `n` elements and do not overlap.
 #[inline(always)]
 unsafe fn unary_block<K: Unary, T: Float, const FUSED: bool>(n: usize, r: *mut u8, a: *const u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `r` and `a` are blocks of `n` elements of this type, aligned as all blocks are, and apart.
     let (r, a) = unsafe {
         (std::slice::from_raw_parts_mut(r.cast::<T>(), n), std::slice::from_raw_parts(a.cast::<T>(), n))
     };
@@ -77,7 +77,8 @@ unsafe fn binary_block<K: Binary, T: Float, const FUSED: bool, const UNIFORM: bo
     a: *const u8,
     b: *const u8,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `r` and `a` are blocks of `n` elements of this type, `b` one or as many, aligned as all
+    // blocks are; `r` is apart from both.
     let (r, a, b) = unsafe {
         (
             std::slice::from_raw_parts_mut(r.cast::<T>(), n),

@@ -23,3 +23,9 @@ pub mod section;
 pub mod transfer;
 
 pub use bound::Bound;
+
+/// Makes what is made once: see `fork`.
+pub(crate) fn settle() {
+    isa::isa();
+    transfer::settle();
+}

@@ -108,7 +108,8 @@ macro_rules! versions {
     ($($name:ident $inner:ident $($features:literal)?;)*) => {$(
         $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
         unsafe fn $name<C: Cast>(rect: &Rect, from: *const u8, to: *mut u8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the function has the contract of the one that it calls; `isa` found the instructions
+            // that it is compiled for on this machine before it was chosen.
             unsafe { $inner::<C>(rect, from, to) }
         }
     )*};
@@ -187,6 +188,11 @@ macro_rules! small_floats {
             }
         }
         )*
+        /// Makes the tables that are made once.
+        pub fn settle() {
+            $($name::cast(0);)*
+        }
+
         fn load_small_float(dtype: DType) -> Option<TransferFn> {
             match dtype {
                 $(DType::$dtype => Some(load_baseline::<$name>),)*

@@ -150,7 +150,7 @@ impl Kernel for SortKernel {
             return Ok(());
         }
         let pointers = Pointers(call);
-        pool::run(chunks, &|chunk| {
+        pool::run_interruptibly(chunks, &|chunk| {
             let pointers = &pointers;
             let call = pointers.0;
             for line in chunk * count / chunks..(chunk + 1) * count / chunks {
@@ -173,8 +173,7 @@ impl Kernel for SortKernel {
                     (self.run)(self, &line);
                 }
             }
-        });
-        Ok(())
+        })
     }
 }
 
@@ -205,7 +204,8 @@ fn alone(dtype: DType) -> Option<(SortLine, [u8; 256])> {
 /// The memory holds both, aligned, and is not used otherwise while they live.
 unsafe fn pair<'a, T>(scratch: *mut u8, length: usize) -> (&'a mut [T], &'a mut [T]) {
     let first = scratch.cast::<T>();
-    // SAFETY: the caller's promise.
+    // SAFETY: the memory holds twice `length` elements, is aligned to them, and lives as long as the caller
+    // says that nothing else uses it.
     unsafe {
         (
             std::slice::from_raw_parts_mut(first, length),
@@ -312,7 +312,7 @@ unsafe fn by_places(kernel: &SortKernel, line: &Line<'_>) {
 unsafe fn permute<T: Copy>(from: *const u8, to: *mut u8, stride: usize, places: &[u32]) {
     let (from, to) = (from.cast::<T>(), to.cast::<T>());
     for (index, &place) in places.iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the index is below the line's length, and so is the place.
         unsafe { *to.add(index * stride) = *from.add(place as usize * stride) };
     }
 }
@@ -343,7 +343,8 @@ fn by_key(dtype: DType) -> Option<(SortByKey, Option<[u8; 256]>)> {
 /// # Safety
 /// As `bytes`; the places are indices of the line.
 unsafe fn by_number<K: Key>(column: &Column, line: &Line<'_>, places: &mut [u32], fresh: bool) {
-    // SAFETY: passed on; the part of the element is a `K`.
+    // SAFETY: the line and the places are the caller's; `bind` chose `K` by the dtype of the column's part,
+    // to which `by_word` hands pointers.
     unsafe { by_word(column, line, places, fresh, |element| (*element.cast::<K>()).key()) }
 }
 
@@ -351,7 +352,7 @@ unsafe fn by_number<K: Key>(column: &Column, line: &Line<'_>, places: &mut [u32]
 /// As `by_number`.
 unsafe fn by_rank(column: &Column, line: &Line<'_>, places: &mut [u32], fresh: bool) {
     let Some(ranks) = &column.ranks else { return };
-    // SAFETY: passed on; the element is a byte.
+    // SAFETY: the line and the places are the caller's; only columns of one byte have ranks.
     unsafe { by_word(column, line, places, fresh, |element| ranks[usize::from(*element)]) }
 }
 

@@ -34,7 +34,7 @@ struct TopKKernel {
     /// Bytes of scratch memory for a chunk.
     scratch: usize,
     ranks: [u8; 256],
-    run: unsafe fn(&TopKKernel, &Call<'_>),
+    run: unsafe fn(&TopKKernel, &Call<'_>) -> Result<()>,
 }
 
 impl std::fmt::Debug for TopKKernel {
@@ -87,8 +87,9 @@ impl Kernel for TopKKernel {
 
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         if self.from.count() > 0 && self.to.length > 0 {
-            // SAFETY: passed on.
-            unsafe { (self.run)(self, call) };
+            // SAFETY: `call` is a call of this kernel, and `bind` chose the function by the operand's
+            // dtype.
+            unsafe { (self.run)(self, call)? };
         }
         Ok(())
     }
@@ -96,15 +97,15 @@ impl Kernel for TopKKernel {
 
 /// # Safety
 /// As `Kernel::run`, for an operand of this type.
-unsafe fn run<K: Key>(kernel: &TopKKernel, call: &Call<'_>) {
-    // SAFETY: passed on.
+unsafe fn run<K: Key>(kernel: &TopKKernel, call: &Call<'_>) -> Result<()> {
+    // SAFETY: `K` is the operand's type.
     unsafe { lines(kernel, call, |element: K| element.total()) }
 }
 
 /// # Safety
 /// As `Kernel::run`, for an operand of bytes.
-unsafe fn run_bytes(kernel: &TopKKernel, call: &Call<'_>) {
-    // SAFETY: passed on.
+unsafe fn run_bytes(kernel: &TopKKernel, call: &Call<'_>) -> Result<()> {
+    // SAFETY: the operand's elements are bytes.
     unsafe { lines(kernel, call, |element: u8| kernel.ranks[usize::from(element)]) }
 }
 
@@ -115,10 +116,11 @@ unsafe fn lines<T: Copy, W: KeyWord>(
     kernel: &TopKKernel,
     call: &Call<'_>,
     order: impl Fn(T) -> W + Sync + Copy,
-) {
+) -> Result<()> {
+    debug_assert_eq!(kernel.width, size_of::<T>(), "the function is the one of the dtype");
     let (count, chunks) = (kernel.from.count(), kernel.from.chunks());
     let pointers = Pointers(call);
-    pool::run(chunks, &|chunk| {
+    pool::run_interruptibly(chunks, &|chunk| {
         let pointers = &pointers;
         let call = pointers.0;
         for line in chunk * count / chunks..(chunk + 1) * count / chunks {
@@ -136,8 +138,7 @@ unsafe fn lines<T: Copy, W: KeyWord>(
                 }
             }
         }
-    });
-    debug_assert_eq!(kernel.width, size_of::<T>(), "the function is the one of the dtype");
+    })
 }
 
 /// The candidates that are the largest elements, in order.
@@ -207,7 +208,8 @@ unsafe fn piece<T: Copy, W: KeyWord>(
     kept: &mut [W::Placed],
     order: impl Fn(T) -> W + Copy,
 ) -> usize {
-    // SAFETY: passed on, with what the compiler is to know.
+    // SAFETY: places are below the line's length, so each is an element of the line that begins at `first`.
+    // Written for both strides so that the compiler knows the common one.
     unsafe {
         match kernel.from.inner {
             1 => scan(kernel.to.length, from..to, kept, |place| !order(*first.add(place))),

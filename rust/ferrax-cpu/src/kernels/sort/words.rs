@@ -137,7 +137,8 @@ impl<W> Pointer<W> {
     /// The range lies inside the slice and no other part that is alive overlaps it.
     #[allow(clippy::mut_from_ref, reason = "the parts are disjoint")]
     pub unsafe fn slice(&self, from: usize, to: usize) -> &mut [W] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the range lies inside the slice, which the pointer was made from
+        // and which is borrowed as long as `self` lives, and that no two parts overlap.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(from), to - from) }
     }
 }

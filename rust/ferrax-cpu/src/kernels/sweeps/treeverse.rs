@@ -165,7 +165,7 @@ struct Walk<'a> {
 /// As [`super::Kernel::run`].
 pub(super) unsafe fn run(kernel: &SweepsKernel, plan: &Plan, call: &Call<'_>) -> Result<()> {
     let (constants, carries) = call.inputs.split_at(kernel.constants);
-    // SAFETY: passed on.
+    // SAFETY: `call` is a call of this kernel, and its scratch memory has the bytes of the plan's.
     unsafe { Walk::new(kernel, plan, constants, call.scratch).run(carries, call.outputs) }
 }
 
@@ -175,7 +175,8 @@ pub(super) unsafe fn run(kernel: &SweepsKernel, plan: &Plan, call: &Call<'_>) ->
 /// Both are memory for as many bytes each, apart from one another.
 unsafe fn copy(from: &[*const u8], to: &[*mut u8], bytes: &[usize]) {
     for ((&from, &to), &bytes) in from.iter().zip(to).zip(bytes) {
-        // SAFETY: as above.
+        // SAFETY: the lists are of one carry: each pair of pointers is valid for the bytes beside it, and
+        // the caller says that they are apart.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
     }
 }
@@ -324,7 +325,10 @@ impl<'a> Walk<'a> {
         let mut recorded = false;
         let (plain, workspace) = (self.plain(0), self.workspace(0));
         let conditions = 3 * kernel.sweeps.len();
-        // SAFETY: as for `SweepsKernel::first`.
+        // SAFETY: the plan's scratch memory has a part for the condition's workspace, one for its result
+        // and one for the first body's workspace, and none of them is used by another sweep; the entry and
+        // the outputs have the types of the sweep's carry; with records the last step writes to the first
+        // sweep's room for them.
         unsafe {
             let mut condition = kernel.condition.begin(self.part(conditions));
             for (position, pointer) in self.constants.iter().chain(&entry.pointers).enumerate() {
@@ -383,7 +387,7 @@ impl<'a> Walk<'a> {
         }
         while let Some((start, state)) = placed.pop() {
             let more = self.plan.checkpoints - placed.len() - 1;
-            // SAFETY: passed on.
+            // SAFETY: the checkpoints that are left are states of this sweep, the last one at `start`.
             if unsafe { self.back(0, start..end, vec![state], more, then)? }.is_break() {
                 return Ok(());
             }
@@ -408,7 +412,7 @@ impl<'a> Walk<'a> {
         let own: &'a Sweep = &self.kernel.sweeps[sweep];
         if own.reverse != reverse {
             let more = self.plan.checkpoints - 1;
-            // SAFETY: passed on.
+            // SAFETY: entries and steps are those of this call, seen from the other direction.
             return unsafe { self.back(sweep, steps, entries, more, then) };
         }
         let entry =
@@ -420,7 +424,9 @@ impl<'a> Walk<'a> {
         };
         self.before[sweep] = Some(entry);
         let mut step = |walk: &mut Walk<'a>, at: usize| {
-            // SAFETY: as above.
+            // SAFETY: the loop was begun above with this sweep's carry and workspace; it leaves this
+            // sweep's records in this sweep's room, and reads those of the sweeps before it, which `visit`
+            // has filled for step `at`.
             unsafe { body.step(&walk.own[sweep], 0, &walk.seen[sweep], &walk.records[sweep])? };
             if walk.kernel.sweeps.len() > 2 {
                 walk.after[sweep].clear();
@@ -430,7 +436,7 @@ impl<'a> Walk<'a> {
         };
         let mut flow = ControlFlow::Continue(());
         if sweep > 0 {
-            // SAFETY: passed on.
+            // SAFETY: without the last one the entries are those of the sweeps before this one.
             flow = unsafe { self.visit(sweep - 1, reverse, steps, entries, &mut step)? };
         } else {
             for at in steps {
@@ -461,7 +467,7 @@ impl<'a> Walk<'a> {
         let Range { mut start, mut end } = steps;
         while end - start > 1 {
             let count = if more == 0 { end - start - 1 } else { split(end - start, more + 1) };
-            // SAFETY: passed on.
+            // SAFETY: the entries are of the sweeps up to this one, where they come to these steps.
             let mut between = unsafe { self.advance(sweep, start..end, &entries, count)? };
             // The rest begins with these states for sweeps in this direction, and ends with them for
             // the others.
@@ -471,7 +477,8 @@ impl<'a> Walk<'a> {
                 }
             }
             let rest = if reverse { start..end - count } else { start + count..end };
-            // SAFETY: passed on.
+            // SAFETY: `advance` gave the states of the same sweeps `count` steps on: with those at the
+            // other end of the rest they are its entries.
             let flow = unsafe { self.back(sweep, rest, between, more.saturating_sub(1), then)? };
             if flow.is_break() {
                 return Ok(flow);
@@ -481,7 +488,7 @@ impl<'a> Walk<'a> {
         if start == end {
             return Ok(ControlFlow::Continue(()));
         }
-        // SAFETY: passed on.
+        // SAFETY: one step is left, which begins with these entries.
         unsafe { self.visit(sweep, reverse, start..end, entries, then) }
     }
 

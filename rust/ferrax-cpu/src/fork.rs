@@ -1,0 +1,74 @@
+//! Forks of the process.
+//!
+//! A child has only the thread that forked. A lock that another thread held at
+//! that moment would stay locked in the child for ever, and what it guards may
+//! be half changed. So before a fork the forking thread takes every lock of the
+//! process that other threads may hold, in the order of [`Held`], and gives them
+//! back afterwards, in the parent and in the child. No thread waits for one of
+//! them while it holds another, so the order is free, but it is always the same.
+//!
+//! What is made once (`OnceLock`, `LazyLock`) is made before the fork for the
+//! same reason. Locks that are only held by threads attached to an interpreter
+//! are the host's to keep: it forks while it is attached.
+
+use std::cell::Cell;
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{alloc, eager, kernels, pool, vm};
+
+/// All locks, held by this thread.
+struct Held {
+    _sources: Box<dyn std::any::Any>,
+    _eager: eager::Held,
+    pool: pool::Held,
+    _alloc: alloc::Held,
+}
+
+thread_local! {
+    /// From just before a fork until just after it.
+    static HELD: Cell<Option<Box<Held>>> = const { Cell::new(None) };
+}
+
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many forks lie between this process and the first one.
+pub(crate) fn count() -> usize {
+    FORKS.load(Ordering::Relaxed)
+}
+
+extern "C" fn prepare() {
+    vm::settle();
+    kernels::settle();
+    let held = Held {
+        _sources: ferrax_ir::hold_tables(),
+        _eager: eager::hold(),
+        pool: pool::hold(),
+        _alloc: alloc::hold(),
+    };
+    HELD.set(Some(Box::new(held)));
+}
+
+extern "C" fn in_parent() {
+    drop(HELD.take());
+}
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    if let Some(mut held) = HELD.take() {
+        held.pool.forget_helpers();
+    }
+}
+
+/// Makes forks of this process safe from now on. Called before the first lock is shared: where
+/// programs are compiled and where helpers are started. Embedders call it when they are loaded.
+pub fn protect() {
+    static ONCE: Once = Once::new();
+    #[cfg(unix)]
+    ONCE.call_once(|| {
+        // SAFETY: the handlers are functions of this library, which is never unloaded: its helpers run
+        // code of it. They do not unwind into C: poisoned locks are taken over, and an `extern "C"`
+        // function that panics aborts.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+    });
+}
