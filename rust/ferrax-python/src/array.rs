@@ -219,7 +219,7 @@ impl Array {
 
     /// Bytes of all elements.
     #[getter]
-    fn nbytes(&self) -> PyResult<usize> {
+    pub fn nbytes(&self) -> PyResult<usize> {
         Ok(self.sizes()?.iter().product::<usize>() * self.dtype().size())
     }
 

@@ -133,6 +133,17 @@ fn alias<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, Array>> {
     }
 }
 
+/// Makes what is made once, by importing modules. Runs before the process forks: in a child nobody
+/// would end what another thread was in the middle of. What the core below makes is settled there.
+#[pyfunction]
+fn settle(py: Python<'_>) -> PyResult<()> {
+    dtypes::settle(py)?;
+    crate::errors::module(py)?;
+    primitive::rules(py)?;
+    indexing::general(py)?;
+    Ok(())
+}
+
 /// Every op with a line of explanation.
 #[pyfunction]
 fn documented_ops() -> Vec<(&'static str, &'static str)> {
@@ -196,6 +207,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         checkpoint::checkpoint_call,
         checkpoint::saved_residuals,
         cache::clear_program_cache,
+        cache::cache_sizes,
+        settle,
         promote::set_trace_context,
         promote::clear_trace_context,
         promote::set_axes,

@@ -309,7 +309,7 @@ struct Foreign<M: Managed> {
 
 // SAFETY: the memory is only read, and a deleter may be called from any thread.
 unsafe impl<M: Managed> Send for Foreign<M> {}
-// SAFETY: as above.
+// SAFETY: no thread writes to the memory, so that any number of them may read it.
 unsafe impl<M: Managed> Sync for Foreign<M> {}
 
 impl<M: Managed> std::fmt::Debug for Foreign<M> {
@@ -347,7 +347,8 @@ fn take<M: Managed>(capsule: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<
     let py = capsule.py();
     // SAFETY: a capsule of this name holds a pointer to this layout, which is valid until released.
     let managed: *mut M = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), M::NAME.as_ptr()).cast() };
-    // SAFETY: as above; null is an error that Python has set.
+    // SAFETY: the pointer was returned for a capsule of this name, and is null where it is none: then
+    // Python has set an error.
     let Some(content) = (unsafe { managed.as_ref() }) else { return Err(PyErr::fetch(py)) };
     content.check_version()?;
     let view = content.tensor();
@@ -357,10 +358,10 @@ fn take<M: Managed>(capsule: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<
     let dtype = dtype_of(view.dtype)?;
     let rank = usize::try_from(view.rank).unwrap_or(0);
     let numbers = |pointer: *const i64| {
-        // SAFETY: shape and strides have `rank` entries where they are not null.
         if rank == 0 || pointer.is_null() {
             &[][..]
         } else {
+            // SAFETY: shape and strides have `rank` entries where they are not null.
             unsafe { std::slice::from_raw_parts(pointer, rank) }
         }
     };

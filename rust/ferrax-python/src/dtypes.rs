@@ -17,6 +17,11 @@ struct Table {
 
 static TABLE: PyOnceLock<Table> = PyOnceLock::new();
 
+/// Makes what is made once.
+pub fn settle(py: Python<'_>) -> PyResult<()> {
+    table(py).map(|_| ())
+}
+
 fn table(py: Python<'_>) -> PyResult<&Table> {
     TABLE.get_or_try_init(py, || {
         let numpy = py.import("numpy")?;

@@ -50,11 +50,16 @@ pub fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
 where
     A: pyo3::call::PyCallArgs<'py>,
 {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || py.import("ferrax._src.errors").map(Bound::unbind));
-    let made = module.and_then(|module| module.bind(py).getattr(class)?.call1(arguments));
+    let made = module(py).and_then(|module| module.getattr(class)?.call1(arguments));
     match made {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
+}
+
+/// The module with the classes, which is imported once.
+pub fn module(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("ferrax._src.errors").map(Bound::unbind))?;
+    Ok(module.bind(py))
 }

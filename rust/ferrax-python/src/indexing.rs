@@ -247,16 +247,21 @@ fn read<'py>(array: &Bound<'py, Array>, index: &Bound<'py, PyAny>) -> PyResult<O
     Array::new_concrete(py, region.read(py, &concrete.tensor()?)?, concrete.weak).map(Some)
 }
 
+/// The function that reads with all other indices, which is imported once.
+pub fn general(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static GENERAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    GENERAL.import(py, "ferrax._src.numpy.indexing", "getitem")
+}
+
 #[pymethods]
 impl Array {
     /// `x[index]` by NumPy's rules, with integers out of bounds clamped.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        static GENERAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
         if let Some(result) = read(slf, index)? {
             return Ok(result.into_bound(py).into_any());
         }
-        GENERAL.import(py, "ferrax._src.numpy.indexing", "getitem")?.call1((slf, index))
+        general(py)?.call1((slf, index))
     }
 }
 

@@ -16,21 +16,27 @@ pub fn check() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {
-            PENDING.with_borrow_mut(|pending| *pending = Some(error));
+            keep(error);
             true
         }
     })
+}
+
+fn keep(error: PyErr) {
+    let old = PENDING.replace(Some(error));
+    // Dropped outside the borrow: what an exception refers to may have destructors.
+    drop(old);
 }
 
 /// Keeps an exception that Python code raised below the native core; the error
 /// to hand up in its place, which becomes the exception again at the binding.
 pub fn stash(error: PyErr) -> ferrax_ir::Error {
     let text = error.to_string();
-    PENDING.with_borrow_mut(|pending| *pending = Some(error));
+    keep(error);
     ferrax_ir::Error::Interrupted(text)
 }
 
 /// The exception that stopped the last run of this thread.
 pub fn take(message: String) -> PyErr {
-    PENDING.with_borrow_mut(Option::take).unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
+    PENDING.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

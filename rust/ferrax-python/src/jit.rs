@@ -12,17 +12,17 @@ mod stats;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ferrax_cpu::generations::{Epoch, Generations};
 use ferrax_ir::{ArrayType, Op, Source, ops};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
-use crate::program::PyProgram;
+use crate::program::{EQUATION_BYTES, PyProgram};
 use crate::promote::{compilation_context, context};
 use crate::trace::{self, FrameKind};
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
@@ -30,8 +30,9 @@ use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 pub use refs::register_ref;
 use refs::{Given, Refs, is_ref};
 
-/// Entries a function keeps before its cache starts over.
-const CACHE_LIMIT: usize = 4096;
+/// Programs, and their bytes, of a generation of a function's cache.
+const KEPT: usize = 4096;
+const KEPT_BYTES: usize = 1 << 30;
 
 /// A traced program with what a call needs besides.
 pub struct Entry {
@@ -58,15 +59,43 @@ enum Retrace {
     Captured,
 }
 
-#[derive(Default)]
+impl Entry {
+    /// What it keeps in memory, about. Captured arrays count if nobody else has them.
+    fn bytes(&self, py: Python<'_>) -> usize {
+        let alone = |array: &&Py<Array>| {
+            // SAFETY: the pointer is that of a live object, and the interpreter is attached.
+            unsafe { pyo3::ffi::Py_REFCNT(array.bind(py).as_ptr()) == 1 }
+        };
+        let own = self.captured.iter().filter(alone);
+        let captured: usize = own.map(|array| array.get().nbytes().unwrap_or(0)).sum();
+        captured + self.program.get().program.size() * EQUATION_BYTES
+    }
+}
+
 struct Cache {
-    entries: FxHashMap<u64, SmallVec<[Arc<Entry>; 1]>>,
+    entries: Generations<Arc<Entry>>,
     /// What the last call came to: the next one is probably alike.
     last: Option<Arc<Entry>>,
     traces: usize,
     /// Compiled programs that were forgotten when the cache was full.
     compiled_before: usize,
     retrace: Option<Retrace>,
+    epoch: Epoch,
+}
+
+impl Cache {
+    fn new() -> Cache {
+        let mut epoch = Epoch::FIRST;
+        epoch.renew();
+        Cache {
+            entries: Generations::new(KEPT, KEPT_BYTES),
+            last: None,
+            traces: 0,
+            compiled_before: 0,
+            retrace: None,
+            epoch,
+        }
+    }
 }
 
 /// Programs of one function under one set of options; shared by equal jits.
@@ -77,17 +106,29 @@ pub struct JitCache(Mutex<Cache>);
 impl JitCache {
     #[new]
     fn new() -> Self {
-        JitCache(Mutex::default())
+        JitCache(Mutex::new(Cache::new()))
     }
 
     /// Forgets all programs.
     fn clear(&self) {
-        let old = std::mem::take(&mut *self.lock());
+        // Dropped outside the lock: what entries refer to may have destructors.
+        let old = std::mem::replace(&mut *self.lock(), Cache::new());
         drop(old);
     }
 }
 
 impl JitCache {
+    /// What the last call came to, if caches were not cleared since.
+    fn last(&self) -> Option<Arc<Entry>> {
+        let cache = self.lock();
+        if cache.epoch.is_current() {
+            return cache.last.clone();
+        }
+        drop(cache);
+        self.clear();
+        None
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,7 +220,7 @@ impl JitFunction {
         keywords: Option<Bound<'py, PyDict>>,
         abstract_leaves: bool,
     ) -> PyResult<Call<'py>> {
-        let last = self.cache.get().lock().last.clone();
+        let last = self.cache.get().last();
         let last = last.filter(|_| !abstract_leaves && statics.is_empty());
         let mut leaves = Leaves::new();
         let known = last.as_ref().map(|last| &last.key.args);
@@ -312,10 +353,14 @@ impl JitFunction {
             Err(entry) => return Ok((entry, call.operands, call.refs)),
         };
         // Compared outside the lock: `==` of static values may run Python code.
-        let candidates = self.cache.get().lock().entries.get(&key.hash).cloned();
-        for entry in candidates.into_iter().flatten() {
+        let candidates = self.cache.get().lock().entries.candidates(key.hash);
+        for entry in candidates {
             if entry.key.matches(py, &key)? {
-                let old = self.cache.get().lock().last.replace(entry.clone());
+                let old = {
+                    let mut cache = self.cache.get().lock();
+                    let (_, old) = cache.entries.find(key.hash, |other| Arc::ptr_eq(other, &entry));
+                    (old, cache.last.replace(entry.clone()))
+                };
                 drop(old);
                 return Ok((entry, call.operands, call.refs));
             }
@@ -389,6 +434,7 @@ impl JitFunction {
             refs: traced.refs,
             number,
         });
+        let bytes = entry.bytes(py);
         let mut cache = self.cache.get().lock();
         cache.traces += 1;
         let forgotten = match (alike, keep) {
@@ -398,16 +444,11 @@ impl JitFunction {
         };
         // Programs that captured tracers are good for this trace alone.
         if keep {
-            let full = if cache.entries.len() >= CACHE_LIMIT {
-                cache.compiled_before += cache.compiled();
-                std::mem::take(&mut cache.entries)
-            } else {
-                FxHashMap::default()
-            };
-            cache.entries.entry(entry.key.hash).or_default().push(entry.clone());
-            let old = cache.last.replace(entry.clone());
+            let old = cache.entries.insert(entry.key.hash, entry.clone(), bytes);
+            cache.compiled_before += old.iter().filter(|entry| entry.program.get().is_compiled()).count();
+            let last = cache.last.replace(entry.clone());
             drop(cache);
-            drop((old, full));
+            drop((old, last));
         } else {
             drop(cache);
         }
@@ -647,7 +688,7 @@ impl JitFunction {
 
     /// The number of programs in the cache.
     fn _cache_size(&self) -> usize {
-        self.cache.get().lock().entries.values().map(SmallVec::len).sum()
+        self.cache.get().lock().entries.len()
     }
 
     /// Forgets all traced programs of this function.

@@ -51,6 +51,7 @@ pub mod trace;
 pub mod tree;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 #[pymodule]
 mod _core {
@@ -59,6 +60,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
+        ferrax_cpu::protect_forks();
         ferrax_cpu::set_interrupt_check(crate::interrupt::check);
         crate::tree::register(module)?;
         crate::bind::register(module)?;
@@ -78,6 +80,13 @@ mod _core {
         module.add("lax", &lax)?;
         let modules = py.import("sys")?.getattr("modules")?;
         modules.set_item("ferrax._core.ufuncs", ufuncs)?;
-        modules.set_item("ferrax._core.lax", lax)
+        modules.set_item("ferrax._core.lax", lax)?;
+        let os = py.import("os")?;
+        if os.hasattr("register_at_fork")? {
+            let before = PyDict::new(py);
+            before.set_item("before", module.getattr("settle")?)?;
+            os.call_method("register_at_fork", (), Some(&before))?;
+        }
+        Ok(())
     }
 }

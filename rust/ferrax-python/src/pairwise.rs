@@ -10,11 +10,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use ferrax_cpu::Executable;
+use ferrax_cpu::generations::{Epoch, Generations};
 use ferrax_ir::ops::{Binary, Compare, ConvertElementType};
 use ferrax_ir::{ArrayType, Builder, DType, Op, Sizes, Tensor, internal_error};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::array::Array;
@@ -146,11 +147,24 @@ struct Ready {
     weak: bool,
 }
 
-/// Calls remembered per thread before the table starts over.
-const LIMIT: usize = 4096;
+/// Calls, and bytes of their executables, of a generation of a thread's table.
+const KEPT: usize = 4096;
+const KEPT_BYTES: usize = 64 << 20;
+
+struct Known {
+    calls: Generations<(Key<Sizes>, Ready)>,
+    epoch: Epoch,
+}
 
 thread_local! {
-    static KNOWN: RefCell<FxHashMap<u64, (Key<Sizes>, Ready)>> = RefCell::default();
+    static KNOWN: RefCell<Known> =
+        const { RefCell::new(Known { calls: Generations::new(KEPT, KEPT_BYTES), epoch: Epoch::FIRST }) };
+}
+
+/// Forgets the calls of this thread.
+pub fn forget() {
+    let old = KNOWN.with_borrow_mut(|known| known.calls.clear());
+    drop(old);
 }
 
 /// The result of a call on concrete operands whose types were met before.
@@ -163,11 +177,25 @@ pub fn known(
     let Some(key) = Key::of(op, promotion, operands) else { return Ok(None) };
     let hash = key.digest();
     // Cloned: while the kernel runs a signal handler may use the table.
-    let ready = KNOWN.with_borrow(|known| match known.get(&hash) {
-        Some((other, ready)) if other.is(&key) => Some(ready.clone()),
-        _ => None,
+    let ready = KNOWN.with_borrow(|known| {
+        let found = known.calls.peek(hash, |(other, _)| other.is(&key))?;
+        known.epoch.is_current().then(|| found.1.clone())
     });
+    let ready = ready.or_else(|| found_again(hash, &key));
     ready.map(|ready| run(py, op, &ready, operands)).transpose()
+}
+
+/// A call that was not made lately.
+#[cold]
+fn found_again(hash: u64, key: &Key<&[usize]>) -> Option<Ready> {
+    let (found, old) = KNOWN.with_borrow_mut(|known| {
+        if known.epoch.renew() {
+            return (None, known.calls.clear());
+        }
+        known.calls.find(hash, |(other, _)| other.is(key))
+    });
+    drop(old);
+    found.map(|(_, ready)| ready)
 }
 
 /// Runs a call on concrete operands and remembers it. The op comes with what it means for operands
@@ -193,12 +221,10 @@ pub fn first(
         (executable, matches!(meant, Pairwise::Binary(_)) && types.iter().all(|ty| ty.weak))
     };
     let ready = Ready { executable, target, weak };
-    KNOWN.with_borrow_mut(|known| {
-        if known.len() >= LIMIT {
-            known.clear();
-        }
-        known.insert(key.digest(), (key.owned(), ready.clone()));
-    });
+    let bytes = ready.executable.bytes();
+    let call = (key.owned(), ready.clone());
+    let old = KNOWN.with_borrow_mut(|known| known.calls.insert(key.digest(), call, bytes));
+    drop(old);
     run(py, op, &ready, operands)
 }
 

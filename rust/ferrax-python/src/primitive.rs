@@ -62,12 +62,17 @@ fn interned(name: &str) -> &'static str {
     }
 }
 
-/// A function of `ferrax._src.primitive_rules`.
-fn rule<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+/// `ferrax._src.primitive_rules`, which is imported once.
+pub fn rules(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module =
         MODULE.get_or_try_init(py, || py.import("ferrax._src.primitive_rules").map(Bound::unbind))?;
-    module.bind(py).getattr(name)
+    Ok(module.bind(py))
+}
+
+/// A function of that module.
+fn rule<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    rules(py)?.getattr(name)
 }
 
 fn show_types<'py>(py: Python<'py>, types: &[Type]) -> PyResult<Bound<'py, PyList>> {

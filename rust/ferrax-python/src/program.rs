@@ -15,6 +15,9 @@ use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
 use crate::{dtypes, eager, nans, params, primitive};
 
+/// What an equation takes in memory, with its share of the executable, about.
+pub const EQUATION_BYTES: usize = 2 << 10;
+
 /// A program with its executable, which is made when first needed.
 #[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
 pub struct PyProgram {

@@ -42,7 +42,9 @@ static EXCLUDED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// Adds the beginning of paths of files whose code is not the user's.
 pub fn exclude(path: String) {
     EXCLUDED.write().unwrap_or_else(PoisonError::into_inner).push(path);
-    CACHE.with_borrow_mut(|cache| cache.codes.clear());
+    let old = CACHE.with_borrow_mut(|cache| std::mem::take(&mut cache.codes));
+    // Dropped outside the borrow: code may be looked at by weak references.
+    drop(old);
 }
 
 /// Scopes by number.
@@ -90,11 +92,12 @@ fn find(py: Python<'_>) -> PyResult<Source> {
     // SAFETY: the interpreter is attached; the result is a borrowed reference or null.
     let mut frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
     while let Some(current) = frame {
-        // SAFETY: `current` is a frame object; a new reference is returned.
+        // SAFETY: `current` is a frame object: the interpreter's own, or the `f_back` of one. A new
+        // reference is returned.
         let code = unsafe {
             Bound::from_owned_ptr_or_err(py, ffi::PyFrame_GetCode(current.as_ptr().cast()).cast())?
         };
-        // SAFETY: `current` is a frame object.
+        // SAFETY: `current` is a frame object, as for its code.
         let line = unsafe { ffi::PyFrame_GetLineNumber(current.as_ptr().cast()) };
         if let Some(source) = lookup(&code, line)? {
             return Ok(source);
@@ -136,11 +139,11 @@ fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
     let entry =
         if library { Code::Library } else { Code::User { lines: FxHashMap::default(), file, function } };
     drop(excluded);
-    CACHE.with_borrow_mut(|cache| {
-        if cache.codes.len() >= CACHE_LIMIT {
-            cache.codes.clear();
-        }
-        cache.codes.insert(address, (code.clone().unbind(), entry));
+    let old = CACHE.with_borrow_mut(|cache| {
+        let full = cache.codes.len() >= CACHE_LIMIT;
+        let old = if full { std::mem::take(&mut cache.codes) } else { FxHashMap::default() };
+        (old, cache.codes.insert(address, (code.clone().unbind(), entry)))
     });
+    drop(old);
     lookup(code, line)
 }

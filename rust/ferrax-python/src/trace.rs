@@ -268,11 +268,9 @@ pub fn finish<'py, O>(py: Python<'py>, id: u64, outputs: O) -> PyResult<Traced>
 where
     O: AsRef<[Operand<'py>]>,
 {
+    let gone = || to_py(py, internal_error!("the frame of this trace is gone"));
     let atoms = STACK.with_borrow_mut(|stack| {
-        let depth = stack.iter().rposition(|frame| frame.id == id);
-        let Some(depth) = depth else {
-            return Err(to_py(py, internal_error!("the frame of this trace is gone")));
-        };
+        let Some(depth) = stack.iter().rposition(|frame| frame.id == id) else { return Ok(None) };
         let alive: SmallVec<[u64; 8]> = stack[..=depth].iter().map(|frame| frame.id).collect();
         let mut atoms = Vec::with_capacity(outputs.as_ref().len());
         for output in outputs.as_ref() {
@@ -280,14 +278,14 @@ where
                 && let Data::Tracer(tracer) = &array.get().data
                 && !alive.contains(&tracer.frame)
             {
-                return Ok(Err(array.clone()));
+                return Ok(Some(Err(array.clone())));
             }
             atoms.push(stack[depth].atom(|tracer| tracer.frame == id, output)?);
         }
-        Ok(Ok(atoms))
+        PyResult::Ok(Some(Ok(atoms)))
     })?;
-    let atoms = atoms.map_err(|escaped| unexpected_tracer(&escaped))?;
-    let frame = remove(id).ok_or_else(|| to_py(py, internal_error!("the frame of this trace is gone")))?;
+    let atoms = atoms.ok_or_else(gone)?.map_err(|escaped| unexpected_tracer(&escaped))?;
+    let frame = remove(id).ok_or_else(gone)?;
     drop(outputs);
     let Frame { kind, builder, captured, names, values, ref_inputs, refs, .. } = frame;
     drop(values);
@@ -453,6 +451,9 @@ pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Output
     if runs_at_once(&effects, operands) {
         return eager::run(py, &op, operands);
     }
+    // Where an op is refused it is dropped while the stack is borrowed: not with what belongs to Python.
+    let hosted = matches!(op, Op::Extension(_)) || !op.programs().is_empty();
+    let _kept = hosted.then(|| op.clone());
     record(py, operands, &effects, |builder, atoms| builder.emit(op, atoms))
 }
 
@@ -575,6 +576,30 @@ impl Recorded {
     }
 }
 
+/// Why nothing was recorded. Exceptions are made of it when the stack is not borrowed any more:
+/// making one runs Python code.
+enum Refused {
+    Escaped(Py<Array>),
+    Error(ferrax_ir::Error),
+    Raised(PyErr),
+}
+
+impl From<ferrax_ir::Error> for Refused {
+    fn from(error: ferrax_ir::Error) -> Self {
+        Refused::Error(error)
+    }
+}
+
+impl Refused {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        match self {
+            Refused::Escaped(escaped) => unexpected_tracer(escaped.bind(py)),
+            Refused::Error(error) => to_py(py, error),
+            Refused::Raised(error) => error,
+        }
+    }
+}
+
 /// `least` gives a frame below which it must not be recorded.
 fn record_atoms(
     py: Python<'_>,
@@ -584,21 +609,19 @@ fn record_atoms(
 ) -> PyResult<Recorded> {
     let at = source::current(py);
     let recorded = STACK.with_borrow_mut(|stack| {
-        let depth = match level(stack, operands) {
-            Ok(depth) => depth.max(least(stack)),
-            Err(escaped) => return Ok(Err(escaped)),
-        };
+        let depth = level(stack, operands).map_err(Refused::Escaped)?.max(least(stack));
         let Some(frame) = depth.map(|depth| &mut stack[depth]) else {
-            return Err(to_py(py, internal_error!("nothing records this op")));
+            return Err(internal_error!("nothing records this op").into());
         };
         let id = frame.id;
         let atoms = operands
             .iter()
             .map(|operand| frame.atom(|tracer| tracer.frame == id, operand))
-            .collect::<PyResult<SmallVec<[Atom; 4]>>>()?;
+            .collect::<PyResult<SmallVec<[Atom; 4]>>>()
+            .map_err(Refused::Raised)?;
         frame.builder.source = at;
         let first = frame.builder.program().equations.len();
-        let outputs = emit(&mut frame.builder, &atoms).py(py)?;
+        let outputs = emit(&mut frame.builder, &atoms)?;
         for index in first..frame.builder.program().equations.len() {
             for var in frame.builder.program().equations[index].outputs.clone() {
                 frame.note_variable(Atom::Var(var), index as u32, None);
@@ -607,11 +630,10 @@ fn record_atoms(
         let outputs = outputs
             .into_iter()
             .map(|atom| frame.builder.array_type(atom).map(|ty| (atom, ty)))
-            .collect::<ferrax_ir::Result<_>>()
-            .py(py)?;
-        Ok(Ok(Recorded { frame: id, source: at, operands: atoms, outputs }))
-    })?;
-    recorded.map_err(|escaped| unexpected_tracer(escaped.bind(py)))
+            .collect::<ferrax_ir::Result<_>>()?;
+        Ok(Recorded { frame: id, source: at, operands: atoms, outputs })
+    });
+    recorded.map_err(|refused: Refused| refused.raise(py))
 }
 
 /// The concrete array that `array` is or, under diff frames, stands for.

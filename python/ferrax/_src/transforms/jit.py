@@ -152,7 +152,16 @@ _core.PjitFunction.eval_shape = _eval_shape
 
 
 def clear_caches() -> None:
-    """Forgets all traced and compiled programs."""
+    """Forgets all traced and compiled programs, those of single operations included, in all threads,
+    and gives memory that waits for reuse back to the system.
+
+    Example:
+        >>> f = ferrax.jit(lambda x: x + 1)
+        >>> _ = f(1)
+        >>> ferrax.clear_caches()
+        >>> f._cache_size()
+        0
+    """
     for by_options in list(_caches.values()):
         for cache in by_options.values():
             cache.clear()

@@ -29,7 +29,7 @@ impl JitFunction {
             }
             _ => {
                 let tensors = eager::tensors(py, operands)?;
-                eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)
+                eager::release_gil(py, program.work(), || executable.run_apart(&tensors)).py(py)
             }
         }
     }
@@ -49,7 +49,7 @@ impl JitFunction {
             Some(donated) => take_donated(py, operands, donated)?,
             None => eager::tensors(py, operands)?.into_vec(),
         };
-        let results = eager::release_gil(py, program.work(), || executable.run(&tensors)).py(py)?;
+        let results = eager::release_gil(py, program.work(), || executable.run_apart(&tensors)).py(py)?;
         let what = || format!("the jitted function {}", self.place(py));
         let source = |number: usize| {
             let names = entry.key.names(py, self.function.bind(py)).unwrap_or_default();

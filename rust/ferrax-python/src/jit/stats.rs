@@ -18,15 +18,17 @@ const COMPARED: usize = 64;
 impl Cache {
     /// How many of the kept programs are compiled.
     pub fn compiled(&self) -> usize {
-        let entries = self.entries.values().flatten();
-        entries.filter(|entry| entry.program.get().is_compiled()).count()
+        self.entries.iter().filter(|entry| entry.program.get().is_compiled()).count()
     }
 
     /// The known call that is most like this one; of several, the latest.
     fn most_alike(&self, key: &Key) -> Option<Arc<Entry>> {
-        let mut entries: Vec<&Arc<Entry>> = self.entries.values().flatten().collect();
+        let mut entries: Vec<&Arc<Entry>> = self.entries.iter().collect();
+        if entries.len() > COMPARED {
+            entries.select_nth_unstable_by_key(COMPARED, |entry| Reverse(entry.number));
+            entries.truncate(COMPARED);
+        }
         entries.sort_unstable_by_key(|entry| Reverse(entry.number));
-        entries.truncate(COMPARED);
         entries.into_iter().min_by_key(|entry| entry.key.distance(key)).cloned()
     }
 }
@@ -79,7 +81,7 @@ impl JitFunction {
                 Retrace::Unlike(before, after) => Some((before.clone(), after.clone())),
                 Retrace::Captured => None,
             });
-            let entries = cache.entries.values().map(smallvec::SmallVec::len).sum();
+            let entries = cache.entries.len();
             (cache.traces, cache.compiled_before + cache.compiled(), entries, keys)
         };
         let keys = match keys {

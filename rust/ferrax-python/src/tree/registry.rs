@@ -148,8 +148,10 @@ impl Registry {
             || node_type.is(py.get_type::<PyList>())
             || node_type.is(py.get_type::<PyDict>())
             || node_type.is(py.None().bind(py).get_type());
+        // No Python code runs under the lock: it might register something itself.
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if builtin || self.lookup(address).is_some() {
+            drop(entries);
             let what = match registration.kind {
                 RegistrationKind::Custom { .. } => "custom",
                 RegistrationKind::Dataclass { .. } => "custom dataclass",
