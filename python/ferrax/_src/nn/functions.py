@@ -88,7 +88,7 @@ def softplus(x):
 def sparse_plus(x):
     """0 below -1, x above 1, and the parabola `(x + 1)**2 / 4` that joins the two."""
     x = ensure_array(x, "sparse_plus")
-    return jnp.select([x <= -1, x < 1], [0.0, jnp.square(x + 1) / 4], x)
+    return jnp.select([x <= -1.0, x < 1.0], [0.0, jnp.square(x + 1.0) / 4], x)
 
 
 @jit
