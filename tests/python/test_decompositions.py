@@ -46,6 +46,43 @@ def orthonormal(columns, dtype):
 # ---------------------------------------------------------------------------- values
 
 
+EXTREME = {
+    "svd": lambda l, a: [l.svd(a).S],
+    "svdvals": lambda l, a: [l.svdvals(a)],
+    "norm": lambda l, a: [l.norm(a, 2), l.norm(a, "nuc")],
+    "pinv": lambda l, a: [l.pinv(a)],
+    "rank": lambda l, a: [l.matrix_rank(a), l.matrix_rank(a[:1] + 0 * a)],
+    "eigh": lambda l, a: [l.eigvalsh(a + a.T)],
+    "cond": lambda l, a: [l.cond(a)],
+}
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e30, 1e-25, 1e-30], ids=str)
+@pytest.mark.parametrize("name", EXTREME)
+def test_elements_may_be_large_and_small(name, scale):
+    for dtype, factor in (("float32", scale), ("float64", scale**5), ("complex64", scale)):
+        with ferrax.enable_x64(True), jax.enable_x64(True):
+            a = (np.array([[1, 2.5], [3, 4]]) * factor).astype(dtype)
+            for got, want in zip(EXTREME[name](jnp.linalg, jnp.asarray(a)), EXTREME[name](jax.numpy.linalg, a)):
+                np.testing.assert_allclose(got, want, rtol=1e-4 if dtype != "float64" else 1e-11)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-7, 1e25], ids=str)
+def test_eigenvectors_of_larger_matrices_are_as_accurate_as_those_of_lapack(scale):
+    rng = np.random.default_rng(5)
+    g = rng.standard_normal((150, 150)).astype(np.float32)
+    for a in (g + g.T, g[:, :149] @ g[:, :149].T):
+        a = (a * np.float32(scale)).astype(np.float32)
+        got, want = (
+            [np.asarray(x, np.float64) for x in l.eigh(array(a))]
+            for l, array in ((jnp.linalg, jnp.asarray), (jax.numpy.linalg, jax.numpy.asarray))
+        )
+        residual = lambda w, v, a=a: np.linalg.norm(a.astype(np.float64) @ v - v * w)  # noqa: E731
+        skew = lambda w, v: np.linalg.norm(v.T @ v - np.eye(len(w)))  # noqa: E731
+        assert residual(*got) < 1.5 * residual(*want)
+        assert skew(*got) < 1.5 * skew(*want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (2, 3, 4, 4), (40, 40)], ids=str)
 def test_eigenvectors_diagonalise(shape, dtype):

@@ -56,6 +56,20 @@ fn eigenvectors_make_the_matrix_diagonal() {
 }
 
 #[test]
+fn elements_may_be_large_and_small() {
+    for scale in [1e-170, 1e-30, 1e160] {
+        let x = f64s(&[2, 2], &[2.0 * scale, scale, scale, 2.0 * scale]);
+        let close = |found: &Tensor, wanted: [f64; 2]| {
+            for (got, want) in values(found).iter().zip(wanted) {
+                assert!((got / scale - want).abs() < 1e-14, "{got} at {scale}");
+            }
+        };
+        close(&all(eigh(), std::slice::from_ref(&x))[1], [1.0, 3.0]);
+        close(&all(svd(false, false), std::slice::from_ref(&x))[0], [3.0, 1.0]);
+    }
+}
+
+#[test]
 fn one_triangle_is_read() {
     let x = f64s(&[2, 2], &[2.0, 99.0, 1.0, 3.0]);
     let whole = f64s(&[2, 2], &[2.0, 1.0, 1.0, 3.0]);

@@ -85,6 +85,19 @@ impl Matrix {
         Matrix::new(self.rows, columns.len(), elements.collect())
     }
 
+    /// The `n` for which the largest part of an element is in `[0.5, 1)` times `2^n`. Matrices are
+    /// multiplied by such powers, which is exact, for products of elements to be numbers.
+    fn exponent(&self) -> i32 {
+        let largest = self.elements.iter().fold(0.0f64, |most, x| most.max(x.0.abs()).max(x.1.abs()));
+        if largest.is_finite() { libm::frexp(largest).1 } else { 0 }
+    }
+
+    fn multiply(&mut self, exponent: i32) {
+        for x in &mut self.elements {
+            *x = (libm::ldexp(x.0, exponent), libm::ldexp(x.1, exponent));
+        }
+    }
+
     fn rotate_columns(&mut self, p: usize, q: usize, by: &Rotation) {
         for row in 0..self.rows {
             let (x, y) = (self.at(row, p), self.at(row, q));
@@ -115,6 +128,13 @@ impl Matrix {
 
 /// Eigenvalues of a Hermitian matrix, ascending if `sorted`, and eigenvectors as columns.
 pub fn hermitian(mut a: Matrix, sorted: bool) -> (Vec<f64>, Matrix) {
+    let exponent = a.exponent();
+    a.multiply(-exponent);
+    let (values, vectors) = hermitian_of_magnitude_one(a, sorted);
+    (values.into_iter().map(|value| libm::ldexp(value, exponent)).collect(), vectors)
+}
+
+fn hermitian_of_magnitude_one(mut a: Matrix, sorted: bool) -> (Vec<f64>, Matrix) {
     let size = a.rows;
     let mut vectors = Matrix::identity(size);
     let norm = a.elements.iter().fold(0.0f64, |norm, x| norm.hypot(x.0).hypot(x.1));
@@ -148,8 +168,16 @@ pub fn hermitian(mut a: Matrix, sorted: bool) -> (Vec<f64>, Matrix) {
 /// Singular values, descending, with left and right vectors as columns: as many of both as rows
 /// and as columns if `full`, else as values.
 pub fn singular(a: &Matrix, full: bool) -> (Matrix, Vec<f64>, Matrix) {
+    let exponent = a.exponent();
+    let mut scaled = a.clone();
+    scaled.multiply(-exponent);
+    let (left, values, right) = singular_of_magnitude_one(&scaled, full);
+    (left, values.into_iter().map(|value| libm::ldexp(value, exponent)).collect(), right)
+}
+
+fn singular_of_magnitude_one(a: &Matrix, full: bool) -> (Matrix, Vec<f64>, Matrix) {
     if a.rows < a.columns {
-        let (right, values, left) = singular(&a.adjoint(), full);
+        let (right, values, left) = singular_of_magnitude_one(&a.adjoint(), full);
         return (left, values, right);
     }
     let size = a.columns;
