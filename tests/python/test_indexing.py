@@ -220,6 +220,16 @@ def test_batching():
     check(lambda m, jnp: m.vmap(lambda i: jnp.array(X)[i, 1:3])(jnp.array([0, -1])))
 
 
+@pytest.mark.parametrize("inner", ["jacfwd", "jacrev"])
+@pytest.mark.parametrize("outer", ["jacfwd", "jacrev"])
+def test_second_derivatives_of_what_is_read_out_of_bounds(outer, inner):
+    def hessian(m, jnp):
+        product = lambda v: jnp.prod(v[jnp.array([0, 1, 7])])  # noqa: E731
+        return getattr(m, outer)(getattr(m, inner)(product))(jnp.array([2.0, 3.0, 5.0]))
+
+    check(hessian)
+
+
 TAKING = {
     "take flat": lambda m, jnp: jnp.take(jnp.array(X), jnp.array([70, -1, -61])),
     "take axis": lambda m, jnp: jnp.take(jnp.array(X), jnp.array([[0, 9], [1, 2]]), axis=2),

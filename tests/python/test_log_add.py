@@ -34,6 +34,19 @@ def test_second_derivatives(S, name):
     return S.jax.vmap(hessian)(x, y), S.jax.jit(S.jax.vmap(hessian))(x, y)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@same(rtol=1e-5, atol=1e-6)
+def test_cumlogsumexp_between_equal_elements(S, reverse):
+    """Its derivatives go through sums of two, which are smooth where these are equal."""
+    x = S.jnp.array([0.1, 0.1, -1.0, -1.0, 0.1])
+
+    def f(x):
+        return S.lax.cumlogsumexp(x, reverse=reverse)
+
+    third = S.jax.jacfwd(S.jax.hessian(lambda x: f(x)[2]))
+    return S.jax.jacrev(f)(x), S.jax.jacrev(S.jax.jacfwd(f))(x), S.jax.jit(S.jax.hessian(f))(x), third(x)
+
+
 @same
 def test_log1mexp(S):
     f = S.jax.nn.log1mexp

@@ -283,23 +283,21 @@ fn finite_above(b: &mut Builder, x: Atom) -> Result<Atom> {
     b.select(is_infinite, zero, x)
 }
 
+/// `t + log1p(e^(l - t))` with the larger operand as `t` and the other as `l`: which one is which
+/// has no derivative, so that those of the sum are right between equal operands, too, to any order.
 fn emit_log_add_exp(b: &mut Builder, x: Atom, y: Atom) -> Result<Atom> {
-    let top = b.binary(Binary::Max, x, y)?;
-    if b.dtype(x).is_complex() {
-        let sum = b.add(x, y)?;
-        let twice = b.add(top, top)?;
-        let distance = b.sub(sum, twice)?;
-        let ratio = b.unary(Unary::Exp, distance)?;
-        let rest = b.unary(Unary::Log1p, ratio)?;
-        return b.add(top, rest);
-    }
-    let difference = b.sub(x, y)?;
-    let distance = b.unary(Unary::Abs, difference)?;
-    let distance = b.neg(distance)?;
+    let largest = b.binary(Binary::Max, x, y)?;
+    let swap = b.compare(Compare::Ne, x, largest)?;
+    let (top, low) = (b.select(swap, y, x)?, b.select(swap, x, y)?);
+    let distance = b.sub(low, top)?;
     let ratio = b.unary(Unary::Exp, distance)?;
     let rest = b.unary(Unary::Log1p, ratio)?;
     let value = b.add(top, rest)?;
-    let is_nan = b.compare(Compare::Ne, difference, difference)?;
+    if b.dtype(x).is_complex() {
+        return Ok(value);
+    }
+    // Equal infinities have no distance; their sum is the answer.
+    let is_nan = b.compare(Compare::Ne, distance, distance)?;
     let sum = b.add(x, y)?;
     b.select(is_nan, sum, value)
 }

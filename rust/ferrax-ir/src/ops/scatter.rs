@@ -303,7 +303,10 @@ impl Rules for Scatter {
                 self.require_unique()?;
                 source = b.mul(cotangent, operand)?;
             }
-            let taken = b.emit1(self.gather(rank, &updates.shape, Some(zero))?, &[source, indices])?;
+            let mut gather = self.gather(rank, &updates.shape, Some(zero))?;
+            // This may itself be the transpose of a gather, which reads the nearest windows.
+            gather.mode = self.mode;
+            let taken = b.emit1(gather, &[source, indices])?;
             updates_cotangent = Some(if self.kind == ScatterKind::Sub { b.neg(taken)? } else { taken });
         }
         Ok(SmallVec::from_iter([operand_cotangent, None, updates_cotangent]))
