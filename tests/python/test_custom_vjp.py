@@ -271,6 +271,29 @@ def counted(S):
     return f, calls
 
 
+def telling_rules(S, optimised=True):
+    """A function whose forward rule computes something else."""
+    f = S.jax.custom_vjp(S.jnp.tan)
+    f.defvjp(
+        lambda x: (S.jnp.sin(x), S.jnp.cos(x)), lambda res, g: (g * res,), optimize_remat=optimised
+    )
+    return f
+
+
+REMATERIALISED = {
+    "plain": lambda S, f: f,
+    "jit": lambda S, f: S.jax.jit(f),
+    "checkpoint": lambda S, f: S.jax.checkpoint(f),
+    "in_checkpoint": lambda S, f: S.jax.jit(S.jax.checkpoint(lambda x: S.jnp.exp(S.jax.jit(f)(x) * 2))),
+    "vmap": lambda S, f: lambda x: S.jnp.sum(S.jax.checkpoint(S.jax.vmap(f))(S.jnp.stack([x, x + 1]))),
+    "kept": lambda S, f: S.jax.checkpoint(f, policy=S.jax.checkpoint_policies.everything_saveable),
+    "policy": lambda S, f: S.jax.checkpoint(f, policy=S.jax.checkpoint_policies.dots_saveable),
+    "scan": lambda S, f: lambda x: S.lax.scan(
+        lambda c, _: (S.jax.checkpoint(f)(c), None), x, None, length=2)[0],
+    "beside_others": lambda S, f: S.jax.checkpoint(lambda x: telling_rules(S, False)(x) + 2 * f(x)),
+}  # fmt: skip
+
+
 def remat_optimised(S):
     @S.jax.custom_vjp
     def f(x):
@@ -467,6 +490,8 @@ CASES = {
     "optimize_remat": lambda S: S.jax.grad(remat_optimised(S))(2.0),
     "optimize_remat_checkpoint": lambda S: S.jax.jit(S.jax.grad(S.jax.checkpoint(remat_optimised(S))))(2.0),
     "optimize_remat_vmap": lambda S: S.jax.vmap(S.jax.grad(remat_optimised(S)))(ramp(S, 3)),
+    **{f"optimize_remat_value_{name}": lambda S, wrap=wrap: (
+        S.jax.value_and_grad(wrap(S, telling_rules(S)))(3.2)) for name, wrap in REMATERIALISED.items()},
     # errors
     "no_rule": lambda S: S.jax.custom_vjp(lambda x: x)(1.0),
     "no_rule_grad": lambda S: S.jax.grad(S.jax.custom_vjp(lambda x: x))(1.0),

@@ -65,6 +65,7 @@ struct PythonVjp {
     forward: Py<PyAny>,
     /// `perturbed, given -> (program, flags)`, as [`VjpRule::backward`].
     backward: Py<PyAny>,
+    optimize_remat: bool,
 }
 
 impl VjpRule for PythonVjp {
@@ -82,6 +83,10 @@ impl VjpRule for PythonVjp {
 
     fn backward(&self, perturbed: &[bool], given: &[bool]) -> ferrax_ir::Result<FlaggedProgram> {
         ask(&self.backward, (perturbed.to_vec(), given.to_vec()))
+    }
+
+    fn optimize_remat(&self) -> bool {
+        self.optimize_remat
     }
 }
 
@@ -127,12 +132,13 @@ pub fn custom_vjp_call<'py>(
     name: String,
     num_consts: usize,
     symbolic_zeros: bool,
+    optimize_remat: bool,
     arguments: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let op = CustomVjp {
         call_jaxpr: program.get().program.clone(),
         num_consts,
-        rule: VjpHandle(Arc::new(PythonVjp { name, forward, backward })),
+        rule: VjpHandle(Arc::new(PythonVjp { name, forward, backward, optimize_remat })),
         symbolic_zeros,
     };
     bind(py, op.into(), arguments)

@@ -57,6 +57,9 @@ pub(crate) struct Forward {
     /// Whether the tangents are for a linear program, which may be turned around. Loops are
     /// treated as for `jvp` then, yet rules for the reverse alone will do.
     pub linearizes: bool,
+    /// Whether values are those of functions whose rules leave them to these
+    /// ([`ferrax_ir::ops::VjpRule::optimize_remat`]), for a primal half without residuals.
+    pub keeps_functions: bool,
     jvps: Memo<Flags, Flagged>,
     pub linearized: Memo<Flags, Arc<Linearized>>,
     pub linearized_calls: Memo<Vec<bool>, Arc<LinearizedCall>>,
@@ -76,6 +79,7 @@ impl Forward {
     pub fn new(calls: Calls) -> Self {
         Forward {
             linearizes: calls == Calls::Linearize,
+            keeps_functions: false,
             calls,
             jvps: Memo::default(),
             linearized: Memo::default(),

@@ -63,8 +63,8 @@ class custom_vjp(CustomFunction):  # noqa: N801
 
         With `symbolic_zeros=True` `fwd` gets, for each leaf of its arguments, an object with
         `value` and `perturbed` (whether it is differentiated in), and `bwd` gets `SymbolicZero`s
-        for cotangents that are zero. `optimize_remat=True` lets `fwd`'s residuals be dropped where
-        nobody asks for them; here that always happens.
+        for cotangents that are zero. `optimize_remat=True` has the function itself called in place of
+        `fwd` where a checkpoint keeps no residuals of it, so that its value is that of the function.
         """
         self.fwd = fwd
         self.bwd = bwd
@@ -98,6 +98,7 @@ class custom_vjp(CustomFunction):  # noqa: N801
             call.name,
             len(call.constants),
             self.symbolic_zeros,
+            self.optimize_remat,
             [*call.constants, *call.arrays],
         )
 

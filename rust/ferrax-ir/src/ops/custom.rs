@@ -57,6 +57,9 @@ pub trait VjpRule: std::fmt::Debug + Send + Sync {
     /// most. `given` says for each output of inexact dtype whether it has one.
     fn backward(&self, perturbed: &[bool], given: &[bool]) -> Result<FlaggedProgram>;
 
+    /// Whether the function is called, not the forward rule, where nobody keeps the rule's residuals.
+    fn optimize_remat(&self) -> bool;
+
     /// The error where a captured value has a tangent.
     fn closed_over(&self) -> Error {
         closed_over("custom_vjp", &self.name())

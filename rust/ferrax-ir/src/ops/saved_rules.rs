@@ -34,6 +34,8 @@ pub struct SavedVjp {
     pub flags: Vec<bool>,
     /// As [`VjpRule::forward`] and [`VjpRule::backward`] for `perturbed` and all cotangents.
     pub programs: Option<[Arc<Program>; 2]>,
+    /// As [`VjpRule::optimize_remat`].
+    pub optimize_remat: bool,
 }
 
 pub(super) fn not_saved<T>(name: &str) -> Result<T> {
@@ -207,6 +209,10 @@ impl VjpRule for SavedVjp {
         Ok((Arc::new(b.finish(outputs)), kept.into()))
     }
 
+    fn optimize_remat(&self) -> bool {
+        self.optimize_remat
+    }
+
     fn saved(&self) -> Option<&SavedVjp> {
         Some(self)
     }
@@ -253,11 +259,12 @@ impl ToParam for SavedVjp {
             self.flags.to_param(),
             program(forward),
             program(backward),
+            self.optimize_remat.to_param(),
         ])
     }
 
     fn from_param(value: Param) -> Result<Self> {
-        let [name, perturbed, flags, forward, backward] = list(value)?;
+        let [name, perturbed, flags, forward, backward, optimize_remat] = list(value)?;
         let forward: Option<Arc<Program>> = ToParam::from_param(forward)?;
         let backward: Option<Arc<Program>> = ToParam::from_param(backward)?;
         Ok(SavedVjp {
@@ -265,6 +272,7 @@ impl ToParam for SavedVjp {
             perturbed: ToParam::from_param(perturbed)?,
             flags: ToParam::from_param(flags)?,
             programs: forward.zip(backward).map(|(forward, backward)| [forward, backward]),
+            optimize_remat: ToParam::from_param(optimize_remat)?,
         })
     }
 }

@@ -155,7 +155,9 @@ impl Tracer {
     ) -> Result<VjpHandle> {
         let rule = &rule.0;
         let flags = vec![false; perturbed.len()];
-        let mut saved = SavedVjp { name: rule.name().into(), flags, programs: None, perturbed };
+        let optimize_remat = rule.optimize_remat();
+        let mut saved =
+            SavedVjp { name: rule.name().into(), flags, programs: None, perturbed, optimize_remat };
         if order < self.orders {
             let forward = rule.forward(&saved.perturbed)?;
             let (backward, flags) = rule.backward(&saved.perturbed, &vec![true; given])?;

@@ -21,7 +21,7 @@ use crate::jvp::{Calls, Forward, Tangents};
 use crate::partial_eval::PartialEvaluation;
 use crate::remat::{Remat, Source, rematerialise};
 use crate::rewrite::{Needed, Rewriter};
-use crate::split::dependence;
+use crate::split::{dependence, split};
 use crate::transpose::{Cotangents, Transposition};
 
 /// A checkpointed program in two, with flags of the outputs that the second gives.
@@ -78,15 +78,45 @@ fn seen_by(policy: &PolicyHandle, program: &Arc<Program>) -> Result<Arc<Program>
     }
 }
 
-/// Whether the derivative of a program runs rules of the user's. What they compute forwards need
-/// not be what the program does.
-fn has_rules(program: &Program) -> bool {
+/// Whether the derivative of a program runs rules of the user's for which `counts` holds.
+fn has_rules(program: &Program, counts: fn(&View<'_>) -> bool) -> bool {
     program.measure(&|program, of| {
-        program.equations.iter().any(|equation| {
-            matches!(equation.op.view(), View::CustomJvp(_) | View::CustomVjp(_))
-                || equation.op.programs().into_iter().any(of)
-        })
+        program
+            .equations
+            .iter()
+            .any(|equation| counts(&equation.op.view()) || equation.op.programs().into_iter().any(of))
     })
+}
+
+/// Whether the value is the rule's where residuals are made again. What it computes need not be what
+/// the function does.
+fn gives_value(view: &View<'_>) -> bool {
+    match view {
+        View::CustomJvp(_) => true,
+        View::CustomVjp(op) => !op.rule.0.optimize_remat(),
+        _ => false,
+    }
+}
+
+fn leaves_value(view: &View<'_>) -> bool {
+    matches!(view, View::CustomVjp(op) if op.rule.0.optimize_remat())
+}
+
+/// What gives the values of a program of which nothing is saved, if that is not its linearised form.
+fn values(program: &Arc<Program>, nonzero: &[bool]) -> Result<Option<Arc<Program>>> {
+    if !has_rules(program, gives_value) {
+        return Ok(Some(program.clone()));
+    }
+    if !has_rules(program, leaves_value) {
+        return Ok(None);
+    }
+    let mut forward = Forward::new(Calls::Linearize);
+    forward.keeps_functions = true;
+    let joint = forward.joint(program, nonzero, &[])?;
+    let both = joint.builder.finish([]);
+    let unknown: Vec<bool> =
+        (0..both.inputs.len()).map(|position| position >= program.inputs.len()).collect();
+    Ok(Some(Arc::new(split(&both, &unknown, &joint.outputs, &[])?.known)))
 }
 
 /// The halves of a program whose inputs flagged in `nonzero` have tangents.
@@ -103,8 +133,10 @@ fn linearised(forward: &mut Forward, op: &Checkpoint, nonzero: Vec<bool>) -> Res
     let unknown: Vec<bool> =
         (0..both.inputs.len()).map(|position| position >= program.inputs.len()).collect();
     let mut parts = rematerialise(&both, &unknown, &joint.outputs, &tangents, &op.policy)?;
-    if parts.saved == 0 && !has_rules(&op.jaxpr) {
-        parts.known = op.jaxpr.clone();
+    if parts.saved == 0
+        && let Some(known) = values(&op.jaxpr, &key.0)?
+    {
+        parts.known = known;
     }
     let made = Arc::new(Rematerialised { parts, late_out });
     Ok(forward.rematerialised.insert(&op.jaxpr, key, made))

@@ -138,7 +138,11 @@ pub(crate) fn forward_vjp(
     let Some(residuals) = results.get(count..) else {
         return Err(internal_error!("the forward rule of '{}' gave too few outputs", rule.name()));
     };
-    set_outputs(rewriter, equation, &rule.name(), results[..count].iter().copied())?;
+    if forward.keeps_functions && rule.optimize_remat() {
+        rewriter.copy(equation)?;
+    } else {
+        set_outputs(rewriter, equation, &rule.name(), results[..count].iter().copied())?;
+    }
     let inexact: Vec<Option<ZeroLike>> = equation
         .outputs
         .iter()
@@ -277,6 +281,10 @@ impl VjpRule for BatchedVjp {
             });
         }
         Ok((Arc::new(b.finish(outputs)), flags))
+    }
+
+    fn optimize_remat(&self) -> bool {
+        self.inner.0.optimize_remat()
     }
 }
 
