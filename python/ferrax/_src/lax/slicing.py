@@ -169,7 +169,8 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
         if isinstance(start, (int, np.integer)):
             value = operator.index(start)
             value = value + size if value < 0 and wrap else value
-            start = as_array(static_dtype.type(value))
+            # The window is moved until it fits anyway: no start is too large for its type.
+            start = as_array(static_dtype.type(min(max(value, 0), size)))
         else:
             start = _operand(start, name, 1)
             if start.ndim == 0 and wrap and start.dtype.kind in "iu":
