@@ -278,18 +278,15 @@ impl<'a> Graph<'a> {
         last
     }
 
-    /// Decides which variables are roots.
+    /// Decides which variables are roots; those that are already stay so.
     ///
     /// Virtual code reads its operands where its value is used: what would have
     /// died at its own place lives until then. A sum of the results of many
     /// library calls would keep them all, so a value is stored if steps follow
     /// before it is used, and what its code would keep is [`HELD_RATIO`] times
     /// its size.
-    pub fn choose_roots(&mut self, forced: &[Var]) {
+    pub fn choose_roots(&mut self) {
         let n = self.program.types.len();
-        for var in forced {
-            self.root[var.index()] = true;
-        }
         for var in self.program.outputs.iter().filter_map(Atom::as_var) {
             self.root[var.index()] = true;
         }

@@ -7,6 +7,7 @@
 //! lower number, or values of its own at the same index. What depends on a
 //! barrier joins no group that is older than the barrier.
 
+use ferrax_ir::ops::Kept;
 use ferrax_ir::{Atom, Equation, Op, Result, Sizes, Var, internal_error};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -394,17 +395,13 @@ fn pieces(graph: &Graph<'_>, equation: &Equation, target: Var) -> Result<Vec<Pie
                 target_step: zeros.clone(),
             };
             let mut start = zeros;
-            for (axis, &(low, _, interior)) in op.padding_config.iter().enumerate() {
-                let step = interior + 1;
-                let size = graph.atom_sizes(&equation.inputs[0])[axis] as i64;
-                let limit = graph.sizes[target.index()][axis] as i64;
-                // Source indices i with 0 <= low + i * step < limit.
-                let first = if low >= 0 { 0 } else { (-low + step - 1) / step };
-                let last = size.min((limit - low + step - 1).div_euclid(step)).max(first);
-                start[axis] = first as usize;
-                window.sizes[axis] = (last - first) as usize;
-                window.target_start[axis] = (low + first * step).max(0) as usize;
-                window.target_step[axis] = step as usize;
+            for (axis, &config) in op.padding_config.iter().enumerate() {
+                let size = graph.atom_sizes(&equation.inputs[0])[axis];
+                let kept = Kept::new(size, graph.sizes[target.index()][axis], config);
+                start[axis] = kept.from;
+                window.sizes[axis] = kept.count;
+                window.target_start[axis] = kept.to;
+                window.target_step[axis] = kept.step;
             }
             window.source_start = Some(start);
             if !window.sizes.contains(&0) {

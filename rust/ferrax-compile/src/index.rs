@@ -4,7 +4,11 @@
 //! loop indices. Where an op needs the index along each axis (a transpose, a
 //! slice), [`View::decompose`] recovers it, or says which loop must be split in
 //! two for that, or that no such form exists.
+//!
+//! Shapes, steps and widths are the user's, and values that are never stored may
+//! be as large as addresses go: every sum and product here is checked.
 
+use ferrax_ir::tensor;
 use smallvec::SmallVec;
 
 /// Numbers per loop axis.
@@ -40,15 +44,18 @@ pub enum Indivisible {
     Split { index: usize, inner: i64 },
     /// It has none.
     Never,
+    /// Its numbers exceed 64-bit integers.
+    TooLarge,
 }
 
 /// Row-major strides, in elements.
 pub fn row_major(sizes: &[usize]) -> SmallVec<[i64; 6]> {
-    let mut strides: SmallVec<[i64; 6]> = sizes.iter().map(|_| 1).collect();
-    for axis in (1..sizes.len()).rev() {
-        strides[axis - 1] = strides[axis] * sizes[axis].max(1) as i64;
-    }
-    strides
+    tensor::row_major(sizes, 1).iter().map(|&stride| stride as i64).collect()
+}
+
+/// `sum + a * b`.
+fn plus(sum: i64, a: i64, b: i64) -> Result<i64, Indivisible> {
+    a.checked_mul(b).and_then(|product| sum.checked_add(product)).ok_or(Indivisible::TooLarge)
 }
 
 impl View {
@@ -66,6 +73,7 @@ impl View {
         View { offset: 0, strides: self.strides.iter().map(|_| 0).collect(), ranges: self.ranges.clone() }
     }
 
+    /// Where a loop stands at its last iteration, counted from its first.
     fn steps(&self, index: usize) -> i64 {
         self.ranges[index].1 - self.ranges[index].0 - 1
     }
@@ -81,7 +89,7 @@ impl View {
             if high <= low {
                 return Err(Indivisible::Never);
             }
-            least += if stride < 0 { stride * (high - 1) } else { stride * low };
+            least = plus(least, stride, if stride < 0 { high - 1 } else { low })?;
         }
         let mut rest = least;
         for (axis, &weight) in weights.iter().enumerate() {
@@ -97,7 +105,7 @@ impl View {
             if stride == 0 || self.steps(index) == 0 {
                 continue;
             }
-            let mut rest = stride.abs();
+            let mut rest = stride.checked_abs().ok_or(Indivisible::TooLarge)?;
             for (axis, &weight) in weights.iter().enumerate() {
                 if sizes[axis] != 1 && rest >= weight {
                     result.terms.push(Term { axis, index, factor: stride.signum() * (rest / weight) });
@@ -109,36 +117,35 @@ impl View {
             }
         }
         for (axis, &size) in sizes.iter().enumerate() {
-            let moved: i64 = result
-                .terms
-                .iter()
-                .filter(|t| t.axis == axis)
-                .map(|t| t.factor.abs() * self.steps(t.index))
-                .sum();
+            let mut last = result.start[axis];
+            for term in result.terms_of(axis) {
+                last = plus(last, term.factor.abs(), self.steps(term.index))?;
+            }
             if result.start[axis] < 0 {
                 return Err(Indivisible::Never);
             }
-            if result.start[axis] + moved >= size as i64 {
+            if last >= size as i64 {
                 return Err(self.split_for(&result, axis, size as i64, weights[axis]));
             }
         }
         for term in &result.terms {
             let (low, high) = self.ranges[term.index];
             let at_least = if self.strides[term.index] < 0 { high - 1 } else { low };
-            result.start[term.axis] -= term.factor * at_least;
+            result.start[term.axis] = plus(result.start[term.axis], -term.factor, at_least)?;
         }
         Ok(result)
     }
 
     /// A split that keeps one loop from carrying over the end of `axis`.
     fn split_for(&self, indices: &AxisIndices, axis: usize, size: i64, weight: i64) -> Indivisible {
+        let Some(whole) = size.checked_mul(weight) else { return Indivisible::TooLarge };
         for term in indices.terms.iter().filter(|term| term.axis == axis) {
             let (low, high) = self.ranges[term.index];
             let stride = self.strides[term.index].abs();
-            if low != 0 || (size * weight) % stride != 0 {
+            if low != 0 || whole % stride != 0 {
                 continue;
             }
-            let inner = size * weight / stride;
+            let inner = whole / stride;
             if inner > 1 && inner < high && high % inner == 0 {
                 return Indivisible::Split { index: term.index, inner };
             }
@@ -160,18 +167,19 @@ impl AxisIndices {
         like: &View,
         sizes: &[usize],
         target: impl Fn(usize) -> Option<(usize, i64, i64)>,
-    ) -> View {
+    ) -> Result<View, Indivisible> {
         let weights = row_major(sizes);
         let mut view = like.scalar();
         for (axis, &start) in self.start.iter().enumerate() {
             if let Some((to, shift, factor)) = target(axis) {
-                view.offset += (shift + factor * start) * weights[to];
+                view.offset = plus(view.offset, plus(shift, factor, start)?, weights[to])?;
                 for term in self.terms_of(axis) {
-                    view.strides[term.index] += factor * term.factor * weights[to];
+                    let step = plus(0, factor, term.factor)?;
+                    view.strides[term.index] = plus(view.strides[term.index], step, weights[to])?;
                 }
             }
         }
-        view
+        Ok(view)
     }
 }
 
@@ -188,7 +196,7 @@ mod tests {
         let view = View::identity(&[3, 2]);
         let indices = view.decompose(&[3, 2]).unwrap();
         // The kernel's array is the transpose of one of sizes (2, 3).
-        let inner = indices.view(&view, &[2, 3], |axis| Some((1 - axis, 0, 1)));
+        let inner = indices.view(&view, &[2, 3], |axis| Some((1 - axis, 0, 1))).unwrap();
         assert_eq!(at(&inner, &[2, 1]), 5);
         assert_eq!(at(&inner, &[1, 0]), 1);
     }
@@ -214,5 +222,19 @@ mod tests {
         guarded.offset = -2;
         guarded.ranges[0] = (2, 6);
         assert_eq!(guarded.decompose(&[4]).unwrap().start.as_slice(), &[-2]);
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_told() {
+        let mut view = View::identity(&[4, 5]);
+        view.offset = i64::MAX;
+        view.ranges[0].0 = 1;
+        assert_eq!(view.decompose(&[4, 5]).unwrap_err(), Indivisible::TooLarge);
+        let view = View::identity(&[3]);
+        let indices = view.decompose(&[3]).unwrap();
+        let wide = |shift, factor| indices.view(&view, &[3, 4], |_| Some((0, shift, factor)));
+        assert_eq!(wide(i64::MIN, 1).unwrap_err(), Indivisible::TooLarge);
+        assert_eq!(wide(0, i64::MAX).unwrap_err(), Indivisible::TooLarge);
+        assert_eq!(wide(1, 1).unwrap().offset, 4);
     }
 }

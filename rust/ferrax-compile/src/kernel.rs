@@ -3,9 +3,10 @@
 //! A [`Kernel`] has loop axes, operands and two bodies. The main body runs at
 //! every index; its accumulators reduce over the reduction axes. The epilogue
 //! runs once per index of the parallel axes, after the accumulators are
-//! complete. A kernel says nothing about sizes: extents, strides, offsets and
-//! guards are parameters of a [`Launch`], so one kernel serves all shapes of
-//! the same structure.
+//! complete. Where operands are walked is no part of it: extents, strides,
+//! offsets and guards are parameters of a [`Launch`]. Bodies hold sizes only
+//! where values depend on them, as constants: the starts and steps of counts
+//! (`iota`), and the bounds of a pad around more than one load.
 //!
 //! In a body, `Input { operand: n, part }` is load n for `n < loads.len()`; in
 //! the epilogue, `n - loads.len()` is an accumulator. `Index { axis }` is a
@@ -26,8 +27,6 @@ pub enum AxisKind {
     Parallel,
     /// Feeding accumulators.
     Reduction,
-    /// Each after the one before.
-    Sequential,
 }
 
 /// An array that a kernel reads or writes.
@@ -83,7 +82,7 @@ impl AccumulatorKind {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Accumulator {
     pub kind: AccumulatorKind,
     /// The type that is accumulated, that of `arg`.
@@ -143,94 +142,10 @@ pub fn registers(value: Value) -> SmallVec<[Reg; 2]> {
 }
 
 impl Launch {
-    /// Removes instructions and loads that nothing needs.
-    pub fn prune(&mut self) {
-        let kernel = &mut self.kernel;
-        let mut load_map: Vec<Option<u32>> = vec![None; kernel.loads.len()];
-        let mut count = 0;
-        let main_roots: Vec<Reg> = kernel
-            .stores
-            .iter()
-            .filter(|store| store.stage == Stage::Main)
-            .flat_map(|store| registers(store.value))
-            .chain(kernel.accumulators.iter().map(|accumulator| accumulator.arg))
-            .collect();
-        let epilogue_roots: Vec<Reg> = kernel
-            .stores
-            .iter()
-            .filter(|store| store.stage == Stage::Epilogue)
-            .flat_map(|store| registers(store.value))
-            .collect();
-        let live = [live(&kernel.body, &main_roots), live(&kernel.epilogue, &epilogue_roots)];
-        for (body, live) in [&kernel.body, &kernel.epilogue].into_iter().zip(&live) {
-            for (instruction, _) in body.instructions().iter().zip(live).filter(|(_, live)| **live) {
-                if let ScalarOp::Input { operand, .. } = instruction.op
-                    && let Some(slot @ None) = load_map.get_mut(operand as usize)
-                {
-                    *slot = Some(count);
-                    count += 1;
-                }
-            }
-        }
-        let old_loads = kernel.loads.len() as u32;
-        let input = |operand: u32| match load_map.get(operand as usize) {
-            Some(slot) => slot.unwrap_or(0),
-            None => operand - old_loads + count,
-        };
-        let (body, main) = rebuild(&kernel.body, &live[0], input);
-        let (epilogue, after) = rebuild(&kernel.epilogue, &live[1], input);
-        kernel.body = body;
-        kernel.epilogue = epilogue;
-        let renamed = |map: &[Reg], value: Value| match value {
-            Value::Real(reg) => Value::Real(map[reg.0 as usize]),
-            Value::Complex(re, im) => Value::Complex(map[re.0 as usize], map[im.0 as usize]),
-        };
-        for store in &mut kernel.stores {
-            store.value = renamed(if store.stage == Stage::Main { &main } else { &after }, store.value);
-        }
-        for accumulator in &mut kernel.accumulators {
-            accumulator.arg = main[accumulator.arg.0 as usize];
-        }
-        let mut order: Vec<(u32, usize)> =
-            load_map.iter().enumerate().filter_map(|(old, new)| new.map(|new| (new, old))).collect();
-        order.sort_unstable();
-        kernel.loads = order.iter().map(|&(_, old)| kernel.loads[old]).collect();
-        self.loads = order.iter().map(|&(_, old)| self.loads[old].clone()).collect();
-    }
-
     /// The number of main iterations.
     pub fn iterations(&self) -> usize {
         self.extents.iter().product()
     }
-}
-
-fn live(body: &Body, roots: &[Reg]) -> Vec<bool> {
-    let mut live = vec![false; body.instructions().len()];
-    for root in roots {
-        live[root.0 as usize] = true;
-    }
-    for (index, instruction) in body.instructions().iter().enumerate().rev() {
-        if live[index] {
-            for arg in &instruction.args {
-                live[arg.0 as usize] = true;
-            }
-        }
-    }
-    live
-}
-
-fn rebuild(body: &Body, live: &[bool], input: impl Fn(u32) -> u32) -> (Body, Vec<Reg>) {
-    let mut result = Body::default();
-    let mut map = vec![Reg(0); live.len()];
-    for (index, instruction) in body.instructions().iter().enumerate().filter(|(index, _)| live[*index]) {
-        let args: SmallVec<[Reg; 3]> = instruction.args.iter().map(|arg| map[arg.0 as usize]).collect();
-        let op = match instruction.op {
-            ScalarOp::Input { operand, part } => ScalarOp::Input { operand: input(operand), part },
-            op => op,
-        };
-        map[index] = result.push(op, instruction.ty, &args);
-    }
-    (result, map)
 }
 
 fn write_body(text: &mut String, body: &Body) -> std::fmt::Result {
@@ -268,7 +183,6 @@ impl std::fmt::Display for Launch {
             let kind = match kind {
                 AxisKind::Parallel => "parallel",
                 AxisKind::Reduction => "reduction",
-                AxisKind::Sequential => "sequential",
             };
             write!(text, " {kind} {extent}")?;
         }

@@ -5,24 +5,30 @@
 //! | `expand` | one flat list of equations that all have a lowering |
 //! | `graph` | classes of equations, which variables must be in memory |
 //! | `group` | which of them share a kernel |
-//! | `emit` | groups to kernels |
+//! | `emit`, `movement`, `draft` | groups to kernels |
 //! | `index` | affine views: movement ops as index maps |
 //! | `kernel` | kernel IR and its text form |
-//! | `plan` | steps in order, buffers placed by liveness |
+//! | `plan`, `place` | steps in order, buffers placed by liveness |
+//! | `verify_plan` | that every access of a plan is inside of its buffer, and no two values share one |
 //! | `plan_text` | plans as text |
 
+mod draft;
 pub mod emit;
 pub mod expand;
 pub mod graph;
 pub mod group;
 pub mod index;
 pub mod kernel;
+mod movement;
+mod place;
 pub mod plan;
 mod plan_text;
+pub mod verify_plan;
 
 pub use expand::expand;
 pub use index::{PerLoop, View};
 pub use kernel::{
     Accumulator, AccumulatorKind, AxisKind, Kernel, Launch, Load, Operand, Stage, Store, registers,
 };
-pub use plan::{Argument, BufferId, Output, Place, Plan, Step, plan};
+pub use plan::{Argument, BufferId, Place, Plan, Step, plan};
+pub use verify_plan::verify_plan;

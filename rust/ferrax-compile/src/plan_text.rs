@@ -81,9 +81,7 @@ impl fmt::Display for Plan {
         }
         f.write_str("  return")?;
         for output in &self.outputs {
-            let argument =
-                Argument { buffer: output.buffer, dtype: output.dtype, sizes: output.sizes.clone() };
-            write!(f, " {}", Arguments(&[argument]))?;
+            write!(f, " {}", Arguments(std::slice::from_ref(output)))?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct Executable {
     pub(crate) constants: Vec<Tensor>,
     pub(crate) places: Vec<Place>,
     pub(crate) steps: Vec<Ready>,
-    pub(crate) outputs: Vec<ferrax_compile::Output>,
+    pub(crate) outputs: Vec<ferrax_compile::Argument>,
     fresh: Vec<usize>,
     /// Bytes for intermediate values and, from `scratch` on, for library kernels.
     pub(crate) arena: usize,
@@ -323,7 +323,7 @@ impl Executable {
                     Some(storage) => storage,
                     None => {
                         // An output before this one has it.
-                        let same = |other: &ferrax_compile::Output| other.buffer == output.buffer;
+                        let same = |other: &ferrax_compile::Argument| other.buffer == output.buffer;
                         let first = self.outputs[..number].iter().position(same);
                         let first = first.ok_or_else(|| internal_error!("an output has no memory"))?;
                         shared(results[first].storage())?

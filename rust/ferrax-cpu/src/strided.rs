@@ -1,20 +1,15 @@
-//! Copies between strided regions of row-major arrays, element by element or in
-//! runs: static indexing without a kernel.
+//! Copies between strided regions of row-major arrays: static indexing without a kernel.
 //!
 //! Invariant: everything that is read or written lies within the given slices;
 //! this is checked once, before the first byte moves.
 
 use ferrax_ir::{Result, internal_error};
-use smallvec::SmallVec;
+
+use crate::kernels::copy::StridedCopy;
 
 /// One axis of a region: how many places, and the bytes between two of them in
 /// the source and in the target. A stride of 0 in the source repeats.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Axis {
-    pub count: usize,
-    pub from: isize,
-    pub to: isize,
-}
+pub use crate::kernels::copy::CopyLoop as Axis;
 
 /// The lowest and the highest offset that a walk reaches.
 fn reach(start: isize, axes: &[Axis], stride: impl Fn(&Axis) -> isize) -> Option<(isize, isize)> {
@@ -47,68 +42,11 @@ pub fn copy(
     {
         return Err(internal_error!("a strided copy reaches beyond {} or {} bytes", from.len(), to.len()));
     }
-    // Axes that continue each other become one; the innermost contiguous one becomes the run.
-    let mut merged: SmallVec<[Axis; 6]> = SmallVec::new();
-    for axis in axes.iter().filter(|axis| axis.count > 1) {
-        let count = axis.count.cast_signed();
-        match merged.last_mut() {
-            Some(outer) if outer.from == axis.from * count && outer.to == axis.to * count => {
-                *outer = Axis { count: outer.count * axis.count, ..*axis };
-            }
-            _ => merged.push(*axis),
-        }
-    }
-    let run = match merged.last() {
-        Some(&Axis { count, from, to }) if from == to && from == item.cast_signed() => {
-            merged.pop();
-            count * item
-        }
-        _ => item,
-    };
-    let inner = merged.pop().unwrap_or(Axis { count: 1, from: 0, to: 0 });
-    let mut index: SmallVec<[usize; 6]> = SmallVec::from_elem(0, merged.len());
-    let (mut f, mut t) = starts;
-    loop {
-        match run {
-            1 => line::<1>(from, f, to, t, &inner),
-            2 => line::<2>(from, f, to, t, &inner),
-            4 => line::<4>(from, f, to, t, &inner),
-            8 => line::<8>(from, f, to, t, &inner),
-            16 => line::<16>(from, f, to, t, &inner),
-            _ => {
-                for place in 0..inner.count.cast_signed() {
-                    let (f, t) =
-                        ((f + place * inner.from).cast_unsigned(), (t + place * inner.to).cast_unsigned());
-                    to[t..t + run].copy_from_slice(&from[f..f + run]);
-                }
-            }
-        }
-        // The next line: an odometer over the outer axes.
-        let mut axis = merged.len();
-        loop {
-            if axis == 0 {
-                return Ok(());
-            }
-            axis -= 1;
-            let Axis { count, from, to } = merged[axis];
-            index[axis] += 1;
-            (f, t) = (f + from, t + to);
-            if index[axis] < count {
-                break;
-            }
-            index[axis] = 0;
-            (f, t) = (f - from * count.cast_signed(), t - to * count.cast_signed());
-        }
-    }
-}
-
-/// One innermost axis, elements of `N` bytes.
-fn line<const N: usize>(from: &[u8], from_start: isize, to: &mut [u8], to_start: isize, axis: &Axis) {
-    for place in 0..axis.count.cast_signed() {
-        let f = (from_start + place * axis.from).cast_unsigned();
-        let t = (to_start + place * axis.to).cast_unsigned();
-        to[t..t + N].copy_from_slice(&from[f..f + N]);
-    }
+    let copy = StridedCopy::new(axes.iter().copied(), item);
+    // SAFETY: the starts are inside the slices, and from there every element that the loops reach is,
+    // as was just checked; the slices do not overlap, for one of them is borrowed mutably.
+    unsafe { copy.run(from.as_ptr().add(from_start), to.as_mut_ptr().add(to_start)) };
+    Ok(())
 }
 
 #[cfg(test)]

@@ -262,9 +262,17 @@ impl Dim {
         Dim::from_expr(DimExpr::factor(Factor::Mod(a, b)))
     }
 
-    /// The product of all dimensions: the number of elements.
+    /// The product of all dimensions: the number of elements. It is 0 if one of them is, whatever the
+    /// others are.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Result<Dim> {
-        dims.into_iter().try_fold(Dim::Const(1), |product, dim| product.mul(dim))
+        let mut product = Ok(Dim::Const(1));
+        for dim in dims {
+            if *dim == Dim::Const(0) {
+                return Ok(Dim::Const(0));
+            }
+            product = product.and_then(|product| product.mul(dim));
+        }
+        product
     }
 
     /// The size once the variables are known.

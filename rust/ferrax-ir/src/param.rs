@@ -17,7 +17,7 @@ pub enum Param {
     None,
     Bool(bool),
     Int(i64),
-    /// A symbolic dimension; constants are `Int`.
+    /// A symbolic dimension; constants are `Int` as far as that holds them.
     Dim(Dim),
     DType(DType),
     Str(Arc<str>),
@@ -82,7 +82,7 @@ integer_params!(i32, i64, u8, u32, usize);
 impl ToParam for Dim {
     fn to_param(&self) -> Param {
         match self {
-            Dim::Const(size) => Param::Int(*size as i64),
+            Dim::Const(size) => i64::try_from(*size).map_or_else(|_| Param::Dim(self.clone()), Param::Int),
             Dim::Symbolic(_) => Param::Dim(self.clone()),
         }
     }

@@ -86,15 +86,38 @@ elements! {
     bf16 => BF16, f16 => F16, f32 => F32, f64 => F64, [f32; 2] => C64, [f64; 2] => C128,
 }
 
-/// Bytes that an array of these sizes takes, or an error where no machine could hold it.
+/// Bytes that an array of these sizes takes, or an error where no machine could hold it. An array
+/// with an axis of size 0 takes none, whatever its other sizes.
+///
+/// Where this succeeds, the number of elements and every position among them fit into `isize`.
 pub fn byte_size(sizes: &[usize], dtype: DType) -> Result<usize> {
+    if sizes.contains(&0) {
+        return Ok(0);
+    }
+    // Elements without bytes are counted all the same.
     sizes
         .iter()
-        .try_fold(dtype.size(), |total, &size| total.checked_mul(size))
+        .try_fold(dtype.size().max(1), |total, &size| total.checked_mul(size))
         .filter(|&bytes| bytes <= isize::MAX as usize)
+        .map(|bytes| if dtype.size() == 0 { 0 } else { bytes })
         .ok_or_else(|| {
             memory_error!("an array of shape {sizes:?} and dtype {dtype} exceeds the address space")
         })
+}
+
+/// The number of elements of an array that exists (see [`byte_size`]).
+pub fn element_count(sizes: &[usize]) -> usize {
+    if sizes.contains(&0) { 0 } else { sizes.iter().product() }
+}
+
+/// Row-major strides of an array whose neighbours are `unit` apart. Only those of an array without
+/// elements can saturate, and none of these is ever used.
+pub fn row_major(sizes: &[usize], unit: usize) -> Sizes {
+    let mut strides: Sizes = smallvec::smallvec![unit; sizes.len()];
+    for axis in (1..sizes.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(sizes[axis].max(1)).min(isize::MAX as usize);
+    }
+    strides
 }
 
 /// Written out because sizes are copied at once here, and one by one by `SmallVec`'s own clone.
@@ -164,7 +187,7 @@ impl Tensor {
 
     /// The number of elements.
     pub fn len(&self) -> usize {
-        self.sizes.iter().product()
+        element_count(&self.sizes)
     }
 
     pub fn is_empty(&self) -> bool {

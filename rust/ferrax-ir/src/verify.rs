@@ -13,6 +13,7 @@
 //! Cost: linear; a sub-program that several equations share is checked once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -24,9 +25,21 @@ pub fn verify(program: &Program) -> Result<()> {
     Verifier { done: FxHashSet::default() }.program(program)
 }
 
-/// Verifies in debug builds; `pass` is what made the program.
+static DEMANDED: AtomicBool = AtomicBool::new(false);
+
+/// Demands, or no longer demands, that what passes make is verified.
+pub fn demand(on: bool) {
+    DEMANDED.store(on, Ordering::Relaxed);
+}
+
+/// Whether what passes make is verified: in debug builds, and on demand.
+pub fn is_enabled() -> bool {
+    cfg!(debug_assertions) || DEMANDED.load(Ordering::Relaxed)
+}
+
+/// Verifies if that [is enabled](is_enabled); `pass` is what made the program.
 pub fn debug_verify(program: &Program, pass: &str) -> Result<()> {
-    if !cfg!(debug_assertions) {
+    if !is_enabled() {
         return Ok(());
     }
     verify(program).map_err(|error| match error {

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Storage, Tensor, Var};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -153,6 +154,31 @@ impl Array {
         }
     }
 
+    /// Bytes of all elements as far as they are known and can be.
+    pub fn bytes(&self) -> usize {
+        self.sizes().ok().and_then(|sizes| byte_size(&sizes, self.dtype()).ok()).unwrap_or(0)
+    }
+
+    /// `unit` times the number of elements.
+    fn counted<'py>(&self, py: Python<'py>, unit: usize) -> PyResult<Bound<'py, PyAny>> {
+        let sizes = self.sizes()?;
+        let count = if sizes.contains(&0) {
+            Some(0)
+        } else {
+            sizes.iter().try_fold(unit as u128, |count, &size| count.checked_mul(size as u128))
+        };
+        match count {
+            Some(count) => match u64::try_from(count) {
+                Ok(count) => Ok(count.into_pyobject(py)?.into_any()),
+                Err(_) => Ok(count.into_pyobject(py)?.into_any()),
+            },
+            None => Err(PyOverflowError::new_err(format!(
+                "the number of elements of an array of shape {:?} exceeds 128 bits",
+                sizes.as_slice()
+            ))),
+        }
+    }
+
     /// The sizes; symbolic ones are an error.
     pub fn sizes(&self) -> PyResult<Sizes> {
         match &self.data {
@@ -205,10 +231,10 @@ impl Array {
         self.rank()
     }
 
-    /// The number of elements.
+    /// The number of elements; while tracing, of an array that need not fit into memory.
     #[getter]
-    fn size(&self) -> PyResult<usize> {
-        Ok(self.sizes()?.iter().product())
+    fn size<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.counted(py, 1)
     }
 
     /// Bytes of one element.
@@ -219,8 +245,8 @@ impl Array {
 
     /// Bytes of all elements.
     #[getter]
-    pub fn nbytes(&self) -> PyResult<usize> {
-        Ok(self.sizes()?.iter().product::<usize>() * self.dtype().size())
+    fn nbytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.counted(py, self.dtype().size())
     }
 
     /// Whether the dtype gives way in promotion, as a Python scalar's does.

@@ -214,6 +214,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         promote::set_axes,
         checks::set_checks,
         checks::clear_checks,
+        checks::set_verification,
         dtypes::register_extended_dtypes,
     );
     Ok(())

@@ -57,3 +57,9 @@ pub fn set_checks(nans: bool, infs: bool, leaks: bool, retraces: bool, shared: b
 pub fn clear_checks() {
     OWN.set(UNSET);
 }
+
+/// Whether programs between passes and plans are verified, in the whole process.
+#[pyfunction]
+pub fn set_verification(on: bool) {
+    ferrax_ir::verify::demand(on);
+}

@@ -6,8 +6,10 @@
 //! negative integers count from the end once. Reads of what is then out of
 //! bounds go there too; such updates are dropped.
 
+use ferrax_cpu::kernels::copy::byte_strides;
 use ferrax_cpu::strided::{self, Axis};
 use ferrax_ir::ops::Binary;
+use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Sizes, Tensor, internal_error};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -107,10 +109,7 @@ impl Region {
         if ellipses > 1 {
             return None;
         }
-        let mut inner: SmallVec<[isize; 6]> = SmallVec::from_elem(item.cast_signed(), sizes.len());
-        for axis in (1..sizes.len()).rev() {
-            inner[axis - 1] = inner[axis] * sizes[axis].cast_signed();
-        }
+        let inner = byte_strides(sizes, item);
         let mut region = Region {
             sizes: Sizes::new(),
             strides: SmallVec::new(),
@@ -151,7 +150,11 @@ impl Region {
                     if count > 0 {
                         start = start.wrapping_add((first as isize).wrapping_mul(inner[axis]));
                     }
-                    region.strides.push(if count > 1 { step as isize * inner[axis] } else { 0 });
+                    region.strides.push(if count > 1 {
+                        (step as isize).wrapping_mul(inner[axis])
+                    } else {
+                        0
+                    });
                     region.all &= count == size && (step == 1 || count <= 1);
                     axis += 1;
                 }
@@ -165,7 +168,7 @@ impl Region {
     }
 
     fn len(&self) -> usize {
-        self.sizes.iter().product()
+        element_count(&self.sizes)
     }
 
     /// The axes of a walk along the region beside something with these strides.
@@ -192,7 +195,7 @@ impl Region {
         }
         let item = tensor.dtype().size();
         let bytes = self.len() * item;
-        let axes = self.axes(&dense_strides(&self.sizes, item), true);
+        let axes = self.axes(&byte_strides(&self.sizes, item), true);
         eager::release_gil(py, bytes, || {
             write_new(tensor.dtype(), &self.sizes, bytes, |target| {
                 strided::copy((tensor.bytes(), self.start), (target, 0), &axes, item)
@@ -200,15 +203,6 @@ impl Region {
         })
         .py(py)
     }
-}
-
-/// Byte strides of a dense row-major array.
-fn dense_strides(sizes: &[usize], item: usize) -> SmallVec<[isize; 6]> {
-    let mut strides = SmallVec::from_elem(item.cast_signed(), sizes.len());
-    for axis in (1..sizes.len()).rev() {
-        strides[axis - 1] = strides[axis] * sizes[axis].cast_signed();
-    }
-    strides
 }
 
 /// A new tensor that `fill` writes completely.
@@ -297,7 +291,7 @@ fn fits(py: Python<'_>, array: &Concrete, dtype: DType, weak: bool) -> bool {
 fn broadcast_strides(from: &[usize], to: &[usize], item: usize) -> Option<SmallVec<[isize; 6]>> {
     let offset = to.len().checked_sub(from.len())?;
     let mut strides: SmallVec<[isize; 6]> = SmallVec::from_elem(0, to.len());
-    for (axis, &stride) in dense_strides(from, item).iter().enumerate() {
+    for (axis, &stride) in byte_strides(from, item).iter().enumerate() {
         match from[axis] {
             1 => {}
             size if size == to[offset + axis] => strides[offset + axis] = stride,
@@ -320,7 +314,7 @@ pub fn update_at(
     let Ok(array) = array.cast::<Array>() else { return Ok(None) };
     let Some(concrete) = array.get().concrete() else { return Ok(None) };
     let (dtype, item) = (concrete.dtype, concrete.dtype.size());
-    let bytes = concrete.sizes.iter().product::<usize>() * item;
+    let bytes = element_count(&concrete.sizes) * item;
     let (Some(op), Some(items)) = (combination(kind, dtype), items(index)) else { return Ok(None) };
     if bytes == 0 || bytes > LARGE || value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         return Ok(None);
@@ -352,7 +346,7 @@ pub fn update_at(
         value =
             Operand::Array(elementwise::binary(py, kind, op, old, value, Promotion::Strict)?.into_bound(py));
     }
-    let strides = if op.is_some() { dense_strides(&region.sizes, item) } else { strides };
+    let strides = if op.is_some() { byte_strides(&region.sizes, item) } else { strides };
     let Some(values) = convert::operand_tensor(py, &value)? else { return Ok(None) };
     let axes = region.axes(&strides, false);
     let result = eager::release_gil(py, bytes, || {

@@ -67,7 +67,7 @@ impl Entry {
             unsafe { pyo3::ffi::Py_REFCNT(array.bind(py).as_ptr()) == 1 }
         };
         let own = self.captured.iter().filter(alone);
-        let captured: usize = own.map(|array| array.get().nbytes().unwrap_or(0)).sum();
+        let captured: usize = own.map(|array| array.get().bytes()).fold(0, usize::saturating_add);
         captured + self.program.get().program.size() * EQUATION_BYTES
     }
 }

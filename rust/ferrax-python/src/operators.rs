@@ -1,6 +1,7 @@
 //! Python's operators and conversions on arrays.
 
 use ferrax_ir::ops::{Binary, Compare, Unary};
+use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
@@ -206,7 +207,7 @@ impl Array {
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let array = require_concrete(slf, "TracerBoolConversionError")?;
         let Data::Concrete(concrete) = &array.get().data else { return Ok(false) };
-        let count: usize = concrete.sizes.iter().product();
+        let count = element_count(&concrete.sizes);
         if count != 1 {
             return Err(PyValueError::new_err(if count == 0 {
                 "The truth value of an empty array is ambiguous; use x.size > 0 to ask whether it has elements.".to_owned()

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ferrax_ir::{ArrayType, Op, Program, Type, View, ops};
+use ferrax_ir::{ArrayType, Op, Program, Sizes, Type, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -136,19 +136,27 @@ fn work(program: &Program) -> usize {
     })
 }
 
+/// The product of these sizes, as far as 64 bits go.
+fn count_of(sizes: &[usize]) -> u64 {
+    if sizes.contains(&0) {
+        0
+    } else {
+        sizes.iter().fold(1, |count, &size| count.saturating_mul(size as u64))
+    }
+}
+
 fn flops(program: &Program) -> u64 {
-    let elements = |ty: &Type| {
-        ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| sizes.iter().product::<usize>() as u64)
-    };
+    let elements = |ty: &Type| ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| count_of(&sizes));
     program.measure(&|program, of| {
         let count = |equation: &ferrax_ir::Equation| {
-            let outputs: u64 = equation.outputs.iter().map(|var| elements(&program.types[var.index()])).sum();
+            let outputs = equation.outputs.iter().map(|var| elements(&program.types[var.index()]));
+            let outputs = outputs.fold(0, u64::saturating_add);
             match &equation.op {
                 Op::DotGeneral(dot) => {
                     let lhs = program.type_of(&equation.inputs[0]);
                     let sizes = lhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
-                    let depth: usize = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).product();
-                    2 * outputs * depth as u64
+                    let contracted: Sizes = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).collect();
+                    outputs.saturating_mul(count_of(&contracted)).saturating_mul(2)
                 }
                 op => op.programs().into_iter().map(of).fold(0u64, u64::saturating_add).max(outputs),
             }

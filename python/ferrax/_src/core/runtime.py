@@ -41,7 +41,20 @@ _CHECKS = (
 )  # fmt: skip
 
 
+_verifies = False
+
+
+def _verify(wanted: bool) -> None:
+    """Tells the native core whether to verify programs and plans, if that changes."""
+    global _verifies
+    if wanted != _verifies:
+        _core.set_verification(wanted)
+        _verifies = wanted
+
+
 def _on_flag(name, value, process_wide) -> None:
+    if name == "jax_enable_checks":
+        _verify(bool(flags.states[name].value))
     if name not in _CHECKS:
         return
     states = [flags.states[check] for check in _CHECKS]

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use ferrax_compile::Place;
+use ferrax_ir::tensor::element_count;
 use ferrax_ir::{Program, Result};
 use smallvec::SmallVec;
 
@@ -58,8 +59,7 @@ impl Inner {
 
     /// Bytes of an output.
     pub fn bytes_of(&self, output: usize) -> usize {
-        let output = &self.executable.outputs[output];
-        output.sizes.iter().product::<usize>() * output.dtype.size()
+        self.executable.outputs[output].bytes()
     }
 }
 
@@ -182,7 +182,7 @@ impl Body {
         let elements = (constants + carries..executable.inputs().len())
             .map(|input| {
                 let (dtype, sizes) = &executable.inputs()[input];
-                (inner.raw.inputs[input], sizes.iter().product::<usize>() * dtype.size())
+                (inner.raw.inputs[input], element_count(sizes) * dtype.size())
             })
             .collect();
         Ok(Body {

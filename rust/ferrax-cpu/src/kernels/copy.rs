@@ -1,5 +1,6 @@
 //! Copies between strided arrays, element sizes known at bind time only.
 
+use ferrax_ir::tensor::row_major;
 use smallvec::SmallVec;
 
 /// A loop of a copy: its count and the byte strides of both sides.
@@ -66,6 +67,7 @@ impl StridedCopy {
                     2 => elements::<u16>(only, from, to),
                     4 => elements::<u32>(only, from, to),
                     8 => elements::<u64>(only, from, to),
+                    16 => elements::<u128>(only, from, to),
                     run => {
                         for i in 0..only.count as isize {
                             std::ptr::copy_nonoverlapping(
@@ -100,9 +102,5 @@ unsafe fn elements<T: Copy>(each: &CopyLoop, from: *const u8, to: *mut u8) {
 
 /// Row-major byte strides.
 pub fn byte_strides(sizes: &[usize], element: usize) -> SmallVec<[isize; 6]> {
-    let mut strides: SmallVec<[isize; 6]> = sizes.iter().map(|_| element as isize).collect();
-    for axis in (1..sizes.len()).rev() {
-        strides[axis - 1] = strides[axis] * sizes[axis].max(1) as isize;
-    }
-    strides
+    row_major(sizes, element).iter().map(|stride| stride.cast_signed()).collect()
 }

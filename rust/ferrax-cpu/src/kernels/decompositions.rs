@@ -58,8 +58,7 @@ fn bind(what: What, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn
         _ => return None,
     };
     let count: usize = inputs[0].sizes.iter().rev().skip(2).product();
-    let bytes =
-        |output: &Argument| output.sizes.iter().product::<usize>() / count.max(1) * output.dtype.size();
+    let bytes = |output: &Argument| output.bytes() / count.max(1);
     Some(Box::new(Decomposition {
         count,
         rows,

@@ -9,7 +9,8 @@
 use bytemuck::Pod;
 use ferrax_compile::Argument;
 use ferrax_ir::ops::DotGeneral;
-use ferrax_ir::{DType, Result, unsupported};
+use ferrax_ir::tensor::element_count;
+use ferrax_ir::{DType, Result, Sizes, unsupported};
 use gemm::Parallelism;
 use smallvec::SmallVec;
 
@@ -102,13 +103,14 @@ fn side(operand: &Argument, batch: &[usize], contracted: &[usize]) -> (Side, usi
     let strides = byte_strides(sizes, 1);
     let free: SmallVec<[usize; 4]> =
         (0..sizes.len()).filter(|axis| !batch.contains(axis) && !contracted.contains(axis)).collect();
-    let count = |axes: &[usize]| axes.iter().map(|&axis| sizes[axis]).product::<usize>();
+    let count = |axes: &[usize]| element_count(&axes.iter().map(|&axis| sizes[axis]).collect::<Sizes>());
     let (free_count, contracted_count) = (count(&free), count(contracted));
     // The stride of a group that can be walked as one axis.
     let joined = |axes: &[usize]| -> Option<isize> {
         let moving: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&axis| sizes[axis] != 1).collect();
-        let chained =
-            moving.windows(2).all(|pair| strides[pair[0]] == strides[pair[1]] * sizes[pair[1]] as isize);
+        let chained = moving
+            .windows(2)
+            .all(|pair| strides[pair[0]] == strides[pair[1]].saturating_mul(sizes[pair[1]] as isize));
         chained.then(|| moving.last().map_or(1, |&axis| strides[axis]))
     };
     let side = match (joined(&free), joined(contracted)) {
@@ -131,7 +133,7 @@ fn side(operand: &Argument, batch: &[usize], contracted: &[usize]) -> (Side, usi
             Side {
                 free_stride: contracted_count as isize,
                 contracted_stride: 1,
-                copy: Some((StridedCopy::new(loops, element), sizes.iter().product::<usize>() * element)),
+                copy: Some((StridedCopy::new(loops, element), operand.bytes())),
                 batch_strides: to[..batch.len()].iter().copied().collect(),
             }
         }

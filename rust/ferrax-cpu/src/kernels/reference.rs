@@ -24,9 +24,8 @@ impl Kernel for Reference {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let mut tensors = Vec::with_capacity(self.inputs.len());
         for (argument, &pointer) in self.inputs.iter().zip(call.inputs) {
-            let bytes = argument.sizes.iter().product::<usize>() * argument.dtype.size();
             // SAFETY: an input is valid for its type, whose elements take so many bytes, and is only read.
-            let bytes = unsafe { std::slice::from_raw_parts(pointer, bytes) };
+            let bytes = unsafe { std::slice::from_raw_parts(pointer, argument.bytes()) };
             tensors.push(Tensor::from_bytes(argument.dtype, argument.sizes.clone(), bytes)?);
         }
         let results = self.op.eval(&tensors, &self.outputs)?;

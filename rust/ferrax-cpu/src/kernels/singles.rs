@@ -8,7 +8,6 @@ use ferrax_ir::ops::{Gather, ScatterKind};
 use ferrax_ir::{DType, Result};
 use smallvec::SmallVec;
 
-use super::windows::default_fill;
 use super::{Call, Kernel};
 use crate::pool;
 use crate::vm::ops::Number;
@@ -132,7 +131,7 @@ impl Singles {
             16 => of_index!([u64; 2]),
             _ => return None,
         };
-        let fill = op.fill_value.unwrap_or_else(|| default_fill(dtype)).bits();
+        let fill = op.fill(dtype).bits();
         Some(Box::new(GatherSingles { singles: self, fill: fill.to_le_bytes(), run }))
     }
 
@@ -184,7 +183,7 @@ impl Singles {
             (_, DType::F64) => kinds!(f64),
             _ => return None,
         };
-        let bytes = operand.sizes.iter().product::<usize>() * operand.dtype.size();
+        let bytes = operand.bytes();
         Some(Box::new(ScatterSingles { singles: self, bytes, run }))
     }
 }

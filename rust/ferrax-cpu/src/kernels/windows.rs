@@ -2,7 +2,7 @@
 
 use ferrax_compile::Argument;
 use ferrax_ir::ops::{DynamicSlice, Gather, GatherMode, Scatter, ScatterKind};
-use ferrax_ir::{DType, Kind, Result, Scalar, internal_error};
+use ferrax_ir::{DType, Result, internal_error};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -150,7 +150,11 @@ fn place(n: &Numbers<'_>) -> (Placement, SmallVec<[CopyLoop; 6]>) {
         })
         .collect();
     let placement = Placement {
-        count: positions.iter().map(|p| p[0] as usize).product(),
+        count: if n.windowed.sizes.contains(&0) {
+            0
+        } else {
+            positions.iter().map(|p| p[0] as usize).product()
+        },
         positions,
         starts,
         vector_stride: n.indices.dtype.size() as isize,
@@ -200,7 +204,7 @@ pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<
         return Ok(kernel);
     }
     let fill = StridedCopy::new(loops.iter().map(|l| CopyLoop { from: 0, ..*l }), element);
-    let fill_value = op.fill_value.unwrap_or_else(|| default_fill(operand.dtype)).bits();
+    let fill_value = op.fill(operand.dtype).bits();
     Ok(Box::new(GatherKernel {
         placement,
         copy: StridedCopy::new(loops, element),
@@ -209,17 +213,6 @@ pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<
         bytes_per_window: elements * element,
         empty: out.sizes.contains(&0) || element == 0,
     }))
-}
-
-/// What a gather gives out of bounds if the program names nothing.
-pub(super) fn default_fill(dtype: DType) -> Scalar {
-    match dtype.kind() {
-        Kind::Float | Kind::Complex => Scalar::from_f64(dtype, f64::NAN),
-        Kind::Signed => Scalar::from_i64(dtype, -1 << (dtype.bits() - 1)),
-        Kind::Unsigned => Scalar::from_i64(dtype, -1),
-        Kind::Bool => Scalar::bool(true),
-        Kind::Key | Kind::Float0 => Scalar::from_bits(dtype, u128::MAX),
-    }
 }
 
 impl Kernel for GatherKernel {
@@ -314,7 +307,7 @@ pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Resu
         copy: combine.is_none().then(|| StridedCopy::new(loops.iter().copied(), element)),
         loops,
         combine,
-        operand_bytes: operand.sizes.iter().product::<usize>() * element,
+        operand_bytes: operand.bytes(),
         empty: updates.sizes.contains(&0) || element == 0,
     })))
 }
@@ -519,7 +512,7 @@ pub fn dynamic_update_slice(inputs: &[Argument]) -> Result<Box<dyn Kernel>> {
     Ok(Box::new(SliceKernel {
         copy: StridedCopy::new(loops, element),
         starts: starts_of(operand, &update.sizes, &inputs[2..])?,
-        update: Some(operand.sizes.iter().product::<usize>() * element),
+        update: Some(operand.bytes()),
         empty: update.sizes.contains(&0) || element == 0,
     }))
 }

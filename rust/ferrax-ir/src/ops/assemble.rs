@@ -144,6 +144,36 @@ impl Rules for Concatenate {
     }
 }
 
+/// The elements of an axis that padding keeps: `count` of the operand's from `from` on come to lie at
+/// `to`, `to + step`, …; all are 0 where none is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    pub from: usize,
+    pub count: usize,
+    pub to: usize,
+    pub step: usize,
+}
+
+impl Kept {
+    /// For an axis that padding takes from `size` to `padded` elements. Every position that this
+    /// speaks of lies inside, however large the widths are.
+    pub fn new(size: usize, padded: usize, (low, _, interior): (i64, i64, i64)) -> Kept {
+        let (low, step) = (i128::from(low), i128::from(interior) + 1);
+        // Indices i of the operand with 0 <= low + i * step < padded.
+        let first = if low >= 0 { 0 } else { (-low + step - 1) / step };
+        let last = (size as i128).min((padded as i128 - low + step - 1).div_euclid(step));
+        match usize::try_from(last - first) {
+            Ok(count @ 1..) => Kept {
+                from: first as usize,
+                count,
+                to: (low + first * step) as usize,
+                step: if count == 1 { 1 } else { step as usize },
+            },
+            _ => Kept::default(),
+        }
+    }
+}
+
 impl Pad {
     fn out_of_range(&self) -> crate::Error {
         value_error!("the widths of padding_config {} exceed 64-bit integers", self.show())
@@ -156,11 +186,18 @@ impl Pad {
 
     /// The size of an axis of size `size` after padding.
     fn padded(&self, size: &Dim, (low, high, interior): (i64, i64, i64)) -> Result<Dim> {
+        if let &Dim::Const(size) = size {
+            // Of three 64-bit numbers and a product of two: 128 bits hold it.
+            let gaps = i128::from(interior) * (size as i128 - 1).max(0);
+            let padded = size as i128 + gaps + i128::from(low) + i128::from(high);
+            return i64::try_from(padded)
+                .map_err(|_| self.out_of_range())
+                .and_then(|n| Dim::Const(0).offset(n));
+        }
         let width = low.checked_add(high).ok_or_else(|| self.out_of_range())?;
         let spread = usize::try_from(interior).ok().and_then(|interior| interior.checked_add(1));
         let spread = spread.ok_or_else(|| self.out_of_range())?;
         match size {
-            Dim::Const(0) => Dim::Const(0).offset(width),
             size if spread == 1 => size.offset(width),
             size => size
                 .mul(&Dim::Const(spread))?
@@ -266,7 +303,9 @@ impl Rules for Pad {
         }
         if self.padding_config.iter().any(|&(_, _, interior)| interior != 0) {
             let limit_indices = b.shape(taken);
-            let strides = self.padding_config.iter().map(|&(_, _, interior)| interior as usize + 1).collect();
+            let stride = |&(_, _, interior): &(i64, i64, i64)| usize::try_from(interior).ok()?.checked_add(1);
+            let strides = self.padding_config.iter().map(stride).collect::<Option<Axes>>();
+            let strides = strides.ok_or_else(|| self.out_of_range())?;
             let start_indices = smallvec::smallvec![Dim::Const(0); limit_indices.len()];
             taken = b.emit1(Slice { start_indices, limit_indices, strides: Some(strides) }, &[taken])?;
         }

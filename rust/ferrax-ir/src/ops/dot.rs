@@ -5,8 +5,10 @@ use smallvec::{SmallVec, smallvec};
 use super::common::{arrays, check_arity, one};
 use super::derive::{Cotangents, Tangents, cotangent, linear, zero};
 use super::evaluate;
+use super::index_space::strides;
 use crate::convert::{Wide, load, store};
 use crate::rules::{Batch, Batched, FromParams, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Kind, Param, Params, Result, Shape, ShowShape, Tensor, ToParam,
     Type, internal_error, string_enum, type_error,
@@ -236,7 +238,7 @@ impl Row for DotGeneral {
             .map(|(&l, &r)| (left_strides[l], right_strides[r]))
             .collect();
         let contracted: Vec<usize> = self.lhs_contracting.iter().map(|&axis| lhs.sizes()[axis]).collect();
-        let steps: usize = contracted.iter().product();
+        let steps = element_count(&contracted);
         for (index, target) in result.bytes_mut()?.chunks_exact_mut(dtype.size()).enumerate() {
             let (left, right) = offsets(index, &sizes, &outer);
             let mut total: Option<Wide> = None;
@@ -254,15 +256,6 @@ impl Row for DotGeneral {
         }
         Ok(vec![result])
     }
-}
-
-/// Distances in elements between neighbours along each axis.
-fn strides(sizes: &[usize]) -> Axes {
-    let mut strides: Axes = smallvec![1; sizes.len()];
-    for axis in (0..sizes.len().saturating_sub(1)).rev() {
-        strides[axis] = strides[axis + 1] * sizes[axis + 1];
-    }
-    strides
 }
 
 /// Where the element at a flat index of an array of `sizes` is in both operands.

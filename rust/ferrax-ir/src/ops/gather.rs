@@ -195,6 +195,11 @@ fn default_fill(dtype: DType) -> Scalar {
 }
 
 impl Gather {
+    /// What stands for elements out of bounds, in an array of this dtype.
+    pub fn fill(&self, dtype: DType) -> Scalar {
+        self.fill_value.unwrap_or_else(|| default_fill(dtype))
+    }
+
     /// The scatter that puts windows where this gather takes them from.
     fn scatter(&self, kind: ScatterKind) -> Scatter {
         Scatter {
@@ -315,7 +320,7 @@ impl Row for Gather {
             window: &window,
             clamp: self.mode != GatherMode::Fill,
         };
-        let fill = self.fill_value.unwrap_or_else(|| default_fill(dtype)).bytes();
+        let fill = self.fill(dtype).bytes();
         let mut output = Tensor::zeros(dtype, sizes.clone())?;
         let target = output.bytes_mut()?;
         placement.visit(operand.sizes(), indices, &sizes, |to, from| match from {

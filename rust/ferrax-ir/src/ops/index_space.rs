@@ -68,12 +68,7 @@ pub fn other_axes(rank: usize, axes: &[usize]) -> Axes {
 
 /// Row-major strides, in elements.
 pub fn strides(sizes: &[usize]) -> Sizes {
-    let mut strides: Sizes = smallvec::smallvec![1; sizes.len()];
-    for axis in (1..sizes.len()).rev() {
-        // Only arrays without elements can overflow here; none of their strides is used.
-        strides[axis - 1] = strides[axis].wrapping_mul(sizes[axis]);
-    }
-    strides
+    crate::tensor::row_major(sizes, 1)
 }
 
 /// The position of `index` in row-major order.

@@ -79,7 +79,7 @@ mod top_k;
 mod unary;
 mod unary_derivatives;
 
-pub use assemble::{Concatenate, Iota, Pad, Rev};
+pub use assemble::{Concatenate, Iota, Kept, Pad, Rev};
 pub use binary::Binary;
 pub use call::Call;
 pub use checkpoint::Checkpoint;

@@ -17,6 +17,7 @@ use super::evaluate;
 use super::random_expand as expand;
 use crate::convert::{Wide, load};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Builder, DType, KeyImpl, Result, Shape, ShowShape, Sizes, Tensor, Type, internal_error,
     op_struct, type_error, value_error,
@@ -143,7 +144,7 @@ impl Row for Threefry2x32 {
         let at = |operand: usize, index: usize| {
             operands[operand][if inputs[operand].rank() == 0 { 0 } else { index }]
         };
-        let (high, low): (Vec<u32>, Vec<u32>) = (0..sizes.iter().product())
+        let (high, low): (Vec<u32>, Vec<u32>) = (0..element_count(&sizes))
             .map(|index| {
                 let [high, low] = threefry2x32([at(0, index), at(1, index)], [at(2, index), at(3, index)]);
                 (high, low)
@@ -228,7 +229,7 @@ impl Row for RandomSplit {
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
         let (ty, sizes) = evaluate::output(outputs)?;
-        let count: usize = sizes[inputs[0].rank()..].iter().product();
+        let count = element_count(&sizes) / inputs[0].len().max(1);
         let mut words: Vec<u32> = Vec::new();
         for key in keys(&inputs[0])? {
             words.extend((0..count).flat_map(|index| threefry2x32(key, counter(index))));
@@ -272,7 +273,7 @@ impl Row for RandomFoldIn {
         let numbers = crate::convert::convert(&inputs[1], DType::U32)?;
         let (keys, numbers): (Vec<_>, _) = (keys(&inputs[0])?.collect(), numbers.elements::<u32>()?);
         let mut words: Vec<u32> = Vec::new();
-        for index in 0..sizes.iter().product() {
+        for index in 0..element_count(&sizes) {
             let key = keys[if inputs[0].rank() == 0 { 0 } else { index }];
             let number = numbers[if inputs[1].rank() == 0 { 0 } else { index }];
             words.extend(threefry2x32(key, [0, number]));
@@ -310,7 +311,7 @@ impl Row for RandomBits {
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
         let (ty, sizes) = evaluate::output(outputs)?;
-        let count: usize = sizes[inputs[0].rank()..].iter().product();
+        let count = element_count(&sizes) / inputs[0].len().max(1);
         let size = ty.dtype.size();
         let mut bytes: Vec<u8> = Vec::new();
         for key in keys(&inputs[0])? {

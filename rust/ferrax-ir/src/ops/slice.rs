@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types};
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Result, Shape, ShowShape, Sizes, Tensor, Type,
-    internal_error, op_struct, type_error,
+    internal_error, op_struct, type_error, value_error,
 };
 
 use super::common::{arrays, one, same_dtype};
@@ -116,9 +116,15 @@ impl Rules for Slice {
                 (size, _) => size.sub(&Dim::Const(1))?.mul(&Dim::Const(stride))?.add(start)?.offset(1)?,
             };
             let what = "the gradient of slice";
+            let width = |size: usize| {
+                i64::try_from(size)
+                    .map_err(|_| value_error!("{what}: a width of {size} exceeds 64-bit integers"))
+            };
             let low = start.require(what)?;
             let high = operand.shape[axis].sub(&end)?.require(what)?;
-            padding_config.push((low as i64, high as i64, stride as i64 - 1));
+            // Between elements; of one there is no interior.
+            let interior = if sizes[axis] == 1 { 0 } else { width(stride)? - 1 };
+            padding_config.push((width(low)?, width(high)?, interior));
         }
         let zero = b.scalar(b.dtype(cotangent), 0.0);
         one_cotangent(b.emit1(Pad { padding_config }, &[cotangent, zero])?)

@@ -13,6 +13,7 @@ use super::index_space::*;
 use super::{DotGeneral, Unary};
 use crate::convert::{Wide, load, store};
 use crate::rules::{Batch, Batched};
+use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Op, Result, Tensor, Type, internal_error, type_error,
     unsupported,
@@ -75,7 +76,10 @@ fn each_matrix(
             Tensor::zeros(ty.dtype, sizes)
         })
         .collect::<Result<_>>()?;
-    let count: usize = operand.sizes()[..operand.rank() - 2].iter().product();
+    if results.iter().all(Tensor::is_empty) {
+        return Ok(results);
+    }
+    let count = element_count(&operand.sizes()[..operand.rank() - 2]);
     for number in 0..count {
         let elements = (0..rows * columns)
             .map(|index| {

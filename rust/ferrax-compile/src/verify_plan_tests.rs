@@ -1,0 +1,188 @@
+//! Sound plans pass; each way to spoil one is refused, with the place named.
+
+use ferrax_ir::ops::{Cumulative, CumulativeKind, Pad};
+use ferrax_ir::scalar::{ScalarOp, ScalarType};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Program};
+
+use super::verify_plan;
+use crate::kernel::Launch;
+use crate::plan::{BufferId, Place, Plan, Step, plan};
+
+fn input(b: &mut Builder, sizes: &[usize]) -> Atom {
+    b.input(ArrayType::of_sizes(sizes, DType::F32))
+}
+
+/// One kernel without reduction: a padded transpose, doubled.
+fn padded() -> Program {
+    let mut b = Builder::new("padded");
+    let x = input(&mut b, &[4, 6]);
+    let turned = b.transpose(x, &[1, 0]).unwrap();
+    let zero = b.scalar(DType::F32, 0.0);
+    let padding_config = vec![(1, 2, 0), (0, 0, 0)];
+    let padded = b.emit1(Pad { padding_config }, &[turned, zero]).unwrap();
+    let y = b.add(padded, padded).unwrap();
+    b.finish([y])
+}
+
+/// One kernel with an epilogue that loads: the sums of rows, scaled.
+fn reduced() -> Program {
+    let mut b = Builder::new("reduced");
+    let (x, w) = (input(&mut b, &[6, 4]), input(&mut b, &[6]));
+    let sum = b.reduce_sum(x, &[1]).unwrap();
+    let y = b.mul(sum, w).unwrap();
+    b.finish([y])
+}
+
+/// Library calls: two values in the arena at once, then a third.
+fn chained() -> Program {
+    let mut b = Builder::new("chained");
+    let mut x = input(&mut b, &[32]);
+    for reverse in [false, true, false, true] {
+        x = b.emit1(Cumulative { kind: CumulativeKind::Sum, axis: 0, reverse }, &[x]).unwrap();
+    }
+    b.finish([x])
+}
+
+fn launch(plan: &mut Plan) -> &mut Launch {
+    match &mut plan.steps[0] {
+        Step::Kernel { launch, .. } => launch,
+        Step::Library { .. } => panic!("a kernel is first"),
+    }
+}
+
+/// The error after a plan is spoilt.
+fn refused(program: &Program, spoil: impl FnOnce(&mut Plan)) -> String {
+    let mut plan = plan(program).unwrap();
+    verify_plan(&plan, program).unwrap();
+    spoil(&mut plan);
+    verify_plan(&plan, program).expect_err("a spoilt plan passes").to_string()
+}
+
+#[track_caller]
+fn says(error: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+}
+
+#[test]
+fn accesses_beyond_their_buffers() {
+    let program = padded();
+    let load = ["kernel 0", "load 0", "operand", "(%0)", "reaches elements"];
+    says(&refused(&program, |plan| launch(plan).loads[0].offset += 1), &load);
+    says(&refused(&program, |plan| launch(plan).loads[0].offset -= 1), &load);
+    says(&refused(&program, |plan| launch(plan).loads[0].strides[0] *= -1), &load);
+    says(&refused(&program, |plan| launch(plan).loads[0].strides[1] = i64::MAX), &load);
+    // The guard of the pad, taken away.
+    let unguarded = refused(&program, |plan| {
+        let extents = launch(plan).extents.clone();
+        launch(plan).loads[0].ranges = extents.iter().map(|&extent| (0, extent as i64)).collect();
+    });
+    says(&unguarded, &load);
+    let beyond = refused(&program, |plan| launch(plan).loads[0].ranges[0].1 = 100);
+    says(&beyond, &["load 0", "guards beyond the loops"]);
+    let store = ["kernel 0", "store 0", "of add", "reaches elements"];
+    says(&refused(&program, |plan| launch(plan).stores[0].offset = 1), &store);
+    says(
+        &refused(&program, |plan| plan.buffers[1].bytes -= 4),
+        &["store 0", "reaches elements 0 to 35 of 35"],
+    );
+}
+
+#[test]
+fn stores_that_collide() {
+    let program = padded();
+    let twice = refused(&program, |plan| launch(plan).stores[0].strides[0] = 3);
+    says(&twice, &["store 0", "of add", "more than once"]);
+    let guarded = refused(&program, |plan| launch(plan).stores[0].ranges[0].0 = 1);
+    says(&guarded, &["store 0", "has guards"]);
+    let to_input = refused(&program, |plan| plan.buffers[1].place = Place::Input(0));
+    says(&to_input, &["store 0", "writes to", "input 0"]);
+    let aliased = refused(&program, |plan| match &mut plan.steps[0] {
+        Step::Kernel { operands, .. } => {
+            let written = operands[1];
+            plan.buffers[written.0 as usize].bytes = 4 * 36;
+            operands[0] = written;
+        }
+        Step::Library { .. } => {}
+    });
+    says(&aliased, &["store 0", "overwrites what load 0 reads"]);
+    let moving = refused(&reduced(), |plan| {
+        launch(plan).stores[0].strides = [0, 1].into_iter().collect();
+    });
+    says(&moving, &["store 0", "of mul", "moves along a reduction axis"]);
+}
+
+#[test]
+fn bodies_that_read_what_is_not_there() {
+    let program = reduced();
+    let input = |number: u32| ScalarOp::Input { operand: number, part: 0 };
+    let main = refused(&program, |plan| {
+        launch(plan).kernel.body.push(input(7), ScalarType::F32, &[]);
+    });
+    says(&main, &["Main", "an input that does not exist"]);
+    let accumulator = refused(&program, |plan| {
+        let loads = launch(plan).kernel.loads.len() as u32;
+        launch(plan).kernel.body.push(input(loads), ScalarType::F32, &[]);
+    });
+    says(&accumulator, &["Main", "an input that does not exist"]);
+    let typed = refused(&program, |plan| {
+        launch(plan).kernel.body.push(input(0), ScalarType::I32, &[]);
+    });
+    says(&typed, &["as another type"]);
+    let moving = refused(&program, |plan| {
+        let moving = launch(plan).loads.iter().position(|view| view.strides[1] != 0).unwrap();
+        launch(plan).kernel.epilogue.push(input(moving as u32), ScalarType::F32, &[]);
+    });
+    says(&moving, &["Epilogue", "moves along a reduction axis"]);
+    let index = refused(&program, |plan| {
+        launch(plan).kernel.epilogue.push(ScalarOp::Index { axis: 1 }, ScalarType::I64, &[]);
+    });
+    says(&index, &["Epilogue", "the index of a loop"]);
+}
+
+#[test]
+fn values_that_share_memory() {
+    let program = chained();
+    let overlap = refused(&program, |plan| {
+        for buffer in &mut plan.buffers {
+            if let Place::Arena(offset) = &mut buffer.place {
+                *offset = 0;
+            }
+        }
+    });
+    says(&overlap, &["of cumsum", "overlaps", "in the arena"]);
+    let outside = refused(&program, |plan| plan.arena -= 1);
+    says(&outside, &["of cumsum", "cannot be arena at"]);
+    let order = refused(&program, |plan| plan.steps.swap(0, 1));
+    says(&order, &["step 0", "of cumsum", "nothing has written"]);
+    let lost = refused(&program, |plan| {
+        plan.steps.pop();
+    });
+    says(&lost, &["the caller", "nothing has written"]);
+    let short = refused(&program, |plan| match &mut plan.steps[1] {
+        Step::Library { inputs, .. } => inputs[0].sizes[0] = 33,
+        Step::Kernel { .. } => {}
+    });
+    says(&short, &["operand 0 of step 1, cumsum", "132 bytes"]);
+    let none = refused(&program, |plan| plan.outputs[0].buffer = BufferId(99));
+    says(&none, &["does not exist"]);
+}
+
+#[test]
+fn donations_that_come_too_early() {
+    let mut b = Builder::new("given");
+    let x = input(&mut b, &[4, 4]);
+    let turned = b.transpose(x, &[1, 0]).unwrap();
+    let y = b.add(turned, turned).unwrap();
+    let crossed = b.finish([y]);
+    says(&refused(&crossed, |plan| plan.donations.push((0, 0))), &["read after that is written"]);
+    says(&refused(&kept(), |plan| plan.donations.push((0, 0))), &["leaves as a result"]);
+    says(&refused(&padded(), |plan| plan.donations.push((0, 0))), &["their sizes differ"]);
+}
+
+/// An operand that is a result, too, and its double.
+fn kept() -> Program {
+    let mut b = Builder::new("kept");
+    let (x, w) = (input(&mut b, &[8]), input(&mut b, &[8]));
+    let (y, z) = (b.add(x, x).unwrap(), b.mul(w, w).unwrap());
+    b.finish([x, y, z])
+}
