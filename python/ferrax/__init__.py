@@ -11,14 +11,14 @@ Example:
 from ferrax._src import startup as _startup  # first: it connects the native core
 
 from ferrax import (
-    ad_checkpoint, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental, export,
-    interpreters, lax, nn, numpy, ops, random, ref, sharding, stages, tree, tree_util, typing, util,
+    ad_checkpoint, api_util, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental,
+    export, interpreters, lax, nn, numpy, ops, random, ref, sharding, stages, tree, tree_util, typing, util,
 )  # fmt: skip
 from ferrax._core import Array
 from ferrax._src.transforms.ad_checkpoint import checkpoint, remat
 from ferrax._src.core import ShapeDtypeStruct
 from ferrax._src.core.placement import block_until_ready, copy_to_host_async, device_get, device_put
-from ferrax._src.transforms.jit import clear_caches, jit
+from ferrax._src.transforms.jit import clear_caches, disable_jit, jit
 from ferrax._src.tracing.staging import eval_shape, make_jaxpr
 from ferrax._src.tracing.scopes import named_call, named_scope
 from ferrax._src.transforms.autodiff import (
@@ -44,7 +44,6 @@ from ferrax._src.base.config import (
     default_device,
     default_matmul_precision,
     default_prng_impl,
-    disable_jit,
     enable_checks,
     enable_custom_prng,
     enable_x64,

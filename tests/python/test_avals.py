@@ -1,11 +1,18 @@
 """ShapedArray and ShapeDtypeStruct: printing, equality and derived types as in JAX."""
 
+import ast
+import importlib.util
 import pickle
+import subprocess
+import sys
+import types
 
 import jax
 import numpy as np
 import pytest
 
+import ferrax
+import ferrax.numpy as jnp
 from ferrax._src.base import dtypes
 from ferrax._src.core.avals import ShapedArray, ShapeDtypeStruct
 
@@ -80,3 +87,72 @@ def test_shape_dtype_struct_errors(call, error):
     for struct in (ShapeDtypeStruct, jax.ShapeDtypeStruct):
         with pytest.raises(error):
             call(struct)
+
+
+# Functions of types.
+
+
+def test_functions_may_return_types():
+    results = []
+    for S, n in ((jax, jax.numpy), (ferrax, jnp)):
+        struct = S.ShapeDtypeStruct((3,), n.float32)
+
+        def both(x, struct=struct):
+            return {"a": x * 2, "b": struct}
+
+        closed = S.make_jaxpr(both)(struct)
+        shapes = S.make_jaxpr(both, return_shape=True)(1.0)[1]
+        results.append(
+            [
+                str(part)
+                for part in (
+                    S.eval_shape(lambda struct=struct: struct), S.eval_shape(both, 1.0),
+                    S.eval_shape(both, struct), S.jit(both).eval_shape(struct), shapes,
+                    S.jit(lambda x, y: (y and x, struct), static_argnums=1).eval_shape(1, (2,)),  # noqa: B023
+                    closed.consts, [str(aval) for aval in closed.out_avals], closed.jaxpr.constvars[0].aval,
+                )
+            ]
+        )  # fmt: skip
+        with pytest.raises(TypeError):
+            S.jit(both)(1.0)
+        with pytest.raises(TypeError):
+            S.eval_shape(lambda x: x + struct, struct)  # noqa: B023
+        with pytest.raises(TypeError):
+            S.jit(both).lower(struct)
+    assert results[0] == results[1]
+
+
+def test_types_know_that_they_are_on_no_mesh():
+    texts = []
+    for S, n in ((jax, jax.numpy), (ferrax, jnp)):
+        seen = []
+
+        def note(x, S=S, seen=seen):
+            seen.append((S.typeof(x).sharding, S.ShapeDtypeStruct.like(x), hasattr(x, "sharding")))
+            return x
+
+        S.jit(note)(n.ones((2, 3)))
+        sharding = S.typeof(n.ones((2, 3))).sharding
+        mesh, spec = sharding.mesh, sharding.spec
+        assert len(spec) == 2 and list(spec) == [None, None] and spec[0] is None and spec != (None, None)
+        assert mesh.empty and mesh.axis_names == () and sharding.is_fully_replicated
+        assert sharding == S.typeof(n.zeros((4, 4))).sharding != S.typeof(1.0).sharding
+        assert sharding.memory_kind is None and sharding.shard_shape((2, 3)) == (2, 3)
+        aval = S.typeof(n.ones((2, 3)))
+        assert aval.update(shape=(5,)).shape == (5,)
+        assert S.core.ShapedArray((2, 3), np.float32, sharding=sharding) == aval
+        texts.append(
+            str((seen, sharding, S.typeof(1.0).sharding, S.ShapeDtypeStruct.like(n.ones(3)),
+                 S.ShapeDtypeStruct.like(S.typeof(n.ones(3)))))
+        )  # fmt: skip
+    assert texts[0] == texts[1]
+
+
+def test_submodules_are_attributes():
+    code = "import ferrax; print([n for n in dir(ferrax)])"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = set(ast.literal_eval(names.stdout))
+    for name, value in vars(jax).items():
+        if isinstance(value, types.ModuleType) and value.__name__ == f"jax.{name}":
+            if importlib.util.find_spec(f"ferrax.{name}") is not None:
+                assert name in ours, name

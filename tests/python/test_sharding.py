@@ -29,8 +29,13 @@ def test_errors_of_places():
         ferrax.sharding.SingleDeviceSharding("cpu")
     with pytest.raises(ValueError, match="pinned"):
         ferrax.sharding.SingleDeviceSharding(ferrax.devices()[0], memory_kind="pinned")
-    with pytest.raises(TypeError, match="device_put requires a device"):
-        ferrax.device_put(1.0, "cpu")
-    with pytest.raises(ferrax.errors.ConcretizationTypeError):
+    for name in ("device", "src"):
+        with pytest.raises(ValueError, match=f"device_put: {name} must be None, a device"):
+            ferrax.device_put(1.0, **{name: "cpu"})
+    with pytest.raises(ValueError, match="donate and may_alias"):
+        ferrax.device_put(1.0, donate=True, may_alias=True)
+    with pytest.raises(ValueError):
+        ferrax.device_put({"a": 1.0}, {"b": ferrax.devices()[0]})
+    with pytest.raises(AttributeError, match="no attribute 'sharding'"):
         ferrax.jit(lambda x: x.sharding)(1.0)
     assert pickle.loads(pickle.dumps(jnp.ones(2).sharding)) == jnp.ones(2).sharding

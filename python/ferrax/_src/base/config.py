@@ -20,6 +20,7 @@ from ferrax._src.base.flags import (
     parse_device,
     parse_float,
     parse_int,
+    parse_modules,
     parse_string,
     parts,
     states,
@@ -75,7 +76,7 @@ _TRANSFER_GUARDS = (
     "jax_transfer_guard_device_to_device",
     "jax_transfer_guard_device_to_host",
 )
-_NO_EFFECT = "Accepted so that programs written for JAX run unchanged; ferrax has no such setting."
+_OF_JAX = "A setting of JAX's own machinery: values other than what ferrax does are refused."
 
 # (name, parser, default, documentation)
 _FLAGS = (
@@ -134,7 +135,8 @@ _FLAGS = (
     ("jax_persistent_cache_min_entry_size_bytes", parse_int, 0, "Smaller programs are not kept."),
     ("jax_raise_persistent_cache_errors", parse_bool, False, "Whether failures of the cache on "
      "disk are errors rather than warnings."),
-    ("jax_transfer_guard", _GUARD, None, "What transfers between host and devices do."),
+    ("jax_transfer_guard", _GUARD, None, "What transfers between host and devices do. There are "
+     "none: arrays are in the memory of the host."),
     ("jax_transfer_guard_host_to_device", _GUARD, None, "What transfers from host to device do."),
     ("jax_transfer_guard_device_to_device", _GUARD, None, "What transfers between devices do."),
     ("jax_transfer_guard_device_to_host", _GUARD, None, "What transfers from device to host do."),
@@ -153,27 +155,28 @@ _FLAGS = (
      "NOTSET", "The level of this package's logger."),
     ("jax_export_calling_convention_version", parse_int, 10, "The version export writes."),
     # Settings of JAX's own machinery.
-    ("jax2tf_associative_scan_reductions", parse_bool, False, _NO_EFFECT),
-    ("jax_cpu_enable_async_dispatch", parse_bool, True, _NO_EFFECT),
+    ("jax2tf_associative_scan_reductions", parse_bool, False, _OF_JAX),
+    ("jax_cpu_enable_async_dispatch", parse_bool, True, _OF_JAX),
     ("jax_cpu_collectives_implementation", Choice("gloo", "mpi", "megascale", optional=True),
-     "gloo", _NO_EFFECT),
-    ("jax_cuda_visible_devices", parse_string, "all", _NO_EFFECT),
-    ("jax_rocm_visible_devices", parse_string, "all", _NO_EFFECT),
-    ("jax_debug_log_modules", parse_string, "", _NO_EFFECT),
-    ("jax_disable_most_optimizations", parse_bool, False, _NO_EFFECT),
-    ("jax_dump_ir_to", parse_string, "", _NO_EFFECT),
-    ("jax_exec_time_optimization_effort", parse_float, 0.0, _NO_EFFECT),
-    ("jax_memory_fitting_effort", parse_float, 0.0, _NO_EFFECT),
-    ("jax_include_full_tracebacks_in_locations", parse_bool, True, _NO_EFFECT),
-    ("jax_optimization_level", Choice("UNKNOWN", "O0", "O1", "O2", "O3"), "UNKNOWN", _NO_EFFECT),
+     "gloo", _OF_JAX),
+    ("jax_cuda_visible_devices", parse_string, "all", _OF_JAX),
+    ("jax_rocm_visible_devices", parse_string, "all", _OF_JAX),
+    ("jax_debug_log_modules", parse_modules, "", "Comma-separated modules of this package whose "
+     "loggers show everything."),
+    ("jax_disable_most_optimizations", parse_bool, False, _OF_JAX),
+    ("jax_dump_ir_to", parse_string, "", _OF_JAX),
+    ("jax_exec_time_optimization_effort", parse_float, 0.0, _OF_JAX),
+    ("jax_memory_fitting_effort", parse_float, 0.0, _OF_JAX),
+    ("jax_include_full_tracebacks_in_locations", parse_bool, True, _OF_JAX),
+    ("jax_optimization_level", Choice("UNKNOWN", "O0", "O1", "O2", "O3"), "UNKNOWN", _OF_JAX),
     ("jax_persistent_cache_enable_xla_caches", parse_string,
-     "xla_gpu_per_fusion_autotune_cache_dir", _NO_EFFECT),
-    ("jax_compiler_enable_remat_pass", parse_bool, True, _NO_EFFECT),
-    ("jax_enable_pgle", parse_bool, False, _NO_EFFECT),
-    ("jax_use_shardy_partitioner", parse_bool, True, _NO_EFFECT),
-    ("jax_use_direct_linearize", parse_bool, True, _NO_EFFECT),
-    ("jax_use_magma", Choice("off", "on", "auto"), "auto", _NO_EFFECT),
-    ("jax_xla_backend", parse_string, "", _NO_EFFECT),
+     "xla_gpu_per_fusion_autotune_cache_dir", _OF_JAX),
+    ("jax_compiler_enable_remat_pass", parse_bool, True, _OF_JAX),
+    ("jax_enable_pgle", parse_bool, False, _OF_JAX),
+    ("jax_use_shardy_partitioner", parse_bool, True, _OF_JAX),
+    ("jax_use_direct_linearize", parse_bool, True, _OF_JAX),
+    ("jax_use_magma", Choice("off", "on", "auto"), "auto", _OF_JAX),
+    ("jax_xla_backend", parse_string, "", _OF_JAX),
 )
 
 # The flags that key compiled functions, in the order in which `trace_context()` gives them. The

@@ -10,6 +10,8 @@ Invariants:
 - Flags that are declared with a place in the trace context are part of the key of compiled
   functions. Whenever one of them changes, the hook set with `on_context_change` is told, so that
   the native core reads the trace context without calling Python.
+- A flag has an effect or refuses the values that would need one (`fixed_flags`): a value that can
+  be read is a value that holds.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ import functools
 import os
 import sys
 import threading
+import warnings
+
+from ferrax._src.base import fixed_flags
 
 _UNSET = object()
 _TRUE = frozenset(("y", "yes", "t", "true", "on", "1"))
@@ -59,13 +64,22 @@ def parse_string(name, value):
 
 
 def parse_device(name, value):
-    """None, a platform name or a Device (any object that says which platform it is of)."""
-    if value is None or value in ("cpu", "gpu", "tpu") or hasattr(value, "platform"):
+    """None, 'cpu' or the CPU's Device (an object that says which platform it is of)."""
+    if value is None or value == "cpu" or getattr(value, "platform", None) == "cpu":
         return value
     raise ValueError(
-        f"{name} must be a Device object such as `ferrax.devices('cpu')[0]`, or a platform name such "
-        f"as 'cpu' or 'gpu', got: {value!r}."
+        f"{name} must be None, 'cpu' or the device `ferrax.devices('cpu')[0]`, for there is no other; "
+        f"got: {value!r}."
     )
+
+
+def parse_modules(name, value):
+    """Comma-separated names of this package's modules."""
+    text = parse_string(name, value) or ""
+    foreign = [module for module in text.split(",") if module.partition(".")[0] not in ("", "ferrax")]
+    if foreign:
+        raise ValueError(f"{name} must name modules of ferrax such as 'ferrax', got {foreign}.")
+    return text
 
 
 class Choice:
@@ -170,6 +184,12 @@ class State:
         self._parser = parser
         self._global = default
 
+    def _checked(self, value):
+        """The value to store. Errors: ValueError or TypeError for values that are refused."""
+        value = self._parser(self._name, value)
+        fixed_flags.check(self._name, value)
+        return value
+
     @property
     def name(self):
         return self._name
@@ -198,13 +218,13 @@ class State:
                     "argument."
                 )
             new_val = True
-        return _StateContext(self, self._parser(self._name, new_val))
+        return _StateContext(self, self._checked(new_val))
 
     def __repr__(self):
         return f"<flag {self._name}={self.value!r}>"
 
     def _set(self, value):
-        value = self._parser(self._name, value)
+        value = self._checked(value)
         self._global = value
         for hook in _flag_hooks:
             hook(self._name, value, True)
@@ -254,10 +274,19 @@ class _StateContext:
 def declare(name, parser, default, doc) -> State:
     """Makes a flag, whose value at first is the environment's or else `default`."""
     for prefix in ("FERRAX_", "JAX_"):
-        text = os.environ.get(prefix + name.removeprefix("jax_").upper())
-        if text is not None:
-            default = _from_environment(name, parser, text)
-            break
+        variable = prefix + name.removeprefix("jax_").upper()
+        text = os.environ.get(variable)
+        if text is None:
+            continue
+        value = _from_environment(name, parser, text)
+        try:
+            fixed_flags.check(name, value)
+        except fixed_flags.UnsupportedFlagError as error:
+            # The variable may be meant for other programs, so that it does not stop this one.
+            warnings.warn(f"The environment variable {variable} is ignored: {error}", stacklevel=2)
+        else:
+            default = value
+        break
     state = State(name, default, parser, f"Context manager of the flag `{name}`.\n\n{doc}")
     states[name] = state
     return state

@@ -18,6 +18,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes, effects, errors
 from ferrax._src.core import api_util
 from ferrax._src.core.primitives import Primitive, primitive_jvps, primitive_transposes
+from ferrax._src.core.sharding import SingleDeviceSharding
 from ferrax._src.random.prng import random_unwrap
 from ferrax._src.transforms.batching_rules import bdim_at_front, moveaxis, primitive_batchers
 from ferrax._src.tree import tree_util
@@ -83,6 +84,31 @@ def over_lanes(callback, size, dims):
     return Lanes(callback, (level,))
 
 
+_SHOWN_CALLBACKS = 8
+_SHOWN_FRAMES = 16
+
+
+def _failure(failed, error):
+    """The error for a callback that raised this.
+
+    If a callback within it had raised, the text has a line for each, the outermost first, and the
+    traceback of what the innermost raised, which is the cause: it grows with their number only.
+    """
+    lines, cause, trace = getattr(error, "_callbacks", ((), error, None))
+    if trace is None:
+        trace = "".join(traceback.format_exception(error, limit=-_SHOWN_FRAMES)).rstrip()
+    what = "this:" if lines else f"{type(error).__name__}."
+    lines = (f"{failed} raised {what}", *lines)
+    shown = lines
+    if len(lines) > 2 * _SHOWN_CALLBACKS:
+        left_out = f"({len(lines) - 2 * _SHOWN_CALLBACKS} more callbacks)"
+        shown = (*lines[:_SHOWN_CALLBACKS], left_out, *lines[-_SHOWN_CALLBACKS:])
+    failure = errors.JaxRuntimeError("\n".join((*shown, trace)))
+    failure._callbacks = lines, cause, trace
+    failure.__cause__ = cause
+    return failure
+
+
 def run_callback(name, callback, arguments, avals):
     """What the callback gives, as NumPy arrays of these types.
 
@@ -92,10 +118,7 @@ def run_callback(name, callback, arguments, avals):
     try:
         results = [np.asarray(leaf) for leaf in callback(*arguments)]
     except Exception as error:
-        text = "".join(traceback.format_exception(error)).rstrip()
-        raise errors.JaxRuntimeError(
-            f"{name} failed: {place(callback)} raised {type(error).__name__}.\n{text}"
-        ) from error
+        raise _failure(f"{name} failed: {place(callback)}", error)  # noqa: B904
     if len(results) != len(avals):
         raise errors.JaxRuntimeError(
             f"{name} failed: {place(callback)} returned {len(results)} arrays, but "
@@ -173,6 +196,11 @@ def _primitive_with_results(name) -> Primitive:
 
 
 def _bind(primitive, callback, result_shape_dtypes, args, kwargs, **params):
+    if not isinstance(params["sharding"], (SingleDeviceSharding, type(None))):
+        raise NotImplementedError(
+            f"{primitive.name}: sharding must be None or a SingleDeviceSharding, got "
+            f"{params['sharding']!r} of type {type(params['sharding']).__name__}"
+        )
     avals, out_tree = _result_types(result_shape_dtypes)
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     callback = FlatCallback(callback, in_tree)
@@ -264,7 +292,7 @@ def pure_callback(
             may be called any number of times, or not at all where nothing uses its results.
         result_shape_dtypes: a tree like that of its results, of anything with shape and dtype.
         args, kwargs: its arguments, trees of arrays.
-        sharding: accepted for compatibility; there is one device.
+        sharding: where the function runs: None or the sharding of the one device.
         vmap_method: what `vmap` does: "sequential" calls it once for each lane; "expand_dims"
             calls it once on the whole batch, where arguments that are not batched have a new
             first axis of size 1; "broadcast_all" likewise, with that axis repeated;
@@ -272,7 +300,7 @@ def pure_callback(
 
     Errors: NotImplementedError under `vmap` without `vmap_method`; ValueError under derivatives
     and for 64-bit result types where these are off; JaxRuntimeError where the function raises
-    (which is the cause) or its results have other types than `result_shape_dtypes`.
+    (what it raised is the cause) or its results have other types than `result_shape_dtypes`.
 
     Example:
         >>> ferrax.jit(lambda x: ferrax.pure_callback(np.sin, x, x))(jnp.float32(0.0))

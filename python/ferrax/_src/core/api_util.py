@@ -98,7 +98,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def _parameters(fun):
-    """`(positional names, how many of them take no keyword, keyword-only names, *args?, **kwargs?)`.
+    """`(positional names, how many of them take no keyword, keyword-only names, *args, **kwargs?)`,
+    where `*args` is their name or None.
 
     None if the callable does not tell. Plain functions are read from their code: `inspect` takes
     a hundred times longer, which counts for the many functions that are jitted at import.
@@ -110,7 +111,7 @@ def _parameters(fun):
             names[:count],
             code.co_posonlyargcount,
             names[count : count + code.co_kwonlyargcount],
-            bool(code.co_flags & inspect.CO_VARARGS),
+            names[count + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None,
             bool(code.co_flags & inspect.CO_VARKEYWORDS),
         )
     try:
@@ -122,7 +123,7 @@ def _parameters(fun):
         tuple(p.name for p in parameters if p.kind in _POSITIONAL),
         kinds.count(inspect.Parameter.POSITIONAL_ONLY),
         tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY),
-        inspect.Parameter.VAR_POSITIONAL in kinds,
+        next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None),
         inspect.Parameter.VAR_KEYWORD in kinds,
     )
 
@@ -130,7 +131,8 @@ def _parameters(fun):
 def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Both the numbers and the names of the arguments that either gives.
 
-    Errors: ValueError for numbers or names that the function does not have.
+    Errors: ValueError for numbers or names that the function does not have, for names of arguments
+    that are given by position alone, and for names to donate where the signature is unknown.
     """
     if argnums is None and argnames is None:
         return (), ()
@@ -140,6 +142,11 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
         return (), ()
     parameters = _parameters(fun)
     if parameters is None:
+        if names and kind == "donate":
+            raise ValueError(
+                f"donate_argnames={names!r} of {fun_name(fun)}, whose signature cannot be read: use "
+                "donate_argnums."
+            )
         return nums, names
     positional, without_keyword, keyword_only, variadic, keywords = parameters
     count = len(positional)
@@ -150,6 +157,11 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
                 f"accepts {count} positional arguments."
             )
     for name in names:
+        if name in positional[:without_keyword] or name == variadic:
+            raise ValueError(
+                f"jitted function has invalid argnames {{{name!r}}} in {kind}_argnames: it is given by "
+                f"position alone. Use {kind}_argnums."
+            )
         if name not in positional and name not in keyword_only and not keywords:
             known = sorted((*positional, *keyword_only))
             raise ValueError(
@@ -165,6 +177,15 @@ def resolve_argnums(fun, argnums, argnames, kind) -> tuple[tuple[int, ...], tupl
     elif argnums is None:
         nums = tuple(index for index, name in enumerate(positional) if name in names)
     return nums, names
+
+
+def refuse_abstracted_axes(name, abstracted_axes) -> None:
+    """Errors: NotImplementedError unless it is None."""
+    if abstracted_axes is not None:
+        raise NotImplementedError(
+            f"{name}: abstracted_axes is not supported: programs have static shapes, got "
+            f"{abstracted_axes!r}"
+        )
 
 
 def check_callable(fun) -> None:

@@ -183,12 +183,12 @@ def install(Array) -> None:
         "addressable_shards": _addressable_shards,
         "global_shards": _addressable_shards,
         "committed": _committed,
-        "sharding": _sharding,
         "is_fully_addressable": _is_whole,
         "is_fully_replicated": _is_whole,
     }.items():
         setattr(Array, name, property(_concrete_only(name, function)))
     for name, function in {"is_ready": _is_ready, "platform": _platform}.items():
         setattr(Array, name, _arrays_only(name, function))
+    Array.sharding = property(_arrays_only("sharding", _sharding))
     Array.device = property(_arrays_only("device", _device))
     Array.copy = Array.clone = lambda self: _core.lax.copy(self)

@@ -13,6 +13,7 @@ import operator
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.core.sharding import UnplacedSharding
 
 
 def _dtype(dtype):
@@ -59,16 +60,27 @@ class ShapedArray(AbstractValue):
         ShapedArray(float32[3])
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "sharding", "memory_space")
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "memory_space")
     array_abstraction_level = 2
 
-    def __init__(self, shape, dtype, weak_type=False, *, sharding=None, memory_space=None):
+    def __init__(
+        self, shape, dtype, weak_type=False, *, sharding=None, manual_axis_type=None, memory_space=None
+    ):
+        if manual_axis_type is not None:
+            raise NotImplementedError(
+                f"ShapedArray: there are no meshes of devices, got {manual_axis_type=!r}"
+            )
         put = object.__setattr__
         put(self, "shape", _shape(shape))
         put(self, "dtype", _dtype(dtype))
         put(self, "weak_type", bool(weak_type))
-        put(self, "sharding", sharding)
+        put(self, "_sharding", None if type(sharding) is UnplacedSharding else sharding)
         put(self, "memory_space", memory_space)
+
+    @property
+    def sharding(self):
+        """How arrays of the type are laid out, where nothing was said: over no mesh."""
+        return UnplacedSharding(self.ndim) if self._sharding is None else self._sharding
 
     def __setattr__(self, name, value):
         raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
@@ -91,7 +103,7 @@ class ShapedArray(AbstractValue):
 
     def update(self, **changes):
         """A copy with other `shape`, `dtype`, `weak_type`, `sharding` or `memory_space`."""
-        fields = {name: getattr(self, name) for name in ShapedArray.__slots__}
+        fields = {name.lstrip("_"): getattr(self, name) for name in ShapedArray.__slots__}
         unknown = changes.keys() - fields.keys()
         if unknown:
             raise TypeError(f"ShapedArray has no fields {sorted(unknown)}.")
@@ -138,7 +150,7 @@ class ShapedArray(AbstractValue):
         return f"{name}[{_shape_text(self.shape)}]"
 
     def _key(self):
-        return self.shape, self.dtype, self.weak_type, self.sharding, self.memory_space
+        return self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space
 
     def __eq__(self, other):
         return type(other) is ShapedArray and self._key() == other._key()
@@ -210,11 +222,11 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x):
-        """The struct that describes an array."""
-        return cls(
-            x.shape, x.dtype,
-            sharding=getattr(x, "sharding", None), weak_type=getattr(x, "weak_type", False),
-        )  # fmt: skip
+        """The struct that describes an array, a tracer or a type. It has a sharding if that is a type
+        which has one: arrays are on their device without having been put there."""
+        typed = isinstance(x, (ShapedArray, ShapeDtypeStruct))
+        sharding = x.sharding if typed else None
+        return cls(x.shape, x.dtype, sharding=sharding, weak_type=getattr(x, "weak_type", False))
 
     @property
     def ndim(self):
@@ -269,6 +281,10 @@ def mapped_aval(size, axis, aval):
 
 def unmapped_aval(size, axis, aval, explicit_mesh_axis=None):
     """The type with a new axis of this size at `axis`; None changes nothing."""
+    if explicit_mesh_axis is not None:
+        raise NotImplementedError(
+            f"unmapped_aval: there are no meshes of devices, got {explicit_mesh_axis=!r}"
+        )
     return aval.inc_rank(size, axis)
 
 

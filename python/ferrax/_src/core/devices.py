@@ -46,6 +46,13 @@ def devices(backend=None) -> list[Device]:
 
 
 def local_devices(process_index=None, backend=None, host_id=None) -> list[Device]:
+    """The devices of a process, by its number; `host_id` is its older name.
+
+    Errors: ValueError for processes other than the one there is, and as `devices`.
+    """
+    for number in (process_index, host_id):
+        if number not in (None, 0):
+            raise ValueError(f"Unknown process_index {number!r}: there is one process, 0")
     return devices(backend)
 
 
@@ -61,15 +68,18 @@ def default_backend() -> str:
 
 
 def process_index(backend=None) -> int:
-    return 0
+    """The number of this process among those of a backend: 0."""
+    return devices(backend)[0].process_index
 
 
 def process_count(backend=None) -> int:
-    return 1
+    """How many processes share a backend: 1."""
+    return len(process_indices(backend))
 
 
 def process_indices(backend=None) -> list[int]:
-    return [0]
+    """The numbers of the processes that share a backend."""
+    return [device.process_index for device in devices(backend)]
 
 
 host_id = process_index

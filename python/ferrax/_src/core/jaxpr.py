@@ -75,6 +75,12 @@ class DebugInfo(NamedTuple):
         return self.func_src_info.partition(" at ")[0]
 
 
+def _refuse_layout(options):
+    chosen = sorted(name for name, value in options.items() if value)
+    if chosen:
+        raise TypeError(f"pretty_print: jaxprs are printed in one way; the options {chosen} are not there")
+
+
 class JaxprEqn:
     """One equation of a jaxpr: `outvars = primitive[params] invars`."""
 
@@ -203,7 +209,9 @@ class Jaxpr:
 
     __repr__ = __str__
 
-    def pretty_print(self, **_):
+    def pretty_print(self, **options):
+        """The text that `str` gives. Errors: TypeError for options that are set: there are none."""
+        _refuse_layout(options)
         return str(self)
 
 
@@ -227,6 +235,17 @@ class ClosedJaxpr:
                 f"got {len(self.consts)}"
             )
         self._program, self._jaxpr = None, jaxpr
+
+    def with_outputs(self, structs) -> ClosedJaxpr:
+        """The jaxpr whose outputs with these numbers are constvars that have a type only."""
+        jaxpr = self.jaxpr
+        outvars = list(jaxpr.outvars)
+        variables = []
+        for number, struct in structs.items():
+            outvars[number] = Var(core.ShapedArray(struct.shape, struct.dtype, struct.weak_type))
+            variables.append(outvars[number])
+        jaxpr = jaxpr.replace(constvars=[*variables, *jaxpr.constvars], outvars=outvars)
+        return ClosedJaxpr(jaxpr, [*structs.values(), *self.consts])
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -301,7 +320,9 @@ class ClosedJaxpr:
 
     __repr__ = __str__
 
-    def pretty_print(self, **_):
+    def pretty_print(self, **options):
+        """The text that `str` gives. Errors: TypeError for options that are set: there are none."""
+        _refuse_layout(options)
         return str(self)
 
 
@@ -421,6 +442,8 @@ def subjaxprs(jaxpr):
 
 def gensym(suffix=""):
     """A function from types to fresh variables."""
+    if suffix:
+        raise NotImplementedError(f"gensym: variables are named where they are shown, got {suffix=!r}")
     return Var
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import config, dtypes
 from ferrax._src.core.devices import Device
 from ferrax._src.core.sharding import Sharding
 from ferrax._src.tree import tree_util
@@ -21,16 +23,44 @@ copy_to_host_async = block_until_ready
 def device_put(x, device=None, src=None, *, donate=False, may_alias=None):
     """The leaves of a tree as arrays on the device. There is one device, the CPU.
 
-    `device` is None, a device, a sharding, or a tree of these above the leaves. Errors: TypeError
-    for others.
+    Args:
+        device, src: where to and where from: None, a device, a sharding, or a tree of these above
+            the leaves.
+        donate: whether the memory of arrays may be reused, for which there is no need here: without
+            `may_alias=False` an array is its own result.
+        may_alias: False for results that share no memory with `x`.
+
+    Errors: ValueError for other places and trees, and for `donate` with `may_alias`.
     """
-    for place in tree_util.tree_leaves(device):
+    _check_places("device", device, x)
+    _check_places("src", src, x)
+    if donate and may_alias:
+        raise ValueError("device_put: donate and may_alias cannot both be true")
+
+    def put(leaf):
+        array = core.as_array(leaf, "device_put")
+        return _unshared(array) if may_alias is False and array is leaf else array
+
+    return tree_util.tree_map(put, x)
+
+
+def _unshared(array):
+    """A copy with memory of its own. Tracers have none, and that of keys is not shown to anybody."""
+    if isinstance(array, core.Tracer) or dtypes.issubdtype(array.dtype, dtypes.extended):
+        return array.copy()
+    with config.enable_x64(True):
+        return _core.array_from_numpy(np.asarray(array), array.weak_type)
+
+
+def _check_places(name, places, x) -> None:
+    for place in tree_util.tree_leaves(places):
         if not isinstance(place, (Device, Sharding)):
-            raise TypeError(
-                "device_put requires a device such as ferrax.devices()[0], a sharding, or a tree of "
-                f"these; got {place!r} of type {type(place).__name__}"
+            raise ValueError(
+                f"device_put: {name} must be None, a device such as ferrax.devices()[0], a sharding, "
+                f"or a tree of these; got {place!r} of type {type(place).__name__}"
             )
-    return tree_util.tree_map(lambda leaf: core.as_array(leaf, "device_put"), x)
+    if places is not None and not isinstance(places, (Device, Sharding)):
+        tree_util.broadcast_prefix(places, x, is_leaf=lambda place: place is None)
 
 
 def device_get(x):

@@ -6,7 +6,7 @@ Imported before all that traces.
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src.base import config, dtypes, errors, flags
+from ferrax._src.base import config, dtypes, errors, flags, log as log
 from ferrax._src.base.extended_dtypes import key_fry
 from ferrax._src.core import named_axes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ferrax._src.core.devices import Device, devices
 
 
@@ -109,6 +111,92 @@ class SingleDeviceSharding(Sharding):
 
     def __repr__(self):
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
+
+
+class AbstractMesh:
+    """A mesh of devices that are not named. Here it has no axes: there is one device."""
+
+    __slots__ = ()
+    axis_names = axis_sizes = axis_types = ()
+    shape: ClassVar[dict] = {}
+    size = 0
+    empty = True
+
+    def __eq__(self, other):
+        return isinstance(other, AbstractMesh)
+
+    def __hash__(self):
+        return hash(AbstractMesh)
+
+    def __repr__(self):
+        return "AbstractMesh((), axis_types=())"
+
+
+class PartitionSpec:
+    """Which axes of a mesh each axis of an array is divided over; None: not at all."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self, *partitions):
+        self._partitions = partitions
+
+    def __iter__(self):
+        return iter(self._partitions)
+
+    def __len__(self):
+        return len(self._partitions)
+
+    def __getitem__(self, index):
+        return self._partitions[index]
+
+    def __eq__(self, other):
+        return isinstance(other, PartitionSpec) and self._partitions == other._partitions
+
+    def __hash__(self):
+        return hash(self._partitions)
+
+    def __repr__(self):
+        return f"P{self._partitions!r}"
+
+
+class UnplacedSharding(Sharding):
+    """The sharding of a type: arrays of `rank` axes, none of which is divided, over no mesh.
+
+    It answers as JAX's `NamedSharding` over an empty mesh does, as which it prints.
+    """
+
+    __slots__ = ("spec",)
+    mesh = AbstractMesh()
+    memory_kind = None
+    num_devices = 0
+    is_fully_replicated = True
+
+    def __init__(self, rank: int):
+        self.spec = PartitionSpec(*(None,) * rank)
+
+    @property
+    def device_set(self):
+        raise ValueError("a type is on no device: ask an array for its sharding")
+
+    @property
+    def is_fully_addressable(self):
+        raise ValueError("a type is on no device: ask an array for its sharding")
+
+    def shard_shape(self, global_shape) -> tuple:
+        """The shape of what one device holds: the whole."""
+        return tuple(global_shape)
+
+    def __eq__(self, other):
+        return isinstance(other, UnplacedSharding) and self.spec == other.spec
+
+    def __hash__(self):
+        return hash(self.spec)
+
+    def __reduce__(self):
+        return UnplacedSharding, (len(self.spec),)
+
+    def __repr__(self):
+        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r})"
 
 
 def _of_number(number):

@@ -74,6 +74,8 @@ def linearize(fun, primals, has_aux=False, is_vjp=False):
         >>> zeros
         [False, True]
     """
+    if is_vjp:
+        raise NotImplementedError("ad.linearize: is_vjp is not supported; use ferrax.vjp")
     point = autodiff._Linearized(_flat_function(fun, has_aux), tuple(primals), has_aux)
     if point.ordered or point.reverses:
         raise NotImplementedError(

@@ -502,10 +502,15 @@ def register_pytree_node_serialization(
         nodetype: a type that `register_pytree_node` or its like knows.
         serialized_name: stands for the type in files.
         serialize_auxdata, deserialize_auxdata: from the node's auxiliary data to bytes and back.
-        from_children: accepted for compatibility; nodes are made as the type's registration says.
+        from_children: must be None: nodes are made as the type's registration says.
 
     Returns: `nodetype`. Errors: ValueError for types and names that are taken or not registered.
     """
+    if from_children is not None:
+        raise NotImplementedError(
+            "export.register_pytree_node_serialization: from_children is not supported: nodes are made "
+            "as the registration of the type says"
+        )
     if nodetype in _written_types:
         raise ValueError(
             f"Duplicate serialization registration for type `{nodetype}`: it is written as "

@@ -92,6 +92,8 @@ def trace_to_jaxpr_dynamic(fun, in_avals, *, keep_inputs=None, lower=False, auto
         >>> aval = ferrax.core.ShapedArray((), np.dtype("float32"))
         >>> jaxpr, _, consts = trace_to_jaxpr_dynamic(lambda x: [x + 1], [aval])
     """
+    if lower:
+        raise NotImplementedError("trace_to_jaxpr_dynamic: lower=True is not supported; use jit(f).lower")
     keep = [True] * len(in_avals) if keep_inputs is None else list(keep_inputs)
     function = _function(fun)
 

@@ -93,9 +93,9 @@ def describe(x: Array) -> str:
 
 
 def reject_out_sharding(name: str, out_sharding) -> None:
-    """Only the default placement is supported by the structural ops."""
+    """Results are whole on one device. Errors: TypeError for another `out_sharding` than None."""
     if out_sharding is not None:
-        raise NotImplementedError(
-            f"{name}: out_sharding={out_sharding!r} is not implemented; apply "
-            "lax.with_sharding_constraint to the result instead"
+        raise TypeError(
+            f"{name}: out_sharding must be None, for there are no meshes of devices; got "
+            f"{out_sharding!r} of type {type(out_sharding).__name__}"
         )

@@ -64,7 +64,26 @@ square = _native.square
 
 add = _native.add
 sub = _native.sub
-mul = _native.mul
+
+
+
+def mul(x, y, *, out_dtype=None):
+    """Elementwise product of arrays of one dtype and shape; scalars broadcast.
+
+    With `out_dtype` the factors, which may then have different dtypes, are converted to it first.
+    Errors: TypeError for dtypes and shapes that do not fit.
+
+    Example:
+        >>> lax.mul(jnp.int8(100), jnp.int8(100), out_dtype=jnp.int32)
+        Array(10000, dtype=int32)
+    """
+    if out_dtype is not None:
+        x, y = as_array(x), as_array(y)
+        weak = bool(x.weak_type and y.weak_type)
+        x, y = (_convert_element_type(factor, out_dtype, weak) for factor in (x, y))
+    return _native.mul(x, y)
+
+
 div = _native.div
 rem = _native.rem
 pow = _native.pow

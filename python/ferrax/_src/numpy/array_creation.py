@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from functools import partial
 
 import numpy as np
@@ -17,6 +18,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.sharding import Sharding
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
@@ -34,7 +36,13 @@ from ferrax._src.transforms.jit import jit
 
 
 def _place(x, device, out_sharding=None):
-    """Moves a finished array to a requested device or sharding."""
+    """Moves a finished array to a requested device or sharding. Errors: as `device_put`; TypeError
+    for an `out_sharding` that is no sharding."""
+    if out_sharding is not None and not isinstance(out_sharding, Sharding):
+        raise TypeError(
+            "out_sharding must be None or a sharding such as x.sharding, got "
+            f"{out_sharding!r} of type {type(out_sharding).__name__}"
+        )
     target = out_sharding if device is None else device
     if target is None:
         return x
@@ -222,6 +230,16 @@ def astype(x, dtype, /, *, copy=False, device=None):
     if dtype == np.bool_ and x.dtype != np.bool_:
         out = lax.ne(x, as_array(np.zeros((), x.dtype)))
     else:
+        if dtypes.issubdtype(x.dtype, np.complexfloating) and not dtypes.issubdtype(
+            dtype, np.complexfloating
+        ):
+            warnings.warn(
+                f"astype drops the imaginary part of {x.dtype}, which will become an error: take "
+                "jnp.real or jnp.imag first.",
+                DeprecationWarning,
+                stacklevel=dtypes._user_stacklevel(),
+            )
+            x = lax.real(x)
         out = convert(x, dtype)
     return _place(_copy(out) if copy and out is x else out, device)
 

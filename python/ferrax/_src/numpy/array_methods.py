@@ -58,7 +58,7 @@ def _transpose(self, *args):
 
 def _flatten(self, order="C", *, out_sharding=None):
     """See `ferrax.numpy.ravel`."""
-    return shape.ravel(self, order)
+    return shape.ravel(self, order, out_sharding=out_sharding)
 
 
 def _astype(self, dtype, copy=False, device=None):

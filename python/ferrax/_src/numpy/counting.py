@@ -16,6 +16,7 @@ from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import asarray, linspace, zeros
 from ferrax._src.numpy.matrices import ravel_multi_index
@@ -42,12 +43,13 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
     Args: x: integers (or bools) of one axis; negative ones count as 0. weights: one for each
     element, whose dtype the result has. minlength: the result has at least so many elements.
     length: it has exactly so many, larger values are dropped; needed where `x` is traced.
-    out_sharding: accepted, there is one device.
+    out_sharding: must be None, there is one device.
     Raises: TypeError for other dtypes and a negative length; ValueError for other ranks and
     weights of another shape; ConcretizationTypeError for a traced `x` without `length`.
 
     Example: `jnp.bincount(jnp.array([0, 2, 2]))` is `[1, 0, 2]`.
     """
+    reject_out_sharding("bincount", out_sharding)
     x = ensure_array(x, "bincount")
     if is_subdtype(x, np.bool_):
         x = lax.convert_element_type(x, np.int32)

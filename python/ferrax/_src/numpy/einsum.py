@@ -15,6 +15,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
 from ferrax._src.transforms.jit import jit
 
@@ -253,6 +254,7 @@ def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None,
 
     Example: `jnp.einsum("ij,ij->i", x, x)` gives squared row norms.
     """
+    reject_out_sharding("einsum", out_sharding)
     reject_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved(subscripts, operands)

@@ -14,6 +14,7 @@ import numpy as np
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy.util import (
     AxisError,
     broadcast_to,
@@ -55,6 +56,7 @@ def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None)
 
     Example: `jnp.dot(jnp.ones(3), jnp.ones(3))` is `3.`.
     """
+    reject_out_sharding("dot", out_sharding)
     a, b = ensure_arrays("dot", a, b)
     if a.ndim == 0 or b.ndim == 0:
         contract = ((), ())
@@ -72,6 +74,7 @@ def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=No
     Raises: ValueError for scalars and for batch axes that do not broadcast, TypeError for
     contracted sizes that differ.
     """
+    reject_out_sharding("matmul", out_sharding)
     a, b = ensure_arrays("matmul", a, b)
     for i, x in enumerate((a, b)):
         if x.ndim < 1:
@@ -229,6 +232,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
 
     Raises: TypeError for a form that is neither, or for contracted sizes that differ.
     """
+    reject_out_sharding("tensordot", out_sharding)
     a, b = ensure_arrays("tensordot", a, b)
     if isinstance(axes, (list, tuple)) and len(axes) == 2:
         left, right = ((x,) if isinstance(x, (int, np.integer)) else tuple(x) for x in axes)

@@ -126,6 +126,7 @@ def segment_prod(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode=None,
+    out_sharding=None,
 ) -> Array:
     """Products by segment, 1 for those without slices; arguments and errors as of `segment_sum`.
 
@@ -133,7 +134,7 @@ def segment_prod(
     """
     return _segments(
         "segment_prod", "mul", data, segment_ids, num_segments, indices_are_sorted,
-        unique_indices, bucket_size, mode,
+        unique_indices, bucket_size, mode, out_sharding,
     )  # fmt: skip
 
 
@@ -145,12 +146,13 @@ def segment_max(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode=None,
+    out_sharding=None,
 ) -> Array:
     """Maxima by segment, the dtype's least value for those without slices; arguments and errors as
     of `segment_sum`, of any dtype with an order."""
     return _segments(
         "segment_max", "max", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
-        bucket_size, mode,
+        bucket_size, mode, out_sharding,
     )  # fmt: skip
 
 
@@ -162,10 +164,11 @@ def segment_min(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode=None,
+    out_sharding=None,
 ) -> Array:
     """Minima by segment, the dtype's greatest value for those without slices; arguments and errors
     as of `segment_sum`, of any dtype with an order."""
     return _segments(
         "segment_min", "min", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
-        bucket_size, mode,
+        bucket_size, mode, out_sharding,
     )  # fmt: skip

@@ -16,6 +16,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
@@ -137,6 +138,7 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
 
     Example: `jnp.reshape(jnp.arange(6), (2, -1))` has shape (2, 3).
     """
+    reject_out_sharding("reshape", out_sharding)
     del copy
     a = ensure_array(a, "reshape")
     sizes = _resolve_shape(a, shape)
@@ -157,6 +159,7 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
 @partial(jit, static_argnames=("order", "out_sharding"), inline=True)
 def ravel(a, order="C", *, out_sharding=None):
     """Flattens to one axis."""
+    reject_out_sharding("ravel", out_sharding)
     if order == "K":
         raise NotImplementedError(
             "ravel: order='K' asks for a layout in memory, which arrays do not show; use 'C' or "
@@ -274,6 +277,7 @@ def expand_dims(a, axis):
 
 def broadcast_to(array, shape, *, out_sharding=None):
     """Broadcasts to a shape by NumPy's rule; ValueError if it does not fit."""
+    reject_out_sharding("broadcast_to", out_sharding)
     return _broadcast_to(ensure_array(array, "broadcast_to"), canonical_shape(shape))
 
 
@@ -555,6 +559,7 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
     Args: repeats: a count or one count per element, concrete unless `total_repeat_length` is
     given; then the result has that length, truncated or filled with the last element.
     """
+    reject_out_sharding("repeat", out_sharding)
     a, counts = ensure_arrays("repeat", a, repeats)
     if axis is None:
         a, axis = ravel(a), 0

@@ -213,9 +213,9 @@ def new_ref(init_val, *, memory_space=None, kind=None) -> Ref:
     Args:
       init_val: an array or a number; the ref keeps its shape and dtype.
       memory_space: must be None, there is one memory.
-      kind: accepted as in JAX, where it says what rematerialisation does with the ref.
+      kind: must be None, there is one kind.
 
-    Errors: TypeError for what is no array; NotImplementedError for a memory space.
+    Errors: TypeError for what is no array; NotImplementedError for a memory space or a kind.
 
     Example:
         >>> ref = ferrax.new_ref(jnp.arange(3))
@@ -225,6 +225,8 @@ def new_ref(init_val, *, memory_space=None, kind=None) -> Ref:
     """
     if memory_space is not None:
         raise NotImplementedError(f"new_ref: there is one memory space, got {memory_space!r}")
+    if kind is not None:
+        raise NotImplementedError(f"new_ref: there is one kind of refs, got kind={kind!r}")
     if isinstance(init_val, Ref):
         raise TypeError(
             "new_ref: a Ref cannot hold a Ref. Give its value: new_ref(ref[...])"

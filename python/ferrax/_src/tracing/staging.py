@@ -33,6 +33,7 @@ class Flat:
         self.has_aux = has_aux
         self.fixed = fixed
         self.out_tree = self.aux_tree = self.aux_kept = None
+        self.structs = None
         self.num_out = 0
         self.refs = refs
         self.kind = kind
@@ -58,8 +59,17 @@ class Flat:
         else:
             aux_leaves = []
         out, self.out_tree = float0_leaves.flatten(result)
+        if self.structs is not None:
+            out = [self.keep_struct(number, leaf) for number, leaf in enumerate(out)]
         self.num_out = len(out)
         return self.take_refs(out, result) + aux_leaves
+
+    def keep_struct(self, number, leaf):
+        """What stands in the program for a leaf of the output that has a type only."""
+        if isinstance(leaf, ShapeDtypeStruct):
+            self.structs[number] = leaf
+            return 0
+        return leaf
 
     def place_refs(self, leaves):
         """The leaves with mutable arrays of this trace in their places."""
@@ -77,11 +87,13 @@ class Flat:
         return self.aux_tree.unflatten(leaves)
 
 
-def stage(fun, args, kwargs, kind="stage", writes=False):
+def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
     """Traces `fun` for (possibly abstract) arguments: `(program, captured, flat)`.
 
     With `writes` the values that the function gives to mutable arrays are further outputs of the
-    program; without, a function that writes to one from outside is a ValueError.
+    program; without, a function that writes to one from outside is a ValueError. With `structs`
+    the function may return types in place of arrays, `flat.structs` by number: a zero stands for
+    each of them in the program.
     """
     args, kwargs = float0_leaves.hide((args, kwargs))
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
@@ -89,6 +101,7 @@ def stage(fun, args, kwargs, kind="stage", writes=False):
     refs = ref_args.of_leaves(leaves)
     ref_args.check_distinct(refs, fun, kind, names)
     flat = Flat(fun, in_tree, refs=refs)
+    flat.structs = {} if structs else None
     program, captured, flat.touched = _core.trace_program(
         flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
     )
@@ -100,9 +113,21 @@ def stage(fun, args, kwargs, kind="stage", writes=False):
     return program, captured, flat
 
 
-def output_types(program, out_tree):
+def shape_of(fun, args, kwargs):
+    """The types of the outputs of a function for these arguments, in their tree."""
+    program, _, flat = stage(fun, args, kwargs, writes=True, structs=True)
+    return output_types(program, flat.out_tree, flat.structs)
+
+
+def output_types(program, out_tree, known=()):
+    """The types of the outputs in their tree; `known` are the types of some, by number."""
     types = program.out_types[: out_tree.num_leaves]
-    structs = out_tree.unflatten([ShapeDtypeStruct(s, d, weak_type=w) for s, d, w in types])
+    structs = out_tree.unflatten(
+        [
+            known[number] if number in known else ShapeDtypeStruct(s, d, weak_type=w)
+            for number, (s, d, w) in enumerate(types)
+        ]
+    )
     return tree_util.tree_map(
         lambda x: ShapeDtypeStruct(x.shape, x.dtype) if float0_leaves.is_float0(x) else x, structs
     )
@@ -111,15 +136,15 @@ def output_types(program, out_tree):
 def eval_shape(fun, *args, **kwargs):
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
 
-    Arguments may be arrays or anything with shape and dtype. Example:
+    Arguments may be arrays or anything with shape and dtype; the function may return
+    `ShapeDtypeStruct`s beside arrays. Example:
         >>> ferrax.eval_shape(lambda x: x.sum(), ferrax.ShapeDtypeStruct((3,), jnp.float32))
         ShapeDtypeStruct(shape=(), dtype=float32)
     """
     if isinstance(fun, _core.PjitFunction):
         return fun.eval_shape(*args, **kwargs)
     api_util.check_callable(fun)
-    program, _, flat = stage(fun, args, kwargs, writes=True)
-    return output_types(program, flat.out_tree)
+    return shape_of(fun, args, kwargs)
 
 
 def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstracted_axes=None):
@@ -133,6 +158,7 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
         { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
     """
     api_util.check_callable(fun)
+    api_util.refuse_abstracted_axes("make_jaxpr", abstracted_axes)
     static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
 
     @functools.wraps(fun)
@@ -149,8 +175,10 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
 
             functools.update_wrapper(call, fun)
         with named_axes.named_axes_of(axis_env):
-            program, captured, flat = stage(call, dynamic, kwargs, writes=True)
+            program, captured, flat = stage(call, dynamic, kwargs, writes=True, structs=True)
         closed = ClosedJaxpr(program, captured)
+        if flat.structs:
+            closed = closed.with_outputs(flat.structs)
 
         def describe():
             out = flat.out_tree.unflatten(range(flat.out_tree.num_leaves))
@@ -162,8 +190,10 @@ def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstra
             return DebugInfo("jit", api_util.fun_place(fun), tuple(names), results)
 
         closed._describe = describe
+        if flat.structs:
+            closed.jaxpr.debug_info = describe()
         if not return_shape:
             return closed
-        return closed, output_types(program, flat.out_tree)
+        return closed, output_types(program, flat.out_tree, flat.structs)
 
     return make_jaxpr_f

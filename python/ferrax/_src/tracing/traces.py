@@ -227,6 +227,10 @@ def take_current_trace():
 def set_current_trace(trace, check_leaks=False):
     """A context in which `trace` is current: the one that already is, or the one that runs
     operations at once. Errors: NotImplementedError for others, which Python cannot push."""
+    if check_leaks:
+        raise NotImplementedError(
+            "set_current_trace: check_leaks is not supported; use ferrax.checking_leaks()"
+        )
     if type(trace) is EvalTrace:
         return eval_context()
     current = current_trace()

@@ -572,6 +572,11 @@ def linear_transpose(fun, *primals, reduce_axes=()):
         >>> ferrax.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
         (Array(6., dtype=float32, weak_type=True),)
     """
+    if reduce_axes:
+        raise NotImplementedError(
+            f"linear_transpose: reduce_axes is not supported, got {reduce_axes!r}; sum the results "
+            "over the axes"
+        )
     api_util.check_callable(fun)
     leaves, tree = tree_util.tree_flatten(primals)
     types = [abstract_type(leaf) for leaf in leaves]

@@ -37,7 +37,7 @@ def _check_axes(axes, name):
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
         if leaf is None or vmappables.is_spec(leaf):
             continue
-        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
+        if type(leaf) is not int:
             raise TypeError(
                 f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
                 "got "
@@ -70,9 +70,14 @@ def _batch_size(fun, arrays, axes, names, axis_size):
             )
         sizes.setdefault(array.shape[axis], []).append((index, axis))
     if axis_size is not None:
+        if not hasattr(axis_size, "__index__"):
+            raise TypeError(f"vmap: axis_size must be an int or None, got {axis_size!r}")
         sizes.setdefault(axis_size, [])
     if len(sizes) == 1:
-        return next(iter(sizes))
+        (size,) = sizes
+        if size < 0:
+            raise TypeError(f"vmap: axis_size must not be negative, got {axis_size!r}")
+        return size
     if not sizes:
         raise ValueError(
             "vmap must have at least one non-None value in in_axes, or axis_size must be given"
@@ -124,6 +129,10 @@ def vmap(
     """
     if spmd_axis_name is not None:
         raise NotImplementedError("vmap: spmd_axis_name needs several devices")
+    if sum_match:
+        raise NotImplementedError(
+            "vmap: sum_match is not supported: results without the batch axis are repeated along it"
+        )
     api_util.check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)

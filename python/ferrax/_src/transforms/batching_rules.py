@@ -39,8 +39,14 @@ def moveaxis(x, source, destination):
     return lax.transpose(x, order)
 
 
+def _no_mesh(name, mesh_axis):
+    if mesh_axis is not None:
+        raise NotImplementedError(f"{name}: there are no meshes of devices, got {mesh_axis=!r}")
+
+
 def broadcast(x, size, axis, mesh_axis=None):
     """`x` repeated along a new axis."""
+    _no_mesh("broadcast", mesh_axis)
     shape = list(np.shape(x))
     axis = axis + len(shape) + 1 if axis < 0 else axis
     shape.insert(axis, size)
@@ -49,6 +55,7 @@ def broadcast(x, size, axis, mesh_axis=None):
 
 def bdim_at_front(x, bdim, size, mesh_axis=None):
     """`x` with the batch axis in front; repeated where it has none."""
+    _no_mesh("bdim_at_front", mesh_axis)
     return broadcast(x, size, 0) if bdim is None else moveaxis(x, bdim, 0)
 
 

@@ -11,9 +11,13 @@ import functools
 import weakref
 
 from ferrax import _core
+from ferrax._src.base import config
 from ferrax._src.core import api_util
-from ferrax._src.tracing.staging import output_types
+from ferrax._src.core.devices import Device, devices
+from ferrax._src.core.sharding import Sharding
+from ferrax._src.tracing.staging import output_types, shape_of
 from ferrax._src.transforms import stages, stats
+from ferrax._src.tree import tree_util
 
 _caches: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -56,11 +60,17 @@ def jit(
         inline: inside other traced functions, write the equations out instead of a call.
         max_traces: how often the function may be traced; the call that would trace it once more
             raises instead, naming the argument that changed. None: any number of times.
-        keep_unused, device, backend: accepted for compatibility; there is one CPU device, and
-            unused arguments cost nothing.
+        keep_unused: whether arguments that are not used are kept, as they always are: they cost
+            nothing.
+        device, backend: where the function runs; not both. There is one device, the CPU.
+        in_shardings, out_shardings: how arguments and results are laid out: None, the sharding of
+            the one device, or trees of these.
+        compiler_options: must be empty: there are none.
 
-    Errors: TypeError for leaves that are not arrays; ValueError for static arguments without a
-    hash; NotImplementedError for shardings; `errors.TooManyTracesError` beyond `max_traces`.
+    Errors: TypeError for leaves that are not arrays and for shardings and devices that are none;
+    RuntimeError for a backend that does not exist and for compiler options; ValueError for static
+    arguments without a hash and for positional-only ones by name; `errors.TooManyTracesError`
+    beyond `max_traces`.
 
     The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
     tells how often it was traced and compiled, and why it was last traced again.
@@ -72,10 +82,11 @@ def jit(
         >>> scaled(1.0, jnp.arange(3.0))
         Array([2., 3., 4.], dtype=float32)
     """
-    if in_shardings is not None or out_shardings is not None:
-        raise NotImplementedError("jit: in_shardings and out_shardings need several devices")
-    if abstracted_axes is not None:
-        raise NotImplementedError("jit: abstracted_axes is not supported")
+    _check_placement("in_shardings", in_shardings)
+    _check_placement("out_shardings", out_shardings)
+    _check_backend(device, backend)
+    stages.check_compiler_options(compiler_options)
+    api_util.refuse_abstracted_axes("jit", abstracted_axes)
     options = {
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
@@ -89,6 +100,27 @@ def jit(
     return _make_jit(fun, **options)
 
 
+def _check_placement(name, shardings) -> None:
+    """Errors: TypeError unless all leaves are None or shardings, which are those of the CPU."""
+    for leaf in tree_util.tree_leaves(shardings):
+        if not isinstance(leaf, Sharding):
+            raise TypeError(
+                f"jit: leaves of {name} must be None or shardings such as x.sharding, got {leaf!r} of "
+                f"type {type(leaf).__name__}"
+            )
+
+
+def _check_backend(device, backend) -> None:
+    if device is not None and backend is not None:
+        raise ValueError(f"jit takes a device or a backend, not both; got {device!r} and {backend!r}")
+    if device is not None and not isinstance(device, Device):
+        raise TypeError(
+            f"jit: device must be a device such as ferrax.devices()[0], got {device!r} of type "
+            f"{type(device).__name__}"
+        )
+    devices(backend)
+
+
 def _make_jit(
     fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, max_traces
 ):
@@ -100,6 +132,11 @@ def _make_jit(
     both = sorted(set(static[0]) & set(donate[0]))
     if both:
         raise ValueError(f"static_argnums and donate_argnums cannot intersect: both have {both}")
+    return _resolved_jit(fun, static, donate, inline, max_traces)
+
+
+def _resolved_jit(fun, static, donate, inline, max_traces):
+    """`static` and `donate` are pairs of numbers and names; nothing is checked."""
     cache = _shared_cache(fun, (static, donate, max_traces))
     jitted = _core.PjitFunction(
         fun,
@@ -113,6 +150,8 @@ def _make_jit(
         cache,
     )
     functools.update_wrapper(jitted, fun)
+    # After the function's own attributes, which are such options if it is jitted itself.
+    jitted._options = static, donate, inline, max_traces
     return jitted
 
 
@@ -127,9 +166,30 @@ def _lower(self, *args, **kwargs):
 
 
 def _eval_shape(self, *args, **kwargs):
-    """The outputs' shapes and dtypes, without running."""
-    program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
+    """The outputs' shapes and dtypes, without running. The function may return such itself."""
+    try:
+        program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
+    except TypeError as error:
+        # What has only a type is no output of a compiled function.
+        if "returned a value of type ShapeDtypeStruct" not in str(error):
+            raise
+        return shape_of(*_without_statics(self, args, kwargs))
     return output_types(program, out_tree)
+
+
+def _without_statics(jitted, args, kwargs):
+    """The function with its static arguments given, and the others."""
+    nums, names = jitted._options[0]
+    nums = tuple(sorted({num % len(args) for num in nums if -len(args) <= num < len(args)}))
+    kept, args = api_util.split_arguments(args, nums)
+    held = {name: value for name, value in kwargs.items() if name in names}
+    kwargs = {name: value for name, value in kwargs.items() if name not in names}
+
+    @functools.wraps(jitted._function)
+    def fun(*args, **kwargs):
+        return jitted._function(*api_util.join_arguments(nums, kept, args), **held, **kwargs)
+
+    return fun, args, kwargs
 
 
 def _stats(self):
@@ -145,6 +205,12 @@ def _stats(self):
     return stats.of(self)
 
 
+def _reduce(self):
+    # For copies and pickles, which share the programs of the function if it is the same.
+    return _resolved_jit, (self._function, *self._options), self.__dict__
+
+
+_core.PjitFunction.__reduce__ = _reduce
 _core.PjitFunction.stats = _stats
 _core.PjitFunction.trace = _trace
 _core.PjitFunction.lower = _lower
@@ -166,3 +232,8 @@ def clear_caches() -> None:
         for cache in by_options.values():
             cache.clear()
     _core.clear_program_cache()
+
+
+def disable_jit(disable: bool = True):
+    """A context in which jitted functions run as plain Python."""
+    return config.disable_jit(disable)

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
+
+
+def check_compiler_options(options) -> None:
+    """Errors: JaxRuntimeError if there are any, for the compiler has none."""
+    if not isinstance(options or {}, Mapping):
+        raise TypeError(f"compiler_options must be a dict or None, got {options!r}")
+    if options:
+        raise errors.JaxRuntimeError(
+            f"No such compiler options: {sorted(options)}. The compiler has none."
+        )
 
 
 class ArgInfo:
@@ -99,7 +112,13 @@ class Traced(_Stage):
         return ClosedJaxpr(self._program, self._captured + held)
 
     def lower(self, *, lowering_platforms=None, _private_parameters=None):
-        """The next stage."""
+        """The next stage. `lowering_platforms` is None or names the CPU, the only platform."""
+        if lowering_platforms is not None and tuple(lowering_platforms) != ("cpu",):
+            raise ValueError(
+                f"lowering_platforms must be None or ('cpu',), got {lowering_platforms!r}"
+            )
+        if _private_parameters is not None:
+            raise ValueError("_private_parameters are of JAX's own; they must be None")
         return Lowered(*self._args())
 
 
@@ -124,14 +143,18 @@ class Lowered(_Stage):
 
     def compile(self, compiler_options=None):
         """Compiles for the CPU. `compiler_options` must be empty: there are none."""
-        if compiler_options:
-            raise ValueError(f"unknown compiler options: {sorted(compiler_options)}")
+        check_compiler_options(compiler_options)
         self._program.compile()
         return Compiled(*self._args())
 
     def as_text(self, dialect=None, *, debug_info=False) -> str:
-        """The optimised program as text; with `debug_info` followed by a line for each operation,
-        with its place in the user's code and the named scopes that it is in."""
+        """The optimised program as text, in its only `dialect`, which None means; with `debug_info`
+        followed by a line for each operation, with its place in the user's code and the named scopes
+        that it is in. Errors: ValueError for a dialect."""
+        if dialect is not None:
+            raise ValueError(
+                f"as_text: programs have one form as text, which dialect=None means; got {dialect!r}"
+            )
         program = self._program.optimise()
         text = program.text(0)
         return f"{text}\n{_places(program)}" if debug_info else text

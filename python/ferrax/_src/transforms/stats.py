@@ -17,7 +17,7 @@ from ferrax._src.base import errors
 from ferrax._src.core import api_util, runtime
 from ferrax._src.tree import tree_util
 
-_logger = logging.getLogger("ferrax")
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
 
-def jet(fun, primals, series, factorial_scaled=True, **_):
+def jet(fun, primals, series, factorial_scaled=True, **unknown):
     """The derivatives of `fun` along a curve, by propagating a truncated Taylor series.
 
     Args:
@@ -44,6 +44,8 @@ def jet(fun, primals, series, factorial_scaled=True, **_):
         [Array(1., dtype=float32, weak_type=True), Array(-0., dtype=float32, weak_type=True),
          Array(-1., dtype=float32, weak_type=True)]
     """
+    if unknown:
+        raise TypeError(f"jet() got unexpected keyword arguments {sorted(unknown)}")
     api_util.check_callable(fun)
     primals, series = tuple(primals), [tuple(terms) for terms in series]
     lengths = set(map(len, series))

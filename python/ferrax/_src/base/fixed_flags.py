@@ -1,0 +1,92 @@
+"""Flags of which only some values say what ferrax does: what these are, and what others answer.
+
+JAX has flags for machinery that ferrax does not have: other platforms, a cache on disk, passes of
+its compiler. A value is accepted here if ferrax does what it asks for, such as
+`jax_platforms='cpu'`; to accept another would be to ignore it.
+"""
+
+from __future__ import annotations
+
+_CACHE = "programs are compiled anew in each process, for there is no cache on disk"
+_COMPILER = "ferrax has a compiler of its own, which has no such setting"
+_ONE_CPU = "the only device is the CPU, once"
+
+# name: (accepted values, what holds here). The first value is the default, or what it means.
+FIXED = {
+    "jax_platforms": ((None, "", "cpu"), _ONE_CPU),
+    "jax_platform_name": (("", "cpu"), _ONE_CPU),
+    "jax_xla_backend": (("", "cpu"), _ONE_CPU),
+    "jax_num_cpu_devices": ((-1, 1), _ONE_CPU),
+    "jax_cuda_visible_devices": (("all",), _ONE_CPU),
+    "jax_rocm_visible_devices": (("all",), _ONE_CPU),
+    "jax_cpu_collectives_implementation": (
+        ("gloo", None), "programs run in one process, and collectives are operations of `vmap`"),
+    # Synchronous dispatch is what there is; asynchronous one is a permission that is not used.
+    "jax_cpu_enable_async_dispatch": ((True, False), "results are there when a call returns"),
+    "jax_compilation_cache_dir": ((None, ""), _CACHE),
+    "jax_enable_compilation_cache": ((True, False), _CACHE),
+    "jax_compilation_cache_max_size": ((-1,), _CACHE),
+    "jax_persistent_cache_min_compile_time_secs": ((1.0,), _CACHE),
+    "jax_persistent_cache_min_entry_size_bytes": ((0,), _CACHE),
+    "jax_raise_persistent_cache_errors": ((False,), _CACHE),
+    "jax_persistent_cache_enable_xla_caches": (
+        ("xla_gpu_per_fusion_autotune_cache_dir",), _CACHE),
+    "jax_array_garbage_collection_guard": (
+        (None, "allow"), "arrays in reference cycles are collected like others"),
+    "jax_thread_guard": ((False,), "any thread may use the device"),
+    "jax_remove_size_one_mesh_axis_from_type": ((False,), "there are no meshes of devices"),
+    "jax_auto_pcast": ((True,), "there are no meshes of devices"),
+    "jax_use_shardy_partitioner": ((True,), "there are no meshes of devices"),
+    "jax_log_checkpoint_residuals": (
+        (False,), "ad_checkpoint.print_saved_residuals shows what a checkpoint saves"),
+    "jax_enable_checks": (
+        (False,), "programs are verified between passes in debug builds of the extension module"),
+    "jax_no_tracing": (
+        (False,), "jit(max_traces=) limits how often a function is traced, and f.stats() counts it"),
+    "jax_no_execution": ((False,), "jit(f).lower(...).compile() compiles without running"),
+    "jax_debug_key_reuse": (
+        (False,), "the use of keys is not followed; split a key before each use"),
+    "jax_allow_f16_reductions": ((True,), "reductions take the dtype that they are given"),
+    "jax_error_checking_behavior_nan": (
+        ("ignore",), "jax_debug_nans makes NaNs errors, and experimental.checkify finds them"),
+    "jax_error_checking_behavior_divide": (
+        ("ignore",), "experimental.checkify finds divisions by zero"),
+    "jax_error_checking_behavior_oob": (
+        ("ignore",), "experimental.checkify finds indices out of bounds"),
+    # Programs are printed without colour, which `True` leaves open.
+    "jax_pprint_use_color": ((True, False), "programs are printed without colour"),
+    "jax_traceback_filtering": (("auto", "off"), "tracebacks have all their frames"),
+    "jax_tracer_error_num_traceback_frames": (
+        (5,), "errors about tracers name one line of the user's for each operation"),
+    "jax_include_full_tracebacks_in_locations": (
+        (True, False), "operations know one line of the user's"),
+    "jax_export_calling_convention_version": ((10,), "exported programs have one format"),
+    "jax_disable_most_optimizations": ((False,), _COMPILER),
+    "jax_dump_ir_to": (("",), "jit(f).lower(...).as_text() is the program as text"),
+    "jax_exec_time_optimization_effort": ((0.0,), _COMPILER),
+    "jax_memory_fitting_effort": ((0.0,), _COMPILER),
+    "jax_optimization_level": (("UNKNOWN",), _COMPILER),
+    "jax_compiler_enable_remat_pass": ((True, False), "the compiler does not rematerialise"),
+    "jax_enable_pgle": ((False,), _COMPILER),
+    "jax_use_magma": (("auto", "off"), _ONE_CPU),
+    "jax_use_direct_linearize": ((True,), "there is one way to linearise"),
+    "jax2tf_associative_scan_reductions": ((False,), "there is no jax2tf"),
+}  # fmt: skip
+
+
+class UnsupportedFlagError(ValueError):
+    """A flag was given a value that asks for what ferrax does not have."""
+
+
+def check(name: str, value) -> None:
+    """Errors: UnsupportedFlagError if ferrax does not do what the value asks for."""
+    accepted, holds = FIXED.get(name, ((value,), ""))
+    # `==` alone would take 1 for True.
+    is_bool = isinstance(value, bool)
+    if any(value == known and isinstance(known, bool) == is_bool for known in accepted):
+        return
+    shown = " or ".join(map(repr, accepted))
+    raise UnsupportedFlagError(
+        f"{name}={value!r} is not supported: {holds}. It must be {shown}; the default is "
+        f"{accepted[0]!r}."
+    )

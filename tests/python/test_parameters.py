@@ -1,0 +1,132 @@
+"""No public function takes an argument that it does not look at: what is accepted has a meaning."""
+
+import ast
+import functools
+import inspect
+import pkgutil
+import types
+from pathlib import Path
+
+import ferrax
+import ferrax.experimental.checkify
+import ferrax.experimental.jet
+import ferrax.experimental.ode
+import ferrax.extend
+
+PACKAGE = Path(ferrax.__file__).parent
+
+
+def public_functions():
+    """Functions written in Python that public modules export, and methods of such classes."""
+    found, seen = {}, set()
+
+    def note(name, value):
+        value = inspect.unwrap(value) if callable(value) else value
+        if isinstance(value, (staticmethod, classmethod)):
+            value = value.__func__
+        if isinstance(value, property):
+            return
+        if isinstance(value, functools.partial):
+            value = value.func
+        if isinstance(value, types.FunctionType):
+            if Path(value.__code__.co_filename).is_relative_to(PACKAGE):
+                found.setdefault(value.__code__, name)
+        elif isinstance(value, type) and value.__module__.startswith("ferrax") and value not in seen:
+            seen.add(value)
+            for key, member in vars(value).items():
+                if not key.startswith("_") or key in ("__init__", "__call__"):
+                    note(f"{name}.{key}", member)
+
+    modules = [ferrax]
+    for info in pkgutil.walk_packages(ferrax.__path__, "ferrax."):
+        if "._" not in info.name:
+            modules.append(__import__(info.name, fromlist=["_"]))
+    for module in modules:
+        for key in dir(module):
+            if not key.startswith("_"):
+                note(f"{module.__name__}.{key}", getattr(module, key))
+    return found
+
+
+@functools.cache
+def definitions(path):
+    """The functions of a file by the line on which their code begins."""
+    kinds = (ast.FunctionDef, ast.Lambda)
+    nodes = [node for node in ast.walk(ast.parse(Path(path).read_text())) if isinstance(node, kinds)]
+    lines = {}
+    for node in nodes:
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        lines.setdefault((first, getattr(node, "name", "<lambda>")), node)
+    return lines
+
+
+def unused(code):
+    """The parameters of a function that its body does not read."""
+    node = definitions(code.co_filename)[code.co_firstlineno, code.co_name]
+    args = node.args
+    names = [arg.arg for arg in args.posonlyargs + args.args + args.kwonlyargs]
+    names += [arg.arg for arg in (args.vararg, args.kwarg) if arg]
+    body = node.body if isinstance(node.body, list) else [node.body]
+    read = {
+        name.id
+        for statement in body
+        for name in ast.walk(statement)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)
+    }
+    return [name for name in names if name not in read and name not in ("self", "cls")]
+
+
+def refuses(code):
+    """Whether the function raises whatever it is given."""
+    body = definitions(code.co_filename)[code.co_firstlineno, code.co_name].body
+    statements = body if isinstance(body, list) else [body]
+    last = statements[-1]
+    return isinstance(last, ast.Raise) and all(isinstance(s, ast.Expr) for s in statements[:-1])
+
+
+HINT = "a promise about the arguments, without which the result is right too"
+COPY = "arrays are immutable: whether memory is shared cannot be seen"
+PROTOCOL = "others of this signature read it"
+# Parameters that change nothing, and why.
+EXCEPTIONS = {
+    ("jit", "keep_unused"): "arguments that are not used are always kept, and cost nothing",
+    ("scan", "_split_transpose"): "how the transpose is computed, not what; there is one way",
+    ("reshape", "copy"): COPY,
+    ("nan_to_num", "copy"): COPY,
+    ("unique", "sorted"): "a permission not to sort, of which no use is made",
+    ("intersect1d", "assume_unique"): HINT,
+    ("setxor1d", "assume_unique"): HINT,
+    ("isin", "assume_unique"): HINT,
+    ("histogram_bin_edges", "weights"): "NumPy's has it for estimators, which are refused",
+    ("polyval", "unroll"): "how often a loop's body is repeated; there is no loop",
+    ("zeros", "key"): PROTOCOL,
+    ("ones", "key"): PROTOCOL,
+    ("orthogonal", "scale column_axis"): "its initializer refuses whatever it is given",
+    ("str_short", "short_dtypes mesh_axis_types"): PROTOCOL,
+    ("is_equivalent_to", "ndim"): PROTOCOL,
+    ("check_compatible_aval", "aval_shape"): PROTOCOL,
+    ("call_impl", "params"): PROTOCOL,
+    ("is_symbolic_dim", "p"): "no dimension is symbolic",
+    ("eval_jaxpr", "propagate_source_info"): "equations have the line of whoever evaluates",
+    ("user_context", "traceback"): "equations have the line of the user's code that makes them",
+    ("summarize", "num_frames"): "the largest number of frames; there is one",
+    ("debug_info", "signature"): "the function's own, which is at hand here",
+    ("flatten_axes", "kws"): "the wording of a message",
+    ("register_backend_cache", "for_what"): "a description",
+    ("get_opaque_trace_state", "convention"): "JAX's reads it neither",
+    ("find_top_trace", "_"): "JAX's reads it neither",
+}
+
+
+def test_parameters_of_public_functions_are_read():
+    allowed = {(name, p) for name, parameters in EXCEPTIONS for p in parameters.split()}
+    functions = public_functions()
+    assert len(functions) > 700
+    found = {
+        (code.co_name, parameter): name
+        for code, name in functions.items()
+        if not refuses(code)
+        for parameter in unused(code)
+    }
+    assert not {key: name for key, name in found.items() if key not in allowed}
+    assert not allowed - found.keys(), "these are read now"
