@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -226,7 +227,7 @@ _BITS = (
 )
 
 
-def itemsize_bits(dtype) -> int:
+def itemsize_bits(dtype: Any) -> int:
     """How many bits an element of the dtype has: 4 for int4, 8 for bool, 64 for complex64.
 
     Raises:
@@ -262,7 +263,7 @@ def _issubclass(a, b):
     return isinstance(a, type) and isinstance(b, type) and issubclass(a, b)
 
 
-def issubdtype(a, b) -> bool:
+def issubdtype(a: Any, b: Any) -> bool:
     """Whether dtype `a` lies at or below `b` in the hierarchy of scalar types.
 
     As `numpy.issubdtype`, and also right for bfloat16, int4 and their kin (which are below
@@ -331,7 +332,7 @@ def isdtype(dtype, kind) -> bool:
     return False
 
 
-def scalar_type_of(x) -> type:
+def scalar_type_of(x: Any) -> type:
     """The Python scalar type (bool, int, float or complex) of the category of `x`'s dtype.
 
     Raises:
@@ -381,7 +382,7 @@ def _user_stacklevel():
     return level
 
 
-def canonicalize_dtype(dtype, allow_extended_dtype=False):
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False):
     """The dtype itself with `jax_enable_x64`, else its 32-bit counterpart if it has 64 bits.
 
     Raises:
@@ -724,7 +725,7 @@ def lattice_result_type(*args):
     return result, weak and result != np.dtype(bool)
 
 
-def result_type(*args, return_weak_type_flag=False):
+def result_type(*args: Any, return_weak_type_flag: bool = False):
     """The dtype of an operation on the arguments, which are values, dtypes or Python types.
 
     Args:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -283,7 +284,8 @@ def _result_types(result_shape_dtypes):
 
 
 def pure_callback(
-    callback, result_shape_dtypes, *args, sharding=None, vmap_method=None, **kwargs
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+    vmap_method: Any = None, **kwargs: Any,
 ):
     """Calls a Python function without side effects from a program.
 
@@ -354,7 +356,8 @@ primitive_batchers[io_callback_p] = _io_callback_batch
 
 
 def io_callback(
-    callback, result_shape_dtypes, *args, sharding=None, ordered=False, **kwargs
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+    ordered: bool = False, **kwargs: Any,
 ):
     """Calls a Python function with side effects from a program.
 

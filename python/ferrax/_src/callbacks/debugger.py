@@ -10,6 +10,7 @@ import dataclasses
 import linecache
 import sys
 import threading
+from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base import errors
@@ -83,13 +84,8 @@ def _operands(frames):
 
 
 def breakpoint(  # noqa: A001
-    *,
-    backend=None,
-    filter_frames=True,
-    num_frames=None,
-    ordered=False,
-    token=None,
-    **kwargs,
+    *, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None,
+    ordered: bool = False, token: Any = None, **kwargs: Any,
 ):
     """Stops a program where this is called and shows a prompt like that of `pdb`.
 

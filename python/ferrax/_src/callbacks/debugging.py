@@ -10,6 +10,8 @@ import functools
 import logging
 import string
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -114,7 +116,10 @@ def _split_arguments(args, kwargs):
     return in_tree, arrays, static
 
 
-def debug_callback(callback=None, *args, ordered=False, partitioned=False, **kwargs):
+def debug_callback(
+    callback: Callable[..., Any] | None = None, *args: Any, ordered: bool = False,
+    partitioned: Any = False, **kwargs: Any,
+):
     """Calls a Python function with values of a program, to look at them; what it returns is
     dropped.
 
@@ -212,13 +217,8 @@ class _FormatCheck(string.Formatter):
 
 
 def debug_print(
-    fmt=None,
-    *args,
-    ordered=False,
-    partitioned=False,
-    skip_format_check=False,
-    _use_logging=False,
-    **kwargs,
+    fmt: Any = None, *args: Any, ordered: bool = False, partitioned: Any = False,
+    skip_format_check: bool = False, _use_logging: bool = False, **kwargs: Any,
 ):
     """Prints values of a program when it runs.
 

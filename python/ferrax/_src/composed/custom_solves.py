@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ferrax._src.core.primitives import (
     primitive_jvps,
     primitive_transposes,
 )
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.shape import broadcast
 from ferrax._src.tracing import staging
 from ferrax._src.transforms import autodiff
@@ -66,7 +68,10 @@ def _check_tree(name, expected_name, actual, expected, has_aux=False):
         )
 
 
-def custom_root(f, initial_guess, solve, tangent_solve, has_aux=False):
+def custom_root(
+    f: Callable[..., Any], initial_guess: Any, solve: Callable[..., Any],
+    tangent_solve: Callable[..., Any], has_aux: bool = False,
+):
     """A root of a function, with derivatives by the implicit function theorem.
 
     Args:
@@ -137,7 +142,9 @@ class _Solve(NamedTuple):
 
 
 def custom_linear_solve(
-    matvec, b, solve, transpose_solve=None, symmetric=False, has_aux=False
+    matvec: Callable[..., Any], b: ArrayLike, solve: Callable[..., Any],
+    transpose_solve: Callable[..., Any] | None = None, symmetric: bool = False,
+    has_aux: bool = False,
 ):
     """The solution of a linear system by a solver of one's own, differentiated at the solution.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ferrax._src.composed.folds import (
 from ferrax._src.composed.window_primitives import reduce_p
 from ferrax._src.composed.windows import Windows, fold
 from ferrax._src.core import ensure_compile_time_eval
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     describe as _describe,
@@ -32,7 +34,8 @@ from ferrax._src.tree.tree_util import tree_flatten, tree_unflatten, treedef_is_
 
 
 def reduce(
-    operands, init_values, computation: Callable, dimensions: Sequence[int], out_sharding=None
+    operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
+    out_sharding: Any = None,
 ):
     """Combines the elements along ``dimensions`` with a binary function.
 
@@ -95,13 +98,9 @@ def reduce(
 
 
 def reduce_window(
-    operand,
-    init_value,
-    computation: Callable,
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int] | None = None,
-    padding: str | Sequence[tuple[int, int]] = "VALID",
-    base_dilation: Sequence[int] | None = None,
+    operand: ArrayLike, init_value: ArrayLike, computation: Callable,
+    window_dimensions: Sequence[int], window_strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID", base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ):
     """Combines the elements of each window of an array with a binary function.

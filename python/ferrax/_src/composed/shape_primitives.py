@@ -5,6 +5,8 @@ The functions of `lax` are recorded as what they are made of; only `bind` makes 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax._core import bind
 from ferrax._src import core
 from ferrax._src.base import effects
@@ -14,6 +16,7 @@ from ferrax._src.core.primitives import (
     axis_primitive_batchers,
     primitive_jvps,
 )
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import shape
 from ferrax._src.transforms.composites import composite
 from ferrax._src.tree import tree_util
@@ -39,7 +42,7 @@ tile_p = composite("tile", lambda x, *, reps: shape.tile(x, reps))
 stage_p = composite("stage", lambda x: x)
 
 
-def stage(x, /):
+def stage(x: ArrayLike, /):
     """The value as one of what is being traced; outside of that, as an array.
 
     Example:
@@ -83,7 +86,7 @@ axis_primitive_batchers[dce_sink_p] = lambda size, name, kind, args, dims, **par
 )
 
 
-def dce_sink(val, *, prevent_mlir_dce: bool = False):
+def dce_sink(val: Any, *, prevent_mlir_dce: bool = False):
     """Marks the arrays of a tree as used: what computes them stays in the jaxpr.
 
     Example:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -183,12 +184,9 @@ def _checked(message, values, name=None) -> tuple[int, ...]:
 
 
 def reduce_window_shape_tuple(
-    operand_shape,
-    window_dimensions,
-    window_strides,
-    padding,
-    base_dilation=None,
-    window_dilation=None,
+    operand_shape: Sequence[int], window_dimensions: Sequence[int], window_strides: Sequence[int],
+    padding: Any, base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """The shape of ``reduce_window``'s result.
 

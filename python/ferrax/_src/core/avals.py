@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -274,12 +275,12 @@ def _make_struct(shape, dtype, sharding, weak_type):
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
 
 
-def mapped_aval(size, axis, aval):
+def mapped_aval(size: int, axis: Any, aval: Any):
     """The type without its axis `axis`, which has this size; None changes nothing."""
     return aval.dec_rank(size, axis)
 
 
-def unmapped_aval(size, axis, aval, explicit_mesh_axis=None):
+def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = None):
     """The type with a new axis of this size at `axis`; None changes nothing."""
     if explicit_mesh_axis is not None:
         raise NotImplementedError(

@@ -6,6 +6,8 @@ needs, the equation with less, or None if it is not needed at all)`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax._src.core.jaxpr import ClosedJaxpr, DropVar, JaxprEqn, Literal, Var, _equation_effects
 from ferrax._src.core.primitives import builtin
 
@@ -30,7 +32,7 @@ def _kept(items, flags):
     return [item for item, flag in zip(items, flags) if flag]
 
 
-def dce_jaxpr(jaxpr, used_outputs, instantiate=False):
+def dce_jaxpr(jaxpr: Any, used_outputs: Any, instantiate: Any = False):
     """`(jaxpr with the used outputs alone, which inputs it still needs)`.
 
     Equations with effects stay. `used_outputs` is a bool, or one for each output; `instantiate`
@@ -59,7 +61,7 @@ def dce_jaxpr(jaxpr, used_outputs, instantiate=False):
     return jaxpr.replace(**changes, effects=effects), used
 
 
-def dce_jaxpr_consts(jaxpr, used_outputs, instantiate=False):
+def dce_jaxpr_consts(jaxpr: Any, used_outputs: Any, instantiate: Any = False):
     """As `dce_jaxpr`, for constvars too: `(jaxpr, which constvars it needs, which inputs)`.
     `instantiate` has flags for constvars first."""
     count = len(jaxpr.constvars)

@@ -35,7 +35,7 @@ class Device:
 _CPU = Device(0, "cpu")
 
 
-def devices(backend=None) -> list[Device]:
+def devices(backend: str | None = None) -> list[Device]:
     """All devices of a backend. Errors: RuntimeError for backends that do not exist."""
     if backend not in (None, "cpu"):
         raise RuntimeError(
@@ -45,7 +45,9 @@ def devices(backend=None) -> list[Device]:
     return [_CPU]
 
 
-def local_devices(process_index=None, backend=None, host_id=None) -> list[Device]:
+def local_devices(
+    process_index: int | None = None, backend: str | None = None, host_id: int | None = None,
+) -> list[Device]:
     """The devices of a process, by its number; `host_id` is its older name.
 
     Errors: ValueError for processes other than the one there is, and as `devices`.
@@ -56,7 +58,7 @@ def local_devices(process_index=None, backend=None, host_id=None) -> list[Device
     return devices(backend)
 
 
-def device_count(backend=None) -> int:
+def device_count(backend: str | None = None) -> int:
     return len(devices(backend))
 
 
@@ -67,17 +69,17 @@ def default_backend() -> str:
     return "cpu"
 
 
-def process_index(backend=None) -> int:
+def process_index(backend: str | None = None) -> int:
     """The number of this process among those of a backend: 0."""
     return devices(backend)[0].process_index
 
 
-def process_count(backend=None) -> int:
+def process_count(backend: str | None = None) -> int:
     """How many processes share a backend: 1."""
     return len(process_indices(backend))
 
 
-def process_indices(backend=None) -> list[int]:
+def process_indices(backend: str | None = None) -> list[int]:
     """The numbers of the processes that share a backend."""
     return [device.process_index for device in devices(backend)]
 

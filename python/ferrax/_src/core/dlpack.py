@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax import _core
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.typing import DTypeLike
 
 
-def from_dlpack(external_array, device=None, copy=None):
+def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None):
     """An array of another library's array, without a copy where that can be.
 
     The memory is shared where it is in row-major order, aligned to 16 bytes and of a dtype that
@@ -38,7 +41,7 @@ def from_dlpack(external_array, device=None, copy=None):
     return device_put(array, device)
 
 
-def is_supported_dtype(dtype) -> bool:
+def is_supported_dtype(dtype: DTypeLike) -> bool:
     """Whether arrays of a dtype can be exchanged: all but PRNG keys and types below a byte.
 
     Example:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,7 +106,8 @@ class JaxprEqn:
 
 
 def new_jaxpr_eqn(
-    invars, outvars, primitive, params, effects=_effects.no_effects, source_info=None, ctx=None
+    invars: Any, outvars: Any, primitive: Any, params: Any, effects: Any = _effects.no_effects,
+    source_info: Any = None, ctx: Any = None,
 ):
     """An equation for a jaxpr that is being built."""
     return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
@@ -397,7 +398,7 @@ def _evaluate(jaxpr, consts, arguments):
     return interpret(jaxpr, consts, arguments, bind_equation)
 
 
-def eval_jaxpr(jaxpr, consts, *args, propagate_source_info=True):
+def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool = True):
     """The outputs of a jaxpr for these arguments, as a list.
 
     Errors: TypeError for another number of arguments or consts than the jaxpr has.
@@ -424,7 +425,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr):
     return lambda *args: closed_jaxpr._run(args)
 
 
-def jaxprs_in_params(params):
+def jaxprs_in_params(params: Any):
     """The jaxprs among the parameters of an equation, lists of them included."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
@@ -434,20 +435,20 @@ def jaxprs_in_params(params):
                 yield item.jaxpr
 
 
-def subjaxprs(jaxpr):
+def subjaxprs(jaxpr: Any):
     """The jaxprs in the parameters of a jaxpr's equations, not those in them again."""
     for eqn in jaxpr.eqns:
         yield from jaxprs_in_params(eqn.params)
 
 
-def gensym(suffix=""):
+def gensym(suffix: str = ""):
     """A function from types to fresh variables."""
     if suffix:
         raise NotImplementedError(f"gensym: variables are named where they are shown, got {suffix=!r}")
     return Var
 
 
-def check_jaxpr(jaxpr):
+def check_jaxpr(jaxpr: Any):
     """Errors: JaxprTypeError if a variable is used before it is defined, or an equation's outputs
     have other types than its primitive says."""
     jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr

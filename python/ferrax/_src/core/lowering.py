@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax._src.core.primitives import lowerings
 
@@ -21,7 +23,7 @@ class LoweredFunction:
         return self.function(*args, **params)
 
 
-def lower_fun(fun, multiple_results: bool = True):
+def lower_fun(fun: Callable[..., Any], multiple_results: bool = True):
     """A lowering that is what `fun(*args, **params)` does.
 
     `multiple_results` says whether `fun` returns a sequence of outputs or one.
@@ -33,7 +35,8 @@ def lower_fun(fun, multiple_results: bool = True):
 
 
 def register_lowering(
-    prim, rule=None, platform=None, inline=True, cacheable=True, **kwargs
+    prim: Any, rule: Any = None, platform: str | None = None, inline: bool = True,
+    cacheable: bool = True, **kwargs: Any,
 ):
     """Gives the lowering of a primitive: what `lower_fun` returns. Returns the rule; without
     `rule` it is a decorator.

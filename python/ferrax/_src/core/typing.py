@@ -1,5 +1,6 @@
 """Type hints for functions of arrays."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,5 +18,8 @@ class SupportsDType(Protocol):
 
 ArrayLike = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
 DTypeLike = str | type[Any] | np.dtype | SupportsDType
+# One axis or several; sizes.
+Axis = int | Sequence[int]
+Shape = int | Sequence[int]
 
 __all__ = ["ArrayLike", "DTypeLike"]

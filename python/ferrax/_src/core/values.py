@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ferrax._core import Array, ArrayImpl, Tracer
 from ferrax._src.base import dtypes, errors
 from ferrax._src.base.dtypes import short_dtype_name as short_dtype_name
 from ferrax._src.core.avals import AbstractValue, ShapedArray
+from ferrax._src.core.typing import DTypeLike
 
 __all__ = [
     "AbstractValue",
@@ -41,7 +43,7 @@ def register_type(cls, rule) -> None:
     _types[cls] = rule
 
 
-def typeof(x) -> ShapedArray:
+def typeof(x: Any) -> ShapedArray:
     """The type of an array, a tracer, a number or a NumPy array.
 
     For a mutable array this is its `AbstractRef`. Errors: TypeError for anything else.
@@ -88,7 +90,7 @@ def to_concrete_value(x):
     return _core.concrete_value(x) if isinstance(x, Array) else x
 
 
-def concrete_or_error(force, value, context=""):
+def concrete_or_error(force: Any, value: Any, context: str = ""):
     """`force(value)` for a value that is known, else ConcretizationTypeError with `context`.
 
     `force` None returns the concrete array.
@@ -122,7 +124,7 @@ def traced_values(values) -> str:
 array_types: set[type] = {np.ndarray, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")}
 
 
-def valid_jaxtype(x) -> bool:
+def valid_jaxtype(x: Any) -> bool:
     """Whether functions take this value: an array, a tracer, a number or a mutable array."""
     try:
         typeof(x)
@@ -131,7 +133,7 @@ def valid_jaxtype(x) -> bool:
     return True
 
 
-def primal_dtype_to_tangent_dtype(primal_dtype):
+def primal_dtype_to_tangent_dtype(primal_dtype: DTypeLike):
     """The dtype of tangents of values of this dtype: float0 unless it is inexact."""
     return ShapedArray((), primal_dtype).to_tangent_aval().dtype
 

@@ -13,11 +13,13 @@ Everything here sees the state as one vector. Invariant of the loop: `quartic` i
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.control_flow.while_loop import while_loop
@@ -79,7 +81,10 @@ class Loop(NamedTuple):
     quartic: core.Array
 
 
-def odeint(func, y0, t, *args, rtol=1.4e-8, atol=1.4e-8, mxstep=math.inf, hmax=math.inf):
+def odeint(
+    func: Callable[..., Any], y0: Any, t: Any, *args: Any, rtol: ArrayLike = 1.4e-8,
+    atol: ArrayLike = 1.4e-8, mxstep: float = math.inf, hmax: float = math.inf,
+):
     """Solves `dy/dt = func(y, t, *args)` with `y(t[0]) = y0`, by adaptive steps.
 
     Args:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
@@ -26,7 +29,10 @@ def _flat_function(fun, has_aux):
     return flat
 
 
-def jvp(fun, primals, tangents, has_aux=False, instantiate=True):
+def jvp(
+    fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False,
+    instantiate: Any = True,
+):
     """`(outputs, their tangents)` of a function of flat arguments to a list of outputs, as lists;
     with `has_aux` also what the function returns beside them.
 
@@ -63,7 +69,7 @@ def jvp(fun, primals, tangents, has_aux=False, instantiate=True):
     return (outs, found, *aux)
 
 
-def linearize(fun, primals, has_aux=False, is_vjp=False):
+def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_vjp: bool = False):
     """`(outputs, which tangents of outputs are zero, jaxpr, values of its constvars)` of a function
     of flat arguments to a list of outputs; with `has_aux` also what it returns beside them.
 

@@ -6,6 +6,9 @@ and batches are calls of the primitive again, over the jaxpr's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import named_axes
@@ -30,7 +33,7 @@ from ferrax._src.transforms.ad import Zero, is_undefined_primal
 __all__ = ["CallPrimitive", "ClosedCallPrimitive", "call_impl", "call_p", "closed_call_p"]
 
 
-def call_impl(fun, *args, **params):
+def call_impl(fun: Callable[..., Any], *args: Any, **params: Any):
     """The outputs of the function; the parameters are the primitive's."""
     return fun.call_wrapped(*args)
 

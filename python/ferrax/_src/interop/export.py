@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -252,11 +253,8 @@ def default_export_platform() -> str:
 
 
 def export(
-    fun_jit,
-    *,
-    platforms: Sequence[str] | None = None,
-    disabled_checks: Sequence[DisabledSafetyCheck] = (),
-    _override_lowering_rules=None,
+    fun_jit: Any, *, platforms: Sequence[str] | None = None,
+    disabled_checks: Sequence[DisabledSafetyCheck] = (), _override_lowering_rules: Any = None,
 ) -> Callable[..., Exported]:
     """A function that exports `fun_jit` for the arguments it gets.
 
@@ -323,7 +321,7 @@ def _input_names(fun_jit, args, kwargs, in_tree):
     return _names("args", positional) + _names("kwargs", keywords)
 
 
-def save(path, exported: Exported, vjp_order: int = 0) -> None:
+def save(path: Any, exported: Exported, vjp_order: int = 0) -> None:
     """Writes `exported` to a file, which `load` reads, and `ferrax::load` in Rust.
 
     `vjp_order` is that of `Exported.serialize`. Errors: those of `Exported.serialize`, and of writing.
@@ -338,7 +336,7 @@ def save(path, exported: Exported, vjp_order: int = 0) -> None:
         file.write(data)
 
 
-def load(path) -> Exported:
+def load(path: Any) -> Exported:
     """The function in a file. Errors: ValueError if it holds no valid program.
 
     Example:
@@ -349,7 +347,7 @@ def load(path) -> Exported:
         return deserialize(file.read())
 
 
-def deserialize(blob) -> Exported:
+def deserialize(blob: bytes | bytearray) -> Exported:
     """The function that `Exported.serialize` made these bytes of.
 
     Programs that Rust saved have no trees: they take positional arrays and return a list. Errors:
@@ -489,12 +487,8 @@ _read_types: dict[str, tuple] = {}
 
 
 def register_pytree_node_serialization(
-    nodetype,
-    *,
-    serialized_name: str,
-    serialize_auxdata,
-    deserialize_auxdata,
-    from_children=None,
+    nodetype: type, *, serialized_name: str, serialize_auxdata: Callable[..., Any],
+    deserialize_auxdata: Callable[..., Any], from_children: Callable[..., Any] | None = None,
 ):
     """Lets functions with containers of a registered type be serialized.
 
@@ -530,7 +524,7 @@ def register_pytree_node_serialization(
     return nodetype
 
 
-def register_namedtuple_serialization(nodetype, *, serialized_name: str):
+def register_namedtuple_serialization(nodetype: type, *, serialized_name: str):
     """Lets functions with namedtuples of this type be serialized. Returns `nodetype`.
 
     Errors: ValueError for other types, and for types and names that are taken.
@@ -568,7 +562,7 @@ def register_namedtuple_serialization(nodetype, *, serialized_name: str):
 # Symbolic shapes.
 
 
-def is_symbolic_dim(p) -> bool:
+def is_symbolic_dim(p: Any) -> bool:
     """Whether a dimension is symbolic. None is yet: shapes are tuples of ints."""
     return False
 
@@ -586,11 +580,11 @@ class SymbolicScope:
         raise _no_symbolic("SymbolicScope")
 
 
-def symbolic_shape(shape_spec, *, constraints=(), scope=None, like=None):
+def symbolic_shape(shape_spec: Any, *, constraints: Any = (), scope: Any = None, like: Any = None):
     """Not supported: raises NotImplementedError."""
     raise _no_symbolic("symbolic_shape")
 
 
-def symbolic_args_specs(args, shapes_specs, constraints=(), scope=None):
+def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Any = (), scope: Any = None):
     """Not supported: raises NotImplementedError."""
     raise _no_symbolic("symbolic_args_specs")

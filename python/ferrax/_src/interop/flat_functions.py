@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax._src.core import api_util
 from ferrax._src.core.jaxpr import DebugInfo
 from ferrax._src.tracing import linear_util as lu
@@ -19,7 +22,7 @@ __all__ = [
 
 
 @lu.transformation_with_aux2
-def flatten_fun(fun, store, in_tree, *leaves):
+def flatten_fun(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any):
     """A function of `(args, kwargs)` as one of their leaves: `(function, thunk of the tree of its
     output)`. `in_tree` is the tree of `(args, kwargs)`.
 
@@ -36,7 +39,7 @@ def flatten_fun(fun, store, in_tree, *leaves):
 
 
 @lu.transformation_with_aux2
-def flatten_fun_nokwargs(fun, store, in_tree, *leaves):
+def flatten_fun_nokwargs(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any):
     """As `flatten_fun`, where `in_tree` is the tree of the positional arguments alone."""
     out, out_tree = tree_util.tree_flatten(fun(*tree_util.tree_unflatten(in_tree, leaves)))
     store.store(out_tree)
@@ -83,7 +86,10 @@ def _positions(argnums, count) -> tuple[int, ...]:
     return tuple(position % count for position in positions)
 
 
-def argnums_partial(fun, dyn_argnums, args, require_static_args_hashable=True):
+def argnums_partial(
+    fun: Callable[..., Any], dyn_argnums: Any, args: Any,
+    require_static_args_hashable: bool = True,
+):
     """`(function of the arguments at dyn_argnums, these arguments)`; the others are fixed.
 
     Errors: ValueError for positions out of range, and for fixed arguments that cannot be hashed
@@ -119,7 +125,9 @@ def _hashable(value) -> bool:
     return True
 
 
-def donation_vector(donate_argnums, donate_argnames, in_tree, kws=True) -> tuple[bool, ...]:
+def donation_vector(
+    donate_argnums: Any, donate_argnames: Any, in_tree: Any, kws: bool = True,
+) -> tuple[bool, ...]:
     """Whether each leaf of `(args, kwargs)` is donated; of `args` alone unless `kws`.
 
     Example:
@@ -139,7 +147,7 @@ def donation_vector(donate_argnums, donate_argnames, in_tree, kws=True) -> tuple
     return tuple(flags)
 
 
-def rebase_donate_argnums(donate_argnums, static_argnums) -> tuple[int, ...]:
+def rebase_donate_argnums(donate_argnums: Any, static_argnums: Any) -> tuple[int, ...]:
     """The positions of donated arguments once the static ones are left out.
 
     Errors: ValueError if an argument is in both.
@@ -157,7 +165,9 @@ def rebase_donate_argnums(donate_argnums, static_argnums) -> tuple[int, ...]:
     return tuple(i - sum(position < i for position in static) for i in donated)
 
 
-def flatten_axes(name, treedef, axis_tree, *, kws=False, tupled_args=False):
+def flatten_axes(
+    name: Any, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False,
+):
     """The axes of a tree prefix, one for each leaf of a tree; None counts as an axis.
 
     Errors: ValueError that names `name`, where the trees do not fit.
@@ -183,16 +193,9 @@ def flatten_axes(name, treedef, axis_tree, *, kws=False, tupled_args=False):
 
 
 def debug_info(
-    traced_for,
-    fun,
-    args,
-    kwargs,
-    *,
-    static_argnums=(),
-    static_argnames=(),
-    result_paths_thunk=None,
-    sourceinfo=None,
-    signature=None,
+    traced_for: Any, fun: Callable[..., Any], args: Any, kwargs: Any, *, static_argnums: Any = (),
+    static_argnames: Any = (), result_paths_thunk: Any = None, sourceinfo: Any = None,
+    signature: str | None = None,
 ) -> DebugInfo:
     """What messages say of a function: its name and place, and its arguments' names."""
     args = [arg for number, arg in enumerate(args) if number not in tuple(static_argnums)]

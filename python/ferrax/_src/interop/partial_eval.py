@@ -7,6 +7,9 @@ outputs that depend on known ones alone are computed afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util
@@ -79,7 +82,10 @@ def _traced(function, name, avals):
     return closed.jaxpr, closed.consts
 
 
-def trace_to_jaxpr_dynamic(fun, in_avals, *, keep_inputs=None, lower=False, auto_dce=False):
+def trace_to_jaxpr_dynamic(
+    fun: Callable[..., Any], in_avals: Any, *, keep_inputs: Any = None, lower: Any = False,
+    auto_dce: bool = False,
+):
     """`(jaxpr, types of its outputs, values of its constvars)` of a function of flat arguments
     to a list of outputs.
 
@@ -109,7 +115,7 @@ def trace_to_jaxpr_dynamic(fun, in_avals, *, keep_inputs=None, lower=False, auto
     return jaxpr, [atom.aval for atom in jaxpr.outvars], consts
 
 
-def trace_to_jaxpr_nounits(fun, pvals, instantiate=False):
+def trace_to_jaxpr_nounits(fun: Callable[..., Any], pvals: Any, instantiate: Any = False):
     """`(jaxpr, values of the outputs, values of the jaxpr's constvars)`: a partial evaluation.
 
     Args:

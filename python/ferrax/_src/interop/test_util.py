@@ -7,10 +7,13 @@ most telling in float64: run checks under `enable_x64`.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.tree import tree_util
 
@@ -107,7 +110,10 @@ def _settings(args, atol, rtol, eps):
     )
 
 
-def check_jvp(f, f_jvp, args, atol=None, rtol=None, eps=None, err_msg=""):
+def check_jvp(
+    f: Any, f_jvp: Callable[..., Any], args: Any, atol: ArrayLike | None = None,
+    rtol: ArrayLike | None = None, eps: Any = None, err_msg: str = "",
+):
     """Checks a forward derivative against central differences along a random direction.
 
     Args:
@@ -128,7 +134,10 @@ def check_jvp(f, f_jvp, args, atol=None, rtol=None, eps=None, err_msg=""):
     _compare(out_tangent, expected, rtol, atol, f"{prefix}JVP tangent")
 
 
-def check_vjp(f, f_vjp, args, atol=None, rtol=None, eps=None, err_msg=""):
+def check_vjp(
+    f: Any, f_vjp: Callable[..., Any], args: Any, atol: ArrayLike | None = None,
+    rtol: ArrayLike | None = None, eps: Any = None, err_msg: str = "",
+):
     """Checks a reverse derivative against central differences: both sides of `<ct, J t>`.
 
     Args:
@@ -156,7 +165,10 @@ def check_vjp(f, f_vjp, args, atol=None, rtol=None, eps=None, err_msg=""):
     )
 
 
-def check_grads(f, args, order, modes=("fwd", "rev"), atol=None, rtol=None, eps=None):
+def check_grads(
+    f: Any, args: Any, order: str, modes: Sequence[str] = ("fwd", "rev"),
+    atol: ArrayLike | None = None, rtol: ArrayLike | None = None, eps: Any = None,
+):
     """Checks the derivatives of `f` at `args` against central differences, up to `order`.
 
     Args:

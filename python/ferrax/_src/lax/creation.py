@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
     known_axis,
@@ -18,7 +21,7 @@ from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
 
 
-def full(shape, fill_value, dtype=None, *, sharding=None):
+def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, sharding: Any = None):
     """An array of one value; weakly typed if ``dtype`` is None and the value is.
 
     Raises TypeError unless ``fill_value`` is a scalar.
@@ -55,13 +58,16 @@ def _literal(value, dtype):
     return None
 
 
-def empty(shape, dtype, *, out_sharding=None):
+def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None):
     """An array whose contents do not matter (zeros)."""
     _reject_out_sharding("empty", out_sharding)
     return full(shape, 0, dtype)
 
 
-def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
+def full_like(
+    x: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Shape | None = None,
+    sharding: Any = None,
+):
     """An array of one value with ``x``'s shape and dtype, unless others are given."""
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         x = _operand(x, "full_like")
@@ -76,12 +82,12 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     return full(shape, _convert_element_type(value, x.dtype, True), sharding=sharding)
 
 
-def zeros_like_array(x):
+def zeros_like_array(x: ArrayLike):
     """Zeros of ``x``'s shape, dtype and weak type."""
     return full_like(x, 0)
 
 
-def iota(dtype, size: int):
+def iota(dtype: DTypeLike, size: int):
     """``0, 1, … size-1`` as a 1-D array of a numeric dtype.
 
     >>> lax.iota(jnp.float32, 3)
@@ -90,7 +96,7 @@ def iota(dtype, size: int):
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
+def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_sharding: Any = None):
     """An array of ``shape`` whose element is its own position along ``dimension``."""
     _reject_out_sharding("broadcasted_iota", out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
@@ -105,7 +111,7 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     return bind("iota", (), {"dtype": dtype, "shape": shape, "dimension": dimension})
 
 
-def shape_as_value(shape):
+def shape_as_value(shape: Shape):
     """A shape as a 1-D integer array."""
     shape = _canonical_shape(shape)
     if not shape:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
 from ferrax._src.core.op_types import precision_name
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
     int_tuple as _int_tuple,
     operand as _operand,
@@ -14,13 +17,8 @@ from ferrax._src.lax.arguments import (
 
 
 def dot_general(
-    lhs,
-    rhs,
-    dimension_numbers,
-    precision=None,
-    preferred_element_type=None,
-    *,
-    out_sharding=None,
+    lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None, *, out_sharding: Any = None,
 ):
     """Contracts and batches arbitrary axes of two arrays.
 
@@ -85,13 +83,9 @@ def dot_general(
 
 
 def dot(
-    lhs,
-    rhs,
-    *args,
-    dimension_numbers=None,
-    precision=None,
-    preferred_element_type=None,
-    out_sharding=None,
+    lhs: ArrayLike, rhs: ArrayLike, *args: Any, dimension_numbers: Any = None,
+    precision: Any = None, preferred_element_type: DTypeLike | None = None,
+    out_sharding: Any = None,
 ):
     """Matrix or vector product without batches, or ``dot_general`` if dimension numbers are given.
 
@@ -130,7 +124,7 @@ def dot(
     )
 
 
-def batch_matmul(lhs, rhs, precision=None):
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None):
     """Matrix products of the last two axes, all leading axes being batches.
 
     >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import RoundingMethod
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.tree.tree_util import tree_map
 
@@ -67,7 +69,7 @@ sub = _native.sub
 
 
 
-def mul(x, y, *, out_dtype=None):
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None):
     """Elementwise product of arrays of one dtype and shape; scalars broadcast.
 
     With `out_dtype` the factors, which may then have different dtypes, are converted to it first.
@@ -110,7 +112,7 @@ clamp = _native.clamp
 _NUMBER_TYPES = (bool, int, float)
 
 
-def reciprocal(x):
+def reciprocal(x: ArrayLike):
     """Elementwise ``1 / x`` of a floating or complex array.
 
     >>> reciprocal(jnp.array([2.0, 4.0]))
@@ -119,7 +121,7 @@ def reciprocal(x):
     return integer_pow(x, -1)
 
 
-def integer_pow(x, y: int):
+def integer_pow(x: ArrayLike, y: int):
     """Elementwise ``x ** y`` for a static integer ``y``.
 
     Raises TypeError for integer ``x`` and negative ``y``.
@@ -135,7 +137,7 @@ def integer_pow(x, y: int):
     return bind("integer_pow", (_operand(x, "integer_pow"),), {"y": y})
 
 
-def round(x, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
     """Rounds a floating array to whole numbers; halves go as ``rounding_method`` says.
 
     >>> lax.round(jnp.array([0.5, 1.5]))
@@ -145,7 +147,7 @@ def round(x, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
     return bind("round", (_operand(x, "round"),), {"rounding_method": int(method)})
 
 
-def reduce_precision(operand, exponent_bits: int, mantissa_bits: int):
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int):
     """Rounds a floating array to the values that a narrower float format could hold.
 
     Raises ValueError unless ``exponent_bits >= 1`` and ``mantissa_bits >= 0``.
@@ -165,7 +167,7 @@ def reduce_precision(operand, exponent_bits: int, mantissa_bits: int):
     )
 
 
-def select(pred, on_true, on_false):
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike):
     """Elementwise choice: ``on_true`` where ``pred`` holds, else ``on_false``.
 
     ``pred`` is boolean, a scalar or of the cases' shape; the cases have equal shapes and dtypes.
@@ -176,7 +178,7 @@ def select(pred, on_true, on_false):
     return select_n(pred, on_false, on_true)
 
 
-def convert_element_type(operand, new_dtype):
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike):
     """Elementwise cast to ``new_dtype``; the result is never weakly typed.
 
     Casts of floats to integers saturate, NaN becomes 0. Complex to real warns.
@@ -223,7 +225,7 @@ def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
     )
 
 
-def bitcast_convert_type(operand, new_dtype):
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike):
     """Reinterprets the bits of an array as another dtype.
 
     To a narrower dtype the result has one more (last) dimension, to a wider one the last dimension
@@ -237,7 +239,7 @@ def bitcast_convert_type(operand, new_dtype):
     return bind("bitcast_convert_type", (operand,), {"new_dtype": new_dtype})
 
 
-def stop_gradient(x):
+def stop_gradient(x: ArrayLike):
     """``x`` (an array or a pytree of arrays) as a constant for differentiation.
 
     Leaves that are not floating or complex are returned as they are.
@@ -263,7 +265,7 @@ def _stop_gradient_leaf(x):
     return x
 
 
-def dtype(x) -> np.dtype:
+def dtype(x: ArrayLike) -> np.dtype:
     """The dtype that ``x`` (an array, scalar, or scalar type) has as an array."""
     if x is None:
         raise ValueError(f"Invalid argument to dtype: {x} has none; pass an array or a scalar.")

@@ -7,6 +7,7 @@ Negative indices do not wrap here (``index_take`` excepted): that is the indexin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ferrax._src.core.op_types import (
     GatherScatterMode,
     ScatterDimensionNumbers,
 )
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
@@ -58,15 +60,9 @@ def _check_indices(indices: Array) -> None:
 
 
 def gather(
-    operand,
-    start_indices,
-    dimension_numbers: GatherDimensionNumbers,
-    slice_sizes,
-    *,
-    unique_indices: bool = False,
-    indices_are_sorted: bool = False,
-    mode=None,
-    fill_value=None,
+    operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int], *, unique_indices: bool = False, indices_are_sorted: bool = False,
+    mode: Any = None, fill_value: Any = None,
 ):
     """Windows of an array at many positions.
 
@@ -109,7 +105,7 @@ def gather(
     )
 
 
-def index_take(src, idxs: Sequence, axes: Sequence[int]):
+def index_take(src: Any, idxs: Sequence, axes: Sequence[int]):
     """``src`` at equal-length 1-D index arrays, one for each of ``axes``; the result's axis 0 runs
     over them."""
     src = _operand(src, "index_take")
@@ -156,14 +152,9 @@ def _scatter(
 
 
 def scatter(
-    operand,
-    scatter_indices,
-    updates,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None,
 ):
     """``operand`` with windows at many positions replaced by ``updates``.
 
@@ -184,14 +175,9 @@ def scatter(
 
 
 def scatter_add(
-    operand,
-    scatter_indices,
-    updates,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None,
 ):
     """As ``scatter``, but each update is added to what is there."""
     return _scatter(
@@ -201,14 +187,9 @@ def scatter_add(
 
 
 def scatter_sub(
-    operand,
-    scatter_indices,
-    updates,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None,
 ):
     """As ``scatter``, but each update is subtracted from what is there."""
     return _scatter(
@@ -218,14 +199,9 @@ def scatter_sub(
 
 
 def scatter_mul(
-    operand,
-    scatter_indices,
-    updates,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None,
 ):
     """As ``scatter``, but what is there is multiplied by each update."""
     return _scatter(
@@ -235,14 +211,9 @@ def scatter_mul(
 
 
 def scatter_min(
-    operand,
-    scatter_indices,
-    updates,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None,
 ):
     """As ``scatter``, but the lesser of each update and what is there stays."""
     return _scatter(
@@ -252,14 +223,9 @@ def scatter_min(
 
 
 def scatter_max(
-    operand,
-    scatter_indices,
-    updates,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
+    unique_indices: bool = False, mode: Any = None,
 ):
     """As ``scatter``, but the greater of each update and what is there stays."""
     return _scatter(
@@ -269,15 +235,9 @@ def scatter_max(
 
 
 def scatter_apply(
-    operand,
-    scatter_indices,
-    func: Callable,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    update_shape=(),
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode=None,
+    operand: ArrayLike, scatter_indices: ArrayLike, func: Callable,
+    dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ):
     """Applies an elementwise function at the positions that a scatter would update.
 

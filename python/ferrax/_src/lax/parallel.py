@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import Tracer, as_array, named_axes
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
 from ferrax._src.lax.elementwise import convert_element_type
 from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
@@ -84,7 +86,7 @@ def _reduce(name, reduce, x, axis_name, axis_index_groups):
     return tree_util.tree_map(leaf, x)
 
 
-def psum(x, axis_name, *, axis_index_groups=None):
+def psum(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     """The sum over the lanes of a named axis.
 
     Args:
@@ -121,7 +123,7 @@ def psum(x, axis_name, *, axis_index_groups=None):
     return tree_util.tree_map(leaf, x)
 
 
-def pmean(x, axis_name, *, axis_index_groups=None):
+def pmean(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     """The mean over the lanes of a named axis; of integers it is a float. Arguments and errors as
     for `psum`.
 
@@ -133,7 +135,7 @@ def pmean(x, axis_name, *, axis_index_groups=None):
     return tree_util.tree_map(lambda leaf: leaf / count, total)
 
 
-def pmax(x, axis_name, *, axis_index_groups=None):
+def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     """The maximum over the lanes of a named axis; NaN wins. Arguments and errors as for `psum`.
 
     Lanes that reach it share its derivative in equal parts, as for a maximum along an axis of an
@@ -145,12 +147,12 @@ def pmax(x, axis_name, *, axis_index_groups=None):
     return _reduce("pmax", reduce_max, x, axis_name, axis_index_groups)
 
 
-def pmin(x, axis_name, *, axis_index_groups=None):
+def pmin(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     """The minimum over the lanes of a named axis; as `pmax`."""
     return _reduce("pmin", reduce_min, x, axis_name, axis_index_groups)
 
 
-def axis_index(axis_name):
+def axis_index(axis_name: Any):
     """The number of the lane on a named axis, as an int32 scalar; over a tuple of axes, counted
     with the last one as the fastest.
 
@@ -168,7 +170,7 @@ def axis_index(axis_name):
     return index
 
 
-def axis_size(axis_name) -> int:
+def axis_size(axis_name: Any) -> int:
     """The number of lanes of a named axis, or of all of a tuple of axes, as a Python int.
 
     Errors: NameError where no axis of that name is mapped over.
@@ -199,7 +201,7 @@ def _permutation(perm, size, function):
     return tuple(pairs)
 
 
-def ppermute(x, axis_name, perm):
+def ppermute(x: ArrayLike, axis_name: Any, perm: Any):
     """Values sent from lane to lane along a named axis.
 
     Args:
@@ -227,7 +229,7 @@ def ppermute(x, axis_name, perm):
     return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
 
 
-def pshuffle(x, axis_name, perm):
+def pshuffle(x: ArrayLike, axis_name: Any, perm: Any):
     """`ppermute` by the list of the lanes that each lane has its value from.
 
     Errors: ValueError if that is no permutation; else as `ppermute`.
@@ -239,7 +241,7 @@ def pshuffle(x, axis_name, perm):
     return ppermute(x, axis_name, [(source, lane) for lane, source in enumerate(perm)])
 
 
-def pbroadcast(x, axis_name, source):
+def pbroadcast(x: ArrayLike, axis_name: Any, source: Any):
     """The value of the lane of number `source`, in all lanes of a named axis.
 
     Errors: NameError where no axis of that name is mapped over; ValueError if there is no such
@@ -265,7 +267,10 @@ def pbroadcast(x, axis_name, source):
     return tree_util.tree_map(leaf, x)
 
 
-def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to="varying"):
+def all_gather(
+    x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0,
+    tiled: bool = False, to: Any = "varying",
+):
     """The arrays of all lanes of a named axis, in each lane.
 
     Args:
@@ -314,7 +319,10 @@ def _merged(x, axis, count=2):
     return reshape(x, (*x.shape[:axis], math.prod(sizes), *x.shape[axis + count :]))
 
 
-def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, tiled=False):
+def psum_scatter(
+    x: ArrayLike, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
+    tiled: bool = False,
+):
     """The lane's part of `psum`: as that, of which each lane keeps what has its number.
 
     Args:
@@ -359,7 +367,10 @@ def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, t
     return tree_util.tree_map(leaf, x)
 
 
-def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None, tiled=False):
+def all_to_all(
+    x: ArrayLike, axis_name: Any, split_axis: int, concat_axis: int, *,
+    axis_index_groups: Any = None, tiled: bool = False,
+):
     """An axis of arrays exchanged with the lanes: what lane `a` has at index `b`, lane `b` then has
     at index `a`.
 
@@ -436,6 +447,6 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
     return tree_util.tree_map(leaf, x)
 
 
-def pswapaxes(x, axis_name, axis, *, axis_index_groups=None):
+def pswapaxes(x: ArrayLike, axis_name: Any, axis: int, *, axis_index_groups: Any = None):
     """A named axis swapped with an axis of arrays, of the same size. Errors as `all_to_all`."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

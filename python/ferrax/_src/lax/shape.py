@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 from ferrax._core import Array, bind
+from ferrax._src.core.typing import ArrayLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
@@ -26,7 +28,7 @@ def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
         raise TypeError(f"{name} {what} must have every element be nonnegative, got {values}.")
 
 
-def broadcast_shapes(*shapes) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to; ValueError if they do not.
 
     >>> lax.broadcast_shapes((2, 1), (3,))
@@ -47,7 +49,10 @@ def broadcast_shapes(*shapes) -> tuple[int, ...]:
     return tuple(result)
 
 
-def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out_sharding=None):
+def broadcast_in_dim(
+    operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *,
+    out_sharding: Any = None,
+):
     """Broadcasts to ``shape``, operand axis ``i`` becoming axis ``broadcast_dimensions[i]``.
 
     Raises TypeError where an operand axis is neither 1 nor its target's size.
@@ -78,7 +83,7 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out
     return bind("broadcast_in_dim", (operand,), {"shape": shape, "broadcast_dimensions": dims})
 
 
-def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None):
     """Adds leading axes of the given sizes.
 
     >>> lax.broadcast(jnp.zeros(3), (2,)).shape
@@ -93,7 +98,7 @@ def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
     return broadcast_in_dim(operand, sizes + operand.shape, dims, out_sharding=out_sharding)
 
 
-def broadcast_to_rank(x, rank: int):
+def broadcast_to_rank(x: ArrayLike, rank: int):
     """Adds leading axes of size 1 up to ``rank`` axes."""
     x = _operand(x, "broadcast_to_rank")
     if x.ndim >= rank:
@@ -101,7 +106,7 @@ def broadcast_to_rank(x, rank: int):
     return expand_dims(x, tuple(range(rank - x.ndim)))
 
 
-def broadcast_like(arr, like_arr):
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike):
     """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot)."""
     arr = _operand(arr, "broadcast_like")
     return _broadcast_to(arr, _operand(like_arr, "broadcast_like", 1).shape)
@@ -133,7 +138,10 @@ def _broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     return bind("broadcast_in_dim", (x,), {"shape": shape, "broadcast_dimensions": tuple(kept)})
 
 
-def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_sharding=None):
+def reshape(
+    operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
+    out_sharding: Any = None,
+):
     """The same elements, row-major, in another shape of equally many elements.
 
     ``dimensions`` permutes the axes first. Sizes must be given in full (no -1).
@@ -162,7 +170,7 @@ def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_
     return bind("reshape", (operand,), {"new_sizes": sizes, "dimensions": dimensions})
 
 
-def transpose(operand, permutation: Sequence[int]):
+def transpose(operand: ArrayLike, permutation: Sequence[int]):
     """Permutes axes: axis ``i`` of the result is axis ``permutation[i]`` of the operand.
 
     >>> lax.transpose(jnp.zeros((2, 3)), (1, 0)).shape
@@ -181,7 +189,7 @@ def transpose(operand, permutation: Sequence[int]):
     return bind("transpose", (operand,), {"permutation": permutation})
 
 
-def squeeze(array, dimensions: Sequence[int]):
+def squeeze(array: ArrayLike, dimensions: Sequence[int]):
     """Drops axes of size 1; ValueError where the size is another.
 
     >>> lax.squeeze(jnp.zeros((1, 3)), (0,)).shape
@@ -203,7 +211,7 @@ def squeeze(array, dimensions: Sequence[int]):
     return bind("squeeze", (array,), {"dimensions": tuple(sorted(dims))})
 
 
-def expand_dims(array, dimensions: Sequence[int]):
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]):
     """Adds axes of size 1 at the given positions of the result.
 
     >>> lax.expand_dims(jnp.zeros(3), (0, -1)).shape
@@ -227,7 +235,7 @@ def expand_dims(array, dimensions: Sequence[int]):
     )
 
 
-def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None):
     """Merges the axes ``start_dimension:stop_dimension`` into one.
 
     >>> lax.collapse(jnp.zeros((2, 3, 4)), 0, 2).shape
@@ -244,7 +252,7 @@ def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
     return reshape(operand, (*shape[:lo], math.prod(shape[lo:hi]), *shape[hi:]))
 
 
-def rev(operand, dimensions: Sequence[int]):
+def rev(operand: ArrayLike, dimensions: Sequence[int]):
     """Reverses the order of elements along axes.
 
     >>> lax.rev(jnp.array([1, 2, 3]), (0,))
@@ -265,7 +273,9 @@ def rev(operand, dimensions: Sequence[int]):
     return bind("rev", (operand,), {"dimensions": dims})
 
 
-def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
+def pad(
+    operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]],
+):
     """Pads with a scalar: per axis (low, high, interior); negative low or high removes elements.
 
     >>> lax.pad(jnp.array([1, 2]), 0, [(1, 0, 1)])
@@ -307,7 +317,7 @@ def _listing(arrays) -> str:
     return ", ".join([str(tuple(x.shape)) for x in arrays])
 
 
-def concatenate(operands, dimension: int):
+def concatenate(operands: Any, dimension: int):
     """Joins arrays of equal dtype along an existing axis.
 
     Raises ValueError without operands, TypeError where ranks, other sizes or dtypes differ.
@@ -337,7 +347,7 @@ def concatenate(operands, dimension: int):
     return bind("concatenate", arrays, {"dimension": dimension})
 
 
-def stack(operands, axis: int = 0):
+def stack(operands: Any, axis: int = 0):
     """Joins arrays of equal shape and dtype along a new axis."""
     if len(operands) == 0:
         raise ValueError("stack requires a non-empty sequence of arrays")
@@ -354,7 +364,7 @@ def stack(operands, axis: int = 0):
     return concatenate([expand_dims(x, (axis,)) for x in arrays], axis)
 
 
-def split(operand, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """Cuts an array along an axis into consecutive pieces of the given sizes (ValueError if the
     sizes do not add up)."""
     operand = _operand(operand, "split")
@@ -388,14 +398,14 @@ def split(operand, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     return pieces
 
 
-def unstack(x, axis: int = 0) -> tuple[Array, ...]:
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     """The slices of an array along an axis, without that axis."""
     x = _operand(x, "unstack")
     axis = _canonical_axis(axis, x.ndim)
     return tuple([squeeze(piece, (axis,)) for piece in split(x, (1,) * x.shape[axis], axis)])
 
 
-def tile(operand, reps: Sequence[int]):
+def tile(operand: ArrayLike, reps: Sequence[int]):
     """Repeats the whole array ``reps[i]`` times along each axis ``i``."""
     operand = _operand(operand, "tile")
     reps = _int_tuple(reps)

@@ -7,12 +7,14 @@ starts count from the end once; the core then clamps a start so that its window 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 
 import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
@@ -25,7 +27,10 @@ from ferrax._src.lax.arguments import (
 from ferrax._src.lax.shape import expand_dims, squeeze
 
 
-def slice(operand, start_indices, limit_indices, strides=None):
+def slice(
+    operand: ArrayLike, start_indices: ArrayLike, limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+):
     """The part of an array between static bounds, in steps of ``strides``.
 
     Bounds are one integer per axis, ``0 <= start <= limit <= size``; strides are positive.
@@ -74,7 +79,8 @@ def slice(operand, start_indices, limit_indices, strides=None):
 
 
 def slice_in_dim(
-    operand, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+    operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1,
+    axis: int = 0,
 ):
     """``slice`` along one axis; None and negative bounds as in Python.
 
@@ -93,7 +99,7 @@ def slice_in_dim(
     return slice(operand, starts, limits, strides)
 
 
-def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True):
     """The slice at a static position of an axis; IndexError if out of bounds."""
     operand = _operand(operand, "index_in_dim")
     index, axis = operator.index(index), _canonical_axis(axis, operand.ndim)
@@ -179,7 +185,10 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
     return result
 
 
-def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices=True):
+def dynamic_slice(
+    operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Sequence[int], *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+):
     """A window of static size at a dynamic position, moved so that it fits.
 
     Args:
@@ -217,7 +226,10 @@ def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices
     return bind("dynamic_slice", (operand, *starts), {"slice_sizes": sizes})
 
 
-def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indices=True):
+def dynamic_update_slice(
+    operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike, *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+):
     """``operand`` with a window at a dynamic position replaced by ``update`` (same dtype and rank).
 
     The start is moved so that the window fits.
@@ -250,7 +262,8 @@ def _starts_in_dim(operand: Array, start_index, axis: int) -> list:
 
 
 def dynamic_slice_in_dim(
-    operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+    operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
+    allow_negative_indices: bool = True,
 ):
     """``dynamic_slice`` along one axis, whole along the others."""
     operand = _operand(operand, "dynamic_slice_in_dim")
@@ -266,7 +279,8 @@ def dynamic_slice_in_dim(
 
 
 def dynamic_index_in_dim(
-    operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+    operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
+    allow_negative_indices: bool = True,
 ):
     """The slice at a dynamic position of an axis."""
     operand = _operand(operand, "dynamic_index_in_dim")
@@ -278,7 +292,8 @@ def dynamic_index_in_dim(
 
 
 def dynamic_update_slice_in_dim(
-    operand, update, start_index, axis: int, *, allow_negative_indices: bool = True
+    operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
+    allow_negative_indices: bool = True,
 ):
     """``dynamic_update_slice`` along one axis, from the beginning of the others."""
     operand = _operand(operand, "dynamic_update_slice_in_dim")
@@ -292,7 +307,8 @@ def dynamic_update_slice_in_dim(
 
 
 def dynamic_update_index_in_dim(
-    operand, update, index, axis: int, *, allow_negative_indices: bool = True
+    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
+    allow_negative_indices: bool = True,
 ):
     """Replaces the slice at a dynamic position of an axis; ``update`` may lack that axis."""
     operand = _operand(operand, "dynamic_update_index_in_dim")

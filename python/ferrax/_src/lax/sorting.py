@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import Array, bind
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_axis as _canonical_axis, operand as _operand
 
 
@@ -60,7 +61,7 @@ def sort(
 
 
 def sort_key_val(
-    keys: Array, values, dimension: int = -1, is_stable: bool = True
+    keys: Array, values: ArrayLike, dimension: int = -1, is_stable: bool = True,
 ) -> tuple[Array, Array]:
     """``keys`` in order along an axis, and ``values`` of the same shape permuted along; see `sort`.
 
@@ -71,7 +72,7 @@ def sort_key_val(
     return sort((keys, values), _canonical_axis(dimension, keys.ndim), is_stable)
 
 
-def top_k(operand, k: int, *, axis: int = -1) -> list[Array]:
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
     """The ``k`` largest elements along an axis, in descending order, and their places.
 
     Args:

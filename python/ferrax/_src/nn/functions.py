@@ -14,11 +14,13 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
+from typing import Any
 
 import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.core.typing import Array, ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.logsumexp import (
@@ -36,14 +38,14 @@ from ferrax._src.transforms.jit import jit
 
 
 @jit
-def identity(x):
+def identity(x: ArrayLike):
     """The argument as an array."""
     return ensure_array(x, "identity")
 
 
 @custom_jvp
 @jit
-def relu(x):
+def relu(x: ArrayLike):
     """`max(x, 0)`, with derivative 0 at 0.
 
     Args:
@@ -63,7 +65,7 @@ relu.defjvps(lambda tangent, _, x: jnp.where(x > 0, tangent, 0))
 
 @custom_jvp
 @jit
-def relu6(x):
+def relu6(x: ArrayLike):
     """`min(max(x, 0), 6)`, with derivative 0 at 0 and at 6."""
     return jnp.minimum(jnp.maximum(x, 0), 6.0)
 
@@ -72,34 +74,34 @@ relu6.defjvps(lambda tangent, _, x: jnp.where((x > 0) & (x < 6), tangent, 0))
 
 
 @jit
-def squareplus(x, b=4):
+def squareplus(x: ArrayLike, b: ArrayLike = 4):
     """`(x + sqrt(x**2 + b)) / 2`: a smooth relu of algebraic form."""
     x, b = ensure_array(x, "squareplus"), ensure_array(b, "squareplus", 1)
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 
 @jit
-def softplus(x):
+def softplus(x: ArrayLike):
     """`log(1 + exp(x))`: a smooth relu."""
     return jnp.logaddexp(x, 0)
 
 
 @jit
-def sparse_plus(x):
+def sparse_plus(x: ArrayLike):
     """0 below -1, x above 1, and the parabola `(x + 1)**2 / 4` that joins the two."""
     x = ensure_array(x, "sparse_plus")
     return jnp.select([x <= -1.0, x < 1.0], [0.0, jnp.square(x + 1.0) / 4], x)
 
 
 @jit
-def soft_sign(x):
+def soft_sign(x: ArrayLike):
     """`x / (abs(x) + 1)`."""
     x = ensure_array(x, "soft_sign")
     return x / (jnp.abs(x) + 1)
 
 
 @functools.partial(jit, inline=True)
-def sigmoid(x):
+def sigmoid(x: ArrayLike):
     """`1 / (1 + exp(-x))`. Floating or complex arrays only.
 
     Example:
@@ -110,13 +112,13 @@ def sigmoid(x):
 
 
 @jit
-def sparse_sigmoid(x):
+def sparse_sigmoid(x: ArrayLike):
     """0 below -1, 1 above 1, and `(x + 1) / 2` between: the derivative of `sparse_plus`."""
     return 0.5 * jnp.clip(ensure_array(x, "sparse_sigmoid") + 1.0, 0.0, 2.0)
 
 
 @jit
-def silu(x):
+def silu(x: ArrayLike):
     """`x * sigmoid(x)`, also known as swish."""
     x = ensure_array(x, "silu")
     return x * sigmoid(x)
@@ -126,20 +128,20 @@ swish = silu
 
 
 @jit
-def mish(x):
+def mish(x: ArrayLike):
     """`x * tanh(softplus(x))`."""
     x = ensure_array(x, "mish")
     return x * jnp.tanh(softplus(x))
 
 
 @jit
-def log_sigmoid(x):
+def log_sigmoid(x: ArrayLike):
     """`log(sigmoid(x))`, exact also where the sigmoid underflows."""
     return -softplus(-ensure_array(x, "log_sigmoid"))
 
 
 @jit
-def elu(x, alpha=1.0):
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0):
     """x for x > 0, else `alpha * (exp(x) - 1)`."""
     x = ensure_array(x, "elu")
     positive = x > 0
@@ -148,32 +150,32 @@ def elu(x, alpha=1.0):
 
 
 @jit
-def leaky_relu(x, negative_slope=0.01):
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01):
     """x for x >= 0, else `negative_slope * x`."""
     x = ensure_array(x, "leaky_relu")
     return jnp.where(x >= 0, x, negative_slope * x)
 
 
 @jit
-def hard_tanh(x):
+def hard_tanh(x: ArrayLike):
     """x, limited to [-1, 1]."""
     x = ensure_array(x, "hard_tanh")
     return jnp.select([x > 1, x < -1], [1, -1], x)
 
 
 @jit
-def celu(x, alpha=1.0):
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0):
     """x for x > 0, else `alpha * (exp(x / alpha) - 1)`."""
     return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
 
 
 @jit
-def selu(x):
+def selu(x: ArrayLike):
     """`elu`, scaled so that layers keep mean zero and variance one (Klambauer et al., 2017)."""
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
-def gelu(x, approximate=True):
+def gelu(x: ArrayLike, approximate: bool = True):
     """`x` times the standard normal distribution function of x.
 
     Args:
@@ -197,13 +199,13 @@ def _gelu(x, approximate):
 
 
 @jit
-def hard_sigmoid(x):
+def hard_sigmoid(x: ArrayLike):
     """`relu6(x + 3) / 6`: a piecewise linear sigmoid."""
     return relu6(ensure_array(x, "hard_sigmoid") + 3.0) / 6.0
 
 
 @jit
-def hard_silu(x):
+def hard_silu(x: ArrayLike):
     """`x * hard_sigmoid(x)`, also known as hard swish."""
     x = ensure_array(x, "hard_silu")
     return x * hard_sigmoid(x)
@@ -214,7 +216,7 @@ hard_swish = hard_silu
 
 @custom_jvp
 @jit
-def log1mexp(x):
+def log1mexp(x: ArrayLike):
     """`log(1 - exp(-x))` for x > 0, by the formula that is exact at that x (Maechler, 2012)."""
     x = ensure_array(x, "log1mexp")
     near, far = jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x))
@@ -234,7 +236,7 @@ log1mexp.defjvps(_log1mexp_slope)
 
 
 @functools.partial(jit, static_argnames=("axis",))
-def glu(x, axis=-1):
+def glu(x: ArrayLike, axis: int = -1):
     """The first half of the array along `axis`, times the sigmoid of the second half.
 
     Args:
@@ -259,7 +261,7 @@ def _max(x, axis, where):
     return jnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
 
 
-def softmax(x, axis=-1, where=None):
+def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None):
     """`exp(x) / sum(exp(x))` along an axis, without overflow.
 
     Args:
@@ -307,7 +309,7 @@ def _softmax_jvp(axis, primals, tangents):
 
 
 @functools.partial(jit, static_argnames=("axis",))
-def log_softmax(x, axis=-1, where=None):
+def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None):
     """The logarithm of `softmax`, without overflow.
 
     Args:
@@ -326,7 +328,9 @@ def log_softmax(x, axis=-1, where=None):
 
 
 @functools.partial(jit, static_argnames=("axis", "keepdims"))
-def logmeanexp(x, axis=None, where=None, keepdims=False):
+def logmeanexp(
+    x: ArrayLike, axis: Axis | None = None, where: ArrayLike | None = None, keepdims: bool = False,
+):
     """`log(mean(exp(x)))` without overflow.
 
     Args:
@@ -347,7 +351,8 @@ def logmeanexp(x, axis=None, where=None, keepdims=False):
 
 @functools.partial(jit, static_argnames=("axis", "algorithm"))
 def standardize(
-    x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"
+    x: ArrayLike, axis: Axis = -1, mean: Any = None, variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: Any = "fast",
 ):
     """`(x - mean) / sqrt(variance + epsilon)`, by default with the array's own mean and variance.
 
@@ -380,7 +385,7 @@ def standardize(
     return difference * lax.rsqrt(jnp.asarray(spread + epsilon))
 
 
-def one_hot(x, num_classes, *, dtype=None, axis=-1):
+def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1):
     """Vectors with a one at the place that an integer gives, and zeros elsewhere.
 
     Args:
@@ -450,11 +455,12 @@ def _check_operand(name, x, shape, dtype):
         )
 
 
-def dot_product_attention(
-    query, key, value, bias=None, mask=None, *, scale=None, is_causal=False,
-    query_seq_lengths=None, key_value_seq_lengths=None, local_window_size=None,
-    implementation=None, return_residual=False,
-):  # fmt: skip
+def dot_product_attention(  
+    query: ArrayLike, key: Array, value: Any, bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None, *, scale: Any = None, is_causal: bool = False,
+    query_seq_lengths: ArrayLike | None = None, key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: Any = None, implementation: Any = None, return_residual: bool = False,
+):
     """Scaled dot-product attention: `softmax(query @ key.T * scale + bias) @ value`.
 
     Sizes: B batch, T query positions, S key positions, N query heads, K key heads (N is a
@@ -610,7 +616,7 @@ class BlockScaleConfig:
         return f"BlockScaleConfig(mode={self.mode!r}, block_size={self.block_size})"
 
 
-def get_scaled_dot_general_config(mode, global_scale=None):
+def get_scaled_dot_general_config(mode: Any, global_scale: ArrayLike | None = None):
     """The quantisation of an operand of `scaled_dot_general`.
 
     Args:
@@ -629,10 +635,11 @@ def get_scaled_dot_general_config(mode, global_scale=None):
     raise ValueError(f"Unsupported mode: {mode}")
 
 
-def scaled_dot_general(
-    lhs, rhs, dimension_numbers, preferred_element_type=np.float32, configs=None,
-    implementation=None,
-):  # fmt: skip
+def scaled_dot_general(  
+    lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any,
+    preferred_element_type: DTypeLike = np.float32, configs: Any = None,
+    implementation: Any = None,
+):
     """`lax.dot_general` of operands that are quantised on the way, as `configs` say.
 
     Args:
@@ -658,7 +665,10 @@ def scaled_dot_general(
     )
 
 
-def scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, preferred_element_type=np.float32):
+def scaled_matmul(
+    lhs: ArrayLike, rhs: ArrayLike, lhs_scales: ArrayLike, rhs_scales: ArrayLike,
+    preferred_element_type: DTypeLike = np.float32,
+):
     """`lhs @ rhs.T` of batches of matrices whose elements have scales in common by blocks.
 
     Args:

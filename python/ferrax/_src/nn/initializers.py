@@ -7,11 +7,13 @@ for the same key.
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.core.typing import Array, DTypeLike, Shape
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random import samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
@@ -39,19 +41,19 @@ def _check_sharding(name, out_sharding):
         )
 
 
-def zeros(key, shape, dtype=None, out_sharding=None):
+def zeros(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None):
     """An initializer that gives zeros. The key is not used."""
     _check_sharding("zeros", out_sharding)
     return jnp.zeros(shape, _dtype(dtype))
 
 
-def ones(key, shape, dtype=None, out_sharding=None):
+def ones(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None):
     """An initializer that gives ones. The key is not used."""
     _check_sharding("ones", out_sharding)
     return jnp.ones(shape, _dtype(dtype))
 
 
-def constant(value, dtype=None):
+def constant(value: Any, dtype: DTypeLike | None = None):
     """An initializer that gives `value`, a scalar or an array that broadcasts to the shape.
 
     Example:
@@ -67,7 +69,7 @@ def constant(value, dtype=None):
     return init
 
 
-def uniform(scale=1e-2, dtype=None):
+def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None):
     """An initializer that gives uniform numbers in [0, scale)."""
     default = dtype
 
@@ -79,7 +81,7 @@ def uniform(scale=1e-2, dtype=None):
     return init
 
 
-def normal(stddev=1e-2, dtype=None):
+def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None):
     """An initializer that gives normal numbers of the given standard deviation."""
     default = dtype
 
@@ -91,7 +93,9 @@ def normal(stddev=1e-2, dtype=None):
     return init
 
 
-def truncated_normal(stddev=1e-2, dtype=None, lower=-2.0, upper=2.0):
+def truncated_normal(
+    stddev: float = 1e-2, dtype: DTypeLike | None = None, lower: Any = -2.0, upper: Any = 2.0,
+):
     """An initializer that gives normal numbers, cut off at `lower` and `upper` times `stddev`.
 
     `stddev` is the standard deviation before the cut; that of the result is smaller.
@@ -148,7 +152,9 @@ def _complex_truncated_normal(key, upper, shape, dtype):
 
 
 def variance_scaling(
-    scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None
+    scale: Any, mode: Any, distribution: str, in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
+    dtype: DTypeLike | None = None,
 ):
     """An initializer whose numbers have variance `scale / n`, with n a layer's inputs or outputs.
 
@@ -218,7 +224,10 @@ def variance_scaling(
 
 
 def _scaled(name, scale, mode, distribution, summary):
-    def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
+    def make(
+        in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
+        batch_axis: int | Sequence[int] = (), dtype: DTypeLike | None = None,
+    ):
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
@@ -261,7 +270,7 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
-def orthogonal(scale=1.0, column_axis=-1, dtype=None):
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None):
     """An initializer that gives uniformly distributed orthogonal matrices, times `scale`.
 
     Args:
@@ -289,7 +298,7 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
     return init
 
 
-def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None):
     """An initializer of convolution kernels: orthogonal at the centre, zero elsewhere.
 
     The last two axes run over inputs and outputs, the one to three before them over space (Xiao et

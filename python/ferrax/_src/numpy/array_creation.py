@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.sharding import Sharding
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     PYTHON_SCALARS,
@@ -137,8 +140,10 @@ def _check_numeric(x, dtype) -> None:
         )
 
 
-def array(object, dtype=None, *args, copy=True, order="K", ndmin=0, device=None,  # noqa: A002
-          out_sharding=None):
+def array(  # noqa: A002
+    object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = True, order: str = "K",
+    ndmin: int = 0, device: Any = None, out_sharding: Any = None,
+):
     """Makes an array of numbers, nested sequences, NumPy arrays, buffers or arrays.
 
     Args: object: the data; dtype: its dtype, inferred if None; copy: never share memory with
@@ -208,13 +213,16 @@ def _copy(x):
     return bind("copy", (x,), {})
 
 
-def asarray(a, dtype=None, order=None, *, copy=None, device=None, out_sharding=None):
+def asarray(
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
+    copy: bool | None = None, device: Any = None, out_sharding: Any = None,
+):
     """As `array`, but returns an array of the right dtype as it is unless `copy=True`."""
     return array(a, dtype=dtype, copy=bool(copy), order=order or "K", device=device,
                  out_sharding=out_sharding)
 
 
-def copy(a, order=None):
+def copy(a: ArrayLike, order: str | None = None):
     """A copy of an array."""
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
@@ -222,7 +230,7 @@ def copy(a, order=None):
     return array(a, copy=True)
 
 
-def astype(x, dtype, /, *, copy=False, device=None):
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None):
     """Converts to a dtype: floats truncate and saturate to integers, complex drops its
     imaginary part, everything non-zero is True. None means the default float dtype."""
     x = ensure_array(x, "astype")
@@ -244,17 +252,17 @@ def astype(x, dtype, /, *, copy=False, device=None):
     return _place(_copy(out) if copy and out is x else out, device)
 
 
-def frombuffer(buffer, dtype=float, count=-1, offset=0):
+def frombuffer(buffer: Any, dtype: DTypeLike = float, count: Any = -1, offset: Any = 0):
     """A 1-d array of the bytes of a buffer."""
     return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
 
 
-def fromstring(string, dtype=float, count=-1, *, sep):
+def fromstring(string: str, dtype: DTypeLike = float, count: Any = -1, *, sep: str):
     """A 1-d array parsed from text with separator `sep`."""
     return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
 
 
-def fromfile(*args, **kwargs):
+def fromfile(*args: Any, **kwargs: Any):
     """Not implemented: reading a file is not pure. Use `jnp.asarray(np.fromfile(...))`."""
     raise NotImplementedError(
         "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe under"
@@ -262,7 +270,7 @@ def fromfile(*args, **kwargs):
     )
 
 
-def fromiter(*args, **kwargs):
+def fromiter(*args: Any, **kwargs: Any):
     """Not implemented: an iterator is not pure. Use `jnp.asarray(np.fromiter(...))`."""
     raise NotImplementedError(
         "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe under"
@@ -270,7 +278,9 @@ def fromiter(*args, **kwargs):
     )
 
 
-def fromfunction(function, shape, *, dtype=float, **kwargs):
+def fromfunction(
+    function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike = float, **kwargs: Any,
+):
     """Calls `function` on index vectors, mapped over every index of `shape`."""
     shape = canonical_shape(shape)
     rank = len(shape)
@@ -279,7 +289,7 @@ def fromfunction(function, shape, *, dtype=float, **kwargs):
     return function(*(arange(size, dtype=dtype) for size in shape), **kwargs)
 
 
-def from_dlpack(x, /, *, device=None, copy=None):
+def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None):
     """An array of an object with `__dlpack__`."""
     return import_dlpack(x, device=device, copy=copy)
 
@@ -287,17 +297,23 @@ def from_dlpack(x, /, *, device=None, copy=None):
 # ---------------------------------------------------------------------------- filled arrays
 
 
-def zeros(shape, dtype=None, *, device=None, out_sharding=None):
+def zeros(
+    shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
+):
     """An array of zeros; float32 by default. Raises TypeError for a shape that is not static."""
     return _filled("zeros", 0, shape, dtype, device, out_sharding)
 
 
-def ones(shape, dtype=None, *, device=None, out_sharding=None):
+def ones(
+    shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
+):
     """An array of ones; float32 by default."""
     return _filled("ones", 1, shape, dtype, device, out_sharding)
 
 
-def empty(shape, dtype=None, *, device=None, out_sharding=None):
+def empty(
+    shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
+):
     """An array of zeros: there is no uninitialised memory."""
     return _filled("empty", 0, shape, dtype, device, out_sharding)
 
@@ -319,7 +335,10 @@ def _filled(name, value, shape, dtype, device, out_sharding):
 _SCALARS: dict = {}
 
 
-def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
+def full(
+    shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None,
+    out_sharding: Any = None,
+):
     """An array of `fill_value`, broadcast to `shape`; a Python scalar gives a weak array."""
     check_array_like("full", fill_value)
     dtype = user_dtype(dtype, "full")
@@ -346,22 +365,34 @@ def _like(name, a, fill, dtype, shape, device, out_sharding=None):
     return _place(broadcast_to(asarray(fill, dtype=target), tuple(shape)), device, out_sharding)
 
 
-def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+def zeros_like(
+    a: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
+    device: Any = None, out_sharding: Any = None,
+):
     """Zeros with the shape and dtype of `a`, unless they are given."""
     return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
-def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
+def ones_like(
+    a: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
+    device: Any = None, out_sharding: Any = None,
+):
     """Ones with the shape and dtype of `a`, unless they are given."""
     return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
-def empty_like(prototype, dtype=None, shape=None, *, device=None):
+def empty_like(
+    prototype: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
+    device: Any = None,
+):
     """Zeros with the shape and dtype of `prototype`, unless they are given."""
     return _like("empty_like", prototype, 0, dtype, shape, device)
 
 
-def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
+def full_like(
+    a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
+    device: Any = None, out_sharding: Any = None,
+):
     """An array of `fill_value` with the shape and dtype of `a`, unless they are given."""
     check_array_like("full_like", fill_value)
     return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
@@ -373,7 +404,10 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
 _INT32_MAX = 2**31 - 1
 
 
-def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
+def arange(
+    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
+):
     """Evenly spaced values in [start, stop), or [0, start) if `stop` is None.
 
     Args: start, stop, step: concrete real scalars; dtype: inferred from them if None.
@@ -431,8 +465,10 @@ def _length(start, stop, step) -> int:
     return max(0, math.ceil((stop - start) / step))
 
 
-def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *,
-             device=None):
+def linspace(
+    start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None,
+):
     """`num` evenly spaced values from `start` to `stop`, which may be arrays.
 
     Args: endpoint: include `stop`; retstep: also return the step; axis: where to put the new
@@ -518,7 +554,10 @@ def _broadcast_pair(x, y):
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
-def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+def logspace(
+    start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True,
+    base: ArrayLike = 10.0, dtype: DTypeLike | None = None, axis: int = 0,
+):
     """`base` to the power of evenly spaced exponents; arguments as for `linspace`."""
     num = concrete_or_error(operator.index, num, "'num' argument of jnp.logspace")
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.logspace")
@@ -550,7 +589,10 @@ def _geomspace(start, stop, num, endpoint, dtype, axis):
     return convert(out, dtype)
 
 
-def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+def geomspace(
+    start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True,
+    dtype: DTypeLike | None = None, axis: int = 0,
+):
     """`num` values in geometric progression from `start` to `stop`."""
     num = concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")

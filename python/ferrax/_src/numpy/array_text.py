@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as _np
 
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy.array_creation import asarray
 
 
-def load(file, *args, **kwargs):
+def load(file: Any, *args: Any, **kwargs: Any):
     """Loads an array from a .npy file, or a lazy mapping from a .npz file, as `numpy.load`."""
     out = _np.load(file, *args, **kwargs)
     return asarray(out) if isinstance(out, _np.ndarray) else out
 
 
-def array_repr(arr, max_line_width=None, precision=None, suppress_small=None):
+def array_repr(
+    arr: ArrayLike, max_line_width: int | None = None, precision: Any = None,
+    suppress_small: Any = None,
+):
     """The text of `repr`, with NumPy's options."""
     return _np.array_repr(_np.asarray(arr), max_line_width, precision, suppress_small)
 
 
-def array_str(a, max_line_width=None, precision=None, suppress_small=None):
+def array_str(
+    a: ArrayLike, max_line_width: int | None = None, precision: Any = None,
+    suppress_small: Any = None,
+):
     """The text of `str`, with NumPy's options."""
     return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)

@@ -7,6 +7,7 @@ multiplied, so that infinities and NaN stay in the sums that they belong to.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import precision_name
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     convert,
@@ -32,7 +34,10 @@ _STATIC = ("mode", "precision", "preferred_element_type")
 
 
 @partial(jit, static_argnames=_STATIC)
-def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
+def convolve(
+    a: ArrayLike, v: ArrayLike, mode: Any = "full", *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+):
     """Sums of the products `a[i] * v[k - i]`.
 
     Args: a, v: vectors of sizes n and m, in either order. mode: "full" (all n + m - 1 sums), "same"
@@ -51,7 +56,10 @@ def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
 
 
 @partial(jit, static_argnames=_STATIC)
-def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None):
+def correlate(
+    a: ArrayLike, v: ArrayLike, mode: Any = "valid", *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+):
     """Sums of the products `a[i + k] * conj(v[i])`; arguments and errors as for `convolve`.
 
     Example: `jnp.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.]))` is `[2., 3.]`.

@@ -9,12 +9,14 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy import reductions
@@ -37,7 +39,10 @@ from ferrax._src.numpy.util import (
 from ferrax._src.transforms.jit import jit
 
 
-def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
+def bincount(
+    x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: Any = None,
+    out_sharding: Any = None,
+):
     """How often each of 0, 1, 2, … occurs in an integer vector, or the sum of its weights.
 
     Args: x: integers (or bools) of one axis; negative ones count as 0. weights: one for each
@@ -98,7 +103,9 @@ def _edges_up_to(edges, x):
     return lax.reduce_sum(lax.convert_element_type(below, np.int32), axes=(0,))
 
 
-def histogram_bin_edges(a, bins=10, range=None, weights=None):
+def histogram_bin_edges(
+    a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+):
     """The edges of the bins of a histogram, in floats.
 
     Args: a: array. bins: a number of bins of one width, or the edges as a vector that increases.
@@ -142,7 +149,10 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
     )
 
 
-def histogram(a, bins=10, range=None, weights=None, density=None):
+def histogram(
+    a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+    density: bool | None = None,
+):
     """Numbers of elements, or sums of weights, in bins: (counts, edges).
 
     The last bin contains both of its edges, the others the left one. NaN and values outside are in
@@ -182,7 +192,10 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
     return counts, edges
 
 
-def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
+def histogram2d(
+    x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None,
+    weights: ArrayLike | None = None, density: bool | None = None,
+):
     """`histogramdd` of two vectors of coordinates: (counts, edges of x, edges of y).
 
     Args: bins: a number, a pair of numbers or vectors, or edges for both. The others as for
@@ -206,7 +219,10 @@ def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
     return hist, edges[0], edges[1]
 
 
-def histogramdd(sample, bins=10, range=None, weights=None, density=None):
+def histogramdd(
+    sample: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+    density: bool | None = None,
+):
     """Numbers of points, or sums of weights, in the cells of a grid: (counts, list of edges).
 
     Args: sample: (n, d), a point in a row. bins: a number, or for each coordinate a number or a

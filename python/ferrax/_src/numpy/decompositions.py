@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax, linalg as lax_linalg
 from ferrax._src.lax.linalg import adjoint, symmetrize
 from ferrax._src.numpy import array_creation, products, reductions, shape
@@ -46,7 +47,7 @@ class SVDResult(NamedTuple):
 
 
 @partial(jit, static_argnames=("UPLO", "symmetrize_input"))
-def eigh(a, UPLO=None, symmetrize_input=True):
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True):
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args: a: array (..., n, n); integers become floats. UPLO: "L" (or None) or "U", the triangle
@@ -68,7 +69,7 @@ def eigh(a, UPLO=None, symmetrize_input=True):
 
 
 @partial(jit, static_argnames=("UPLO", "symmetrize_input"))
-def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
+def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True):
     """Eigenvalues of symmetric or Hermitian matrices, as `eigh`: real, ascending, of shape (..., n).
 
     Their derivatives are finite where they are equal, too.
@@ -83,7 +84,10 @@ def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
 
 
 @partial(jit, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
-def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index=None):
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+):
     """Singular value decomposition, `a = U @ diag(S) @ Vh`.
 
     Args: a: array (..., m, n); integers become floats; let k be min(m, n). full_matrices: complete
@@ -123,7 +127,7 @@ def _svd_of_hermitian(a, compute_uv, subset_by_index):
     return SVDResult(u, sizes, adjoint(signed))
 
 
-def svdvals(x, /):
+def svdvals(x: ArrayLike, /):
     """Singular values (..., min(m, n)) of matrices (..., m, n), as `svd`: real, descending.
 
     Example: `jnp.linalg.svdvals(jnp.array([[0., 3.], [2., 0.]]))` is `[3., 2.]`.
@@ -132,7 +136,10 @@ def svdvals(x, /):
 
 
 @partial(jit, static_argnames=("hermitian",))
-def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
+def matrix_rank(
+    M: Any, rtol: ArrayLike | None = None, *, hermitian: bool = False,
+    tol: ArrayLike | None = None,
+):
     """How many singular values are greater than a tolerance: int32 (...), of matrices (..., m, n).
 
     Args: M: array; of a vector or a number: whether any element is not 0. rtol: the tolerance, an
@@ -160,7 +167,7 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
 
 
 @partial(jit, static_argnames=("p",))
-def cond(x, p=None):
+def cond(x: ArrayLike, p: ArrayLike | None = None):
     """Condition numbers (...) of matrices (..., m, n).
 
     Args: x: array; p: None or 2: the largest singular value divided by the smallest; -2: the
@@ -204,7 +211,10 @@ def cond(x, p=None):
 # ---------------------------------------------------------------------------- pseudo-inverse
 
 
-def pinv(a, rtol=None, hermitian=False, *, rcond=None):
+def pinv(
+    a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
+    rcond: ArrayLike | None = None,
+):
     """Moore-Penrose pseudo-inverses (..., n, m) of matrices (..., m, n).
 
     Args: a: array; integers become floats. rtol: singular values up to `rtol` times the largest

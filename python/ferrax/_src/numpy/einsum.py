@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
+from ferrax._src.core.typing import DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
@@ -243,8 +245,11 @@ def _finish(x, term, out, shape):
     return x if tuple(x.shape) == shape else lax.broadcast_in_dim(x, shape, range(len(shape)))
 
 
-def einsum(subscripts, /, *operands, out=None, optimize="auto", precision=None,
-           preferred_element_type=None, _dot_general=lax.dot_general, out_sharding=None):
+def einsum(
+    subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto",
+    precision: Any = None, preferred_element_type: DTypeLike | None = None,
+    _dot_general: Any = lax.dot_general, out_sharding: Any = None,
+):
     """Sums products of operands over labelled axes.
 
     Args: subscripts: text such as "ij,jk->ik" (ellipsis and repeated labels allowed), or operands
@@ -305,7 +310,7 @@ _einsum_jit = jit(
         "subscripts", "optimize", "precision", "preferred_element_type", "_dot_general"))
 
 
-def einsum_path(subscripts, /, *operands, optimize="auto"):
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto"):
     """The contraction order of `einsum` and a text about its cost, without computing it.
 
     Returns: a list of position tuples, and an `EinsumPathInfo`.

@@ -9,6 +9,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import config, dtypes
+from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import conditional, reductions
 from ferrax._src.numpy.ufuncs import isfinite
@@ -31,7 +32,10 @@ def static_axis(axis):
     return tuple(map(operator.index, axis)) if np.ndim(axis) else operator.index(axis)
 
 
-def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
+def logsumexp(
+    a: ArrayLike, axis: Axis | None = None, b: ArrayLike | None = None, keepdims: bool = False,
+    return_sign: bool = False, where: ArrayLike | None = None,
+):
     """`log(sum(b * exp(a)))` without overflow.
 
     Args:

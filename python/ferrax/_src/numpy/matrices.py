@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.array_creation import _place, arange, linspace
 from ferrax._src.numpy.reductions import sum as reduce_sum
@@ -55,7 +58,7 @@ def _band(shape, k, compare):
     return compare(lax.add(rows, _offset(k)), columns)
 
 
-def eye(N, M=None, k=0, dtype=None, *, device=None):
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, device: Any = None):
     """Ones on the k-th diagonal of an (N, M) matrix. ValueError for negative sizes."""
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "eye")
     shape = canonical_shape((N, N if M is None else M))
@@ -70,12 +73,12 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     return _place(mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype), device)
 
 
-def identity(n, dtype=None):
+def identity(n: int, dtype: DTypeLike | None = None):
     """The (n, n) identity matrix."""
     return eye(n, dtype=user_dtype(dtype, "identity"))
 
 
-def tri(N, M=None, k=0, dtype=None):
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None):
     """Ones at and below the k-th diagonal."""
     dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
     shape = canonical_shape((N, N if M is None else M))
@@ -96,13 +99,13 @@ def _triangle(name, m, k, lower):
 
 
 @partial(jit, static_argnames=("k",))
-def tril(m, k=0):
+def tril(m: ArrayLike, k: Any = 0):
     """Zeroes elements above the k-th diagonal of the last two axes."""
     return _triangle("tril", m, k, True)
 
 
 @partial(jit, static_argnames=("k",))
-def triu(m, k=0):
+def triu(m: ArrayLike, k: Any = 0):
     """Zeroes elements below the k-th diagonal of the last two axes."""
     return _triangle("triu", m, k, False)
 
@@ -117,7 +120,7 @@ def _swap_last(a, axis1, axis2):
 
 
 @partial(jit, static_argnames=("offset", "axis1", "axis2"))
-def diagonal(a, offset=0, axis1=0, axis2=1):
+def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1):
     """The diagonal of two axes, as a last axis. ValueError below rank 2."""
     a = ensure_array(a, "diagonal")
     if a.ndim < 2:
@@ -134,7 +137,10 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 
 
 @partial(jit, static_argnames=("offset", "axis1", "axis2", "dtype"))
-def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+def trace(
+    a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
+    out: None = None,
+):
     """Sum of the diagonal of two axes; small integers are widened."""
     reject_out("trace", out)
     a = ensure_array(a, "trace")
@@ -152,7 +158,7 @@ def _diag(v, k):
     return where(mask, wide, lax.full_like(wide, 0))
 
 
-def diag(v, k=0):
+def diag(v: ArrayLike, k: Any = 0):
     """The k-th diagonal of a matrix, or a matrix with a vector on it. ValueError otherwise."""
     v = ensure_array(v, "diag")
     k = operator.index(k)
@@ -163,13 +169,13 @@ def diag(v, k=0):
     raise ValueError(f"diag: needs a vector or a matrix, got shape {tuple(v.shape)}")
 
 
-def diagflat(v, k=0):
+def diagflat(v: ArrayLike, k: Any = 0):
     """A matrix with the flattened input on its k-th diagonal."""
     return _diag(ravel(ensure_array(v, "diagflat")), operator.index(k))
 
 
 @partial(jit, static_argnames=("N", "increasing"))
-def vander(x, N=None, increasing=False):
+def vander(x: ArrayLike, N: Any = None, increasing: bool = False):
     """Matrix of powers of a vector, falling unless `increasing`."""
     x = ensure_array(x, "vander")
     if x.ndim != 1:
@@ -197,12 +203,12 @@ def _known(name, n, k, m):
     return n, k, None if m is None else concrete_or_error(operator.index, m, f"'m' {what}")
 
 
-def tril_indices(n, k=0, m=None):
+def tril_indices(n: int, k: Any = 0, m: ArrayLike | None = None):
     """Row and column indices of the lower triangle of an (n, m) matrix."""
     return _static_indices(np.tril_indices(*_known("tril_indices", n, k, m)))
 
 
-def triu_indices(n, k=0, m=None):
+def triu_indices(n: int, k: Any = 0, m: ArrayLike | None = None):
     """Row and column indices of the upper triangle of an (n, m) matrix."""
     return _static_indices(np.triu_indices(*_known("triu_indices", n, k, m)))
 
@@ -214,19 +220,19 @@ def _matrix_shape(name, arr):
     return dims
 
 
-def tril_indices_from(arr, k=0):
+def tril_indices_from(arr: ArrayLike, k: Any = 0):
     """`tril_indices` for the shape of a matrix."""
     n, m = _matrix_shape("tril_indices_from", arr)
     return tril_indices(n, k, m)
 
 
-def triu_indices_from(arr, k=0):
+def triu_indices_from(arr: ArrayLike, k: Any = 0):
     """`triu_indices` for the shape of a matrix."""
     n, m = _matrix_shape("triu_indices_from", arr)
     return triu_indices(n, k, m)
 
 
-def indices(dimensions, dtype=None, sparse=False):
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False):
     """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`."""
     dtype = dtypes.default_int_dtype() if dtype is None else user_dtype(dtype, "indices")
     dims = canonical_shape(dimensions)
@@ -239,7 +245,7 @@ def indices(dimensions, dtype=None, sparse=False):
     return stack(out) if out else lax.full((0,), 0, dtype)
 
 
-def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"):
     """Coordinate arrays of the grid of vectors: a list of arrays.
 
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
@@ -267,7 +273,7 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     return out
 
 
-def unravel_index(indices, shape):
+def unravel_index(indices: ArrayLike, shape: Shape):
     """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped."""
     indices = ensure_array(indices, "unravel_index")
     sizes = canonical_shape(shape)
@@ -281,7 +287,10 @@ def unravel_index(indices, shape):
     return tuple(reversed(out))
 
 
-def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None):
+def ravel_multi_index(
+    multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: Any = "raise", order: str = "C",
+    *, dtype: DTypeLike | None = None,
+):
     """Flat indices of coordinates.
 
     Args: mode: "raise" (concrete coordinates only), "wrap" or "clip"; order: "C" or "F".
@@ -386,22 +395,22 @@ def _cosine_window(name, M, coefficients):
     return out
 
 
-def blackman(M):
+def blackman(M: Any):
     """Blackman window of M points."""
     return _cosine_window("blackman", M, (0.42, -0.5, 0.08))
 
 
-def hamming(M):
+def hamming(M: Any):
     """Hamming window of M points."""
     return _cosine_window("hamming", M, (0.54, -0.46))
 
 
-def hanning(M):
+def hanning(M: Any):
     """Hann window of M points."""
     return _cosine_window("hanning", M, (0.5, -0.5))
 
 
-def bartlett(M):
+def bartlett(M: Any):
     """Triangular window of M points that ends in zeros."""
     M, dtype, n = _window("bartlett", M)
     if M <= 1:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import Array
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis
 from ferrax._src.lax.creation import full, iota
@@ -31,7 +34,7 @@ def _default_int() -> np.dtype:
     return np.dtype(dtypes.canonicalize_dtype(np.int64))
 
 
-def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Array, ...]:
+def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """Positions of the nonzero elements, one index array for each axis.
 
     Args:
@@ -105,14 +108,14 @@ def _nonzero(a: Array, size: int):
 _nonzero_jit = jit(_nonzero, static_argnums=(1,))
 
 
-def flatnonzero(a, *, size: int | None = None, fill_value=None) -> Array:
+def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """Positions of the nonzero elements of the flattened array; see ``nonzero``."""
     a = ensure_array(a, "flatnonzero")
     flat = reshape(a, (math.prod(a.shape),))
     return nonzero(flat, size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a, *, size: int | None = None, fill_value=None) -> Array:
+def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
     """Positions of the nonzero elements as rows of an array of shape (count, a.ndim)."""
     a = ensure_array(a, "argwhere")
     dtype = _default_int()
@@ -125,7 +128,8 @@ def argwhere(a, *, size: int | None = None, fill_value=None) -> Array:
 
 
 def compress(
-    condition, a, axis: int | None = None, *, size: int | None = None, fill_value=0, out=None
+    condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None,
+    fill_value: Any = 0, out: None = None,
 ) -> Array:
     """Slices of ``a`` along ``axis`` where a 1-D condition holds.
 
@@ -170,7 +174,9 @@ def compress(
     return take(a, places, axis, mode="fill", fill_value=_static_scalar(fill_value))
 
 
-def extract(condition, arr, *, size: int | None = None, fill_value=0) -> Array:
+def extract(
+    condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: Any = 0,
+) -> Array:
     """Elements of ``arr`` where ``condition`` holds, both flattened; see ``compress``."""
     condition = ensure_array(condition, "extract", 0)
     arr = ensure_array(arr, "extract", 1)
@@ -178,7 +184,7 @@ def extract(condition, arr, *, size: int | None = None, fill_value=0) -> Array:
     return compress(flat, arr, size=size, fill_value=fill_value)
 
 
-def place(arr, mask, vals, *, inplace: bool = True) -> Array:
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
     """A copy of ``arr`` where the elements under ``mask`` are the first of ``vals``, repeated.
 
     ``inplace=False`` is required. Works under jit.
@@ -208,7 +214,7 @@ def place(arr, mask, vals, *, inplace: bool = True) -> Array:
     return reshape(flat, arr.shape)
 
 
-def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True) -> Array:
+def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array:
     """A copy of ``a`` with its diagonal set to ``val`` (a scalar, or values repeated along it).
 
     ``inplace=False`` is required; ``wrap=True`` is not supported. With more than two axes, all must
@@ -237,7 +243,7 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True) -> Array:
     return IndexUpdateHelper(a)[(index,) * a.ndim].set(values, unique_indices=True)
 
 
-def mask_indices(n: int, mask_func, k: int = 0, *, size: int | None = None):
+def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None):
     """Positions where ``mask_func(ones((n, n)), k)`` is nonzero, for example with ``jnp.triu``."""
     ones = full((operator.index(n), operator.index(n)), 1, np.dtype(np.float32))
     return nonzero(mask_func(ones, k), size=size)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import operator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.shape import (
@@ -48,7 +50,10 @@ def _slice(x, start, stop, axis):
 
 
 @partial(jit, static_argnames=("n", "axis"))
-def diff(a, n=1, axis=-1, prepend=None, append=None):
+def diff(
+    a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+):
     """n-th differences along an axis; booleans give exclusive or.
 
     Args: prepend, append: values joined at the ends first. Raises ValueError for negative n or a
@@ -85,7 +90,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
 
 
 @jit
-def ediff1d(ary, to_end=None, to_begin=None):
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None):
     """Differences of the flattened array, with values to put before and after."""
     flat = ravel(ensure_array(ary, "ediff1d"))
     m = flat.shape[0]
@@ -98,7 +103,7 @@ def ediff1d(ary, to_end=None, to_begin=None):
 
 
 @partial(jit, static_argnames=("axis", "edge_order"))
-def gradient(f, *varargs, axis=None, edge_order=None):
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None):
     """Central differences inside, one-sided at the ends.
 
     Args: varargs: no spacing, one scalar, or one scalar or coordinate vector per axis; axis: the
@@ -160,7 +165,7 @@ def _gradient_along(f, h, axis):
 
 
 @partial(jit, static_argnames=("axis",))
-def trapezoid(y, x=None, dx=1.0, axis=-1):
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1):
     """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`.
 
     An array of steps broadcasts against the intervals, of which the last axis is `axis`.
@@ -265,7 +270,10 @@ def _interp(x, xp, fp, left, right, period):
     return lax.reshape(value, x.shape)
 
 
-def interp(x, xp, fp, left=None, right=None, period=None):
+def interp(
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None,
+    right: ArrayLike | None = None, period: ArrayLike | None = None,
+):
     """Piecewise linear interpolation at `x` of points (xp, fp), `xp` increasing.
 
     Args: left, right: values outside, or "extrapolate" (default: the end values); period: wraps
@@ -281,7 +289,11 @@ def interp(x, xp, fp, left=None, right=None, period=None):
 
 
 @partial(jit, static_argnames=("rowvar", "bias", "ddof", "dtype"))
-def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, dtype=None):
+def cov(
+    m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
+    ddof: int | float | None = None, fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None, dtype: DTypeLike | None = None,
+):
     """Covariance matrix of variables (rows of `m`, or columns).
 
     Args: y: more variables; bias: divide by N; ddof: overrides bias; fweights: integer counts;
@@ -349,7 +361,9 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
 
 
 @partial(jit, static_argnames=("rowvar", "dtype"))
-def corrcoef(x, y=None, rowvar=True, dtype=None):
+def corrcoef(
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None,
+):
     """Matrix of Pearson correlation coefficients; arguments as for `cov`."""
     c = cov(x, y, rowvar=rowvar, dtype=dtype)
     if c.ndim == 0:
@@ -365,7 +379,7 @@ def corrcoef(x, y=None, rowvar=True, dtype=None):
 
 
 @partial(jit, static_argnames=("unroll",))
-def polyval(p, x, *, unroll=16):
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16):
     """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
     del unroll  # the steps are written out in any case
     p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
@@ -378,7 +392,9 @@ def polyval(p, x, *, unroll=16):
 
 
 @partial(jit, static_argnames=("axis",))
-def unwrap(p, discont=None, axis=-1, period=2 * np.pi):
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi,
+):
     """Adds multiples of `period` along an axis so that jumps stay within half a period."""
     p = ensure_array(p, "unwrap")
     if is_subdtype(p, np.complexfloating):

@@ -6,11 +6,13 @@ Invariant: axes are padded one after the other, so corners see already padded ne
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
@@ -207,7 +209,7 @@ def _pad_with_function(array, pad_width, function, kwargs):
     return array
 
 
-def pad(array, pad_width, mode="constant", **kwargs):
+def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any):
     """Extends an array at the edges of its axes.
 
     Args: pad_width: a count, a (before, after) pair, one pair per axis, or a dict from axis to

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import operator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy.util import (
@@ -48,7 +50,10 @@ def dot_general(name, a, b, numbers, precision, preferred):
 
 
 @partial(jit, static_argnames=_DOT_STATIC, inline=True)
-def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+def dot(
+    a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
+):
     """Sum of products over the last axis of `a` and the second to last of `b`.
 
     Args: a, b: arrays; a scalar multiplies; precision: of lax; preferred_element_type: dtype of
@@ -68,7 +73,10 @@ def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None)
 
 
 @partial(jit, static_argnames=_DOT_STATIC, inline=True)
-def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+def matmul(
+    a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
+):
     """Matrix product; leading axes broadcast, vectors are promoted and squeezed again.
 
     Raises: ValueError for scalars and for batch axes that do not broadcast, TypeError for
@@ -139,7 +147,7 @@ def _drop_unit_axes(x, sizes, n_batch, shared, both):
 
 
 @jit
-def matvec(x1, x2, /):
+def matvec(x1: ArrayLike, x2: ArrayLike, /):
     """Product of matrices (..., m, n) and vectors (..., n)."""
     x1, x2 = ensure_arrays("matvec", x1, x2)
     _require_rank("matvec", 0, x1, 2)
@@ -149,7 +157,7 @@ def matvec(x1, x2, /):
 
 
 @jit
-def vecmat(x1, x2, /):
+def vecmat(x1: ArrayLike, x2: ArrayLike, /):
     """Product of conjugated vectors (..., n) and matrices (..., n, m)."""
     x1, x2 = ensure_arrays("vecmat", x1, x2)
     _require_rank("vecmat", 0, x1, 1)
@@ -175,7 +183,10 @@ def _require_rank(name, position, x, rank):
 
 
 @partial(jit, static_argnames=("precision", "preferred_element_type"), inline=True)
-def vdot(a, b, *, precision=None, preferred_element_type=None):
+def vdot(
+    a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+):
     """Dot product of flattened arrays, the first one conjugated."""
     a, b = ensure_arrays("vdot", a, b)
     if is_subdtype(a, np.complexfloating):
@@ -184,7 +195,10 @@ def vdot(a, b, *, precision=None, preferred_element_type=None):
                        (((0,), (0,)), ((), ())), precision, preferred_element_type)
 
 
-def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
+def vecdot(
+    x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+):
     """Dot products of vectors along an axis, the first conjugated; other axes broadcast."""
     x1, x2 = ensure_arrays("vecdot", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
@@ -207,7 +221,10 @@ def _axis_last(x, axis):
 
 
 @partial(jit, static_argnames=("precision", "preferred_element_type"), inline=True)
-def inner(a, b, *, precision=None, preferred_element_type=None):
+def inner(
+    a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+):
     """Sum of products over the last axes; a scalar multiplies."""
     a, b = ensure_arrays("inner", a, b)
     if a.ndim == 0 or b.ndim == 0:
@@ -219,7 +236,7 @@ def inner(a, b, *, precision=None, preferred_element_type=None):
 
 
 @partial(jit, static_argnames=("out",), inline=True)
-def outer(a, b, out=None):
+def outer(a: ArrayLike, b: ArrayLike, out: None = None):
     """Products of all pairs of elements of two flattened arrays."""
     reject_out("outer", out)
     a, b = promote_dtypes(*ensure_arrays("outer", a, b))
@@ -227,7 +244,10 @@ def outer(a, b, out=None):
     return ufuncs.multiply(left, lax.expand_dims(lax.reshape(b, (b.size,)), (0,)))
 
 
-def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
+def tensordot(
+    a: ArrayLike, b: ArrayLike, axes: Axis = 2, *, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
+):
     """Sum of products over `axes`: a number of last/first axes, or a pair of axis lists.
 
     Raises: TypeError for a form that is neither, or for contracted sizes that differ.
@@ -261,7 +281,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
 
 
 @jit
-def kron(a, b):
+def kron(a: ArrayLike, b: ArrayLike):
     """Kronecker product: blocks of `b` scaled by the elements of `a`."""
     a, b = promote_dtypes(*ensure_arrays("kron", a, b))
     rank = max(a.ndim, b.ndim)
@@ -278,7 +298,10 @@ def kron(a, b):
 
 
 @partial(jit, static_argnames=("axisa", "axisb", "axisc", "axis"))
-def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
+def cross(
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
+    axis: int | None = None,
+):
     """Vector product of 2- or 3-vectors along an axis; two 2-vectors give scalars."""
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._src.core import Array, as_array
+from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.gather_scatter import gather
@@ -234,8 +236,11 @@ _STATIC = ("axis", "overwrite_input", "method", "keepdims")
 
 
 @partial(jit, static_argnames=_STATIC)
-def quantile(a, q, axis=None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False, *, weights=None) -> Array:
+def quantile(
+    a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None,
+) -> Array:
     """Quantiles along axes: of sorted elements those at parts `q` of the way.
 
     Args:
@@ -262,16 +267,21 @@ def quantile(a, q, axis=None, out: None = None, overwrite_input: bool = False,
 
 
 @partial(jit, static_argnames=_STATIC)
-def nanquantile(a, q, axis=None, out: None = None, overwrite_input: bool = False,
-                method: str = "linear", keepdims: bool = False, *, weights=None) -> Array:
+def nanquantile(
+    a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None,
+) -> Array:
     """As `quantile`, of the elements that are not NaN; NaN where there is none."""
     return _quantile_of("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
 @partial(jit, static_argnames=_STATIC)
-def percentile(a, q, axis=None, out: None = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False, *, weights=None,
-               out_sharding=None) -> Array:
+def percentile(
+    a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None, out_sharding: Any = None,
+) -> Array:
     """As `quantile`, for `q` in hundredths, of any real dtype.
 
     >>> jnp.percentile(jnp.array([4.0, 1.0, 2.0]), 25)
@@ -284,8 +294,11 @@ def percentile(a, q, axis=None, out: None = None, overwrite_input: bool = False,
 
 
 @partial(jit, static_argnames=_STATIC)
-def nanpercentile(a, q, axis=None, out: None = None, overwrite_input: bool = False,
-                  method: str = "linear", keepdims: bool = False, *, weights=None) -> Array:
+def nanpercentile(
+    a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
+    overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
+    weights: ArrayLike | None = None,
+) -> Array:
     """As `percentile`, of the elements that are not NaN; NaN where there is none."""
     check_array_like("nanpercentile", a, q)
     return nanquantile(a, _hundredths("nanpercentile", q), axis, out, overwrite_input, method,
@@ -293,8 +306,10 @@ def nanpercentile(a, q, axis=None, out: None = None, overwrite_input: bool = Fal
 
 
 @partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
-def median(a, axis=None, out: None = None, overwrite_input: bool = False,
-           keepdims: bool = False) -> Array:
+def median(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Array:
     """The middle element along axes, or the mean of the two in the middle; arguments and errors as
     of `quantile`.
 
@@ -306,8 +321,10 @@ def median(a, axis=None, out: None = None, overwrite_input: bool = False,
 
 
 @partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
-def nanmedian(a, axis=None, out: None = None, overwrite_input: bool = False,
-              keepdims: bool = False) -> Array:
+def nanmedian(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Array:
     """As `median`, of the elements that are not NaN; NaN where there is none."""
     check_array_like("nanmedian", a)
     return nanquantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)

@@ -10,12 +10,14 @@ import builtins
 import math
 import operator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, is_concrete
+from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
@@ -149,8 +151,11 @@ def _drop_imaginary(a, dtype):
     return a
 
 
-def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None,
-        promote_integers=True):
+def sum(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    promote_integers: bool = True,
+):
     """Sums elements over axes.
 
     Args: a: array; axis: None (all), an axis or a tuple; dtype: result dtype; keepdims: keep
@@ -203,21 +208,30 @@ def _all(a, axis, keepdims, where):
     return _reduce("all", a, axis, None, None, keepdims, None, where)
 
 
-def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None,
-         promote_integers=True):
+def prod(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    promote_integers: bool = True,
+):
     """Multiplies elements over axes; arguments as for `sum`."""
     return _reduce("prod", a, axis, user_dtype(dtype, "prod"), out, keepdims, initial, where,
                    promote_integers)
 
 
-def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def max(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+):
     """Largest elements over axes; NaN wins. An empty reduction without `initial` raises."""
     if out is None and _is_static(axis):
         return _max(a, axis, keepdims, initial, where)
     return _reduce("max", a, axis, None, out, keepdims, initial, where)
 
 
-def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def min(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+):
     """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises."""
     if out is None and _is_static(axis):
         return _min(a, axis, keepdims, initial, where)
@@ -227,14 +241,20 @@ def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 amax, amin = max, min
 
 
-def any(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
+def any(  # noqa: A001
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+):
     """True where some element over the axes is non-zero. Returns bool."""
     if out is None and _is_static(axis):
         return _any(a, axis, keepdims, where)
     return _reduce("any", a, axis, None, out, keepdims, None, where)
 
 
-def all(a, axis=None, out=None, keepdims=False, *, where=None):  # noqa: A001
+def all(  # noqa: A001
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+):
     """True where every element over the axes is non-zero. Returns bool."""
     if out is None and _is_static(axis):
         return _all(a, axis, keepdims, where)
@@ -264,7 +284,10 @@ def _mean(a, axis, dtype, out, keepdims, where, upcast=True):
     return convert(lax.div(total, normalizer), result_dtype)
 
 
-def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
+def mean(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, *, where: ArrayLike | None = None,
+):
     """Arithmetic mean over axes; integers give floats; an empty mean is NaN.
 
     Args: as for `sum`. Example: `jnp.mean(jnp.arange(4))` is `1.5`.
@@ -279,7 +302,10 @@ def _mean_jit(a, axis, dtype, keepdims, where):
     return _mean(a, axis, user_dtype(dtype, "mean"), None, keepdims, where)
 
 
-def average(a, axis=None, weights=None, returned=False, keepdims=False):
+def average(
+    a: ArrayLike, axis: Axis | None = None, weights: ArrayLike | None = None,
+    returned: bool = False, keepdims: bool = False,
+):
     """Weighted mean over axes.
 
     Args: weights: None, or an array of the shape of `a`, or 1-d along one `axis`;
@@ -381,8 +407,11 @@ def _moment(name, function, a, axis, dtype, out, ddof, keepdims, where, mean, co
     return function(a, axes, user_dtype(dtype, name), correction, bool(keepdims), where, mean)
 
 
-def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None,
-        correction=None):
+def var(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: int | float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+    mean: Any = None, correction: int | float | None = None,
+):
     """Variance over axes; the divisor is the count minus `ddof` (or `correction`).
 
     Args: as for `mean`; mean: the mean, if known, with reduced axes kept.
@@ -391,8 +420,11 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
     return _moment("var", _var, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
-def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None,
-        correction=None):
+def std(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: int | float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+    mean: Any = None, correction: int | float | None = None,
+):
     """Standard deviation over axes: the square root of `var`, with its arguments."""
     return _moment("std", _std, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
@@ -402,7 +434,7 @@ def _ptp(a, axis=None, keepdims=False):
     return lax.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-def ptp(a, axis=None, out=None, keepdims=False):
+def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False):
     """Range (maximum minus minimum) over axes."""
     reject_out("ptp", out)
     a = ensure_array(a, "ptp")
@@ -410,7 +442,7 @@ def ptp(a, axis=None, out=None, keepdims=False):
 
 
 @partial(jit, static_argnames=("axis", "keepdims"))
-def count_nonzero(a, axis=None, keepdims=False):
+def count_nonzero(a: ArrayLike, axis: Axis | None = None, keepdims: bool = False):
     """Number of non-zero elements over axes, in the default integer dtype."""
     a = ensure_array(a, "count_nonzero")
     non_zero = lax.ne(a, as_array(np.zeros((), a.dtype)))
@@ -439,7 +471,7 @@ def _arg_extremum(name, function, a, axis, out, keepdims):
     return result
 
 
-def argmax(a, axis=None, out=None, keepdims=None):
+def argmax(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None):
     """Index of the first maximum along an axis (of the flattened array for None); NaN wins.
 
     Raises ValueError for an empty axis. Returns the default integer dtype.
@@ -449,7 +481,7 @@ def argmax(a, axis=None, out=None, keepdims=None):
     return _arg_extremum("argmax", lax.argmax, a, axis, out, keepdims)
 
 
-def argmin(a, axis=None, out=None, keepdims=None):
+def argmin(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None):
     """Index of the first minimum along an axis (of the flattened array for None); NaN wins."""
     if isinstance(a, Array) and out is None and type(axis) in _AXIS_OR_NONE:
         return _argmin(a, axis, keepdims)
@@ -492,13 +524,17 @@ def _one_axis(axis):
     return axis if axis is None or is_concrete(axis) else operator.index(axis)
 
 
-def nanargmax(a, axis=None, out=None, keepdims=None):
+def nanargmax(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None,
+):
     """As `argmax`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmax", out)
     return _nanargmax(ensure_array(a, "nanargmax"), _one_axis(axis), bool(keepdims))
 
 
-def nanargmin(a, axis=None, out=None, keepdims=None):
+def nanargmin(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None,
+):
     """As `argmin`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmin", out)
     return _nanargmin(ensure_array(a, "nanargmin"), _one_axis(axis), bool(keepdims))
@@ -516,7 +552,10 @@ def _without_nan(a, fill):
 
 
 @partial(jit, static_argnames=_NAN_STATIC)
-def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
+def nansum(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+):
     """As `sum`, NaN counting as 0."""
     a = ensure_array(a, "nansum")
     return _reduce("sum", _without_nan(a, 0), axis, user_dtype(dtype, "nansum"), out, keepdims,
@@ -524,7 +563,10 @@ def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, whe
 
 
 @partial(jit, static_argnames=_NAN_STATIC)
-def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
+def nanprod(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
+):
     """As `prod`, NaN counting as 1."""
     a = ensure_array(a, "nanprod")
     return _reduce("prod", _without_nan(a, 1), axis, user_dtype(dtype, "nanprod"), out, keepdims,
@@ -542,19 +584,28 @@ def _nan_extremum(name, function, fill, a, axis, out, keepdims, initial, where):
 
 
 @partial(jit, static_argnames=("axis", "keepdims", "out"))
-def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def nanmax(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+):
     """As `max`, ignoring NaN; NaN where all elements are."""
     return _nan_extremum("nanmax", max, -math.inf, a, axis, out, keepdims, initial, where)
 
 
 @partial(jit, static_argnames=("axis", "keepdims", "out"))
-def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def nanmin(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+):
     """As `min`, ignoring NaN; NaN where all elements are."""
     return _nan_extremum("nanmin", min, math.inf, a, axis, out, keepdims, initial, where)
 
 
 @partial(jit, static_argnames=_NAN_STATIC)
-def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
+def nanmean(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    keepdims: bool = False, where: ArrayLike | None = None,
+):
     """As `mean`, ignoring NaN; NaN where all elements are."""
     a = ensure_array(a, "nanmean")
     dtype = user_dtype(dtype, "nanmean")
@@ -567,7 +618,11 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
 
 
 @partial(jit, static_argnames=_NAN_STATIC)
-def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
+def nanvar(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
+    mean: Any = None,
+):
     """As `var`, ignoring NaN; NaN where fewer than `ddof + 1` numbers remain."""
     reject_out("nanvar", out)
     a = ensure_array(a, "nanvar")
@@ -588,7 +643,11 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
 
 
 @partial(jit, static_argnames=_NAN_STATIC)
-def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
+def nanstd(
+    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
+    mean: Any = None,
+):
     """Square root of `nanvar`, with its arguments."""
     reject_out("nanstd", out)
     return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where,
@@ -619,7 +678,7 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
 
 
 @partial(jit, static_argnames=("axis", "dtype"))
-def cumsum(a, axis=None, dtype=None, out=None):
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None):
     """Cumulative sum along an axis, of the flattened array for None; small integers keep dtype.
 
     Example: `jnp.cumsum(jnp.arange(4))` is `[0, 1, 3, 6]`.
@@ -628,19 +687,25 @@ def cumsum(a, axis=None, dtype=None, out=None):
 
 
 @partial(jit, static_argnames=("axis", "dtype"))
-def cumprod(a, axis=None, dtype=None, out=None):
+def cumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
+):
     """Cumulative product along an axis; arguments as for `cumsum`."""
     return _cumulate("cumprod", lax.cumprod, a, axis, dtype, out)
 
 
 @partial(jit, static_argnames=("axis", "dtype"))
-def nancumsum(a, axis=None, dtype=None, out=None):
+def nancumsum(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
+):
     """As `cumsum`, NaN counting as 0."""
     return _cumulate("nancumsum", lax.cumsum, a, axis, dtype, out, fill_nan=0)
 
 
 @partial(jit, static_argnames=("axis", "dtype"))
-def nancumprod(a, axis=None, dtype=None, out=None):
+def nancumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
+):
     """As `cumprod`, NaN counting as 1."""
     return _cumulate("nancumprod", lax.cumprod, a, axis, dtype, out, fill_nan=1)
 
@@ -670,7 +735,10 @@ def _cumulative(name, function, fill, x, axis, dtype, include_initial):
     return out
 
 
-def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+):
     """Cumulative sum along an axis; small integers are widened.
 
     Args: axis: needed for rank above 1; include_initial: prepend the empty sum.
@@ -679,7 +747,10 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
                        include_initial)
 
 
-def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+):
     """Cumulative product along an axis, in the dtype of `x`; as `cumulative_sum` otherwise."""
     def product(x, axis, dtype):
         return _cumulate("cumulative_prod", lax.cumprod, x, axis, dtype, None)

@@ -7,12 +7,14 @@ makes the ref hold it. `install` gives `Ref` the methods that index.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
 from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import dtypes
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy.index_parse import parse
@@ -22,7 +24,7 @@ from ferrax._src.state import Ref, at_user_line, check_ref, new_ref
 __all__ = ["addupdate", "empty_ref", "get", "set", "swap"]
 
 
-def empty_ref(ty, memory_space=None) -> Ref:
+def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     """A mutable array of the shape and dtype of `ty`, whose elements are to be written first.
 
     Example:
@@ -33,7 +35,7 @@ def empty_ref(ty, memory_space=None) -> Ref:
     return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
 
-def get(ref: Ref, idx=None):
+def get(ref: Ref, idx: Any = None):
     """``ref[idx]``: the elements that an index names, as an array.
 
     Args:
@@ -53,7 +55,7 @@ def get(ref: Ref, idx=None):
     return _core.alias(value) if index == () else value[index]
 
 
-def set(ref: Ref, idx, value) -> None:
+def set(ref: Ref, idx: Any, value: Any) -> None:
     """``ref[idx] = value``. The value has the shape and dtype of the elements.
 
     Args as `get`; ``value`` is an array or a number. Numbers take the ref's dtype if both are
@@ -70,7 +72,7 @@ def set(ref: Ref, idx, value) -> None:
     _set(check_ref(ref, "ref_set"), _index(ref, idx), value)
 
 
-def swap(ref: Ref, idx, value):
+def swap(ref: Ref, idx: Any, value: Any):
     """Writes and returns what was there before: ``ref[idx], previous = value, ref[idx]``.
 
     Args and errors as `set`.
@@ -85,7 +87,7 @@ def swap(ref: Ref, idx, value):
     return previous
 
 
-def addupdate(ref: Ref, idx, x) -> None:
+def addupdate(ref: Ref, idx: Any, x: ArrayLike) -> None:
     """``ref[idx] += x``; what an index array names several times is added as often.
 
     Args and errors as `set`.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy import reductions
@@ -80,14 +82,9 @@ def _segments(
 
 
 def segment_sum(
-    data,
-    segment_ids,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode=None,
-    out_sharding=None,
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
+    indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
+    mode: Any = None, out_sharding: Any = None,
 ) -> Array:
     """Sums of the slices of an array along its first axis, by segment.
 
@@ -119,14 +116,9 @@ def segment_sum(
 
 
 def segment_prod(
-    data,
-    segment_ids,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode=None,
-    out_sharding=None,
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
+    indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
+    mode: Any = None, out_sharding: Any = None,
 ) -> Array:
     """Products by segment, 1 for those without slices; arguments and errors as of `segment_sum`.
 
@@ -139,14 +131,9 @@ def segment_prod(
 
 
 def segment_max(
-    data,
-    segment_ids,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode=None,
-    out_sharding=None,
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
+    indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
+    mode: Any = None, out_sharding: Any = None,
 ) -> Array:
     """Maxima by segment, the dtype's least value for those without slices; arguments and errors as
     of `segment_sum`, of any dtype with an order."""
@@ -157,14 +144,9 @@ def segment_max(
 
 
 def segment_min(
-    data,
-    segment_ids,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode=None,
-    out_sharding=None,
+    data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None = None,
+    indices_are_sorted: bool = False, unique_indices: bool = False, bucket_size: int | None = None,
+    mode: Any = None, out_sharding: Any = None,
 ) -> Array:
     """Minima by segment, the dtype's greatest value for those without slices; arguments and errors
     as of `segment_sum`, of any dtype with an order."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import Array
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, known_axis
 from ferrax._src.lax.creation import full
@@ -29,7 +31,7 @@ from ferrax._src.numpy.util import ensure_array
 _INT32 = np.dtype(np.int32)
 
 
-def select(condlist: Sequence, choicelist: Sequence, default=0) -> Array:
+def select(condlist: Sequence, choicelist: Sequence, default: ArrayLike = 0) -> Array:
     """Elementwise the choice of the first condition that holds, else ``default``.
 
     Conditions and choices broadcast together; choices promote to one dtype.
@@ -51,7 +53,9 @@ def select(condlist: Sequence, choicelist: Sequence, default=0) -> Array:
     return result
 
 
-def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
+def choose(
+    a: ArrayLike, choices: Sequence[ArrayLike], out: None = None, mode: str = "raise",
+) -> Array:
     """Elementwise ``choices[a]``: the element of the choice that ``a`` numbers.
 
     Args:
@@ -97,7 +101,9 @@ def choose(a, choices, out: None = None, mode: str = "raise") -> Array:
     return squeeze(picked, (0,))
 
 
-def piecewise(x, condlist, funclist: list, *args, **kw) -> Array:
+def piecewise(
+    x: ArrayLike, condlist: Sequence[ArrayLike], funclist: list, *args: Any, **kw: Any,
+) -> Array:
     """A function given by pieces: where several conditions hold, the last one counts.
 
     Args:
@@ -138,7 +144,9 @@ def piecewise(x, condlist, funclist: list, *args, **kw) -> Array:
     return result
 
 
-def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
+def delete(
+    arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False,
+) -> Array:
     """A copy of ``arr`` without some slices along an axis.
 
     Args:
@@ -226,7 +234,7 @@ def _stable_order(values: Array) -> Array:
     return IndexUpdateHelper(full((count,), 0, _INT32))[ranks].set(positions)
 
 
-def insert(arr, obj, values, axis: int | None = None) -> Array:
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """A copy of ``arr`` with slices inserted before given positions of an axis.
 
     Args:
@@ -289,7 +297,7 @@ def insert(arr, obj, values, axis: int | None = None) -> Array:
     return take(both, source, axis, mode="clip", unique_indices=True)
 
 
-def ix_(*args) -> tuple[Array, ...]:
+def ix_(*args: Any) -> tuple[Array, ...]:
     """1-D integer arrays as an open mesh: ``x[jnp.ix_(rows, columns)]`` is the submatrix.
 
     >>> jnp.arange(9).reshape(3, 3)[jnp.ix_(jnp.array([0, 2]), jnp.array([1]))]
@@ -325,7 +333,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     return (index,) * ndim
 
 
-def diag_indices_from(arr) -> tuple[Array, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """``diag_indices`` for an array whose axes all have one size."""
     arr = ensure_array(arr, "diag_indices_from")
     if arr.ndim < 2:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import operator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.nonzero import nonzero
 from ferrax._src.numpy.sorting import searchsorted, sort
@@ -169,17 +170,10 @@ def _counts(first: Array, size) -> Array:
     return lax.sub(lax.slice_in_dim(starts, 1, rest + 1), lax.slice_in_dim(starts, 0, rest))
 
 
-def unique(
-    ar,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: int | None = None,
-    *,
-    equal_nan: bool = True,
-    size: int | None = None,
-    fill_value=None,
-    sorted: bool = True,  # noqa: A002
+def unique(  # noqa: A002
+    ar: ArrayLike, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,
 ):
     """The distinct elements of an array, sorted, or its distinct slices along an axis.
 
@@ -225,28 +219,28 @@ class _UniqueInverseResult(NamedTuple):
     inverse_indices: Array
 
 
-def unique_all(x, /, *, size: int | None = None, fill_value=None):
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None):
     """`unique` with indices, inverse and counts as a named tuple; NaNs are not equal."""
     return _UniqueAllResult(
         *_unique("unique_all", x, None, True, True, True, False, size, fill_value)
     )
 
 
-def unique_counts(x, /, *, size: int | None = None, fill_value=None):
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None):
     """`unique` with counts as a named tuple; NaNs are not equal."""
     return _UniqueCountsResult(
         *_unique("unique_counts", x, None, False, False, True, False, size, fill_value)
     )
 
 
-def unique_inverse(x, /, *, size: int | None = None, fill_value=None):
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None):
     """`unique` with the inverse as a named tuple; NaNs are not equal."""
     return _UniqueInverseResult(
         *_unique("unique_inverse", x, None, False, True, False, False, size, fill_value)
     )
 
 
-def unique_values(x, /, *, size: int | None = None, fill_value=None) -> Array:
+def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
     """`unique` where NaNs are not equal."""
     return _unique("unique_values", x, None, False, False, False, False, size, fill_value)[0]
 
@@ -258,7 +252,9 @@ def _pair(name: str, ar1, ar2, size) -> tuple[Array, Array, int | None]:
     return _flat(ar1), _flat(ar2), size
 
 
-def union1d(ar1, ar2, *, size: int | None = None, fill_value=None) -> Array:
+def union1d(
+    ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None,
+) -> Array:
     """The distinct elements of two arrays together; `size` and `fill_value` as in `unique`.
 
     >>> jnp.union1d(jnp.array([3, 1]), jnp.array([1, 2]))
@@ -298,8 +294,10 @@ def _chosen(values: Array, mask: Array, size, fill_value) -> Array:
     return out
 
 
-def intersect1d(ar1, ar2, assume_unique: bool = False, return_indices: bool = False, *,
-                size: int | None = None, fill_value=None):
+def intersect1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
+    size: int | None = None, fill_value: Any = None,
+):
     """The distinct elements that are in both arrays, sorted.
 
     Args:
@@ -342,8 +340,10 @@ def intersect1d(ar1, ar2, assume_unique: bool = False, return_indices: bool = Fa
     return out, *indices
 
 
-def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
-              fill_value=None) -> Array:
+def setdiff1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
+    fill_value: Any = None,
+) -> Array:
     """The distinct elements of the first array that are not in the second, sorted.
 
     Args:
@@ -364,8 +364,10 @@ def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
     return _chosen(ar1, mask, size, 0 if fill_value is None else fill_value)
 
 
-def setxor1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
-             fill_value=None) -> Array:
+def setxor1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
+    fill_value: Any = None,
+) -> Array:
     """The distinct elements that are in one of two arrays and not in the other, sorted.
 
     Arguments as for `intersect1d`.
@@ -399,8 +401,10 @@ _FEW = 32
 
 
 @partial(jit, static_argnames=("assume_unique", "invert", "method"))
-def isin(element, test_elements, assume_unique: bool = False, invert: bool = False, *,
-         method: str = "auto") -> Array:
+def isin(
+    element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False,
+    invert: bool = False, *, method: str = "auto",
+) -> Array:
     """Whether each element of an array is among those of another.
 
     Args:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     check_array_like,
@@ -52,13 +54,8 @@ def _places(x: Array, axis: int, dtype) -> Array:
 
 @partial(jit, static_argnames=("axis", "kind", "order", "stable", "descending"))
 def sort(
-    a,
-    axis: int | None = -1,
-    *,
-    kind: None = None,
-    order: None = None,
-    stable: bool = True,
-    descending: bool = False,
+    a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None,
+    stable: bool = True, descending: bool = False,
 ) -> Array:
     """A sorted copy along an axis; NaN comes last.
 
@@ -82,14 +79,8 @@ def sort(
 
 @partial(jit, static_argnames=("axis", "kind", "order", "stable", "descending", "dtype"))
 def argsort(
-    a,
-    axis: int | None = -1,
-    *,
-    kind: None = None,
-    order: None = None,
-    stable: bool = True,
-    descending: bool = False,
-    dtype=None,
+    a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None,
+    stable: bool = True, descending: bool = False, dtype: DTypeLike | None = None,
 ) -> Array:
     """The places of the elements in sorted order along an axis; arguments as for `sort`.
 
@@ -109,7 +100,7 @@ def argsort(
 
 
 @partial(jit, static_argnames=("axis",))
-def lexsort(keys, axis: int = -1) -> Array:
+def lexsort(keys: Any, axis: int = -1) -> Array:
     """The places of the elements sorted by several keys, the last of which counts first.
 
     Args:
@@ -152,7 +143,7 @@ def _mirrored(x: Array) -> Array:
 
 
 @partial(jit, static_argnames=("kth", "axis"))
-def partition(a, kth: int, axis: int = -1) -> Array:
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """A copy whose `kth` element along an axis is where sorting would put it.
 
     The smaller elements are before it, in ascending order, and the others after it, in descending
@@ -177,7 +168,7 @@ def partition(a, kth: int, axis: int = -1) -> Array:
 
 
 @partial(jit, static_argnames=("kth", "axis"))
-def argpartition(a, kth: int, axis: int = -1) -> Array:
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The places of the elements of `partition`, those after `kth` in ascending order of place.
 
     >>> jnp.argpartition(jnp.array([3, 1, 2, 5, 4]), 2)
@@ -201,7 +192,7 @@ def _moved(x: Array, source: int, to: int) -> Array:
 
 
 @jit
-def sort_complex(a) -> Array:
+def sort_complex(a: ArrayLike) -> Array:
     """A sorted copy along the last axis, in a complex dtype.
 
     >>> jnp.sort_complex(jnp.array([2, 1]))
@@ -285,7 +276,10 @@ def _check_option(name: str, value, options) -> None:
 
 
 @partial(jit, static_argnames=("side", "method"))
-def searchsorted(a, v, side: str = "left", sorter=None, *, method: str = "scan") -> Array:
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
+    method: str = "scan",
+) -> Array:
     """Where in a sorted array values would have to be inserted to keep it sorted.
 
     Args:
@@ -319,7 +313,7 @@ def searchsorted(a, v, side: str = "left", sorter=None, *, method: str = "scan")
 
 
 @partial(jit, static_argnames=("right", "method"))
-def digitize(x, bins, right: bool = False, *, method: str | None = None) -> Array:
+def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The numbers of the bins that values lie in.
 
     Args:

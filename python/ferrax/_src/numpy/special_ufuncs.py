@@ -9,6 +9,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.ufuncs import isinf
 from ferrax._src.numpy.util import (
@@ -43,7 +44,7 @@ def _sinc_series(x):
 
 
 @jit
-def sinc(x, /):
+def sinc(x: ArrayLike, /):
     """`sin(pi x) / (pi x)`, 1 at zero.
 
     Example: `jnp.sinc(0.)` is `1.`.
@@ -94,7 +95,7 @@ def _frexp(x):
 
 
 @jit
-def frexp(x, /):
+def frexp(x: ArrayLike, /):
     """Mantissa in [0.5, 1) and int32 exponent with `x == mantissa * 2**exponent`."""
     check_array_like("frexp", x)
     (x,) = promote_dtypes_inexact(x)
@@ -108,7 +109,7 @@ def frexp(x, /):
 
 
 @jit
-def ldexp(x1, x2, /):
+def ldexp(x1: ArrayLike, x2: ArrayLike, /):
     """`x1 * 2**x2` for an integer `x2`, without overflow of the intermediate power.
 
     Raises ValueError for complex `x1` and TypeError for a non-integer `x2`.
@@ -155,7 +156,7 @@ _STEPS_PER_BIT = 1.4405
 
 
 @jit
-def gcd(x1, x2):
+def gcd(x1: ArrayLike, x2: ArrayLike):
     """Greatest common divisor of integers, never negative; ValueError for other dtypes."""
     x1, x2 = _integers("gcd", x1, x2)
     bits = dtypes.iinfo(x1.dtype).bits
@@ -170,7 +171,7 @@ def gcd(x1, x2):
 
 
 @jit
-def lcm(x1, x2):
+def lcm(x1: ArrayLike, x2: ArrayLike):
     """Least common multiple of integers, never negative; 0 if either is 0."""
     x1, x2 = _integers("lcm", x1, x2)
     divisor = gcd(x1, x2)

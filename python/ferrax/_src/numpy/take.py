@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, hashable_axis
 from ferrax._src.lax.creation import full
@@ -40,14 +42,9 @@ def _integer_indices(x: Array, message: str, error=ValueError) -> Array:
 
 
 def take(
-    a,
-    indices,
-    axis: int | None = None,
-    out: None = None,
-    mode: str | None = None,
-    unique_indices: bool = False,
-    indices_are_sorted: bool = False,
-    fill_value=None,
+    a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None,
+    mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
+    fill_value: Any = None,
 ):
     """Elements (or slices along ``axis``) at integer positions.
 
@@ -163,13 +160,8 @@ def _along_axis_shapes(name: str, arr: Array, indices: Array, axis: int | None):
 
 
 def take_along_axis(
-    arr,
-    indices,
-    axis: int | None = -1,
-    mode=None,
-    fill_value=None,
-    *,
-    wrap_negative_indices: bool | None = None,
+    arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
+    fill_value: Any = None, *, wrap_negative_indices: bool | None = None,
 ):
     """Elements at positions along one axis, which may differ at each place of the other axes.
 
@@ -259,7 +251,8 @@ def _reject_inplace(name: str, inplace: bool) -> None:
 
 
 def put_along_axis(
-    arr, indices, values, axis: int | None, inplace: bool = True, *, mode: str | None = None
+    arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True,
+    *, mode: str | None = None,
 ):
     """A copy of ``arr`` with the elements that ``take_along_axis`` would read replaced.
 
@@ -289,7 +282,9 @@ def put_along_axis(
     return reshape(result, original.shape)
 
 
-def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
+def put(
+    a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True,
+):
     """A copy of ``a`` with elements at positions of the flattened array replaced.
 
     Args:

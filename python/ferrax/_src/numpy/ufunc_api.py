@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -128,7 +130,7 @@ class ufunc(functools.partial):
         return lax.concatenate(parts, dimension=axis)
 
 
-def frompyfunc(func, /, nin, nout, *, identity=None):
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None):
     """A ufunc from a function of scalars, which is mapped by `vectorize`.
 
     Args: func: function of `nin` scalars with `nout` scalar results; identity: of reductions.

@@ -14,6 +14,7 @@ import numpy as np
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, is_concrete
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
     broadcast_to,
@@ -56,14 +57,14 @@ def _is_integer(x) -> bool:
 
 
 @jit_inline
-def isnan(x, /):
+def isnan(x: ArrayLike, /):
     """Tests elementwise for NaN; a complex number is NaN if either part is. Returns bool."""
     x = ensure_array(x, "isnan")
     return lax.ne(x, x)
 
 
 @jit_inline
-def isfinite(x, /):
+def isfinite(x: ArrayLike, /):
     """Tests elementwise for neither NaN nor infinite. Returns bool."""
     x = ensure_array(x, "isfinite")
     if is_subdtype(x, np.floating):
@@ -74,7 +75,7 @@ def isfinite(x, /):
 
 
 @jit
-def isinf(x, /):
+def isinf(x: ArrayLike, /):
     """Tests elementwise for positive or negative infinity. Returns bool."""
     x = ensure_array(x, "isinf")
     if is_subdtype(x, np.floating):
@@ -96,32 +97,32 @@ def _is_signed_inf(fun_name, infinity, x, out):
     return lax.full(x.shape, False, dtype=bool)
 
 
-def isposinf(x, /, out=None):
+def isposinf(x: ArrayLike, /, out: None = None):
     """Tests elementwise for positive infinity; complex input raises ValueError."""
     return _is_signed_inf("isposinf", _INF, x, out)
 
 
-def isneginf(x, /, out=None):
+def isneginf(x: ArrayLike, /, out: None = None):
     """Tests elementwise for negative infinity; complex input raises ValueError."""
     return _is_signed_inf("isneginf", -_INF, x, out)
 
 
 @jit
-def iscomplex(x):
+def iscomplex(x: ArrayLike):
     """Tests elementwise for a non-zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array(x, "iscomplex"))
     return lax.ne(imaginary, filler(0, imaginary))
 
 
 @jit
-def isreal(x):
+def isreal(x: ArrayLike):
     """Tests elementwise for a zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array(x, "isreal"))
     return lax.eq(imaginary, filler(0, imaginary))
 
 
 @jit
-def signbit(x, /):
+def signbit(x: ArrayLike, /):
     """Tests elementwise for a set sign bit, -0.0 and negative NaN included. Returns bool."""
     x = ensure_array(x, "signbit")
     if _is_integer(x):
@@ -140,7 +141,10 @@ def _bits(x) -> Array:
 
 
 @partial(jit, static_argnames=("equal_nan",))
-def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+def isclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+):
     """Tests elementwise for `|a - b| <= atol + rtol * |b|`.
 
     Args: a, b: arrays that broadcast together; rtol, atol: tolerances; equal_nan: NaNs compare
@@ -161,7 +165,10 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 @partial(jit, static_argnames=("equal_nan",))
-def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+):
     """True if all elements of `isclose(a, b, rtol, atol, equal_nan)` are. Returns a 0-d bool."""
     check_array_like("allclose", a, b)
     close = isclose(a, b, rtol, atol, equal_nan)
@@ -171,7 +178,7 @@ def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 # ---------------------------------------------------------------------------- arithmetic
 
 
-def power(x1, x2, /):
+def power(x1: ArrayLike, x2: ArrayLike, /):
     """Raises elementwise `x1 ** x2`.
 
     A Python integer exponent keeps the dtype of `x1` and is computed by repeated multiplication;
@@ -225,20 +232,20 @@ def _integer_power(x1, x2):
     return acc
 
 
-def pow(x1, x2, /):
+def pow(x1: ArrayLike, x2: ArrayLike, /):
     """Alias of `power`."""
     return power(x1, x2)
 
 
 @jit_inline
-def float_power(x, y, /):
+def float_power(x: ArrayLike, y: ArrayLike, /):
     """Raises `x ** y` after promotion of both to a floating dtype."""
     x, y = promote_args_inexact("float_power", x, y)
     return lax.pow(x, y)
 
 
 @jit
-def floor_divide(x1, x2, /):
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /):
     """Divides and rounds toward minus infinity; booleans become integers.
 
     Division of an integer by zero gives an unspecified value. Complex input raises TypeError.
@@ -273,7 +280,7 @@ def _float_divmod(x1, x2):
 
 
 @jit
-def remainder(x1, x2, /):
+def remainder(x1: ArrayLike, x2: ArrayLike, /):
     """Remainder of floor division: it has the sign of `x2`; an integer modulo zero is 0.
 
     Example: `jnp.remainder(-3, 2)` is `1`.
@@ -291,13 +298,13 @@ def remainder(x1, x2, /):
     return lax.select(do_plus, lax.add(trunc_mod, x2), trunc_mod)
 
 
-def mod(x1, x2, /):
+def mod(x1: ArrayLike, x2: ArrayLike, /):
     """Alias of `remainder`."""
     return remainder(x1, x2)
 
 
 @jit
-def divmod(x1, x2, /):
+def divmod(x1: ArrayLike, x2: ArrayLike, /):
     """The pair `(x1 // x2, x1 % x2)`."""
     x1, x2 = promote_args_numeric("divmod", x1, x2)
     if _is_integer(x1):
@@ -308,7 +315,7 @@ def divmod(x1, x2, /):
 
 
 @jit
-def fmod(x1, x2, /):
+def fmod(x1: ArrayLike, x2: ArrayLike, /):
     """Remainder of truncated division: it has the sign of `x1`; an integer by zero is 0."""
     x1, x2 = promote_args_numeric("fmod", x1, x2)
     if _is_integer(x1):
@@ -317,7 +324,7 @@ def fmod(x1, x2, /):
 
 
 @jit_inline
-def fabs(x, /):
+def fabs(x: ArrayLike, /):
     """Absolute value as a floating dtype; complex input raises TypeError."""
     x = _inexact("fabs", x)
     if _is_complex(x):
@@ -326,21 +333,21 @@ def fabs(x, /):
 
 
 @jit
-def fmax(x1, x2):
+def fmax(x1: ArrayLike, x2: ArrayLike):
     """Elementwise maximum that ignores NaN where the other operand is a number."""
     check_array_like("fmax", x1, x2)
     return where(ufuncs.logical_or(ufuncs.greater(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
-def fmin(x1, x2):
+def fmin(x1: ArrayLike, x2: ArrayLike):
     """Elementwise minimum that ignores NaN where the other operand is a number."""
     check_array_like("fmin", x1, x2)
     return where(ufuncs.logical_or(ufuncs.less(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
-def hypot(x1, x2, /):
+def hypot(x1: ArrayLike, x2: ArrayLike, /):
     """`sqrt(x1**2 + x2**2)` without intermediate overflow; complex input raises TypeError."""
     x1, x2 = promote_args_inexact("hypot", x1, x2)
     if _is_complex(x1):
@@ -361,7 +368,7 @@ def hypot(x1, x2, /):
 
 
 @jit
-def copysign(x1, x2, /):
+def copysign(x1: ArrayLike, x2: ArrayLike, /):
     """The magnitude of `x1` with the sign of `x2`; complex input raises TypeError."""
     x1, x2 = promote_args_inexact("copysign", x1, x2)
     if _is_complex(x1):
@@ -370,7 +377,7 @@ def copysign(x1, x2, /):
 
 
 @jit
-def heaviside(x1, x2, /):
+def heaviside(x1: ArrayLike, x2: ArrayLike, /):
     """Step function: 0 for negative `x1`, `x2` at zero, 1 for positive, NaN for NaN."""
     check_array_like("heaviside", x1, x2)
     x1, x2 = promote_dtypes_inexact(x1, x2)
@@ -380,36 +387,36 @@ def heaviside(x1, x2, /):
 
 
 @jit_inline
-def deg2rad(x, /):
+def deg2rad(x: ArrayLike, /):
     """Degrees to radians."""
     x = _inexact("deg2rad", x)
     return lax.mul(x, filler(np.pi / 180, x))
 
 
 @jit_inline
-def rad2deg(x, /):
+def rad2deg(x: ArrayLike, /):
     """Radians to degrees."""
     x = _inexact("rad2deg", x)
     return lax.mul(x, filler(180 / np.pi, x))
 
 
-def radians(x, /):
+def radians(x: ArrayLike, /):
     """Alias of `deg2rad`."""
     return deg2rad(x)
 
 
-def degrees(x, /):
+def degrees(x: ArrayLike, /):
     """Alias of `rad2deg`."""
     return rad2deg(x)
 
 
-def divide(x1, x2, /):
+def divide(x1: ArrayLike, x2: ArrayLike, /):
     """Alias of `true_divide`."""
     return ufuncs.true_divide(x1, x2)
 
 
 @jit
-def bitwise_count(x, /):
+def bitwise_count(x: ArrayLike, /):
     """Number of set bits of the absolute value of integers. Returns uint8."""
     x = ensure_array(x, "bitwise_count")
     if not _is_integer(x) and not is_subdtype(x, np.bool_):
@@ -421,7 +428,7 @@ def bitwise_count(x, /):
 
 
 @partial(jit, static_argnames=("deg",))
-def angle(z, deg=False):
+def angle(z: ArrayLike, deg: bool = False):
     """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
     z = ensure_array(z, "angle")
     re, im = ufuncs.real(z), ufuncs.imag(z)
@@ -465,7 +472,7 @@ def _round_floating(x, decimals):
 
 
 @partial(jit, static_argnames=("decimals",))
-def round(a, decimals=0, out=None):
+def round(a: ArrayLike, decimals: int = 0, out: None = None):
     """Rounds to a number of decimals, halves to even; integers are returned as they are.
 
     Negative decimals of integers raise NotImplementedError.
@@ -476,13 +483,15 @@ def round(a, decimals=0, out=None):
     return _round_any(ensure_array(a, "round"), operator.index(decimals))
 
 
-def around(a, decimals=0, out=None):
+def around(a: ArrayLike, decimals: int = 0, out: None = None):
     """Alias of `round`."""
     return round(a, decimals, out)
 
 
 @jit
-def clip(arr=None, /, min=None, max=None):
+def clip(
+    arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None,
+):
     """Limits values to [min, max]; the upper bound wins if the bounds cross.
 
     Args: arr: real array; min, max: bounds that broadcast with it, or None.
@@ -509,7 +518,10 @@ def clip(arr=None, /, min=None, max=None):
 
 
 @partial(jit, static_argnames=("copy",))
-def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(
+    x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+):
     """Replaces NaN by `nan` and infinities by `posinf`, `neginf` (the finite extremes)."""
     del copy
     x = ensure_array(x, "nan_to_num")
@@ -531,7 +543,7 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 
 @jit
-def modf(x, /, out=None):
+def modf(x: ArrayLike, /, out: None = None):
     """Fractional and integral parts, both with the sign of `x`."""
     reject_out("modf", out)
     x = _inexact("modf", x)
@@ -549,7 +561,7 @@ def _spacing(x):
     return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
 
 
-def spacing(x, /):
+def spacing(x: ArrayLike, /):
     """Distance to the next representable number away from zero; real floating input only.
 
     The distance has the sign of `x`. That of `float16` is to the next greater number, as NumPy's is.

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.shape import expand_dims, squeeze
 from ferrax._src.numpy.util import ensure_array, ensure_arrays, normalize_axis
@@ -64,7 +67,9 @@ def _apply_excluded(func, excluded, args, kwargs):
     return inner, mapped, mapped_kw
 
 
-def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
+def vectorize(
+    pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None,
+):
     """A function that broadcasts `pyfunc` over the leading axes of its arguments.
 
     Args: excluded: positions and names passed through unmapped; signature: core axes, such as
@@ -152,7 +157,9 @@ def _checked(function, outputs, sizes):
     return inner
 
 
-def apply_along_axis(func1d, axis, arr, *args, **kwargs):
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any,
+):
     """Maps a function of 1-d arrays over the slices along an axis, whose place results take."""
     arr = ensure_array(arr, "apply_along_axis")
     axis = normalize_axis(axis, arr.ndim)
@@ -169,7 +176,7 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     return function(arr)
 
 
-def apply_over_axes(func, a, axes):
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int]):
     """Calls `func(a, axis)` for each axis in turn, keeping reduced axes with size 1."""
     out = ensure_array(a, "apply_over_axes")
     for axis in axes:

@@ -6,10 +6,12 @@ The invariants are those of `random`: JAX's use of keys, and formulas in the res
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.core.typing import Array, ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape
@@ -38,7 +40,10 @@ def _of_parameter(name, sample, key, parameter, shape, dtype, out_sharding):
     return sample(key, parameter, shape, dtype)
 
 
-def pareto(key, b, shape=None, dtype=None, *, out_sharding=None):
+def pareto(
+    key: Array, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
+    out_sharding: Any = None,
+):
     """Pareto random numbers: density `b / x**(b + 1)` for x >= 1.
 
     Args:
@@ -57,7 +62,10 @@ def _pareto(key, b, shape, dtype):
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
 
-def rayleigh(key, scale, shape=None, dtype=None, *, out_sharding=None):
+def rayleigh(
+    key: Array, scale: Any, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
+    out_sharding: Any = None,
+):
     """Rayleigh random numbers: density proportional to `x * exp(-(x / scale)**2 / 2)`, x >= 0.
 
     Args:
@@ -78,7 +86,10 @@ def _rayleigh(key, scale, shape, dtype):
     return lax.mul(scale, lax.sqrt(lax.mul(log_u, lax.full_like(log_u, -2))))
 
 
-def lognormal(key, sigma=np.float32(1), shape=None, dtype=None, *, out_sharding=None):  # noqa: B008
+def lognormal(
+    key: Array, sigma: ArrayLike = np.float32(1), shape: Shape | None = None,  # noqa: B008
+    dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Log-normal random numbers: `exp(sigma * z)` for standard normal z.
 
     Args:
@@ -101,7 +112,10 @@ def _lognormal(key, sigma, shape, dtype):
     return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
 
-def weibull_min(key, scale, concentration, shape=(), dtype=None):
+def weibull_min(
+    key: Array, scale: Any, concentration: ArrayLike, shape: Shape = (),
+    dtype: DTypeLike | None = None,
+):
     """Weibull random numbers: distribution function `1 - exp(-(x / scale)**concentration)`.
 
     Args:
@@ -124,7 +138,10 @@ def _weibull_min(key, scale, concentration, shape, dtype):
     return scale * exponential ** (1.0 / concentration)
 
 
-def triangular(key, left, mode, right, shape=None, dtype=None, *, out_sharding=None):
+def triangular(
+    key: Array, left: ArrayLike, mode: Any, right: ArrayLike, shape: Shape | None = None,
+    dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Random numbers in [left, right] whose density rises to `mode` and falls, both linearly.
 
     Args:
@@ -153,7 +170,9 @@ def _triangular(key, left, mode, right, shape, dtype):
     return lax.select(u < (mode - left) / (right - left), rising, falling)
 
 
-def maxwell(key, shape=(), dtype=None, *, out_sharding=None):
+def maxwell(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Maxwell random numbers: lengths of vectors of three standard normal numbers.
 
     Args:
@@ -172,7 +191,9 @@ def _maxwell(key, shape, dtype):
     return jnp.sqrt(jnp.sum(z * z, axis=-1))
 
 
-def double_sided_maxwell(key, loc, scale, shape=(), dtype=None):
+def double_sided_maxwell(
+    key: Array, loc: ArrayLike, scale: Any, shape: Shape = (), dtype: DTypeLike | None = None,
+):
     """Maxwell random numbers with a random sign, scaled and shifted.
 
     Args:
@@ -198,7 +219,10 @@ def _double_sided_maxwell(key, loc, scale, shape, dtype):
     return rademacher(sign_key, shape, dtype) * lengths * scale + loc
 
 
-def wald(key, mean, shape=None, dtype=None, *, out_sharding=None):
+def wald(
+    key: Array, mean: Any, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
+    out_sharding: Any = None,
+):
     """Wald (inverse Gaussian) random numbers of the given mean and scale one.
 
     The method is that of Michael, Schucany and Haas (1976).
@@ -227,7 +251,10 @@ def _wald(key, mean, shape, dtype):
     return lax.select(lax.le(u, mean / (mean + x)), x, mean_squared / x)
 
 
-def geometric(key, p, shape=None, dtype=None, *, out_sharding=None):
+def geometric(
+    key: Array, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
+    out_sharding: Any = None,
+):
     """Geometric random numbers: how many trials of probability `p` until the first success.
 
     Args:

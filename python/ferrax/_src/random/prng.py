@@ -17,6 +17,7 @@ import math
 import operator
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.base.extended_dtypes import PRNG_IMPLS
+from ferrax._src.core.typing import Array, ArrayLike, DTypeLike
 from ferrax._src.numpy import api as jnp
 
 PRNGImpl = dtypes.PRNGImpl
@@ -328,7 +330,7 @@ def _impl_or_dtype(name, impl, dtype):
     return impl if dtype is None else dtype
 
 
-def key(seed, *, impl=None, dtype=None):
+def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None):
     """A random key from an integer seed.
 
     Args:
@@ -347,7 +349,7 @@ def key(seed, *, impl=None, dtype=None):
     return _make_key("key", seed, _impl_or_dtype("ferrax.random.key", impl, dtype))
 
 
-def PRNGKey(seed, *, impl=None):
+def PRNGKey(seed: Any, *, impl: Any = None):
     """A legacy key from an integer seed: the raw words of `key(seed)`, a uint32 array.
 
     Args:
@@ -363,19 +365,19 @@ def PRNGKey(seed, *, impl=None):
     return as_given(_make_key("PRNGKey", seed, impl), True)
 
 
-def key_dtype(impl_spec=None):
+def key_dtype(impl_spec: Any = None):
     """The dtype of the keys of a generator, e.g. `key<fry>` for 'threefry2x32'."""
     return key_type(resolve_prng_impl(impl_spec))
 
 
-def key_impl(keys):
+def key_impl(keys: Any):
     """The name of the generator of keys, in the form that `key(impl=)` takes."""
     typed, _ = check_key("key_impl", keys, allow_batched=True)
     impl = typed.dtype._impl
     return impl.name if impl.name in prngs else PRNGSpec(impl)
 
 
-def key_data(keys):
+def key_data(keys: Any):
     """The words of keys: uint32 array of shape `keys.shape + (2,)`.
 
     Example:
@@ -386,7 +388,7 @@ def key_data(keys):
     return random_unwrap(typed)
 
 
-def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
+def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLike | None = None):
     """Keys from their words; the inverse of `key_data`.
 
     Args:
@@ -401,7 +403,7 @@ def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
     return random_wrap(key_bits_array, resolve_prng_impl(spec))
 
 
-def split(key, num=2):
+def split(key: Array, num: Any = 2):
     """New keys from one key, which should then not be used any more.
 
     Args:
@@ -419,7 +421,7 @@ def split(key, num=2):
     return as_given(random_split(typed, canonicalize_shape(num, "ferrax.random.split")), legacy)
 
 
-def fold_in(key, data):
+def fold_in(key: Array, data: ArrayLike):
     """A new key from a key and an integer, e.g. the number of a step or of a device.
 
     Args:
@@ -443,7 +445,7 @@ def fold_in(key, data):
     return as_given(random_fold_in(typed, jnp.asarray(data, dtype=np.uint32)), legacy)
 
 
-def clone(key):
+def clone(key: Array):
     """The same key as a new array, which `jax_debug_key_reuse` lets be used once more."""
     typed, legacy = check_key("clone", key, allow_batched=True)
     copy = random_wrap(random_unwrap(typed), typed.dtype._impl)

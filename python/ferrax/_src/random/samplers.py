@@ -13,11 +13,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.core.typing import Array, ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape, check_key, random_bits, random_split
@@ -113,7 +115,9 @@ def _split(key, num=2):
 # Bits, uniform numbers, integers.
 
 
-def bits(key, shape=(), dtype=None, *, out_sharding=None):
+def bits(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Uniform random bits, as unsigned integers.
 
     Args:
@@ -136,7 +140,10 @@ def bits(key, shape=(), dtype=None, *, out_sharding=None):
     return random_bits(key, dtype.itemsize * 8, canonicalize_shape(shape, "bits"))
 
 
-def uniform(key, shape=(), dtype=None, minval=0.0, maxval=1.0, *, out_sharding=None):
+def uniform(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0, *, out_sharding: Any = None,
+):
     """Uniform random numbers in [minval, maxval).
 
     Args:
@@ -181,7 +188,10 @@ def _uniform(key, minval, maxval, shape, dtype):
     return lax.max(minval, lax.reshape(samples, shape))
 
 
-def randint(key, shape, minval, maxval, dtype=None, *, out_sharding=None):
+def randint(
+    key: Array, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike | None = None,
+    *, out_sharding: Any = None,
+):
     """Uniform random integers in [minval, maxval).
 
     Where `maxval <= minval`, the result is `minval`. Numbers are remainders of twice as many bits
@@ -262,7 +272,10 @@ def _randint(key, minval, maxval, shape, dtype):
     return lax.add(jnp.broadcast_to(minval, shape), offset)
 
 
-def bernoulli(key, p=0.5, shape=None, mode="low", *, out_sharding=None):
+def bernoulli(
+    key: Array, p: ArrayLike = 0.5, shape: Shape | None = None, mode: Any = "low", *,
+    out_sharding: Any = None,
+):
     """Random booleans, true with probability `p`.
 
     Args:
@@ -301,7 +314,9 @@ def _bernoulli(key, p, shape, mode):
     return fine * 2 ** -dtypes.finfo(p.dtype).nmant < p - coarse
 
 
-def rademacher(key, shape=(), dtype=None, *, out_sharding=None):
+def rademacher(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Random signs: -1 or 1, each with probability one half.
 
     Args:
@@ -325,7 +340,10 @@ def _rademacher(key, shape, dtype):
 # Permutations and choices.
 
 
-def permutation(key, x, axis=0, independent=False, *, out_sharding=None):
+def permutation(
+    key: Array, x: ArrayLike, axis: Any = 0, independent: bool = False, *,
+    out_sharding: Any = None,
+):
     """A random permutation of an array along an axis, or of `arange(x)`.
 
     Args:
@@ -370,7 +388,10 @@ def _shuffle(key, x, axis):
     return x
 
 
-def choice(key, a, shape=(), replace=True, p=None, axis=0, mode=None):
+def choice(
+    key: Array, a: ArrayLike, shape: Shape = (), replace: bool = True, p: ArrayLike | None = None,
+    axis: Any = 0, mode: Any = None,
+):
     """A random sample of the elements of an array, or of `arange(a)`.
 
     Args:
@@ -449,7 +470,10 @@ def _weighted_index(key, p, shape, population, draws, replace, mode):
     return lax.top_k(noisy, k=draws)[1].astype(int)
 
 
-def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, out_sharding=None):
+def categorical(
+    key: Array, logits: ArrayLike, axis: Any = -1, shape: Shape | None = None,
+    replace: bool = True, mode: Any = None, *, out_sharding: Any = None,
+):
     """Random indices, with probabilities proportional to `exp(logits)`.
 
     Args:
@@ -502,7 +526,9 @@ def categorical(key, logits, axis=-1, shape=None, replace=True, mode=None, *, ou
 # Continuous distributions without parameters of their own.
 
 
-def normal(key, shape=(), dtype=None, *, out_sharding=None):
+def normal(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Standard normal random numbers.
 
     Args:
@@ -542,7 +568,10 @@ def _normal_real(key, shape, dtype):
     return lax.erf_inv(u) * np.array(np.sqrt(2), dtype)
 
 
-def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
+def truncated_normal(
+    key: Array, lower: Any, upper: Any, shape: Shape | None = None, dtype: DTypeLike | None = None,
+    *, out_sharding: Any = None,
+):
     """Standard normal random numbers, conditioned to lie in the open interval (lower, upper).
 
     Args:
@@ -577,7 +606,9 @@ def _truncated_normal(key, lower, upper, shape, dtype):
     )
 
 
-def exponential(key, shape=(), dtype=None, *, out_sharding=None):
+def exponential(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Exponential random numbers of rate one: density `exp(-x)` for x >= 0.
 
     Args:
@@ -596,7 +627,10 @@ def _exponential(key, shape, dtype):
     return lax.neg(lax.log1p(lax.neg(uniform(key, shape, dtype))))
 
 
-def gumbel(key, shape=(), dtype=None, mode=None, *, out_sharding=None):
+def gumbel(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, mode: Any = None, *,
+    out_sharding: Any = None,
+):
     """Gumbel random numbers: density `exp(-x - exp(-x))`.
 
     Args:
@@ -661,7 +695,9 @@ def _fixed_point_to_float32(words):
     return lax.bitcast_convert_type(exponent | mantissa, np.float32)
 
 
-def laplace(key, shape=(), dtype=None, *, out_sharding=None):
+def laplace(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Laplace random numbers: density `exp(-abs(x)) / 2`.
 
     Args:
@@ -681,7 +717,9 @@ def _laplace(key, shape, dtype):
     return lax.sign(signed) * lax.log1p(-lax.abs(signed))
 
 
-def logistic(key, shape=(), dtype=None, *, out_sharding=None):
+def logistic(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Logistic random numbers, whose distribution function is the sigmoid.
 
     Args:
@@ -701,7 +739,9 @@ def _logistic(key, shape, dtype):
     return lax.log(probability) - lax.log1p(-probability)
 
 
-def cauchy(key, shape=(), dtype=None, *, out_sharding=None):
+def cauchy(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+):
     """Cauchy random numbers: density `1 / (pi * (1 + x**2))`.
 
     Args:

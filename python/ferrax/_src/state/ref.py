@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -207,7 +208,7 @@ def view_of(ref, name) -> Ref:
     return view
 
 
-def new_ref(init_val, *, memory_space=None, kind=None) -> Ref:
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref:
     """A mutable array that holds a copy of `init_val`.
 
     Args:

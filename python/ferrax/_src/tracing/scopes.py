@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax import _core
 from ferrax._src.core import api_util
@@ -47,7 +49,7 @@ class named_scope:
         return scoped
 
 
-def named_call(fun, *, name: str | None = None):
+def named_call(fun: Callable[..., Any], *, name: str | None = None):
     """`fun`, whose equations carry a name: `name`, or its own.
 
     Errors: TypeError if `fun` is not callable or the name is no string.

@@ -8,6 +8,8 @@ into the program being traced. `Flat` is the function that the native core trace
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
@@ -133,7 +135,7 @@ def output_types(program, out_tree, known=()):
     )
 
 
-def eval_shape(fun, *args, **kwargs):
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any):
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
 
     Arguments may be arrays or anything with shape and dtype; the function may return
@@ -147,7 +149,10 @@ def eval_shape(fun, *args, **kwargs):
     return shape_of(fun, args, kwargs)
 
 
-def make_jaxpr(fun, static_argnums=(), axis_env=None, return_shape=False, abstracted_axes=None):
+def make_jaxpr(
+    fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), axis_env: Any = None,
+    return_shape: bool = False, abstracted_axes: Any = None,
+):
     """A function that returns the jaxpr of `fun` for given arguments.
 
     Mutable arrays are inputs like others in it, and what they are given comes after the outputs.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
+from typing import Any
 
 from ferrax import _core
 from ferrax._src.core import Tracer, ensure_compile_time_eval as eval_context, named_axes
@@ -213,7 +214,7 @@ def partial_frame():
         _state.partial.discard(frame)
 
 
-def find_top_trace(_=None) -> Trace:
+def find_top_trace(_: Any = None) -> Trace:
     """The innermost trace."""
     return current_trace()
 
@@ -224,7 +225,7 @@ def take_current_trace():
     yield current_trace()
 
 
-def set_current_trace(trace, check_leaks=False):
+def set_current_trace(trace: Any, check_leaks: bool = False):
     """A context in which `trace` is current: the one that already is, or the one that runs
     operations at once. Errors: NotImplementedError for others, which Python cannot push."""
     if check_leaks:
@@ -256,7 +257,7 @@ class OpaqueTraceState:
         return f"OpaqueTraceState({self._frame})"
 
 
-def get_opaque_trace_state(convention=None) -> OpaqueTraceState:
+def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
     """The state of tracing, to compare: two are equal if no trace began or ended between them.
 
     Example:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
@@ -78,36 +80,36 @@ for _leafless in (Zero, UndefinedPrimal):
     )
 
 
-def is_undefined_primal(x) -> bool:
+def is_undefined_primal(x: Any) -> bool:
     """Whether a transpose rule is asked for the cotangent of this input."""
     return type(x) is UndefinedPrimal
 
 
-def zeros_like_aval(aval):
+def zeros_like_aval(aval: Any):
     """Zeros of a type; of float0 for types without tangents."""
     if aval.dtype == dtypes.float0:
         return _float0_zeros(aval.shape)
     return _zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
 
 
-def instantiate_zeros(tangent):
+def instantiate_zeros(tangent: Any):
     """An array of zeros for a `Zero`, else the argument."""
     return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
 
 
-def add_jaxvals(x, y):
+def add_jaxvals(x: Any, y: Any):
     """The sum of two tangents of one type."""
     return lax.add(x, y)
 
 
-def add_tangents(x, y):
+def add_tangents(x: Any, y: Any):
     """The sum of two tangents, either of which may be a `Zero`."""
     if type(x) is Zero:
         return y
     return x if type(y) is Zero else add_jaxvals(x, y)
 
 
-def get_primitive_transpose(primitive):
+def get_primitive_transpose(primitive: Any):
     """The transpose rule. Errors: NotImplementedError if there is none."""
     try:
         return primitive_transposes[primitive]
@@ -127,7 +129,7 @@ def _single_result(primitive, helper):
         )
 
 
-def defjvp(primitive, *rules):
+def defjvp(primitive: Any, *rules: Any):
     """Gives the derivative by one function for each input, or None: `rule(tangent, *primals,
     **params)` is that input's part of the output's tangent.
 
@@ -148,7 +150,7 @@ def defjvp(primitive, *rules):
     primitive_jvps[primitive] = jvp
 
 
-def defjvp2(primitive, *rules):
+def defjvp2(primitive: Any, *rules: Any):
     """As `defjvp`, where each function also gets the output: `rule(tangent, out, *primals,
     **params)`."""
     _single_result(primitive, "defjvp2")
@@ -181,21 +183,21 @@ def _linear_transpose(with_inputs, rule, cotangent, *args, **params):
     return rule(cotangent, *(args if with_inputs else ()), **params)
 
 
-def deflinear(primitive, transpose_rule):
+def deflinear(primitive: Any, transpose_rule: Callable[..., Any]):
     """Says that the primitive is linear in all its inputs, and how to transpose it:
     `transpose_rule(cotangent, **params)` is the list of the inputs' cotangents."""
     primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
     primitive_transposes[primitive] = functools.partial(_linear_transpose, False, transpose_rule)
 
 
-def deflinear2(primitive, transpose_rule):
+def deflinear2(primitive: Any, transpose_rule: Callable[..., Any]):
     """As `deflinear`, where the rule also gets the inputs: `transpose_rule(cotangent, *args,
     **params)`."""
     primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
     primitive_transposes[primitive] = functools.partial(_linear_transpose, True, transpose_rule)
 
 
-def defbilinear(primitive, lhs_rule, rhs_rule):
+def defbilinear(primitive: Any, lhs_rule: Callable[..., Any], rhs_rule: Callable[..., Any]):
     """Says that a primitive of two inputs is linear in each, and how to transpose it in either:
     `rule(cotangent, x, y, **params)`, where that input is an `UndefinedPrimal`."""
     defjvp(

@@ -7,7 +7,8 @@ core's business, which asks the policy. See `checkpoint_policies` for policies.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
@@ -24,13 +25,9 @@ _absent = object()
 
 
 def checkpoint(
-    fun: Callable,
-    *,
-    prevent_cse: bool | Sequence[bool] = True,
-    policy: Callable[..., bool] | None = None,
-    static_argnums: int | tuple[int, ...] = (),
-    static_argnames=(),
-    concrete=_absent,
+    fun: Callable, *, prevent_cse: bool | Sequence[bool] = True,
+    policy: Callable[..., bool] | None = None, static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | Iterable[str] = (), concrete: Any = _absent,
 ) -> Callable:
     """`fun`, with a derivative that computes intermediate values again in place of keeping them.
 
@@ -114,12 +111,8 @@ def checkpoint(
 
 
 def remat(
-    fun: Callable,
-    *,
-    prevent_cse: bool = True,
-    policy: Callable[..., bool] | None = None,
-    static_argnums: int | tuple[int, ...] = (),
-    concrete=_absent,
+    fun: Callable, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+    static_argnums: int | tuple[int, ...] = (), concrete: Any = _absent,
 ) -> Callable:
     """Another name of `checkpoint`.
 
@@ -179,7 +172,7 @@ def _advise(error) -> None:
         error.args = (f"{message}\n{_ADVICE}",)
 
 
-def checkpoint_name(x, name):
+def checkpoint_name(x: Any, name: Any):
     """`x`, whose value has a name inside `checkpoint`: policies keep or drop it by that.
 
     Args:
@@ -241,7 +234,7 @@ def _is_inexact(dtype) -> bool:
     return dtypes.has_tangent(dtype)
 
 
-def print_saved_residuals(f, *args, **kwargs) -> None:
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Prints what `saved_residuals` returns, a line for each value.
 
     Example:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import operator
 import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -306,7 +308,8 @@ def _check_output(name, types, tree, holomorphic):
 
 
 def value_and_grad(
-    fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, reduce_axes=()
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    holomorphic: bool = False, allow_int: bool = False, reduce_axes: tuple[()] = (),
 ):
     """A function that returns both `fun`'s value and its gradient.
 
@@ -348,7 +351,10 @@ def _one_like(ty):
     return _core.array_from_numpy(np.ones((), dtype), weak)
 
 
-def grad(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False, reduce_axes=()):
+def grad(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    holomorphic: bool = False, allow_int: bool = False, reduce_axes: tuple[()] = (),
+):
     """The gradient of a scalar-valued function.
 
     Args:
@@ -410,7 +416,7 @@ def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeE
     return checked
 
 
-def jvp(fun, primals, tangents, has_aux=False):
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False):
     """The value of `fun` at `primals` and its derivative along `tangents`.
 
     `primals` and `tangents` are tuples or lists of trees of equal structure, shapes and dtypes
@@ -465,7 +471,7 @@ def jvp(fun, primals, tangents, has_aux=False):
     return out, tangent
 
 
-def linearize(fun, *primals, has_aux=False):
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False):
     """The value of `fun` and its derivative as a linear function of tangents.
 
     The returned function runs no part of `fun` again. Returns `(out, f_jvp)`, with `has_aux`
@@ -517,7 +523,7 @@ class _Pull(_Push):
         return self.tree.unflatten(point.cotangent_or_zeros(point.pullback(residuals, checked)))
 
 
-def vjp(fun, *primals, has_aux=False, reduce_axes=()):
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: tuple[()] = ()):
     """The value of `fun` and the function from output to input cotangents.
 
     Returns `(out, f_vjp)`, with `has_aux` `(out, f_vjp, aux)`. `f_vjp` takes a tree like the
@@ -562,7 +568,7 @@ def _check_cotangents(leaves, types):
     return checked
 
 
-def linear_transpose(fun, *primals, reduce_axes=()):
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()):
     """The transpose of a linear function, given example arguments (arrays or shapes).
 
     Errors: TypeError unless inputs and outputs are all inexact or all integers;
@@ -620,7 +626,10 @@ def linear_transpose(fun, *primals, reduce_axes=()):
     return transposed
 
 
-def fwd_and_bwd(fun, argnums, has_aux=False, jitted=True):
+def fwd_and_bwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False,
+    jitted: bool = True,
+):
     """A pair of functions: the forward pass with residuals, and the backward pass from them."""
     argnums = _check_argnums(argnums, "fwd_and_bwd")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -103,13 +105,8 @@ def _type_text(array):
 
 
 def vmap(
-    fun,
-    in_axes=0,
-    out_axes=0,
-    axis_name=None,
-    axis_size=None,
-    spmd_axis_name=None,
-    sum_match=False,
+    fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+    axis_size: Any = None, spmd_axis_name: Any = None, sum_match: bool = False,
 ):
     """A function that applies `fun` to every element of a batch, as one batched program.
 

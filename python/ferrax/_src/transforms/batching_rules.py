@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ferrax._src.core.primitives import (
@@ -9,6 +11,7 @@ from ferrax._src.core.primitives import (
     fancy_primitive_batchers,
     primitive_batchers,
 )
+from ferrax._src.core.typing import Axis
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import operand
 
@@ -29,7 +32,7 @@ __all__ = [
 not_mapped = None
 
 
-def moveaxis(x, source, destination):
+def moveaxis(x: Any, source: Axis, destination: Axis):
     """`x` with one axis moved; `not_mapped` as source changes nothing."""
     if source is None:
         return x
@@ -44,7 +47,7 @@ def _no_mesh(name, mesh_axis):
         raise NotImplementedError(f"{name}: there are no meshes of devices, got {mesh_axis=!r}")
 
 
-def broadcast(x, size, axis, mesh_axis=None):
+def broadcast(x: Any, size: int, axis: Any, mesh_axis: Any = None):
     """`x` repeated along a new axis."""
     _no_mesh("broadcast", mesh_axis)
     shape = list(np.shape(x))
@@ -53,13 +56,13 @@ def broadcast(x, size, axis, mesh_axis=None):
     return lax.broadcast_in_dim(x, tuple(shape), tuple(i for i in range(len(shape)) if i != axis))
 
 
-def bdim_at_front(x, bdim, size, mesh_axis=None):
+def bdim_at_front(x: Any, bdim: Any, size: int, mesh_axis: Any = None):
     """`x` with the batch axis in front; repeated where it has none."""
     _no_mesh("bdim_at_front", mesh_axis)
     return broadcast(x, size, 0) if bdim is None else moveaxis(x, bdim, 0)
 
 
-def defvectorized(primitive):
+def defvectorized(primitive: Any):
     """Says that a primitive maps each element by itself: all batched inputs have the batch axis
     at the same place."""
 
@@ -74,7 +77,7 @@ def defvectorized(primitive):
     primitive_batchers[primitive] = rule
 
 
-def defbroadcasting(primitive):
+def defbroadcasting(primitive: Any):
     """Says that a primitive of several inputs maps each element by itself and broadcasts axes of
     size 1."""
 
@@ -97,7 +100,7 @@ def defbroadcasting(primitive):
     primitive_batchers[primitive] = rule
 
 
-def defreducer(primitive):
+def defreducer(primitive: Any):
     """Says that a primitive of one input reduces over its parameter `axes`."""
 
     def rule(args, dims, *, axes, **params):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
@@ -12,7 +15,7 @@ from ferrax._src.tree import tree_util
 __all__ = ["closure_convert"]
 
 
-def closure_convert(fun, *example_args, every=False):
+def closure_convert(fun: Callable[..., Any], *example_args: Any, every: bool = False):
     """Makes the traced values that `fun` closes over arguments of a new function.
 
     Args:

@@ -7,6 +7,8 @@ function's derivative, with a rule that is the derivative of the user's.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
@@ -265,7 +267,7 @@ data_forms[custom_vmap_p] = _as_data
 register_lowering(custom_vmap_p, lower_fun(_run, multiple_results=True))
 
 
-def sequential_vmap(f):
+def sequential_vmap(f: Callable[..., Any]):
     """A function that `vmap` calls for one element of the batch after the other, in a loop.
 
     Args:

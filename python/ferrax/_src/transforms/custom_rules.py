@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def symbolic_zero(ty) -> SymbolicZero:
     return SymbolicZero(core.ShapedArray(shape, dtype))
 
 
-def zero_from_primal(value, symbolic_zeros=False):
+def zero_from_primal(value: Any, symbolic_zeros: bool = False):
     """The zero tangent of `value`: an array, or a `SymbolicZero`.
 
     Example:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax import _core
 from ferrax._src import core, state
@@ -179,7 +181,7 @@ class CustomVJPPrimal:
         return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
 
 
-def custom_vjp_primal_tree_values(tree):
+def custom_vjp_primal_tree_values(tree: Any):
     """The tree of the values of a tree of `CustomVJPPrimal`s.
 
     Errors: TypeError for other leaves.
@@ -470,7 +472,7 @@ def _flatten_up_to(argument, cotangent, is_zero, flat):
         _flatten_up_to(child, part, is_zero, flat)
 
 
-def custom_gradient(fun):
+def custom_gradient(fun: Callable[..., Any]):
     """A function with a gradient of its own, in the style of TensorFlow: `fun` returns `(output,
     pullback)`, where `pullback` takes the cotangent of the output and returns those of the
     arguments (a single one, or a tuple).

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +64,10 @@ def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
                 )
 
 
-def jacfwd(fun, argnums=0, has_aux=False, holomorphic=False):
+def jacfwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    holomorphic: bool = False,
+):
     """The Jacobian of `fun`, one column (input element) at a time in forward mode.
 
     The result has the output's tree, each leaf of shape output shape + input shape. Cheaper
@@ -118,7 +123,10 @@ def _column(out, tangent):
     return tangent
 
 
-def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
+def jacrev(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    holomorphic: bool = False, allow_int: bool = False,
+):
     """The Jacobian of `fun`, one row (output element) at a time in reverse mode.
 
     As `jacfwd`; cheaper where there are fewer outputs than inputs.
@@ -172,7 +180,10 @@ def jacrev(fun, argnums=0, has_aux=False, holomorphic=False, allow_int=False):
 jacobian = jacrev
 
 
-def hessian(fun, argnums=0, has_aux=False, holomorphic=False):
+def hessian(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    holomorphic: bool = False,
+):
     """The matrix of second derivatives: `jacfwd` of `jacrev`.
 
     Example:

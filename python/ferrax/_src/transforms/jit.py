@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ferrax import _core
 from ferrax._src.base import config
@@ -32,22 +34,13 @@ def _shared_cache(fun, options):
 
 
 def jit(
-    fun=None,
-    /,
-    *,
-    in_shardings=None,
-    out_shardings=None,
-    static_argnums=None,
-    static_argnames=None,
-    donate_argnums=None,
-    donate_argnames=None,
-    keep_unused=False,
-    device=None,
-    backend=None,
-    inline=False,
-    abstracted_axes=None,
-    compiler_options=None,
-    max_traces=None,
+    fun: Callable[..., Any] | None = None, /, *, in_shardings: Any = None,
+    out_shardings: Any = None, static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
+    device: Any = None, backend: str | None = None, inline: bool = False,
+    abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
 ):
     """Compiles a function: it is traced once for each new signature, then its program runs.
 

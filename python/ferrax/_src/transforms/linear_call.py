@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax._src import core
 from ferrax._src.base import errors
@@ -26,7 +28,10 @@ from ferrax._src.tree import tree_util
 __all__ = ["linear_call"]
 
 
-def linear_call(fun, fun_transpose, residual_args, linear_args):
+def linear_call(
+    fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any,
+    linear_args: Any,
+):
     """Calls a linear function whose transpose is another function.
 
     Args:

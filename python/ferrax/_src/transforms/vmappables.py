@@ -7,6 +7,9 @@ there are, once with their elements or their batches, in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax._src import core
 from ferrax._src.core import api_util
 from ferrax._src.lax import api as lax
@@ -21,7 +24,10 @@ _from_elt: dict = {}
 _make_iota: dict = {}
 
 
-def register_vmappable(data_type, spec_type, axis_size_type, to_elt, from_elt, make_iota):
+def register_vmappable(
+    data_type: Any, spec_type: Any, axis_size_type: Any, to_elt: Callable[..., Any],
+    from_elt: Callable[..., Any], make_iota: Callable[..., Any],
+):
     """Says how `vmap` maps over values of a type.
 
     Args:
@@ -49,7 +55,7 @@ def register_vmappable(data_type, spec_type, axis_size_type, to_elt, from_elt, m
         _make_iota[axis_size_type] = make_iota
 
 
-def unregister_vmappable(data_type):
+def unregister_vmappable(data_type: Any):
     """Forgets a type that `register_vmappable` was told of."""
     vmappables.pop(data_type, None)
     _to_elt.pop(data_type, None)

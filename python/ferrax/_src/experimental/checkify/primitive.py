@@ -7,6 +7,8 @@ must take it out before.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ferrax import _core
@@ -14,6 +16,7 @@ from ferrax._src import core
 from ferrax._src.callbacks.callback import callback_primitive, observe_jvp
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import Primitive
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.experimental.checkify.error import Error, FailedCheckError, failure, init_error
 from ferrax._src.lax.elementwise import bitwise_not
 from ferrax._src.transforms.batching_rules import bdim_at_front, primitive_batchers
@@ -108,7 +111,9 @@ def _check(pred, msg, debug, args, kwargs):
     _bind(init_error._with_failure(failed, template, payload), debug)
 
 
-def check(pred, msg: str, *fmt_args, debug: bool = False, **fmt_kwargs) -> None:
+def check(
+    pred: ArrayLike, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any,
+) -> None:
     """Checks a predicate: it must be True.
 
     Args:
@@ -129,7 +134,7 @@ def check(pred, msg: str, *fmt_args, debug: bool = False, **fmt_kwargs) -> None:
     _check(pred, msg, debug, fmt_args, fmt_kwargs)
 
 
-def debug_check(pred, msg: str, *fmt_args, **fmt_kwargs) -> None:
+def debug_check(pred: ArrayLike, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     """A `check` that does nothing outside of `checkify`. Arguments and errors are those of `check`.
 
     Example:

@@ -9,6 +9,8 @@ carry of loops.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
@@ -49,7 +51,7 @@ automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
 
-def checkify(f, errors: frozenset[ErrorCategory] = user_checks):
+def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks):
     """`f`, returning `(error, output)`: checks in it become values.
 
     Args:

@@ -4,6 +4,8 @@ derivative (see `propagate.by_derivative`)."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from ferrax._src.lax import api as lax
 # What users define rules with.
 
 
-def defzero(primitive):
+def defzero(primitive: Any):
     """The rule of an operation whose derivatives are zero."""
 
     def rule(inputs, params):
@@ -39,14 +41,14 @@ def defzero(primitive):
     jet_rules[primitive] = SeriesRule(rule, primitive.multiple_results)
 
 
-def deflinear(primitive):
+def deflinear(primitive: Any):
     """The rule of an operation that is linear in all its inputs."""
     jet_rules[primitive] = SeriesRule(
         functools.partial(_linear, primitive, None), primitive.multiple_results
     )
 
 
-def def_deriv(primitive, deriv):
+def def_deriv(primitive: Any, deriv: Callable[..., Any]):
     """The rule of an elementwise operation whose derivative is the function `deriv`."""
     slope = composition(deriv)
 
@@ -57,7 +59,7 @@ def def_deriv(primitive, deriv):
     jet_rules[primitive] = SeriesRule(rule)
 
 
-def def_comp(primitive, comp, **kwargs):
+def def_comp(primitive: Any, comp: Callable[..., Any], **kwargs: Any):
     """The rule of an operation that equals the function `comp` of other operations."""
     jet_rules[primitive] = composition(
         functools.partial(comp, **kwargs), primitive.multiple_results

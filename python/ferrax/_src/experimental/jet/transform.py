@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,10 @@ from ferrax._src.tracing import staging
 from ferrax._src.tree import tree_util
 
 
-def jet(fun, primals, series, factorial_scaled=True, **unknown):
+def jet(
+    fun: Callable[..., Any], primals: Any, series: Any, factorial_scaled: bool = True,
+    **unknown: Any,
+):
     """The derivatives of `fun` along a curve, by propagating a truncated Taylor series.
 
     Args:
@@ -110,7 +115,7 @@ def _is_leaf(x) -> bool:
 jet2 = functools.partial(jet, factorial_scaled=False)
 
 
-def fact(n):
+def fact(n: int):
     """`n` factorial, as an array: exact for Python integers, of `n` elementwise else.
 
     Example:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax import _core
 from ferrax._src.core import float0
 from ferrax._src.lax.control_flow.common import type_of
 
 
-def optimization_barrier(operand, /):
+def optimization_barrier(operand: Any, /):
     """Its operand, which the compiler neither moves across this point nor computes together.
 
     Args:

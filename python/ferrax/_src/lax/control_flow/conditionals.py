@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import config
 from ferrax._src.core import api_util
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.state import arguments as ref_args
@@ -59,7 +61,8 @@ class _OfOne:
 
 
 def cond(
-    pred, true_fun: Callable, false_fun: Callable, *operands, operand=common.absent
+    pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: Any,
+    operand: Any = common.absent,
 ):
     """Applies one of two functions: ``true_fun`` where ``pred`` holds, else ``false_fun``.
 
@@ -114,7 +117,10 @@ def cond(
     )
 
 
-def switch(index, branches: Sequence[Callable], *operands, operand=common.absent):
+def switch(
+    index: ArrayLike, branches: Sequence[Callable], *operands: Any,
+    operand: Any = common.absent,
+):
     """Applies ``branches[index]`` to the operands; an index out of range is clamped.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
@@ -17,13 +18,8 @@ from ferrax._src.tree import tree_util
 
 
 def scan(
-    f: Callable,
-    init,
-    xs=None,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int | bool = 1,
-    _split_transpose: bool = False,
+    f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+    unroll: int | bool = 1, _split_transpose: bool = False,
 ):
     """Calls ``carry, y = f(carry, x)`` for each ``x`` along axis 0 of ``xs``.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +31,7 @@ from ferrax._src.tree import tree_util
 
 
 def while_loop(
-    cond_fun: Callable,
-    body_fun: Callable,
-    init_val,
-    *,
-    max_steps: int | None = None,
+    cond_fun: Callable, body_fun: Callable, init_val: Any, *, max_steps: int | None = None,
     checkpoints: int | None = None,
 ):
     """Applies ``body_fun`` to a value as long as ``cond_fun`` holds of it.
@@ -292,14 +289,8 @@ def _index_dtype(lower, upper):
 
 
 def fori_loop(
-    lower,
-    upper,
-    body_fun: Callable,
-    init_val,
-    *,
-    unroll: int | bool | None = None,
-    max_steps: int | None = None,
-    checkpoints: int | None = None,
+    lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None,
+    max_steps: int | None = None, checkpoints: int | None = None,
 ):
     """Applies ``value = body_fun(i, value)`` for each ``i`` from ``lower`` to ``upper - 1``.
 
