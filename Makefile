@@ -86,11 +86,13 @@ lint: $(VENV)/.extra-lint
 
 docs: $(BUILT)
 	$(BIN)/python tools/ops_doc.py --write
+	$(BIN)/python tools/stubs.py --write
 	$(BIN)/python tools/features.py --write
 	$(BIN)/python tools/licences.py --write
 
 docs-check: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python tools/ops_doc.py --check
+	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/features.py --check
 	$(BIN)/python tools/licences.py --check
 	$(BIN)/python -m pytest -q tests/semantics -k README

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax.tree_util as jtu
 import pytest
-from ferrax._core import default_registry, pytree
 from jax._src import tree_util as jtu_src
 from tree_cases import (
     Data,
@@ -29,6 +28,7 @@ from tree_cases import (
 
 import ferrax.tree as ftree
 import ferrax.tree_util as ftu
+from ferrax._core import default_registry, pytree
 from ferrax._src.tree import tree_util as ftu_src
 
 

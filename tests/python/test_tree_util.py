@@ -8,7 +8,6 @@ import pickle
 import jax
 import jax.tree_util as jtu
 import pytest
-from ferrax._core import default_registry
 from hypothesis import (
     given,
     settings,
@@ -30,6 +29,7 @@ from tree_cases import (
 
 import ferrax.tree as ftree
 import ferrax.tree_util as ftu
+from ferrax._core import default_registry
 from ferrax._src.tree import tree_util as ftu_src
 
 

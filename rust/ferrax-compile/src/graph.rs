@@ -5,11 +5,11 @@
 //! variables are *virtual*: their code is repeated in each kernel that needs
 //! them. Roots whose users are all in their own kernel are never stored.
 
-use ferrax_ir::ops::{Binary, ReduceKind, Unary};
+use ferrax_ir::ops::ReduceKind;
 use ferrax_ir::rules::Lowering;
 use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
-    Atom, DType, Equation, Kind, Op, Program, Result, Sizes, Type, Var, View, internal_error, unsupported,
+    Atom, DType, Equation, Op, Program, Result, Sizes, Type, Var, View, internal_error, unsupported,
 };
 
 /// How an equation is computed.
@@ -377,34 +377,12 @@ fn bitcast_in_memory(from: Option<DType>, to: DType) -> bool {
 
 /// The work of one element, in additions.
 fn op_cost(op: &Op, dtype: DType) -> u32 {
-    const TRANSCENDENTAL: u32 = 20;
     match op {
-        Op::Unary(unary) => match unary {
-            Unary::Neg
-            | Unary::Sign
-            | Unary::Floor
-            | Unary::Ceil
-            | Unary::IsFinite
-            | Unary::Abs
-            | Unary::Not
-            | Unary::Real
-            | Unary::Imag
-            | Unary::Conj
-            | Unary::Square => 1,
-            Unary::PopulationCount | Unary::Clz => 2,
-            Unary::Sqrt => 5,
-            _ => TRANSCENDENTAL,
-        },
-        Op::Binary(binary) => match binary {
-            Binary::Pow | Binary::Atan2 => TRANSCENDENTAL,
-            Binary::Rem => 10,
-            Binary::Div if dtype.kind() == Kind::Float => 4,
-            Binary::Div => 12,
-            _ => 1,
-        },
+        Op::Unary(op) => op.row().cost,
+        Op::Binary(op) => op.row().cost_of(dtype),
         Op::IntegerPow(op) => 2 * op.y.unsigned_abs().max(1).ilog2() + if op.y < 0 { 4 } else { 0 },
         Op::Iota(_) => 2,
-        Op::Extension(_) => TRANSCENDENTAL,
+        Op::Extension(_) => 20,
         Op::BroadcastInDim(_)
         | Op::Reshape(_)
         | Op::Transpose(_)

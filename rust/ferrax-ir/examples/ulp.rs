@@ -7,7 +7,7 @@
 //! those of negative arguments but for absolute errors.
 
 use ferrax_ir::math::{Binary, Native, Unary};
-use ferrax_ir::scalar::{MathFn, reference};
+use ferrax_ir::scalar::MathFn;
 use ferrax_ir::with_math_fn;
 
 /// Units in the last place from `exact` to `got`.
@@ -124,7 +124,7 @@ fn narrow(function: MathFn, stride: u32, with_fma: bool) -> (Worst, Worst) {
         block(function, with_fma, &xs, &ys, &mut out);
         for ((x, y), got) in xs.iter().zip(&ys).zip(&out) {
             let (x, y) = (f64::from(*x), if two { f64::from(*y) } else { 0.0 });
-            let exact = reference::math(function, x, y);
+            let exact = function.reference(x, y);
             if (exact as f32).is_subnormal() || (exact != 0.0 && exact.abs() < f64::from(f32::MIN_POSITIVE)) {
                 if got.is_nan() || got.abs() > 2.0 * f32::MIN_POSITIVE {
                     relative.see(f64::INFINITY, x, y);

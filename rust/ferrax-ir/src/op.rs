@@ -312,28 +312,36 @@ impl Op {
     }
 }
 
-/// Declares a family: an enum whose variants are the names of ops without parameters.
+/// Declares a family: an enum whose variants are ops without parameters, and the table of
+/// their rows, in the same order.
 #[macro_export]
 macro_rules! op_family {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident $text:literal $doc:literal),* $(,)? }) => {
+    ($(#[$meta:meta])* $name:ident: $row:ty { $($variant:ident = $value:expr),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $name { $(#[doc = $doc] $variant),* }
+        pub enum $name { $($variant),* }
 
         impl $name {
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            pub const fn op_name(self) -> &'static str {
-                match self { $($name::$variant => $text),* }
+            const ROWS: &'static [$row] = &[$($value),*];
+
+            pub const fn row(self) -> &'static $row {
+                &Self::ROWS[self as usize]
             }
 
-            fn param_list(&self) -> Vec<(&'static str, $crate::Param)> {
+            pub const fn op_name(self) -> &'static str {
+                self.row().name
+            }
+
+            pub(crate) fn param_list(&self) -> Vec<(&'static str, $crate::Param)> {
                 Vec::new()
             }
         }
 
         impl $crate::rules::FromParams for $name {
-            const NAMES: &'static [(&'static str, &'static str)] = &[$(($text, $doc)),*];
+            const NAMES: &'static [(&'static str, &'static str)] =
+                &[$(($name::$variant.row().name, $name::$variant.row().doc)),*];
 
             fn from_params(name: &str, _params: &mut $crate::Params) -> $crate::Result<Self> {
                 Self::ALL.iter().copied().find(|op| op.op_name() == name)

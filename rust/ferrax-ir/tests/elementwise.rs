@@ -4,6 +4,7 @@
 mod common;
 
 use common::{array, body, complex, element, eval, parts};
+use ferrax_ir::convert::Wide;
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, DType, KeyImpl, Op, Scalar, Type, scalar::ScalarType};
 
@@ -290,6 +291,42 @@ fn selection() {
     let picked =
         eval(&SelectN {}.into(), &[array(&[Scalar::bool(false)]), array(&keys[..1]), array(&keys[1..2])]);
     assert_eq!(element(&picked.unwrap(), 0), keys[0]);
+}
+
+/// What rows show in help holds: in 64 bits to the last places.
+#[test]
+fn examples() {
+    let scalar = |value: Wide| match value {
+        Wide::Int(x) => Scalar::from_i64(DType::I32, x as i64),
+        Wide::Float(x) => Scalar::new(x),
+        Wide::Complex(re, im) => complex(DType::C128, re, im),
+    };
+    let holds = |op: Op, operands: &[Wide], expected: Wide| {
+        let operands: Vec<_> = operands.iter().map(|&x| array(&[scalar(x)])).collect();
+        let (got, expected) = (parts(element(&eval(&op, &operands).unwrap(), 0)), parts(scalar(expected)));
+        let error = (got.0 - expected.0).hypot(got.1 - expected.1);
+        assert!(error <= 4e-15 * expected.0.hypot(expected.1), "{op:?}: {got:?}, expected {expected:?}");
+    };
+    for op in Unary::ALL {
+        let (x, y) = op.row().example;
+        holds((*op).into(), &[x], y);
+    }
+    for op in Binary::ALL {
+        let (operands, result) = op.row().example;
+        holds((*op).into(), &operands, result);
+    }
+    for op in Compare::ALL {
+        let (operands, result) = op.row().example;
+        holds((*op).into(), &operands, result);
+    }
+}
+
+#[test]
+fn squares_of_large_complex_numbers() {
+    let square = |dtype, re, im| parts(body(&Unary::Square.into(), &[complex(dtype, re, im)]).unwrap());
+    assert_eq!(square(DType::C64, 1e30, 1e30), (0.0, f64::INFINITY));
+    assert_eq!(square(DType::C128, 1e308, -1e308), (0.0, f64::NEG_INFINITY));
+    assert_eq!(square(DType::C128, 3.0, 4.0), (-7.0, 24.0));
 }
 
 /// Values that were computed elsewhere.

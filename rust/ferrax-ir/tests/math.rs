@@ -61,7 +61,7 @@ const NEAR_POLES: f64 = 3.0;
 /// The error of a 32-bit result in units in the last place; infinite for garbage.
 fn error32(function: MathFn, x: f32, y: f32, got: f32) -> f64 {
     let (x, y) = (f64::from(x), f64::from(y));
-    let exact = reference::math(function, x, y);
+    let exact = function.reference(x, y);
     let rounded = exact as f32;
     if got.is_nan() || exact.is_nan() {
         return if got.is_nan() && exact.is_nan() { 0.0 } else { f64::INFINITY };

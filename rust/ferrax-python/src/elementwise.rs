@@ -1,9 +1,10 @@
 //! Elementwise functions on Python values: promotion, conversion, broadcasting,
 //! then one op. The hot path of `jnp.sin(x)` and `x + 1`.
 
+pub use ferrax_ir::ops::python::Promotion;
 use ferrax_ir::ops::{Binary, BroadcastInDim, Compare, ConvertElementType, Unary};
 use ferrax_ir::{Axes, DType, Dim, Kind, Literal, Op, Scalar, Shape, Sizes};
-use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyUserWarning, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
@@ -12,19 +13,6 @@ use crate::convert::Operand;
 use crate::pairwise::{self, Pairwise};
 use crate::promote::{canonicalize, context, result_type};
 use crate::trace;
-
-/// What happens to the operands' dtypes before the op.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Promotion {
-    /// The common dtype.
-    Numeric,
-    /// The common dtype, or the float dtype for integers.
-    Inexact,
-    /// Truth values.
-    Logical,
-    /// None: the lax functions are strict.
-    Strict,
-}
 
 /// The float dtype for a dtype: itself if it is inexact.
 pub fn to_inexact(dtype: DType, x64: bool) -> DType {
@@ -146,10 +134,8 @@ pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promo
             if target == dtype { x } else { convert(py, &x, target, weak)? }
         }
         Promotion::Logical => truth(py, x)?,
-        Promotion::Numeric if x.dtype() == DType::Bool && op == Op::Unary(Unary::Square) => {
-            convert(py, &x, DType::I32, false)?
-        }
-        Promotion::Numeric | Promotion::Strict => x,
+        Promotion::Counting if x.dtype() == DType::Bool => convert(py, &x, DType::I32, false)?,
+        _ => x,
     };
     bind1(py, op, &[x])
 }
@@ -248,133 +234,6 @@ pub fn binary<'py>(
     bind1(py, Op::from(meant), &[x, y])
 }
 
-/// The only accuracy that there is: the default one.
-fn check_accuracy(name: &str, accuracy: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    match accuracy {
-        None => Ok(()),
-        Some(accuracy) => Err(PyNotImplementedError::new_err(format!(
-            "{name} has one implementation, within a few units in the last place; accuracy must be None, got {accuracy}"
-        ))),
-    }
-}
-
-macro_rules! unary_functions {
-    ($module:ident, $prefix:literal, $promotion:expr, $signature:tt, { $($name:ident => $op:ident),* $(,)? }) => {
-        pub mod $module {
-            use super::*;
-
-            $(
-                #[pyfunction]
-                #[pyo3(signature = $signature)]
-                pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-                    let x = crate::convert::operand(x, concat!($prefix, stringify!($name)))?;
-                    unary(py, Unary::$op, x, $promotion)
-                }
-            )*
-
-            pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-                $(module.add_function(wrap_pyfunction!($name, module)?)?;)*
-                Ok(())
-            }
-        }
-    };
-}
-
-/// Functions that `lax` can be asked to compute with a given accuracy.
-macro_rules! accurate_functions {
-    ($module:ident, { $($name:ident => $op:ident),* $(,)? }) => {
-        pub mod $module {
-            use super::*;
-
-            $(
-                #[pyfunction]
-                #[pyo3(signature = (x, *, accuracy = None))]
-                pub fn $name(
-                    py: Python<'_>,
-                    x: &Bound<'_, PyAny>,
-                    accuracy: Option<&Bound<'_, PyAny>>,
-                ) -> PyResult<Py<Array>> {
-                    let name = concat!("lax.", stringify!($name));
-                    check_accuracy(name, accuracy)?;
-                    unary(py, Unary::$op, crate::convert::operand(x, name)?, Promotion::Strict)
-                }
-            )*
-
-            pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-                $(module.add_function(wrap_pyfunction!($name, module)?)?;)*
-                Ok(())
-            }
-        }
-    };
-}
-
-macro_rules! binary_functions {
-    ($module:ident, $prefix:literal, $signature:tt, { $($name:ident => $promotion:ident $family:ident $op:ident),* $(,)? }) => {
-        pub mod $module {
-            use super::*;
-
-            $(
-                #[pyfunction]
-                #[pyo3(signature = $signature)]
-                pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-                    let name = concat!($prefix, stringify!($name));
-                    let (x, y) = (crate::convert::operand(x, name)?, crate::convert::operand(y, name)?);
-                    binary(py, name, $family::$op, x, y, Promotion::$promotion)
-                }
-            )*
-
-            pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-                $(module.add_function(wrap_pyfunction!($name, module)?)?;)*
-                Ok(())
-            }
-        }
-    };
-}
-
-unary_functions!(numpy_inexact, "", Promotion::Inexact, (x, /), {
-    sqrt => Sqrt, exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log, log1p => Log1p, sin => Sin, cos => Cos,
-    tan => Tan, arcsin => Asin, arccos => Acos, arctan => Atan, sinh => Sinh, cosh => Cosh, tanh => Tanh,
-    arcsinh => Asinh, arccosh => Acosh, arctanh => Atanh, cbrt => Cbrt, logistic => Logistic,
-});
-
-unary_functions!(numpy_numeric, "", Promotion::Numeric, (x, /), {
-    negative => Neg, sign => Sign, square => Square, bitwise_not => Not,
-});
-
-unary_functions!(numpy_logical, "", Promotion::Logical, (x, /), { logical_not => Not });
-
-binary_functions!(numpy_binary, "", (x, y, /), {
-    add => Numeric Binary Add, subtract => Numeric Binary Sub, multiply => Numeric Binary Mul,
-    true_divide => Inexact Binary Div, maximum => Numeric Binary Max, minimum => Numeric Binary Min,
-    equal => Numeric Compare Eq, not_equal => Numeric Compare Ne,
-    logical_and => Logical Binary And, logical_or => Logical Binary Or, logical_xor => Logical Binary Xor,
-    bitwise_and => Numeric Binary And, bitwise_or => Numeric Binary Or, bitwise_xor => Numeric Binary Xor,
-    left_shift => Numeric Binary ShiftLeft, arctan2 => Inexact Binary Atan2, nextafter => Inexact Binary Nextafter,
-});
-
-accurate_functions!(lax_accurate, {
-    exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log, log1p => Log1p, tanh => Tanh, logistic => Logistic,
-    sin => Sin, cos => Cos, tan => Tan, sqrt => Sqrt, rsqrt => Rsqrt, cbrt => Cbrt,
-});
-
-unary_functions!(lax_unary, "lax.", Promotion::Strict, (x), {
-    neg => Neg, sign => Sign, floor => Floor, ceil => Ceil, is_finite => IsFinite, asin => Asin, acos => Acos,
-    atan => Atan, sinh => Sinh, cosh => Cosh, asinh => Asinh, acosh => Acosh, atanh => Atanh, abs => Abs,
-    bitwise_not => Not, population_count => PopulationCount, clz => Clz, real => Real, imag => Imag, conj => Conj,
-    erf => Erf, erfc => Erfc, erf_inv => ErfInv, lgamma => Lgamma, digamma => Digamma, square => Square,
-});
-
-binary_functions!(lax_binary, "lax.", (x, y), {
-    add => Strict Binary Add, sub => Strict Binary Sub, mul => Strict Binary Mul, div => Strict Binary Div,
-    rem => Strict Binary Rem, pow => Strict Binary Pow, max => Strict Binary Max, min => Strict Binary Min,
-    bitwise_and => Strict Binary And, bitwise_or => Strict Binary Or, bitwise_xor => Strict Binary Xor,
-    shift_left => Strict Binary ShiftLeft, shift_right_arithmetic => Strict Binary ShiftRightArithmetic,
-    shift_right_logical => Strict Binary ShiftRightLogical, atan2 => Strict Binary Atan2,
-    nextafter => Strict Binary Nextafter, complex => Strict Binary Complex,
-    eq => Strict Compare Eq, ne => Strict Compare Ne, lt => Strict Compare Lt, le => Strict Compare Le,
-    gt => Strict Compare Gt, ge => Strict Compare Ge,
-});
-
 /// Functions whose behaviour depends on the kind of their operands.
 pub mod numpy_mixed {
     use super::*;
@@ -384,61 +243,40 @@ pub mod numpy_mixed {
         crate::convert::as_array(x, name)
     }
 
-    macro_rules! float_or_same {
-        ($($name:ident => $op:expr),* $(,)?) => {$(
-            /// Integers are their own result.
-            #[pyfunction]
-            #[pyo3(signature = (x, /))]
-            pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-                let x = array(x, stringify!($name))?;
-                if x.get().dtype().is_integer() || x.get().dtype().is_bool() {
-                    return Ok(x.unbind());
-                }
-                bind1(py, $op, &[Operand::Array(x)])
-            }
-        )*};
+    /// Rounds to the nearest whole number, halves to the even one.
+    ///
+    /// Elementwise, for arrays of any shape and dtype; integers are their own result.
+    ///
+    /// >>> jnp.rint(jnp.array([0.5, 1.5]))
+    /// Array([0., 2.], dtype=float32)
+    #[pyfunction]
+    #[pyo3(signature = (x, /))]
+    pub fn rint(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
+        let x = array(x, "rint")?;
+        if x.get().dtype().is_integer() || x.get().dtype().is_bool() {
+            return Ok(x.unbind());
+        }
+        bind1(py, Round { rounding_method: 1 }, &[Operand::Array(x)])
     }
 
-    float_or_same!(floor => Unary::Floor, ceil => Unary::Ceil, rint => Round { rounding_method: 1 });
-
+    /// `+x`: the array itself.
+    ///
+    /// Elementwise, for arrays of any shape and dtype.
+    ///
+    /// >>> jnp.positive(jnp.array([-1.5]))
+    /// Array([-1.5], dtype=float32)
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn positive(x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
         array(x, "positive").map(Bound::unbind)
     }
 
-    #[pyfunction]
-    #[pyo3(signature = (x, /))]
-    pub fn abs(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-        let x = array(x, "abs")?;
-        if x.get().dtype().is_unsigned() || x.get().dtype().is_bool() {
-            return Ok(x.unbind());
-        }
-        bind1(py, Unary::Abs, &[Operand::Array(x)])
-    }
-
-    #[pyfunction]
-    #[pyo3(signature = (x, /))]
-    pub fn conj(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-        let x = array(x, "conj")?;
-        if x.get().dtype().is_complex() {
-            bind1(py, Unary::Conj, &[Operand::Array(x)])
-        } else {
-            Ok(x.unbind())
-        }
-    }
-
-    #[pyfunction]
-    #[pyo3(signature = (x, /))]
-    pub fn real(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-        let x = array(x, "real")?;
-        if x.get().dtype().is_complex() {
-            bind1(py, Unary::Real, &[Operand::Array(x)])
-        } else {
-            Ok(x.unbind())
-        }
-    }
-
+    /// Imaginary part of a complex number.
+    ///
+    /// Elementwise, for arrays of any shape; of real arrays zeros.
+    ///
+    /// >>> jnp.imag(jnp.array([3.0+4.0j]))
+    /// Array([4.], dtype=float32)
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn imag(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
@@ -451,6 +289,12 @@ pub mod numpy_mixed {
         bind1(py, BroadcastInDim { shape, broadcast_dimensions: Axes::new() }, &[zero])
     }
 
+    /// `1 / x`.
+    ///
+    /// Elementwise, for arrays of any shape. Integers and truth values become floats first.
+    ///
+    /// >>> jnp.reciprocal(jnp.array([4.0]))
+    /// Array([0.25], dtype=float32)
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn reciprocal(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
@@ -460,7 +304,12 @@ pub mod numpy_mixed {
 
     macro_rules! logarithms {
         ($($name:ident $base:literal),* $(,)?) => {$(
-            /// The natural logarithm over that of the base.
+            /// Logarithm to this base, as a quotient of natural ones.
+            ///
+            /// Elementwise, for arrays of any shape. Integers and truth values become floats first.
+            ///
+            #[doc = concat!(">>> jnp.", stringify!($name), "(jnp.array([1.0]))")]
+            /// Array([0.], dtype=float32)
             #[pyfunction]
             #[pyo3(signature = (x, /))]
             pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
@@ -475,7 +324,12 @@ pub mod numpy_mixed {
 
     logarithms!(log2 2.0, log10 10.0);
 
-    /// Rounds towards zero; integers are their own result.
+    /// Rounds towards zero.
+    ///
+    /// Elementwise, for arrays of any shape and real dtype; integers are their own result.
+    ///
+    /// >>> jnp.trunc(jnp.array([-1.5]))
+    /// Array([-1.], dtype=float32)
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn trunc(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
@@ -493,30 +347,29 @@ pub mod numpy_mixed {
         bind1(py, ferrax_ir::ops::SelectN {}, &[negative, down, up])
     }
 
-    /// Signed integers keep their sign.
-    #[pyfunction]
-    #[pyo3(signature = (x, y, /))]
-    pub fn right_shift(py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
-        let (x, y) = (crate::convert::operand(x, "right_shift")?, crate::convert::operand(y, "right_shift")?);
-        let op =
-            if x.dtype().is_unsigned() { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
-        binary(py, "right_shift", op, x, y, Promotion::Numeric)
-    }
-
-    macro_rules! orders {
-        ($($name:ident => $op:ident $text:literal),* $(,)?) => {$(
-            /// Complex numbers compare by real part, then by imaginary part.
+    macro_rules! right_shifts {
+        ($($name:ident $text:literal),*) => {$(
+            /// `x >> y`; signed integers keep their sign.
+            ///
+            /// Elementwise, for arrays of integers or truth values whose shapes broadcast together.
+            /// The result has their common dtype.
+            ///
+            /// >>> jnp.right_shift(jnp.array([-5]), jnp.array([1]))
+            /// Array([-3], dtype=int32)
             #[pyfunction]
             #[pyo3(signature = (x, y, /))]
             pub fn $name(py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
                 let (x, y) = (crate::convert::operand(x, $text)?, crate::convert::operand(y, $text)?);
-                order(py, $text, Compare::$op, x, y)
+                let unsigned = x.dtype().is_unsigned();
+                let op = if unsigned { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic };
+                binary(py, $text, op, x, y, Promotion::Numeric)
             }
         )*};
     }
 
-    orders!(less => Lt "less", less_equal => Le "less_equal", greater => Gt "greater", greater_equal => Ge "greater_equal");
+    right_shifts!(right_shift "right_shift", bitwise_right_shift "bitwise_right_shift");
 
+    /// A comparison; complex numbers are ordered by real part, then by imaginary part.
     pub fn order<'py>(
         py: Python<'py>,
         name: &str,
@@ -543,23 +396,15 @@ pub mod numpy_mixed {
     }
 
     pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add_function(wrap_pyfunction!(floor, module)?)?;
-        module.add_function(wrap_pyfunction!(ceil, module)?)?;
         module.add_function(wrap_pyfunction!(rint, module)?)?;
         module.add_function(wrap_pyfunction!(positive, module)?)?;
-        module.add_function(wrap_pyfunction!(abs, module)?)?;
-        module.add_function(wrap_pyfunction!(conj, module)?)?;
-        module.add_function(wrap_pyfunction!(real, module)?)?;
         module.add_function(wrap_pyfunction!(imag, module)?)?;
         module.add_function(wrap_pyfunction!(reciprocal, module)?)?;
         module.add_function(wrap_pyfunction!(log2, module)?)?;
         module.add_function(wrap_pyfunction!(log10, module)?)?;
         module.add_function(wrap_pyfunction!(trunc, module)?)?;
         module.add_function(wrap_pyfunction!(right_shift, module)?)?;
-        module.add_function(wrap_pyfunction!(less, module)?)?;
-        module.add_function(wrap_pyfunction!(less_equal, module)?)?;
-        module.add_function(wrap_pyfunction!(greater, module)?)?;
-        module.add_function(wrap_pyfunction!(greater_equal, module)?)?;
+        module.add_function(wrap_pyfunction!(bitwise_right_shift, module)?)?;
         Ok(())
     }
 }
@@ -570,6 +415,13 @@ pub mod lax_mixed {
     use ferrax_ir::ops::{Clamp, Copy, SelectN, StopGradient};
     use pyo3::types::PyTuple;
 
+    /// Of several arrays the one that `which` says, elementwise.
+    ///
+    /// `which` holds truth values (for two cases) or `int32` numbers of cases, as a scalar or in the shape
+    /// of the cases; these have one shape and dtype.
+    ///
+    /// >>> lax.select_n(jnp.array([False, True]), jnp.array([1, 2]), jnp.array([3, 4]))
+    /// Array([1, 4], dtype=int32)
     #[pyfunction]
     #[pyo3(signature = (which, *cases))]
     pub fn select_n(
@@ -585,6 +437,12 @@ pub mod lax_mixed {
         bind1(py, SelectN {}, &operands)
     }
 
+    /// `x` within bounds, elementwise: not below `min` and not above `max`.
+    ///
+    /// The bounds are scalars or have the shape of `x`; all have one dtype.
+    ///
+    /// >>> lax.clamp(0.0, jnp.array([-1.0, 0.5, 2.0]), 1.0)
+    /// Array([0. , 0.5, 1. ], dtype=float32)
     #[pyfunction]
     #[pyo3(signature = (min, x, max))]
     pub fn clamp(
@@ -597,12 +455,14 @@ pub mod lax_mixed {
         bind1(py, Clamp {}, &[operand(min)?, operand(x)?, operand(max)?])
     }
 
+    /// `x` as a constant for differentiation.
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn stop_gradient(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
         bind1(py, StopGradient {}, &[crate::convert::operand(x, "lax.stop_gradient")?])
     }
 
+    /// A copy of `x`.
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn copy(py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Py<Array>> {
@@ -613,7 +473,7 @@ pub mod lax_mixed {
         module.add_function(wrap_pyfunction!(select_n, module)?)?;
         module.add_function(wrap_pyfunction!(clamp, module)?)?;
         module.add_function(wrap_pyfunction!(stop_gradient, module)?)?;
-        module.add_function(wrap_pyfunction!(copy, module)?)?;
-        Ok(())
+        // No function of `lax`: the array's method is made of it.
+        module.setattr("copy", wrap_pyfunction!(copy, module)?)
     }
 }

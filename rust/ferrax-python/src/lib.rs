@@ -9,6 +9,7 @@
 //! | `trace` | the trace stack: frames that record ops |
 //! | `eager` | ops outside any trace |
 //! | `elementwise`, `bind` | functions of the NumPy and lax layers |
+//! | `functions` | those of them that are one op, from the op rows |
 //! | `pairwise` | ops on two concrete operands, remembered by their types |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
 //! | `control` | bodies of loops and branches |
@@ -35,6 +36,7 @@ pub mod eager;
 pub mod elementwise;
 pub mod errors;
 pub mod export;
+pub mod functions;
 pub mod indexing;
 pub mod interrupt;
 pub mod jit;
@@ -66,17 +68,12 @@ mod _core {
         crate::bind::register(module)?;
         crate::export::register(module)?;
         let ufuncs = PyModule::new(py, "ferrax._core.ufuncs")?;
-        crate::elementwise::numpy_inexact::register(&ufuncs)?;
-        crate::elementwise::numpy_numeric::register(&ufuncs)?;
-        crate::elementwise::numpy_logical::register(&ufuncs)?;
-        crate::elementwise::numpy_binary::register(&ufuncs)?;
         crate::elementwise::numpy_mixed::register(&ufuncs)?;
         module.add("ufuncs", &ufuncs)?;
         let lax = PyModule::new(py, "ferrax._core.lax")?;
-        crate::elementwise::lax_unary::register(&lax)?;
-        crate::elementwise::lax_accurate::register(&lax)?;
-        crate::elementwise::lax_binary::register(&lax)?;
         crate::elementwise::lax_mixed::register(&lax)?;
+        crate::functions::register(&ufuncs, &lax)?;
+        module.add_function(wrap_pyfunction!(crate::functions::op_rows, module)?)?;
         module.add("lax", &lax)?;
         let modules = py.import("sys")?.getattr("modules")?;
         modules.set_item("ferrax._core.ufuncs", ufuncs)?;

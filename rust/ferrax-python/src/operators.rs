@@ -13,7 +13,7 @@ use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
 use crate::errors::IntoPyResult;
 use crate::pairwise::Pairwise;
-use crate::{dtypes, params, trace};
+use crate::{dtypes, functions, params, trace};
 
 /// The other operand, or `None` for kinds that the operators leave to Python.
 fn other<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Operand<'py>>> {
@@ -158,7 +158,7 @@ impl Array {
     }
 
     fn __abs__(slf: &Bound<'_, Self>) -> PyResult<Py<Array>> {
-        numpy_mixed::abs(slf.py(), slf.as_any())
+        functions::of_one(slf.py(), Unary::Abs, slf.as_any(), "abs", Promotion::Accepted)
     }
 
     fn __invert__(slf: &Bound<'_, Self>) -> PyResult<Py<Array>> {

@@ -12,6 +12,7 @@ import functools
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src.base import effects
 from ferrax._src.base.extended_dtypes import PRNG_IMPLS
 from ferrax._src.core import named_axes
@@ -24,13 +25,7 @@ from ferrax._src.core.op_types import (
 
 # What each equation of these has beside the native parameters.
 _ADDED = {
-    **dict.fromkeys(
-        (
-            "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin",
-            "sqrt", "tan", "tanh",
-        ),
-        {"accuracy": None},
-    ),
+    **{op: dict.fromkeys(row["shown"]) for op, row in _core.op_rows().items() if row["shown"]},
     **dict.fromkeys(
         ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), {"sharding": None}
     ),

@@ -1,7 +1,8 @@
 """Elementwise functions of ``ferrax.lax``, dtype conversion and ``stop_gradient``.
 
-Invariant: most names here are the core's native functions themselves, with no Python in between.
-They check that dtypes are equal and shapes match (scalars excepted) and never promote.
+Invariant: functions that are one op are the core's native ones, made from the op rows, with no
+Python in between. They check that dtypes are equal and shapes match (scalars excepted) and never
+promote.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ferrax import _core
 from ferrax._core import Array, bind
+from ferrax._core.lax import *  # noqa: F403
+from ferrax._core.lax import mul as _mul, select_n, stop_gradient as _stop_gradient
 from ferrax._src.base import dtypes
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import RoundingMethod
@@ -22,51 +24,7 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.tree.tree_util import tree_map
 
-_native = _core.lax
-
-neg = _native.neg
-sign = _native.sign
-floor = _native.floor
-ceil = _native.ceil
-is_finite = _native.is_finite
-exp = _native.exp
-exp2 = _native.exp2
-expm1 = _native.expm1
-log = _native.log
-log1p = _native.log1p
-tanh = _native.tanh
-logistic = _native.logistic
-sin = _native.sin
-cos = _native.cos
-tan = _native.tan
-asin = _native.asin
-acos = _native.acos
-atan = _native.atan
-sinh = _native.sinh
-cosh = _native.cosh
-asinh = _native.asinh
-acosh = _native.acosh
-atanh = _native.atanh
-sqrt = _native.sqrt
-rsqrt = _native.rsqrt
-cbrt = _native.cbrt
-abs = _native.abs
-bitwise_not = _native.bitwise_not
-population_count = _native.population_count
-clz = _native.clz
-real = _native.real
-imag = _native.imag
-conj = _native.conj
-erf = _native.erf
-erfc = _native.erfc
-erf_inv = _native.erf_inv
-lgamma = _native.lgamma
-digamma = _native.digamma
-square = _native.square
-
-add = _native.add
-sub = _native.sub
-
+_NUMBER_TYPES = (bool, int, float)
 
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None):
@@ -83,33 +41,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None):
         x, y = as_array(x), as_array(y)
         weak = bool(x.weak_type and y.weak_type)
         x, y = (_convert_element_type(factor, out_dtype, weak) for factor in (x, y))
-    return _native.mul(x, y)
-
-
-div = _native.div
-rem = _native.rem
-pow = _native.pow
-max = _native.max
-min = _native.min
-bitwise_and = _native.bitwise_and
-bitwise_or = _native.bitwise_or
-bitwise_xor = _native.bitwise_xor
-shift_left = _native.shift_left
-shift_right_arithmetic = _native.shift_right_arithmetic
-shift_right_logical = _native.shift_right_logical
-atan2 = _native.atan2
-nextafter = _native.nextafter
-complex = _native.complex
-eq = _native.eq
-ne = _native.ne
-lt = _native.lt
-le = _native.le
-gt = _native.gt
-ge = _native.ge
-select_n = _native.select_n
-clamp = _native.clamp
-
-_NUMBER_TYPES = (bool, int, float)
+    return _mul(x, y)
 
 
 def reciprocal(x: ArrayLike):
@@ -261,7 +193,7 @@ def _stop_gradient_leaf(x):
             return x
         x = _operand(x, "stop_gradient")
     if dtypes.issubdtype(x.dtype, np.inexact):
-        return _native.stop_gradient(x)
+        return _stop_gradient(x)
     return x
 
 

@@ -22,10 +22,8 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning as ComplexWarning
 
-from ferrax._core import (
-    Array as ndarray,  # noqa: F401
-    ufuncs as _ufuncs,
-)
+from ferrax._core import Array as ndarray  # noqa: F401
+from ferrax._core.ufuncs import *  # noqa: F403
 from ferrax._src.base.dtypes import finfo as finfo, iinfo as iinfo
 from ferrax._src.numpy.array_creation import (
     arange as arange,
@@ -367,66 +365,6 @@ from ferrax._src.numpy.vectorization import (
     apply_over_axes as apply_over_axes,
     vectorize as vectorize,
 )
-
-abs = _ufuncs.abs
-sign = _ufuncs.sign
-floor = _ufuncs.floor
-ceil = _ufuncs.ceil
-trunc = _ufuncs.trunc
-rint = _ufuncs.rint
-sqrt = _ufuncs.sqrt
-square = _ufuncs.square
-exp = _ufuncs.exp
-exp2 = _ufuncs.exp2
-expm1 = _ufuncs.expm1
-log = _ufuncs.log
-log1p = _ufuncs.log1p
-log2 = _ufuncs.log2
-log10 = _ufuncs.log10
-sin = _ufuncs.sin
-cos = _ufuncs.cos
-tan = _ufuncs.tan
-arcsin = _ufuncs.arcsin
-arccos = _ufuncs.arccos
-arctan = _ufuncs.arctan
-sinh = _ufuncs.sinh
-cosh = _ufuncs.cosh
-tanh = _ufuncs.tanh
-arcsinh = _ufuncs.arcsinh
-arccosh = _ufuncs.arccosh
-arctanh = _ufuncs.arctanh
-cbrt = _ufuncs.cbrt
-reciprocal = _ufuncs.reciprocal
-positive = _ufuncs.positive
-true_divide = _ufuncs.true_divide
-equal = _ufuncs.equal
-not_equal = _ufuncs.not_equal
-less = _ufuncs.less
-less_equal = _ufuncs.less_equal
-greater = _ufuncs.greater
-greater_equal = _ufuncs.greater_equal
-logical_not = _ufuncs.logical_not
-bitwise_not = _ufuncs.bitwise_not
-left_shift = _ufuncs.left_shift
-right_shift = _ufuncs.right_shift
-arctan2 = _ufuncs.arctan2
-nextafter = _ufuncs.nextafter
-conj = _ufuncs.conj
-real = _ufuncs.real
-imag = _ufuncs.imag
-absolute = _ufuncs.abs
-acos = _ufuncs.arccos
-acosh = _ufuncs.arccosh
-asin = _ufuncs.arcsin
-asinh = _ufuncs.arcsinh
-atan = _ufuncs.arctan
-atanh = _ufuncs.arctanh
-atan2 = _ufuncs.arctan2
-conjugate = _ufuncs.conj
-bitwise_invert = _ufuncs.bitwise_not
-invert = _ufuncs.bitwise_not
-bitwise_left_shift = _ufuncs.left_shift
-bitwise_right_shift = _ufuncs.right_shift
 
 pi = _np.pi
 e = _np.e

@@ -238,7 +238,14 @@ def min(
     return _reduce("min", a, axis, None, out, keepdims, initial, where)
 
 
-amax, amin = max, min
+def amax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """`max` under its longer name."""
+    return max(a, axis, out, keepdims, initial, where)
+
+
+def amin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+    """`min` under its longer name."""
+    return min(a, axis, out, keepdims, initial, where)
 
 
 def any(  # noqa: A001

@@ -39,6 +39,8 @@ class _ScalarMeta(type):
 
 def _scalar_type(name, numpy_type):
     dtype = np.dtype(numpy_type)
+    # "bool_" is the dtype bool, as its name says elsewhere.
+    name = name.rstrip("_")
     members = {"dtype": dtype, "__doc__": f"The dtype {name}; calling it converts."}
     kind = _ScalarMeta(name, (object,), members)
     kind.__module__ = "ferrax.numpy"

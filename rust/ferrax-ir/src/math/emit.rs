@@ -1,31 +1,38 @@
 //! The language as instructions of a scalar body.
 //!
-//! Emits no [`ScalarOp::Math`], and of floats only operations that IEEE 754 rounds
-//! correctly, so that what is emitted means the same everywhere.
+//! Of floats only operations that IEEE 754 rounds correctly, so that what is emitted
+//! means the same everywhere.
 
 use super::lang::FloatLang;
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType};
 
-/// Appends to a body; the width is that of `f32` or (`WIDE`) `f64`. Without `FUSED`
-/// products are rounded before they are added.
-pub struct Emit<'b, const WIDE: bool, const FUSED: bool> {
-    body: &'b mut Body,
+/// Appends to a body; floats are `F32` or `F64`.
+pub struct Emit<'b> {
+    pub body: &'b mut Body,
+    float: ScalarType,
+    int: ScalarType,
+    /// Else products are rounded before they are added.
+    fused: bool,
 }
 
-impl<'b, const WIDE: bool, const FUSED: bool> Emit<'b, WIDE, FUSED> {
-    pub fn new(body: &'b mut Body) -> Self {
-        Emit { body }
+impl<'b> Emit<'b> {
+    /// Arithmetic on registers of the type `float`.
+    pub fn new(body: &'b mut Body, float: ScalarType) -> Self {
+        Emit::for_target(body, float, true)
     }
 
-    const FLOAT: ScalarType = if WIDE { ScalarType::F64 } else { ScalarType::F32 };
-    const INT: ScalarType = if WIDE { ScalarType::I64 } else { ScalarType::I32 };
+    /// [`Emit::new`], or where `fused` is false without [`ScalarOp::Fma`].
+    pub fn for_target(body: &'b mut Body, float: ScalarType, fused: bool) -> Self {
+        let int = if float == ScalarType::F64 { ScalarType::I64 } else { ScalarType::I32 };
+        Emit { body, float, int, fused }
+    }
 
     fn of_floats(&mut self, op: ScalarOp, args: &[Reg]) -> Reg {
-        self.body.push(op, Self::FLOAT, args)
+        self.body.push(op, self.float, args)
     }
 
     fn of_ints(&mut self, op: ScalarOp, args: &[Reg]) -> Reg {
-        self.body.push(op, Self::INT, args)
+        self.body.push(op, self.int, args)
     }
 
     fn truth(&mut self, op: ScalarOp, args: &[Reg]) -> Reg {
@@ -33,19 +40,23 @@ impl<'b, const WIDE: bool, const FUSED: bool> Emit<'b, WIDE, FUSED> {
     }
 }
 
-impl<const WIDE: bool, const FUSED: bool> FloatLang for Emit<'_, WIDE, FUSED> {
+impl FloatLang for Emit<'_> {
     type F = Reg;
     type I = Reg;
     type B = Reg;
 
-    const WIDE: bool = WIDE;
-    const FUSED: bool = FUSED;
+    fn wide(&self) -> bool {
+        self.float == ScalarType::F64
+    }
+    fn fused(&self) -> bool {
+        self.fused
+    }
 
     fn float(&mut self, value: f64) -> Reg {
-        self.body.float(Self::FLOAT, value)
+        self.body.float(self.float, value)
     }
     fn int(&mut self, value: i64) -> Reg {
-        self.body.int(Self::INT, value)
+        self.body.int(self.int, value)
     }
     fn add(&mut self, a: Reg, b: Reg) -> Reg {
         self.of_floats(ScalarOp::Add, &[a, b])
@@ -60,7 +71,7 @@ impl<const WIDE: bool, const FUSED: bool> FloatLang for Emit<'_, WIDE, FUSED> {
         self.of_floats(ScalarOp::Div, &[a, b])
     }
     fn fma(&mut self, a: Reg, b: Reg, c: Reg) -> Reg {
-        if FUSED {
+        if self.fused {
             return self.of_floats(ScalarOp::Fma, &[a, b, c]);
         }
         let product = self.mul(a, b);

@@ -24,7 +24,7 @@ fn erf_small<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 fn erfc_large<L: FloatLang>(l: &mut L, a: L::F) -> L::F {
     let high = l.by_width(10.3, 28.0);
     let a = l.at_most(a, high);
-    let c = if L::WIDE { 4.0 } else { 2.0 };
+    let c = if l.wide() { 4.0 } else { 2.0 };
     let t = calc!(l, div(sub(a, (c)), add(a, (c))));
     // Quotient and exponential are pairs until the last product.
     let [first, rest] = l.poly_parts(t, &ERFC_32, &ERFC_64);
@@ -54,7 +54,7 @@ pub fn erf<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let small = erf_small(l, x);
     let high = l.by_width(4.05, 6.0);
     let bounded = l.at_most(a, high);
-    let large = if L::WIDE {
+    let large = if l.wide() {
         let complement = erfc_large(l, bounded);
         calc!(l, sub(1.0, complement))
     } else {
@@ -93,7 +93,7 @@ pub fn erf_inv<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let w = log(l, product);
     let w = l.neg(w);
     let root = l.sqrt(w);
-    let p = if L::WIDE {
+    let p = if l.wide() {
         // The differences are exact; what the root rounds off counts.
         let root_low = calc!(l, div(fnma(root, root, w), add(root, root)));
         let t = calc!(l, sub(w, 3.125));

@@ -35,7 +35,7 @@ fn expm1_near_zero<L: FloatLang>(l: &mut L, r: L::F) -> L::F {
 /// once where the result is subnormal.
 #[inline(always)]
 pub fn scale<L: FloatLang>(l: &mut L, y: L::F, k_bits: L::I) -> L::F {
-    let format = L::format();
+    let format = l.format();
     // Adding twice the bias makes the number in the low bits positive: it can be
     // halved by a logical shift once the magic number's bits are gone.
     let remove = l.int(2 * format.exponent_bias - format.magic_bits);

@@ -41,7 +41,7 @@ fn lgamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::B, L::F) {
     let p = calc!(l, sub(t, 0.625));
     let p = l.poly(p, &LGAMMA_32, &LGAMMA_64);
     // t (t - 1); rounded once where that is possible.
-    let zeros = if L::FUSED { calc!(l, fma(t, t, neg(t))) } else { calc!(l, mul(t, sub(t, 1.0))) };
+    let zeros = if l.fused() { calc!(l, fma(t, t, neg(t))) } else { calc!(l, mul(t, sub(t, 1.0))) };
     let direct = l.mul(zeros, p);
     let argument = l.select(below, x, product);
     let argument = l.select(large, x, argument);
@@ -111,7 +111,7 @@ pub fn lgamma<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 #[inline(always)]
 fn digamma_positive<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     // In 32 bits the series serves from 5 on, and fewer steps round less.
-    let (start, steps) = if L::WIDE { (ASYMPTOTIC, STEPS) } else { (5.0, 3) };
+    let (start, steps) = if l.wide() { (ASYMPTOTIC, STEPS) } else { (5.0, 3) };
     let large = calc!(l, le((start), x));
     let below = calc!(l, lt(x, 0.75));
     let zero = l.float(0.0);

@@ -32,7 +32,7 @@ pub fn cosh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 /// `log(1 + t + t_low)`, or `log(2 a)` where `is_large` says that this is it.
 #[inline(always)]
 fn log_of<L: FloatLang>(l: &mut L, t: L::F, t_low: L::F, a: L::F, is_large: L::B) -> L::F {
-    let format = L::format();
+    let format = l.format();
     let sum = calc!(l, add(t, 1.0));
     let v = l.select(is_large, a, sum);
     let (k, k_float, m) = split(l, v);
@@ -102,7 +102,7 @@ pub fn acosh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 /// `log((1 + a) / (1 - a)) / 2` with `(1 + a) / (1 - a) = 2^k (1 + s) / (1 - s)`.
 #[inline(always)]
 pub fn atanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
-    let format = L::format();
+    let format = l.format();
     let a = l.abs(x);
     let above = calc!(l, add(1.0, a));
     let below = calc!(l, sub(1.0, a));
@@ -129,7 +129,7 @@ pub fn atanh<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let z = l.mul(s, s);
     // In 64 bits the logarithm's polynomial, which is for twice this.
     let p = l.poly(z, &ATANH_32, &LOG_64);
-    let p = if L::WIDE { calc!(l, mul(p, 0.5)) } else { p };
+    let p = if l.wide() { calc!(l, mul(p, 0.5)) } else { p };
     let high = l.by_width(LN_2_32[0] / 2.0, LN_2_64[0] / 2.0);
     let low = l.by_width(LN_2_32[1] / 2.0, LN_2_64[1] / 2.0);
     let correction = calc!(l, fma(mul(s, z), p, mul(k, low)));

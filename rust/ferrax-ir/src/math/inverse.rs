@@ -127,7 +127,7 @@ pub fn atan<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 
 #[inline(always)]
 pub fn atan2<L: FloatLang>(l: &mut L, y: L::F, x: L::F) -> L::F {
-    let sign_mask = l.int(L::format().sign_bit);
+    let sign_mask = l.int(l.format().sign_bit);
     let zero_bits = l.int(0);
     let x_bits = l.bits(x);
     let x_sign = l.and_int(x_bits, sign_mask);
@@ -171,7 +171,7 @@ pub fn rsqrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let a = l.abs(x);
     // Neither the cube nor the low half of its pair may leave the normal range.
-    let (extreme, step) = if L::WIDE { (900, 54) } else { (90, 24) };
+    let (extreme, step) = if l.wide() { (900, 54) } else { (90, 24) };
     let tiny = calc!(l, lt(a, (2f64.powi(-extreme))));
     let huge = calc!(l, lt((2f64.powi(extreme)), a));
     let factor = calc!(l, select(huge, (2f64.powi(-step)), 1.0));
@@ -180,18 +180,18 @@ pub fn cbrt<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
     let inverse_root = calc!(l, select(tiny, (2f64.powi(-step / 3)), inverse_root));
     let v = l.mul(a, factor);
     // The upper half of the bits is a small enough integer to be a float.
-    let half = if L::WIDE { 32 } else { 16 };
+    let half = if l.wide() { 32 } else { 16 };
     let bits = l.bits(v);
     let upper = l.shr(bits, half);
     let upper = l.to_float(upper);
     // 4/3 of the bits of 1, less the error's middle.
-    let start = if L::WIDE { 1_430_188_287.0 } else { 21_666.98 };
+    let start = if l.wide() { 1_430_188_287.0 } else { 21_666.98 };
     let upper = calc!(l, fma(upper, (-1.0 / 3.0), (start)));
     let one = l.float(1.0);
     let (_, bits) = l.round_product(upper, one);
     let bits = l.shl(bits, half);
     let mut y = l.from_bits(bits);
-    for _ in 0..if L::WIDE { 3 } else { 2 } {
+    for _ in 0..if l.wide() { 3 } else { 2 } {
         let e = calc!(l, fnma(mul(mul(v, y), y), y, 1.0));
         let step = calc!(l, mul(e, fma(e, fma(e, (14.0 / 81.0), (2.0 / 9.0)), (1.0 / 3.0))));
         y = l.fma(y, step, y);

@@ -6,7 +6,7 @@
 //! sides of a choice are computed and one is selected.
 //!
 //! Invariants that the functions rely on: round to nearest even; comparisons with
-//! NaN are false; `fma` rounds once where [`FloatLang::FUSED`] and twice elsewhere;
+//! NaN are false; `fma` rounds once where [`FloatLang::fused`] and twice elsewhere;
 //! no reassociation.
 
 /// Arithmetic on one width of float (`F`), the integers of that width (`I`) and
@@ -18,9 +18,9 @@ pub trait FloatLang {
     type B: Copy;
 
     /// 64 bits rather than 32.
-    const WIDE: bool;
+    fn wide(&self) -> bool;
     /// Whether [`FloatLang::fma`] rounds once.
-    const FUSED: bool;
+    fn fused(&self) -> bool;
 
     fn float(&mut self, value: f64) -> Self::F;
     fn int(&mut self, value: i64) -> Self::I;
@@ -100,14 +100,15 @@ pub const WIDE: Format = Format {
 /// What is composed of the operations.
 pub trait FloatLangExt: FloatLang {
     #[inline(always)]
-    fn format() -> Format {
-        if Self::WIDE { WIDE } else { NARROW }
+    fn format(&self) -> Format {
+        if self.wide() { WIDE } else { NARROW }
     }
 
     /// A constant that depends on the width.
     #[inline(always)]
     fn by_width(&mut self, narrow: f64, wide: f64) -> Self::F {
-        self.float(if Self::WIDE { wide } else { narrow })
+        let value = if self.wide() { wide } else { narrow };
+        self.float(value)
     }
 
     /// The polynomial with these coefficients, lowest power first, by Horner's rule.
@@ -118,7 +119,7 @@ pub trait FloatLangExt: FloatLang {
         narrow: &[f64; N],
         wide: &[f64; W],
     ) -> Self::F {
-        if Self::WIDE { horner(self, x, wide) } else { horner(self, x, narrow) }
+        if self.wide() { horner(self, x, wide) } else { horner(self, x, narrow) }
     }
 
     /// The first coefficient, and the rest of the polynomial.
@@ -130,7 +131,7 @@ pub trait FloatLangExt: FloatLang {
         wide: &[f64; W],
     ) -> [Self::F; 2] {
         let first = self.by_width(narrow[0], wide[0]);
-        let rest = if Self::WIDE { horner(self, x, &wide[1..]) } else { horner(self, x, &narrow[1..]) };
+        let rest = if self.wide() { horner(self, x, &wide[1..]) } else { horner(self, x, &narrow[1..]) };
         [first, self.mul(rest, x)]
     }
 
@@ -164,7 +165,7 @@ pub trait FloatLangExt: FloatLang {
     /// bits are `k` (above them those of the magic number). `|k| < 2^(fraction - 1)`.
     #[inline(always)]
     fn round_product(&mut self, x: Self::F, factor: Self::F) -> (Self::F, Self::I) {
-        let magic = self.float(Self::format().magic);
+        let magic = self.float(self.format().magic);
         let shifted = self.fma(x, factor, magic);
         let k = self.sub(shifted, magic);
         (k, self.bits(shifted))
@@ -173,17 +174,17 @@ pub trait FloatLangExt: FloatLang {
     /// A small integer as a float.
     #[inline(always)]
     fn to_float(&mut self, k: Self::I) -> Self::F {
-        let bits = self.int(Self::format().magic_bits);
+        let bits = self.int(self.format().magic_bits);
         let shifted = self.add_int(k, bits);
         let shifted = self.from_bits(shifted);
-        let magic = self.float(Self::format().magic);
+        let magic = self.float(self.format().magic);
         self.sub(shifted, magic)
     }
 
     /// `2^k` where `k` is in the low bits of `k_bits` and the power is normal.
     #[inline(always)]
     fn power_of_two(&mut self, k_bits: Self::I, offset: i64) -> Self::F {
-        let format = Self::format();
+        let format = self.format();
         let bias = self.int(format.exponent_bias + offset);
         let exponent = self.add_int(k_bits, bias);
         let bits = self.shl(exponent, format.fraction);
@@ -193,7 +194,7 @@ pub trait FloatLangExt: FloatLang {
     /// `a` with the sign of `b`; `a` must not be negative.
     #[inline(always)]
     fn with_sign(&mut self, a: Self::F, b: Self::F) -> Self::F {
-        let mask = self.int(Self::format().sign_bit);
+        let mask = self.int(self.format().sign_bit);
         let b = self.bits(b);
         let sign = self.and_int(b, mask);
         self.flip(a, sign)
@@ -249,7 +250,7 @@ pub trait FloatLangExt: FloatLang {
     #[inline(always)]
     fn two_product(&mut self, a: Self::F, b: Self::F) -> (Self::F, Self::F) {
         let product = self.mul(a, b);
-        if Self::FUSED {
+        if self.fused() {
             let negated = self.neg(product);
             return (product, self.fma(a, b, negated));
         }

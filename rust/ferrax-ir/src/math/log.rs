@@ -11,8 +11,8 @@ use super::lang::{FloatLang, FloatLangExt, calc};
 /// of a positive normal number.
 #[inline(always)]
 pub fn split<L: FloatLang>(l: &mut L, x: L::F) -> (L::I, L::F, L::F) {
-    let format = L::format();
-    let (one, root) = if L::WIDE {
+    let format = l.format();
+    let (one, root) = if l.wide() {
         (1f64.to_bits() as i64, std::f64::consts::FRAC_1_SQRT_2.to_bits() as i64)
     } else {
         (1f32.to_bits() as i64, std::f32::consts::FRAC_1_SQRT_2.to_bits() as i64)
@@ -38,7 +38,7 @@ pub fn assemble<L: FloatLang>(l: &mut L, k: L::F, f: L::F) -> L::F {
     let high = l.by_width(LN_2_32[0], LN_2_64[0]);
     let low = l.by_width(LN_2_32[1], LN_2_64[1]);
     let square = l.mul(f, f);
-    if L::WIDE {
+    if l.wide() {
         let s = calc!(l, div(f, add(f, 2.0)));
         let z = l.mul(s, s);
         let p = l.poly(z, &LOG_64, &LOG_64);
@@ -71,7 +71,7 @@ fn special<L: FloatLang>(l: &mut L, x: L::F, y: L::F) -> L::F {
 /// `log(x) + k0 ln 2` for positive `x`, and the logarithm's values elsewhere.
 #[inline(always)]
 pub fn log_scaled<L: FloatLang>(l: &mut L, x: L::F, k0: Option<L::F>) -> L::F {
-    let format = L::format();
+    let format = l.format();
     let tiny = calc!(l, lt(x, (format.min_normal)));
     let lift = 2f64.powi(format.fraction as i32);
     let lifted = calc!(l, mul(x, (lift)));
@@ -96,7 +96,7 @@ pub fn log<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
 /// one rounding: `x 2^-k + (2^-k - 1)`.
 #[inline(always)]
 pub fn log1p<L: FloatLang>(l: &mut L, x: L::F) -> L::F {
-    let format = L::format();
+    let format = l.format();
     let sum = calc!(l, add(x, 1.0));
     let (k, k_float, m) = split(l, sum);
     let bias = l.int(format.exponent_bias);

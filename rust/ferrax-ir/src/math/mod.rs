@@ -1,6 +1,8 @@
 //! Functions of floats as algorithms that every backend shares.
 //!
-//! Each function of [`MathFn`] is written once over [`lang::FloatLang`] and runs as
+//! Each function of [`MathFn`] is a row of the table below: its name, its algorithm, and
+//! the function of `f64` that it is measured against. The algorithm is written once over
+//! [`lang::FloatLang`] and runs as
 //! - machine code: [`Unary`] and [`Binary`] kernels on [`Native`], to be called from
 //!   loops inside `#[target_feature]` functions ([`crate::with_math_fn`]);
 //! - instructions of a scalar body: [`expand`], for emitters of machine code and WGSL.
@@ -31,7 +33,7 @@ pub use emit::Emit;
 pub use lang::FloatLang;
 pub use native::Native;
 
-use crate::scalar::{Body, MathFn, Reg, ScalarType};
+use crate::scalar::{Body, Reg, ScalarType, reference};
 use crate::{Result, internal_error};
 
 /// A function of one float.
@@ -59,8 +61,26 @@ pub trait Binary {
 }
 
 macro_rules! kernels {
-    (($d:tt) unary { $($unary:ident => $call:path $(, $quick:path, $limit:expr)?;)* }
-     binary { $($binary:ident => $call_two:path;)* }) => {
+    (($d:tt)
+     unary { $($unary:ident $name:literal => $call:path, $reference:expr $(, quick: $quick:path, $limit:expr)?;)* }
+     binary { $($binary:ident $name_two:literal => $call_two:path, $reference_two:expr;)* }) => {
+        crate::string_enum! {
+            /// Functions of floats that are computed by polynomials. All take and give
+            /// `F32` or `F64`; of two, [`MathFn::Pow`] takes `x, y` and [`MathFn::Atan2`] `y, x`.
+            MathFn { $($unary = $name,)* $($binary = $name_two),* }
+        }
+
+        impl MathFn {
+            /// The function in `f64` from other sources than these algorithms; the second
+            /// argument counts for functions of two alone.
+            pub fn reference(self, x: f64, y: f64) -> f64 {
+                match self {
+                    $(MathFn::$unary => $reference(x),)*
+                    $(MathFn::$binary => $reference_two(x, y),)*
+                }
+            }
+        }
+
         /// A type for each function, which implements [`Unary`] or [`Binary`].
         pub mod kernels {
             use super::*;
@@ -106,11 +126,11 @@ macro_rules! kernels {
         macro_rules! with_math_fn {
             ($d function:expr, unary $d one:ident => $d a:expr, binary $d two:ident => $d b:expr $d(,)?) => {
                 match $d function {
-                    $($crate::scalar::MathFn::$unary => {
+                    $($crate::math::MathFn::$unary => {
                         type $d one = $crate::math::kernels::$unary;
                         $d a
                     })*
-                    $($crate::scalar::MathFn::$binary => {
+                    $($crate::math::MathFn::$binary => {
                         type $d two = $crate::math::kernels::$binary;
                         $d b
                     })*
@@ -123,58 +143,36 @@ macro_rules! kernels {
 kernels! {
     ($)
     unary {
-        Exp => exp::exp;
-        Exp2 => exp::exp2;
-        Expm1 => exp::expm1;
-        Log => log::log;
-        Log1p => log::log1p;
-        Tanh => exp::tanh;
-        Logistic => exp::logistic;
-        Sin => trig::sin, trig::sin_moderate, trig::MODERATE;
-        Cos => trig::cos, trig::cos_moderate, trig::MODERATE;
-        Tan => trig::tan, trig::tan_moderate, trig::MODERATE;
-        Asin => inverse::asin;
-        Acos => inverse::acos;
-        Atan => inverse::atan;
-        Sinh => hyperbolic::sinh;
-        Cosh => hyperbolic::cosh;
-        Asinh => hyperbolic::asinh;
-        Acosh => hyperbolic::acosh;
-        Atanh => hyperbolic::atanh;
-        Cbrt => inverse::cbrt;
-        Rsqrt => inverse::rsqrt;
-        Erf => erf::erf;
-        Erfc => erf::erfc;
-        ErfInv => erf::erf_inv;
-        Lgamma => gamma::lgamma;
-        Digamma => gamma::digamma;
+        Exp "exp" => exp::exp, f64::exp;
+        Exp2 "exp2" => exp::exp2, f64::exp2;
+        Expm1 "expm1" => exp::expm1, f64::exp_m1;
+        Log "log" => log::log, f64::ln;
+        Log1p "log1p" => log::log1p, f64::ln_1p;
+        Tanh "tanh" => exp::tanh, f64::tanh;
+        Logistic "logistic" => exp::logistic, reference::logistic;
+        Sin "sin" => trig::sin, f64::sin, quick: trig::sin_moderate, trig::MODERATE;
+        Cos "cos" => trig::cos, f64::cos, quick: trig::cos_moderate, trig::MODERATE;
+        Tan "tan" => trig::tan, f64::tan, quick: trig::tan_moderate, trig::MODERATE;
+        Asin "asin" => inverse::asin, f64::asin;
+        Acos "acos" => inverse::acos, f64::acos;
+        Atan "atan" => inverse::atan, f64::atan;
+        Sinh "sinh" => hyperbolic::sinh, f64::sinh;
+        Cosh "cosh" => hyperbolic::cosh, f64::cosh;
+        Asinh "asinh" => hyperbolic::asinh, libm::asinh;
+        Acosh "acosh" => hyperbolic::acosh, reference::acosh;
+        Atanh "atanh" => hyperbolic::atanh, libm::atanh;
+        Cbrt "cbrt" => inverse::cbrt, f64::cbrt;
+        Rsqrt "rsqrt" => inverse::rsqrt, reference::rsqrt;
+        Erf "erf" => erf::erf, libm::erf;
+        Erfc "erfc" => erf::erfc, libm::erfc;
+        ErfInv "erf_inv" => erf::erf_inv, reference::erf_inv;
+        Lgamma "lgamma" => gamma::lgamma, libm::lgamma;
+        Digamma "digamma" => gamma::digamma, reference::digamma;
     }
     binary {
-        Pow => pow::pow;
-        Atan2 => inverse::atan2;
+        Pow "pow" => pow::pow, f64::powf;
+        Atan2 "atan2" => inverse::atan2, f64::atan2;
     }
-}
-
-/// Calls the function, or its quick form, on emitted registers.
-fn emit<const WIDE: bool, const FUSED: bool>(
-    body: &mut Body,
-    function: MathFn,
-    args: &[Reg],
-    quick: bool,
-) -> Result<Reg> {
-    let mut l = Emit::<WIDE, FUSED>::new(body);
-    with_math_fn!(
-        function,
-        unary K => match args {
-            [x] if quick => Ok(K::quick(&mut l, *x)),
-            [x] => Ok(K::call(&mut l, *x)),
-            _ => Err(internal_error!("{} takes one argument, got {}", function.name(), args.len())),
-        },
-        binary K => match args {
-            [x, y] => Ok(K::call(&mut l, *x, *y)),
-            _ => Err(internal_error!("{} takes two arguments, got {}", function.name(), args.len())),
-        },
-    )
 }
 
 /// Appends the instructions that compute `function` of `args` (`F32` or `F64`); the
@@ -199,14 +197,23 @@ pub fn expand_quick(body: &mut Body, function: MathFn, args: &[Reg]) -> Result<(
 }
 
 fn expand_form(body: &mut Body, function: MathFn, args: &[Reg], fused: bool, quick: bool) -> Result<Reg> {
-    let ty = args.first().map(|reg| body.type_of(*reg));
-    match (ty, fused) {
-        (Some(ScalarType::F32), true) => emit::<false, true>(body, function, args, quick),
-        (Some(ScalarType::F32), false) => emit::<false, false>(body, function, args, quick),
-        (Some(ScalarType::F64), true) => emit::<true, true>(body, function, args, quick),
-        (Some(ScalarType::F64), false) => emit::<true, false>(body, function, args, quick),
-        (ty, _) => Err(internal_error!("{} is of F32 or F64, got {ty:?}", function.name())),
-    }
+    let float = match args.first().map(|reg| body.type_of(*reg)) {
+        Some(float @ (ScalarType::F32 | ScalarType::F64)) => float,
+        ty => return Err(internal_error!("{} is of F32 or F64, got {ty:?}", function.name())),
+    };
+    let mut l = Emit::for_target(body, float, fused);
+    with_math_fn!(
+        function,
+        unary K => match args {
+            [x] if quick => Ok(K::quick(&mut l, *x)),
+            [x] => Ok(K::call(&mut l, *x)),
+            _ => Err(internal_error!("{} takes one argument, got {}", function.name(), args.len())),
+        },
+        binary K => match args {
+            [x, y] => Ok(K::call(&mut l, *x, *y)),
+            _ => Err(internal_error!("{} takes two arguments, got {}", function.name(), args.len())),
+        },
+    )
 }
 
 /// `function` of one number (`y` counts for functions of two), with fused operations:

@@ -25,9 +25,14 @@ macro_rules! native {
             type I = $int;
             type B = bool;
 
-            const WIDE: bool = $wide;
-            const FUSED: bool = FUSED;
-
+            #[inline(always)]
+            fn wide(&self) -> bool {
+                $wide
+            }
+            #[inline(always)]
+            fn fused(&self) -> bool {
+                FUSED
+            }
             #[inline(always)]
             fn float(&mut self, value: f64) -> $float {
                 value as $float

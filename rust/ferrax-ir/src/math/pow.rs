@@ -15,7 +15,7 @@ use super::log::split;
 /// pairs.
 #[inline(always)]
 pub(super) fn log_pair<L: FloatLang>(l: &mut L, x: L::F) -> (L::F, L::F) {
-    let format = L::format();
+    let format = l.format();
     let tiny = calc!(l, lt(x, (format.min_normal)));
     let lifted = calc!(l, mul(x, (2f64.powi(format.fraction as i32))));
     let scaled = l.select(tiny, lifted, x);
@@ -89,7 +89,7 @@ pub fn pow<L: FloatLang>(l: &mut L, x: L::F, y: L::F) -> L::F {
     let even = l.eq(half_floor, half);
     let not_even = l.not(even);
     let odd = l.both(integer, not_even);
-    let sign_mask = l.int(L::format().sign_bit);
+    let sign_mask = l.int(l.format().sign_bit);
     let no_sign = l.int(0);
     let x_bits = l.bits(x);
     let x_sign = l.and_int(x_bits, sign_mask);

@@ -23,7 +23,7 @@ pub fn reduce_moderate<L: FloatLang>(l: &mut L, x: L::F) -> Reduced<L> {
     let second = l.by_width(HALF_PI_32[1], HALF_PI_64[1]);
     let third = l.by_width(HALF_PI_32[2], HALF_PI_64[2]);
     let (k, bits) = l.round_product(x, factor);
-    if L::FUSED {
+    if l.fused() {
         // The first difference is exact; `tail` holds what the second and its product
         // lose (where r is small against the product, the differences are exact).
         let t = l.fnma(k, first, x);
@@ -56,11 +56,11 @@ fn modulo_four<L: FloatLang>(l: &mut L, v: L::F) -> L::F {
 #[inline(always)]
 pub fn reduce_large<L: FloatLang>(l: &mut L, x: L::F) -> Reduced<L> {
     const PIECES: usize = 5;
-    let width: i32 = if L::WIDE { 53 } else { 24 };
-    let first_shift = if L::WIDE { 16 } else { 4 };
+    let width: i32 = if l.wide() { 53 } else { 24 };
+    let first_shift = if l.wide() { 16 } else { 4 };
     let zero = l.float(0.0);
     let mut pieces = [zero; 2 * 16 + PIECES - 1];
-    let stored: &[f64] = if L::WIDE { &TWO_OVER_PI_64 } else { &TWO_OVER_PI_32 };
+    let stored: &[f64] = if l.wide() { &TWO_OVER_PI_64 } else { &TWO_OVER_PI_32 };
     for (piece, value) in pieces.iter_mut().zip(stored) {
         *piece = l.float(*value);
     }
@@ -116,7 +116,7 @@ pub fn reduce_large<L: FloatLang>(l: &mut L, x: L::F) -> Reduced<L> {
     let half_pi_low = l.by_width(HALF_PI_32[1], HALF_PI_64[1]);
     let (r, tail) = l.two_product(high, half_pi);
     let tail = calc!(l, fma(low, half_pi, fma(high, half_pi_low, tail)));
-    let magic = l.float(L::format().magic);
+    let magic = l.float(l.format().magic);
     let quotient = l.add(quotient, magic);
     (r, tail, l.bits(quotient))
 }
@@ -155,7 +155,7 @@ fn turned<L: FloatLang>(l: &mut L, (r, tail, q): Reduced<L>, quarter: i64) -> L:
     let y = l.select(odd, cosine, sine);
     let two = l.int(2);
     let half = l.and_int(q, two);
-    let sign = l.shl(half, if L::WIDE { 62 } else { 30 });
+    let sign = l.shl(half, if l.wide() { 62 } else { 30 });
     l.flip(y, sign)
 }
 

@@ -74,6 +74,18 @@ impl Accept {
         }
     }
 
+    /// What help calls them.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Accept::Bool => "truth values",
+            Accept::Integer => "integers",
+            Accept::SignedInteger => "signed integers",
+            Accept::Floating => "floats",
+            Accept::Complex => "complex numbers",
+            Accept::Parts => "float32 or float64",
+        }
+    }
+
     pub const fn holds(self, dtype: DType) -> bool {
         match self {
             Accept::Bool => dtype.is_bool(),

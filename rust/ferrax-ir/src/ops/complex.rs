@@ -3,421 +3,435 @@
 //! On the cut of sqrt the sign of a zero does not count, as in JAX; on that of
 //! log it does.
 
-use super::arithmetic::Arithmetic;
-use crate::scalar::MathFn;
+use super::formula::Formulas;
+use crate::math::{FloatLang, MathFn};
 
 /// A complex number of an arithmetic.
-pub type Pair<A> = (<A as Arithmetic>::R, <A as Arithmetic>::R);
+pub type Pair<L> = (<L as FloatLang>::F, <L as FloatLang>::F);
 
-pub fn add<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    (a.add(x.0, y.0), a.add(x.1, y.1))
+pub fn add<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    (l.add(x.0, y.0), l.add(x.1, y.1))
 }
 
-pub fn sub<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    (a.sub(x.0, y.0), a.sub(x.1, y.1))
+pub fn sub<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    (l.sub(x.0, y.0), l.sub(x.1, y.1))
 }
 
-pub fn mul<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    let (rr, ii) = (a.mul(x.0, y.0), a.mul(x.1, y.1));
-    let (ri, ir) = (a.mul(x.0, y.1), a.mul(x.1, y.0));
-    (a.sub(rr, ii), a.add(ri, ir))
+pub fn mul<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    let (rr, ii) = (l.mul(x.0, y.0), l.mul(x.1, y.1));
+    let (ri, ir) = (l.mul(x.0, y.1), l.mul(x.1, y.0));
+    (l.sub(rr, ii), l.add(ri, ir))
+}
+
+/// `(x - y)(x + y) + 2xyi`: one zero factor makes the real part zero, also where the
+/// sum is infinite for finite parts.
+pub fn square<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let (difference, sum) = (l.sub(z.0, z.1), l.add(z.0, z.1));
+    let product = l.mul(difference, sum);
+    let (x, y) = (l.abs(z.0), l.abs(z.1));
+    let (zero, infinity) = (l.float(0.0), l.float(f64::INFINITY));
+    let (same, finite) = (l.eq(x, y), l.lt(x, infinity));
+    let vanishes = l.both(same, finite);
+    let re = l.select(vanishes, zero, product);
+    let cross = l.mul(z.0, z.1);
+    (re, l.add(cross, cross))
 }
 
 /// Smith's method (CACM 5, 1962), and where it gives NaN in both parts the
 /// infinities and zeros that C99 Annex G asks for.
-pub fn div<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    let (abs_re, abs_im) = (a.abs(y.0), a.abs(y.1));
-    let wide = a.le(abs_im, abs_re);
-    let (large, small) = (a.select(wide, y.0, y.1), a.select(wide, y.1, y.0));
-    let ratio = a.div(small, large);
-    let product = a.mul(small, ratio);
-    let denominator = a.add(large, product);
+pub fn div<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    let (abs_re, abs_im) = (l.abs(y.0), l.abs(y.1));
+    let wide = l.le(abs_im, abs_re);
+    let (large, small) = (l.select(wide, y.0, y.1), l.select(wide, y.1, y.0));
+    let ratio = l.div(small, large);
+    let product = l.mul(small, ratio);
+    let denominator = l.add(large, product);
     // Wide: (re + im r, im - re r) / d; else: (re r + im, im r - re) / d.
-    let (first, second) = (a.select(wide, x.0, x.1), a.select(wide, x.1, x.0));
-    let scaled = a.mul(second, ratio);
-    let re = a.add(first, scaled);
-    let scaled = a.mul(first, ratio);
-    let difference = a.sub(second, scaled);
-    let negated = a.neg(difference);
-    let im = a.select(wide, difference, negated);
-    let (re, im) = (a.div(re, denominator), a.div(im, denominator));
+    let (first, second) = (l.select(wide, x.0, x.1), l.select(wide, x.1, x.0));
+    let scaled = l.mul(second, ratio);
+    let re = l.add(first, scaled);
+    let scaled = l.mul(first, ratio);
+    let difference = l.sub(second, scaled);
+    let negated = l.neg(difference);
+    let im = l.select(wide, difference, negated);
+    let (re, im) = (l.div(re, denominator), l.div(im, denominator));
 
-    let (nan_re, nan_im) = (a.is_nan(re), a.is_nan(im));
-    let both = a.and(nan_re, nan_im);
-    let (zero, one, infinity) = (a.constant(0.0), a.constant(1.0), a.constant(f64::INFINITY));
-    let finite = |a: &mut A, z: Pair<A>| {
-        let (re, im) = (a.abs(z.0), a.abs(z.1));
-        let (re, im) = (a.lt(re, infinity), a.lt(im, infinity));
-        a.and(re, im)
+    let (nan_re, nan_im) = (l.is_nan(re), l.is_nan(im));
+    let both = l.both(nan_re, nan_im);
+    let (zero, one, infinity) = (l.float(0.0), l.float(1.0), l.float(f64::INFINITY));
+    let finite = |l: &mut L, z: Pair<L>| {
+        let (re, im) = (l.abs(z.0), l.abs(z.1));
+        let (re, im) = (l.lt(re, infinity), l.lt(im, infinity));
+        l.both(re, im)
     };
-    let infinite = |a: &mut A, z: Pair<A>| {
-        let (re, im) = (a.abs(z.0), a.abs(z.1));
-        let (re, im) = (a.eq(re, infinity), a.eq(im, infinity));
-        a.or(re, im)
+    let infinite = |l: &mut L, z: Pair<L>| {
+        let (re, im) = (l.abs(z.0), l.abs(z.1));
+        let (re, im) = (l.eq(re, infinity), l.eq(im, infinity));
+        l.either(re, im)
     };
     // An infinite part becomes ±1, any other ±0.
-    let boxed = |a: &mut A, z: Pair<A>| {
-        let part = |a: &mut A, v: A::R| {
-            let magnitude = a.abs(v);
-            let is_infinite = a.eq(magnitude, infinity);
-            let unit = a.select(is_infinite, one, zero);
-            a.copysign(unit, v)
+    let boxed = |l: &mut L, z: Pair<L>| {
+        let part = |l: &mut L, v: L::F| {
+            let magnitude = l.abs(v);
+            let is_infinite = l.eq(magnitude, infinity);
+            let unit = l.select(is_infinite, one, zero);
+            l.copysign(unit, v)
         };
-        (part(a, z.0), part(a, z.1))
+        (part(l, z.0), part(l, z.1))
     };
-    let (zero_re, zero_im) = (a.eq(y.0, zero), a.eq(y.1, zero));
-    let by_zero = a.and(zero_re, zero_im);
-    let signed = a.copysign(infinity, y.0);
-    let at_zero = (a.mul(signed, x.0), a.mul(signed, x.1));
+    let (zero_re, zero_im) = (l.eq(y.0, zero), l.eq(y.1, zero));
+    let by_zero = l.both(zero_re, zero_im);
+    let signed = l.copysign(infinity, y.0);
+    let at_zero = (l.mul(signed, x.0), l.mul(signed, x.1));
 
-    let (x_infinite, y_finite) = (infinite(a, x), finite(a, y));
-    let grows = a.and(x_infinite, y_finite);
-    let unit = boxed(a, x);
-    let (rr, ii) = (a.mul(unit.0, y.0), a.mul(unit.1, y.1));
-    let (ir, ri) = (a.mul(unit.1, y.0), a.mul(unit.0, y.1));
-    let (grow_re, grow_im) = (a.add(rr, ii), a.sub(ir, ri));
-    let grown = (a.mul(infinity, grow_re), a.mul(infinity, grow_im));
+    let (x_infinite, y_finite) = (infinite(l, x), finite(l, y));
+    let grows = l.both(x_infinite, y_finite);
+    let unit = boxed(l, x);
+    let (rr, ii) = (l.mul(unit.0, y.0), l.mul(unit.1, y.1));
+    let (ir, ri) = (l.mul(unit.1, y.0), l.mul(unit.0, y.1));
+    let (grow_re, grow_im) = (l.add(rr, ii), l.sub(ir, ri));
+    let grown = (l.mul(infinity, grow_re), l.mul(infinity, grow_im));
 
-    let (y_infinite, x_finite) = (infinite(a, y), finite(a, x));
-    let vanishes = a.and(y_infinite, x_finite);
+    let (y_infinite, x_finite) = (infinite(l, y), finite(l, x));
+    let vanishes = l.both(y_infinite, x_finite);
 
-    let pick = |a: &mut A, naive, at_zero, grown| {
-        let nan_or_zero = a.select(vanishes, zero, naive);
-        let with_grown = a.select(grows, grown, nan_or_zero);
-        let recovered = a.select(by_zero, at_zero, with_grown);
-        a.select(both, recovered, naive)
+    let pick = |l: &mut L, naive, at_zero, grown| {
+        let nan_or_zero = l.select(vanishes, zero, naive);
+        let with_grown = l.select(grows, grown, nan_or_zero);
+        let recovered = l.select(by_zero, at_zero, with_grown);
+        l.select(both, recovered, naive)
     };
-    (pick(a, re, at_zero.0, grown.0), pick(a, im, at_zero.1, grown.1))
+    (pick(l, re, at_zero.0, grown.0), pick(l, im, at_zero.1, grown.1))
 }
 
 /// `|z|` without needless overflow; NaN if either part is.
-pub fn abs<A: Arithmetic>(a: &mut A, z: Pair<A>) -> A::R {
-    let (x, y) = (a.abs(z.0), a.abs(z.1));
-    let (large, small) = (a.max(x, y), a.min(x, y));
-    let (zero, infinity) = (a.constant(0.0), a.constant(f64::INFINITY));
-    let ratio = a.div(small, large);
-    let square = a.mul(ratio, ratio);
-    let sum = a.offset(square, 1.0);
-    let root = a.sqrt(sum);
-    let product = a.mul(large, root);
-    let (is_zero, is_infinite) = (a.eq(large, zero), a.eq(large, infinity));
-    let plain = a.or(is_zero, is_infinite);
-    a.select(plain, large, product)
+pub fn abs<L: Formulas>(l: &mut L, z: Pair<L>) -> L::F {
+    let (x, y) = (l.abs(z.0), l.abs(z.1));
+    let (large, small) = (l.max(x, y), l.min(x, y));
+    let (zero, infinity) = (l.float(0.0), l.float(f64::INFINITY));
+    let ratio = l.div(small, large);
+    let square = l.mul(ratio, ratio);
+    let sum = l.offset(square, 1.0);
+    let root = l.sqrt(sum);
+    let product = l.mul(large, root);
+    let (is_zero, is_infinite) = (l.eq(large, zero), l.eq(large, infinity));
+    let plain = l.either(is_zero, is_infinite);
+    l.select(plain, large, product)
 }
 
 /// `z / |z|`; zeros stay.
-pub fn sign<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let magnitude = abs(a, z);
-    let zero = a.constant(0.0);
-    let is_zero = a.eq(magnitude, zero);
-    let (re, im) = (a.div(z.0, magnitude), a.div(z.1, magnitude));
-    (a.select(is_zero, z.0, re), a.select(is_zero, z.1, im))
+pub fn sign<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let magnitude = abs(l, z);
+    let zero = l.float(0.0);
+    let is_zero = l.eq(magnitude, zero);
+    let (re, im) = (l.div(z.0, magnitude), l.div(z.1, magnitude));
+    (l.select(is_zero, z.0, re), l.select(is_zero, z.1, im))
 }
 
 /// `f cos y` and `g sin y` where `f` and `g` are exponentials in `x` that may
 /// overflow before the products do; exactly real for `y = 0`.
-fn polar<A: Arithmetic>(a: &mut A, x: A::R, y: A::R, f: A::R, g: A::R, f_sign: A::R, half: f64) -> Pair<A> {
-    let (cos, sin) = (a.math(MathFn::Cos, y), a.math(MathFn::Sin, y));
-    let (zero, infinity) = (a.constant(0.0), a.constant(f64::INFINITY));
-    let magnitude = a.abs(g);
-    let overflow = a.eq(magnitude, infinity);
-    let halved = a.scale(x, 0.5);
-    let root = a.math(MathFn::Exp, halved);
-    let scaled = a.scale(root, half);
-    let plain = (a.mul(f, cos), a.mul(g, sin));
-    let (cos, sin) = (a.mul(scaled, cos), a.mul(scaled, sin));
-    let (re, im) = (a.mul(root, cos), a.mul(root, sin));
-    let re = a.mul(re, f_sign);
-    let (re, im) = (a.select(overflow, re, plain.0), a.select(overflow, im, plain.1));
-    let real = a.eq(y, zero);
-    (a.select(real, f, re), a.select(real, y, im))
+fn polar<L: Formulas>(l: &mut L, x: L::F, y: L::F, f: L::F, g: L::F, f_sign: L::F, half: f64) -> Pair<L> {
+    let (cos, sin) = (l.math(MathFn::Cos, y), l.math(MathFn::Sin, y));
+    let (zero, infinity) = (l.float(0.0), l.float(f64::INFINITY));
+    let magnitude = l.abs(g);
+    let overflow = l.eq(magnitude, infinity);
+    let halved = l.scale(x, 0.5);
+    let root = l.math(MathFn::Exp, halved);
+    let scaled = l.scale(root, half);
+    let plain = (l.mul(f, cos), l.mul(g, sin));
+    let (cos, sin) = (l.mul(scaled, cos), l.mul(scaled, sin));
+    let (re, im) = (l.mul(root, cos), l.mul(root, sin));
+    let re = l.mul(re, f_sign);
+    let (re, im) = (l.select(overflow, re, plain.0), l.select(overflow, im, plain.1));
+    let real = l.eq(y, zero);
+    (l.select(real, f, re), l.select(real, y, im))
 }
 
-pub fn exp<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let e = a.math(MathFn::Exp, z.0);
-    let one = a.constant(1.0);
-    polar(a, z.0, z.1, e, e, one, 1.0)
+pub fn exp<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let e = l.math(MathFn::Exp, z.0);
+    let one = l.float(1.0);
+    polar(l, z.0, z.1, e, e, one, 1.0)
 }
 
-pub fn exp2<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let e = a.math(MathFn::Exp2, z.0);
-    let angle = a.scale(z.1, std::f64::consts::LN_2);
-    let (cos, sin) = (a.math(MathFn::Cos, angle), a.math(MathFn::Sin, angle));
-    let zero = a.constant(0.0);
-    let (re, im) = (a.mul(e, cos), a.mul(e, sin));
-    let real = a.eq(z.1, zero);
-    (a.select(real, e, re), a.select(real, z.1, im))
+pub fn exp2<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let e = l.math(MathFn::Exp2, z.0);
+    let angle = l.scale(z.1, std::f64::consts::LN_2);
+    let (cos, sin) = (l.math(MathFn::Cos, angle), l.math(MathFn::Sin, angle));
+    let zero = l.float(0.0);
+    let (re, im) = (l.mul(e, cos), l.mul(e, sin));
+    let real = l.eq(z.1, zero);
+    (l.select(real, e, re), l.select(real, z.1, im))
 }
 
 /// `e^x cos y - 1 = expm1(x) cos y - 2 sin²(y/2)`.
-pub fn expm1<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let whole = exp(a, z);
-    let less = a.math(MathFn::Expm1, z.0);
-    let cos = a.math(MathFn::Cos, z.1);
-    let half = a.scale(z.1, 0.5);
-    let sin = a.math(MathFn::Sin, half);
-    let product = a.mul(less, cos);
-    let square = a.mul(sin, sin);
-    let twice = a.scale(square, 2.0);
-    let small = a.sub(product, twice);
+pub fn expm1<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let whole = exp(l, z);
+    let less = l.math(MathFn::Expm1, z.0);
+    let cos = l.math(MathFn::Cos, z.1);
+    let half = l.scale(z.1, 0.5);
+    let sin = l.math(MathFn::Sin, half);
+    let product = l.mul(less, cos);
+    let square = l.mul(sin, sin);
+    let twice = l.scale(square, 2.0);
+    let small = l.sub(product, twice);
     // Beyond 1 nothing cancels, and `exp` overflows later.
-    let one = a.constant(1.0);
-    let minus_one = a.constant(-1.0);
-    let large = a.add(whole.0, minus_one);
-    let is_large = a.lt(one, z.0);
-    let re = a.select(is_large, large, small);
-    let zero = a.constant(0.0);
-    let real = a.eq(z.1, zero);
-    (a.select(real, less, re), whole.1)
+    let one = l.float(1.0);
+    let minus_one = l.float(-1.0);
+    let large = l.add(whole.0, minus_one);
+    let is_large = l.lt(one, z.0);
+    let re = l.select(is_large, large, small);
+    let zero = l.float(0.0);
+    let real = l.eq(z.1, zero);
+    (l.select(real, less, re), whole.1)
 }
 
 /// `log |z|`, accurate near the unit circle.
-pub fn log_abs<A: Arithmetic>(a: &mut A, z: Pair<A>) -> A::R {
-    let (x, y) = (a.abs(z.0), a.abs(z.1));
-    let (large, small) = (a.max(x, y), a.min(x, y));
-    let (zero, infinity) = (a.constant(0.0), a.constant(f64::INFINITY));
+pub fn log_abs<L: Formulas>(l: &mut L, z: Pair<L>) -> L::F {
+    let (x, y) = (l.abs(z.0), l.abs(z.1));
+    let (large, small) = (l.max(x, y), l.min(x, y));
+    let (zero, infinity) = (l.float(0.0), l.float(f64::INFINITY));
     // log(large) + log1p((small/large)²) / 2
-    let ratio = a.div(small, large);
-    let square = a.mul(ratio, ratio);
-    let correction = a.math(MathFn::Log1p, square);
-    let half = a.scale(correction, 0.5);
-    let log = a.math(MathFn::Log, large);
-    let far = a.add(log, half);
+    let ratio = l.div(small, large);
+    let square = l.mul(ratio, ratio);
+    let correction = l.math(MathFn::Log1p, square);
+    let half = l.scale(correction, 0.5);
+    let log = l.math(MathFn::Log, large);
+    let far = l.add(log, half);
     // log1p((large - 1)(large + 1) + small²) / 2
-    let (below, above) = (a.offset(large, -1.0), a.offset(large, 1.0));
-    let product = a.mul(below, above);
-    let square = a.mul(small, small);
-    let excess = a.add(product, square);
-    let log1p = a.math(MathFn::Log1p, excess);
-    let near = a.scale(log1p, 0.5);
-    let (low, high) = (a.constant(0.5), a.constant(2.0));
-    let (above_low, below_high) = (a.lt(low, large), a.lt(large, high));
-    let is_near = a.and(above_low, below_high);
-    let value = a.select(is_near, near, far);
-    let (is_zero, is_infinite) = (a.eq(large, zero), a.eq(large, infinity));
-    let plain = a.or(is_zero, is_infinite);
-    a.select(plain, log, value)
+    let (below, above) = (l.offset(large, -1.0), l.offset(large, 1.0));
+    let product = l.mul(below, above);
+    let square = l.mul(small, small);
+    let excess = l.add(product, square);
+    let log1p = l.math(MathFn::Log1p, excess);
+    let near = l.scale(log1p, 0.5);
+    let (low, high) = (l.float(0.5), l.float(2.0));
+    let (above_low, below_high) = (l.lt(low, large), l.lt(large, high));
+    let is_near = l.both(above_low, below_high);
+    let value = l.select(is_near, near, far);
+    let (is_zero, is_infinite) = (l.eq(large, zero), l.eq(large, infinity));
+    let plain = l.either(is_zero, is_infinite);
+    l.select(plain, log, value)
 }
 
-pub fn log<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    (log_abs(a, z), a.atan2(z.1, z.0))
+pub fn log<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    (log_abs(l, z), l.atan2(z.1, z.0))
 }
 
-pub fn log1p<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let shifted = a.offset(z.0, 1.0);
-    let large = log_abs(a, (shifted, z.1));
+pub fn log1p<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let shifted = l.offset(z.0, 1.0);
+    let large = log_abs(l, (shifted, z.1));
     // |1 + z|² - 1 = x (x + 2) + y²
-    let twice = a.offset(z.0, 2.0);
-    let product = a.mul(z.0, twice);
-    let square = a.mul(z.1, z.1);
-    let excess = a.add(product, square);
-    let log1p = a.math(MathFn::Log1p, excess);
-    let small = a.scale(log1p, 0.5);
-    let (x, y) = (a.abs(z.0), a.abs(z.1));
-    let magnitude = a.max(x, y);
-    let limit = a.constant(0.5);
-    let is_small = a.lt(magnitude, limit);
-    (a.select(is_small, small, large), a.atan2(z.1, shifted))
+    let twice = l.offset(z.0, 2.0);
+    let product = l.mul(z.0, twice);
+    let square = l.mul(z.1, z.1);
+    let excess = l.add(product, square);
+    let log1p = l.math(MathFn::Log1p, excess);
+    let small = l.scale(log1p, 0.5);
+    let (x, y) = (l.abs(z.0), l.abs(z.1));
+    let magnitude = l.max(x, y);
+    let limit = l.float(0.5);
+    let is_small = l.lt(magnitude, limit);
+    (l.select(is_small, small, large), l.atan2(z.1, shifted))
 }
 
 /// The root with a real part that is not negative.
-pub fn sqrt<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let (zero, infinity) = (a.constant(0.0), a.constant(f64::INFINITY));
-    let (x, y) = (a.abs(z.0), a.abs(z.1));
-    let (re, im) = first_quadrant_sqrt(a, x, y);
+pub fn sqrt<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let (zero, infinity) = (l.float(0.0), l.float(f64::INFINITY));
+    let (x, y) = (l.abs(z.0), l.abs(z.1));
+    let (re, im) = first_quadrant_sqrt(l, x, y);
     // For a negative real part the two change places.
-    let negative = a.lt(z.0, zero);
-    let (re, im) = (a.select(negative, im, re), a.select(negative, re, im));
-    let below = a.lt(z.1, zero);
-    let flipped = a.neg(im);
-    let im = a.select(below, flipped, im);
-    let is_infinite = a.eq(y, infinity);
-    let signed = a.select(below, z.1, y);
-    (a.select(is_infinite, infinity, re), a.select(is_infinite, signed, im))
+    let negative = l.lt(z.0, zero);
+    let (re, im) = (l.select(negative, im, re), l.select(negative, re, im));
+    let below = l.lt(z.1, zero);
+    let flipped = l.neg(im);
+    let im = l.select(below, flipped, im);
+    let is_infinite = l.eq(y, infinity);
+    let signed = l.select(below, z.1, y);
+    (l.select(is_infinite, infinity, re), l.select(is_infinite, signed, im))
 }
 
 /// For `x, y >= 0`, scaled by a power of 4 so that squares neither overflow nor
 /// vanish.
-pub fn first_quadrant_sqrt<A: Arithmetic>(a: &mut A, x: A::R, y: A::R) -> Pair<A> {
-    let (zero, infinity) = (a.constant(0.0), a.constant(f64::INFINITY));
-    let exponent = if a.precision() == 53 { 500 } else { 60 };
-    let (high, low) = (a.constant(2f64.powi(exponent)), a.constant(2f64.powi(-exponent)));
-    let size = a.max(x, y);
-    let (is_high, is_low) = (a.lt(high, size), a.lt(size, low));
-    let one = a.constant(1.0);
-    let unscale = a.select(is_low, high, one);
-    let scale = a.select(is_high, low, unscale);
-    let (root_high, root_low) = (a.constant(2f64.powi(exponent / 2)), a.constant(2f64.powi(-exponent / 2)));
-    let unscale = a.select(is_low, root_low, one);
-    let back = a.select(is_high, root_high, unscale);
-    let (u, v) = (a.mul(x, scale), a.mul(y, scale));
-    let magnitude = abs(a, (u, v));
-    let sum = a.add(u, magnitude);
-    let half = a.scale(sum, 0.5);
-    let root = a.sqrt(half);
-    let double = a.scale(root, 2.0);
-    let quotient = a.div(v, double);
-    let (re, im) = (a.mul(root, back), a.mul(quotient, back));
-    let is_zero = a.eq(size, zero);
-    let is_infinite = a.eq(x, infinity);
-    let real = a.or(is_zero, is_infinite);
-    (a.select(is_zero, zero, re), a.select(real, zero, im))
+pub fn first_quadrant_sqrt<L: Formulas>(l: &mut L, x: L::F, y: L::F) -> Pair<L> {
+    let (zero, infinity) = (l.float(0.0), l.float(f64::INFINITY));
+    let exponent = if l.wide() { 500 } else { 60 };
+    let (high, low) = (l.float(2f64.powi(exponent)), l.float(2f64.powi(-exponent)));
+    let size = l.max(x, y);
+    let (is_high, is_low) = (l.lt(high, size), l.lt(size, low));
+    let one = l.float(1.0);
+    let unscale = l.select(is_low, high, one);
+    let scale = l.select(is_high, low, unscale);
+    let (root_high, root_low) = (l.float(2f64.powi(exponent / 2)), l.float(2f64.powi(-exponent / 2)));
+    let unscale = l.select(is_low, root_low, one);
+    let back = l.select(is_high, root_high, unscale);
+    let (u, v) = (l.mul(x, scale), l.mul(y, scale));
+    let magnitude = abs(l, (u, v));
+    let sum = l.add(u, magnitude);
+    let half = l.scale(sum, 0.5);
+    let root = l.sqrt(half);
+    let double = l.scale(root, 2.0);
+    let quotient = l.div(v, double);
+    let (re, im) = (l.mul(root, back), l.mul(quotient, back));
+    let is_zero = l.eq(size, zero);
+    let is_infinite = l.eq(x, infinity);
+    let real = l.either(is_zero, is_infinite);
+    (l.select(is_zero, zero, re), l.select(real, zero, im))
 }
 
-pub fn rsqrt<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let root = sqrt(a, z);
-    let one = (a.constant(1.0), a.constant(0.0));
-    div(a, one, root)
+pub fn rsqrt<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let root = sqrt(l, z);
+    let one = (l.float(1.0), l.float(0.0));
+    div(l, one, root)
 }
 
-pub fn logistic<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let (zero, one) = (a.constant(0.0), a.constant(1.0));
-    let negative = a.lt(z.0, zero);
-    let opposite = (a.neg(z.0), a.neg(z.1));
+pub fn logistic<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let (zero, one) = (l.float(0.0), l.float(1.0));
+    let negative = l.lt(z.0, zero);
+    let opposite = (l.neg(z.0), l.neg(z.1));
     // e^-|x| can only vanish.
-    let exponent = (a.select(negative, z.0, opposite.0), a.select(negative, z.1, opposite.1));
-    let e = exp(a, exponent);
-    let numerator = (a.select(negative, e.0, one), a.select(negative, e.1, zero));
-    let denominator = (a.offset(e.0, 1.0), e.1);
-    div(a, numerator, denominator)
+    let exponent = (l.select(negative, z.0, opposite.0), l.select(negative, z.1, opposite.1));
+    let e = exp(l, exponent);
+    let numerator = (l.select(negative, e.0, one), l.select(negative, e.1, zero));
+    let denominator = (l.offset(e.0, 1.0), e.1);
+    div(l, numerator, denominator)
 }
 
-pub fn sinh<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let (sinh, cosh) = (a.math(MathFn::Sinh, z.0), a.math(MathFn::Cosh, z.0));
-    let (one, magnitude) = (a.constant(1.0), a.abs(z.0));
-    let sign = a.copysign(one, z.0);
-    polar(a, magnitude, z.1, sinh, cosh, sign, 0.5)
+pub fn sinh<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let (sinh, cosh) = (l.math(MathFn::Sinh, z.0), l.math(MathFn::Cosh, z.0));
+    let (one, magnitude) = (l.float(1.0), l.abs(z.0));
+    let sign = l.copysign(one, z.0);
+    polar(l, magnitude, z.1, sinh, cosh, sign, 0.5)
 }
 
-pub fn cosh<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
+pub fn cosh<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
     // cosh(x) cos(y) + i sinh(x) sin(y), even: evaluated for |x|.
-    let (magnitude, one, zero) = (a.abs(z.0), a.constant(1.0), a.constant(0.0));
-    let (sinh, cosh) = (a.math(MathFn::Sinh, magnitude), a.math(MathFn::Cosh, magnitude));
-    let (re, im) = polar(a, magnitude, z.1, cosh, sinh, one, 0.5);
-    let flipped = a.neg(im);
-    let negative = a.lt(z.0, zero);
-    (re, a.select(negative, flipped, im))
+    let (magnitude, one, zero) = (l.abs(z.0), l.float(1.0), l.float(0.0));
+    let (sinh, cosh) = (l.math(MathFn::Sinh, magnitude), l.math(MathFn::Cosh, magnitude));
+    let (re, im) = polar(l, magnitude, z.1, cosh, sinh, one, 0.5);
+    let flipped = l.neg(im);
+    let negative = l.lt(z.0, zero);
+    (re, l.select(negative, flipped, im))
 }
 
 /// `sin z = -i sinh(i z)`.
-pub fn sin<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let turned = (a.neg(z.1), z.0);
-    let (re, im) = sinh(a, turned);
-    (im, a.neg(re))
+pub fn sin<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let turned = (l.neg(z.1), z.0);
+    let (re, im) = sinh(l, turned);
+    (im, l.neg(re))
 }
 
 /// `cos z = cosh(i z)`.
-pub fn cos<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let turned = (a.neg(z.1), z.0);
-    cosh(a, turned)
+pub fn cos<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let turned = (l.neg(z.1), z.0);
+    cosh(l, turned)
 }
 
 /// With `t = tan y`, `s = sinh x`, `b = 1 + t²`:
 /// `(b s sqrt(1 + s²) + i t) / (1 + b s²)`; for large `|x|` its limit.
-pub fn tanh<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let (zero, one) = (a.constant(0.0), a.constant(1.0));
-    let tan = a.math(MathFn::Tan, z.1);
-    let sinh = a.math(MathFn::Sinh, z.0);
-    let (tan_square, sinh_square) = (a.mul(tan, tan), a.mul(sinh, sinh));
-    let beta = a.offset(tan_square, 1.0);
-    let rho = a.offset(sinh_square, 1.0);
-    let rho = a.sqrt(rho);
-    let product = a.mul(beta, sinh_square);
-    let denominator = a.offset(product, 1.0);
-    let numerator = a.mul(beta, rho);
-    let numerator = a.mul(numerator, sinh);
-    let (re, im) = (a.div(numerator, denominator), a.div(tan, denominator));
+pub fn tanh<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let (zero, one) = (l.float(0.0), l.float(1.0));
+    let tan = l.math(MathFn::Tan, z.1);
+    let sinh = l.math(MathFn::Sinh, z.0);
+    let (tan_square, sinh_square) = (l.mul(tan, tan), l.mul(sinh, sinh));
+    let beta = l.offset(tan_square, 1.0);
+    let rho = l.offset(sinh_square, 1.0);
+    let rho = l.sqrt(rho);
+    let product = l.mul(beta, sinh_square);
+    let denominator = l.offset(product, 1.0);
+    let numerator = l.mul(beta, rho);
+    let numerator = l.mul(numerator, sinh);
+    let (re, im) = (l.div(numerator, denominator), l.div(tan, denominator));
     // Beyond the limit: ±1 + 4i sin y cos y e^-2|x|.
-    let limit = a.constant(if a.precision() == 53 { 20.0 } else { 10.0 });
-    let magnitude = a.abs(z.0);
-    let is_large = a.lt(limit, magnitude);
-    let exponent = a.scale(magnitude, -2.0);
-    let e = a.math(MathFn::Exp, exponent);
-    let (cos, sin) = (a.math(MathFn::Cos, z.1), a.math(MathFn::Sin, z.1));
-    let product = a.mul(sin, cos);
-    let product = a.mul(product, e);
-    let tail = a.scale(product, 4.0);
-    let vanished = a.eq(e, zero);
-    let tail = a.select(vanished, zero, tail);
-    let unit = a.copysign(one, z.0);
-    let (re, im) = (a.select(is_large, unit, re), a.select(is_large, tail, im));
-    let real = a.eq(z.1, zero);
-    (re, a.select(real, z.1, im))
+    let limit = l.float(if l.wide() { 20.0 } else { 10.0 });
+    let magnitude = l.abs(z.0);
+    let is_large = l.lt(limit, magnitude);
+    let exponent = l.scale(magnitude, -2.0);
+    let e = l.math(MathFn::Exp, exponent);
+    let (cos, sin) = (l.math(MathFn::Cos, z.1), l.math(MathFn::Sin, z.1));
+    let product = l.mul(sin, cos);
+    let product = l.mul(product, e);
+    let tail = l.scale(product, 4.0);
+    let vanished = l.eq(e, zero);
+    let tail = l.select(vanished, zero, tail);
+    let unit = l.copysign(one, z.0);
+    let (re, im) = (l.select(is_large, unit, re), l.select(is_large, tail, im));
+    let real = l.eq(z.1, zero);
+    (re, l.select(real, z.1, im))
 }
 
 /// `tan z = -i tanh(i z)`.
-pub fn tan<A: Arithmetic>(a: &mut A, z: Pair<A>) -> Pair<A> {
-    let turned = (a.neg(z.1), z.0);
-    let (re, im) = tanh(a, turned);
-    (im, a.neg(re))
+pub fn tan<L: Formulas>(l: &mut L, z: Pair<L>) -> Pair<L> {
+    let turned = (l.neg(z.1), z.0);
+    let (re, im) = tanh(l, turned);
+    (im, l.neg(re))
 }
 
 /// `e^(w log z)`; powers of zero: 1 for `w = 0`, 0 for positive real `w`.
-pub fn pow<A: Arithmetic>(a: &mut A, z: Pair<A>, w: Pair<A>) -> Pair<A> {
-    let (zero, one) = (a.constant(0.0), a.constant(1.0));
-    let log = log(a, z);
-    let product = mul(a, w, log);
-    let (re, im) = exp(a, product);
-    let (z_re, z_im) = (a.eq(z.0, zero), a.eq(z.1, zero));
-    let of_zero = a.and(z_re, z_im);
-    let (positive, is_real) = (a.lt(zero, w.0), a.eq(w.1, zero));
-    let vanishes = a.and(positive, is_real);
-    let vanishes = a.and(of_zero, vanishes);
-    let w_zero = a.eq(w.0, zero);
-    let to_one = a.and(w_zero, is_real);
-    let (re, im) = (a.select(vanishes, zero, re), a.select(vanishes, zero, im));
-    (a.select(to_one, one, re), a.select(to_one, zero, im))
+pub fn pow<L: Formulas>(l: &mut L, z: Pair<L>, w: Pair<L>) -> Pair<L> {
+    let (zero, one) = (l.float(0.0), l.float(1.0));
+    let log = log(l, z);
+    let product = mul(l, w, log);
+    let (re, im) = exp(l, product);
+    let (z_re, z_im) = (l.eq(z.0, zero), l.eq(z.1, zero));
+    let of_zero = l.both(z_re, z_im);
+    let (positive, is_real) = (l.lt(zero, w.0), l.eq(w.1, zero));
+    let vanishes = l.both(positive, is_real);
+    let vanishes = l.both(of_zero, vanishes);
+    let w_zero = l.eq(w.0, zero);
+    let to_one = l.both(w_zero, is_real);
+    let (re, im) = (l.select(vanishes, zero, re), l.select(vanishes, zero, im));
+    (l.select(to_one, one, re), l.select(to_one, zero, im))
 }
 
 /// `-i log((x + iy) / sqrt(x² + y²))`.
-pub fn atan2<A: Arithmetic>(a: &mut A, y: Pair<A>, x: Pair<A>) -> Pair<A> {
-    let (xx, yy) = (mul(a, x, x), mul(a, y, y));
-    let squares = add(a, xx, yy);
-    let length = sqrt(a, squares);
-    let point = (a.sub(x.0, y.1), a.add(x.1, y.0));
-    let unit = div(a, point, length);
-    let (re, im) = log(a, unit);
-    (im, a.neg(re))
+pub fn atan2<L: Formulas>(l: &mut L, y: Pair<L>, x: Pair<L>) -> Pair<L> {
+    let (xx, yy) = (mul(l, x, x), mul(l, y, y));
+    let squares = add(l, xx, yy);
+    let length = sqrt(l, squares);
+    let point = (l.sub(x.0, y.1), l.add(x.1, y.0));
+    let unit = div(l, point, length);
+    let (re, im) = log(l, unit);
+    (im, l.neg(re))
 }
 
 /// Whether `x` comes before `y` in lexicographic order.
-pub fn less<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> A::B {
-    let (first, same, second) = (a.lt(x.0, y.0), a.eq(x.0, y.0), a.lt(x.1, y.1));
-    let tie = a.and(same, second);
-    a.or(first, tie)
+pub fn less<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> L::B {
+    let (first, same, second) = (l.lt(x.0, y.0), l.eq(x.0, y.0), l.lt(x.1, y.1));
+    let tie = l.both(same, second);
+    l.either(first, tie)
 }
 
-pub fn select<A: Arithmetic>(a: &mut A, condition: A::B, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    (a.select(condition, x.0, y.0), a.select(condition, x.1, y.1))
+pub fn select<L: Formulas>(l: &mut L, condition: L::B, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    (l.select(condition, x.0, y.0), l.select(condition, x.1, y.1))
 }
 
-pub fn max<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    let greater = less(a, y, x);
-    select(a, greater, x, y)
+pub fn max<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    let greater = less(l, y, x);
+    select(l, greater, x, y)
 }
 
-pub fn min<A: Arithmetic>(a: &mut A, x: Pair<A>, y: Pair<A>) -> Pair<A> {
-    let smaller = less(a, x, y);
-    select(a, smaller, x, y)
+pub fn min<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
+    let smaller = less(l, x, y);
+    select(l, smaller, x, y)
 }
 
 /// `z^n` by repeated squaring, for a negative n its reciprocal.
-pub fn integer_pow<A: Arithmetic>(a: &mut A, z: Pair<A>, n: i32) -> Pair<A> {
-    let one = (a.constant(1.0), a.constant(0.0));
+pub fn integer_pow<L: Formulas>(l: &mut L, z: Pair<L>, n: i32) -> Pair<L> {
+    let one = (l.float(1.0), l.float(0.0));
     let mut result = None;
     let (mut square, mut rest) = (z, n.unsigned_abs());
     while rest > 0 {
         if rest & 1 == 1 {
             result = Some(match result {
                 None => square,
-                Some(product) => mul(a, product, square),
+                Some(product) => mul(l, product, square),
             });
         }
         rest >>= 1;
         if rest > 0 {
-            square = mul(a, square, square);
+            square = mul(l, square, square);
         }
     }
     let result = result.unwrap_or(one);
-    if n < 0 { div(a, one, result) } else { result }
+    if n < 0 { div(l, one, result) } else { result }
 }

@@ -2,10 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::arithmetic::{Arithmetic, Emit};
 use super::common::{arrays, check_arity, elementwise_batch, one};
 use super::derive::{Cotangents, each_linear, linear, zero};
 use super::evaluate;
+use super::formula::Formulas;
+use crate::math::{Emit, FloatLang};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use crate::{
@@ -119,8 +120,9 @@ fn emit_convert(body: &mut Body, from: DType, to: DType, x: Reg) -> Result<Reg> 
                 (0.0, 2f64.powi(bits) - 1.0)
             };
             if from.is_float() {
-                let mut emit = Emit { ty: body.type_of(x), body };
-                let (low, high) = (emit.constant(low), emit.constant(high));
+                let float = body.type_of(x);
+                let mut emit = Emit::new(body, float);
+                let (low, high) = (emit.float(low), emit.float(high));
                 let bounded = emit.max(x, low);
                 let bounded = emit.min(bounded, high);
                 return Ok(body.convert(bounded, ty));

@@ -38,10 +38,9 @@ macro_rules! reduction_params {
 }
 
 mod accumulate;
-mod arithmetic;
+
 mod assemble;
 mod binary;
-mod binary_derivatives;
 mod call;
 mod checkpoint;
 mod collectives;
@@ -56,12 +55,14 @@ mod custom;
 mod derive;
 mod dot;
 mod evaluate;
+mod formula;
 mod gather;
 mod identities;
 pub(crate) mod index_space;
 mod linalg;
 mod order;
 mod policy;
+pub mod python;
 mod random;
 mod random_expand;
 mod reduce;
@@ -77,16 +78,16 @@ mod stand_in;
 mod sweeps;
 mod top_k;
 mod unary;
-mod unary_derivatives;
 
 pub use assemble::{Concatenate, Iota, Kept, Pad, Rev};
-pub use binary::Binary;
+pub use binary::{Binary, BinaryRow, Derivative as BinaryDerivative};
 pub use call::Call;
 pub use checkpoint::Checkpoint;
 pub use collectives::{
     AllGather, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute, ReduceScatter,
 };
-pub use compare::Compare;
+pub use common::Accept;
+pub use compare::{Compare, CompareRow};
 pub use control::{Cond, Scan, While};
 pub use convert::{BitcastConvertType, ConvertElementType};
 pub use cumulative::{Cumulative, CumulativeKind};
@@ -112,4 +113,4 @@ pub use sort::Sort;
 pub use stand_in::StandIn;
 pub use sweeps::Sweeps;
 pub use top_k::TopK;
-pub use unary::Unary;
+pub use unary::{Derivative as UnaryDerivative, Unary, UnaryRow};

@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::arithmetic::{Arithmetic, Emit, Native, bits_type};
 use super::common::{Accept, arrays, check_arity, check_dtype, elementwise_batch, one};
 use super::derive::{Cotangents, constant, each_linear, zero};
+use super::formula::{Exact, Formulas, bits_type};
 use super::{complex, evaluate};
 use crate::convert::Wide;
+use crate::math::{Emit, FloatLang};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use crate::{
@@ -75,11 +76,11 @@ impl Rules for Round {
             return Ok(Value::Real(body.op(ScalarOp::RoundEven, &[x])));
         }
         let ty = body.type_of(x);
-        let mut emit = Emit { body, ty };
+        let mut emit = Emit::new(body, ty);
         let truncated = emit.body.op(ScalarOp::Trunc, &[x]);
         let rest = emit.sub(x, truncated);
         let rest = emit.abs(rest);
-        let (half, unit) = (emit.constant(0.5), emit.constant(1.0));
+        let (half, unit) = (emit.float(0.5), emit.float(1.0));
         let up = emit.le(half, rest);
         let step = emit.copysign(unit, x);
         let next = emit.add(truncated, step);
@@ -117,11 +118,11 @@ impl Row for IntegerPow {
             Ok(match values[0] {
                 Wide::Int(x) => Wide::Int(x.wrapping_pow(self.y.unsigned_abs())),
                 Wide::Float(x) => {
-                    let magnitude = float_power(&mut Native, x, self.y.unsigned_abs());
+                    let magnitude = float_power(&mut Exact::new(), x, self.y.unsigned_abs());
                     Wide::Float(if self.y < 0 { 1.0 / magnitude } else { magnitude })
                 }
                 Wide::Complex(re, im) => {
-                    let (re, im) = complex::integer_pow(&mut Native, (re, im), self.y);
+                    let (re, im) = complex::integer_pow(&mut Exact::new(), (re, im), self.y);
                     Wide::Complex(re, im)
                 }
             })
@@ -130,22 +131,22 @@ impl Row for IntegerPow {
 }
 
 /// `x^n` by repeated squaring.
-fn float_power<A: Arithmetic>(a: &mut A, x: A::R, n: u32) -> A::R {
+fn float_power<L: FloatLang>(l: &mut L, x: L::F, n: u32) -> L::F {
     let mut result = None;
     let (mut square, mut rest) = (x, n);
     while rest > 0 {
         if rest & 1 == 1 {
             result = Some(match result {
                 None => square,
-                Some(product) => a.mul(product, square),
+                Some(product) => l.mul(product, square),
             });
         }
         rest >>= 1;
         if rest > 0 {
-            square = a.mul(square, square);
+            square = l.mul(square, square);
         }
     }
-    result.unwrap_or_else(|| a.constant(1.0))
+    result.unwrap_or_else(|| l.float(1.0))
 }
 
 impl Rules for IntegerPow {
@@ -181,16 +182,16 @@ impl Rules for IntegerPow {
         let x = match args[0] {
             Value::Complex(re, im) => {
                 let ty = body.type_of(re);
-                let (re, im) = complex::integer_pow(&mut Emit { body, ty }, (re, im), self.y);
+                let (re, im) = complex::integer_pow(&mut Emit::new(body, ty), (re, im), self.y);
                 return Ok(Value::Complex(re, im));
             }
             Value::Real(x) => x,
         };
         let ty = body.type_of(x);
-        let mut emit = Emit { body, ty };
+        let mut emit = Emit::new(body, ty);
         let power = float_power(&mut emit, x, self.y.unsigned_abs());
         let result = if self.y < 0 {
-            let unit = emit.constant(1.0);
+            let unit = emit.float(1.0);
             emit.div(unit, power)
         } else {
             power

@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::arithmetic::{Emit, Native};
 use super::common::{Accept, arrays, check_arity, check_dtype, elementwise_batch, one, same_dtype};
 use super::derive::{Cotangents, Tangents, constant, each_linear, spread, sum, zero};
+use super::formula::Exact;
 use super::{Binary, Compare, complex, evaluate};
 use crate::convert::Wide;
+use crate::math::Emit;
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value, reference};
 use crate::{
@@ -179,8 +180,8 @@ impl Row for Clamp {
                 Ok(Wide::Float(reference::minimum(reference::maximum(x, low), high)))
             }
             [Wide::Complex(a, b), Wide::Complex(re, im), Wide::Complex(c, d)] => {
-                let raised = complex::max(&mut Native, (re, im), (a, b));
-                let (re, im) = complex::min(&mut Native, raised, (c, d));
+                let raised = complex::max(&mut Exact::new(), (re, im), (a, b));
+                let (re, im) = complex::min(&mut Exact::new(), raised, (c, d));
                 Ok(Wide::Complex(re, im))
             }
             _ => Err(internal_error!("clamp of {values:?}")),
@@ -242,7 +243,7 @@ impl Rules for Clamp {
             }
             (Value::Complex(a, b), Value::Complex(re, im), Value::Complex(c, d)) => {
                 let ty = body.type_of(re);
-                let mut emit = Emit { body, ty };
+                let mut emit = Emit::new(body, ty);
                 let raised = complex::max(&mut emit, (re, im), (a, b));
                 let (re, im) = complex::min(&mut emit, raised, (c, d));
                 Ok(Value::Complex(re, im))

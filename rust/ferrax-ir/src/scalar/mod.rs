@@ -11,6 +11,7 @@ pub mod reference;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+pub use crate::math::MathFn;
 use crate::{DType, Kind, Result, type_error};
 
 /// The type of a register.
@@ -102,21 +103,6 @@ pub enum Value {
 pub enum Narrow {
     BF16,
     F16,
-}
-
-crate::string_enum! {
-    /// Functions of floats that are computed by polynomials ([`crate::math`]).
-    /// All take and give `F32` or `F64`.
-    MathFn {
-        Exp = "exp", Exp2 = "exp2", Expm1 = "expm1", Log = "log", Log1p = "log1p", Tanh = "tanh",
-        Logistic = "logistic", Sin = "sin", Cos = "cos", Tan = "tan", Asin = "asin", Acos = "acos", Atan = "atan",
-        Sinh = "sinh", Cosh = "cosh", Asinh = "asinh", Acosh = "acosh", Atanh = "atanh", Cbrt = "cbrt",
-        Rsqrt = "rsqrt", Erf = "erf", Erfc = "erfc", ErfInv = "erf_inv", Lgamma = "lgamma", Digamma = "digamma",
-        /// Two arguments: `x`, `y`.
-        Pow = "pow",
-        /// Two arguments: `y`, `x`.
-        Atan2 = "atan2",
-    }
 }
 
 /// What an instruction computes. Unless said otherwise the arguments have the

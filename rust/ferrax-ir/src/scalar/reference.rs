@@ -3,46 +3,21 @@
 //!
 //! `F32` transcendental functions are those of `f64` rounded once.
 
-use super::{Body, Instruction, MathFn, Narrow, Reg, ScalarOp, ScalarType, Value};
+use super::{Body, Instruction, Narrow, Reg, ScalarOp, ScalarType, Value};
 use crate::convert::{Wide, load, store};
 use crate::{DType, Result, Scalar, internal_error};
 
-/// A function of floats; the second argument counts for `Pow` and `Atan2` alone.
-pub fn math(function: MathFn, x: f64, y: f64) -> f64 {
-    match function {
-        MathFn::Exp => x.exp(),
-        MathFn::Exp2 => x.exp2(),
-        MathFn::Expm1 => x.exp_m1(),
-        MathFn::Log => x.ln(),
-        MathFn::Log1p => x.ln_1p(),
-        MathFn::Tanh => x.tanh(),
-        MathFn::Logistic => logistic(x),
-        MathFn::Sin => x.sin(),
-        MathFn::Cos => x.cos(),
-        MathFn::Tan => x.tan(),
-        MathFn::Asin => x.asin(),
-        MathFn::Acos => x.acos(),
-        MathFn::Atan => x.atan(),
-        MathFn::Sinh => x.sinh(),
-        MathFn::Cosh => x.cosh(),
-        MathFn::Asinh => libm::asinh(x),
-        MathFn::Acosh if x < 1.0 => f64::NAN,
-        MathFn::Acosh => libm::acosh(x),
-        MathFn::Atanh => libm::atanh(x),
-        MathFn::Cbrt => x.cbrt(),
-        MathFn::Rsqrt => 1.0 / x.sqrt(),
-        MathFn::Erf => libm::erf(x),
-        MathFn::Erfc => libm::erfc(x),
-        MathFn::ErfInv => erf_inv(x),
-        MathFn::Lgamma => libm::lgamma(x),
-        MathFn::Digamma => digamma(x),
-        MathFn::Pow => x.powf(y),
-        MathFn::Atan2 => x.atan2(y),
-    }
+/// NaN below 1, where the library's function need not be.
+pub fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+
+pub fn rsqrt(x: f64) -> f64 {
+    1.0 / x.sqrt()
 }
 
 /// Without overflow: the exponential is of a number that is not positive.
-fn logistic(x: f64) -> f64 {
+pub fn logistic(x: f64) -> f64 {
     let e = (-x.abs()).exp();
     if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
 }
@@ -231,7 +206,7 @@ fn fused(op: ScalarOp, ty: ScalarType, x: f64, y: f64, z: f64) -> Result<f64> {
     }
 }
 
-fn float_unary(op: ScalarOp, x: f64) -> Result<Wide> {
+pub(crate) fn float_unary(op: ScalarOp, x: f64) -> Result<Wide> {
     Ok(Wide::Float(match op {
         ScalarOp::Neg => -x,
         ScalarOp::Abs => x.abs(),
@@ -243,12 +218,12 @@ fn float_unary(op: ScalarOp, x: f64) -> Result<Wide> {
         ScalarOp::Convert => x,
         ScalarOp::RoundTo(Narrow::BF16) => half::bf16::from_f32(x as f32).to_f64(),
         ScalarOp::RoundTo(Narrow::F16) => half::f16::from_f32(x as f32).to_f64(),
-        ScalarOp::Math(function) => math(function, x, 0.0),
+        ScalarOp::Math(function) => function.reference(x, 0.0),
         _ => return Err(internal_error!("{op:?} does not take one float")),
     }))
 }
 
-fn float_binary(op: ScalarOp, x: f64, y: f64) -> Result<Wide> {
+pub(crate) fn float_binary(op: ScalarOp, x: f64, y: f64) -> Result<Wide> {
     let bool = |value: bool| Ok(Wide::Int(value.into()));
     Ok(Wide::Float(match op {
         ScalarOp::Add => x + y,
@@ -258,7 +233,7 @@ fn float_binary(op: ScalarOp, x: f64, y: f64) -> Result<Wide> {
         ScalarOp::Rem => x % y,
         ScalarOp::Min => minimum(x, y),
         ScalarOp::Max => maximum(x, y),
-        ScalarOp::Math(function) => math(function, x, y),
+        ScalarOp::Math(function) => function.reference(x, y),
         ScalarOp::Eq => return bool(x == y),
         ScalarOp::Ne => return bool(x != y),
         ScalarOp::Lt => return bool(x < y),
@@ -299,7 +274,7 @@ fn integer_unary(op: ScalarOp, dtype: DType, x: i128) -> Result<Wide> {
 }
 
 /// Arithmetic of integers before it wraps.
-fn integer_binary(op: ScalarOp, dtype: DType, x: i128, y: i128) -> Result<Wide> {
+pub(crate) fn integer_binary(op: ScalarOp, dtype: DType, x: i128, y: i128) -> Result<Wide> {
     let width = dtype.bits() as i128;
     let mask = u128::MAX >> (128 - dtype.bits());
     let amount = (y as u128) & mask;

@@ -10,6 +10,7 @@ import functools
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.composed import window_primitives
@@ -31,20 +32,15 @@ _NAN = ErrorEffect(NaNError)
 _DIVISION = ErrorEffect(DivisionByZeroError)
 _BOUNDS = ErrorEffect(OOBError, (avals.ShapeDtypeStruct((3,), np.dtype(np.int32)),))
 
-# Operations that can give a NaN where no input has one.
+# Operations that can give a NaN where no input has one; the rows of elementwise ones say so.
 _NAN_PRIMITIVES = frozenset(
     {
-        "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
-        "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_linear_solve", "digamma",
-        "div", "dot_general",
-        "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "integer_pow", "lgamma", "log", "log1p",
-        "logistic", "mul", "pad", "pow", "reduce", "reduce_prod", "reduce_sum", "reduce_window",
-        "reduce_window_sum", "rem", "rsqrt", "scatter",
-        "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub",
-        "select_and_scatter_add", "sin", "sinh",
-        "sqrt", "sub", "tan", "tanh",
+        "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_linear_solve",
+        "dot_general", "integer_pow", "pad", "reduce", "reduce_prod", "reduce_sum",
+        "reduce_window", "reduce_window_sum", "scatter", "scatter_add", "scatter_max",
+        "scatter_min", "scatter_mul", "scatter_sub", "select_and_scatter_add",
     }
-)  # fmt: skip
+).union(op for op, row in _core.op_rows().items() if row["makes_nan"])  # fmt: skip
 
 
 _OWN = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from ferrax._src.core.primitives import builtin
@@ -85,16 +86,19 @@ def _linear(primitive, places, inputs, params):
     return [[None if part is None else part[i] for part in results] for i in range(count)]
 
 
-for _name in (
-    "axis_index", "ceil", "floor", "is_finite", "nextafter", "round", "sign", "stop_gradient",
-):  # fmt: skip
+def _rows(derivative):
+    """The elementwise operations whose rows say this of their derivative."""
+    return [op for op, row in _core.op_rows().items() if row["derivative"] == derivative]
+
+
+for _name in ("axis_index", "nextafter", "round", "stop_gradient", *_rows("zero")):
     defzero(builtin(_name))
 
 for _name in (
-    "add", "all_gather", "all_to_all", "broadcast_in_dim", "complex", "concatenate", "conj",
-    "convert_element_type", "copy", "cumsum", "imag", "name", "neg", "pad", "pbroadcast", "ppermute",
-    "psum", "real", "reduce_precision", "reduce_scatter", "reduce_sum", "reshape", "rev", "slice",
-    "squeeze", "sub", "transpose",
+    "all_gather", "all_to_all", "broadcast_in_dim", "concatenate", "convert_element_type", "copy",
+    "cumsum", "name", "pad", "pbroadcast", "ppermute", "psum", "reduce_precision",
+    "reduce_scatter", "reduce_sum", "reshape", "rev", "slice", "squeeze", "transpose",
+    *_rows("linear"),
 ):  # fmt: skip
     deflinear(builtin(_name))
 
