@@ -19,6 +19,7 @@ import control_flow
 import decompositions
 import dispatch
 import kernels
+import reductions
 import sorting
 import training
 from timing import libraries, number
@@ -74,7 +75,7 @@ def main() -> None:
     print("\n".join(table), flush=True)
     failed = False
     families = (
-        dispatch, compile_family, kernels, sorting, decompositions, control_flow, collectives, training,
+        dispatch, compile_family, kernels, reductions, sorting, decompositions, control_flow, collectives, training,
     )  # fmt: skip
     for family in families:
         for row in family.ROWS:

@@ -58,8 +58,11 @@ pub struct Store {
     pub value: Value,
 }
 
-/// What an accumulator computes. Float sums and products use a fixed order
-/// that depends on extents alone.
+/// What an accumulator computes. Float sums and products are trees that the
+/// number of their terms determines: neither tiles nor threads nor what else the
+/// kernel computes change a bit. Terms are in the row-major order of the
+/// reduction axes; where several of these do not lie in memory as one, those
+/// that a tile does not span count slowest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AccumulatorKind {
     Sum,

@@ -2,12 +2,14 @@
 //!
 //! Products of halves, or with a result dtype of their own, become products in
 //! the dtype of accumulation between conversions, which fuse with their
-//! neighbours. Sub-programs are rewritten too, each once.
+//! neighbours. Products of vectors, or of batches of them, become sums of
+//! products of elements, which fuse too and have the accuracy of sums.
+//! Sub-programs are rewritten too, each once.
 
 use std::sync::Arc;
 
 use ferrax_ir::ops::DotGeneral;
-use ferrax_ir::{Atom, Builder, DType, Op, Program, Result, builder::substitute};
+use ferrax_ir::{Atom, Axes, Builder, DType, Dim, Equation, Op, Program, Result, builder::substitute};
 use rustc_hash::FxHashMap;
 
 /// The dtype in which a product is computed.
@@ -40,21 +42,59 @@ fn accumulation(left: DType, right: DType, out: DType) -> DType {
 
 fn needs(program: &Program) -> bool {
     program.equations.iter().any(|equation| match &equation.op {
-        Op::DotGeneral(_) => {
+        Op::DotGeneral(op) => {
             let dtypes = dtypes(program, equation);
             dtypes.iter().any(|&dtype| dtype != accumulation(dtypes[0], dtypes[1], dtypes[2]))
+                || is_of_vectors(op, program, equation)
         }
         op => !op.programs().is_empty(),
     })
 }
 
-fn dtypes(program: &Program, equation: &ferrax_ir::Equation) -> [DType; 3] {
+fn dtypes(program: &Program, equation: &Equation) -> [DType; 3] {
     let of = |atom: &Atom| program.type_of(atom).as_array().map_or(DType::Float0, |ty| ty.dtype);
     let output = equation.outputs.first().map_or(DType::Float0, |&var| of(&Atom::Var(var)));
     match equation.inputs.as_slice() {
         [left, right, ..] => [of(left), of(right), output],
         _ => [output; 3],
     }
+}
+
+/// Whether neither operand has an axis of its own, but for those of size 1, and there is something to sum.
+fn is_of_vectors(op: &DotGeneral, program: &Program, equation: &Equation) -> bool {
+    let operand = |number: usize, batch: &Axes, contracted: &Axes| {
+        let ty = equation.inputs.get(number).map(|atom| program.type_of(atom));
+        let sizes = ty.as_ref().and_then(|ty| ty.as_array()).and_then(|array| array.sizes());
+        sizes.is_some_and(|sizes| {
+            let free = |axis: &usize| !batch.contains(axis) && !contracted.contains(axis);
+            (0..sizes.len()).filter(free).all(|axis| sizes[axis] == 1) && !sizes.contains(&0)
+        })
+    };
+    !op.lhs_contracting.is_empty()
+        && operand(0, &op.lhs_batch, &op.lhs_contracting)
+        && operand(1, &op.rhs_batch, &op.rhs_contracting)
+}
+
+/// The product of vectors `a` and `b` as a sum, of this type.
+fn sum_of_products(b: &mut Builder, op: &DotGeneral, left: Atom, right: Atom, out: &[Dim]) -> Result<Atom> {
+    // Pairs of contracted axes in the order of the left operand, in which it is likely to lie.
+    let mut pairs: Vec<(usize, usize)> =
+        op.lhs_contracting.iter().copied().zip(op.rhs_contracting.iter().copied()).collect();
+    pairs.sort_unstable();
+    let (lhs, rhs): (Axes, Axes) = pairs.into_iter().unzip();
+    let mut ordered = |x: Atom, batch: &Axes, contracted: &Axes| -> Result<Atom> {
+        let free = (0..b.rank(x)).filter(|axis| !batch.contains(axis) && !contracted.contains(axis));
+        let order: Axes = batch.iter().chain(contracted).copied().chain(free).collect();
+        let x = b.transpose(x, &order)?;
+        let shape: Vec<Dim> = b.shape(x).iter().take(batch.len() + contracted.len()).cloned().collect();
+        b.reshape(x, &shape)
+    };
+    let left = ordered(left, &op.lhs_batch, &lhs)?;
+    let right = ordered(right, &op.rhs_batch, &rhs)?;
+    let product = b.mul(left, right)?;
+    let batch = op.lhs_batch.len();
+    let sum = b.reduce_sum(product, &(batch..batch + lhs.len()).collect::<Axes>())?;
+    b.reshape(sum, out)
 }
 
 /// A flat program whose library calls the CPU has kernels for.
@@ -85,8 +125,14 @@ fn rewrite(program: Program, done: &mut FxHashMap<usize, (Arc<Program>, Arc<Prog
             let wide = accumulation(left, right, out);
             let a = builder.convert(inputs[0], wide)?;
             let b = builder.convert(inputs[1], wide)?;
-            let plain = DotGeneral { preferred_element_type: Some(wide), ..op.clone() };
-            let product = builder.emit1(plain, &[a, b])?;
+            let product = if is_of_vectors(op, &program, equation) {
+                let ty = program.type_of(&Atom::Var(equation.outputs[0]));
+                let shape = ty.as_array().map(|array| array.shape.to_vec()).unwrap_or_default();
+                sum_of_products(&mut builder, op, a, b, &shape)?
+            } else {
+                let plain = DotGeneral { preferred_element_type: Some(wide), ..op.clone() };
+                builder.emit1(plain, &[a, b])?
+            };
             map[equation.outputs[0].index()] = Some(builder.convert(product, out)?);
             continue;
         }

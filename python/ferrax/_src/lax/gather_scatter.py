@@ -179,7 +179,12 @@ def scatter_add(
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
 ):
-    """As ``scatter``, but each update is added to what is there."""
+    """As ``scatter``, but each update is added to what is there.
+
+    Updates are added one after the other, in the order of the indices and the dtype of ``operand``:
+    the same bits each time, but the rounding error of an element grows with the number of its updates
+    (``sum`` has no such error).
+    """
     return _scatter(
         "scatter_add", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
         unique_indices, mode,

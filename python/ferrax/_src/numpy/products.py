@@ -59,6 +59,9 @@ def dot(
     Args: a, b: arrays; a scalar multiplies; precision: of lax; preferred_element_type: dtype of
     the result and accumulation. Raises TypeError for sizes that do not match.
 
+    Products of vectors are sums of products of elements, with the accuracy of `sum`. In products with
+    matrices, panels of 512 to 4096 terms are added in order, and panels in pairs.
+
     Example: `jnp.dot(jnp.ones(3), jnp.ones(3))` is `3.`.
     """
     reject_out_sharding("dot", out_sharding)

@@ -163,6 +163,12 @@ def sum(
     with `a`; promote_integers: widen small integers to the default integer dtype.
     Raises: ValueError for axes out of bounds or repeated; NotImplementedError for `out`.
 
+    Floats are added as a tree that the number n of terms determines, whatever the axis: blocks of
+    128 terms in 8 lanes, then blocks in pairs. The error is at most
+    `(19 + log2(max(1, n / 128))) u` times the sum of the magnitudes, where u is half of
+    `finfo(dtype).eps`; `float16` and `bfloat16` are added in `float32` and rounded once (Higham,
+    Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2). Threads do not change bits.
+
     Example: `jnp.sum(jnp.ones((2, 3)), axis=0)` is `[2., 2., 2.]`.
     """
     if out is None and _is_static(axis):
@@ -213,7 +219,11 @@ def prod(
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
     promote_integers: bool = True,
 ):
-    """Multiplies elements over axes; arguments as for `sum`."""
+    """Multiplies elements over axes; arguments and order as for `sum`.
+
+    The rounding of each of the n factors counts, in whatever order: the relative error of a product
+    of floats is at most about n u.
+    """
     return _reduce("prod", a, axis, user_dtype(dtype, "prod"), out, keepdims, initial, where,
                    promote_integers)
 
@@ -687,6 +697,9 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
 @partial(jit, static_argnames=("axis", "dtype"))
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None):
     """Cumulative sum along an axis, of the flattened array for None; small integers keep dtype.
+
+    Floats accumulate in `float64`, those of `float64` with what each addition loses, so the error of
+    an element does not grow with its index beyond rounding it once.
 
     Example: `jnp.cumsum(jnp.arange(4))` is `[0, 1, 3, 6]`.
     """

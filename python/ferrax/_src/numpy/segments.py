@@ -88,6 +88,10 @@ def segment_sum(
 ) -> Array:
     """Sums of the slices of an array along its first axis, by segment.
 
+    The slices of a segment are added one after the other in the dtype of ``data``, as by
+    ``scatter_add``, so the rounding error grows with their number; ``bucket_size`` bounds it by that
+    of so many slices.
+
     Args:
         data: array whose first axis runs over slices; not boolean.
         segment_ids: integers, the segment of each slice. Those out of range, negative ones

@@ -1,7 +1,7 @@
 //! Running reductions along an axis.
 //!
-//! Floats narrower than `f64` accumulate in `f64`, so running sums lose nothing
-//! to their length. Lines (or, where the axis is not the last, groups of
+//! Floats narrower than `f64` accumulate in `f64`, and sums of `f64` with what
+//! each addition loses, so running sums lose nothing to their length. Lines (or, where the axis is not the last, groups of
 //! adjacent lines) are independent units of work.
 
 use ferrax_compile::Argument;
@@ -128,6 +128,48 @@ elements! {
     f16 => f64, |x| x.to_f64(), f16::from_f64;
     [f32; 2] => [f64; 2], |x| [x[0].into(), x[1].into()], |x| [x[0] as f32, x[1] as f32];
     [f64; 2] => [f64; 2], |x| x, |x| x;
+    Term<1> => [Compensated; 1], |x| x.0.map(Compensated::new), |x| Term(x.map(Compensated::value));
+    Term<2> => [Compensated; 2], |x| x.0.map(Compensated::new), |x| Term(x.map(Compensated::value));
+}
+
+/// A number of `N` parts whose running sums are compensated.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Term<const N: usize>([f64; N]);
+
+/// A running sum and the sum of the rounding errors of its additions, by Knuth's exact transformation of a sum
+/// (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §4.3). Additions wait only for the
+/// sum before.
+#[derive(Clone, Copy)]
+struct Compensated {
+    sum: f64,
+    lost: f64,
+}
+
+impl Compensated {
+    fn new(term: f64) -> Compensated {
+        // The zero that changes no number, not even another zero.
+        Compensated { sum: term, lost: -0.0 }
+    }
+
+    fn value(self) -> f64 {
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+
+    #[inline(always)]
+    fn add(self, term: Compensated) -> Compensated {
+        let sum = self.sum + term.sum;
+        let added = sum - self.sum;
+        let lost = (self.sum - (sum - added)) + (term.sum - added);
+        Compensated { sum, lost: if lost == 0.0 { self.lost } else { self.lost + lost } }
+    }
+}
+
+fn compensated<const N: usize>(mut a: [Compensated; N], b: [Compensated; N]) -> [Compensated; N] {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a = a.add(b);
+    }
+    a
 }
 
 /// # Safety
@@ -234,6 +276,8 @@ fn function(kind: CumulativeKind, dtype: DType) -> Option<(Run, usize)> {
         DType::BF16 => float!(bf16),
         DType::F16 => float!(f16),
         DType::F32 => float!(f32),
+        DType::F64 if kind == CumulativeKind::Sum => make!(Term<1>, compensated::<1>),
+        DType::C128 if kind == CumulativeKind::Sum => make!(Term<2>, compensated::<2>),
         DType::F64 => float!(f64),
         DType::C64 => complex!([f32; 2]),
         DType::C128 => complex!([f64; 2]),

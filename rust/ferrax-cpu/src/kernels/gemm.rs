@@ -4,7 +4,8 @@
 //! A group that one stride walks is used where it lies; otherwise the operand is
 //! copied into that order first. Floats and complex numbers go to the `gemm`
 //! crate, cut into pieces that depend on the sizes alone; small products and
-//! integers to loops here.
+//! integers to loops here. Long sums are cut into panels whose products are added
+//! in pairs (`panels`).
 
 use bytemuck::Pod;
 use ferrax_compile::Argument;
@@ -15,6 +16,7 @@ use gemm::Parallelism;
 use smallvec::SmallVec;
 
 use super::copy::{CopyLoop, StridedCopy, byte_strides};
+use super::panels::{self, Matrices, Panels};
 use super::{Call, Kernel};
 use crate::alloc::Buffer;
 use crate::pool;
@@ -49,22 +51,8 @@ struct Product {
     left: Side,
     right: Side,
     run: fn(&Matrices),
-}
-
-/// A batch of products: pointers to the first elements, strides in elements.
-struct Matrices {
-    m: usize,
-    n: usize,
-    k: usize,
-    left: *const u8,
-    left_row: isize,
-    left_col: isize,
-    right: *const u8,
-    right_row: isize,
-    right_col: isize,
-    /// Dense rows of this many elements.
-    out: *mut u8,
-    out_row: isize,
+    /// How sums longer than a panel are cut.
+    panels: Option<Panels>,
 }
 
 /// The kernel of `op`; operands and result share a dtype.
@@ -94,7 +82,11 @@ pub fn bind(op: &DotGeneral, inputs: &[Argument], outputs: &[Argument]) -> Resul
     let (left_side, m, k) = side(left, &op.lhs_batch, &lhs_contracted);
     let (right_side, n, _) = side(right, &op.rhs_batch, &rhs_contracted);
     let batch = op.lhs_batch.iter().map(|&axis| left.sizes[axis]).collect();
-    Ok(Box::new(Product { dtype, m, n, k, batch, left: left_side, right: right_side, run }))
+    // The crate adds to the result term by term where a row vector meets rows, or columns a column vector.
+    let in_order = (m == 1 && right_side.free_stride == 1) || (n == 1 && left_side.free_stride == 1);
+    let length = if in_order { panels::SHORT } else { panels::LONG };
+    let panels = Panels::new(dtype, run, length).filter(|_| k > length);
+    Ok(Box::new(Product { dtype, m, n, k, batch, left: left_side, right: right_side, run, panels }))
 }
 
 /// An operand's groups of axes; gives the sizes of the free and contracted ones.
@@ -141,6 +133,33 @@ fn side(operand: &Argument, batch: &[usize], contracted: &[usize]) -> (Side, usi
     (side, free_count, contracted_count)
 }
 
+impl Product {
+    /// The matrices of one element of the batch.
+    fn matrices(&self, operands: &Pointers, batch: usize) -> Matrices {
+        let (mut left_at, mut right_at, mut rest) = (0isize, 0isize, batch);
+        for (axis, &count) in self.batch.iter().enumerate().rev() {
+            let index = (rest % count) as isize;
+            rest /= count;
+            left_at += index * self.left.batch_strides[axis];
+            right_at += index * self.right.batch_strides[axis];
+        }
+        let element = self.dtype.size() as isize;
+        Matrices {
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            left: operands.left.wrapping_offset(left_at * element),
+            left_row: self.left.free_stride,
+            left_col: self.left.contracted_stride,
+            right: operands.right.wrapping_offset(right_at * element),
+            right_row: self.right.contracted_stride,
+            right_col: self.right.free_stride,
+            out: operands.out.wrapping_offset((batch * self.m * self.n) as isize * element),
+            out_row: self.n as isize,
+        }
+    }
+}
+
 struct Pointers {
     left: *const u8,
     right: *const u8,
@@ -174,6 +193,13 @@ impl Kernel for Product {
         let (_left, left) = ordered(&self.left, call.inputs[0])?;
         let (_right, right) = ordered(&self.right, call.inputs[1])?;
         let pointers = Pointers { left, right, out: call.outputs[0] };
+        let matrices = |batch: usize| {
+            let pointers = &pointers;
+            self.matrices(pointers, batch)
+        };
+        if let Some(panels) = &self.panels {
+            return panels.run(batches, &matrices);
+        }
         let work = self.m.saturating_mul(self.n).saturating_mul(self.k);
         // Pieces along the longer side of each matrix.
         let by_rows = self.m >= self.n;
@@ -187,40 +213,12 @@ impl Kernel for Product {
         let pieces = long.div_ceil(length);
         let piece = |number: usize| {
             let (batch, piece) = (number / pieces, number % pieces);
-            let start = piece * length;
-            let size = length.min(long - start);
-            let (mut left_at, mut right_at, mut rest) = (0isize, 0isize, batch);
-            for (axis, &count) in self.batch.iter().enumerate().rev() {
-                let index = (rest % count) as isize;
-                rest /= count;
-                left_at += index * self.left.batch_strides[axis];
-                right_at += index * self.right.batch_strides[axis];
-            }
-            let mut out_at = (batch * self.m * self.n) as isize;
-            let (mut m, mut n) = (self.m, self.n);
-            if by_rows {
-                m = size;
-                left_at += start as isize * self.left.free_stride;
-                out_at += (start * self.n) as isize;
+            let range = piece * length..((piece + 1) * length).min(long);
+            let whole = matrices(batch);
+            (self.run)(&if by_rows {
+                whole.part(range, 0..self.n, 0..self.k, element)
             } else {
-                n = size;
-                right_at += start as isize * self.right.free_stride;
-                out_at += start as isize;
-            }
-            let pointers = &pointers;
-            let bytes = element as isize;
-            (self.run)(&Matrices {
-                m,
-                n,
-                k: self.k,
-                left: pointers.left.wrapping_offset(left_at * bytes),
-                left_row: self.left.free_stride,
-                left_col: self.left.contracted_stride,
-                right: pointers.right.wrapping_offset(right_at * bytes),
-                right_row: self.right.contracted_stride,
-                right_col: self.right.free_stride,
-                out: pointers.out.wrapping_offset(out_at * bytes),
-                out_row: self.n as isize,
+                whole.part(0..self.m, range, 0..self.k, element)
             });
         };
         let units = batches * pieces;

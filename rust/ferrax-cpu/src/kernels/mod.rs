@@ -10,6 +10,7 @@ pub mod copy;
 pub mod cumulative;
 mod decompositions;
 pub mod gemm;
+mod panels;
 pub mod reference;
 mod singles;
 pub mod sort;

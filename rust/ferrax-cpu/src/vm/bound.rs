@@ -1,8 +1,8 @@
 //! A launch made ready to run, and its run.
 //!
 //! Tiles of the parallel axes are units of work. Where a reduction has few
-//! units and is long, its tiles are cut into segments, each with accumulators
-//! of its own, that are merged in order; the cut depends on sizes alone.
+//! units and is long, its terms are cut into segments, each with accumulators
+//! of its own, that are merged in order (`reduction`).
 
 use std::cell::Cell;
 
@@ -11,10 +11,13 @@ use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
 use super::flat::Flat;
-use super::fold::{ArgFn, ArgMergeFn, FoldOp, arg_fns, fold_op};
+use super::fold::FoldShape;
 use super::nest::{Nest, PerAxis, Tile};
+use super::reduction::{Apply, Fold, Progress, Shape, connect, folds, segment};
 use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build, pressure};
 use super::transfer::Rect;
+use super::tree::Layout as TreeLayout;
+use super::walk::Walk;
 use crate::alloc::Buffer;
 use crate::pool;
 
@@ -28,9 +31,6 @@ const SERIAL_NANOS: f64 = 20_000.0;
 const CHUNK_NANOS: f64 = 12_000.0;
 /// Nanoseconds that a chunk takes at most, where units are shorter: between chunks runs can be stopped.
 const LONGEST_CHUNK_NANOS: f64 = 10_000_000.0;
-/// Elements per segment of a long reduction, and the most segments.
-const SEGMENT: usize = 1 << 16;
-const MAX_SEGMENTS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct TileLoop {
@@ -39,42 +39,28 @@ struct TileLoop {
     blocks: usize,
 }
 
-#[derive(Debug)]
-struct Fold {
-    size: usize,
-    /// Accumulated values; for arg reductions also their indices.
-    values: Place,
-    indices: Option<Place>,
-    from: Place,
-    apply: Apply,
-}
-
-enum Apply {
-    Plain(FoldOp),
-    Arg(ArgFn, ArgMergeFn),
-}
-
-impl std::fmt::Debug for Apply {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, Apply::Plain(_)) { "Plain" } else { "Arg" })
-    }
-}
-
 /// A kernel with its sizes, as block instructions.
 #[derive(Debug)]
 pub struct Bound {
     extents: PerAxis<usize>,
-    tile: Tile,
+    pub(super) tile: Tile,
     loops: PerAxis<TileLoop>,
-    reduce_loops: PerAxis<TileLoop>,
     tiles: usize,
+    /// Whether there are reduction axes, and the order of their terms.
+    reduces: bool,
+    pub(super) walk: Walk,
     reduce_tiles: usize,
+    /// Terms of a segment, and the number of segments.
+    segment: usize,
     segments: usize,
-    weights: PerAxis<i64>,
-    folds: Vec<Fold>,
+    pub(super) weights: PerAxis<i64>,
+    pub(super) folds: Vec<Fold>,
+    fold_shape: FoldShape,
+    /// Terms lie where rows need not follow one another.
+    pub(super) direct: bool,
     main: Section,
     epilogue: Option<Section>,
-    epilogue_tile: Tile,
+    pub(super) epilogue_tile: Tile,
     entries: Vec<Entry>,
     constants: Vec<u64>,
     scratch: usize,
@@ -82,15 +68,16 @@ pub struct Bound {
 }
 
 /// The state of one thread at work on a launch.
-struct Worker<'a> {
-    bound: &'a Bound,
+pub(super) struct Worker<'a> {
+    pub(super) bound: &'a Bound,
     operands: &'a [*mut u8],
-    table: &'a mut [*mut u8],
-    at: SmallVec<[i64; 8]>,
+    pub(super) table: &'a mut [*mut u8],
+    pub(super) at: SmallVec<[i64; 8]>,
     /// The tile of the section that runs, and its size here.
     tile: Tile,
-    rows: usize,
-    cols: usize,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) progress: Progress,
     /// Tiles of a reduction until the next question whether to go on, and whether the answer was no.
     until_asked: usize,
     given_up: bool,
@@ -122,8 +109,9 @@ impl Bound {
         let main_stores: Vec<bool> = kernel.stores.iter().map(|store| store.stage == Stage::Main).collect();
         let per_lane = pressure(&kernel.body).max(pressure(&kernel.epilogue)).max(1);
         let lanes = (BLOCK_BYTES / per_lane).clamp(MIN_LANES, MAX_LANES) / 64 * 64;
-        let tile = Tile::choose(&nest, &main_stores, lanes);
-        let shape = tile.fold_shape(&nest);
+        let shape = Shape::choose(&nest, kernel, &main_stores, lanes);
+        let tile = shape.tile;
+        let walk = Walk::new(&nest, tile);
         let epilogue_tile = tile.epilogue(&nest);
         let shares: Vec<bool> = (0..kernel.operands.len() as u32)
             .map(|operand| {
@@ -135,36 +123,27 @@ impl Bound {
         let mut layout = Layout::default();
         // Accumulators live across the tiles of a unit.
         let kept = epilogue_tile.lanes();
-        let mut folds = Vec::new();
-        let mut accumulator_places = Vec::new();
-        for &accumulator in &kernel.accumulators {
-            let size = accumulator.ty.size();
-            let values = layout.slot(size * kept);
-            let indices = accumulator.kind.is_arg().then(|| layout.slot(8 * kept));
-            let apply = if accumulator.kind.is_arg() {
-                let (apply, merge) = arg_fns(accumulator.kind, accumulator.ty, shape);
-                Apply::Arg(apply, merge)
-            } else {
-                Apply::Plain(fold_op(accumulator.kind, accumulator.ty, shape)?)
-            };
-            accumulator_places.push(indices.unwrap_or(values));
-            folds.push(Fold { size, values, indices, from: 0, apply });
-        }
+        let mut folds = folds(kernel, &shape, walk.terms, kept, &mut layout)?;
+        let accumulator_places: Vec<Place> = folds.iter().map(Fold::result).collect();
         let stores_of = |stage: Stage| -> Vec<usize> {
             (0..kernel.stores.len()).filter(|&index| kernel.stores[index].stage == stage).collect()
         };
         let wanted: Vec<_> = kernel.accumulators.iter().map(|accumulator| accumulator.arg).collect();
-        let context =
-            Context { kernel, nest: &nest, tile, accumulators: &accumulator_places, shares: &shares };
+        let context = Context {
+            kernel,
+            nest: &nest,
+            tile,
+            direct: shape.direct,
+            accumulators: &accumulator_places,
+            shares: &shares,
+        };
         let main = build(&context, &kernel.body, &mut layout, &stores_of(Stage::Main), &wanted)?;
-        for (fold, &from) in folds.iter_mut().zip(&main.results) {
-            fold.from = from;
-        }
+        connect(&mut folds, &main, &shape, &layout.entries);
         let epilogue_stores = stores_of(Stage::Epilogue);
         let epilogue = if epilogue_stores.is_empty() {
             None
         } else {
-            let context = Context { tile: epilogue_tile, ..context };
+            let context = Context { tile: epilogue_tile, direct: false, ..context };
             Some(build(&context, &kernel.epilogue, &mut layout, &epilogue_stores, &[])?)
         };
         let tile_loop = |axis: usize| TileLoop {
@@ -173,16 +152,11 @@ impl Bound {
             blocks: nest.extents[axis].div_ceil(tile.step(axis).max(1)),
         };
         let axes = 0..nest.extents.len();
-        let loops: PerAxis<TileLoop> = axes.clone().filter(|&a| !nest.reduced[a]).map(tile_loop).collect();
-        let reduce_loops: PerAxis<TileLoop> = axes.filter(|&a| nest.reduced[a]).map(tile_loop).collect();
+        let loops: PerAxis<TileLoop> = axes.filter(|&a| !nest.reduced[a]).map(tile_loop).collect();
         let tiles = loops.iter().map(|l| l.blocks).product();
-        let reduce_tiles: usize = reduce_loops.iter().map(|l| l.blocks).product();
-        let per_unit = reduce_tiles * tile.lanes();
-        let segments = if folds.is_empty() || tiles >= 16 || per_unit < 2 * SEGMENT {
-            1
-        } else {
-            (per_unit / SEGMENT).min(MAX_SEGMENTS).min(reduce_tiles).max(1)
-        };
+        let reduce_tiles = walk.tiles();
+        let segment = segment(&shape, &walk, &folds, tiles, kept);
+        let segments = walk.terms.div_ceil(segment.max(1)).max(1);
         if nest.count() > 0 && kernel.stores.is_empty() {
             return Err(internal_error!("a kernel stores nothing"));
         }
@@ -193,11 +167,15 @@ impl Bound {
             extents: nest.extents.clone(),
             tile,
             loops,
-            reduce_loops,
             tiles,
+            reduces: nest.reduced.contains(&true),
+            walk,
             reduce_tiles,
+            segment,
             segments,
             folds,
+            fold_shape: shape.fold,
+            direct: shape.direct,
             main,
             epilogue,
             epilogue_tile,
@@ -264,7 +242,7 @@ impl Bound {
     /// The kernel as a straight line, if it is one tile without reductions or
     /// guards; its scratch memory has as many bytes as [`Bound::scratch`].
     pub fn flat(&self) -> Option<Flat> {
-        let plain = self.tiles == 1 && self.reduce_loops.is_empty() && self.folds.is_empty();
+        let plain = self.tiles == 1 && !self.reduces && self.folds.is_empty();
         if !plain || self.epilogue.is_some() || !self.is_serial() {
             return None;
         }
@@ -317,6 +295,7 @@ impl Bound {
             tile: self.tile,
             rows: 1,
             cols: 1,
+            progress: Progress::default(),
             until_asked: usize::MAX,
             given_up: false,
         };
@@ -333,13 +312,14 @@ impl Bound {
     /// Bytes of the accumulators of one unit.
     fn partial_bytes(&self) -> usize {
         let kept = self.epilogue_tile.lanes();
-        self.folds
-            .iter()
-            .map(|fold| {
-                (fold.size * kept).next_multiple_of(64)
-                    + fold.indices.map_or(0, |_| (8 * kept).next_multiple_of(64))
-            })
-            .sum()
+        let bytes = |size: usize| (size * kept).next_multiple_of(64);
+        let indices = |fold: &Fold| if matches!(fold.apply, Apply::Arg { .. }) { bytes(8) } else { 0 };
+        self.folds.iter().map(|fold| bytes(fold.size) + indices(fold)).sum()
+    }
+
+    /// Whether trees lie side by side as lines.
+    pub(super) fn by_lines(&self) -> bool {
+        self.fold_shape.layout() == TreeLayout::Lines
     }
 
     fn with_worker(
@@ -365,6 +345,7 @@ impl Bound {
             tile: self.tile,
             rows: 1,
             cols: 1,
+            progress: Progress::default(),
             until_asked: self.tiles_between_questions(),
             given_up: false,
         };
@@ -415,6 +396,7 @@ impl Bound {
                         let unit = tile * self.segments + segment;
                         worker.restore((partials + unit * self.partial_bytes()) as *const u8);
                     }
+                    worker.complete_folds();
                     worker.finish();
                 }
             }
@@ -441,18 +423,21 @@ impl Worker<'_> {
             for unit in from..to {
                 let (tile, segment) = (unit / bound.segments, unit % bound.segments);
                 self.seek(&bound.loops, tile);
-                if bound.folds.is_empty() && bound.reduce_loops.is_empty() {
+                if bound.folds.is_empty() && !bound.reduces {
                     self.measure(bound.tile);
                     self.execute(&bound.main);
                 } else {
                     self.start_folds();
-                    let first = segment * bound.reduce_tiles / bound.segments;
-                    let last = (segment + 1) * bound.reduce_tiles / bound.segments;
-                    for reduce_tile in first..last {
-                        self.seek(&bound.reduce_loops, reduce_tile);
+                    let mut term = segment * bound.segment;
+                    let end = bound.walk.terms.min(term + bound.segment);
+                    while term < end {
+                        let part = bound.walk.seek(&mut self.at, term, end);
                         self.measure(bound.tile);
+                        self.rows = part.rows.unwrap_or(self.rows);
+                        self.cols = part.cols.unwrap_or(self.cols);
                         self.execute(&bound.main);
-                        self.fold();
+                        self.fold(part.terms());
+                        term += part.terms();
                         self.until_asked -= 1;
                         if self.until_asked == 0 {
                             self.until_asked = bound.tiles_between_questions();
@@ -462,6 +447,7 @@ impl Worker<'_> {
                             }
                         }
                     }
+                    self.complete_folds();
                 }
                 match partial {
                     Some(partial) => self.save((partial + unit * bound.partial_bytes()) as *mut u8),
@@ -497,7 +483,7 @@ impl Worker<'_> {
     }
 
     /// The size of the tile here.
-    fn measure(&mut self, tile: Tile) {
+    pub(super) fn measure(&mut self, tile: Tile) {
         let here = |span: Option<super::nest::Span>| {
             span.map_or(1, |span| {
                 span.length.min(self.bound.extents[span.axis] - self.at[span.axis] as usize)
@@ -638,60 +624,6 @@ impl Worker<'_> {
         }
     }
 
-    /// Accumulators that have seen nothing.
-    unsafe fn start_folds(&mut self) {
-        let kept = self.bound.epilogue_tile.lanes();
-        for fold in &self.bound.folds {
-            let values = self.table[fold.values as usize];
-            // SAFETY: slots hold `kept` accumulators of `fold.size` bytes, and as many indices of 8 bytes.
-            unsafe {
-                if let Apply::Plain(op) = &fold.apply {
-                    for index in 0..kept {
-                        std::ptr::copy_nonoverlapping(
-                            op.start.as_ptr(),
-                            values.add(index * fold.size),
-                            fold.size,
-                        );
-                    }
-                } else {
-                    values.write_bytes(0, kept * fold.size);
-                }
-                if let Some(indices) = fold.indices {
-                    std::slice::from_raw_parts_mut(self.table[indices as usize].cast::<i64>(), kept).fill(-1);
-                }
-            }
-        }
-    }
-
-    unsafe fn fold(&mut self) {
-        let bound = self.bound;
-        let weight = |span: Option<super::nest::Span>| span.map_or(0, |span| bound.weights[span.axis]);
-        for fold in &bound.folds {
-            let (from, values) = (self.table[fold.from as usize], self.table[fold.values as usize]);
-            // SAFETY: the block holds the tile that `measure` told, and its slots the accumulators of the
-            // tile's shape; the function was chosen for their type and that shape.
-            unsafe {
-                match (&fold.apply, fold.indices) {
-                    (Apply::Plain(op), _) => (op.apply)(self.rows, self.cols, from, values),
-                    (Apply::Arg(apply, _), Some(indices)) => {
-                        let base = self.at.iter().zip(&bound.weights).map(|(at, weight)| at * weight).sum();
-                        apply(
-                            self.rows,
-                            self.cols,
-                            from,
-                            values,
-                            self.table[indices as usize].cast(),
-                            base,
-                            weight(bound.tile.row),
-                            weight(bound.tile.col),
-                        );
-                    }
-                    (Apply::Arg(..), None) => {}
-                }
-            }
-        }
-    }
-
     /// Runs the epilogue where the parallel loops stand.
     unsafe fn finish(&mut self) {
         let bound = self.bound;
@@ -700,51 +632,6 @@ impl Worker<'_> {
             // SAFETY: the accumulators of this tile are complete, and the epilogue's tile is inside the
             // extents of the parallel axes.
             unsafe { self.execute(epilogue) };
-        }
-    }
-
-    unsafe fn save(&mut self, to: *mut u8) {
-        // SAFETY: `to` is valid for the accumulators of one unit, whose parts `each_slot` enumerates with
-        // their places.
-        unsafe {
-            self.each_slot(|slot, bytes, offset| std::ptr::copy_nonoverlapping(slot, to.add(offset), bytes))
-        };
-    }
-
-    unsafe fn each_slot(&self, mut visit: impl FnMut(*mut u8, usize, usize)) {
-        let kept = self.bound.epilogue_tile.lanes();
-        let mut offset = 0;
-        for fold in &self.bound.folds {
-            visit(self.table[fold.values as usize], fold.size * kept, offset);
-            offset += (fold.size * kept).next_multiple_of(64);
-            if let Some(indices) = fold.indices {
-                visit(self.table[indices as usize], 8 * kept, offset);
-                offset += (8 * kept).next_multiple_of(64);
-            }
-        }
-    }
-
-    /// Merges saved accumulators into those here.
-    unsafe fn restore(&mut self, from: *const u8) {
-        let kept = self.bound.epilogue_tile.lanes();
-        let mut offset = 0;
-        for fold in &self.bound.folds {
-            let values = self.table[fold.values as usize];
-            // SAFETY: `from` holds the accumulators of one unit as `save` wrote them: in the same order, at
-            // the same places.
-            unsafe {
-                let saved = from.add(offset);
-                offset += (fold.size * kept).next_multiple_of(64);
-                match (&fold.apply, fold.indices) {
-                    (Apply::Plain(op), _) => (op.merge)(1, kept, saved, values),
-                    (Apply::Arg(_, merge), Some(indices)) => {
-                        let saved_indices = from.add(offset).cast::<i64>();
-                        offset += (8 * kept).next_multiple_of(64);
-                        merge(kept, saved, saved_indices, values, self.table[indices as usize].cast());
-                    }
-                    (Apply::Arg(..), None) => {}
-                }
-            }
         }
     }
 }

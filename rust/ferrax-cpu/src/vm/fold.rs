@@ -1,7 +1,6 @@
-//! Reductions of blocks into accumulators.
-//!
-//! Sums run in lanes combined by a fixed tree, so a result depends on the sizes
-//! of the blocks alone.
+//! Reductions of blocks into accumulators, where the order does not matter:
+//! integers wrap, extrema and bits have no order. Sums and products of floats
+//! are in `tree`.
 
 use ferrax_compile::AccumulatorKind;
 use ferrax_ir::scalar::ScalarType;
@@ -9,6 +8,7 @@ use ferrax_ir::{Result, internal_error};
 
 use super::isa::{Isa, isa};
 use super::ops::{Bits, Number};
+use super::tree::Layout;
 
 /// How a block of `rows` by `cols` meets its accumulators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,16 @@ pub enum FoldShape {
     Rows,
     /// One.
     All,
+}
+
+impl FoldShape {
+    /// How trees of this shape lie side by side.
+    pub fn layout(self) -> Layout {
+        match self {
+            FoldShape::Each | FoldShape::Rows => Layout::Rows,
+            FoldShape::Cols | FoldShape::All => Layout::Lines,
+        }
+    }
 }
 
 /// `f(rows, cols, block, accumulators)`.
@@ -49,12 +59,10 @@ folds! {
     Sum {
         u8: 0, |a, b| Number::add(a, b); u16: 0, |a, b| Number::add(a, b);
         u32: 0, |a, b| Number::add(a, b); u64: 0, |a, b| Number::add(a, b);
-        f32: 0.0, |a, b| a + b; f64: 0.0, |a, b| a + b;
     }
     Prod {
         u8: 1, |a, b| Number::mul(a, b); u16: 1, |a, b| Number::mul(a, b);
         u32: 1, |a, b| Number::mul(a, b); u64: 1, |a, b| Number::mul(a, b);
-        f32: 1.0, |a, b| a * b; f64: 1.0, |a, b| a * b;
     }
     Max {
         u8: u8::MIN, |a, b| Number::max(a, b); u16: u16::MIN, |a, b| Number::max(a, b);
@@ -241,15 +249,6 @@ pub fn fold_op(kind: AccumulatorKind, ty: ScalarType, shape: FoldShape) -> Resul
             }
         };
     }
-    macro_rules! ring {
-        ($f:ident) => {
-            match ty {
-                ScalarType::F32 => make::<$f<f32>>(shape),
-                ScalarType::F64 => make::<$f<f64>>(shape),
-                _ => unsigned!($f),
-            }
-        };
-    }
     macro_rules! order {
         ($f:ident) => {
             match ty {
@@ -264,8 +263,11 @@ pub fn fold_op(kind: AccumulatorKind, ty: ScalarType, shape: FoldShape) -> Resul
         };
     }
     Ok(match kind {
-        AccumulatorKind::Sum => ring!(Sum),
-        AccumulatorKind::Prod => ring!(Prod),
+        AccumulatorKind::Sum | AccumulatorKind::Prod if ty.is_float() => {
+            return Err(internal_error!("the order of a {kind:?} of {ty:?} matters"));
+        }
+        AccumulatorKind::Sum => unsigned!(Sum),
+        AccumulatorKind::Prod => unsigned!(Prod),
         AccumulatorKind::Max => order!(Max),
         AccumulatorKind::Min => order!(Min),
         AccumulatorKind::And if ty == ScalarType::Bool => {

@@ -6,10 +6,11 @@
 //! | module | holds |
 //! |---|---|
 //! | `isa`, `ops`, `math` | block functions for each instruction set |
-//! | `transfer`, `fold` | strided and converting loads and stores, reductions |
-//! | `nest` | loops and tiles |
+//! | `transfer` | strided and converting loads and stores |
+//! | `fold`, `tree` | reductions of blocks: of any order, and of floats in a fixed one |
+//! | `nest`, `walk` | loops and tiles, the order of the terms of a reduction |
 //! | `section` | bodies as block instructions over places |
-//! | `bound` | a launch made ready, and its run |
+//! | `bound`, `reduction` | a launch made ready, its run, and its accumulators |
 //! | `flat` | small kernels as straight lines of calls |
 
 pub mod bound;
@@ -19,8 +20,11 @@ pub mod isa;
 pub mod math;
 pub mod nest;
 pub mod ops;
+pub mod reduction;
 pub mod section;
 pub mod transfer;
+pub mod tree;
+pub mod walk;
 
 pub use bound::Bound;
 

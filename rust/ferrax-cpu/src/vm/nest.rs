@@ -186,7 +186,8 @@ impl Tile {
         }
         let cols = even(extent, lanes);
         let mut row = None;
-        if extent < FEW && rank > 1 {
+        // Rows follow one another in a block only if they are whole.
+        if extent < FEW && cols == extent && rank > 1 {
             let joint = |axis: usize| -> f64 {
                 let mut score = 0.1;
                 for map in nest.loads.iter().chain(stores()) {

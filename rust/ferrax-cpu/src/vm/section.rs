@@ -154,6 +154,8 @@ pub struct Context<'a> {
     pub kernel: &'a Kernel,
     pub nest: &'a Nest,
     pub tile: Tile,
+    /// Rows of loads need not follow one another: only reductions take them.
+    pub direct: bool,
     /// Places of accumulators, for the epilogue.
     pub accumulators: &'a [Place],
     /// Whether operand `store` may share memory with an operand that is read.
@@ -400,7 +402,8 @@ impl Builder<'_> {
         let strides = self.tile_strides(&map, element);
         let uniform = self.uniform[index];
         let walk = self.walk(load.operand, &map, part, element, part_bytes);
-        let dense = uniform || (self.is_dense(strides, element) && element == part_bytes);
+        let rows = self.is_dense(strides, element) || (self.context.direct && strides.1 == element as isize);
+        let dense = uniform || (rows && element == part_bytes);
         self.section.cost += if dense { 0.5 } else { 2.0 } * if uniform { 0.0 } else { 1.0 };
         let step = if dense && is_native_or_part(dtype, uniform) && map.guards.is_none() {
             let place = self.layout.entry(Entry::Moving);

@@ -1,0 +1,241 @@
+//! Products of matrices over long contracted axes.
+//!
+//! The `gemm` crate adds the products of some hundreds of terms to the result one
+//! after the other, so its error grows with the length. Here the contracted axis
+//! is cut into panels of fixed length, whose products are added as a tree: a run
+//! of panels is split at the largest power of two below their number. Its shape
+//! is that of the number of panels alone. With panels of p terms the error of a
+//! sum of k products is at most `(p + 1 + log2(k / p)) u` times the sum of their
+//! magnitudes, to first order in the unit roundoff u (N. J. Higham, Accuracy and
+//! Stability of Numerical Algorithms, 2nd ed., §3.1 and §4.2).
+//!
+//! The result is cut into pieces that keep the tree's values in cache, and, where
+//! there are few, the tree into subtrees, which run side by side.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use ferrax_ir::{DType, Result};
+
+use crate::alloc::Buffer;
+use crate::pool;
+
+/// Terms of a panel.
+pub const LONG: usize = 4096;
+/// Terms of a panel where each is added to the result in memory.
+pub const SHORT: usize = 512;
+/// Rows and columns of a piece of the result, at most.
+const PIECE: usize = 512;
+/// Units of work that are aimed at.
+const UNITS: usize = 16;
+/// Multiplications below which a product stays on one thread.
+const SERIAL: usize = 1 << 19;
+
+/// A product: pointers to the first elements, strides in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrices {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub left: *const u8,
+    pub left_row: isize,
+    pub left_col: isize,
+    pub right: *const u8,
+    pub right_row: isize,
+    pub right_col: isize,
+    /// Rows are dense, and this many elements apart.
+    pub out: *mut u8,
+    pub out_row: isize,
+}
+
+impl Matrices {
+    /// The product of some rows, columns and terms, to its place in the result. Elements have `size` bytes.
+    pub fn part(&self, rows: Range<usize>, cols: Range<usize>, terms: Range<usize>, size: usize) -> Matrices {
+        let at = |row: usize, row_stride: isize, col: usize, col_stride: isize| {
+            (row as isize * row_stride + col as isize * col_stride) * size as isize
+        };
+        Matrices {
+            m: rows.len(),
+            n: cols.len(),
+            k: terms.len(),
+            left: self.left.wrapping_offset(at(rows.start, self.left_row, terms.start, self.left_col)),
+            right: self.right.wrapping_offset(at(terms.start, self.right_row, cols.start, self.right_col)),
+            out: self.out.wrapping_offset(at(rows.start, self.out_row, cols.start, 1)),
+            ..*self
+        }
+    }
+}
+
+/// `f(rows, cols, from, row stride, to, row stride)`: adds matrices of dense rows, strides in elements.
+type Add = unsafe fn(usize, usize, *const u8, isize, *mut u8, isize);
+
+/// # Safety
+/// Both matrices are valid and apart.
+unsafe fn add<T: Copy + std::ops::Add<Output = T>>(
+    rows: usize,
+    cols: usize,
+    from: *const u8,
+    from_row: isize,
+    to: *mut u8,
+    to_row: isize,
+) {
+    for row in 0..rows as isize {
+        // SAFETY: the caller's promise.
+        let (from, to) = unsafe {
+            (
+                std::slice::from_raw_parts(from.cast::<T>().offset(row * from_row), cols),
+                std::slice::from_raw_parts_mut(to.cast::<T>().offset(row * to_row), cols),
+            )
+        };
+        for (to, &from) in to.iter_mut().zip(from) {
+            *to = *to + from;
+        }
+    }
+}
+
+/// How products over long axes are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Panels {
+    run: fn(&Matrices),
+    add: Add,
+    size: usize,
+    length: usize,
+}
+
+/// Matrices that threads write disjoint parts of.
+struct Shared(*mut u8);
+
+// SAFETY: each subtree has a matrix of its own.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn at(&self, offset: usize) -> *mut u8 {
+        self.0.wrapping_add(offset)
+    }
+}
+
+/// Where a run of so many panels, or of subtrees, is split.
+fn middle(count: usize) -> usize {
+    1 << (count - 1).ilog2()
+}
+
+impl Panels {
+    /// Panels of this length for products by `run`; `None` where the order does not matter.
+    pub fn new(dtype: DType, run: fn(&Matrices), length: usize) -> Option<Panels> {
+        let add: Add = match dtype {
+            DType::F32 => add::<f32>,
+            DType::F64 => add::<f64>,
+            DType::C64 => add::<gemm::c32>,
+            DType::C128 => add::<gemm::c64>,
+            _ => return None,
+        };
+        Some(Panels { run, add, size: dtype.size(), length })
+    }
+
+    /// The products of a batch, all of the same sizes.
+    pub fn run(&self, batches: usize, matrices: &(dyn Fn(usize) -> Matrices + Sync)) -> Result<()> {
+        let Matrices { m, n, k, .. } = matrices(0);
+        let (row_pieces, col_pieces) = (m.div_ceil(PIECE), n.div_ceil(PIECE));
+        let pieces = batches * row_pieces * col_pieces;
+        let panels = k.div_ceil(self.length);
+        let serial = m.saturating_mul(n).saturating_mul(k).saturating_mul(batches) < SERIAL;
+        // Whole subtrees side by side, where there are few pieces.
+        let subtree = match UNITS / pieces.min(UNITS) {
+            _ if serial => panels,
+            0 | 1 => panels,
+            many => 1 << (panels / many).max(1).ilog2(),
+        };
+        let subtrees = panels.div_ceil(subtree);
+        let most = m.min(PIECE) * n.min(PIECE) * self.size;
+        let partial = Buffer::new((pieces * (subtrees - 1) * most).max(1))?;
+        let partials = Shared(partial.pointer());
+        let piece = |number: usize| {
+            let (batch, rest) = (number / (row_pieces * col_pieces), number % (row_pieces * col_pieces));
+            let (row, col) = (rest / col_pieces * PIECE, rest % col_pieces * PIECE);
+            let whole = matrices(batch);
+            whole.part(row..(row + PIECE).min(m), col..(col + PIECE).min(n), 0..k, self.size)
+        };
+        // The first subtree of a piece goes to the result, the others to places of their own.
+        let place = |number: usize, of: &Matrices| match number % subtrees {
+            0 => (of.out, of.out_row),
+            other => (partials.at((number / subtrees * (subtrees - 1) + other - 1) * most), of.n as isize),
+        };
+        let failed = Mutex::new(None);
+        let unit = |number: usize| {
+            let of = piece(number / subtrees);
+            let first = number % subtrees * subtree;
+            let last = (first + subtree).min(panels);
+            let (out, out_row) = place(number, &of);
+            let depth = (last - first).next_power_of_two().ilog2() as usize;
+            match Buffer::new((depth * of.m * of.n * self.size).max(1)) {
+                // SAFETY: the buffer holds a matrix for each level of the subtree.
+                Ok(scratch) => unsafe {
+                    self.tree(&Matrices { out, out_row, ..of }, first..last, scratch.pointer());
+                },
+                Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+            }
+        };
+        let units = pieces * subtrees;
+        if serial {
+            (0..units).for_each(unit);
+        } else {
+            pool::run_interruptibly(units, &unit)?;
+        }
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        if subtrees > 1 {
+            for number in 0..pieces {
+                let of = piece(number);
+                // SAFETY: all subtrees are complete.
+                unsafe { self.combine(&of, number * subtrees, 0..subtrees, &place) };
+            }
+        }
+        Ok(())
+    }
+
+    /// The sum of the products of these panels, to the place of the result.
+    ///
+    /// # Safety
+    /// Operands and result are valid; `scratch` holds a matrix for each level below.
+    unsafe fn tree(&self, of: &Matrices, panels: Range<usize>, scratch: *mut u8) {
+        if panels.len() == 1 {
+            let terms = panels.start * self.length..(panels.end * self.length).min(of.k);
+            return (self.run)(&of.part(0..of.m, 0..of.n, terms, self.size));
+        }
+        let split = panels.start + middle(panels.len());
+        let other = Matrices { out: scratch, out_row: of.n as isize, ..*of };
+        let rest = scratch.wrapping_add(of.m * of.n * self.size);
+        // SAFETY: passed on; the second half has a matrix of its own.
+        unsafe {
+            self.tree(of, panels.start..split, scratch);
+            self.tree(&other, split..panels.end, rest);
+            (self.add)(of.m, of.n, scratch, of.n as isize, of.out, of.out_row);
+        }
+    }
+
+    /// Adds up subtrees in their places, which begin at number `first`.
+    ///
+    /// # Safety
+    /// The places hold matrices as large as the result.
+    unsafe fn combine(
+        &self,
+        of: &Matrices,
+        first: usize,
+        subtrees: Range<usize>,
+        place: &impl Fn(usize, &Matrices) -> (*mut u8, isize),
+    ) {
+        if subtrees.len() == 1 {
+            return;
+        }
+        let split = subtrees.start + middle(subtrees.len());
+        let (to, to_row) = place(first + subtrees.start, of);
+        let (from, from_row) = place(first + split, of);
+        // SAFETY: passed on.
+        unsafe {
+            self.combine(of, first, subtrees.start..split, place);
+            self.combine(of, first, split..subtrees.end, place);
+            (self.add)(of.m, of.n, from, from_row, to, to_row);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Accumulators, and how tiles meet them.
+//!
+//! Where the order of terms matters (sums and products of floats) they go into
+//! a tree that their number determines (`tree`); other reductions combine each
+//! tile with what they have. A long reduction with little beside it is cut into
+//! segments of a power of two of terms, which are whole subtrees: cut or not,
+//! the result has the same bits.
+
+use ferrax_compile::{Accumulator, Kernel, Load};
+use ferrax_ir::scalar::ScalarOp;
+use ferrax_ir::{DType, Result};
+
+use super::bound::Worker;
+use super::fold::{ArgFn, ArgMergeFn, FoldOp, FoldShape, arg_fns, fold_op};
+use super::nest::{Map, Nest, Span, Tile};
+use super::section::{Entry, Place, Section};
+use super::transfer::is_native;
+use super::tree::{BLOCK, LANES, Layout, MOST_BLOCKS, THIN, TreeOp, levels, tree_op};
+use super::walk::Walk;
+
+/// Bytes of the lanes of trees side by side, which should stay in the first-level cache.
+const LANE_BYTES: usize = 16 << 10;
+/// Elements of a tile that is read where it lies, or is converted, row by row.
+const STRIDED: usize = 1 << 12;
+/// Elements per segment of a long reduction, and the number of segments that is aimed at.
+const SEGMENT: usize = 1 << 16;
+const MANY_SEGMENTS: usize = 64;
+/// Tiles that are enough for all threads.
+const MANY_TILES: usize = 16;
+
+#[derive(Debug)]
+pub struct Fold {
+    pub size: usize,
+    /// Accumulated values, when they are complete.
+    pub values: Place,
+    /// The terms of a tile.
+    pub from: Place,
+    pub apply: Apply,
+}
+
+pub enum Apply {
+    Plain(FoldOp),
+    Arg {
+        indices: Place,
+        apply: ArgFn,
+        merge: ArgMergeFn,
+    },
+    /// `stride` is that of rows of terms that are read where they lie, in bytes.
+    Tree {
+        op: TreeOp,
+        lanes: Place,
+        levels: Place,
+        stride: Option<isize>,
+    },
+}
+
+impl std::fmt::Debug for Apply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Apply::Plain(_) => "Plain",
+            Apply::Arg { .. } => "Arg",
+            Apply::Tree { .. } => "Tree",
+        })
+    }
+}
+
+impl Fold {
+    /// The place that the epilogue reads.
+    pub fn result(&self) -> Place {
+        match self.apply {
+            Apply::Arg { indices, .. } => indices,
+            _ => self.values,
+        }
+    }
+}
+
+/// What reductions make of a launch's tiles.
+pub struct Shape {
+    pub tile: Tile,
+    pub fold: FoldShape,
+    /// Terms are loads that are read where they lie: rows need not follow one another in memory.
+    pub direct: bool,
+}
+
+impl Shape {
+    /// The tile of a kernel, of about `lanes` elements.
+    pub fn choose(nest: &Nest, kernel: &Kernel, main_stores: &[bool], lanes: usize) -> Shape {
+        let tile = Tile::choose(nest, main_stores, lanes);
+        let fold = tile.fold_shape(nest);
+        let shape = Shape { tile, fold, direct: false };
+        let is_tree =
+            |accumulator: &&Accumulator| tree_op(accumulator.kind, accumulator.ty, fold.layout()).is_some();
+        let trees = || kernel.accumulators.iter().filter(is_tree);
+        let terms: usize =
+            (0..nest.extents.len()).filter(|&a| nest.reduced[a]).map(|a| nest.extents[a]).product();
+        match fold {
+            FoldShape::Each if trees().next().is_some() => {
+                let bytes: usize = trees().map(|tree| tree.ty.size() * terms.clamp(1, LANES)).sum();
+                let most = (LANE_BYTES / bytes).max(64) / 64 * 64;
+                let direct = trees().count() == kernel.accumulators.len() && !main_stores.contains(&true);
+                let tile = if most < tile.lanes() { Tile::choose(nest, main_stores, most) } else { tile };
+                match direct.then(|| strided(nest, kernel, tile)).flatten() {
+                    Some(tile) => Shape { fold: tile.fold_shape(nest), tile, direct: true },
+                    None => Shape { fold: tile.fold_shape(nest), tile, ..shape },
+                }
+            }
+            FoldShape::Cols => Shape { tile: spread(nest, tile, terms), ..shape },
+            _ => shape,
+        }
+    }
+}
+
+/// A tile of one row of kept elements made one of many rows, if their terms are loads alone, contiguous
+/// along the row.
+fn strided(nest: &Nest, kernel: &Kernel, tile: Tile) -> Option<Tile> {
+    let (None, Some(col)) = (tile.row, tile.col) else { return None };
+    let axis = (0..nest.extents.len()).rfind(|&axis| nest.reduced[axis])?;
+    let mut rows = BLOCK;
+    for instruction in kernel.body.instructions() {
+        let ScalarOp::Input { operand, .. } = instruction.op else { return None };
+        let (load, map): (&Load, &Map) =
+            (kernel.loads.get(operand as usize)?, nest.loads.get(operand as usize)?);
+        if map.guards.is_some() || map.strides[col.axis] != 1 {
+            return None;
+        }
+        let dtype: DType = kernel.operands[load.operand as usize].dtype;
+        if !is_native(dtype) {
+            rows = rows.min((STRIDED / col.length.max(1)).max(1));
+        }
+    }
+    let length = rows.min(nest.extents[axis]);
+    Some(Tile { row: Some(Span { axis, length }), col: Some(col) })
+}
+
+/// Fewer rows where there are few tiles, each of which is long: lines side by side are not cut into segments.
+fn spread(nest: &Nest, tile: Tile, terms: usize) -> Tile {
+    let Some(row) = tile.row else { return tile };
+    let extent = nest.extents[row.axis];
+    let blocks = extent.div_ceil(row.length.max(1));
+    let kept = (0..nest.extents.len()).filter(|&axis| !nest.reduced[axis] && axis != row.axis);
+    let others: usize = kept.map(|axis| nest.extents[axis]).product::<usize>().max(1);
+    if others * blocks >= MANY_TILES || terms.saturating_mul(row.length) < 2 * SEGMENT {
+        return tile;
+    }
+    let length = extent.div_ceil(MANY_TILES.div_ceil(others)).max(1);
+    Tile { row: Some(Span { length, ..row }), ..tile }
+}
+
+/// The terms of a segment, where there are so many tiles.
+pub fn segment(shape: &Shape, walk: &Walk, folds: &[Fold], tiles: usize, kept: usize) -> usize {
+    let per_unit = walk.terms.saturating_mul(kept);
+    // Rows of a block are as long as the tile's columns: several lines are never cut.
+    let lines = shape.fold == FoldShape::Cols && shape.tile.row.is_some_and(|row| row.length > 1);
+    if folds.is_empty() || tiles >= MANY_TILES || per_unit < 2 * SEGMENT || lines {
+        return walk.terms;
+    }
+    let many = (per_unit / SEGMENT).clamp(1, MANY_SEGMENTS);
+    let power = (walk.terms / many).max(1).ilog2();
+    (1usize << power).max(if shape.fold.layout() == Layout::Rows { BLOCK } else { MOST_BLOCKS * BLOCK })
+}
+
+/// The accumulators of a kernel, in places of their own.
+pub fn folds(
+    kernel: &Kernel,
+    shape: &Shape,
+    terms: usize,
+    kept: usize,
+    layout: &mut super::section::Layout,
+) -> Result<Vec<Fold>> {
+    let make = |accumulator: &Accumulator| -> Result<Fold> {
+        let (kind, ty) = (accumulator.kind, accumulator.ty);
+        let size = ty.size();
+        let values = layout.slot(size * kept);
+        let apply = if kind.is_arg() {
+            let (apply, merge) = arg_fns(kind, ty, shape.fold);
+            Apply::Arg { indices: layout.slot(8 * kept), apply, merge }
+        } else if let Some(op) = tree_op(kind, ty, shape.fold.layout()) {
+            let lanes = layout.slot(size * kept * LANES);
+            Apply::Tree { op, lanes, levels: layout.slot(size * kept * levels(terms)), stride: None }
+        } else {
+            Apply::Plain(fold_op(kind, ty, shape.fold)?)
+        };
+        Ok(Fold { size, values, from: 0, apply })
+    };
+    kernel.accumulators.iter().map(make).collect()
+}
+
+/// Tells folds where their terms are.
+pub fn connect(folds: &mut [Fold], main: &Section, shape: &Shape, entries: &[Entry]) {
+    for (fold, &place) in folds.iter_mut().zip(&main.results) {
+        fold.from = place;
+        let (Apply::Tree { stride, .. }, Some(row)) = (&mut fold.apply, shape.tile.row) else { continue };
+        if shape.direct && entries[place as usize] == Entry::Moving {
+            let load = main.loads.iter().find(|load| load.place == place);
+            let along = |load: &super::section::LoadStep| {
+                load.walk
+                    .strides
+                    .iter()
+                    .find(|(axis, _)| *axis as usize == row.axis)
+                    .map_or(0, |found| found.1)
+            };
+            *stride = load.map(along);
+        }
+    }
+}
+
+/// Terms that the trees of a unit have taken.
+#[derive(Clone, Copy, Default)]
+pub struct Progress {
+    /// Reductions side by side.
+    kept: usize,
+    /// Terms of the block that is not complete.
+    position: usize,
+    /// Complete blocks.
+    blocks: usize,
+    /// Values are complete.
+    complete: bool,
+}
+
+impl Worker<'_> {
+    fn place(&self, place: Place) -> *mut u8 {
+        self.table[place as usize]
+    }
+
+    /// Accumulators that have seen nothing.
+    ///
+    /// # Safety
+    /// As `Bound::run`, here and below.
+    pub(super) unsafe fn start_folds(&mut self) {
+        let bound = self.bound;
+        self.measure(bound.epilogue_tile);
+        let kept = self.rows * self.cols;
+        self.progress = Progress { kept, ..Progress::default() };
+        for fold in &bound.folds {
+            let values = self.place(fold.values);
+            // SAFETY: slots hold `kept` accumulators.
+            unsafe {
+                match &fold.apply {
+                    Apply::Plain(op) => {
+                        for index in 0..kept {
+                            let to = values.add(index * fold.size);
+                            std::ptr::copy_nonoverlapping(op.start.as_ptr(), to, fold.size);
+                        }
+                    }
+                    Apply::Arg { indices, .. } => {
+                        values.write_bytes(0, kept * fold.size);
+                        std::slice::from_raw_parts_mut(self.place(*indices).cast::<i64>(), kept).fill(-1);
+                    }
+                    Apply::Tree { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Takes the tile here.
+    pub(super) unsafe fn fold(&mut self, terms: usize) {
+        let bound = self.bound;
+        let weight = |span: Option<Span>| span.map_or(0, |span| bound.weights[span.axis]);
+        let mut trees = false;
+        for fold in &bound.folds {
+            let (from, values) = (self.place(fold.from), self.place(fold.values));
+            // SAFETY: the block holds the tile, the slots its accumulators.
+            unsafe {
+                match &fold.apply {
+                    Apply::Plain(op) => (op.apply)(self.rows, self.cols, from, values),
+                    Apply::Arg { indices, apply, .. } => {
+                        let base = self.at.iter().zip(&bound.weights).map(|(at, weight)| at * weight).sum();
+                        let (row, col) = (weight(bound.tile.row), weight(bound.tile.col));
+                        let indices = self.place(*indices).cast();
+                        apply(self.rows, self.cols, from, values, indices, base, row, col);
+                    }
+                    Apply::Tree { .. } => trees = true,
+                }
+            }
+        }
+        if trees {
+            // SAFETY: passed on.
+            unsafe { self.take(terms) };
+        }
+    }
+
+    /// Calls `visit` for each tree with its functions, terms, lanes, row stride and values.
+    fn each_tree(&self, mut visit: impl FnMut(&TreeOp, *const u8, *mut u8, isize, &Fold)) {
+        let row = if self.bound.by_lines() { self.cols } else { self.progress.kept };
+        for fold in &self.bound.folds {
+            if let Apply::Tree { op, lanes, stride, .. } = &fold.apply {
+                let stride = stride.unwrap_or((row * fold.size) as isize);
+                visit(op, self.place(fold.from), self.place(*lanes), stride, fold);
+            }
+        }
+    }
+
+    /// The terms of the tile here into trees.
+    unsafe fn take(&mut self, terms: usize) {
+        let by_lines = self.bound.by_lines();
+        let kept = self.progress.kept;
+        if by_lines && terms <= BLOCK && terms == self.bound.walk.terms {
+            self.each_tree(|op, from, _, stride, fold| {
+                // SAFETY: the tile has all terms of each line.
+                unsafe { (op.whole)(kept, 0, terms, stride, from, self.place(fold.values)) };
+            });
+            self.progress.complete = true;
+            return;
+        }
+        // Whole blocks that lie side by side.
+        let thin = if by_lines { kept == 1 } else { kept <= THIN && !self.bound.direct };
+        let mut done = 0;
+        while done < terms {
+            let Progress { position, blocks, .. } = self.progress;
+            let left = terms - done;
+            if thin && position == 0 && left >= BLOCK {
+                // A power of two, and a subtree of the whole.
+                let most = (left / BLOCK).min(MOST_BLOCKS).ilog2();
+                let level = if blocks == 0 { most } else { most.min(blocks.trailing_zeros()) };
+                self.each_tree(|op, from, _, _, fold| {
+                    // SAFETY: so many blocks are in the tile.
+                    unsafe {
+                        let from = from.add(done * kept * fold.size);
+                        (op.blocks[kept - 1])(1 << level, from, self.place(fold.values));
+                    }
+                });
+                done += BLOCK << level;
+                // SAFETY: values are those of as many blocks.
+                unsafe { self.push(level) };
+                continue;
+            }
+            let n = left.min(BLOCK - position);
+            self.each_tree(|op, from, lanes, stride, fold| {
+                let step = if by_lines { fold.size as isize } else { stride };
+                // SAFETY: the terms are in the tile and in one block.
+                unsafe { (op.take)(kept, position, n, stride, from.offset(done as isize * step), lanes) };
+            });
+            done += n;
+            self.progress.position += n;
+            if self.progress.position == BLOCK {
+                // SAFETY: the block is complete.
+                unsafe {
+                    self.close();
+                    self.push(0);
+                }
+            }
+        }
+    }
+
+    /// Combines the lanes of the last block.
+    unsafe fn close(&mut self) {
+        let Progress { kept, position, .. } = self.progress;
+        self.each_tree(|op, _, lanes, _, fold| {
+            // SAFETY: the lanes are those of `position` terms.
+            unsafe { (op.close)(kept, position, lanes, self.place(fold.values)) };
+        });
+        self.progress.position = 0;
+    }
+
+    /// Counts values that are those of 2^level blocks.
+    unsafe fn push(&mut self, level: u32) {
+        let Progress { kept, blocks, .. } = self.progress;
+        let carries = (blocks >> level).trailing_ones();
+        for fold in &self.bound.folds {
+            let Apply::Tree { op, levels, .. } = &fold.apply else { continue };
+            let (values, levels) = (self.place(fold.values), self.place(*levels));
+            let bytes = kept * fold.size;
+            // SAFETY: there are levels for as many blocks as there are terms for.
+            unsafe {
+                for level in level..level + carries {
+                    (op.merge)(kept, levels.add(level as usize * bytes), values);
+                }
+                std::ptr::copy_nonoverlapping(values, levels.add((level + carries) as usize * bytes), bytes);
+            }
+        }
+        self.progress.blocks += 1 << level;
+    }
+
+    /// Makes values those of all terms so far.
+    pub(super) unsafe fn complete_folds(&mut self) {
+        if self.progress.complete {
+            return;
+        }
+        let Progress { kept, position, blocks, .. } = self.progress;
+        // SAFETY: as for `close` and `push`.
+        unsafe {
+            if position > 0 || blocks == 0 {
+                self.close();
+                if blocks == 0 {
+                    return;
+                }
+                self.push(0);
+            }
+            let blocks = self.progress.blocks;
+            for fold in &self.bound.folds {
+                let Apply::Tree { op, levels, .. } = &fold.apply else { continue };
+                let (values, levels) = (self.place(fold.values), self.place(*levels));
+                let bytes = kept * fold.size;
+                let level = |level: u32| levels.add(level as usize * bytes);
+                // Values still are those of the lowest level.
+                let mut rest = blocks & (blocks - 1);
+                while rest != 0 {
+                    (op.merge)(kept, level(rest.trailing_zeros()), values);
+                    rest &= rest - 1;
+                }
+            }
+        }
+    }
+
+    pub(super) unsafe fn save(&mut self, to: *mut u8) {
+        let (most, kept) = (self.bound.epilogue_tile.lanes(), self.progress.kept);
+        let mut offset = 0;
+        let mut slot = |place: Place, size: usize| {
+            // SAFETY: `to` is valid for the accumulators of one unit.
+            unsafe { std::ptr::copy_nonoverlapping(self.place(place), to.add(offset), size * kept) };
+            offset += (size * most).next_multiple_of(64);
+        };
+        for fold in &self.bound.folds {
+            slot(fold.values, fold.size);
+            if let Apply::Arg { indices, .. } = fold.apply {
+                slot(indices, 8);
+            }
+        }
+    }
+
+    /// Merges saved accumulators into those here, which are of the segments before.
+    pub(super) unsafe fn restore(&mut self, from: *const u8) {
+        let (most, kept) = (self.bound.epilogue_tile.lanes(), self.progress.kept);
+        let mut offset = 0;
+        let mut saved = |size: usize| {
+            let at = offset;
+            offset += (size * most).next_multiple_of(64);
+            from.wrapping_add(at)
+        };
+        let mut trees = false;
+        for fold in &self.bound.folds {
+            let values = self.place(fold.values);
+            let partial = saved(fold.size);
+            // SAFETY: `from` holds the accumulators of one unit.
+            unsafe {
+                match &fold.apply {
+                    Apply::Plain(op) => (op.merge)(1, kept, partial, values),
+                    Apply::Arg { indices, merge, .. } => {
+                        let indices_here = self.place(*indices).cast();
+                        merge(kept, partial, saved(8).cast(), values, indices_here);
+                    }
+                    Apply::Tree { .. } => {
+                        std::ptr::copy_nonoverlapping(partial, values, kept * fold.size);
+                        trees = true;
+                    }
+                }
+            }
+        }
+        if trees {
+            // SAFETY: values are those of one segment, of which there are fewer than blocks.
+            unsafe { self.push(0) };
+        }
+    }
+}
