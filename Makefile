@@ -14,11 +14,12 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run test test-rust test-python wheel bench lint docs docs-check build clean help
+.PHONY: run test test-rust test-python test-all wheel bench lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
-	@echo "make test        tests of the Rust crates and of the Python package"
+	@echo "make test        tests of the Rust crates and of the Python package, tables sampled"
+	@echo "make test-all    every case of every table"
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX"
 	@echo "make lint        formatting, lints, file lengths, layers"
@@ -61,6 +62,9 @@ test-rust:
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-all: test-rust $(BUILT) $(VENV)/.extra-test
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive
 
 # The same build as for $(BUILT): nothing is compiled a second time.
 wheel: $(VENV)/.tools

@@ -1,11 +1,69 @@
-"""Random tests take the same examples each time; `--hypothesis-profile=default` takes others.
-`quick_oracle` is JAX without most of XLA's optimisations, for modules that compile much with it."""
+"""Which cases run, and with what random examples.
+
+By default each test function runs with some of its cases: all of a table of at most `WHOLE` cases,
+else those that a hash of their names picks, about one in `ONE_IN`, and where the names begin with
+what is tested (`sin-float32-…`), one of each such. The choice is the same in each run; behaviour in
+documents runs as a whole. `--exhaustive` runs all (`make test-all`).
+
+Random tests take the same examples each time; `--hypothesis-profile=default` takes others.
+`quick_oracle` is JAX without most of XLA's optimisations, for modules that compile much with it. All
+modules do without those that cost more to compile than they save here, unless XLA_FLAGS is set.
+"""
+
+import os
+import zlib
+from itertools import groupby
 
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    " --xla_cpu_prefer_vector_width=128",
+)
+
+WHOLE = 6
+ONE_IN = 5
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--exhaustive", action="store_true", help="run all cases of all tables")
+
+
+def sample(names: list[str]) -> list[bool]:
+    """Which of the cases of one test function run by default."""
+    if len(names) <= WHOLE:
+        return [True] * len(names)
+    hashes = [zlib.crc32(name.encode()) for name in names]
+    chosen = {}  # of those with the same beginning, the one of the least hash
+    for name, value in zip(names, hashes):
+        tested = name.partition("-")[0]
+        chosen[tested] = min(chosen.get(tested, value), value)
+    if 2 * len(chosen) > len(names):  # names of one part
+        chosen = {}
+    least = set(chosen.values())
+    return [value % ONE_IN == 0 or value in least for value in hashes]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    named = any("::" in argument for argument in config.invocation_params.args)
+    if named or config.getoption("exhaustive") or config.getoption("keyword"):
+        return
+    kept, left_out = [], []
+    for _, cases in groupby(items, key=lambda item: (item.path, item.originalname)):
+        cases = list(cases)
+        if cases[0].path.parent.name == "semantics":
+            kept += cases
+            continue
+        for case, runs in zip(cases, sample([case.name for case in cases])):
+            (kept if runs else left_out).append(case)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def get_primitive_transpose(primitive: Any):
         return primitive_transposes[primitive]
     except KeyError:
         raise NotImplementedError(
-            f"Transpose rule for '{primitive}' not implemented: reverse mode needs one in "
+            f"Transpose rule of reverse mode for '{primitive}' not implemented: add one to "
             "ad.primitive_transposes"
         ) from None
 

@@ -125,7 +125,7 @@ op_family! {
         Exp2 = UnaryRow {
             name: "exp2",
             doc: "`2^x`.",
-            example: (Wide::Float(0.5), Wide::Float(1.414_213_562_373_095_1)),
+            example: (Wide::Float(0.5), Wide::Float(std::f64::consts::SQRT_2)),
             boolean: None,
             integer: Integers::None,
             float: math(MathFn::Exp2),
@@ -248,7 +248,7 @@ op_family! {
         Asin = UnaryRow {
             name: "asin",
             doc: "Inverse sine.",
-            example: (Wide::Float(0.5), Wide::Float(0.523_598_775_598_298_9)),
+            example: (Wide::Float(0.5), Wide::Float(std::f64::consts::FRAC_PI_6)),
             boolean: None,
             integer: Integers::None,
             float: math(MathFn::Asin),
@@ -266,7 +266,7 @@ op_family! {
         Acos = UnaryRow {
             name: "acos",
             doc: "Inverse cosine.",
-            example: (Wide::Float(0.5), Wide::Float(1.047_197_551_196_597_9)),
+            example: (Wide::Float(0.5), Wide::Float(std::f64::consts::FRAC_PI_3)),
             boolean: None,
             integer: Integers::None,
             float: math(MathFn::Acos),
