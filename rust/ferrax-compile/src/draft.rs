@@ -14,6 +14,7 @@ use crate::kernel::{Accumulator, AxisKind, Kernel, Launch, Load, Operand, Stage,
 
 /// What an `Input` of a draft reads.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are loads; a box each would cost more")]
 pub enum Source {
     Load(Load, View),
     /// The complete value of an accumulator; in the epilogue alone.

@@ -42,6 +42,7 @@ impl From<Error> for Interrupt {
 pub type Emitted<T> = Result<T, Interrupt>;
 
 /// What a group became.
+#[expect(clippy::large_enum_variant, reason = "one a group, taken apart at once")]
 pub enum Emission {
     /// A kernel; none if nothing of it needs memory.
     Kernel(Option<KernelStep>),

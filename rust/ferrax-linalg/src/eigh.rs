@@ -119,7 +119,7 @@ fn eigen<T: Element>(a: &mut Mat<T>, values: &mut [Real<T>]) -> Option<Mat<T>> {
     // Off the diagonal stand absolute values above: the rows have the phases.
     let mut phases = vec![T::one_impl(); size];
     for at in 1..size {
-        let turned = a[(at, at - 1)].clone() * phases[at - 1].clone();
+        let turned = a[(at, at - 1)] * phases[at - 1];
         let length = T::abs_impl(&turned);
         if length > Real::<T>::zero_impl() {
             phases[at] = T::mul_real_impl(&turned, &Real::<T>::recip_impl(&length));
