@@ -460,7 +460,7 @@ def test_batched_while_is_refused(S):
     try:
         C.checkify(S.jax.vmap(divided(S)), errors=C.float_checks)(S.jnp.arange(3.0))
     except ValueError as error:
-        return str(error)
+        return "(checkify-of-vmap-of-while)" in str(error)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 4)])
@@ -475,7 +475,7 @@ def test_batched_while_with_a_count_is_refused(S, shape):
     try:
         C.checkify(S.jax.vmap(loop), errors=C.float_checks)(S.jnp.ones(shape), S.jnp.arange(3))
     except ValueError as error:
-        return str(error)
+        return "(checkify-of-vmap-of-while)" in str(error)
 
 
 def test_while_in_a_batch_of_checks():

@@ -245,8 +245,8 @@ def _while(error, categories, eqn, values):
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     if _is_batched(cond, body):
         raise ValueError(
-            "checkify: a while loop whose condition is batched has no one error to carry "
-            "(checkify-of-vmap-of-while); apply vmap to the checkified function instead."
+            "Checkify does not support batched while-loops (checkify-of-vmap-of-while), which have "
+            "no one error to carry; apply vmap to the checkified function instead."
         )
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     of_cond = values[:num_cond]
