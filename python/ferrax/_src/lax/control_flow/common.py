@@ -294,8 +294,8 @@ def _raise_branch_mismatch(name, first, second):
             f"Revise {label1} and/or {label2} so that they have the same pytree structure.",
         )
     differences = [
-        f"the output of {label1}{at(path)} has type {type_text(a)}, that of {label2} "
-        f"{type_text(b)}{_difference(a, b)}"
+        f"the output of {label1}{at(path)} has type {type_text(a)}, and that of {label2} has "
+        f"type {type_text(b)}{_difference(a, b)}"
         for path, a, b in zip(paths(tree1), types1, types2)
         if not matches(a, b)
     ]

@@ -22,7 +22,7 @@ def _operands(operands, operand):
         return operands
     if operands:
         raise TypeError(
-            "cond: operands are positional or the keyword operand, not both; got "
+            "cond: operands are positional or the keyword 'operand', not both; got "
             f"operand={operand!r} and {operands}"
         )
     return (operand,)

@@ -225,8 +225,8 @@ def _python_loop(f, carry, xs, xs_tree, length, reverse):
     """What runs under `disable_jit`."""
     if length == 0:
         raise ValueError(
-            "scan: without steps, nothing tells the type of the outputs under disable_jit; run "
-            "this scan with jit."
+            "zero-length scan: without steps, nothing tells the type of the outputs under "
+            "disable_jit; run this scan with jit."
         )
     xs = [core.as_array(x) for x in xs]
     ys = []
