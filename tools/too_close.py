@@ -47,6 +47,7 @@ ALLOWED = {
 ALLOWED_TEXTS = {
     "tree_paths.py": "explanations of differences are values, which programs get and compare",
     "error.py": "so are the messages of checks",
+    "basic_index.py": "one message, all of which is facts: the index, the axis, its size, a parameter",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -112,7 +112,7 @@ _FLAGS = (
     ("jax_check_tracer_leaks", parse_bool, False, "Whether tracers that outlive their "
      "transformation are an error at its end."),
     ("jax_check_static_indices", parse_bool, False, "Whether static indices are bounds-checked."),
-    ("jax_enable_checks", parse_bool, False, "Whether invariants are verified between passes."),
+    ("jax_enable_checks", parse_bool, False, "Whether programs are verified between passes, and plans."),
     ("jax_log_compiles", parse_bool, False, "Whether each compilation is logged as a warning."),
     ("jax_log_checkpoint_residuals", parse_bool, False, "Whether checkpoint logs what it saves."),
     ("jax_explain_cache_misses", parse_bool, False, "Whether each retrace is logged with its "

@@ -97,7 +97,7 @@ def check_static(shape, entries: list, wrap: bool) -> None:
         if type(entry) is int and misses(shape[axis:], [entry], wrap):
             raise IndexError(
                 f"index {entry} out of bounds for axis {axis} with size {shape[axis]} "
-                f"(counting negative ones from the end: {wrap})"
+                f"(normalize_indices={wrap})"
             )
         if entry is not None and type(entry) is not str:
             axis += 1

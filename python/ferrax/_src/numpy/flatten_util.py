@@ -78,7 +78,7 @@ class _Unravel:
             return self.treedef.unflatten(())
         if self.vector_dtype is not None and dtypes.dtype(vector) != self.vector_dtype:
             raise TypeError(
-                f"unravel: got a vector of dtype {dtypes.dtype(vector)}, but expected "
+                f"unravel was given array of dtype {dtypes.dtype(vector)}, but expected "
                 f"dtype {self.vector_dtype}"
             )
         vector = asarray(vector)
