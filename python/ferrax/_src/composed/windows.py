@@ -68,7 +68,7 @@ def padtype_to_pads(
         return [(0, 0)] * len(in_shape)
     if name not in ("SAME", "SAME_LOWER"):
         raise RuntimeError(
-            f"padding has to be 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}"
+            f"Unrecognized padding {padding!r}: expected 'VALID', 'SAME' or 'SAME_LOWER'"
         )
     pads = []
     for size, window, stride in zip(in_shape, window_shape, window_strides):

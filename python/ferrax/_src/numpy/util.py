@@ -39,8 +39,8 @@ def check_array_like(fun_name: str, *args) -> None:
     for position, x in enumerate(args):
         if not isinstance(x, Array) and not is_array_like(x):
             raise TypeError(
-                f"{fun_name} requires ndarray or scalar arguments; argument {position} is of type"
-                f" {type(x)}."
+                f"{fun_name} requires ndarray or scalar arguments; got {type(x)} as argument"
+                f" {position}."
             )
 
 
@@ -62,7 +62,7 @@ def ensure_array(x, fun_name: str, position: int = 0) -> Array:
 
 def _reject(x, fun_name, position):
     raise TypeError(
-        f"{fun_name} requires ndarray or scalar arguments; argument {position} is of type {type(x)}."
+        f"{fun_name} requires ndarray or scalar arguments; got {type(x)} as argument {position}."
     )
 
 
