@@ -382,7 +382,7 @@ def _user_stacklevel():
     return level
 
 
-def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False):
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype itself with `jax_enable_x64`, else its 32-bit counterpart if it has 64 bits.
 
     Raises:
@@ -725,7 +725,7 @@ def lattice_result_type(*args):
     return result, weak and result != np.dtype(bool)
 
 
-def result_type(*args: Any, return_weak_type_flag: bool = False):
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The dtype of an operation on the arguments, which are values, dtypes or Python types.
 
     Args:

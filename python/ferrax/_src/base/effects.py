@@ -45,14 +45,14 @@ partial_eval_kept_effects = EffectTypeSet()
 class DebugEffect(Effect):
     """Something is shown to the user."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "Debug"
 
 
 class OrderedDebugEffect(Effect):
     """Something is shown to the user, in order."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "OrderedDebug"
 
 

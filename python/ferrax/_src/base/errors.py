@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from ferrax import _core
 
@@ -66,14 +67,14 @@ def _where(location) -> str:
 class JAXTypeError(TypeError):
     """Base of the errors that come of using a traced value as a concrete one, and the like."""
 
-    def __init__(self, message: str):
+    def __init__(self, message: str) -> None:
         super().__init__(message)
 
 
 class JAXIndexError(IndexError):
     """Base of the errors about indices that only concrete values can be."""
 
-    def __init__(self, message: str):
+    def __init__(self, message: str) -> None:
         super().__init__(message)
 
 
@@ -96,7 +97,10 @@ class ConcretizationTypeError(JAXTypeError):
         ...     return jnp.arange(n) + x         # n is a Python int
     """
 
-    def __init__(self, tracer, context: str = "", *, operation=None, origin=None, location=None):
+    def __init__(
+        self, tracer: Any, context: str = "", *, operation: str | None = None,
+        origin: str | None = None, location: str | None = None,
+    ) -> None:
         who = f"{operation} needs a concrete value" if operation else "A concrete value is needed"
         head = f"{who}, but got the {_describe(tracer)}."
         context = f"{context.strip()}\n" if context else ""
@@ -127,7 +131,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
         ...     return jnp.where(x > 0, x, 0.0)
     """
 
-    def __init__(self, tracer, *, origin=None, location=None):
+    def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
         JAXTypeError.__init__(
             self,
             f"Attempted boolean conversion of the {_describe(tracer)}, as `if`, `while`, `and`, "
@@ -151,7 +155,7 @@ class TracerIntegerConversionError(JAXTypeError):
         >>> ferrax.jit(lambda i: jnp.array(table)[i])(1)
     """
 
-    def __init__(self, tracer, *, origin=None, location=None):
+    def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
         super().__init__(
             f"The __index__() method was called on the {_describe(tracer)}: a Python integer is "
             f"needed here.\n{_where(location)}{_origin(tracer, origin)}"
@@ -175,7 +179,7 @@ class TracerArrayConversionError(JAXTypeError):
         >>> ferrax.jit(lambda x: jnp.sin(x))(1.0)
     """
 
-    def __init__(self, tracer, *, origin=None, location=None):
+    def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
         super().__init__(
             f"The numpy.ndarray conversion method __array__() was called on the "
             f"{_describe(tracer)}.\n{_where(location)}{_origin(tracer, origin)}"
@@ -199,7 +203,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
         >>> ferrax.jit(lambda x: jnp.sum(x, where=x > 0))(x)
     """
 
-    def __init__(self, tracer, *, origin=None, location=None):
+    def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
         super().__init__(
             f"Array boolean indices must be concrete; got the {_describe(tracer)}.\n"
             f"{_where(location)}{_origin(tracer, origin)}"
@@ -225,11 +229,14 @@ class UnexpectedTracerError(JAXTypeError):
         >>> kept = ferrax.jit(lambda x: x * 2)(1.0)
     """
 
-    def __init__(self, msg: str):
+    def __init__(self, msg: str) -> None:
         super().__init__(msg)
 
     @classmethod
-    def escaped(cls, tracer, *, origin=None, created=None, location=None):
+    def escaped(
+        cls, tracer: Any, *, origin: str | None = None, created: str | None = None,
+        location: str | None = None,
+    ) -> UnexpectedTracerError:
         """The error for a tracer met outside its trace; `created` is its maker's file:line."""
         created = f"It was created at {created}.\n" if created else ""
         return cls(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 from ferrax import _core
 
@@ -58,13 +60,13 @@ class NameStack:
     def __getitem__(self, index: slice) -> NameStack:
         return NameStack(self.stack[index])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.stack)
 
     def __add__(self, other: NameStack) -> NameStack:
         return NameStack(self.stack + other.stack)
 
-    def __str__(self):
+    def __str__(self) -> str:
         parts: list[str] = []
         for item in reversed(self.stack):
             if isinstance(item, Scope):
@@ -96,12 +98,12 @@ class SourceInfo:
 
     __slots__ = ("traceback", "name_stack", "line")
 
-    def __init__(self, traceback=None, name_stack=None, line=None):
+    def __init__(self, traceback: Any = None, name_stack: Any = None, line: Any = None) -> None:
         self.traceback = traceback
         self.name_stack = NameStack() if name_stack is None else name_stack
         self.line = line
 
-    def replace(self, *, traceback=None, name_stack=None) -> SourceInfo:
+    def replace(self, *, traceback: Any = None, name_stack: Any = None) -> SourceInfo:
         """A copy with another traceback or name stack."""
         return SourceInfo(
             self.traceback if traceback is None else traceback,
@@ -109,10 +111,10 @@ class SourceInfo:
             self.line,
         )
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"SourceInfo(line={self.line!r}, name_stack={str(self.name_stack)!r})"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.line or ""
 
 
@@ -150,22 +152,22 @@ def register_exclusion(path: str) -> None:
 class set_name_stack(contextlib.ContextDecorator):  # noqa: N801
     """A context, or a decorator, in which equations are given these names."""
 
-    def __init__(self, name_stack: NameStack):
+    def __init__(self, name_stack: NameStack) -> None:
         self.name_stack = name_stack
         self._before = []
 
     def _recreate_cm(self):
         return type(self)(self.name_stack)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before.append(_core.source_scope())
         _core.set_source_scope(_encoded(self.name_stack))
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         _core.set_source_scope(self._before.pop())
 
 
-def reset_name_stack():
+def reset_name_stack() -> set_name_stack:
     """A context in which equations are given no names of outer scopes."""
     return set_name_stack(NameStack())
 
@@ -188,18 +190,18 @@ class _Extended(contextlib.ContextDecorator):
         self._entered.pop().__exit__(*exc)
 
 
-def extend_name_stack(name: str):
+def extend_name_stack(name: str) -> _Extended:
     """A context, or a decorator, in which equations are given one more name."""
     return _Extended(NameStack.extend, name)
 
 
-def transform_name_stack(name: str):
+def transform_name_stack(name: str) -> _Extended:
     """A context, or a decorator, in which names are shown inside of a transformation's."""
     return _Extended(NameStack.transform, name)
 
 
 @contextlib.contextmanager
-def user_context(traceback=None, *, name_stack=None):
+def user_context(traceback: Any = None, *, name_stack: Any = None) -> Iterator[None]:
     """A context in which equations are given these names. Lines are always the user's own."""
     with contextlib.nullcontext() if name_stack is None else set_name_stack(name_stack):
         yield

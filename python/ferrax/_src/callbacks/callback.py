@@ -286,7 +286,7 @@ def _result_types(result_shape_dtypes):
 def pure_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
     vmap_method: Any = None, **kwargs: Any,
-):
+) -> Any:
     """Calls a Python function without side effects from a program.
 
     Args:
@@ -358,7 +358,7 @@ primitive_batchers[io_callback_p] = _io_callback_batch
 def io_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
     ordered: bool = False, **kwargs: Any,
-):
+) -> Any:
     """Calls a Python function with side effects from a program.
 
     It is called exactly once each time that its place in the program is reached, whether or not

@@ -86,7 +86,7 @@ def _operands(frames):
 def breakpoint(  # noqa: A001
     *, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None,
     ordered: bool = False, token: Any = None, **kwargs: Any,
-):
+) -> Any:
     """Stops a program where this is called and shows a prompt like that of `pdb`.
 
     At the prompt, `p expression` shows a value (or type the expression), `u` and `d` go through

@@ -119,7 +119,7 @@ def _split_arguments(args, kwargs):
 def debug_callback(
     callback: Callable[..., Any] | None = None, *args: Any, ordered: bool = False,
     partitioned: Any = False, **kwargs: Any,
-):
+) -> None:
     """Calls a Python function with values of a program, to look at them; what it returns is
     dropped.
 
@@ -219,7 +219,7 @@ class _FormatCheck(string.Formatter):
 def debug_print(
     fmt: Any = None, *args: Any, ordered: bool = False, partitioned: Any = False,
     skip_format_check: bool = False, _use_logging: bool = False, **kwargs: Any,
-):
+) -> None:
     """Prints values of a program when it runs.
 
     Args:

@@ -71,7 +71,7 @@ def _check_tree(name, expected_name, actual, expected, has_aux=False):
 def custom_root(
     f: Callable[..., Any], initial_guess: Any, solve: Callable[..., Any],
     tangent_solve: Callable[..., Any], has_aux: bool = False,
-):
+) -> Any:
     """A root of a function, with derivatives by the implicit function theorem.
 
     Args:
@@ -145,7 +145,7 @@ def custom_linear_solve(
     matvec: Callable[..., Any], b: ArrayLike, solve: Callable[..., Any],
     transpose_solve: Callable[..., Any] | None = None, symmetric: bool = False,
     has_aux: bool = False,
-):
+) -> Any:
     """The solution of a linear system by a solver of one's own, differentiated at the solution.
 
     Args:

@@ -36,7 +36,7 @@ from ferrax._src.tree.tree_util import tree_flatten, tree_unflatten, treedef_is_
 def reduce(
     operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
     out_sharding: Any = None,
-):
+) -> Any:
     """Combines the elements along ``dimensions`` with a binary function.
 
     Args:
@@ -102,7 +102,7 @@ def reduce_window(
     window_dimensions: Sequence[int], window_strides: Sequence[int] | None = None,
     padding: str | Sequence[tuple[int, int]] = "VALID", base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
-):
+) -> Any:
     """Combines the elements of each window of an array with a binary function.
 
     Args:

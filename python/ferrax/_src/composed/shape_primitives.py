@@ -10,6 +10,7 @@ from typing import Any
 from ferrax._core import bind
 from ferrax._src import core
 from ferrax._src.base import effects
+from ferrax._src.core import Array
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import (
     Primitive,
@@ -42,7 +43,7 @@ tile_p = composite("tile", lambda x, *, reps: shape.tile(x, reps))
 stage_p = composite("stage", lambda x: x)
 
 
-def stage(x: ArrayLike, /):
+def stage(x: ArrayLike, /) -> Array:
     """The value as one of what is being traced; outside of that, as an array.
 
     Example:
@@ -86,7 +87,7 @@ axis_primitive_batchers[dce_sink_p] = lambda size, name, kind, args, dims, **par
 )
 
 
-def dce_sink(val: Any, *, prevent_mlir_dce: bool = False):
+def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
     """Marks the arrays of a tree as used: what computes them stays in the jaxpr.
 
     Example:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -41,10 +41,10 @@ class AbstractValue:
 
     __slots__ = ()
 
-    def to_tangent_aval(self):
+    def to_tangent_aval(self) -> AbstractValue:
         raise NotImplementedError(f"values of type {type(self).__name__} have no tangents")
 
-    def str_short(self, short_dtypes=False):
+    def str_short(self, short_dtypes: bool = False) -> str:
         return str(self)
 
 
@@ -65,8 +65,9 @@ class ShapedArray(AbstractValue):
     array_abstraction_level = 2
 
     def __init__(
-        self, shape, dtype, weak_type=False, *, sharding=None, manual_axis_type=None, memory_space=None
-    ):
+        self, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
+        manual_axis_type: None = None, memory_space: Any = None,
+    ) -> None:
         if manual_axis_type is not None:
             raise NotImplementedError(
                 f"ShapedArray: there are no meshes of devices, got {manual_axis_type=!r}"
@@ -79,30 +80,30 @@ class ShapedArray(AbstractValue):
         put(self, "memory_space", memory_space)
 
     @property
-    def sharding(self):
+    def sharding(self) -> Any:
         """How arrays of the type are laid out, where nothing was said: over no mesh."""
         return UnplacedSharding(self.ndim) if self._sharding is None else self._sharding
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self):
+    def size(self) -> int:
         return math.prod(self.shape)
 
     @property
-    def itemsize(self):
+    def itemsize(self) -> int:
         return self.dtype.itemsize
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return self.size * self.itemsize
 
-    def update(self, **changes):
+    def update(self, **changes: Any) -> ShapedArray:
         """A copy with other `shape`, `dtype`, `weak_type`, `sharding` or `memory_space`."""
         fields = {name.lstrip("_"): getattr(self, name) for name in ShapedArray.__slots__}
         unknown = changes.keys() - fields.keys()
@@ -110,22 +111,22 @@ class ShapedArray(AbstractValue):
             raise TypeError(f"ShapedArray has no fields {sorted(unknown)}.")
         return ShapedArray(**(fields | changes))
 
-    def update_weak_type(self, weak_type):
+    def update_weak_type(self, weak_type: bool) -> ShapedArray:
         return self if weak_type == self.weak_type else self.update(weak_type=weak_type)
 
-    def strip_weak_type(self):
+    def strip_weak_type(self) -> ShapedArray:
         return self.update_weak_type(False)
 
-    def normalize(self):
+    def normalize(self) -> ShapedArray:
         return self
 
-    def inc_rank(self, size, axis):
+    def inc_rank(self, size: int, axis: int | None) -> ShapedArray:
         """The type with a new axis of this size at this place; `axis=None` changes nothing."""
         if axis is None:
             return self
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
 
-    def dec_rank(self, size, axis):
+    def dec_rank(self, size: int, axis: int | None) -> ShapedArray:
         """The type without the axis at this place; `axis=None` changes nothing."""
         if axis is None:
             return self
@@ -134,7 +135,7 @@ class ShapedArray(AbstractValue):
         axis %= self.ndim
         return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :])
 
-    def to_tangent_aval(self):
+    def to_tangent_aval(self) -> ShapedArray:
         """The type of tangents: float0 for integers, booleans and keys, else the same."""
         if dtypes.issubdtype(self.dtype, np.inexact):
             return self
@@ -142,7 +143,7 @@ class ShapedArray(AbstractValue):
 
     to_ct_aval = to_cotangent_aval = at_least_vspace = to_tangent_aval
 
-    def str_short(self, short_dtypes=False, mesh_axis_types=False):
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         """'float32[2,3]', or 'f32[2,3]' with short dtype names."""
         if short_dtypes:
             name = dtypes.short_dtype_name(self.dtype)
@@ -153,25 +154,25 @@ class ShapedArray(AbstractValue):
     def _key(self):
         return self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(other) is ShapedArray and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapedArray({self.str_short()}{weak})"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return ("~" if self.weak_type else "") + self.str_short()
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _make_shaped_array, self._key()
 
 
@@ -207,8 +208,9 @@ class ShapeDtypeStruct:
     is_ref = False
 
     def __init__(
-        self, shape, dtype, *, sharding=None, weak_type=False, manual_axis_type=None, is_ref=False
-    ):
+        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False,
+        manual_axis_type: None = None, is_ref: bool = False,
+    ) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified, got None")
         if manual_axis_type is not None or is_ref:
@@ -222,7 +224,7 @@ class ShapeDtypeStruct:
         put(self, "weak_type", bool(weak_type))
 
     @classmethod
-    def like(cls, x):
+    def like(cls, x: Any) -> ShapeDtypeStruct:
         """The struct that describes an array, a tracer or a type. It has a sharding if that is a type
         which has one: arrays are on their device without having been put there."""
         typed = isinstance(x, (ShapedArray, ShapeDtypeStruct))
@@ -230,24 +232,24 @@ class ShapeDtypeStruct:
         return cls(x.shape, x.dtype, sharding=sharding, weak_type=getattr(x, "weak_type", False))
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self):
+    def size(self) -> int:
         return math.prod(self.shape)
 
-    def update(self, **changes):
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with other `shape`, `dtype`, `sharding` or `weak_type`."""
         fields = {name: getattr(self, name) for name in ShapeDtypeStruct.__slots__}
         return ShapeDtypeStruct(**(fields | changes))
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise RuntimeError(
             f"ShapeDtypeStruct objects are immutable: use update({name}=...) to make another."
         )
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
@@ -255,19 +257,19 @@ class ShapeDtypeStruct:
     def _key(self):
         return self.shape, self.dtype, self.sharding, self.weak_type
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
         weak = ", weak_type=True" if self.weak_type else ""
         name = _dtype_name(self.dtype)
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{weak})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _make_struct, self._key()
 
 
@@ -275,12 +277,12 @@ def _make_struct(shape, dtype, sharding, weak_type):
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
 
 
-def mapped_aval(size: int, axis: Any, aval: Any):
+def mapped_aval(size: int, axis: Any, aval: Any) -> Any:
     """The type without its axis `axis`, which has this size; None changes nothing."""
     return aval.dec_rank(size, axis)
 
 
-def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = None):
+def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = None) -> Any:
     """The type with a new axis of this size at `axis`; None changes nothing."""
     if explicit_mesh_axis is not None:
         raise NotImplementedError(

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferrax._src.core.jaxpr import ClosedJaxpr, DropVar, JaxprEqn, Literal, Var, _equation_effects
+from ferrax._src.core.jaxpr import (
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    _equation_effects,
+)
 from ferrax._src.core.primitives import builtin
 
 __all__ = [
@@ -32,7 +40,7 @@ def _kept(items, flags):
     return [item for item, flag in zip(items, flags) if flag]
 
 
-def dce_jaxpr(jaxpr: Any, used_outputs: Any, instantiate: Any = False):
+def dce_jaxpr(jaxpr: Any, used_outputs: Any, instantiate: Any = False) -> tuple[Jaxpr, list[bool]]:
     """`(jaxpr with the used outputs alone, which inputs it still needs)`.
 
     Equations with effects stay. `used_outputs` is a bool, or one for each output; `instantiate`
@@ -61,7 +69,7 @@ def dce_jaxpr(jaxpr: Any, used_outputs: Any, instantiate: Any = False):
     return jaxpr.replace(**changes, effects=effects), used
 
 
-def dce_jaxpr_consts(jaxpr: Any, used_outputs: Any, instantiate: Any = False):
+def dce_jaxpr_consts(jaxpr: Any, used_outputs: Any, instantiate: Any = False) -> tuple[Jaxpr, list[bool], list[bool]]:
     """As `dce_jaxpr`, for constvars too: `(jaxpr, which constvars it needs, which inputs)`.
     `instantiate` has flags for constvars first."""
     count = len(jaxpr.constvars)

@@ -8,27 +8,27 @@ class Device:
 
     __slots__ = ("id", "platform", "device_kind", "process_index", "host_id")
 
-    def __init__(self, id, platform):
+    def __init__(self, id: int, platform: str) -> None:
         self.id = id
         self.platform = platform
         self.device_kind = platform
         self.process_index = self.host_id = 0
 
     @property
-    def client(self):
+    def client(self) -> Device:
         return self
 
     @property
-    def local_hardware_id(self):
+    def local_hardware_id(self) -> int:
         return self.id
 
-    def memory_stats(self):
+    def memory_stats(self) -> None:
         return None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.platform}:{self.id}"
 
 

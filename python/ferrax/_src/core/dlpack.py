@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ferrax import _core
+from ferrax._core import Array
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.typing import DTypeLike
 
 
-def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None):
+def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Array:
     """An array of another library's array, without a copy where that can be.
 
     The memory is shared where it is in row-major order, aligned to 16 bytes and of a dtype that

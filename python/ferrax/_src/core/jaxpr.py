@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +29,11 @@ class Var:
 
     __slots__ = ("aval", "count")
 
-    def __init__(self, *args):
+    def __init__(self, *args: Any) -> None:
         # Either the type, or a number and the type.
         self.count, self.aval = args if len(args) == 2 else (next(_counter), *args)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Var(id={self.count}):{self.aval.str_short(True)}"
 
 
@@ -41,7 +42,7 @@ class DropVar(Var):
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "_"
 
 
@@ -50,15 +51,15 @@ class Literal:
 
     __slots__ = ("val", "aval")
 
-    def __init__(self, val, aval=None):
+    def __init__(self, val: Any, aval: Any = None) -> None:
         self.val = val
         self.aval = core.typeof(val) if aval is None else aval
 
     @property
-    def hash(self):
+    def hash(self) -> int:
         return hash(self.val)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.val}:{self.aval.str_short(True)}"
 
 
@@ -71,7 +72,7 @@ class DebugInfo(NamedTuple):
     result_paths: tuple | None = None
 
     @property
-    def func_name(self):
+    def func_name(self) -> str:
         return self.func_src_info.partition(" at ")[0]
 
 
@@ -87,8 +88,9 @@ class JaxprEqn:
     __slots__ = ("invars", "outvars", "primitive", "params", "effects", "source_info", "ctx")
 
     def __init__(
-        self, invars, outvars, primitive, params, effects=None, source_info=None, ctx=None
-    ):
+        self, invars: Any, outvars: Any, primitive: Any, params: dict[str, Any],
+        effects: Any = None, source_info: SourceInfo | None = None, ctx: Any = None,
+    ) -> None:
         self.invars = list(invars)
         self.outvars = list(outvars)
         self.primitive = primitive
@@ -97,18 +99,18 @@ class JaxprEqn:
         self.source_info = source_info or SourceInfo()
         self.ctx = ctx
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> JaxprEqn:
         """A copy with other `invars`, `outvars`, `primitive`, `params` or the like."""
         return JaxprEqn(**({name: getattr(self, name) for name in self.__slots__} | changes))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.outvars} = {self.primitive}{self.params} {self.invars}"
 
 
 def new_jaxpr_eqn(
     invars: Any, outvars: Any, primitive: Any, params: Any, effects: Any = _effects.no_effects,
     source_info: Any = None, ctx: Any = None,
-):
+) -> JaxprEqn:
     """An equation for a jaxpr that is being built."""
     return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
 
@@ -117,9 +119,10 @@ class Jaxpr:
     """Equations over variables: `constvars` and `invars` come from outside, `outvars` go out."""
 
     def __init__(
-        self, constvars, invars, outvars, eqns, effects=_effects.no_effects, debug_info=None,
-        is_high=False,
-    ):  # fmt: skip
+        self, constvars: Any, invars: Any, outvars: Any, eqns: Any,
+        effects: Any = _effects.no_effects, debug_info: DebugInfo | None = None,
+        is_high: bool = False,
+    ) -> None:  # fmt: skip
         self._program = None
         self.constvars = list(constvars)
         self.invars = list(invars)
@@ -173,7 +176,7 @@ class Jaxpr:
             jaxpr._program = program
         return jaxpr
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> Jaxpr:
         """A copy with other `constvars`, `invars`, `outvars`, `eqns` or the like."""
         fields = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high")
         unknown = changes.keys() - set(fields)
@@ -198,19 +201,19 @@ class Jaxpr:
         return self._program
 
     @property
-    def in_avals(self):
+    def in_avals(self) -> list[Any]:
         return [var.aval for var in self.invars]
 
     @property
-    def out_avals(self):
+    def out_avals(self) -> list[Any]:
         return [atom.aval for atom in self.outvars]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self._to_program().text(len(self.constvars))
 
     __repr__ = __str__
 
-    def pretty_print(self, **options):
+    def pretty_print(self, **options: Any) -> str:
         """The text that `str` gives. Errors: TypeError for options that are set: there are none."""
         _refuse_layout(options)
         return str(self)
@@ -222,7 +225,7 @@ class ClosedJaxpr:
     # What makes the jaxpr's debug_info, where more is known than the function's name.
     _describe = None
 
-    def __init__(self, jaxpr, consts=()):
+    def __init__(self, jaxpr: Any, consts: Any = ()) -> None:
         self.consts = list(consts)
         if isinstance(jaxpr, _core.Program):
             self._program, self._jaxpr = jaxpr, None
@@ -237,7 +240,7 @@ class ClosedJaxpr:
             )
         self._program, self._jaxpr = None, jaxpr
 
-    def with_outputs(self, structs) -> ClosedJaxpr:
+    def with_outputs(self, structs: Any) -> ClosedJaxpr:
         """The jaxpr whose outputs with these numbers are constvars that have a type only."""
         jaxpr = self.jaxpr
         outvars = list(jaxpr.outvars)
@@ -257,45 +260,45 @@ class ClosedJaxpr:
         return self._jaxpr
 
     @property
-    def eqns(self):
+    def eqns(self) -> list[JaxprEqn]:
         return self.jaxpr.eqns
 
     @property
-    def effects(self):
+    def effects(self) -> Any:
         return self.jaxpr.effects
 
     @property
-    def literals(self):
+    def literals(self) -> list[Any]:
         return self.consts
 
     @property
-    def debug_info(self):
+    def debug_info(self) -> DebugInfo:
         return self.jaxpr.debug_info
 
     @property
-    def is_high(self):
+    def is_high(self) -> bool:
         return False
 
     @property
-    def in_avals(self):
+    def in_avals(self) -> list[Any]:
         if self._program is None:
             return self._jaxpr.in_avals
         types = self._program.in_types
         return [core.ShapedArray(*ty) for ty in types[: len(types) - self._captured]]
 
     @property
-    def out_avals(self):
+    def out_avals(self) -> list[Any]:
         if self._program is None:
             return self._jaxpr.out_avals
         return [core.ShapedArray(*ty) for ty in self._program.out_types]
 
-    def replace(self, *, jaxpr=None, consts=None):
+    def replace(self, *, jaxpr: Any = None, consts: Any = None) -> ClosedJaxpr:
         """A copy with another jaxpr or other consts."""
         return ClosedJaxpr(
             self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
         )
 
-    def map_jaxpr(self, function):
+    def map_jaxpr(self, function: Any) -> ClosedJaxpr:
         return self.replace(jaxpr=function(self.jaxpr))
 
     def _to_program(self):
@@ -314,14 +317,14 @@ class ClosedJaxpr:
             )
         return eval_jaxpr(self._jaxpr, self.consts, *arguments)
 
-    def __str__(self):
+    def __str__(self) -> str:
         if self._program is not None:
             return self._program.text(self._captured)
         return str(self._jaxpr)
 
     __repr__ = __str__
 
-    def pretty_print(self, **options):
+    def pretty_print(self, **options: Any) -> str:
         """The text that `str` gives. Errors: TypeError for options that are set: there are none."""
         _refuse_layout(options)
         return str(self)
@@ -398,7 +401,7 @@ def _evaluate(jaxpr, consts, arguments):
     return interpret(jaxpr, consts, arguments, bind_equation)
 
 
-def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool = True):
+def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool = True) -> list[Any]:
     """The outputs of a jaxpr for these arguments, as a list.
 
     Errors: TypeError for another number of arguments or consts than the jaxpr has.
@@ -420,12 +423,12 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
     return _evaluate(jaxpr, consts, args)
 
 
-def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr):
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
     """The function that a closed jaxpr is: of its inputs, to a list."""
     return lambda *args: closed_jaxpr._run(args)
 
 
-def jaxprs_in_params(params: Any):
+def jaxprs_in_params(params: Any) -> Iterator[Jaxpr]:
     """The jaxprs among the parameters of an equation, lists of them included."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
@@ -435,20 +438,20 @@ def jaxprs_in_params(params: Any):
                 yield item.jaxpr
 
 
-def subjaxprs(jaxpr: Any):
+def subjaxprs(jaxpr: Any) -> Iterator[Jaxpr]:
     """The jaxprs in the parameters of a jaxpr's equations, not those in them again."""
     for eqn in jaxpr.eqns:
         yield from jaxprs_in_params(eqn.params)
 
 
-def gensym(suffix: str = ""):
+def gensym(suffix: str = "") -> Callable[[Any], Var]:
     """A function from types to fresh variables."""
     if suffix:
         raise NotImplementedError(f"gensym: variables are named where they are shown, got {suffix=!r}")
     return Var
 
 
-def check_jaxpr(jaxpr: Any):
+def check_jaxpr(jaxpr: Any) -> None:
     """Errors: JaxprTypeError if a variable is used before it is defined, or an equation's outputs
     have other types than its primitive says."""
     jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr

@@ -23,7 +23,7 @@ class LoweredFunction:
         return self.function(*args, **params)
 
 
-def lower_fun(fun: Callable[..., Any], multiple_results: bool = True):
+def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweredFunction:
     """A lowering that is what `fun(*args, **params)` does.
 
     `multiple_results` says whether `fun` returns a sequence of outputs or one.
@@ -37,7 +37,7 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True):
 def register_lowering(
     prim: Any, rule: Any = None, platform: str | None = None, inline: bool = True,
     cacheable: bool = True, **kwargs: Any,
-):
+) -> Any:
     """Gives the lowering of a primitive: what `lower_fun` returns. Returns the rule; without
     `rule` it is a decorator.
 

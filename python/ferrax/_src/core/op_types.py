@@ -150,7 +150,7 @@ class Tolerance:
     rtol: float = 0.0
     ulps: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.atol < 0.0 or self.rtol < 0.0 or self.ulps < 0:
             raise ValueError("Tolerances must be non-negative.")
 

@@ -14,7 +14,7 @@ from ferrax._src.core.sharding import Sharding
 from ferrax._src.tree import tree_util
 
 
-def block_until_ready(x: Any):
+def block_until_ready(x: Any) -> Any:
     """Waits for all arrays of a tree, which on this backend are ready at once. Returns the tree."""
     return tree_util.tree_map(lambda leaf: getattr(leaf, "block_until_ready", lambda: leaf)(), x)
 
@@ -24,7 +24,7 @@ copy_to_host_async = block_until_ready
 
 def device_put(
     x: Any, device: Any = None, src: Any = None, *, donate: bool = False, may_alias: Any = None,
-):
+) -> Any:
     """The leaves of a tree as arrays on the device. There is one device, the CPU.
 
     Args:
@@ -67,7 +67,7 @@ def _check_places(name, places, x) -> None:
         tree_util.broadcast_prefix(places, x, is_leaf=lambda place: place is None)
 
 
-def device_get(x: Any):
+def device_get(x: Any) -> Any:
     """The leaves of a tree as NumPy arrays."""
     return tree_util.tree_map(
         lambda leaf: np.asarray(leaf) if isinstance(leaf, core.Array) else leaf, x

@@ -8,6 +8,8 @@ of `ferrax.interpreters`, which are dicts by primitive; those of the native core
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from ferrax import _core
 from ferrax._src import core
@@ -49,19 +51,19 @@ class Primitive:
     _observes = False
     _builtin = False
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self.name = name
         self._effectful = False
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.name
 
-    def def_impl(self, impl):
+    def def_impl(self, impl: Any) -> Callable[..., Any]:
         """Sets the function that computes the outputs for concrete arrays; returns it."""
         self.impl = impl
         return impl
 
-    def def_abstract_eval(self, abstract_eval):
+    def def_abstract_eval(self, abstract_eval: Any) -> Callable[..., Any]:
         """Sets the function from the types of the inputs (`ShapedArray`) to those of the outputs:
         one, or a sequence if `multiple_results`. Returns it."""
 
@@ -71,33 +73,33 @@ class Primitive:
         self.abstract_eval = effect_free
         return abstract_eval
 
-    def def_effectful_abstract_eval(self, effectful_abstract_eval):
+    def def_effectful_abstract_eval(self, effectful_abstract_eval: Any) -> Callable[..., Any]:
         """As `def_abstract_eval`, where the function returns `(types, set of effects)`."""
         self.abstract_eval = effectful_abstract_eval
         self._effectful = True
         return effectful_abstract_eval
 
-    def def_bind_with_trace(self, bind_with_trace):
+    def def_bind_with_trace(self, bind_with_trace: Any) -> NoReturn:
         raise NotImplementedError(
             f"the primitive '{self.name}': traces are native and cannot be given to bind"
         )
 
-    def impl(self, *args, **params):
+    def impl(self, *args: Any, **params: Any) -> Any:
         raise NotImplementedError(
             f"Evaluation rule for '{self.name}' not implemented: give it with def_impl"
         )
 
-    def abstract_eval(self, *args, **params):
+    def abstract_eval(self, *args: Any, **params: Any) -> Any:
         raise NotImplementedError(
             f"Abstract evaluation for '{self.name}' not implemented: give it with "
             "def_abstract_eval"
         )
 
-    def get_bind_params(self, params):
+    def get_bind_params(self, params: Any) -> dict[str, Any]:
         """The parameters with which `bind` makes an equation with these params again."""
         return params
 
-    def bind(self, *args, **params):
+    def bind(self, *args: Any, **params: Any) -> Any:
         """Applies the primitive: its output, or a list of outputs if `multiple_results`."""
         if self._observes:
             values = _core.observed_values(self.name, args)
@@ -158,7 +160,7 @@ class BuiltinPrimitive(Primitive):
         self._native("def_effectful_abstract_eval")
 
 
-def apply_primitive(primitive: Primitive, *args, **params):
+def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
     """Applies a primitive at once."""
     return primitive.bind(*args, **params)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ferrax._src.core.devices import Device, devices
 
@@ -53,7 +53,7 @@ class SingleDeviceSharding(Sharding):
 
     __slots__ = ("_device",)
 
-    def __init__(self, device: Device, *, memory_kind: str | None = None):
+    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
         if not isinstance(device, Device):
             raise TypeError(
                 f"SingleDeviceSharding requires a device, such as ferrax.devices()[0]; got {device!r} of "
@@ -78,38 +78,38 @@ class SingleDeviceSharding(Sharding):
     def is_fully_replicated(self) -> bool:
         return True
 
-    def devices_indices_map(self, global_shape) -> dict:
+    def devices_indices_map(self, global_shape: Any) -> dict:
         """For each device the slices of the array that it holds."""
         return {self._device: (slice(None),) * len(global_shape)}
 
     addressable_devices_indices_map = devices_indices_map
 
-    def shard_shape(self, global_shape) -> tuple:
+    def shard_shape(self, global_shape: Any) -> tuple:
         """The shape of what one device holds."""
         return tuple(global_shape)
 
-    def is_equivalent_to(self, other, ndim) -> bool:
+    def is_equivalent_to(self, other: object, ndim: Any) -> bool:
         """Whether arrays of `ndim` axes are laid out alike."""
         return self == other
 
-    def check_compatible_aval(self, aval_shape) -> None:
+    def check_compatible_aval(self, aval_shape: Any) -> None:
         """Every shape fits on one device."""
 
-    def with_memory_kind(self, kind) -> SingleDeviceSharding:
+    def with_memory_kind(self, kind: Any) -> SingleDeviceSharding:
         return SingleDeviceSharding(self._device, memory_kind=kind)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, SingleDeviceSharding):
             return NotImplemented
         return self._device == other._device
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._device)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _of_number, (self._device.id,)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind=device)"
 
 

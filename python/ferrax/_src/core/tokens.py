@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax._src.core import AbstractValue
 
 
 class AbstractToken(AbstractValue):
     """The type of tokens."""
 
-    def str_short(self, short_dtypes=False, mesh_axis_types=False):
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return "Tok"
 
-    def to_tangent_aval(self):
+    def to_tangent_aval(self) -> AbstractToken:
         return self
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractToken)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(AbstractToken)
 
 
 class Token:
     """A token that holds an array, for programs that hand one on."""
 
-    def __init__(self, buf):
+    def __init__(self, buf: Any) -> None:
         self._buf = buf
 
-    def block_until_ready(self):
+    def block_until_ready(self) -> Token:
         """Waits for the array."""
         self._buf.block_until_ready()
         return self

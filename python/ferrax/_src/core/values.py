@@ -7,7 +7,7 @@ function being traced. `ShapedArray` is the type of either.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def to_concrete_value(x):
     return _core.concrete_value(x) if isinstance(x, Array) else x
 
 
-def concrete_or_error(force: Any, value: Any, context: str = ""):
+def concrete_or_error(force: Any, value: Any, context: str = "") -> Any:
     """`force(value)` for a value that is known, else ConcretizationTypeError with `context`.
 
     `force` None returns the concrete array.
@@ -133,7 +133,7 @@ def valid_jaxtype(x: Any) -> bool:
     return True
 
 
-def primal_dtype_to_tangent_dtype(primal_dtype: DTypeLike):
+def primal_dtype_to_tangent_dtype(primal_dtype: DTypeLike) -> np.dtype:
     """The dtype of tangents of values of this dtype: float0 unless it is inexact."""
     return ShapedArray((), primal_dtype).to_tangent_aval().dtype
 
@@ -144,7 +144,7 @@ def trace_state_clean() -> bool:
 
 
 @contextlib.contextmanager
-def ensure_compile_time_eval():
+def ensure_compile_time_eval() -> Iterator[None]:
     """A context, or a decorator, in which operations on concrete arrays run while tracing.
 
     Inside `jit` all array operations are recorded, those on known values too. In this context

@@ -84,7 +84,7 @@ class Loop(NamedTuple):
 def odeint(
     func: Callable[..., Any], y0: Any, t: Any, *args: Any, rtol: ArrayLike = 1.4e-8,
     atol: ArrayLike = 1.4e-8, mxstep: float = math.inf, hmax: float = math.inf,
-):
+) -> Any:
     """Solves `dy/dt = func(y, t, *args)` with `y(t[0]) = y0`, by adaptive steps.
 
     Args:

@@ -32,7 +32,7 @@ def _flat_function(fun, has_aux):
 def jvp(
     fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False,
     instantiate: Any = True,
-):
+) -> tuple[Any, ...]:
     """`(outputs, their tangents)` of a function of flat arguments to a list of outputs, as lists;
     with `has_aux` also what the function returns beside them.
 
@@ -69,7 +69,7 @@ def jvp(
     return (outs, found, *aux)
 
 
-def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_vjp: bool = False):
+def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_vjp: bool = False) -> tuple[Any, ...]:
     """`(outputs, which tangents of outputs are zero, jaxpr, values of its constvars)` of a function
     of flat arguments to a list of outputs; with `has_aux` also what it returns beside them.
 

@@ -33,7 +33,7 @@ from ferrax._src.transforms.ad import Zero, is_undefined_primal
 __all__ = ["CallPrimitive", "ClosedCallPrimitive", "call_impl", "call_p", "closed_call_p"]
 
 
-def call_impl(fun: Callable[..., Any], *args: Any, **params: Any):
+def call_impl(fun: Callable[..., Any], *args: Any, **params: Any) -> list[Any]:
     """The outputs of the function; the parameters are the primitive's."""
     return fun.call_wrapped(*args)
 
@@ -59,7 +59,7 @@ class CallPrimitive(Primitive):
     # Whether the equation's jaxpr is a ClosedJaxpr.
     _closed = False
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__(name)
         self.def_effectful_abstract_eval(
             lambda *avals, call_jaxpr, **params: (_closed(call_jaxpr).out_avals, call_jaxpr.effects)
@@ -70,7 +70,7 @@ class CallPrimitive(Primitive):
         run = lambda *args, call_jaxpr, **params: _closed(call_jaxpr)._run(args)  # noqa: E731
         register_lowering(self, lower_fun(run, multiple_results=True))
 
-    def bind(self, *args, subfuns=None, **params):
+    def bind(self, *args: Any, subfuns: Any = None, **params: Any) -> Any:
         if subfuns is None:
             if _core.recording_frame(_arrays(args, self.name)) is None:
                 return _closed(params["call_jaxpr"])._run(args)
@@ -85,7 +85,7 @@ class CallPrimitive(Primitive):
         jaxpr = self._param(ClosedJaxpr(convert_constvars_jaxpr(jaxpr)))
         return super().bind(*consts, *args, call_jaxpr=jaxpr, **params)
 
-    def get_bind_params(self, params):
+    def get_bind_params(self, params: Any) -> dict[str, Any]:
         params = dict(params)
         jaxpr = params.pop("call_jaxpr")
         if isinstance(jaxpr, ClosedJaxpr):

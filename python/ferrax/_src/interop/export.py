@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class DisabledSafetyCheck:
 
     __slots__ = ("_impl",)
 
-    def __init__(self, _impl: str):
+    def __init__(self, _impl: str) -> None:
         self._impl = _impl
 
     @classmethod
@@ -56,16 +56,16 @@ class DisabledSafetyCheck:
         kind, _, target = self._impl.partition(":")
         return target if kind == "custom_call" else None
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self._impl
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"DisabledSafetyCheck({self._impl!r})"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, DisabledSafetyCheck) and self._impl == other._impl
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._impl)
 
 
@@ -90,8 +90,9 @@ class Exported:
     unordered_effects = ()
 
     def __init__(
-        self, program, fun_name, in_tree, out_tree, platforms, disabled_safety_checks, names
-    ):
+        self, program: Any, fun_name: str, in_tree: Any, out_tree: Any, platforms: Any,
+        disabled_safety_checks: Any, names: Any,
+    ) -> None:
         self._program = program
         self._names = names
         self.fun_name = fun_name
@@ -102,19 +103,19 @@ class Exported:
         self.platforms = tuple(platforms)
         self.disabled_safety_checks = tuple(disabled_safety_checks)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
 
     @property
-    def in_shardings_hlo(self):
+    def in_shardings_hlo(self) -> tuple[None, ...]:
         return (None,) * len(self.in_avals)
 
     @property
-    def out_shardings_hlo(self):
+    def out_shardings_hlo(self) -> tuple[None, ...]:
         return (None,) * len(self.out_avals)
 
     @property
-    def module_kept_var_idx(self):
+    def module_kept_var_idx(self) -> tuple[int, ...]:
         """All arguments: unused ones are kept."""
         return tuple(range(len(self.in_avals)))
 
@@ -131,7 +132,7 @@ class Exported:
             "exported programs are not MLIR; serialize() gives the bytes of a file"
         )
 
-    def call(self, *args, **kwargs):
+    def call(self, *args: Any, **kwargs: Any) -> Any:
         """The function's results. Arguments have the tree, shapes and dtypes of the export.
 
         Errors: ValueError for other arguments, or if it was exported for other platforms.
@@ -489,7 +490,7 @@ _read_types: dict[str, tuple] = {}
 def register_pytree_node_serialization(
     nodetype: type, *, serialized_name: str, serialize_auxdata: Callable[..., Any],
     deserialize_auxdata: Callable[..., Any], from_children: Callable[..., Any] | None = None,
-):
+) -> type:
     """Lets functions with containers of a registered type be serialized.
 
     Args:
@@ -524,7 +525,7 @@ def register_pytree_node_serialization(
     return nodetype
 
 
-def register_namedtuple_serialization(nodetype: type, *, serialized_name: str):
+def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -> Any:
     """Lets functions with namedtuples of this type be serialized. Returns `nodetype`.
 
     Errors: ValueError for other types, and for types and names that are taken.
@@ -576,15 +577,15 @@ def _no_symbolic(name):
 class SymbolicScope:
     """A scope of dimension variables. Not supported: making one raises NotImplementedError."""
 
-    def __init__(self, constraints_str: Sequence[str] = ()):
+    def __init__(self, constraints_str: Sequence[str] = ()) -> None:
         raise _no_symbolic("SymbolicScope")
 
 
-def symbolic_shape(shape_spec: Any, *, constraints: Any = (), scope: Any = None, like: Any = None):
+def symbolic_shape(shape_spec: Any, *, constraints: Any = (), scope: Any = None, like: Any = None) -> NoReturn:
     """Not supported: raises NotImplementedError."""
     raise _no_symbolic("symbolic_shape")
 
 
-def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Any = (), scope: Any = None):
+def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Any = (), scope: Any = None) -> NoReturn:
     """Not supported: raises NotImplementedError."""
     raise _no_symbolic("symbolic_args_specs")

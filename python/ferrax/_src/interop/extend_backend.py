@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax import _core
 from ferrax._src.core.devices import Device, devices
 from ferrax._src.transforms.jit import clear_caches
@@ -23,7 +25,7 @@ def backends() -> dict[str, Device]:
     return {device.platform: device.client for device in devices()}
 
 
-def get_backend(platform=None):
+def get_backend(platform: str | None = None) -> Device:
     """The backend of this platform, or the default one.
 
     Errors: RuntimeError for platforms that do not exist.
@@ -38,7 +40,7 @@ def get_default_device() -> Device:
     return devices()[0]
 
 
-def register_backend_cache(cache, for_what=None):
+def register_backend_cache(cache: Any, for_what: Any = None) -> Any:
     """Has `cache.cache_clear()` called when caches are cleared. Returns the cache."""
     _caches.append(cache)
     return cache

@@ -22,7 +22,7 @@ __all__ = [
 
 
 @lu.transformation_with_aux2
-def flatten_fun(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any):
+def flatten_fun(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any) -> Any:
     """A function of `(args, kwargs)` as one of their leaves: `(function, thunk of the tree of its
     output)`. `in_tree` is the tree of `(args, kwargs)`.
 
@@ -39,7 +39,7 @@ def flatten_fun(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any)
 
 
 @lu.transformation_with_aux2
-def flatten_fun_nokwargs(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any):
+def flatten_fun_nokwargs(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any) -> Any:
     """As `flatten_fun`, where `in_tree` is the tree of the positional arguments alone."""
     out, out_tree = tree_util.tree_flatten(fun(*tree_util.tree_unflatten(in_tree, leaves)))
     store.store(out_tree)
@@ -89,7 +89,7 @@ def _positions(argnums, count) -> tuple[int, ...]:
 def argnums_partial(
     fun: Callable[..., Any], dyn_argnums: Any, args: Any,
     require_static_args_hashable: bool = True,
-):
+) -> tuple[Any, tuple[Any, ...]]:
     """`(function of the arguments at dyn_argnums, these arguments)`; the others are fixed.
 
     Errors: ValueError for positions out of range, and for fixed arguments that cannot be hashed
@@ -167,7 +167,7 @@ def rebase_donate_argnums(donate_argnums: Any, static_argnums: Any) -> tuple[int
 
 def flatten_axes(
     name: Any, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False,
-):
+) -> list[Any]:
     """The axes of a tree prefix, one for each leaf of a tree; None counts as an axis.
 
     Errors: ValueError that names `name`, where the trees do not fit.

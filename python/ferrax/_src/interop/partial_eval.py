@@ -14,7 +14,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util
 from ferrax._src.core.dead_code import dce_jaxpr_consts, unknown_outputs
-from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr
 from ferrax._src.core.primitives import Rules, aval_type
 from ferrax._src.tracing import traces
 from ferrax._src.tracing.linear_util import WrappedFun
@@ -36,25 +36,25 @@ class PartialVal(tuple):
 
     __slots__ = ()
 
-    def __new__(cls, pair):
+    def __new__(cls, pair: Any) -> PartialVal:
         return tuple.__new__(cls, pair)
 
     @classmethod
-    def known(cls, const) -> PartialVal:
+    def known(cls, const: Any) -> PartialVal:
         return cls((None, const))
 
     @classmethod
-    def unknown(cls, aval) -> PartialVal:
+    def unknown(cls, aval: Any) -> PartialVal:
         return cls((aval, None))
 
     def is_known(self) -> bool:
         return self[0] is None
 
-    def get_known(self):
+    def get_known(self) -> Any:
         """The value, or None."""
         return self[1] if self[0] is None else None
 
-    def get_aval(self):
+    def get_aval(self) -> Any:
         """The type, of the value where that is known."""
         return core.typeof(self[1]) if self[0] is None else self[0]
 
@@ -85,7 +85,7 @@ def _traced(function, name, avals):
 def trace_to_jaxpr_dynamic(
     fun: Callable[..., Any], in_avals: Any, *, keep_inputs: Any = None, lower: Any = False,
     auto_dce: bool = False,
-):
+) -> tuple[Jaxpr, list[Any], list[Any]]:
     """`(jaxpr, types of its outputs, values of its constvars)` of a function of flat arguments
     to a list of outputs.
 
@@ -115,7 +115,9 @@ def trace_to_jaxpr_dynamic(
     return jaxpr, [atom.aval for atom in jaxpr.outvars], consts
 
 
-def trace_to_jaxpr_nounits(fun: Callable[..., Any], pvals: Any, instantiate: Any = False):
+def trace_to_jaxpr_nounits(
+    fun: Callable[..., Any], pvals: Any, instantiate: Any = False
+) -> tuple[Jaxpr, list[Any], list[Any]]:
     """`(jaxpr, values of the outputs, values of the jaxpr's constvars)`: a partial evaluation.
 
     Args:

@@ -113,7 +113,7 @@ def _settings(args, atol, rtol, eps):
 def check_jvp(
     f: Any, f_jvp: Callable[..., Any], args: Any, atol: ArrayLike | None = None,
     rtol: ArrayLike | None = None, eps: Any = None, err_msg: str = "",
-):
+) -> None:
     """Checks a forward derivative against central differences along a random direction.
 
     Args:
@@ -137,7 +137,7 @@ def check_jvp(
 def check_vjp(
     f: Any, f_vjp: Callable[..., Any], args: Any, atol: ArrayLike | None = None,
     rtol: ArrayLike | None = None, eps: Any = None, err_msg: str = "",
-):
+) -> None:
     """Checks a reverse derivative against central differences: both sides of `<ct, J t>`.
 
     Args:
@@ -168,7 +168,7 @@ def check_vjp(
 def check_grads(
     f: Any, args: Any, order: str, modes: Sequence[str] = ("fwd", "rev"),
     atol: ArrayLike | None = None, rtol: ArrayLike | None = None, eps: Any = None,
-):
+) -> None:
     """Checks the derivatives of `f` at `args` against central differences, up to `order`.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array
+from ferrax._src.core import Array, as_array
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax.arguments import (
@@ -21,7 +21,7 @@ from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
 
 
-def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, sharding: Any = None):
+def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, sharding: Any = None) -> Array:
     """An array of one value; weakly typed if ``dtype`` is None and the value is.
 
     Raises TypeError unless ``fill_value`` is a scalar.
@@ -58,7 +58,7 @@ def _literal(value, dtype):
     return None
 
 
-def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None):
+def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     """An array whose contents do not matter (zeros)."""
     _reject_out_sharding("empty", out_sharding)
     return full(shape, 0, dtype)
@@ -67,7 +67,7 @@ def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None):
 def full_like(
     x: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Shape | None = None,
     sharding: Any = None,
-):
+) -> Array:
     """An array of one value with ``x``'s shape and dtype, unless others are given."""
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         x = _operand(x, "full_like")
@@ -82,12 +82,12 @@ def full_like(
     return full(shape, _convert_element_type(value, x.dtype, True), sharding=sharding)
 
 
-def zeros_like_array(x: ArrayLike):
+def zeros_like_array(x: ArrayLike) -> Array:
     """Zeros of ``x``'s shape, dtype and weak type."""
     return full_like(x, 0)
 
 
-def iota(dtype: DTypeLike, size: int):
+def iota(dtype: DTypeLike, size: int) -> Array:
     """``0, 1, … size-1`` as a 1-D array of a numeric dtype.
 
     >>> lax.iota(jnp.float32, 3)
@@ -96,7 +96,7 @@ def iota(dtype: DTypeLike, size: int):
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_sharding: Any = None):
+def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_sharding: Any = None) -> Array:
     """An array of ``shape`` whose element is its own position along ``dimension``."""
     _reject_out_sharding("broadcasted_iota", out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
@@ -111,7 +111,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_shar
     return bind("iota", (), {"dtype": dtype, "shape": shape, "dimension": dimension})
 
 
-def shape_as_value(shape: Shape):
+def shape_as_value(shape: Shape) -> Array:
     """A shape as a 1-D integer array."""
     shape = _canonical_shape(shape)
     if not shape:

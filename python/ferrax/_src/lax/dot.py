@@ -7,6 +7,7 @@ from typing import Any
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
+from ferrax._src.core import Array
 from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
@@ -19,7 +20,7 @@ from ferrax._src.lax.arguments import (
 def dot_general(
     lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Contracts and batches arbitrary axes of two arrays.
 
     Args:
@@ -86,7 +87,7 @@ def dot(
     lhs: ArrayLike, rhs: ArrayLike, *args: Any, dimension_numbers: Any = None,
     precision: Any = None, preferred_element_type: DTypeLike | None = None,
     out_sharding: Any = None,
-):
+) -> Array:
     """Matrix or vector product without batches, or ``dot_general`` if dimension numbers are given.
 
     Operands have one or two axes; the last axis of ``lhs`` meets the first of ``rhs``.
@@ -124,7 +125,7 @@ def dot(
     )
 
 
-def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None):
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
     """Matrix products of the last two axes, all leading axes being batches.
 
     >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape

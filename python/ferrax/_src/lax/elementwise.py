@@ -27,7 +27,7 @@ from ferrax._src.tree.tree_util import tree_map
 _NUMBER_TYPES = (bool, int, float)
 
 
-def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None):
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
     """Elementwise product of arrays of one dtype and shape; scalars broadcast.
 
     With `out_dtype` the factors, which may then have different dtypes, are converted to it first.
@@ -44,7 +44,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None):
     return _mul(x, y)
 
 
-def reciprocal(x: ArrayLike):
+def reciprocal(x: ArrayLike) -> Array:
     """Elementwise ``1 / x`` of a floating or complex array.
 
     >>> reciprocal(jnp.array([2.0, 4.0]))
@@ -53,7 +53,7 @@ def reciprocal(x: ArrayLike):
     return integer_pow(x, -1)
 
 
-def integer_pow(x: ArrayLike, y: int):
+def integer_pow(x: ArrayLike, y: int) -> Array:
     """Elementwise ``x ** y`` for a static integer ``y``.
 
     Raises TypeError for integer ``x`` and negative ``y``.
@@ -69,7 +69,7 @@ def integer_pow(x: ArrayLike, y: int):
     return bind("integer_pow", (_operand(x, "integer_pow"),), {"y": y})
 
 
-def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """Rounds a floating array to whole numbers; halves go as ``rounding_method`` says.
 
     >>> lax.round(jnp.array([0.5, 1.5]))
@@ -79,7 +79,7 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     return bind("round", (_operand(x, "round"),), {"rounding_method": int(method)})
 
 
-def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int):
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Rounds a floating array to the values that a narrower float format could hold.
 
     Raises ValueError unless ``exponent_bits >= 1`` and ``mantissa_bits >= 0``.
@@ -99,7 +99,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     )
 
 
-def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike):
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """Elementwise choice: ``on_true`` where ``pred`` holds, else ``on_false``.
 
     ``pred`` is boolean, a scalar or of the cases' shape; the cases have equal shapes and dtypes.
@@ -110,7 +110,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike):
     return select_n(pred, on_false, on_true)
 
 
-def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike):
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """Elementwise cast to ``new_dtype``; the result is never weakly typed.
 
     Casts of floats to integers saturate, NaN becomes 0. Complex to real warns.
@@ -157,7 +157,7 @@ def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
     )
 
 
-def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike):
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """Reinterprets the bits of an array as another dtype.
 
     To a narrower dtype the result has one more (last) dimension, to a wider one the last dimension
@@ -171,7 +171,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike):
     return bind("bitcast_convert_type", (operand,), {"new_dtype": new_dtype})
 
 
-def stop_gradient(x: ArrayLike):
+def stop_gradient(x: ArrayLike) -> Any:
     """``x`` (an array or a pytree of arrays) as a constant for differentiation.
 
     Leaves that are not floating or complex are returned as they are.

@@ -63,7 +63,7 @@ def gather(
     operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers,
     slice_sizes: Sequence[int], *, unique_indices: bool = False, indices_are_sorted: bool = False,
     mode: Any = None, fill_value: Any = None,
-):
+) -> Array:
     """Windows of an array at many positions.
 
     Args:
@@ -105,7 +105,7 @@ def gather(
     )
 
 
-def index_take(src: Any, idxs: Sequence, axes: Sequence[int]):
+def index_take(src: Any, idxs: Sequence, axes: Sequence[int]) -> Array:
     """``src`` at equal-length 1-D index arrays, one for each of ``axes``; the result's axis 0 runs
     over them."""
     src = _operand(src, "index_take")
@@ -155,7 +155,7 @@ def scatter(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """``operand`` with windows at many positions replaced by ``updates``.
 
     Args:
@@ -178,7 +178,7 @@ def scatter_add(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """As ``scatter``, but each update is added to what is there.
 
     Updates are added one after the other, in the order of the indices and the dtype of ``operand``:
@@ -195,7 +195,7 @@ def scatter_sub(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """As ``scatter``, but each update is subtracted from what is there."""
     return _scatter(
         "scatter_sub", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
@@ -207,7 +207,7 @@ def scatter_mul(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """As ``scatter``, but what is there is multiplied by each update."""
     return _scatter(
         "scatter_mul", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
@@ -219,7 +219,7 @@ def scatter_min(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """As ``scatter``, but the lesser of each update and what is there stays."""
     return _scatter(
         "scatter_min", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
@@ -231,7 +231,7 @@ def scatter_max(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """As ``scatter``, but the greater of each update and what is there stays."""
     return _scatter(
         "scatter_max", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
@@ -243,7 +243,7 @@ def scatter_apply(
     operand: ArrayLike, scatter_indices: ArrayLike, func: Callable,
     dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
-):
+) -> Array:
     """Applies an elementwise function at the positions that a scatter would update.
 
     Args:

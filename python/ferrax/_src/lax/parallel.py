@@ -16,7 +16,7 @@ import numpy as np
 
 from ferrax._core import bind
 from ferrax._src.base import dtypes
-from ferrax._src.core import Tracer, as_array, named_axes
+from ferrax._src.core import Array, Tracer, as_array, named_axes
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
 from ferrax._src.lax.elementwise import convert_element_type
@@ -86,7 +86,7 @@ def _reduce(name, reduce, x, axis_name, axis_index_groups):
     return tree_util.tree_map(leaf, x)
 
 
-def psum(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
+def psum(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The sum over the lanes of a named axis.
 
     Args:
@@ -123,7 +123,7 @@ def psum(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     return tree_util.tree_map(leaf, x)
 
 
-def pmean(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
+def pmean(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The mean over the lanes of a named axis; of integers it is a float. Arguments and errors as
     for `psum`.
 
@@ -135,7 +135,7 @@ def pmean(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     return tree_util.tree_map(lambda leaf: leaf / count, total)
 
 
-def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
+def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The maximum over the lanes of a named axis; NaN wins. Arguments and errors as for `psum`.
 
     Lanes that reach it share its derivative in equal parts, as for a maximum along an axis of an
@@ -147,12 +147,12 @@ def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
     return _reduce("pmax", reduce_max, x, axis_name, axis_index_groups)
 
 
-def pmin(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None):
+def pmin(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The minimum over the lanes of a named axis; as `pmax`."""
     return _reduce("pmin", reduce_min, x, axis_name, axis_index_groups)
 
 
-def axis_index(axis_name: Any):
+def axis_index(axis_name: Any) -> Array:
     """The number of the lane on a named axis, as an int32 scalar; over a tuple of axes, counted
     with the last one as the fastest.
 
@@ -201,7 +201,7 @@ def _permutation(perm, size, function):
     return tuple(pairs)
 
 
-def ppermute(x: ArrayLike, axis_name: Any, perm: Any):
+def ppermute(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
     """Values sent from lane to lane along a named axis.
 
     Args:
@@ -229,7 +229,7 @@ def ppermute(x: ArrayLike, axis_name: Any, perm: Any):
     return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
 
 
-def pshuffle(x: ArrayLike, axis_name: Any, perm: Any):
+def pshuffle(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
     """`ppermute` by the list of the lanes that each lane has its value from.
 
     Errors: ValueError if that is no permutation; else as `ppermute`.
@@ -241,7 +241,7 @@ def pshuffle(x: ArrayLike, axis_name: Any, perm: Any):
     return ppermute(x, axis_name, [(source, lane) for lane, source in enumerate(perm)])
 
 
-def pbroadcast(x: ArrayLike, axis_name: Any, source: Any):
+def pbroadcast(x: ArrayLike, axis_name: Any, source: Any) -> Any:
     """The value of the lane of number `source`, in all lanes of a named axis.
 
     Errors: NameError where no axis of that name is mapped over; ValueError if there is no such
@@ -270,7 +270,7 @@ def pbroadcast(x: ArrayLike, axis_name: Any, source: Any):
 def all_gather(
     x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0,
     tiled: bool = False, to: Any = "varying",
-):
+) -> Any:
     """The arrays of all lanes of a named axis, in each lane.
 
     Args:
@@ -322,7 +322,7 @@ def _merged(x, axis, count=2):
 def psum_scatter(
     x: ArrayLike, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
     tiled: bool = False,
-):
+) -> Any:
     """The lane's part of `psum`: as that, of which each lane keeps what has its number.
 
     Args:
@@ -370,7 +370,7 @@ def psum_scatter(
 def all_to_all(
     x: ArrayLike, axis_name: Any, split_axis: int, concat_axis: int, *,
     axis_index_groups: Any = None, tiled: bool = False,
-):
+) -> Any:
     """An axis of arrays exchanged with the lanes: what lane `a` has at index `b`, lane `b` then has
     at index `a`.
 
@@ -447,6 +447,6 @@ def all_to_all(
     return tree_util.tree_map(leaf, x)
 
 
-def pswapaxes(x: ArrayLike, axis_name: Any, axis: int, *, axis_index_groups: Any = None):
+def pswapaxes(x: ArrayLike, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
     """A named axis swapped with an axis of arrays, of the same size. Errors as `all_to_all`."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

@@ -34,7 +34,7 @@ def _reduction(name: str, x, axes: Sequence[int]) -> Array:
     return bind(name, (x,), {"axes": _check_axes(x, axes)})
 
 
-def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None):
+def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Sum over ``axes`` (non-negative); the dtype, which must be numeric, stays.
 
     >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))
@@ -44,32 +44,32 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     return _reduction("reduce_sum", operand, axes)
 
 
-def reduce_prod(operand: ArrayLike, axes: Sequence[int]):
+def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Product over ``axes``; of nothing it is 1."""
     return _reduction("reduce_prod", operand, axes)
 
 
-def reduce_max(operand: ArrayLike, axes: Sequence[int]):
+def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Maximum over ``axes``; NaN wins; of nothing it is the dtype's lowest value."""
     return _reduction("reduce_max", operand, axes)
 
 
-def reduce_min(operand: ArrayLike, axes: Sequence[int]):
+def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Minimum over ``axes``; NaN wins; of nothing it is the dtype's highest value."""
     return _reduction("reduce_min", operand, axes)
 
 
-def reduce_and(operand: ArrayLike, axes: Sequence[int]):
+def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Bitwise (for booleans logical) "and" over ``axes``."""
     return _reduction("reduce_and", operand, axes)
 
 
-def reduce_or(operand: ArrayLike, axes: Sequence[int]):
+def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Bitwise (for booleans logical) "or" over ``axes``."""
     return _reduction("reduce_or", operand, axes)
 
 
-def reduce_xor(operand: ArrayLike, axes: Sequence[int]):
+def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Bitwise (for booleans logical) "exclusive or" over ``axes``."""
     return _reduction("reduce_xor", operand, axes)
 
@@ -92,7 +92,7 @@ def _arg_reduction(name: str, x, axis: int, index_dtype) -> Array:
     return bind(name, (x,), {"axes": (axis,), "index_dtype": index_dtype})
 
 
-def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike):
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Position of the maximum along ``axis``; the first one, and NaN counts as the largest.
 
     >>> lax.argmax(jnp.array([1, 3, 2]), 0, jnp.int32)
@@ -101,7 +101,7 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike):
     return _arg_reduction("argmax", operand, axis, index_dtype)
 
 
-def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike):
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Position of the minimum along ``axis``; the first one, and NaN counts as the smallest."""
     return _arg_reduction("argmin", operand, axis, index_dtype)
 
@@ -116,7 +116,7 @@ def _cumulative(name: str, x, axis: int, reverse: bool) -> Array:
     return bind(name, (x,), {"axis": axis, "reverse": bool(reverse)})
 
 
-def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False):
+def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Running sums along ``axis``, from the end if ``reverse``.
 
     >>> lax.cumsum(jnp.array([1, 2, 3]), reverse=True)
@@ -125,21 +125,21 @@ def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False):
     return _cumulative("cumsum", operand, axis, reverse)
 
 
-def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False):
+def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Running products along ``axis``, from the end if ``reverse``."""
     return _cumulative("cumprod", operand, axis, reverse)
 
 
-def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False):
+def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Running maxima along ``axis``, from the end if ``reverse``."""
     return _cumulative("cummax", operand, axis, reverse)
 
 
-def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False):
+def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Running minima along ``axis``, from the end if ``reverse``."""
     return _cumulative("cummin", operand, axis, reverse)
 
 
-def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False):
+def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Running ``log(sum(exp(x)))`` along ``axis`` without overflow."""
     return _cumulative("cumlogsumexp", operand, axis, reverse)

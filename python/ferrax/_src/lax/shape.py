@@ -52,7 +52,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 def broadcast_in_dim(
     operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Broadcasts to ``shape``, operand axis ``i`` becoming axis ``broadcast_dimensions[i]``.
 
     Raises TypeError where an operand axis is neither 1 nor its target's size.
@@ -83,7 +83,7 @@ def broadcast_in_dim(
     return bind("broadcast_in_dim", (operand,), {"shape": shape, "broadcast_dimensions": dims})
 
 
-def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None):
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Adds leading axes of the given sizes.
 
     >>> lax.broadcast(jnp.zeros(3), (2,)).shape
@@ -98,7 +98,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
     return broadcast_in_dim(operand, sizes + operand.shape, dims, out_sharding=out_sharding)
 
 
-def broadcast_to_rank(x: ArrayLike, rank: int):
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """Adds leading axes of size 1 up to ``rank`` axes."""
     x = _operand(x, "broadcast_to_rank")
     if x.ndim >= rank:
@@ -106,7 +106,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int):
     return expand_dims(x, tuple(range(rank - x.ndim)))
 
 
-def broadcast_like(arr: ArrayLike, like_arr: ArrayLike):
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
     """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot)."""
     arr = _operand(arr, "broadcast_like")
     return _broadcast_to(arr, _operand(like_arr, "broadcast_like", 1).shape)
@@ -141,7 +141,7 @@ def _broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
 def reshape(
     operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """The same elements, row-major, in another shape of equally many elements.
 
     ``dimensions`` permutes the axes first. Sizes must be given in full (no -1).
@@ -170,7 +170,7 @@ def reshape(
     return bind("reshape", (operand,), {"new_sizes": sizes, "dimensions": dimensions})
 
 
-def transpose(operand: ArrayLike, permutation: Sequence[int]):
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     """Permutes axes: axis ``i`` of the result is axis ``permutation[i]`` of the operand.
 
     >>> lax.transpose(jnp.zeros((2, 3)), (1, 0)).shape
@@ -189,7 +189,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]):
     return bind("transpose", (operand,), {"permutation": permutation})
 
 
-def squeeze(array: ArrayLike, dimensions: Sequence[int]):
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Drops axes of size 1; ValueError where the size is another.
 
     >>> lax.squeeze(jnp.zeros((1, 3)), (0,)).shape
@@ -211,7 +211,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]):
     return bind("squeeze", (array,), {"dimensions": tuple(sorted(dims))})
 
 
-def expand_dims(array: ArrayLike, dimensions: Sequence[int]):
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Adds axes of size 1 at the given positions of the result.
 
     >>> lax.expand_dims(jnp.zeros(3), (0, -1)).shape
@@ -235,7 +235,7 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]):
     )
 
 
-def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None):
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Merges the axes ``start_dimension:stop_dimension`` into one.
 
     >>> lax.collapse(jnp.zeros((2, 3, 4)), 0, 2).shape
@@ -252,7 +252,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     return reshape(operand, (*shape[:lo], math.prod(shape[lo:hi]), *shape[hi:]))
 
 
-def rev(operand: ArrayLike, dimensions: Sequence[int]):
+def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Reverses the order of elements along axes.
 
     >>> lax.rev(jnp.array([1, 2, 3]), (0,))
@@ -275,7 +275,7 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]):
 
 def pad(
     operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]],
-):
+) -> Array:
     """Pads with a scalar: per axis (low, high, interior); negative low or high removes elements.
 
     >>> lax.pad(jnp.array([1, 2]), 0, [(1, 0, 1)])
@@ -317,7 +317,7 @@ def _listing(arrays) -> str:
     return ", ".join([str(tuple(x.shape)) for x in arrays])
 
 
-def concatenate(operands: Any, dimension: int):
+def concatenate(operands: Any, dimension: int) -> Array:
     """Joins arrays of equal dtype along an existing axis.
 
     Raises ValueError without operands, TypeError where ranks, other sizes or dtypes differ.
@@ -347,7 +347,7 @@ def concatenate(operands: Any, dimension: int):
     return bind("concatenate", arrays, {"dimension": dimension})
 
 
-def stack(operands: Any, axis: int = 0):
+def stack(operands: Any, axis: int = 0) -> Array:
     """Joins arrays of equal shape and dtype along a new axis."""
     if len(operands) == 0:
         raise ValueError("stack requires a non-empty sequence of arrays")
@@ -405,7 +405,7 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     return tuple([squeeze(piece, (axis,)) for piece in split(x, (1,) * x.shape[axis], axis)])
 
 
-def tile(operand: ArrayLike, reps: Sequence[int]):
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     """Repeats the whole array ``reps[i]`` times along each axis ``i``."""
     operand = _operand(operand, "tile")
     reps = _int_tuple(reps)

@@ -30,7 +30,7 @@ from ferrax._src.lax.shape import expand_dims, squeeze
 def slice(
     operand: ArrayLike, start_indices: ArrayLike, limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
-):
+) -> Array:
     """The part of an array between static bounds, in steps of ``strides``.
 
     Bounds are one integer per axis, ``0 <= start <= limit <= size``; strides are positive.
@@ -81,7 +81,7 @@ def slice(
 def slice_in_dim(
     operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1,
     axis: int = 0,
-):
+) -> Array:
     """``slice`` along one axis; None and negative bounds as in Python.
 
     >>> lax.slice_in_dim(jnp.arange(5), -3, None)
@@ -99,7 +99,7 @@ def slice_in_dim(
     return slice(operand, starts, limits, strides)
 
 
-def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True):
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The slice at a static position of an axis; IndexError if out of bounds."""
     operand = _operand(operand, "index_in_dim")
     index, axis = operator.index(index), _canonical_axis(axis, operand.ndim)
@@ -188,7 +188,7 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
 def dynamic_slice(
     operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Sequence[int], *,
     allow_negative_indices: bool | Sequence[bool] = True,
-):
+) -> Array:
     """A window of static size at a dynamic position, moved so that it fits.
 
     Args:
@@ -229,7 +229,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike, *,
     allow_negative_indices: bool | Sequence[bool] = True,
-):
+) -> Array:
     """``operand`` with a window at a dynamic position replaced by ``update`` (same dtype and rank).
 
     The start is moved so that the window fits.
@@ -264,7 +264,7 @@ def _starts_in_dim(operand: Array, start_index, axis: int) -> list:
 def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
     allow_negative_indices: bool = True,
-):
+) -> Array:
     """``dynamic_slice`` along one axis, whole along the others."""
     operand = _operand(operand, "dynamic_slice_in_dim")
     axis = _canonical_axis(known_axis("lax.dynamic_slice_in_dim", axis), operand.ndim)
@@ -281,7 +281,7 @@ def dynamic_slice_in_dim(
 def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
     allow_negative_indices: bool = True,
-):
+) -> Array:
     """The slice at a dynamic position of an axis."""
     operand = _operand(operand, "dynamic_index_in_dim")
     axis = _canonical_axis(hashable_axis("lax.dynamic_index_in_dim", axis), operand.ndim)
@@ -294,7 +294,7 @@ def dynamic_index_in_dim(
 def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
     allow_negative_indices: bool = True,
-):
+) -> Array:
     """``dynamic_update_slice`` along one axis, from the beginning of the others."""
     operand = _operand(operand, "dynamic_update_slice_in_dim")
     axis = _canonical_axis(known_axis("lax.dynamic_update_slice_in_dim", axis), operand.ndim)
@@ -309,7 +309,7 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
     allow_negative_indices: bool = True,
-):
+) -> Array:
     """Replaces the slice at a dynamic position of an axis; ``update`` may lack that axis."""
     operand = _operand(operand, "dynamic_update_index_in_dim")
     update = _operand(update, "dynamic_update_index_in_dim", 1)

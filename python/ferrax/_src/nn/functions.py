@@ -38,14 +38,14 @@ from ferrax._src.transforms.jit import jit
 
 
 @jit
-def identity(x: ArrayLike):
+def identity(x: ArrayLike) -> Array:
     """The argument as an array."""
     return ensure_array(x, "identity")
 
 
 @custom_jvp
 @jit
-def relu(x: ArrayLike):
+def relu(x: ArrayLike) -> Array:
     """`max(x, 0)`, with derivative 0 at 0.
 
     Args:
@@ -65,7 +65,7 @@ relu.defjvps(lambda tangent, _, x: jnp.where(x > 0, tangent, 0))
 
 @custom_jvp
 @jit
-def relu6(x: ArrayLike):
+def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`, with derivative 0 at 0 and at 6."""
     return jnp.minimum(jnp.maximum(x, 0), 6.0)
 
@@ -74,34 +74,34 @@ relu6.defjvps(lambda tangent, _, x: jnp.where((x > 0) & (x < 6), tangent, 0))
 
 
 @jit
-def squareplus(x: ArrayLike, b: ArrayLike = 4):
+def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """`(x + sqrt(x**2 + b)) / 2`: a smooth relu of algebraic form."""
     x, b = ensure_array(x, "squareplus"), ensure_array(b, "squareplus", 1)
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 
 @jit
-def softplus(x: ArrayLike):
+def softplus(x: ArrayLike) -> Array:
     """`log(1 + exp(x))`: a smooth relu."""
     return jnp.logaddexp(x, 0)
 
 
 @jit
-def sparse_plus(x: ArrayLike):
+def sparse_plus(x: ArrayLike) -> Array:
     """0 below -1, x above 1, and the parabola `(x + 1)**2 / 4` that joins the two."""
     x = ensure_array(x, "sparse_plus")
     return jnp.select([x <= -1.0, x < 1.0], [0.0, jnp.square(x + 1.0) / 4], x)
 
 
 @jit
-def soft_sign(x: ArrayLike):
+def soft_sign(x: ArrayLike) -> Array:
     """`x / (abs(x) + 1)`."""
     x = ensure_array(x, "soft_sign")
     return x / (jnp.abs(x) + 1)
 
 
 @functools.partial(jit, inline=True)
-def sigmoid(x: ArrayLike):
+def sigmoid(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`. Floating or complex arrays only.
 
     Example:
@@ -112,13 +112,13 @@ def sigmoid(x: ArrayLike):
 
 
 @jit
-def sparse_sigmoid(x: ArrayLike):
+def sparse_sigmoid(x: ArrayLike) -> Array:
     """0 below -1, 1 above 1, and `(x + 1) / 2` between: the derivative of `sparse_plus`."""
     return 0.5 * jnp.clip(ensure_array(x, "sparse_sigmoid") + 1.0, 0.0, 2.0)
 
 
 @jit
-def silu(x: ArrayLike):
+def silu(x: ArrayLike) -> Array:
     """`x * sigmoid(x)`, also known as swish."""
     x = ensure_array(x, "silu")
     return x * sigmoid(x)
@@ -128,20 +128,20 @@ swish = silu
 
 
 @jit
-def mish(x: ArrayLike):
+def mish(x: ArrayLike) -> Array:
     """`x * tanh(softplus(x))`."""
     x = ensure_array(x, "mish")
     return x * jnp.tanh(softplus(x))
 
 
 @jit
-def log_sigmoid(x: ArrayLike):
+def log_sigmoid(x: ArrayLike) -> Array:
     """`log(sigmoid(x))`, exact also where the sigmoid underflows."""
     return -softplus(-ensure_array(x, "log_sigmoid"))
 
 
 @jit
-def elu(x: ArrayLike, alpha: ArrayLike = 1.0):
+def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x for x > 0, else `alpha * (exp(x) - 1)`."""
     x = ensure_array(x, "elu")
     positive = x > 0
@@ -150,32 +150,32 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0):
 
 
 @jit
-def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01):
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     """x for x >= 0, else `negative_slope * x`."""
     x = ensure_array(x, "leaky_relu")
     return jnp.where(x >= 0, x, negative_slope * x)
 
 
 @jit
-def hard_tanh(x: ArrayLike):
+def hard_tanh(x: ArrayLike) -> Array:
     """x, limited to [-1, 1]."""
     x = ensure_array(x, "hard_tanh")
     return jnp.select([x > 1, x < -1], [1, -1], x)
 
 
 @jit
-def celu(x: ArrayLike, alpha: ArrayLike = 1.0):
+def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """x for x > 0, else `alpha * (exp(x / alpha) - 1)`."""
     return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
 
 
 @jit
-def selu(x: ArrayLike):
+def selu(x: ArrayLike) -> Array:
     """`elu`, scaled so that layers keep mean zero and variance one (Klambauer et al., 2017)."""
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
-def gelu(x: ArrayLike, approximate: bool = True):
+def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """`x` times the standard normal distribution function of x.
 
     Args:
@@ -199,13 +199,13 @@ def _gelu(x, approximate):
 
 
 @jit
-def hard_sigmoid(x: ArrayLike):
+def hard_sigmoid(x: ArrayLike) -> Array:
     """`relu6(x + 3) / 6`: a piecewise linear sigmoid."""
     return relu6(ensure_array(x, "hard_sigmoid") + 3.0) / 6.0
 
 
 @jit
-def hard_silu(x: ArrayLike):
+def hard_silu(x: ArrayLike) -> Array:
     """`x * hard_sigmoid(x)`, also known as hard swish."""
     x = ensure_array(x, "hard_silu")
     return x * hard_sigmoid(x)
@@ -216,7 +216,7 @@ hard_swish = hard_silu
 
 @custom_jvp
 @jit
-def log1mexp(x: ArrayLike):
+def log1mexp(x: ArrayLike) -> Array:
     """`log(1 - exp(-x))` for x > 0, by the formula that is exact at that x (Maechler, 2012)."""
     x = ensure_array(x, "log1mexp")
     near, far = jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x))
@@ -236,7 +236,7 @@ log1mexp.defjvps(_log1mexp_slope)
 
 
 @functools.partial(jit, static_argnames=("axis",))
-def glu(x: ArrayLike, axis: int = -1):
+def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half of the array along `axis`, times the sigmoid of the second half.
 
     Args:
@@ -261,7 +261,7 @@ def _max(x, axis, where):
     return jnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
 
 
-def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None):
+def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """`exp(x) / sum(exp(x))` along an axis, without overflow.
 
     Args:
@@ -309,7 +309,7 @@ def _softmax_jvp(axis, primals, tangents):
 
 
 @functools.partial(jit, static_argnames=("axis",))
-def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None):
+def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of `softmax`, without overflow.
 
     Args:
@@ -330,7 +330,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None):
 @functools.partial(jit, static_argnames=("axis", "keepdims"))
 def logmeanexp(
     x: ArrayLike, axis: Axis | None = None, where: ArrayLike | None = None, keepdims: bool = False,
-):
+) -> Array:
     """`log(mean(exp(x)))` without overflow.
 
     Args:
@@ -353,7 +353,7 @@ def logmeanexp(
 def standardize(
     x: ArrayLike, axis: Axis = -1, mean: Any = None, variance: ArrayLike | None = None,
     epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: Any = "fast",
-):
+) -> Array:
     """`(x - mean) / sqrt(variance + epsilon)`, by default with the array's own mean and variance.
 
     Args:
@@ -385,7 +385,7 @@ def standardize(
     return difference * lax.rsqrt(jnp.asarray(spread + epsilon))
 
 
-def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1):
+def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, axis: int = -1) -> Array:
     """Vectors with a one at the place that an integer gives, and zeros elsewhere.
 
     Args:
@@ -460,7 +460,7 @@ def dot_product_attention(
     mask: ArrayLike | None = None, *, scale: Any = None, is_causal: bool = False,
     query_seq_lengths: ArrayLike | None = None, key_value_seq_lengths: ArrayLike | None = None,
     local_window_size: Any = None, implementation: Any = None, return_residual: bool = False,
-):
+) -> Array:
     """Scaled dot-product attention: `softmax(query @ key.T * scale + bias) @ value`.
 
     Sizes: B batch, T query positions, S key positions, N query heads, K key heads (N is a
@@ -616,7 +616,7 @@ class BlockScaleConfig:
         return f"BlockScaleConfig(mode={self.mode!r}, block_size={self.block_size})"
 
 
-def get_scaled_dot_general_config(mode: Any, global_scale: ArrayLike | None = None):
+def get_scaled_dot_general_config(mode: Any, global_scale: ArrayLike | None = None) -> BlockScaleConfig:
     """The quantisation of an operand of `scaled_dot_general`.
 
     Args:
@@ -639,7 +639,7 @@ def scaled_dot_general(
     lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any,
     preferred_element_type: DTypeLike = np.float32, configs: Any = None,
     implementation: Any = None,
-):
+) -> Array:
     """`lax.dot_general` of operands that are quantised on the way, as `configs` say.
 
     Args:
@@ -668,7 +668,7 @@ def scaled_dot_general(
 def scaled_matmul(
     lhs: ArrayLike, rhs: ArrayLike, lhs_scales: ArrayLike, rhs_scales: ArrayLike,
     preferred_element_type: DTypeLike = np.float32,
-):
+) -> Array:
     """`lhs @ rhs.T` of batches of matrices whose elements have scales in common by blocks.
 
     Args:

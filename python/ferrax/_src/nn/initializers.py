@@ -23,7 +23,7 @@ from ferrax._src.random.prng import canonicalize_shape, split
 class Initializer(Protocol):
     """What the functions of this module return: `init(key, shape, dtype=None)`."""
 
-    def __call__(self, key, shape, dtype=None, out_sharding=None):
+    def __call__(self, key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
         raise NotImplementedError("Initializer is a protocol: call one of its implementations.")
 
 
@@ -41,19 +41,19 @@ def _check_sharding(name, out_sharding):
         )
 
 
-def zeros(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None):
+def zeros(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
     """An initializer that gives zeros. The key is not used."""
     _check_sharding("zeros", out_sharding)
     return jnp.zeros(shape, _dtype(dtype))
 
 
-def ones(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None):
+def ones(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
     """An initializer that gives ones. The key is not used."""
     _check_sharding("ones", out_sharding)
     return jnp.ones(shape, _dtype(dtype))
 
 
-def constant(value: Any, dtype: DTypeLike | None = None):
+def constant(value: Any, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that gives `value`, a scalar or an array that broadcasts to the shape.
 
     Example:
@@ -69,7 +69,7 @@ def constant(value: Any, dtype: DTypeLike | None = None):
     return init
 
 
-def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None):
+def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that gives uniform numbers in [0, scale)."""
     default = dtype
 
@@ -81,7 +81,7 @@ def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None):
     return init
 
 
-def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None):
+def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that gives normal numbers of the given standard deviation."""
     default = dtype
 
@@ -95,7 +95,7 @@ def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None):
 
 def truncated_normal(
     stddev: float = 1e-2, dtype: DTypeLike | None = None, lower: Any = -2.0, upper: Any = 2.0,
-):
+) -> Initializer:
     """An initializer that gives normal numbers, cut off at `lower` and `upper` times `stddev`.
 
     `stddev` is the standard deviation before the cut; that of the result is smaller.
@@ -155,7 +155,7 @@ def variance_scaling(
     scale: Any, mode: Any, distribution: str, in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
     dtype: DTypeLike | None = None,
-):
+) -> Initializer:
     """An initializer whose numbers have variance `scale / n`, with n a layer's inputs or outputs.
 
     Args:
@@ -227,7 +227,7 @@ def _scaled(name, scale, mode, distribution, summary):
     def make(
         in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
         batch_axis: int | Sequence[int] = (), dtype: DTypeLike | None = None,
-    ):
+    ) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
@@ -270,7 +270,7 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
-def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None):
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that gives uniformly distributed orthogonal matrices, times `scale`.
 
     Args:
@@ -298,7 +298,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None 
     return init
 
 
-def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None):
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer of convolution kernels: orthogonal at the centre, zero elsewhere.
 
     The last two axes run over inputs and outputs, the one to three before them over space (Xiao et

@@ -143,7 +143,7 @@ def _check_numeric(x, dtype) -> None:
 def array(  # noqa: A002
     object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = True, order: str = "K",
     ndmin: int = 0, device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """Makes an array of numbers, nested sequences, NumPy arrays, buffers or arrays.
 
     Args: object: the data; dtype: its dtype, inferred if None; copy: never share memory with
@@ -216,13 +216,13 @@ def _copy(x):
 def asarray(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
     copy: bool | None = None, device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """As `array`, but returns an array of the right dtype as it is unless `copy=True`."""
     return array(a, dtype=dtype, copy=bool(copy), order=order or "K", device=device,
                  out_sharding=out_sharding)
 
 
-def copy(a: ArrayLike, order: str | None = None):
+def copy(a: ArrayLike, order: str | None = None) -> Array:
     """A copy of an array."""
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
@@ -230,7 +230,7 @@ def copy(a: ArrayLike, order: str | None = None):
     return array(a, copy=True)
 
 
-def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None):
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None) -> Array:
     """Converts to a dtype: floats truncate and saturate to integers, complex drops its
     imaginary part, everything non-zero is True. None means the default float dtype."""
     x = ensure_array(x, "astype")
@@ -252,17 +252,17 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     return _place(_copy(out) if copy and out is x else out, device)
 
 
-def frombuffer(buffer: Any, dtype: DTypeLike = float, count: Any = -1, offset: Any = 0):
+def frombuffer(buffer: Any, dtype: DTypeLike = float, count: Any = -1, offset: Any = 0) -> Array:
     """A 1-d array of the bytes of a buffer."""
     return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
 
 
-def fromstring(string: str, dtype: DTypeLike = float, count: Any = -1, *, sep: str):
+def fromstring(string: str, dtype: DTypeLike = float, count: Any = -1, *, sep: str) -> Array:
     """A 1-d array parsed from text with separator `sep`."""
     return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
 
 
-def fromfile(*args: Any, **kwargs: Any):
+def fromfile(*args: Any, **kwargs: Any) -> Array:
     """Not implemented: reading a file is not pure. Use `jnp.asarray(np.fromfile(...))`."""
     raise NotImplementedError(
         "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe under"
@@ -270,7 +270,7 @@ def fromfile(*args: Any, **kwargs: Any):
     )
 
 
-def fromiter(*args: Any, **kwargs: Any):
+def fromiter(*args: Any, **kwargs: Any) -> Array:
     """Not implemented: an iterator is not pure. Use `jnp.asarray(np.fromiter(...))`."""
     raise NotImplementedError(
         "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe under"
@@ -280,7 +280,7 @@ def fromiter(*args: Any, **kwargs: Any):
 
 def fromfunction(
     function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike = float, **kwargs: Any,
-):
+) -> Array:
     """Calls `function` on index vectors, mapped over every index of `shape`."""
     shape = canonical_shape(shape)
     rank = len(shape)
@@ -289,7 +289,7 @@ def fromfunction(
     return function(*(arange(size, dtype=dtype) for size in shape), **kwargs)
 
 
-def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None):
+def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of an object with `__dlpack__`."""
     return import_dlpack(x, device=device, copy=copy)
 
@@ -299,21 +299,21 @@ def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None
 
 def zeros(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """An array of zeros; float32 by default. Raises TypeError for a shape that is not static."""
     return _filled("zeros", 0, shape, dtype, device, out_sharding)
 
 
 def ones(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """An array of ones; float32 by default."""
     return _filled("ones", 1, shape, dtype, device, out_sharding)
 
 
 def empty(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """An array of zeros: there is no uninitialised memory."""
     return _filled("empty", 0, shape, dtype, device, out_sharding)
 
@@ -338,7 +338,7 @@ _SCALARS: dict = {}
 def full(
     shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None,
     out_sharding: Any = None,
-):
+) -> Array:
     """An array of `fill_value`, broadcast to `shape`; a Python scalar gives a weak array."""
     check_array_like("full", fill_value)
     dtype = user_dtype(dtype, "full")
@@ -368,7 +368,7 @@ def _like(name, a, fill, dtype, shape, device, out_sharding=None):
 def zeros_like(
     a: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """Zeros with the shape and dtype of `a`, unless they are given."""
     return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
@@ -376,7 +376,7 @@ def zeros_like(
 def ones_like(
     a: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """Ones with the shape and dtype of `a`, unless they are given."""
     return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
@@ -384,7 +384,7 @@ def ones_like(
 def empty_like(
     prototype: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None,
-):
+) -> Array:
     """Zeros with the shape and dtype of `prototype`, unless they are given."""
     return _like("empty_like", prototype, 0, dtype, shape, device)
 
@@ -392,7 +392,7 @@ def empty_like(
 def full_like(
     a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """An array of `fill_value` with the shape and dtype of `a`, unless they are given."""
     check_array_like("full_like", fill_value)
     return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
@@ -407,7 +407,7 @@ _INT32_MAX = 2**31 - 1
 def arange(
     start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
     dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
-):
+) -> Array:
     """Evenly spaced values in [start, stop), or [0, start) if `stop` is None.
 
     Args: start, stop, step: concrete real scalars; dtype: inferred from them if None.
@@ -468,7 +468,7 @@ def _length(start, stop, step) -> int:
 def linspace(
     start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True, retstep: bool = False,
     dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None,
-):
+) -> Any:
     """`num` evenly spaced values from `start` to `stop`, which may be arrays.
 
     Args: endpoint: include `stop`; retstep: also return the step; axis: where to put the new
@@ -557,7 +557,7 @@ def _broadcast_pair(x, y):
 def logspace(
     start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True,
     base: ArrayLike = 10.0, dtype: DTypeLike | None = None, axis: int = 0,
-):
+) -> Array:
     """`base` to the power of evenly spaced exponents; arguments as for `linspace`."""
     num = concrete_or_error(operator.index, num, "'num' argument of jnp.logspace")
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.logspace")
@@ -592,7 +592,7 @@ def _geomspace(start, stop, num, endpoint, dtype, axis):
 def geomspace(
     start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True,
     dtype: DTypeLike | None = None, axis: int = 0,
-):
+) -> Array:
     """`num` values in geometric progression from `start` to `stop`."""
     num = concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")

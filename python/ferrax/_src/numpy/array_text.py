@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as _np
 
+from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy.array_creation import asarray
 
 
-def load(file: Any, *args: Any, **kwargs: Any):
+def load(file: Any, *args: Any, **kwargs: Any) -> Array:
     """Loads an array from a .npy file, or a lazy mapping from a .npz file, as `numpy.load`."""
     out = _np.load(file, *args, **kwargs)
     return asarray(out) if isinstance(out, _np.ndarray) else out
@@ -19,7 +20,7 @@ def load(file: Any, *args: Any, **kwargs: Any):
 def array_repr(
     arr: ArrayLike, max_line_width: int | None = None, precision: Any = None,
     suppress_small: Any = None,
-):
+) -> str:
     """The text of `repr`, with NumPy's options."""
     return _np.array_repr(_np.asarray(arr), max_line_width, precision, suppress_small)
 
@@ -27,6 +28,6 @@ def array_repr(
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: Any = None,
     suppress_small: Any = None,
-):
+) -> str:
     """The text of `str`, with NumPy's options."""
     return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)

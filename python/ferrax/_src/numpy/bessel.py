@@ -13,7 +13,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
@@ -203,7 +203,7 @@ def _i1_over_x(x):
 
 
 @jit
-def i0(x: ArrayLike):
+def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of the first kind and order 0, `sum((x/2)**(2k) / k!**2)`.
 
     Args: x: real array or number; integers become floats. Raises ValueError for complex numbers.
@@ -217,7 +217,7 @@ def i0(x: ArrayLike):
     return convert(_i0(wide), x.dtype, x.weak_type)
 
 
-def kaiser(M: Any, beta: ArrayLike):
+def kaiser(M: Any, beta: ArrayLike) -> Array:
     """Kaiser's window of M points, `i0(beta * sqrt(1 - u**2)) / i0(beta)` for u from -1 to 1.
 
     Args: M: a constant. beta: how narrow, a number or an array that broadcasts with (M,).

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._src.core import as_array
+from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.shape import moveaxis
@@ -33,7 +33,7 @@ def _axis_last(x, axis):
 
 
 @partial(jit, static_argnames=("axis", "bitorder"))
-def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big"):
+def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Each eight elements along an axis as the bits of a byte; zeros fill the last one.
 
     Args: a: integers or bools, of which all but 0 are set bits. axis: None flattens. bitorder:
@@ -60,7 +60,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big"):
 
 
 @partial(jit, static_argnames=("axis", "count", "bitorder"))
-def unpackbits(a: ArrayLike, axis: int | None = None, count: Any = None, bitorder: str = "big"):
+def unpackbits(a: ArrayLike, axis: int | None = None, count: Any = None, bitorder: str = "big") -> Array:
     """The bits of bytes, eight elements 0 or 1 for each along an axis.
 
     Args: a: uint8. axis: None flattens. count: how many elements to keep, or to fill up with zeros

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy.nonzero import nonzero
 from ferrax._src.numpy.util import check_array_like, where as select_where
@@ -12,7 +13,7 @@ from ferrax._src.numpy.util import check_array_like, where as select_where
 def where(
     condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *,
     size: int | None = None, fill_value: Any = None,
-):
+) -> Array:
     """Elements of `x` where the condition holds, else of `y`, broadcast and promoted.
 
     With the condition alone, the same as `nonzero`. Both branches are computed; for gradients

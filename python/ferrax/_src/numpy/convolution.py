@@ -13,7 +13,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array
+from ferrax._src.core import Array, as_array
 from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
@@ -37,7 +37,7 @@ _STATIC = ("mode", "precision", "preferred_element_type")
 def convolve(
     a: ArrayLike, v: ArrayLike, mode: Any = "full", *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """Sums of the products `a[i] * v[k - i]`.
 
     Args: a, v: vectors of sizes n and m, in either order. mode: "full" (all n + m - 1 sums), "same"
@@ -59,7 +59,7 @@ def convolve(
 def correlate(
     a: ArrayLike, v: ArrayLike, mode: Any = "valid", *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """Sums of the products `a[i + k] * conj(v[i])`; arguments and errors as for `convolve`.
 
     Example: `jnp.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.]))` is `[2., 3.]`.

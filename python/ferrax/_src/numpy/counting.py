@@ -15,7 +15,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
@@ -42,7 +42,7 @@ from ferrax._src.transforms.jit import jit
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: Any = None,
     out_sharding: Any = None,
-):
+) -> Array:
     """How often each of 0, 1, 2, … occurs in an integer vector, or the sum of its weights.
 
     Args: x: integers (or bools) of one axis; negative ones count as 0. weights: one for each
@@ -105,7 +105,7 @@ def _edges_up_to(edges, x):
 
 def histogram_bin_edges(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
-):
+) -> Array:
     """The edges of the bins of a histogram, in floats.
 
     Args: a: array. bins: a number of bins of one width, or the edges as a vector that increases.
@@ -152,7 +152,7 @@ def histogram_bin_edges(
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
     density: bool | None = None,
-):
+) -> tuple[Array, Array]:
     """Numbers of elements, or sums of weights, in bins: (counts, edges).
 
     The last bin contains both of its edges, the others the left one. NaN and values outside are in
@@ -195,7 +195,7 @@ def histogram(
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None,
     weights: ArrayLike | None = None, density: bool | None = None,
-):
+) -> tuple[Array, Array, Array]:
     """`histogramdd` of two vectors of coordinates: (counts, edges of x, edges of y).
 
     Args: bins: a number, a pair of numbers or vectors, or edges for both. The others as for
@@ -222,7 +222,7 @@ def histogram2d(
 def histogramdd(
     sample: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
     density: bool | None = None,
-):
+) -> tuple[Array, list[Array]]:
     """Numbers of points, or sums of weights, in the cells of a grid: (counts, list of edges).
 
     Args: sample: (n, d), a point in a row. bins: a number, or for each coordinate a number or a

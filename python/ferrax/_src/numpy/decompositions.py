@@ -47,7 +47,7 @@ class SVDResult(NamedTuple):
 
 
 @partial(jit, static_argnames=("UPLO", "symmetrize_input"))
-def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True):
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args: a: array (..., n, n); integers become floats. UPLO: "L" (or None) or "U", the triangle
@@ -69,7 +69,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True):
 
 
 @partial(jit, static_argnames=("UPLO", "symmetrize_input"))
-def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True):
+def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True) -> Array:
     """Eigenvalues of symmetric or Hermitian matrices, as `eigh`: real, ascending, of shape (..., n).
 
     Their derivatives are finite where they are equal, too.
@@ -87,7 +87,7 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True):
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-):
+) -> Any:
     """Singular value decomposition, `a = U @ diag(S) @ Vh`.
 
     Args: a: array (..., m, n); integers become floats; let k be min(m, n). full_matrices: complete
@@ -127,7 +127,7 @@ def _svd_of_hermitian(a, compute_uv, subset_by_index):
     return SVDResult(u, sizes, adjoint(signed))
 
 
-def svdvals(x: ArrayLike, /):
+def svdvals(x: ArrayLike, /) -> Array:
     """Singular values (..., min(m, n)) of matrices (..., m, n), as `svd`: real, descending.
 
     Example: `jnp.linalg.svdvals(jnp.array([[0., 3.], [2., 0.]]))` is `[3., 2.]`.
@@ -139,7 +139,7 @@ def svdvals(x: ArrayLike, /):
 def matrix_rank(
     M: Any, rtol: ArrayLike | None = None, *, hermitian: bool = False,
     tol: ArrayLike | None = None,
-):
+) -> Array:
     """How many singular values are greater than a tolerance: int32 (...), of matrices (..., m, n).
 
     Args: M: array; of a vector or a number: whether any element is not 0. rtol: the tolerance, an
@@ -167,7 +167,7 @@ def matrix_rank(
 
 
 @partial(jit, static_argnames=("p",))
-def cond(x: ArrayLike, p: ArrayLike | None = None):
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Array:
     """Condition numbers (...) of matrices (..., m, n).
 
     Args: x: array; p: None or 2: the largest singular value divided by the smallest; -2: the
@@ -214,7 +214,7 @@ def cond(x: ArrayLike, p: ArrayLike | None = None):
 def pinv(
     a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
     rcond: ArrayLike | None = None,
-):
+) -> Array:
     """Moore-Penrose pseudo-inverses (..., n, m) of matrices (..., m, n).
 
     Args: a: array; integers become floats. rtol: singular values up to `rtol` times the largest

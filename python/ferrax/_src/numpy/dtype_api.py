@@ -11,27 +11,27 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.numpy.util import is_array_like
 
 
-def result_type(*args: Any):
+def result_type(*args: Any) -> Any:
     """The dtype that the arguments (arrays, scalars, dtypes) promote to."""
     return dtypes.result_type(*args)
 
 
-def promote_types(a: ArrayLike, b: ArrayLike):
+def promote_types(a: ArrayLike, b: ArrayLike) -> Any:
     """The dtype that two dtypes promote to."""
     return dtypes.promote_types(a, b)
 
 
-def issubdtype(arg1: Any, arg2: Any):
+def issubdtype(arg1: Any, arg2: Any) -> bool:
     """True if the first dtype or dtype class lies below the second in the hierarchy."""
     return dtypes.issubdtype(arg1, arg2)
 
 
-def isdtype(dtype: DTypeLike, kind: Any):
+def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """True if a dtype is of a kind: a dtype, a kind's name ("integral", ...), or a tuple."""
     return dtypes.isdtype(dtype, kind)
 
 
-def can_cast(from_: Any, to: Any, casting: str = "safe"):
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """True if a cast between dtypes is allowed under a casting rule."""
     if is_array_like(from_) and not hasattr(from_, "dtype"):
         raise TypeError("can_cast() does not support Python ints, floats, and complex")

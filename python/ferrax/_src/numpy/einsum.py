@@ -249,7 +249,7 @@ def einsum(
     subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto",
     precision: Any = None, preferred_element_type: DTypeLike | None = None,
     _dot_general: Any = lax.dot_general, out_sharding: Any = None,
-):
+) -> Array:
     """Sums products of operands over labelled axes.
 
     Args: subscripts: text such as "ij,jk->ik" (ellipsis and repeated labels allowed), or operands
@@ -310,7 +310,7 @@ _einsum_jit = jit(
         "subscripts", "optimize", "precision", "preferred_element_type", "_dot_general"))
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto"):
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[Any], EinsumPathInfo]:
     """The contraction order of `einsum` and a text about its cost, without computing it.
 
     Returns: a list of position tuples, and an `EinsumPathInfo`.

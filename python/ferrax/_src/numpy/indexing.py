@@ -12,6 +12,9 @@ boolean arrays must be concrete (their number of True decides the result's shape
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
 import numpy as np
 
 from ferrax._core import Array, Tracer, bind
@@ -309,14 +312,14 @@ _gather.__name__ = "getitem"
 _compiled_gather = jit(_gather, static_argnums=(0, 1, 2, 3, 4, 5), inline=True)
 
 
-def iterate(x: Array):
+def iterate(x: Array) -> Iterator[Array]:
     """``iter(x)``: the slices along the first axis; TypeError for 0-d arrays."""
     if x.ndim == 0:
         raise TypeError("iteration over a 0-d array")
     return (x[i] for i in range(x.shape[0]))
 
 
-def setitem(x: Array, index, value):
+def setitem(x: Array, index: Any, value: Any) -> NoReturn:
     """``x[index] = value`` is an error: arrays cannot be changed."""
     raise TypeError(
         "ferrax arrays are immutable and do not support in-place item assignment. Instead of "

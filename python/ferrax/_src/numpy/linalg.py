@@ -37,7 +37,7 @@ from ferrax._src.transforms.jit import jit
 
 
 @partial(jit, static_argnames=("ord", "axis", "keepdims"))
-def norm(x: ArrayLike, ord: Any = None, axis: Axis | None = None, keepdims: bool = False):
+def norm(x: ArrayLike, ord: Any = None, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """Norm of a vector or of a matrix, or of many along one or two axes.
 
     Args: x: array; integers become floats. ord: of vectors any number (see `vector_norm`), of
@@ -103,7 +103,7 @@ def _norm_of_singular_values(x, ord, axes, keepdims):
     return lax.expand_dims(out, axes) if keepdims else out
 
 
-def vector_norm(x: ArrayLike, /, *, axis: Axis | None = None, keepdims: bool = False, ord: Any = 2):
+def vector_norm(x: ArrayLike, /, *, axis: Axis | None = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Norm of the elements along axes, as of one vector.
 
     Args: x: array. axis: None (all axes, flattened), an axis or several. keepdims: keep the axes
@@ -155,7 +155,7 @@ def _order(ord) -> float:
         ) from None
 
 
-def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro"):
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """Norms of the matrices of the last two axes; the orders and errors are those of `norm`.
 
     Example: `jnp.linalg.matrix_norm(jnp.ones((3, 2, 2)))` is `[2., 2., 2.]`.
@@ -170,7 +170,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro"):
 def vecdot(
     x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """`jnp.vecdot`: dot products along an axis, the first vector conjugated.
 
     Example: `jnp.linalg.vecdot(jnp.ones((2, 3)), jnp.ones(3))` is `[3., 3.]`.
@@ -184,7 +184,7 @@ def vecdot(
 def matmul(
     x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """`jnp.matmul`: the matrix product, over leading axes that broadcast.
 
     Example: `jnp.linalg.matmul(jnp.ones((2, 3)), jnp.ones(3))` is `[3., 3.]`.
@@ -198,7 +198,7 @@ def matmul(
 def tensordot(
     x1: ArrayLike, x2: ArrayLike, /, *, axes: Axis = 2, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
-):
+) -> Array:
     """`jnp.tensordot`: sums of products over `axes`, a number of axes or a pair of lists.
 
     Example: `jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((2, 3)))` is `6.`.
@@ -214,7 +214,7 @@ def tensordot(
     )
 
 
-def outer(x1: ArrayLike, x2: ArrayLike, /):
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Products of all pairs of elements of two vectors, of shape (n, m).
 
     Raises: ValueError unless both have one axis (`jnp.outer` flattens).
@@ -230,7 +230,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /):
     return products.outer(x1, x2)
 
 
-def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1):
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Vector products of 3-vectors along an axis; other axes broadcast.
 
     Raises: ValueError unless the axis has size 3 in both (`jnp.cross` takes 2-vectors too).
@@ -248,7 +248,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1):
     return products.cross(x1, x2, axis=axis)
 
 
-def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None):
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """The matrix product of several arrays, in the order that needs the fewest multiplications.
 
     Args: arrays: two or more; of rank 2, save the first and last, which may be vectors. Their
@@ -318,7 +318,7 @@ def _chain_order(sizes):
 
 
 @partial(jit, static_argnames=("n",))
-def matrix_power(a: ArrayLike, n: int):
+def matrix_power(a: ArrayLike, n: int) -> Array:
     """Square matrices of the last two axes, multiplied `n` times, by repeated squaring.
 
     Args: a: array (..., m, m); n: a constant, 0 gives the identity matrices. The dtype is kept.
@@ -359,7 +359,7 @@ def matrix_power(a: ArrayLike, n: int):
 # ---------------------------------------------------------------------------- diagonals
 
 
-def matrix_transpose(x: ArrayLike, /):
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """Matrices of the last two axes, transposed. ValueError below rank 2.
 
     Example: `jnp.linalg.matrix_transpose(jnp.ones((4, 2, 3)))` has shape (4, 3, 2).
@@ -373,7 +373,7 @@ def matrix_transpose(x: ArrayLike, /):
     return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-def diagonal(x: ArrayLike, /, *, offset: Any = 0):
+def diagonal(x: ArrayLike, /, *, offset: Any = 0) -> Array:
     """Diagonals of the matrices of the last two axes, as a last axis. ValueError below rank 2.
 
     Example: `jnp.linalg.diagonal(jnp.eye(3), offset=1)` is `[0., 0.]`.
@@ -382,7 +382,7 @@ def diagonal(x: ArrayLike, /, *, offset: Any = 0):
     return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
-def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike | None = None):
+def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike | None = None) -> Array:
     """Sums of the diagonals of the matrices of the last two axes; small integers are widened.
 
     Args: offset: of the diagonal, to the right; dtype: of the sums. ValueError below rank 2.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def static_axis(axis):
 def logsumexp(
     a: ArrayLike, axis: Axis | None = None, b: ArrayLike | None = None, keepdims: bool = False,
     return_sign: bool = False, where: ArrayLike | None = None,
-):
+) -> Any:
     """`log(sum(b * exp(a)))` without overflow.
 
     Args:

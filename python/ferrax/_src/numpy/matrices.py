@@ -15,7 +15,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.array_creation import _place, arange, linspace
@@ -58,7 +58,7 @@ def _band(shape, k, compare):
     return compare(lax.add(rows, _offset(k)), columns)
 
 
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, device: Any = None):
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Ones on the k-th diagonal of an (N, M) matrix. ValueError for negative sizes."""
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "eye")
     shape = canonical_shape((N, N if M is None else M))
@@ -73,12 +73,12 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, de
     return _place(mask if dtype == np.bool_ else lax.convert_element_type(mask, dtype), device)
 
 
-def identity(n: int, dtype: DTypeLike | None = None):
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     """The (n, n) identity matrix."""
     return eye(n, dtype=user_dtype(dtype, "identity"))
 
 
-def tri(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None):
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None) -> Array:
     """Ones at and below the k-th diagonal."""
     dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
     shape = canonical_shape((N, N if M is None else M))
@@ -99,13 +99,13 @@ def _triangle(name, m, k, lower):
 
 
 @partial(jit, static_argnames=("k",))
-def tril(m: ArrayLike, k: Any = 0):
+def tril(m: ArrayLike, k: Any = 0) -> Array:
     """Zeroes elements above the k-th diagonal of the last two axes."""
     return _triangle("tril", m, k, True)
 
 
 @partial(jit, static_argnames=("k",))
-def triu(m: ArrayLike, k: Any = 0):
+def triu(m: ArrayLike, k: Any = 0) -> Array:
     """Zeroes elements below the k-th diagonal of the last two axes."""
     return _triangle("triu", m, k, False)
 
@@ -120,7 +120,7 @@ def _swap_last(a, axis1, axis2):
 
 
 @partial(jit, static_argnames=("offset", "axis1", "axis2"))
-def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1):
+def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of two axes, as a last axis. ValueError below rank 2."""
     a = ensure_array(a, "diagonal")
     if a.ndim < 2:
@@ -140,7 +140,7 @@ def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1):
 def trace(
     a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
     out: None = None,
-):
+) -> Array:
     """Sum of the diagonal of two axes; small integers are widened."""
     reject_out("trace", out)
     a = ensure_array(a, "trace")
@@ -158,7 +158,7 @@ def _diag(v, k):
     return where(mask, wide, lax.full_like(wide, 0))
 
 
-def diag(v: ArrayLike, k: Any = 0):
+def diag(v: ArrayLike, k: Any = 0) -> Array:
     """The k-th diagonal of a matrix, or a matrix with a vector on it. ValueError otherwise."""
     v = ensure_array(v, "diag")
     k = operator.index(k)
@@ -169,13 +169,13 @@ def diag(v: ArrayLike, k: Any = 0):
     raise ValueError(f"diag: needs a vector or a matrix, got shape {tuple(v.shape)}")
 
 
-def diagflat(v: ArrayLike, k: Any = 0):
+def diagflat(v: ArrayLike, k: Any = 0) -> Array:
     """A matrix with the flattened input on its k-th diagonal."""
     return _diag(ravel(ensure_array(v, "diagflat")), operator.index(k))
 
 
 @partial(jit, static_argnames=("N", "increasing"))
-def vander(x: ArrayLike, N: Any = None, increasing: bool = False):
+def vander(x: ArrayLike, N: Any = None, increasing: bool = False) -> Array:
     """Matrix of powers of a vector, falling unless `increasing`."""
     x = ensure_array(x, "vander")
     if x.ndim != 1:
@@ -203,12 +203,12 @@ def _known(name, n, k, m):
     return n, k, None if m is None else concrete_or_error(operator.index, m, f"'m' {what}")
 
 
-def tril_indices(n: int, k: Any = 0, m: ArrayLike | None = None):
+def tril_indices(n: int, k: Any = 0, m: ArrayLike | None = None) -> tuple[Array, Array]:
     """Row and column indices of the lower triangle of an (n, m) matrix."""
     return _static_indices(np.tril_indices(*_known("tril_indices", n, k, m)))
 
 
-def triu_indices(n: int, k: Any = 0, m: ArrayLike | None = None):
+def triu_indices(n: int, k: Any = 0, m: ArrayLike | None = None) -> tuple[Array, Array]:
     """Row and column indices of the upper triangle of an (n, m) matrix."""
     return _static_indices(np.triu_indices(*_known("triu_indices", n, k, m)))
 
@@ -220,19 +220,19 @@ def _matrix_shape(name, arr):
     return dims
 
 
-def tril_indices_from(arr: ArrayLike, k: Any = 0):
+def tril_indices_from(arr: ArrayLike, k: Any = 0) -> tuple[Array, Array]:
     """`tril_indices` for the shape of a matrix."""
     n, m = _matrix_shape("tril_indices_from", arr)
     return tril_indices(n, k, m)
 
 
-def triu_indices_from(arr: ArrayLike, k: Any = 0):
+def triu_indices_from(arr: ArrayLike, k: Any = 0) -> tuple[Array, Array]:
     """`triu_indices` for the shape of a matrix."""
     n, m = _matrix_shape("triu_indices_from", arr)
     return triu_indices(n, k, m)
 
 
-def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False):
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`."""
     dtype = dtypes.default_int_dtype() if dtype is None else user_dtype(dtype, "indices")
     dims = canonical_shape(dimensions)
@@ -245,7 +245,7 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
     return stack(out) if out else lax.full((0,), 0, dtype)
 
 
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"):
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of the grid of vectors: a list of arrays.
 
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
@@ -273,7 +273,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     return out
 
 
-def unravel_index(indices: ArrayLike, shape: Shape):
+def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:
     """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped."""
     indices = ensure_array(indices, "unravel_index")
     sizes = canonical_shape(shape)
@@ -290,7 +290,7 @@ def unravel_index(indices: ArrayLike, shape: Shape):
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: Any = "raise", order: str = "C",
     *, dtype: DTypeLike | None = None,
-):
+) -> Array:
     """Flat indices of coordinates.
 
     Args: mode: "raise" (concrete coordinates only), "wrap" or "clip"; order: "C" or "F".
@@ -395,22 +395,22 @@ def _cosine_window(name, M, coefficients):
     return out
 
 
-def blackman(M: Any):
+def blackman(M: Any) -> Array:
     """Blackman window of M points."""
     return _cosine_window("blackman", M, (0.42, -0.5, 0.08))
 
 
-def hamming(M: Any):
+def hamming(M: Any) -> Array:
     """Hamming window of M points."""
     return _cosine_window("hamming", M, (0.54, -0.46))
 
 
-def hanning(M: Any):
+def hanning(M: Any) -> Array:
     """Hann window of M points."""
     return _cosine_window("hanning", M, (0.5, -0.5))
 
 
-def bartlett(M: Any):
+def bartlett(M: Any) -> Array:
     """Triangular window of M points that ends in zeros."""
     M, dtype, n = _window("bartlett", M)
     if M <= 1:

@@ -243,7 +243,7 @@ def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool =
     return IndexUpdateHelper(a)[(index,) * a.ndim].set(values, unique_indices=True)
 
 
-def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None):
+def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None) -> tuple[Array, ...]:
     """Positions where ``mask_func(ones((n, n)), k)`` is nonzero, for example with ``jnp.triu``."""
     ones = full((operator.index(n), operator.index(n)), 1, np.dtype(np.float32))
     return nonzero(mask_func(ones, k), size=size)

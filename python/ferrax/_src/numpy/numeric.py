@@ -14,7 +14,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array
+from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
@@ -53,7 +53,7 @@ def _slice(x, start, stop, axis):
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
-):
+) -> Array:
     """n-th differences along an axis; booleans give exclusive or.
 
     Args: prepend, append: values joined at the ends first. Raises ValueError for negative n or a
@@ -90,7 +90,7 @@ def diff(
 
 
 @jit
-def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None):
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """Differences of the flattened array, with values to put before and after."""
     flat = ravel(ensure_array(ary, "ediff1d"))
     m = flat.shape[0]
@@ -103,7 +103,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
 
 @partial(jit, static_argnames=("axis", "edge_order"))
-def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None):
+def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None) -> Any:
     """Central differences inside, one-sided at the ends.
 
     Args: varargs: no spacing, one scalar, or one scalar or coordinate vector per axis; axis: the
@@ -165,7 +165,7 @@ def _gradient_along(f, h, axis):
 
 
 @partial(jit, static_argnames=("axis",))
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1):
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`.
 
     An array of steps broadcasts against the intervals, of which the last axis is `axis`.
@@ -273,7 +273,7 @@ def _interp(x, xp, fp, left, right, period):
 def interp(
     x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None,
     right: ArrayLike | None = None, period: ArrayLike | None = None,
-):
+) -> Array:
     """Piecewise linear interpolation at `x` of points (xp, fp), `xp` increasing.
 
     Args: left, right: values outside, or "extrapolate" (default: the end values); period: wraps
@@ -293,7 +293,7 @@ def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
     ddof: int | float | None = None, fweights: ArrayLike | None = None,
     aweights: ArrayLike | None = None, dtype: DTypeLike | None = None,
-):
+) -> Array:
     """Covariance matrix of variables (rows of `m`, or columns).
 
     Args: y: more variables; bias: divide by N; ddof: overrides bias; fweights: integer counts;
@@ -363,7 +363,7 @@ def cov(
 @partial(jit, static_argnames=("rowvar", "dtype"))
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None,
-):
+) -> Array:
     """Matrix of Pearson correlation coefficients; arguments as for `cov`."""
     c = cov(x, y, rowvar=rowvar, dtype=dtype)
     if c.ndim == 0:
@@ -379,7 +379,7 @@ def corrcoef(
 
 
 @partial(jit, static_argnames=("unroll",))
-def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16):
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
     del unroll  # the steps are written out in any case
     p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
@@ -394,7 +394,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16):
 @partial(jit, static_argnames=("axis",))
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi,
-):
+) -> Array:
     """Adds multiples of `period` along an axis so that jumps stay within half a period."""
     p = ensure_array(p, "unwrap")
     if is_subdtype(p, np.complexfloating):

@@ -209,7 +209,7 @@ def _pad_with_function(array, pad_width, function, kwargs):
     return array
 
 
-def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any):
+def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Extends an array at the edges of its axes.
 
     Args: pad_width: a count, a (before, after) pair, one pair per axis, or a dict from axis to

@@ -13,7 +13,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array, concrete_or_error
+from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.convolution import convolve
@@ -31,7 +31,7 @@ from ferrax._src.transforms.jit import jit
 
 
 @jit
-def polyadd(a1: ArrayLike, a2: ArrayLike):
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials; the shorter one is filled with zeros in front.
 
     Further axes are those of the longer one, to which the other broadcasts. Raises: IndexError for
@@ -43,7 +43,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike):
 
 
 @jit
-def polysub(a1: ArrayLike, a2: ArrayLike):
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials; shapes and errors are those of `polyadd`.
 
     Example: `jnp.polysub(jnp.array([1, 2, 3]), jnp.array([4, 5]))` is `[1, -2, -2]`.
@@ -90,7 +90,7 @@ def _falling(power, m):
 
 
 @partial(jit, static_argnames=("m",))
-def polyder(p: ArrayLike, m: ArrayLike = 1):
+def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
     """The m-th derivative of a polynomial, in floats.
 
     Raises: ValueError for a negative `m` and other ranks; TypeError for an `m` that is no integer.
@@ -110,7 +110,7 @@ def polyder(p: ArrayLike, m: ArrayLike = 1):
 
 
 @partial(jit, static_argnames=("m",))
-def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None):
+def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None) -> Array:
     """The m-th integral of a polynomial, in floats.
 
     Args: m: how often; k: the constants of integration, one for all or a vector of m, the first
@@ -139,7 +139,7 @@ def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None):
     return ufuncs.true_divide(out, _coefficients(divisors, out))
 
 
-def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False):
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials, in floats.
 
     Args: trim_leading_zeros: leave out zeros in front of the factors; of values that are known.
@@ -155,7 +155,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False):
     return convolve(*factors, mode="full")
 
 
-def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False):
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of the division of two polynomials, in floats.
 
     Args: u, v: dividend of n and divisor of m coefficients, the first of which is not zero.
@@ -200,7 +200,7 @@ def _divide(u, v):
 
 
 @jit
-def poly(seq_of_zeros: ArrayLike):
+def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots and the first coefficient 1, in floats.
 
     Args: seq_of_zeros: a vector of n roots (n + 1 coefficients) or one root. No roots give the

@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
@@ -53,7 +54,7 @@ def dot_general(name, a, b, numbers, precision, preferred):
 def dot(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
-):
+) -> Array:
     """Sum of products over the last axis of `a` and the second to last of `b`.
 
     Args: a, b: arrays; a scalar multiplies; precision: of lax; preferred_element_type: dtype of
@@ -79,7 +80,7 @@ def dot(
 def matmul(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
-):
+) -> Array:
     """Matrix product; leading axes broadcast, vectors are promoted and squeezed again.
 
     Raises: ValueError for scalars and for batch axes that do not broadcast, TypeError for
@@ -150,7 +151,7 @@ def _drop_unit_axes(x, sizes, n_batch, shared, both):
 
 
 @jit
-def matvec(x1: ArrayLike, x2: ArrayLike, /):
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Product of matrices (..., m, n) and vectors (..., n)."""
     x1, x2 = ensure_arrays("matvec", x1, x2)
     _require_rank("matvec", 0, x1, 2)
@@ -160,7 +161,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /):
 
 
 @jit
-def vecmat(x1: ArrayLike, x2: ArrayLike, /):
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Product of conjugated vectors (..., n) and matrices (..., n, m)."""
     x1, x2 = ensure_arrays("vecmat", x1, x2)
     _require_rank("vecmat", 0, x1, 1)
@@ -189,7 +190,7 @@ def _require_rank(name, position, x, rank):
 def vdot(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """Dot product of flattened arrays, the first one conjugated."""
     a, b = ensure_arrays("vdot", a, b)
     if is_subdtype(a, np.complexfloating):
@@ -201,7 +202,7 @@ def vdot(
 def vecdot(
     x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """Dot products of vectors along an axis, the first conjugated; other axes broadcast."""
     x1, x2 = ensure_arrays("vecdot", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
@@ -227,7 +228,7 @@ def _axis_last(x, axis):
 def inner(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
-):
+) -> Array:
     """Sum of products over the last axes; a scalar multiplies."""
     a, b = ensure_arrays("inner", a, b)
     if a.ndim == 0 or b.ndim == 0:
@@ -239,7 +240,7 @@ def inner(
 
 
 @partial(jit, static_argnames=("out",), inline=True)
-def outer(a: ArrayLike, b: ArrayLike, out: None = None):
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Products of all pairs of elements of two flattened arrays."""
     reject_out("outer", out)
     a, b = promote_dtypes(*ensure_arrays("outer", a, b))
@@ -250,7 +251,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None):
 def tensordot(
     a: ArrayLike, b: ArrayLike, axes: Axis = 2, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
-):
+) -> Array:
     """Sum of products over `axes`: a number of last/first axes, or a pair of axis lists.
 
     Raises: TypeError for a form that is neither, or for contracted sizes that differ.
@@ -284,7 +285,7 @@ def tensordot(
 
 
 @jit
-def kron(a: ArrayLike, b: ArrayLike):
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Kronecker product: blocks of `b` scaled by the elements of `a`."""
     a, b = promote_dtypes(*ensure_arrays("kron", a, b))
     rank = max(a.ndim, b.ndim)
@@ -304,7 +305,7 @@ def kron(a: ArrayLike, b: ArrayLike):
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     axis: int | None = None,
-):
+) -> Array:
     """Vector product of 2- or 3-vectors along an axis; two 2-vectors give scalars."""
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -155,7 +155,7 @@ def sum(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
     promote_integers: bool = True,
-):
+) -> Array:
     """Sums elements over axes.
 
     Args: a: array; axis: None (all), an axis or a tuple; dtype: result dtype; keepdims: keep
@@ -218,7 +218,7 @@ def prod(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
     promote_integers: bool = True,
-):
+) -> Array:
     """Multiplies elements over axes; arguments and order as for `sum`.
 
     The rounding of each of the n factors counts, in whatever order: the relative error of a product
@@ -231,7 +231,7 @@ def prod(
 def max(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
-):
+) -> Array:
     """Largest elements over axes; NaN wins. An empty reduction without `initial` raises."""
     if out is None and _is_static(axis):
         return _max(a, axis, keepdims, initial, where)
@@ -241,19 +241,25 @@ def max(
 def min(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
-):
+) -> Array:
     """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises."""
     if out is None and _is_static(axis):
         return _min(a, axis, keepdims, initial, where)
     return _reduce("min", a, axis, None, out, keepdims, initial, where)
 
 
-def amax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def amax(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Array:
     """`max` under its longer name."""
     return max(a, axis, out, keepdims, initial, where)
 
 
-def amin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
+def amin(
+    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Array:
     """`min` under its longer name."""
     return min(a, axis, out, keepdims, initial, where)
 
@@ -261,7 +267,7 @@ def amin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 def any(  # noqa: A001
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
-):
+) -> Array:
     """True where some element over the axes is non-zero. Returns bool."""
     if out is None and _is_static(axis):
         return _any(a, axis, keepdims, where)
@@ -271,7 +277,7 @@ def any(  # noqa: A001
 def all(  # noqa: A001
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
-):
+) -> Array:
     """True where every element over the axes is non-zero. Returns bool."""
     if out is None and _is_static(axis):
         return _all(a, axis, keepdims, where)
@@ -304,7 +310,7 @@ def _mean(a, axis, dtype, out, keepdims, where, upcast=True):
 def mean(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, *, where: ArrayLike | None = None,
-):
+) -> Array:
     """Arithmetic mean over axes; integers give floats; an empty mean is NaN.
 
     Args: as for `sum`. Example: `jnp.mean(jnp.arange(4))` is `1.5`.
@@ -322,7 +328,7 @@ def _mean_jit(a, axis, dtype, keepdims, where):
 def average(
     a: ArrayLike, axis: Axis | None = None, weights: ArrayLike | None = None,
     returned: bool = False, keepdims: bool = False,
-):
+) -> Any:
     """Weighted mean over axes.
 
     Args: weights: None, or an array of the shape of `a`, or 1-d along one `axis`;
@@ -428,7 +434,7 @@ def var(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     ddof: int | float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
     mean: Any = None, correction: int | float | None = None,
-):
+) -> Array:
     """Variance over axes; the divisor is the count minus `ddof` (or `correction`).
 
     Args: as for `mean`; mean: the mean, if known, with reduced axes kept.
@@ -441,7 +447,7 @@ def std(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     ddof: int | float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
     mean: Any = None, correction: int | float | None = None,
-):
+) -> Array:
     """Standard deviation over axes: the square root of `var`, with its arguments."""
     return _moment("std", _std, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
@@ -451,7 +457,7 @@ def _ptp(a, axis=None, keepdims=False):
     return lax.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False):
+def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False) -> Array:
     """Range (maximum minus minimum) over axes."""
     reject_out("ptp", out)
     a = ensure_array(a, "ptp")
@@ -459,7 +465,7 @@ def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool
 
 
 @partial(jit, static_argnames=("axis", "keepdims"))
-def count_nonzero(a: ArrayLike, axis: Axis | None = None, keepdims: bool = False):
+def count_nonzero(a: ArrayLike, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """Number of non-zero elements over axes, in the default integer dtype."""
     a = ensure_array(a, "count_nonzero")
     non_zero = lax.ne(a, as_array(np.zeros((), a.dtype)))
@@ -488,7 +494,7 @@ def _arg_extremum(name, function, a, axis, out, keepdims):
     return result
 
 
-def argmax(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None):
+def argmax(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Index of the first maximum along an axis (of the flattened array for None); NaN wins.
 
     Raises ValueError for an empty axis. Returns the default integer dtype.
@@ -498,7 +504,7 @@ def argmax(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: b
     return _arg_extremum("argmax", lax.argmax, a, axis, out, keepdims)
 
 
-def argmin(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None):
+def argmin(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Index of the first minimum along an axis (of the flattened array for None); NaN wins."""
     if isinstance(a, Array) and out is None and type(axis) in _AXIS_OR_NONE:
         return _argmin(a, axis, keepdims)
@@ -543,7 +549,7 @@ def _one_axis(axis):
 
 def nanargmax(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None,
-):
+) -> Array:
     """As `argmax`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmax", out)
     return _nanargmax(ensure_array(a, "nanargmax"), _one_axis(axis), bool(keepdims))
@@ -551,7 +557,7 @@ def nanargmax(
 
 def nanargmin(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None,
-):
+) -> Array:
     """As `argmin`, ignoring NaN; -1 where all elements are NaN."""
     reject_out("nanargmin", out)
     return _nanargmin(ensure_array(a, "nanargmin"), _one_axis(axis), bool(keepdims))
@@ -572,7 +578,7 @@ def _without_nan(a, fill):
 def nansum(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
-):
+) -> Array:
     """As `sum`, NaN counting as 0."""
     a = ensure_array(a, "nansum")
     return _reduce("sum", _without_nan(a, 0), axis, user_dtype(dtype, "nansum"), out, keepdims,
@@ -583,7 +589,7 @@ def nansum(
 def nanprod(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
-):
+) -> Array:
     """As `prod`, NaN counting as 1."""
     a = ensure_array(a, "nanprod")
     return _reduce("prod", _without_nan(a, 1), axis, user_dtype(dtype, "nanprod"), out, keepdims,
@@ -604,7 +610,7 @@ def _nan_extremum(name, function, fill, a, axis, out, keepdims, initial, where):
 def nanmax(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
-):
+) -> Array:
     """As `max`, ignoring NaN; NaN where all elements are."""
     return _nan_extremum("nanmax", max, -math.inf, a, axis, out, keepdims, initial, where)
 
@@ -613,7 +619,7 @@ def nanmax(
 def nanmin(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
-):
+) -> Array:
     """As `min`, ignoring NaN; NaN where all elements are."""
     return _nan_extremum("nanmin", min, math.inf, a, axis, out, keepdims, initial, where)
 
@@ -622,7 +628,7 @@ def nanmin(
 def nanmean(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, where: ArrayLike | None = None,
-):
+) -> Array:
     """As `mean`, ignoring NaN; NaN where all elements are."""
     a = ensure_array(a, "nanmean")
     dtype = user_dtype(dtype, "nanmean")
@@ -639,7 +645,7 @@ def nanvar(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
     mean: Any = None,
-):
+) -> Array:
     """As `var`, ignoring NaN; NaN where fewer than `ddof + 1` numbers remain."""
     reject_out("nanvar", out)
     a = ensure_array(a, "nanvar")
@@ -664,7 +670,7 @@ def nanstd(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
     mean: Any = None,
-):
+) -> Array:
     """Square root of `nanvar`, with its arguments."""
     reject_out("nanstd", out)
     return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where,
@@ -695,7 +701,7 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
 
 
 @partial(jit, static_argnames=("axis", "dtype"))
-def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None):
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Cumulative sum along an axis, of the flattened array for None; small integers keep dtype.
 
     Floats accumulate in `float64`, those of `float64` with what each addition loses, so the error of
@@ -709,7 +715,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
 @partial(jit, static_argnames=("axis", "dtype"))
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
-):
+) -> Array:
     """Cumulative product along an axis; arguments as for `cumsum`."""
     return _cumulate("cumprod", lax.cumprod, a, axis, dtype, out)
 
@@ -717,7 +723,7 @@ def cumprod(
 @partial(jit, static_argnames=("axis", "dtype"))
 def nancumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
-):
+) -> Array:
     """As `cumsum`, NaN counting as 0."""
     return _cumulate("nancumsum", lax.cumsum, a, axis, dtype, out, fill_nan=0)
 
@@ -725,7 +731,7 @@ def nancumsum(
 @partial(jit, static_argnames=("axis", "dtype"))
 def nancumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
-):
+) -> Array:
     """As `cumprod`, NaN counting as 1."""
     return _cumulate("nancumprod", lax.cumprod, a, axis, dtype, out, fill_nan=1)
 
@@ -758,7 +764,7 @@ def _cumulative(name, function, fill, x, axis, dtype, include_initial):
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
     include_initial: bool = False,
-):
+) -> Array:
     """Cumulative sum along an axis; small integers are widened.
 
     Args: axis: needed for rank above 1; include_initial: prepend the empty sum.
@@ -770,7 +776,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
     include_initial: bool = False,
-):
+) -> Array:
     """Cumulative product along an axis, in the dtype of `x`; as `cumulative_sum` otherwise."""
     def product(x, axis, dtype):
         return _cumulate("cumulative_prod", lax.cumprod, x, axis, dtype, None)

@@ -35,7 +35,7 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     return new_ref(full(shape, 0, dtype), memory_space=memory_space)
 
 
-def get(ref: Ref, idx: Any = None):
+def get(ref: Ref, idx: Any = None) -> Any:
     """``ref[idx]``: the elements that an index names, as an array.
 
     Args:
@@ -72,7 +72,7 @@ def set(ref: Ref, idx: Any, value: Any) -> None:
     _set(check_ref(ref, "ref_set"), _index(ref, idx), value)
 
 
-def swap(ref: Ref, idx: Any, value: Any):
+def swap(ref: Ref, idx: Any, value: Any) -> Any:
     """Writes and returns what was there before: ``ref[idx], previous = value, ref[idx]``.
 
     Args and errors as `set`.
@@ -231,7 +231,7 @@ def _is_traced_mask(entry) -> bool:
 def install(cls) -> None:
     """Sets the methods of `Ref` that index."""
 
-    def addupdate_method(self, value, idx=()) -> None:
+    def addupdate_method(self, value: Any, idx: Any = ()) -> None:
         """`ref[idx] += value`; what an index array names several times is added as often."""
         addupdate(self, idx, value)
 

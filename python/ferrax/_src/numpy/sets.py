@@ -174,7 +174,7 @@ def unique(  # noqa: A002
     ar: ArrayLike, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
     size: int | None = None, fill_value: Any = None, sorted: bool = True,
-):
+) -> Any:
     """The distinct elements of an array, sorted, or its distinct slices along an axis.
 
     Args:
@@ -219,21 +219,21 @@ class _UniqueInverseResult(NamedTuple):
     inverse_indices: Array
 
 
-def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None):
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
     """`unique` with indices, inverse and counts as a named tuple; NaNs are not equal."""
     return _UniqueAllResult(
         *_unique("unique_all", x, None, True, True, True, False, size, fill_value)
     )
 
 
-def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None):
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
     """`unique` with counts as a named tuple; NaNs are not equal."""
     return _UniqueCountsResult(
         *_unique("unique_counts", x, None, False, False, True, False, size, fill_value)
     )
 
 
-def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None):
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
     """`unique` with the inverse as a named tuple; NaNs are not equal."""
     return _UniqueInverseResult(
         *_unique("unique_inverse", x, None, False, True, False, False, size, fill_value)
@@ -297,7 +297,7 @@ def _chosen(values: Array, mask: Array, size, fill_value) -> Array:
 def intersect1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
     size: int | None = None, fill_value: Any = None,
-):
+) -> Any:
     """The distinct elements that are in both arrays, sorted.
 
     Args:

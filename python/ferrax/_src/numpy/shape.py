@@ -40,7 +40,7 @@ from ferrax._src.transforms.jit import jit
 # ---------------------------------------------------------------------------- queries
 
 
-def shape(a: ArrayLike):
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """The shape as a tuple of ints; lists are accepted with a DeprecationWarning."""
     if hasattr(a, "shape"):
         return tuple(a.shape)
@@ -48,7 +48,7 @@ def shape(a: ArrayLike):
     return np.shape(a)
 
 
-def ndim(a: ArrayLike):
+def ndim(a: ArrayLike) -> int:
     """The number of axes."""
     if hasattr(a, "ndim"):
         return a.ndim
@@ -56,7 +56,7 @@ def ndim(a: ArrayLike):
     return np.ndim(a)
 
 
-def size(a: ArrayLike, axis: Axis | None = None):
+def size(a: ArrayLike, axis: Axis | None = None) -> int:
     """The number of elements, or the product of the sizes of some axes."""
     if axis is None and hasattr(a, "size") and not isinstance(a, (list, tuple)):
         return a.size
@@ -75,7 +75,7 @@ def _warn_not_array(name, a):
         )
 
 
-def iscomplexobj(x: ArrayLike):
+def iscomplexobj(x: ArrayLike) -> bool:
     """True if the dtype is complex, whatever the values."""
     if x is None:
         return False
@@ -86,12 +86,12 @@ def iscomplexobj(x: ArrayLike):
     return bool(dtypes.issubdtype(dtype, np.complexfloating))
 
 
-def isrealobj(x: ArrayLike):
+def isrealobj(x: ArrayLike) -> bool:
     """True if the dtype is not complex."""
     return not iscomplexobj(x)
 
 
-def isscalar(element: ArrayLike):
+def isscalar(element: ArrayLike) -> bool:
     """True for numbers and 0-d arrays."""
     if np.isscalar(element) or isinstance(element, (np.generic,)):
         return True
@@ -100,7 +100,7 @@ def isscalar(element: ArrayLike):
     return getattr(element, "ndim", None) == 0
 
 
-def iterable(y: ArrayLike):
+def iterable(y: ArrayLike) -> bool:
     """True if `iter(y)` works."""
     try:
         iter(y)
@@ -137,7 +137,7 @@ def _resolve_shape(a, newshape):
 def reshape(
     a: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None = None,
     out_sharding: Any = None,
-):
+) -> Array:
     """Gives an array another shape of the same size; one entry may be -1.
 
     Args: order: "C" (row-major) or "F" (column-major). Raises TypeError for a wrong size.
@@ -163,7 +163,7 @@ def reshape(
 
 
 @partial(jit, static_argnames=("order", "out_sharding"), inline=True)
-def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None):
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """Flattens to one axis."""
     reject_out_sharding("ravel", out_sharding)
     if order == "K":
@@ -175,7 +175,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None):
     return reshape(a, (a.size,), order)
 
 
-def transpose(a: ArrayLike, axes: Sequence[int] | None = None):
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Permutes axes; None reverses them. Raises TypeError if `axes` is no permutation."""
     a = ensure_array(a, "transpose")
     if axes is None:
@@ -191,12 +191,12 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None):
     return lax.transpose(a, permutation)
 
 
-def permute_dims(a: ArrayLike, /, axes: Sequence[int]):
+def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """Permutes axes (array API name of `transpose`)."""
     return transpose(a, axes)
 
 
-def matrix_transpose(x: ArrayLike, /):
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """Swaps the last two axes; ValueError below rank 2."""
     x = ensure_array(x, "matrix_transpose")
     if x.ndim < 2:
@@ -207,7 +207,7 @@ def matrix_transpose(x: ArrayLike, /):
 
 
 @partial(jit, static_argnames=("axis1", "axis2"), inline=True)
-def swapaxes(a: ArrayLike, axis1: int, axis2: int):
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchanges two axes."""
     a = ensure_array(a, "swapaxes")
     axis1, axis2 = normalize_axis(axis1, a.ndim), normalize_axis(axis2, a.ndim)
@@ -224,7 +224,7 @@ def _axis_list(axis):
         return tuple(operator.index(x) for x in axis)
 
 
-def moveaxis(a: ArrayLike, source: Axis, destination: Axis):
+def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
     """Moves axes to new positions; the others keep their order."""
     a = ensure_array(a, "moveaxis")
     source = tuple(normalize_axis(i, a.ndim) for i in _axis_list(source))
@@ -242,7 +242,7 @@ def moveaxis(a: ArrayLike, source: Axis, destination: Axis):
 
 
 @partial(jit, static_argnames=("axis", "start"), inline=True)
-def rollaxis(a: ArrayLike, axis: int, start: Any = 0):
+def rollaxis(a: ArrayLike, axis: int, start: Any = 0) -> Array:
     """Moves an axis back to lie before position `start`."""
     a = ensure_array(a, "rollaxis")
     start = operator.index(start)
@@ -254,7 +254,7 @@ def rollaxis(a: ArrayLike, axis: int, start: Any = 0):
     return moveaxis(a, axis, start)
 
 
-def squeeze(a: ArrayLike, axis: Axis | None = None):
+def squeeze(a: ArrayLike, axis: Axis | None = None) -> Array:
     """Drops axes of size 1: all, or those named. ValueError if a named size is not 1."""
     a = ensure_array(a, "squeeze")
     sizes = a.shape
@@ -270,7 +270,7 @@ def squeeze(a: ArrayLike, axis: Axis | None = None):
     return lax.squeeze(a, axes) if axes else a
 
 
-def expand_dims(a: ArrayLike, axis: Axis):
+def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     """Inserts axes of size 1 at positions of the result."""
     a = ensure_array(a, "expand_dims")
     axes = _axis_list(axis)
@@ -281,18 +281,18 @@ def expand_dims(a: ArrayLike, axis: Axis):
     return lax.expand_dims(a, out) if out else a
 
 
-def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: Any = None):
+def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: Any = None) -> Array:
     """Broadcasts to a shape by NumPy's rule; ValueError if it does not fit."""
     reject_out_sharding("broadcast_to", out_sharding)
     return _broadcast_to(ensure_array(array, "broadcast_to"), canonical_shape(shape))
 
 
-def broadcast_shapes(*shapes: Sequence[int]):
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The common shape of several shapes; ValueError if there is none."""
     return lax.broadcast_shapes(*[canonical_shape(s) for s in shapes])
 
 
-def broadcast_arrays(*args: Any):
+def broadcast_arrays(*args: Any) -> list[Array]:
     """Broadcasts arrays against each other; returns a list."""
     args = ensure_arrays("broadcast_arrays", *args)
     if not args:
@@ -321,7 +321,7 @@ def _sequence(name, arrays):
     return arrays
 
 
-def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = None):
+def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays along an existing axis, or flattened for None, after promotion.
 
     Raises: ValueError for no arrays, TypeError for shapes or ranks that do not match.
@@ -345,14 +345,14 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | N
     return lax.concatenate(arrays, dimension=axis)
 
 
-def concat(arrays: Sequence[ArrayLike], /, *, axis: int = 0):
+def concat(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Array:
     """Joins arrays along an existing axis (array API name of `concatenate`)."""
     return concatenate(arrays, axis=axis)
 
 
 def stack(
     arrays: Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None,
-):
+) -> Array:
     """Joins arrays of one shape along a new axis. ValueError for none or different shapes."""
     if out is not None:
         raise NotImplementedError("stack: arrays are immutable; leave out the argument out")
@@ -394,43 +394,43 @@ def _atleast(name, arys, raise_rank):
 
 
 @jit
-def atleast_1d(*arys: ArrayLike):
+def atleast_1d(*arys: ArrayLike) -> Any:
     """Makes scalars 1-d; a list for several arguments."""
     return _atleast("atleast_1d", arys, lambda x: x if x.ndim else lax.expand_dims(x, (0,)))
 
 
 @jit
-def atleast_2d(*arys: ArrayLike):
+def atleast_2d(*arys: ArrayLike) -> Any:
     """Prepends axes up to rank 2; a list for several arguments."""
     return _atleast("atleast_2d", arys, lambda x: x if x.ndim > 1 else lax.expand_dims(
         x, tuple(range(2 - x.ndim))))
 
 
 @jit
-def atleast_3d(*arys: ArrayLike):
+def atleast_3d(*arys: ArrayLike) -> Any:
     """Adds axes up to rank 3 as NumPy does: (N,) gives (1, N, 1), (M, N) gives (M, N, 1)."""
     new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}
     return _atleast("atleast_3d", arys, lambda x: x if x.ndim > 2 else lax.expand_dims(
         x, new[x.ndim]))
 
 
-def vstack(tup: Sequence[ArrayLike], dtype: DTypeLike | None = None):
+def vstack(tup: Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Joins along the first axis; vectors count as rows."""
     return concatenate([atleast_2d(x) for x in _sequence("vstack", tup)], axis=0, dtype=dtype)
 
 
-def hstack(tup: Sequence[ArrayLike], dtype: DTypeLike | None = None):
+def hstack(tup: Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Joins along the second axis, vectors along their only one."""
     arrays = [atleast_1d(x) for x in _sequence("hstack", tup)]
     return concatenate(arrays, axis=0 if arrays and arrays[0].ndim == 1 else 1, dtype=dtype)
 
 
-def dstack(tup: Sequence[ArrayLike], dtype: DTypeLike | None = None):
+def dstack(tup: Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Joins along the third axis."""
     return concatenate([atleast_3d(x) for x in _sequence("dstack", tup)], axis=2, dtype=dtype)
 
 
-def column_stack(tup: Sequence[ArrayLike]):
+def column_stack(tup: Sequence[ArrayLike]) -> Array:
     """Joins vectors as columns, matrices along the second axis."""
     arrays = [ensure_array(x, "column_stack") for x in _sequence("column_stack", tup)]
     arrays = [lax.expand_dims(x, (1,)) if x.ndim == 1 else atleast_2d(x).T if x.ndim == 0 else x
@@ -463,13 +463,13 @@ def _assembled(blocks, depth):
 
 
 @jit
-def block(arrays: Sequence[ArrayLike]):
+def block(arrays: Sequence[ArrayLike]) -> Array:
     """Assembles an array from nested lists of blocks: the innermost joins the last axis."""
     return _assembled(arrays, _depth(arrays))
 
 
 @partial(jit, static_argnames=("axis",))
-def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None):
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Joins two arrays, flattened for `axis=None`."""
     parts = [arr, values] if axis is not None else [ravel(arr), ravel(values)]
     return concatenate(parts, axis=0 if axis is None else axis)
@@ -502,7 +502,7 @@ def _split(name, a, indices_or_sections, axis):
     return list(lax.split(a, tuple(int(n) for n in sizes), axis=axis))
 
 
-def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0):
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Splits along an axis into equal parts (an int) or at indices (a sequence).
 
     Returns a list. ValueError if parts would not be equal.
@@ -510,29 +510,29 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0):
     return _split("split", ary, indices_or_sections, axis)
 
 
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0):
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """As `split`, the first parts being one longer if the division is not even."""
     return _split("array_split", ary, indices_or_sections, axis)
 
 
-def vsplit(ary: ArrayLike, indices_or_sections: Any):
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Splits along the first axis."""
     return _split("vsplit", ary, indices_or_sections, 0)
 
 
-def hsplit(ary: ArrayLike, indices_or_sections: Any):
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Splits along the second axis, a vector along its only one."""
     a = ensure_array(ary, "hsplit")
     return _split("hsplit", a, indices_or_sections, 0 if a.ndim == 1 else 1)
 
 
-def dsplit(ary: ArrayLike, indices_or_sections: Any):
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """Splits along the third axis."""
     return _split("dsplit", ary, indices_or_sections, 2)
 
 
 @partial(jit, static_argnames=("axis",), inline=True)
-def unstack(x: ArrayLike, /, *, axis: int = 0):
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Splits along an axis into a tuple of arrays without it."""
     x = ensure_array(x, "unstack")
     if x.ndim == 0:
@@ -546,7 +546,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0):
 # ---------------------------------------------------------------------------- repetition
 
 
-def tile(A: ArrayLike, reps: Any):
+def tile(A: ArrayLike, reps: Any) -> Array:
     """Repeats the whole array `reps` times per axis."""
     A = ensure_array(A, "tile")
     try:
@@ -564,7 +564,7 @@ def tile(A: ArrayLike, reps: Any):
 def repeat(
     a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
     total_repeat_length: int | None = None, out_sharding: Any = None,
-):
+) -> Array:
     """Repeats each element along an axis, of the flattened array for None.
 
     Args: repeats: a count or one count per element, concrete unless `total_repeat_length` is
@@ -629,7 +629,7 @@ def _take_rows(a, indices, axis):
 
 
 @partial(jit, static_argnames=("new_shape",))
-def resize(a: ArrayLike, new_shape: Any):
+def resize(a: ArrayLike, new_shape: Any) -> Array:
     """Repeats or truncates the flattened array to fill a new shape."""
     a = ensure_array(a, "resize")
     sizes = canonical_shape(new_shape)
@@ -660,24 +660,24 @@ def _static_axes(axis):
 STATIC_AXIS = "Axes must be known while tracing: mark the argument as static, or use Python ints."
 
 
-def flip(m: ArrayLike, axis: Axis | None = None):
+def flip(m: ArrayLike, axis: Axis | None = None) -> Array:
     """Reverses the order along axes, along all for None."""
     axis = concrete_or_error(_static_axes, axis, f"The axis argument of flip. {STATIC_AXIS}")
     return _flip(ensure_array(m, "flip"), axis)
 
 
-def flipud(m: ArrayLike):
+def flipud(m: ArrayLike) -> Array:
     """Reverses the first axis."""
     return _flip(ensure_array(m, "flipud"), 0)
 
 
-def fliplr(m: ArrayLike):
+def fliplr(m: ArrayLike) -> Array:
     """Reverses the second axis."""
     return _flip(ensure_array(m, "fliplr"), 1)
 
 
 @partial(jit, static_argnames=("k", "axes"))
-def rot90(m: ArrayLike, k: Any = 1, axes: Sequence[int] = (0, 1)):
+def rot90(m: ArrayLike, k: Any = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Rotates by `k` quarter turns in the plane of two axes."""
     m = ensure_array(m, "rot90")
     if len(axes) != 2:
@@ -724,7 +724,7 @@ def _roll_dynamic(a, shift, axis):
     return a
 
 
-def roll(a: ArrayLike, shift: ArrayLike, axis: Axis | None = None):
+def roll(a: ArrayLike, shift: ArrayLike, axis: Axis | None = None) -> Array:
     """Shifts elements cyclically along axes, or through the flattened array for None.
 
     Args: shift: an integer or one per axis, possibly traced.
@@ -748,7 +748,7 @@ def roll(a: ArrayLike, shift: ArrayLike, axis: Axis | None = None):
     return _roll_dynamic(a, amounts, tuple(places))
 
 
-def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False):
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """0-d bool: same shape and equal elements; with `equal_nan`, NaNs are equal."""
     return _array_equal("array_equal", a1, a2, equal_nan)
 
@@ -769,7 +769,7 @@ def _array_equal(name, a1, a2, equal_nan):
     return lax.reduce_and(equal, axes=tuple(range(equal.ndim)))
 
 
-def array_equiv(a1: ArrayLike, a2: ArrayLike):
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """0-d bool: equal elements after broadcasting; False if shapes do not broadcast."""
     try:
         a1, a2 = ensure_arrays("array_equiv", a1, a2)
@@ -779,7 +779,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike):
     return _array_equal("array_equiv", a1, a2, False)
 
 
-def trim_zeros(filt: Any, trim: str = "fb", axis: Axis | None = None):
+def trim_zeros(filt: Any, trim: str = "fb", axis: Axis | None = None) -> Array:
     """Removes zeros at the front ("f") and back ("b") of a concrete array."""
     values = np.asarray(concrete_or_error(
         None, filt, "trim_zeros: the values of filt shape the result"))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.ufuncs import isinf
@@ -44,7 +45,7 @@ def _sinc_series(x):
 
 
 @jit
-def sinc(x: ArrayLike, /):
+def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, 1 at zero.
 
     Example: `jnp.sinc(0.)` is `1.`.
@@ -95,7 +96,7 @@ def _frexp(x):
 
 
 @jit
-def frexp(x: ArrayLike, /):
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in [0.5, 1) and int32 exponent with `x == mantissa * 2**exponent`."""
     check_array_like("frexp", x)
     (x,) = promote_dtypes_inexact(x)
@@ -109,7 +110,7 @@ def frexp(x: ArrayLike, /):
 
 
 @jit
-def ldexp(x1: ArrayLike, x2: ArrayLike, /):
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * 2**x2` for an integer `x2`, without overflow of the intermediate power.
 
     Raises ValueError for complex `x1` and TypeError for a non-integer `x2`.
@@ -156,7 +157,7 @@ _STEPS_PER_BIT = 1.4405
 
 
 @jit
-def gcd(x1: ArrayLike, x2: ArrayLike):
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Greatest common divisor of integers, never negative; ValueError for other dtypes."""
     x1, x2 = _integers("gcd", x1, x2)
     bits = dtypes.iinfo(x1.dtype).bits
@@ -171,7 +172,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike):
 
 
 @jit
-def lcm(x1: ArrayLike, x2: ArrayLike):
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Least common multiple of integers, never negative; 0 if either is 0."""
     x1, x2 = _integers("lcm", x1, x2)
     divisor = gcd(x1, x2)

@@ -45,7 +45,7 @@ def take(
     a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None,
     mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
     fill_value: Any = None,
-):
+) -> Array:
     """Elements (or slices along ``axis``) at integer positions.
 
     Args:
@@ -162,7 +162,7 @@ def _along_axis_shapes(name: str, arr: Array, indices: Array, axis: int | None):
 def take_along_axis(
     arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
     fill_value: Any = None, *, wrap_negative_indices: bool | None = None,
-):
+) -> Array:
     """Elements at positions along one axis, which may differ at each place of the other axes.
 
     Args:
@@ -253,7 +253,7 @@ def _reject_inplace(name: str, inplace: bool) -> None:
 def put_along_axis(
     arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True,
     *, mode: str | None = None,
-):
+) -> Array:
     """A copy of ``arr`` with the elements that ``take_along_axis`` would read replaced.
 
     ``inplace=False`` is required. ``mode`` is that of ``.at[].set``.
@@ -284,7 +284,7 @@ def put_along_axis(
 
 def put(
     a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True,
-):
+) -> Array:
     """A copy of ``a`` with elements at positions of the flattened array replaced.
 
     Args:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import concrete_or_error
+from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions, ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
@@ -41,8 +42,12 @@ class ufunc(functools.partial):
     value of an empty reduction, or None; reduce, accumulate, at: faster versions of the methods.
     """
 
-    def __new__(cls, func, /, nin, nout, *, name=None, nargs=None, identity=None, call=None,
-                reduce=None, accumulate=None, at=None, reduceat=None):
+    def __new__(
+        cls, func: Callable[..., Any], /, nin: int, nout: int, *, name: str | None = None,
+        nargs: int | None = None, identity: Any = None, call: Callable[..., Any] | None = None,
+        reduce: Callable[..., Any] | None = None, accumulate: Callable[..., Any] | None = None,
+        at: Callable[..., Any] | None = None, reduceat: Callable[..., Any] | None = None,
+    ) -> ufunc:
         self = super().__new__(cls, call or func)
         self.__name__ = name or getattr(func, "__name__", "ufunc")
         self.__doc__ = func.__doc__
@@ -50,13 +55,13 @@ class ufunc(functools.partial):
         self._reduce, self._accumulate, self._at, self._reduceat = reduce, accumulate, at, reduceat
         return self
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self is other
 
     def _require_binary(self, method):
@@ -66,7 +71,11 @@ class ufunc(functools.partial):
                 f" {self.__name__} with nin={self.nin}, nout={self.nout}"
             )
 
-    def reduce(self, a, axis=0, dtype=None, out=None, keepdims=False, initial=None, where=None):
+    def reduce(
+        self, a: ArrayLike, axis: Axis | None = 0, dtype: DTypeLike | None = None,
+        out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
         """Combines elements along axes (None: all) with the function, from the left."""
         self._require_binary("reduce")
         reject_out(f"{self.__name__}.reduce", out)
@@ -82,7 +91,7 @@ class ufunc(functools.partial):
             f"{self.__name__}.reduce: the function has no reduction of its own; write it with"
             " those of add, multiply, maximum, minimum, logical or bitwise functions")
 
-    def accumulate(self, a, axis=0, dtype=None, out=None):
+    def accumulate(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Array:
         """Partial reductions along an axis."""
         self._require_binary("accumulate")
         reject_out(f"{self.__name__}.accumulate", out)
@@ -92,14 +101,14 @@ class ufunc(functools.partial):
             f"{self.__name__}.accumulate: the function has no cumulative form of its own; write it"
             " with those of add, multiply, maximum, minimum, logaddexp or logical functions")
 
-    def outer(self, A, B, /):
+    def outer(self, A: Any, B: Any, /) -> Array:
         """The function of all pairs of elements of two arrays."""
         self._require_binary("outer")
         A, B = ensure_arrays(f"{self.__name__}.outer", A, B)
         shape = tuple(A.shape) + tuple(B.shape)
         return reshape(self(reshape(A, (A.size, 1)), reshape(B, (1, B.size))), shape)
 
-    def at(self, a, indices, b=None, /, *, inplace=True):
+    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: Any = True) -> Array:
         """A copy of `a` with the function applied at indices, once per occurrence."""
         if inplace:
             raise NotImplementedError(
@@ -113,7 +122,7 @@ class ufunc(functools.partial):
             f"{self.__name__}.at: the function cannot be applied repeatedly at one index; use"
             f" a.at[indices].set({self.__name__}(a[indices], b)) for distinct indices")
 
-    def reduceat(self, a, indices, axis=0, dtype=None, out=None):
+    def reduceat(self, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Array:
         """Reductions of slices between consecutive concrete indices along an axis."""
         self._require_binary("reduceat")
         reject_out(f"{self.__name__}.reduceat", out)
@@ -130,7 +139,7 @@ class ufunc(functools.partial):
         return lax.concatenate(parts, dimension=axis)
 
 
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None):
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
     """A ufunc from a function of scalars, which is mapped by `vectorize`.
 
     Args: func: function of `nin` scalars with `nout` scalar results; identity: of reductions.

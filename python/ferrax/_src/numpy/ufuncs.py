@@ -57,14 +57,14 @@ def _is_integer(x) -> bool:
 
 
 @jit_inline
-def isnan(x: ArrayLike, /):
+def isnan(x: ArrayLike, /) -> Array:
     """Tests elementwise for NaN; a complex number is NaN if either part is. Returns bool."""
     x = ensure_array(x, "isnan")
     return lax.ne(x, x)
 
 
 @jit_inline
-def isfinite(x: ArrayLike, /):
+def isfinite(x: ArrayLike, /) -> Array:
     """Tests elementwise for neither NaN nor infinite. Returns bool."""
     x = ensure_array(x, "isfinite")
     if is_subdtype(x, np.floating):
@@ -75,7 +75,7 @@ def isfinite(x: ArrayLike, /):
 
 
 @jit
-def isinf(x: ArrayLike, /):
+def isinf(x: ArrayLike, /) -> Array:
     """Tests elementwise for positive or negative infinity. Returns bool."""
     x = ensure_array(x, "isinf")
     if is_subdtype(x, np.floating):
@@ -97,32 +97,32 @@ def _is_signed_inf(fun_name, infinity, x, out):
     return lax.full(x.shape, False, dtype=bool)
 
 
-def isposinf(x: ArrayLike, /, out: None = None):
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Tests elementwise for positive infinity; complex input raises ValueError."""
     return _is_signed_inf("isposinf", _INF, x, out)
 
 
-def isneginf(x: ArrayLike, /, out: None = None):
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Tests elementwise for negative infinity; complex input raises ValueError."""
     return _is_signed_inf("isneginf", -_INF, x, out)
 
 
 @jit
-def iscomplex(x: ArrayLike):
+def iscomplex(x: ArrayLike) -> Array:
     """Tests elementwise for a non-zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array(x, "iscomplex"))
     return lax.ne(imaginary, filler(0, imaginary))
 
 
 @jit
-def isreal(x: ArrayLike):
+def isreal(x: ArrayLike) -> Array:
     """Tests elementwise for a zero imaginary part. Returns bool."""
     imaginary = ufuncs.imag(ensure_array(x, "isreal"))
     return lax.eq(imaginary, filler(0, imaginary))
 
 
 @jit
-def signbit(x: ArrayLike, /):
+def signbit(x: ArrayLike, /) -> Array:
     """Tests elementwise for a set sign bit, -0.0 and negative NaN included. Returns bool."""
     x = ensure_array(x, "signbit")
     if _is_integer(x):
@@ -144,7 +144,7 @@ def _bits(x) -> Array:
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
-):
+) -> Array:
     """Tests elementwise for `|a - b| <= atol + rtol * |b|`.
 
     Args: a, b: arrays that broadcast together; rtol, atol: tolerances; equal_nan: NaNs compare
@@ -168,7 +168,7 @@ def isclose(
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
-):
+) -> Array:
     """True if all elements of `isclose(a, b, rtol, atol, equal_nan)` are. Returns a 0-d bool."""
     check_array_like("allclose", a, b)
     close = isclose(a, b, rtol, atol, equal_nan)
@@ -178,7 +178,7 @@ def allclose(
 # ---------------------------------------------------------------------------- arithmetic
 
 
-def power(x1: ArrayLike, x2: ArrayLike, /):
+def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Raises elementwise `x1 ** x2`.
 
     A Python integer exponent keeps the dtype of `x1` and is computed by repeated multiplication;
@@ -232,20 +232,20 @@ def _integer_power(x1, x2):
     return acc
 
 
-def pow(x1: ArrayLike, x2: ArrayLike, /):
+def pow(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Alias of `power`."""
     return power(x1, x2)
 
 
 @jit_inline
-def float_power(x: ArrayLike, y: ArrayLike, /):
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Raises `x ** y` after promotion of both to a floating dtype."""
     x, y = promote_args_inexact("float_power", x, y)
     return lax.pow(x, y)
 
 
 @jit
-def floor_divide(x1: ArrayLike, x2: ArrayLike, /):
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Divides and rounds toward minus infinity; booleans become integers.
 
     Division of an integer by zero gives an unspecified value. Complex input raises TypeError.
@@ -280,7 +280,7 @@ def _float_divmod(x1, x2):
 
 
 @jit
-def remainder(x1: ArrayLike, x2: ArrayLike, /):
+def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Remainder of floor division: it has the sign of `x2`; an integer modulo zero is 0.
 
     Example: `jnp.remainder(-3, 2)` is `1`.
@@ -298,13 +298,13 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /):
     return lax.select(do_plus, lax.add(trunc_mod, x2), trunc_mod)
 
 
-def mod(x1: ArrayLike, x2: ArrayLike, /):
+def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Alias of `remainder`."""
     return remainder(x1, x2)
 
 
 @jit
-def divmod(x1: ArrayLike, x2: ArrayLike, /):
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """The pair `(x1 // x2, x1 % x2)`."""
     x1, x2 = promote_args_numeric("divmod", x1, x2)
     if _is_integer(x1):
@@ -315,7 +315,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /):
 
 
 @jit
-def fmod(x1: ArrayLike, x2: ArrayLike, /):
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Remainder of truncated division: it has the sign of `x1`; an integer by zero is 0."""
     x1, x2 = promote_args_numeric("fmod", x1, x2)
     if _is_integer(x1):
@@ -324,7 +324,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /):
 
 
 @jit_inline
-def fabs(x: ArrayLike, /):
+def fabs(x: ArrayLike, /) -> Array:
     """Absolute value as a floating dtype; complex input raises TypeError."""
     x = _inexact("fabs", x)
     if _is_complex(x):
@@ -333,21 +333,21 @@ def fabs(x: ArrayLike, /):
 
 
 @jit
-def fmax(x1: ArrayLike, x2: ArrayLike):
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise maximum that ignores NaN where the other operand is a number."""
     check_array_like("fmax", x1, x2)
     return where(ufuncs.logical_or(ufuncs.greater(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
-def fmin(x1: ArrayLike, x2: ArrayLike):
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Elementwise minimum that ignores NaN where the other operand is a number."""
     check_array_like("fmin", x1, x2)
     return where(ufuncs.logical_or(ufuncs.less(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
-def hypot(x1: ArrayLike, x2: ArrayLike, /):
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`sqrt(x1**2 + x2**2)` without intermediate overflow; complex input raises TypeError."""
     x1, x2 = promote_args_inexact("hypot", x1, x2)
     if _is_complex(x1):
@@ -368,7 +368,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /):
 
 
 @jit
-def copysign(x1: ArrayLike, x2: ArrayLike, /):
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The magnitude of `x1` with the sign of `x2`; complex input raises TypeError."""
     x1, x2 = promote_args_inexact("copysign", x1, x2)
     if _is_complex(x1):
@@ -377,7 +377,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /):
 
 
 @jit
-def heaviside(x1: ArrayLike, x2: ArrayLike, /):
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Step function: 0 for negative `x1`, `x2` at zero, 1 for positive, NaN for NaN."""
     check_array_like("heaviside", x1, x2)
     x1, x2 = promote_dtypes_inexact(x1, x2)
@@ -387,36 +387,36 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /):
 
 
 @jit_inline
-def deg2rad(x: ArrayLike, /):
+def deg2rad(x: ArrayLike, /) -> Array:
     """Degrees to radians."""
     x = _inexact("deg2rad", x)
     return lax.mul(x, filler(np.pi / 180, x))
 
 
 @jit_inline
-def rad2deg(x: ArrayLike, /):
+def rad2deg(x: ArrayLike, /) -> Array:
     """Radians to degrees."""
     x = _inexact("rad2deg", x)
     return lax.mul(x, filler(180 / np.pi, x))
 
 
-def radians(x: ArrayLike, /):
+def radians(x: ArrayLike, /) -> Array:
     """Alias of `deg2rad`."""
     return deg2rad(x)
 
 
-def degrees(x: ArrayLike, /):
+def degrees(x: ArrayLike, /) -> Array:
     """Alias of `rad2deg`."""
     return rad2deg(x)
 
 
-def divide(x1: ArrayLike, x2: ArrayLike, /):
+def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Alias of `true_divide`."""
     return ufuncs.true_divide(x1, x2)
 
 
 @jit
-def bitwise_count(x: ArrayLike, /):
+def bitwise_count(x: ArrayLike, /) -> Array:
     """Number of set bits of the absolute value of integers. Returns uint8."""
     x = ensure_array(x, "bitwise_count")
     if not _is_integer(x) and not is_subdtype(x, np.bool_):
@@ -428,7 +428,7 @@ def bitwise_count(x: ArrayLike, /):
 
 
 @partial(jit, static_argnames=("deg",))
-def angle(z: ArrayLike, deg: bool = False):
+def angle(z: ArrayLike, deg: bool = False) -> Array:
     """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
     z = ensure_array(z, "angle")
     re, im = ufuncs.real(z), ufuncs.imag(z)
@@ -472,7 +472,7 @@ def _round_floating(x, decimals):
 
 
 @partial(jit, static_argnames=("decimals",))
-def round(a: ArrayLike, decimals: int = 0, out: None = None):
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Rounds to a number of decimals, halves to even; integers are returned as they are.
 
     Negative decimals of integers raise NotImplementedError.
@@ -483,7 +483,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None):
     return _round_any(ensure_array(a, "round"), operator.index(decimals))
 
 
-def around(a: ArrayLike, decimals: int = 0, out: None = None):
+def around(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Alias of `round`."""
     return round(a, decimals, out)
 
@@ -491,7 +491,7 @@ def around(a: ArrayLike, decimals: int = 0, out: None = None):
 @jit
 def clip(
     arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None,
-):
+) -> Array:
     """Limits values to [min, max]; the upper bound wins if the bounds cross.
 
     Args: arr: real array; min, max: bounds that broadcast with it, or None.
@@ -521,7 +521,7 @@ def clip(
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,
-):
+) -> Array:
     """Replaces NaN by `nan` and infinities by `posinf`, `neginf` (the finite extremes)."""
     del copy
     x = ensure_array(x, "nan_to_num")
@@ -543,7 +543,7 @@ def nan_to_num(
 
 
 @jit
-def modf(x: ArrayLike, /, out: None = None):
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Fractional and integral parts, both with the sign of `x`."""
     reject_out("modf", out)
     x = _inexact("modf", x)
@@ -561,7 +561,7 @@ def _spacing(x):
     return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
 
 
-def spacing(x: ArrayLike, /):
+def spacing(x: ArrayLike, /) -> Array:
     """Distance to the next representable number away from zero; real floating input only.
 
     The distance has the sign of `x`. That of `float16` is to the next greater number, as NumPy's is.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.shape import expand_dims, squeeze
@@ -69,7 +70,7 @@ def _apply_excluded(func, excluded, args, kwargs):
 
 def vectorize(
     pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signature: str | None = None,
-):
+) -> Callable[..., Any]:
     """A function that broadcasts `pyfunc` over the leading axes of its arguments.
 
     Args: excluded: positions and names passed through unmapped; signature: core axes, such as
@@ -159,7 +160,7 @@ def _checked(function, outputs, sizes):
 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any,
-):
+) -> Array:
     """Maps a function of 1-d arrays over the slices along an axis, whose place results take."""
     arr = ensure_array(arr, "apply_along_axis")
     axis = normalize_axis(axis, arr.ndim)
@@ -176,7 +177,7 @@ def apply_along_axis(
     return function(arr)
 
 
-def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int]):
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int]) -> Array:
     """Calls `func(a, axis)` for each axis in turn, keeping reduced axes with size 1."""
     out = ensure_array(a, "apply_over_axes")
     for axis in axes:

@@ -43,7 +43,7 @@ def _of_parameter(name, sample, key, parameter, shape, dtype, out_sharding):
 def pareto(
     key: Array, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Pareto random numbers: density `b / x**(b + 1)` for x >= 1.
 
     Args:
@@ -65,7 +65,7 @@ def _pareto(key, b, shape, dtype):
 def rayleigh(
     key: Array, scale: Any, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Rayleigh random numbers: density proportional to `x * exp(-(x / scale)**2 / 2)`, x >= 0.
 
     Args:
@@ -89,7 +89,7 @@ def _rayleigh(key, scale, shape, dtype):
 def lognormal(
     key: Array, sigma: ArrayLike = np.float32(1), shape: Shape | None = None,  # noqa: B008
     dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Log-normal random numbers: `exp(sigma * z)` for standard normal z.
 
     Args:
@@ -115,7 +115,7 @@ def _lognormal(key, sigma, shape, dtype):
 def weibull_min(
     key: Array, scale: Any, concentration: ArrayLike, shape: Shape = (),
     dtype: DTypeLike | None = None,
-):
+) -> Array:
     """Weibull random numbers: distribution function `1 - exp(-(x / scale)**concentration)`.
 
     Args:
@@ -141,7 +141,7 @@ def _weibull_min(key, scale, concentration, shape, dtype):
 def triangular(
     key: Array, left: ArrayLike, mode: Any, right: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Random numbers in [left, right] whose density rises to `mode` and falls, both linearly.
 
     Args:
@@ -172,7 +172,7 @@ def _triangular(key, left, mode, right, shape, dtype):
 
 def maxwell(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Maxwell random numbers: lengths of vectors of three standard normal numbers.
 
     Args:
@@ -193,7 +193,7 @@ def _maxwell(key, shape, dtype):
 
 def double_sided_maxwell(
     key: Array, loc: ArrayLike, scale: Any, shape: Shape = (), dtype: DTypeLike | None = None,
-):
+) -> Array:
     """Maxwell random numbers with a random sign, scaled and shifted.
 
     Args:
@@ -222,7 +222,7 @@ def _double_sided_maxwell(key, loc, scale, shape, dtype):
 def wald(
     key: Array, mean: Any, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Wald (inverse Gaussian) random numbers of the given mean and scale one.
 
     The method is that of Michael, Schucany and Haas (1976).
@@ -254,7 +254,7 @@ def _wald(key, mean, shape, dtype):
 def geometric(
     key: Array, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Geometric random numbers: how many trials of probability `p` until the first success.
 
     Args:

@@ -46,7 +46,7 @@ def key_type(impl):
 # Primitives. Names and parameters are those of JAX's programs.
 
 
-def random_seed(seeds, impl):
+def random_seed(seeds: Any, impl: Any) -> Array:
     """Keys of shape `seeds.shape` from integers."""
     if isinstance(seeds, int):
         # A Python int is cut to the default integer width, as are int64 arrays, rather than
@@ -60,7 +60,7 @@ def random_seed(seeds, impl):
     return _core.bind("random_seed", (seeds,), {"impl": impl.name})
 
 
-def seed_with_impl(impl, seed):
+def seed_with_impl(impl: Any, seed: Any) -> Array:
     """A key of this generator from an integer."""
     return random_seed(seed, impl)
 
@@ -96,7 +96,7 @@ def random_unwrap(keys):
     return _core.bind("random_unwrap", (keys,), {})
 
 
-def threefry_2x32(keypair, count):
+def threefry_2x32(keypair: Any, count: Any) -> Array:
     """The threefry2x32 hash of an array of counters.
 
     Args:
@@ -330,7 +330,7 @@ def _impl_or_dtype(name, impl, dtype):
     return impl if dtype is None else dtype
 
 
-def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None):
+def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None) -> Array:
     """A random key from an integer seed.
 
     Args:
@@ -349,7 +349,7 @@ def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None):
     return _make_key("key", seed, _impl_or_dtype("ferrax.random.key", impl, dtype))
 
 
-def PRNGKey(seed: Any, *, impl: Any = None):
+def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     """A legacy key from an integer seed: the raw words of `key(seed)`, a uint32 array.
 
     Args:
@@ -365,19 +365,19 @@ def PRNGKey(seed: Any, *, impl: Any = None):
     return as_given(_make_key("PRNGKey", seed, impl), True)
 
 
-def key_dtype(impl_spec: Any = None):
+def key_dtype(impl_spec: Any = None) -> Any:
     """The dtype of the keys of a generator, e.g. `key<fry>` for 'threefry2x32'."""
     return key_type(resolve_prng_impl(impl_spec))
 
 
-def key_impl(keys: Any):
+def key_impl(keys: Any) -> str | PRNGSpec:
     """The name of the generator of keys, in the form that `key(impl=)` takes."""
     typed, _ = check_key("key_impl", keys, allow_batched=True)
     impl = typed.dtype._impl
     return impl.name if impl.name in prngs else PRNGSpec(impl)
 
 
-def key_data(keys: Any):
+def key_data(keys: Any) -> Array:
     """The words of keys: uint32 array of shape `keys.shape + (2,)`.
 
     Example:
@@ -388,7 +388,7 @@ def key_data(keys: Any):
     return random_unwrap(typed)
 
 
-def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLike | None = None):
+def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLike | None = None) -> Array:
     """Keys from their words; the inverse of `key_data`.
 
     Args:
@@ -403,7 +403,7 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLi
     return random_wrap(key_bits_array, resolve_prng_impl(spec))
 
 
-def split(key: Array, num: Any = 2):
+def split(key: Array, num: Any = 2) -> Array:
     """New keys from one key, which should then not be used any more.
 
     Args:
@@ -421,7 +421,7 @@ def split(key: Array, num: Any = 2):
     return as_given(random_split(typed, canonicalize_shape(num, "ferrax.random.split")), legacy)
 
 
-def fold_in(key: Array, data: ArrayLike):
+def fold_in(key: Array, data: ArrayLike) -> Array:
     """A new key from a key and an integer, e.g. the number of a step or of a device.
 
     Args:
@@ -445,7 +445,7 @@ def fold_in(key: Array, data: ArrayLike):
     return as_given(random_fold_in(typed, jnp.asarray(data, dtype=np.uint32)), legacy)
 
 
-def clone(key: Array):
+def clone(key: Array) -> Array:
     """The same key as a new array, which `jax_debug_key_reuse` lets be used once more."""
     typed, legacy = check_key("clone", key, allow_batched=True)
     copy = random_wrap(random_unwrap(typed), typed.dtype._impl)

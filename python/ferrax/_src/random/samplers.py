@@ -117,7 +117,7 @@ def _split(key, num=2):
 
 def bits(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Uniform random bits, as unsigned integers.
 
     Args:
@@ -143,7 +143,7 @@ def bits(
 def uniform(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0, *, out_sharding: Any = None,
-):
+) -> Array:
     """Uniform random numbers in [minval, maxval).
 
     Args:
@@ -191,7 +191,7 @@ def _uniform(key, minval, maxval, shape, dtype):
 def randint(
     key: Array, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike | None = None,
     *, out_sharding: Any = None,
-):
+) -> Array:
     """Uniform random integers in [minval, maxval).
 
     Where `maxval <= minval`, the result is `minval`. Numbers are remainders of twice as many bits
@@ -275,7 +275,7 @@ def _randint(key, minval, maxval, shape, dtype):
 def bernoulli(
     key: Array, p: ArrayLike = 0.5, shape: Shape | None = None, mode: Any = "low", *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Random booleans, true with probability `p`.
 
     Args:
@@ -316,7 +316,7 @@ def _bernoulli(key, p, shape, mode):
 
 def rademacher(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Random signs: -1 or 1, each with probability one half.
 
     Args:
@@ -343,7 +343,7 @@ def _rademacher(key, shape, dtype):
 def permutation(
     key: Array, x: ArrayLike, axis: Any = 0, independent: bool = False, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """A random permutation of an array along an axis, or of `arange(x)`.
 
     Args:
@@ -391,7 +391,7 @@ def _shuffle(key, x, axis):
 def choice(
     key: Array, a: ArrayLike, shape: Shape = (), replace: bool = True, p: ArrayLike | None = None,
     axis: Any = 0, mode: Any = None,
-):
+) -> Array:
     """A random sample of the elements of an array, or of `arange(a)`.
 
     Args:
@@ -473,7 +473,7 @@ def _weighted_index(key, p, shape, population, draws, replace, mode):
 def categorical(
     key: Array, logits: ArrayLike, axis: Any = -1, shape: Shape | None = None,
     replace: bool = True, mode: Any = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Random indices, with probabilities proportional to `exp(logits)`.
 
     Args:
@@ -528,7 +528,7 @@ def categorical(
 
 def normal(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Standard normal random numbers.
 
     Args:
@@ -571,7 +571,7 @@ def _normal_real(key, shape, dtype):
 def truncated_normal(
     key: Array, lower: Any, upper: Any, shape: Shape | None = None, dtype: DTypeLike | None = None,
     *, out_sharding: Any = None,
-):
+) -> Array:
     """Standard normal random numbers, conditioned to lie in the open interval (lower, upper).
 
     Args:
@@ -608,7 +608,7 @@ def _truncated_normal(key, lower, upper, shape, dtype):
 
 def exponential(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Exponential random numbers of rate one: density `exp(-x)` for x >= 0.
 
     Args:
@@ -630,7 +630,7 @@ def _exponential(key, shape, dtype):
 def gumbel(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, mode: Any = None, *,
     out_sharding: Any = None,
-):
+) -> Array:
     """Gumbel random numbers: density `exp(-x - exp(-x))`.
 
     Args:
@@ -697,7 +697,7 @@ def _fixed_point_to_float32(words):
 
 def laplace(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Laplace random numbers: density `exp(-abs(x)) / 2`.
 
     Args:
@@ -719,7 +719,7 @@ def _laplace(key, shape, dtype):
 
 def logistic(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Logistic random numbers, whose distribution function is the sigmoid.
 
     Args:
@@ -741,7 +741,7 @@ def _logistic(key, shape, dtype):
 
 def cauchy(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-):
+) -> Array:
     """Cauchy random numbers: density `1 / (pi * (1 + x**2))`.
 
     Args:

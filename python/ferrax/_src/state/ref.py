@@ -65,7 +65,7 @@ class Ref:
         "__weakref__", "_home", "_made", "_reverse", "_reversed", "_target", "_type", "_value",
     )  # fmt: skip
 
-    def __init__(self, value, home, made):
+    def __init__(self, value: Any, home: Any, made: Any) -> None:
         self._value = value
         self._home = home
         self._made = made
@@ -89,12 +89,12 @@ class Ref:
         return size
 
     @property
-    def aval(self):
+    def aval(self) -> AbstractRef:
         """The type: an `AbstractRef`."""
         return AbstractRef(core.ShapedArray(*self._type))
 
     @property
-    def at(self):
+    def at(self) -> Any:
         """Not supported, as in JAX: index the ref itself, or update a copy of its value."""
         raise NotImplementedError(
             "a Ref has no .at: write ref[index] = value or ref.addupdate(value, index), or update "
@@ -126,7 +126,7 @@ class AbstractRef:
 
     __slots__ = ("inner_aval",)
 
-    def __init__(self, inner_aval):
+    def __init__(self, inner_aval: Any) -> None:
         self.inner_aval = inner_aval
 
     shape = property(lambda self: self.inner_aval.shape)
@@ -134,13 +134,13 @@ class AbstractRef:
     weak_type = property(lambda self: self.inner_aval.weak_type)
     ndim = property(lambda self: len(self.inner_aval.shape))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractRef) and self.inner_aval == other.inner_aval
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((AbstractRef, self.inner_aval))
 
-    def str_short(self, short_dtypes=False) -> str:
+    def str_short(self, short_dtypes: bool = False) -> str:
         return f"Ref{{{self.inner_aval.str_short(short_dtypes)}}}"
 
     __repr__ = __str__ = str_short
@@ -241,7 +241,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
     return Ref(_core.alias(value), home, _core.user_location() if frames else None)
 
 
-def freeze(ref: Ref):
+def freeze(ref: Ref) -> Any:
     """The last value of a ref that is not used any more.
 
     Example:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 from ferrax._src.core.jaxpr import DebugInfo
 
@@ -86,8 +88,9 @@ class WrappedFun:
     __slots__ = ("f", "f_transformed", "transforms", "stores", "params", "in_type", "debug_info")
 
     def __init__(
-        self, f, f_transformed, transforms=(), stores=(), params=(), in_type=None, debug_info=None
-    ):
+        self, f: Any, f_transformed: Callable[..., Any], transforms: Any = (), stores: Any = (),
+        params: Any = (), in_type: Any = None, debug_info: Any = None,
+    ) -> None:
         self.f = f
         self.f_transformed = f_transformed
         self.transforms = transforms
@@ -97,10 +100,10 @@ class WrappedFun:
         self.debug_info = debug_info
 
     @property
-    def __name__(self):
+    def __name__(self) -> str:
         return getattr(self.f, "__name__", "<unnamed function>")
 
-    def wrap(self, gen, gen_static_args, out_store):
+    def wrap(self, gen: Any, gen_static_args: Any, out_store: Any) -> WrappedFun:
         """The function with one more transformation, outermost. Generators are those of
         `transformation`; others call the function themselves."""
         stored = () if out_store is None else (out_store,)
@@ -114,10 +117,10 @@ class WrappedFun:
             self.debug_info,
         )
 
-    def call_wrapped(self, *args, **kwargs):
+    def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
         return self.f_transformed(*args, **kwargs)
 
-    def populate_stores(self, stores):
+    def populate_stores(self, stores: Any) -> None:
         """Fills the stores with the values of others."""
         for own, other in zip(self.stores, stores, strict=True):
             if own is not None:
@@ -126,13 +129,13 @@ class WrappedFun:
     def _key(self):
         return self.f, self.transforms, self.params, self.in_type
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, WrappedFun) and self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = [
             f"{number} : {getattr(gen, '__name__', gen)} {args}"
             for number, (gen, args) in enumerate(self.transforms)
@@ -140,7 +143,7 @@ class WrappedFun:
         return "\n".join(["Wrapped function:", *lines, f"Core: {self.__name__}"])
 
 
-def wrap_init(f, params=None, *, debug_info=None) -> WrappedFun:
+def wrap_init(f: Any, params: Any = None, *, debug_info: Any = None) -> WrappedFun:
     """A function to apply transformations to; calls are given the keywords `params`.
 
     Example:
@@ -196,7 +199,7 @@ class _Generator:
         return hash((self.gen, self.aux))
 
 
-def transformation(gen):
+def transformation(gen: Any) -> _Applied:
     """A transformation from a generator, which yields `(args, kwargs)` for the function, is sent
     its result, and yields the result to give. `gen(*static_args, *args)`.
 
@@ -211,19 +214,19 @@ def transformation(gen):
     return _Applied(_Generator(gen, False), False)
 
 
-def transformation_with_aux(gen, use_eq_store=False):
+def transformation_with_aux(gen: Any, use_eq_store: Any = False) -> _Applied:
     """As `transformation`, where the generator yields `(result, value beside it)` at last.
     Applying it gives `(function, thunk)`: the thunk gives the value once the function ran."""
     return _Applied(_Generator(gen, True), True, use_eq_store)
 
 
-def transformation2(gen):
+def transformation2(gen: Any) -> _Applied:
     """A transformation from a function that calls the transformed one itself:
     `gen(f, *static_args, *args)`."""
     return _Applied(gen, False)
 
 
-def transformation_with_aux2(gen, use_eq_store=False):
+def transformation_with_aux2(gen: Any, use_eq_store: Any = False) -> _Applied:
     """As `transformation2`, where the function also gets a store for a value beside the result:
     `gen(f, store, *static_args, *args)`. Applying it gives `(function, thunk)`."""
     return _Applied(gen, True, use_eq_store)
@@ -243,7 +246,7 @@ class _Applied:
         return fun.wrap(self.gen, static_args, store), lambda: store.val
 
 
-def merge_linear_aux(aux1, aux2):
+def merge_linear_aux(aux1: Any, aux2: Any) -> tuple[bool, Any]:
     """`(True, value)` of the first thunk if its function ran, else `(False, value)` of the second.
     Errors: StoreException if neither or both ran."""
     try:
@@ -260,7 +263,7 @@ def merge_linear_aux(aux1, aux2):
     raise StoreException("both stores are filled")
 
 
-def cache(call):
+def cache(call: Any) -> Callable[..., Any]:
     """Remembers `call(wrapped_fun, *args)` by the function's identity, its transformations and the
     arguments; the stores of a remembered function are filled again."""
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()

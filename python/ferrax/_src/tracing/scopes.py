@@ -26,21 +26,21 @@ class named_scope:
         'layer'
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise TypeError(f"named_scope name argument must be a string, got {name!r}")
         self.name = name
         self._before = []
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         before = _core.source_scope()
         self._before.append(before)
         _core.set_source_scope(f"{before}/{self.name}" if before else self.name)
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         _core.set_source_scope(self._before.pop())
 
-    def __call__(self, fun):
+    def __call__(self, fun: Any) -> Callable[..., Any]:
         @functools.wraps(fun)
         def scoped(*args, **kwargs):
             with named_scope(self.name):
@@ -49,7 +49,7 @@ class named_scope:
         return scoped
 
 
-def named_call(fun: Callable[..., Any], *, name: str | None = None):
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """`fun`, whose equations carry a name: `name`, or its own.
 
     Errors: TypeError if `fun` is not callable or the name is no string.

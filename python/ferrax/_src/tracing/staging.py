@@ -135,7 +135,7 @@ def output_types(program, out_tree, known=()):
     )
 
 
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any):
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
 
     Arguments may be arrays or anything with shape and dtype; the function may return
@@ -152,7 +152,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any):
 def make_jaxpr(
     fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), axis_env: Any = None,
     return_shape: bool = False, abstracted_axes: Any = None,
-):
+) -> Callable[..., Any]:
     """A function that returns the jaxpr of `fun` for given arguments.
 
     Mutable arrays are inputs like others in it, and what they are given comes after the outputs.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from ferrax import _core
@@ -48,7 +49,7 @@ class Trace:
 
     __slots__ = ("__weakref__", "_frame", "_tag")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._frame = None
         self._tag = TraceTag()
 
@@ -60,16 +61,16 @@ class Trace:
         """Whether the trace is still recording."""
         return self._frame is None or any(frame == self._frame for frame, *_ in _core.ref_frames())
 
-    def full_raise(self, x):
+    def full_raise(self, x: Any) -> Any:
         return x
 
-    def process_primitive(self, primitive, tracers, params, /):
+    def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
         """Applies a primitive: its output, or a list of outputs."""
         if type(self)._kind is None:
             raise NotImplementedError(f"{type(self).__name__}.process_primitive. {_OWN_TRACES}")
         return primitive.bind(*tracers, **params)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return type(self).__name__
 
     _kind = None
@@ -220,12 +221,12 @@ def find_top_trace(_: Any = None) -> Trace:
 
 
 @contextlib.contextmanager
-def take_current_trace():
+def take_current_trace() -> Iterator[Any]:
     """A context that gives the current trace, to make it the current one again within."""
     yield current_trace()
 
 
-def set_current_trace(trace: Any, check_leaks: bool = False):
+def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[Any]:
     """A context in which `trace` is current: the one that already is, or the one that runs
     operations at once. Errors: NotImplementedError for others, which Python cannot push."""
     if check_leaks:

@@ -45,18 +45,18 @@ class Zero:
 
     __slots__ = ("aval",)
 
-    def __init__(self, aval):
+    def __init__(self, aval: Any) -> None:
         self.aval = aval
 
     @staticmethod
-    def from_primal_value(value) -> Zero:
+    def from_primal_value(value: Any) -> Zero:
         """The zero tangent of a value."""
         return Zero(core.typeof(value).to_tangent_aval())
 
-    def instantiate(self):
+    def instantiate(self) -> Any:
         return zeros_like_aval(self.aval)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Zero({self.aval})"
 
 
@@ -65,10 +65,10 @@ class UndefinedPrimal:
 
     __slots__ = ("aval",)
 
-    def __init__(self, aval):
+    def __init__(self, aval: Any) -> None:
         self.aval = aval
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"UndefinedPrimal({self.aval})"
 
 
@@ -85,31 +85,31 @@ def is_undefined_primal(x: Any) -> bool:
     return type(x) is UndefinedPrimal
 
 
-def zeros_like_aval(aval: Any):
+def zeros_like_aval(aval: Any) -> Any:
     """Zeros of a type; of float0 for types without tangents."""
     if aval.dtype == dtypes.float0:
         return _float0_zeros(aval.shape)
     return _zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
 
 
-def instantiate_zeros(tangent: Any):
+def instantiate_zeros(tangent: Any) -> Any:
     """An array of zeros for a `Zero`, else the argument."""
     return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
 
 
-def add_jaxvals(x: Any, y: Any):
+def add_jaxvals(x: Any, y: Any) -> Any:
     """The sum of two tangents of one type."""
     return lax.add(x, y)
 
 
-def add_tangents(x: Any, y: Any):
+def add_tangents(x: Any, y: Any) -> Any:
     """The sum of two tangents, either of which may be a `Zero`."""
     if type(x) is Zero:
         return y
     return x if type(y) is Zero else add_jaxvals(x, y)
 
 
-def get_primitive_transpose(primitive: Any):
+def get_primitive_transpose(primitive: Any) -> Callable[..., Any]:
     """The transpose rule. Errors: NotImplementedError if there is none."""
     try:
         return primitive_transposes[primitive]
@@ -129,7 +129,7 @@ def _single_result(primitive, helper):
         )
 
 
-def defjvp(primitive: Any, *rules: Any):
+def defjvp(primitive: Any, *rules: Any) -> None:
     """Gives the derivative by one function for each input, or None: `rule(tangent, *primals,
     **params)` is that input's part of the output's tangent.
 
@@ -150,7 +150,7 @@ def defjvp(primitive: Any, *rules: Any):
     primitive_jvps[primitive] = jvp
 
 
-def defjvp2(primitive: Any, *rules: Any):
+def defjvp2(primitive: Any, *rules: Any) -> None:
     """As `defjvp`, where each function also gets the output: `rule(tangent, out, *primals,
     **params)`."""
     _single_result(primitive, "defjvp2")
@@ -183,21 +183,21 @@ def _linear_transpose(with_inputs, rule, cotangent, *args, **params):
     return rule(cotangent, *(args if with_inputs else ()), **params)
 
 
-def deflinear(primitive: Any, transpose_rule: Callable[..., Any]):
+def deflinear(primitive: Any, transpose_rule: Callable[..., Any]) -> None:
     """Says that the primitive is linear in all its inputs, and how to transpose it:
     `transpose_rule(cotangent, **params)` is the list of the inputs' cotangents."""
     primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
     primitive_transposes[primitive] = functools.partial(_linear_transpose, False, transpose_rule)
 
 
-def deflinear2(primitive: Any, transpose_rule: Callable[..., Any]):
+def deflinear2(primitive: Any, transpose_rule: Callable[..., Any]) -> None:
     """As `deflinear`, where the rule also gets the inputs: `transpose_rule(cotangent, *args,
     **params)`."""
     primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
     primitive_transposes[primitive] = functools.partial(_linear_transpose, True, transpose_rule)
 
 
-def defbilinear(primitive: Any, lhs_rule: Callable[..., Any], rhs_rule: Callable[..., Any]):
+def defbilinear(primitive: Any, lhs_rule: Callable[..., Any], rhs_rule: Callable[..., Any]) -> None:
     """Says that a primitive of two inputs is linear in each, and how to transpose it in either:
     `rule(cotangent, x, y, **params)`, where that input is an `UndefinedPrimal`."""
     defjvp(

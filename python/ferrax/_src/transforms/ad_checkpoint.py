@@ -172,7 +172,7 @@ def _advise(error) -> None:
         error.args = (f"{message}\n{_ADVICE}",)
 
 
-def checkpoint_name(x: Any, name: Any):
+def checkpoint_name(x: Any, name: Any) -> Any:
     """`x`, whose value has a name inside `checkpoint`: policies keep or drop it by that.
 
     Args:

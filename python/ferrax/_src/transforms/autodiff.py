@@ -310,7 +310,7 @@ def _check_output(name, types, tree, holomorphic):
 def value_and_grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
     holomorphic: bool = False, allow_int: bool = False, reduce_axes: tuple[()] = (),
-):
+) -> Callable[..., tuple[Any, Any]]:
     """A function that returns both `fun`'s value and its gradient.
 
     Args and errors as `grad`. The result is `(value, gradient)`, with `has_aux`
@@ -354,7 +354,7 @@ def _one_like(ty):
 def grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
     holomorphic: bool = False, allow_int: bool = False, reduce_axes: tuple[()] = (),
-):
+) -> Callable[..., Any]:
     """The gradient of a scalar-valued function.
 
     Args:
@@ -416,7 +416,7 @@ def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeE
     return checked
 
 
-def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False):
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of `fun` at `primals` and its derivative along `tangents`.
 
     `primals` and `tangents` are tuples or lists of trees of equal structure, shapes and dtypes
@@ -471,7 +471,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return out, tangent
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False):
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The value of `fun` and its derivative as a linear function of tangents.
 
     The returned function runs no part of `fun` again. Returns `(out, f_jvp)`, with `has_aux`
@@ -523,7 +523,7 @@ class _Pull(_Push):
         return self.tree.unflatten(point.cotangent_or_zeros(point.pullback(residuals, checked)))
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: tuple[()] = ()):
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: tuple[()] = ()) -> tuple[Any, ...]:
     """The value of `fun` and the function from output to input cotangents.
 
     Returns `(out, f_vjp)`, with `has_aux` `(out, f_vjp, aux)`. `f_vjp` takes a tree like the
@@ -568,7 +568,7 @@ def _check_cotangents(leaves, types):
     return checked
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()):
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:
     """The transpose of a linear function, given example arguments (arrays or shapes).
 
     Errors: TypeError unless inputs and outputs are all inexact or all integers;
@@ -629,7 +629,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
 def fwd_and_bwd(
     fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False,
     jitted: bool = True,
-):
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """A pair of functions: the forward pass with residuals, and the backward pass from them."""
     argnums = _check_argnums(argnums, "fwd_and_bwd")
 

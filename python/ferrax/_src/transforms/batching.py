@@ -107,7 +107,7 @@ def _type_text(array):
 def vmap(
     fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
     axis_size: Any = None, spmd_axis_name: Any = None, sum_match: bool = False,
-):
+) -> Callable[..., Any]:
     """A function that applies `fun` to every element of a batch, as one batched program.
 
     Args:

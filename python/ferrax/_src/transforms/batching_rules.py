@@ -32,7 +32,7 @@ __all__ = [
 not_mapped = None
 
 
-def moveaxis(x: Any, source: Axis, destination: Axis):
+def moveaxis(x: Any, source: Axis, destination: Axis) -> Any:
     """`x` with one axis moved; `not_mapped` as source changes nothing."""
     if source is None:
         return x
@@ -47,7 +47,7 @@ def _no_mesh(name, mesh_axis):
         raise NotImplementedError(f"{name}: there are no meshes of devices, got {mesh_axis=!r}")
 
 
-def broadcast(x: Any, size: int, axis: Any, mesh_axis: Any = None):
+def broadcast(x: Any, size: int, axis: Any, mesh_axis: Any = None) -> Any:
     """`x` repeated along a new axis."""
     _no_mesh("broadcast", mesh_axis)
     shape = list(np.shape(x))
@@ -56,13 +56,13 @@ def broadcast(x: Any, size: int, axis: Any, mesh_axis: Any = None):
     return lax.broadcast_in_dim(x, tuple(shape), tuple(i for i in range(len(shape)) if i != axis))
 
 
-def bdim_at_front(x: Any, bdim: Any, size: int, mesh_axis: Any = None):
+def bdim_at_front(x: Any, bdim: Any, size: int, mesh_axis: Any = None) -> Any:
     """`x` with the batch axis in front; repeated where it has none."""
     _no_mesh("bdim_at_front", mesh_axis)
     return broadcast(x, size, 0) if bdim is None else moveaxis(x, bdim, 0)
 
 
-def defvectorized(primitive: Any):
+def defvectorized(primitive: Any) -> None:
     """Says that a primitive maps each element by itself: all batched inputs have the batch axis
     at the same place."""
 
@@ -77,7 +77,7 @@ def defvectorized(primitive: Any):
     primitive_batchers[primitive] = rule
 
 
-def defbroadcasting(primitive: Any):
+def defbroadcasting(primitive: Any) -> None:
     """Says that a primitive of several inputs maps each element by itself and broadcasts axes of
     size 1."""
 
@@ -100,7 +100,7 @@ def defbroadcasting(primitive: Any):
     primitive_batchers[primitive] = rule
 
 
-def defreducer(primitive: Any):
+def defreducer(primitive: Any) -> None:
     """Says that a primitive of one input reduces over its parameter `axes`."""
 
     def rule(args, dims, *, axes, **params):

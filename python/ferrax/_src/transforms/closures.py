@@ -15,7 +15,9 @@ from ferrax._src.tree import tree_util
 __all__ = ["closure_convert"]
 
 
-def closure_convert(fun: Callable[..., Any], *example_args: Any, every: bool = False):
+def closure_convert(
+    fun: Callable[..., Any], *example_args: Any, every: bool = False
+) -> tuple[Callable[..., Any], list[Any]]:
     """Makes the traced values that `fun` closes over arguments of a new function.
 
     Args:

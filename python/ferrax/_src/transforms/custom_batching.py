@@ -65,7 +65,7 @@ class custom_vmap:  # noqa: N801
         Array([0, 1, 4], dtype=int32)
     """
 
-    def __init__(self, fun):
+    def __init__(self, fun: Any) -> None:
         functools.update_wrapper(self, fun)
         api_util.check_callable(fun)
         self.fun = fun
@@ -73,12 +73,12 @@ class custom_vmap:  # noqa: N801
 
     __getattr__ = forwarded_attribute
 
-    def def_vmap(self, vmap_rule):
+    def def_vmap(self, vmap_rule: Any) -> Callable[..., Any]:
         """Defines the rule, which is returned: usable as a decorator."""
         self.vmap_rule = vmap_rule
         return vmap_rule
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = resolve_arguments(self.fun, "custom_vmap", args, kwargs)
         if self.vmap_rule is None:
             raise AttributeError(
@@ -267,7 +267,7 @@ data_forms[custom_vmap_p] = _as_data
 register_lowering(custom_vmap_p, lower_fun(_run, multiple_results=True))
 
 
-def sequential_vmap(f: Callable[..., Any]):
+def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     """A function that `vmap` calls for one element of the batch after the other, in a loop.
 
     Args:

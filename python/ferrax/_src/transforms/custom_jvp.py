@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import dtypes
@@ -56,7 +59,7 @@ class custom_jvp(CustomFunction):  # noqa: N801
     kind = "custom_jvp"
     jvp = None
 
-    def defjvp(self, jvp, symbolic_zeros=False):
+    def defjvp(self, jvp: Any, symbolic_zeros: Any = False) -> Callable[..., Any]:
         """Defines the rule, which is returned: usable as a decorator.
 
         With `symbolic_zeros=True` tangents that are zero are `SymbolicZero`s, which have `shape`
@@ -66,7 +69,7 @@ class custom_jvp(CustomFunction):  # noqa: N801
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
-    def defjvps(self, *jvps):
+    def defjvps(self, *jvps: Any) -> None:
         """Defines the rule by one function for each argument: `rule(tangent, out, *primals)` is
         that argument's part of the output's tangent; None for arguments without one.
 

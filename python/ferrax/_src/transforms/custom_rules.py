@@ -61,7 +61,7 @@ class SymbolicZero:
     Rules defined with `symbolic_zeros=True` get these in place of arrays of zeros.
     """
 
-    def __init__(self, aval):
+    def __init__(self, aval: Any) -> None:
         self.aval = aval
 
     shape = property(lambda self: self.aval.shape)
@@ -69,13 +69,13 @@ class SymbolicZero:
     ndim = property(lambda self: len(self.aval.shape))
     size = property(lambda self: int(np.prod(self.aval.shape)))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"SymbolicZero({self.aval})"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, SymbolicZero) and self.aval == other.aval
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((SymbolicZero, self.aval.shape, str(self.aval.dtype)))
 
 
@@ -84,7 +84,7 @@ def symbolic_zero(ty) -> SymbolicZero:
     return SymbolicZero(core.ShapedArray(shape, dtype))
 
 
-def zero_from_primal(value: Any, symbolic_zeros: bool = False):
+def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of `value`: an array, or a `SymbolicZero`.
 
     Example:
@@ -95,7 +95,7 @@ def zero_from_primal(value: Any, symbolic_zeros: bool = False):
     return symbolic_zero(ty) if symbolic_zeros else zeros(ty)
 
 
-def forwarded_attribute(self, name):
+def forwarded_attribute(self, name: str) -> Any:
     """`__getattr__` of decorators: those that define rules are the decorated function's too."""
     if name.startswith("def") and "fun" in self.__dict__:
         return getattr(self.fun, name)

@@ -60,7 +60,7 @@ class custom_vjp(CustomFunction):  # noqa: N801
     fwd = bwd = None
     optimize_remat = False
 
-    def defvjp(self, fwd, bwd, symbolic_zeros=False, optimize_remat=False):
+    def defvjp(self, fwd: Any, bwd: Any, symbolic_zeros: Any = False, optimize_remat: Any = False) -> None:
         """Defines the rules.
 
         With `symbolic_zeros=True` `fwd` gets, for each leaf of its arguments, an object with
@@ -173,15 +173,15 @@ class CustomVJPPrimal:
     """An argument of a forward rule with symbolic zeros: its value, and whether it is
     differentiated in."""
 
-    def __init__(self, value, perturbed):
+    def __init__(self, value: Any, perturbed: Any) -> None:
         self.value = value
         self.perturbed = perturbed
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"CustomVJPPrimal(value={self.value}, perturbed={self.perturbed})"
 
 
-def custom_vjp_primal_tree_values(tree: Any):
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
     """The tree of the values of a tree of `CustomVJPPrimal`s.
 
     Errors: TypeError for other leaves.
@@ -472,7 +472,7 @@ def _flatten_up_to(argument, cotangent, is_zero, flat):
         _flatten_up_to(child, part, is_zero, flat)
 
 
-def custom_gradient(fun: Callable[..., Any]):
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function with a gradient of its own, in the style of TensorFlow: `fun` returns `(output,
     pullback)`, where `pullback` takes the cotangent of the output and returns those of the
     arguments (a single one, or a tuple).

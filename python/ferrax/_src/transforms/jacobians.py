@@ -67,7 +67,7 @@ def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
     holomorphic: bool = False,
-):
+) -> Callable[..., Any]:
     """The Jacobian of `fun`, one column (input element) at a time in forward mode.
 
     The result has the output's tree, each leaf of shape output shape + input shape. Cheaper
@@ -126,7 +126,7 @@ def _column(out, tangent):
 def jacrev(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
     holomorphic: bool = False, allow_int: bool = False,
-):
+) -> Callable[..., Any]:
     """The Jacobian of `fun`, one row (output element) at a time in reverse mode.
 
     As `jacfwd`; cheaper where there are fewer outputs than inputs.
@@ -183,7 +183,7 @@ jacobian = jacrev
 def hessian(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
     holomorphic: bool = False,
-):
+) -> Callable[..., Any]:
     """The matrix of second derivatives: `jacfwd` of `jacrev`.
 
     Example:

@@ -41,7 +41,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
     device: Any = None, backend: str | None = None, inline: bool = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
-):
+) -> Any:
     """Compiles a function: it is traced once for each new signature, then its program runs.
 
     Args:
@@ -148,17 +148,17 @@ def _resolved_jit(fun, static, donate, inline, max_traces):
     return jitted
 
 
-def _trace(self, *args, **kwargs):
+def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
     return stages.Traced(*self._traced(*args, **kwargs), self._function_name)
 
 
-def _lower(self, *args, **kwargs):
+def _lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
     """Traces and lowers for these (possibly abstract) arguments; see `ferrax.stages.Lowered`."""
     return stages.Lowered(*self._traced(*args, **kwargs), self._function_name)
 
 
-def _eval_shape(self, *args, **kwargs):
+def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
     try:
         program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
@@ -185,7 +185,7 @@ def _without_statics(jitted, args, kwargs):
     return fun, args, kwargs
 
 
-def _stats(self):
+def _stats(self) -> stats.Stats:
     """How often the function was traced and compiled, and why last: a `JitStats`.
 
     Example:
@@ -227,6 +227,6 @@ def clear_caches() -> None:
     _core.clear_program_cache()
 
 
-def disable_jit(disable: bool = True):
+def disable_jit(disable: bool = True) -> Any:
     """A context in which jitted functions run as plain Python."""
     return config.disable_jit(disable)

@@ -31,7 +31,7 @@ __all__ = ["linear_call"]
 def linear_call(
     fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any,
     linear_args: Any,
-):
+) -> Any:
     """Calls a linear function whose transpose is another function.
 
     Args:

@@ -32,7 +32,7 @@ class _Step:
         return common.leaf_names(self.func, trees[1:])
 
 
-def map(f: Callable, xs: Any, *, batch_size: int | None = None):
+def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
     """The results of ``f`` for each element along axis 0 of ``xs``, stacked.
 
     One element is computed after the other, in less memory than ``vmap`` needs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -29,12 +30,12 @@ class ArgInfo:
 
     __slots__ = ("shape", "dtype", "donated")
 
-    def __init__(self, shape, dtype, donated):
+    def __init__(self, shape: Any, dtype: Any, donated: Any) -> None:
         self.shape = shape
         self.dtype = dtype
         self.donated = donated
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ArgInfo({np.dtype(self.dtype).name}{list(self.shape)}, donated={self.donated})"
 
 
@@ -43,12 +44,12 @@ class OutInfo:
 
     __slots__ = ("shape", "dtype", "sharding")
 
-    def __init__(self, shape, dtype):
+    def __init__(self, shape: Any, dtype: Any) -> None:
         self.shape = shape
         self.dtype = dtype
         self.sharding = None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
 
 
@@ -107,11 +108,11 @@ class Traced(_Stage):
     """A function traced for given argument types."""
 
     @property
-    def jaxpr(self):
+    def jaxpr(self) -> ClosedJaxpr:
         held = [] if self._refs is None else self._refs.read({}, self.fun_name)
         return ClosedJaxpr(self._program, self._captured + held)
 
-    def lower(self, *, lowering_platforms=None, _private_parameters=None):
+    def lower(self, *, lowering_platforms: Any = None, _private_parameters: Any = None) -> Lowered:
         """The next stage. `lowering_platforms` is None or names the CPU, the only platform."""
         if lowering_platforms is not None and tuple(lowering_platforms) != ("cpu",):
             raise ValueError(
@@ -141,13 +142,13 @@ def _places(program) -> str:
 class Lowered(_Stage):
     """A traced function, ready to be compiled."""
 
-    def compile(self, compiler_options=None):
+    def compile(self, compiler_options: Any = None) -> Compiled:
         """Compiles for the CPU. `compiler_options` must be empty: there are none."""
         check_compiler_options(compiler_options)
         self._program.compile()
         return Compiled(*self._args())
 
-    def as_text(self, dialect=None, *, debug_info=False) -> str:
+    def as_text(self, dialect: Any = None, *, debug_info: Any = False) -> str:
         """The optimised program as text, in its only `dialect`, which None means; with `debug_info`
         followed by a line for each operation, with its place in the user's code and the named scopes
         that it is in. Errors: ValueError for a dialect."""
@@ -159,7 +160,7 @@ class Lowered(_Stage):
         text = program.text(0)
         return f"{text}\n{_places(program)}" if debug_info else text
 
-    def cost_analysis(self):
+    def cost_analysis(self) -> dict[str, float]:
         """Rough costs: `flops`, one for each output element of each equation."""
         return {"flops": float(self._program.flops())}
 
@@ -173,16 +174,16 @@ class Compiled(_Stage):
     def as_text(self) -> str:
         return self._program.optimise().text(0)
 
-    def cost_analysis(self):
+    def cost_analysis(self) -> dict[str, float]:
         return {"flops": float(self._program.flops())}
 
-    def memory_analysis(self):
+    def memory_analysis(self) -> None:
         return None
 
-    def runtime_executable(self):
+    def runtime_executable(self) -> Any:
         return self._program
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = tree_util.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             raise TypeError(

@@ -27,7 +27,7 @@ _make_iota: dict = {}
 def register_vmappable(
     data_type: Any, spec_type: Any, axis_size_type: Any, to_elt: Callable[..., Any],
     from_elt: Callable[..., Any], make_iota: Callable[..., Any],
-):
+) -> None:
     """Says how `vmap` maps over values of a type.
 
     Args:
@@ -55,7 +55,7 @@ def register_vmappable(
         _make_iota[axis_size_type] = make_iota
 
 
-def unregister_vmappable(data_type: Any):
+def unregister_vmappable(data_type: Any) -> None:
     """Forgets a type that `register_vmappable` was told of."""
     vmappables.pop(data_type, None)
     _to_elt.pop(data_type, None)

@@ -571,7 +571,7 @@ class Partial(functools.partial):
     the same compiled code.
     """
 
-    def __new__(klass, func: Callable[..., Any], *args: Any, **kw: Any):
+    def __new__(klass, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:
         # A partial of a partial would be merged into one, and the inner arguments would become
         # leaves although the inner object is meant to be a plain function.
         if isinstance(func, functools.partial):

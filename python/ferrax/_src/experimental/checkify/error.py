@@ -183,7 +183,7 @@ class Error:
 
     __slots__ = ("_codes", "_first", "_kinds", "_payloads", "_templates")
 
-    def __init__(self, first, kinds, codes, payloads, templates):
+    def __init__(self, first: Any, kinds: Any, codes: Any, payloads: Any, templates: Any) -> None:
         self._first = first
         self._kinds = tuple(kinds)
         self._codes = list(codes)
@@ -217,7 +217,7 @@ class Error:
         payload = self._payloads[self._kinds.index(template.kind)]
         return template.exception([leaf[index] if index else leaf for leaf in payload])
 
-    def __str__(self):
+    def __str__(self) -> str:
         if isinstance(self._first, core.Tracer):
             return f"Error(traced, of {', '.join(map(str, self._kinds))})"
         return f"Error({self.get()})"

@@ -51,7 +51,7 @@ automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
 
-def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks):
+def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks) -> Callable[..., tuple[Error, Any]]:
     """`f`, returning `(error, output)`: checks in it become values.
 
     Args:

@@ -29,7 +29,7 @@ from ferrax._src.lax import api as lax
 # What users define rules with.
 
 
-def defzero(primitive: Any):
+def defzero(primitive: Any) -> None:
     """The rule of an operation whose derivatives are zero."""
 
     def rule(inputs, params):
@@ -42,14 +42,14 @@ def defzero(primitive: Any):
     jet_rules[primitive] = SeriesRule(rule, primitive.multiple_results)
 
 
-def deflinear(primitive: Any):
+def deflinear(primitive: Any) -> None:
     """The rule of an operation that is linear in all its inputs."""
     jet_rules[primitive] = SeriesRule(
         functools.partial(_linear, primitive, None), primitive.multiple_results
     )
 
 
-def def_deriv(primitive: Any, deriv: Callable[..., Any]):
+def def_deriv(primitive: Any, deriv: Callable[..., Any]) -> None:
     """The rule of an elementwise operation whose derivative is the function `deriv`."""
     slope = composition(deriv)
 
@@ -60,7 +60,7 @@ def def_deriv(primitive: Any, deriv: Callable[..., Any]):
     jet_rules[primitive] = SeriesRule(rule)
 
 
-def def_comp(primitive: Any, comp: Callable[..., Any], **kwargs: Any):
+def def_comp(primitive: Any, comp: Callable[..., Any], **kwargs: Any) -> None:
     """The rule of an operation that equals the function `comp` of other operations."""
     jet_rules[primitive] = composition(
         functools.partial(comp, **kwargs), primitive.multiple_results

@@ -23,7 +23,7 @@ from ferrax._src.tree import tree_util
 def jet(
     fun: Callable[..., Any], primals: Any, series: Any, factorial_scaled: bool = True,
     **unknown: Any,
-):
+) -> tuple[Any, Any]:
     """The derivatives of `fun` along a curve, by propagating a truncated Taylor series.
 
     Args:
@@ -115,7 +115,7 @@ def _is_leaf(x) -> bool:
 jet2 = functools.partial(jet, factorial_scaled=False)
 
 
-def fact(n: int):
+def fact(n: int) -> int:
     """`n` factorial, as an array: exact for Python integers, of `n` elementwise else.
 
     Example:

@@ -15,7 +15,7 @@ from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.tree import tree_util
 
 
-def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0):
+def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Combines each prefix of ``elems`` along ``axis`` with an associative function.
 
     Pairs of neighbours are combined at once, then pairs of pairs: about ``2 * log2(n)`` calls of

@@ -9,7 +9,7 @@ from ferrax._src.core import float0
 from ferrax._src.lax.control_flow.common import type_of
 
 
-def optimization_barrier(operand: Any, /):
+def optimization_barrier(operand: Any, /) -> Any:
     """Its operand, which the compiler neither moves across this point nor computes together.
 
     Args:

@@ -63,7 +63,7 @@ class _OfOne:
 def cond(
     pred: ArrayLike, true_fun: Callable, false_fun: Callable, *operands: Any,
     operand: Any = common.absent,
-):
+) -> Any:
     """Applies one of two functions: ``true_fun`` where ``pred`` holds, else ``false_fun``.
 
     Both functions are traced; at run time one of them runs. Under ``vmap`` over ``pred`` both
@@ -120,7 +120,7 @@ def cond(
 def switch(
     index: ArrayLike, branches: Sequence[Callable], *operands: Any,
     operand: Any = common.absent,
-):
+) -> Any:
     """Applies ``branches[index]`` to the operands; an index out of range is clamped.
 
     Args:

@@ -20,7 +20,7 @@ from ferrax._src.tree import tree_util
 def scan(
     f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
     unroll: int | bool = 1, _split_transpose: bool = False,
-):
+) -> tuple[Any, Any]:
     """Calls ``carry, y = f(carry, x)`` for each ``x`` along axis 0 of ``xs``.
 
     ``f`` is traced once and compiled as the body of a loop.

@@ -33,7 +33,7 @@ from ferrax._src.tree import tree_util
 def while_loop(
     cond_fun: Callable, body_fun: Callable, init_val: Any, *, max_steps: int | None = None,
     checkpoints: int | None = None,
-):
+) -> Any:
     """Applies ``body_fun`` to a value as long as ``cond_fun`` holds of it.
 
     Both functions are traced and compiled as a loop. All transformations go through it, reverse
@@ -291,7 +291,7 @@ def _index_dtype(lower, upper):
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None,
     max_steps: int | None = None, checkpoints: int | None = None,
-):
+) -> Any:
     """Applies ``value = body_fun(i, value)`` for each ``i`` from ``lower`` to ``upper - 1``.
 
     Where both bounds are known while tracing and no ``checkpoints`` are asked for, this is a
