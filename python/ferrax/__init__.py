@@ -11,69 +11,125 @@ Example:
 from ferrax._src import startup as _startup  # first: it connects the native core
 
 from ferrax import (
-    ad_checkpoint, api_util, core, custom_batching, custom_derivatives, debug, dlpack, dtypes, errors, experimental,
-    export, interpreters, lax, nn, numpy, ops, random, ref, sharding, stages, tree, tree_util, typing, util,
-)  # fmt: skip
-from ferrax._core import Array
-from ferrax._src.transforms.ad_checkpoint import checkpoint, remat
-from ferrax._src.core import ShapeDtypeStruct
-from ferrax._src.core.placement import block_until_ready, copy_to_host_async, device_get, device_put
-from ferrax._src.transforms.jit import clear_caches, disable_jit, jit
-from ferrax._src.tracing.staging import eval_shape, make_jaxpr
-from ferrax._src.tracing.scopes import named_call, named_scope
+    ad_checkpoint as ad_checkpoint,
+    api_util as api_util,
+    core as core,
+    custom_batching as custom_batching,
+    custom_derivatives as custom_derivatives,
+    debug as debug,
+    dlpack as dlpack,
+    dtypes as dtypes,
+    errors as errors,
+    experimental as experimental,
+    export as export,
+    interpreters as interpreters,
+    lax as lax,
+    nn as nn,
+    numpy as numpy,
+    ops as ops,
+    random as random,
+    ref as ref,
+    sharding as sharding,
+    stages as stages,
+    tree as tree,
+    tree_util as tree_util,
+    typing as typing,
+    util as util,
+)
+from ferrax._core import Array as Array
+from ferrax._src.transforms.ad_checkpoint import (
+    checkpoint as checkpoint,
+    remat as remat,
+)
+from ferrax._src.core import ShapeDtypeStruct as ShapeDtypeStruct
+from ferrax._src.core.placement import (
+    block_until_ready as block_until_ready,
+    copy_to_host_async as copy_to_host_async,
+    device_get as device_get,
+    device_put as device_put,
+)
+from ferrax._src.transforms.jit import (
+    clear_caches as clear_caches,
+    disable_jit as disable_jit,
+    jit as jit,
+)
+from ferrax._src.tracing.staging import (
+    eval_shape as eval_shape,
+    make_jaxpr as make_jaxpr,
+)
+from ferrax._src.tracing.scopes import (
+    named_call as named_call,
+    named_scope as named_scope,
+)
 from ferrax._src.transforms.autodiff import (
-    fwd_and_bwd,
-    grad,
-    jvp,
-    linear_transpose,
-    linearize,
-    value_and_grad,
-    vjp,
+    fwd_and_bwd as fwd_and_bwd,
+    grad as grad,
+    jvp as jvp,
+    linear_transpose as linear_transpose,
+    linearize as linearize,
+    value_and_grad as value_and_grad,
+    vjp as vjp,
 )
-from ferrax._src.transforms.batching import vmap
-from ferrax._src.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
-from ferrax._src.transforms.checkpoint_policies import checkpoint_policies
-from ferrax._src.callbacks.callback import pure_callback
+from ferrax._src.transforms.batching import vmap as vmap
+from ferrax._src.transforms.jacobians import (
+    hessian as hessian,
+    jacfwd as jacfwd,
+    jacobian as jacobian,
+    jacrev as jacrev,
+)
+from ferrax._src.transforms.checkpoint_policies import checkpoint_policies as checkpoint_policies
+from ferrax._src.callbacks.callback import pure_callback as pure_callback
 from ferrax._src.base.config import (
-    check_tracer_leaks,
-    checking_leaks,
-    config,
-    debug_infs,
-    debug_key_reuse,
-    debug_nans,
-    default_device,
-    default_matmul_precision,
-    default_prng_impl,
-    enable_checks,
-    enable_custom_prng,
-    enable_x64,
-    explain_cache_misses,
-    legacy_prng_key,
-    log_compiles,
-    numpy_dtype_promotion,
-    numpy_rank_promotion,
-    threefry_partitionable,
+    check_tracer_leaks as check_tracer_leaks,
+    checking_leaks as checking_leaks,
+    config as config,
+    debug_infs as debug_infs,
+    debug_key_reuse as debug_key_reuse,
+    debug_nans as debug_nans,
+    default_device as default_device,
+    default_matmul_precision as default_matmul_precision,
+    default_prng_impl as default_prng_impl,
+    enable_checks as enable_checks,
+    enable_custom_prng as enable_custom_prng,
+    enable_x64 as enable_x64,
+    explain_cache_misses as explain_cache_misses,
+    legacy_prng_key as legacy_prng_key,
+    log_compiles as log_compiles,
+    numpy_dtype_promotion as numpy_dtype_promotion,
+    numpy_rank_promotion as numpy_rank_promotion,
+    threefry_partitionable as threefry_partitionable,
 )
-from ferrax._src.transforms.closures import closure_convert
-from ferrax._src.core import ensure_compile_time_eval, typeof
-from ferrax._src.transforms.custom_jvp import custom_jvp
-from ferrax._src.transforms.custom_vjp import custom_gradient, custom_vjp
+from ferrax._src.transforms.closures import closure_convert as closure_convert
+from ferrax._src.core import (
+    ensure_compile_time_eval as ensure_compile_time_eval,
+    typeof as typeof,
+)
+from ferrax._src.transforms.custom_jvp import custom_jvp as custom_jvp
+from ferrax._src.transforms.custom_vjp import (
+    custom_gradient as custom_gradient,
+    custom_vjp as custom_vjp,
+)
 from ferrax._src.core.devices import (
-    Device,
-    default_backend,
-    device_count,
-    devices,
-    host_count,
-    host_id,
-    local_device_count,
-    local_devices,
-    process_count,
-    process_index,
-    process_indices,
+    Device as Device,
+    default_backend as default_backend,
+    device_count as device_count,
+    devices as devices,
+    host_count as host_count,
+    host_id as host_id,
+    local_device_count as local_device_count,
+    local_devices as local_devices,
+    process_count as process_count,
+    process_index as process_index,
+    process_indices as process_indices,
 )
-from ferrax._src.base.dtypes import float0
-from ferrax._src.base.effects import effects_barrier
-from ferrax._src.transforms.gradient_refs import ad
-from ferrax._src.state import Ref, free_ref, freeze, new_ref
-from ferrax._src.numpy.ref_ops import empty_ref
+from ferrax._src.base.dtypes import float0 as float0
+from ferrax._src.base.effects import effects_barrier as effects_barrier
+from ferrax._src.transforms.gradient_refs import ad as ad
+from ferrax._src.state import (
+    Ref as Ref,
+    free_ref as free_ref,
+    freeze as freeze,
+    new_ref as new_ref,
+)
+from ferrax._src.numpy.ref_ops import empty_ref as empty_ref
 from ferrax.version import __version__, __version_info__

@@ -2,14 +2,14 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.base.util import safe_map
-from ferrax._src.core import shaped_abstractify
+from ferrax._src.base.util import safe_map as safe_map
+from ferrax._src.core import shaped_abstractify as shaped_abstractify
 from ferrax._src.interop.flat_functions import (
-    argnums_partial,
-    debug_info,
-    donation_vector,
-    flatten_axes,
-    flatten_fun,
-    flatten_fun_nokwargs,
-    rebase_donate_argnums,
+    argnums_partial as argnums_partial,
+    debug_info as debug_info,
+    donation_vector as donation_vector,
+    flatten_axes as flatten_axes,
+    flatten_fun as flatten_fun,
+    flatten_fun_nokwargs as flatten_fun_nokwargs,
+    rebase_donate_argnums as rebase_donate_argnums,
 )

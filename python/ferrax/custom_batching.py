@@ -2,4 +2,7 @@
 
 # ruff: noqa: F401
 
-from ferrax._src.transforms.custom_batching import custom_vmap, sequential_vmap
+from ferrax._src.transforms.custom_batching import (
+    custom_vmap as custom_vmap,
+    sequential_vmap as sequential_vmap,
+)

@@ -3,16 +3,19 @@
 # ruff: noqa: F401
 
 from ferrax._src.core.primitives import Primitive as _Primitive, builtin as _builtin
-from ferrax._src.transforms.closures import closure_convert
-from ferrax._src.transforms.custom_jvp import custom_jvp
-from ferrax._src.transforms.custom_rules import SymbolicZero, zero_from_primal
-from ferrax._src.transforms.custom_vjp import (
-    CustomVJPPrimal,
-    custom_gradient,
-    custom_vjp,
-    custom_vjp_primal_tree_values,
+from ferrax._src.transforms.closures import closure_convert as closure_convert
+from ferrax._src.transforms.custom_jvp import custom_jvp as custom_jvp
+from ferrax._src.transforms.custom_rules import (
+    SymbolicZero as SymbolicZero,
+    zero_from_primal as zero_from_primal,
 )
-from ferrax._src.transforms.linear_call import linear_call
+from ferrax._src.transforms.custom_vjp import (
+    CustomVJPPrimal as CustomVJPPrimal,
+    custom_gradient as custom_gradient,
+    custom_vjp as custom_vjp,
+    custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
+)
+from ferrax._src.transforms.linear_call import linear_call as linear_call
 
 custom_jvp_call_p = _builtin("custom_jvp_call")
 custom_vjp_call_p = _builtin("custom_vjp_call")

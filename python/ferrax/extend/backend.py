@@ -4,12 +4,12 @@
 
 from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.interop.extend_backend import (
-    backends,
-    clear_backends,
-    clear_in_memory_compilation_cache,
-    get_backend,
-    get_default_device,
-    register_backend_cache,
+    backends as backends,
+    clear_backends as clear_backends,
+    clear_in_memory_compilation_cache as clear_in_memory_compilation_cache,
+    get_backend as get_backend,
+    get_default_device as get_default_device,
+    register_backend_cache as register_backend_cache,
 )
 
 __getattr__ = _absent(

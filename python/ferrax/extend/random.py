@@ -4,7 +4,12 @@
 
 from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.core.primitives import builtin as _builtin
-from ferrax._src.random.prng import random_seed, seed_with_impl, threefry_2x32, threefry_prng_impl
+from ferrax._src.random.prng import (
+    random_seed as random_seed,
+    seed_with_impl as seed_with_impl,
+    threefry_2x32 as threefry_2x32,
+    threefry_prng_impl as threefry_prng_impl,
+)
 
 threefry2x32_p = _builtin("threefry2x32")
 

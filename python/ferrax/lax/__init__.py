@@ -6,11 +6,14 @@ compiler. ``ferrax.numpy`` is built on them.
 
 # ruff: noqa: F401, F403
 from ferrax._src.composed.custom_solves import (
-    custom_linear_solve,
-    custom_root,
+    custom_linear_solve as custom_linear_solve,
+    custom_root as custom_root,
     linear_solve_p as linear_solve_p,
 )
-from ferrax._src.composed.reduce import reduce, reduce_window
+from ferrax._src.composed.reduce import (
+    reduce as reduce,
+    reduce_window as reduce_window,
+)
 from ferrax._src.composed.shape_primitives import (
     dce_sink as dce_sink,
     dce_sink_p as dce_sink_p,
@@ -30,11 +33,14 @@ from ferrax._src.composed.window_primitives import (
     select_and_gather_add_p as select_and_gather_add_p,
     select_and_scatter_add_p as select_and_scatter_add_p,
 )
-from ferrax._src.composed.windows import padtype_to_pads, reduce_window_shape_tuple
+from ferrax._src.composed.windows import (
+    padtype_to_pads as padtype_to_pads,
+    reduce_window_shape_tuple as reduce_window_shape_tuple,
+)
 from ferrax._src.core.primitives import LINALG as _LINALG, named_primitives as _named_primitives
 from ferrax._src.lax.api import *
 from ferrax._src.lax.api import _convert_element_type
-from ferrax._src.transforms.map import map
+from ferrax._src.transforms.map import map as map
 from ferrax.lax import linalg as linalg
 
 # Every op as a primitive: exp_p, add_p, ...; those of decompositions are in `linalg`.

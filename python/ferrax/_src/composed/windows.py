@@ -10,7 +10,6 @@ once for each place in the window, to all windows at once.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -211,7 +210,7 @@ def windows_reduced(jaxpr, combine, windows, flat, init):
     return _fold_known(name, windows, flat, init)
 
 
-@functools.partial(jit, static_argnums=0)
+@jit(static_argnums=0)
 def window_sum(windows, x):
     """The sums of windows."""
     # Sums of small floats are accumulated in float32, as those of whole axes are.
@@ -227,7 +226,7 @@ def _one(combine):
     return lambda a, b: [combine(a[0], b[0])]
 
 
-@functools.partial(jit, static_argnums=(0, 1))
+@jit(static_argnums=(0, 1))
 def window_extreme(name, windows, x):
     """The maxima of windows, or the minima."""
     reduction, combine = MONOIDS[name]
@@ -361,7 +360,7 @@ def fold(combine, windows, flat, init):
     return [reshape(x, windows.out) for x in result]
 
 
-@functools.partial(jit, static_argnums=(0, 1))
+@jit(static_argnums=(0, 1))
 def _fold_known(name, windows, flat, init):
     # A fold is compiled whole where its function lives as long as the program.
     tree = tree_util.tree_structure([0])

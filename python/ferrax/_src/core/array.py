@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 
 import numpy as np
@@ -27,7 +28,7 @@ class Shard:
     data: core.Array
 
 
-def _repr(self) -> str:
+def _repr(self: core.Array) -> str:
     if isinstance(self, core.Tracer):
         return f"Tracer<{self._type_text()}>"
     weak = ", weak_type=True" if self.weak_type else ""
@@ -49,7 +50,7 @@ def _repr(self) -> str:
     return f"Array({text},{' ' * len('Array(') if full else ' '}{suffix}"
 
 
-def _str(self) -> str:
+def _str(self: core.Array) -> str:
     if isinstance(self, core.Tracer):
         return _repr(self)
     if dtypes.issubdtype(self.dtype, dtypes.extended):
@@ -57,7 +58,7 @@ def _str(self) -> str:
     return str(np.asarray(self))
 
 
-def _format(self, spec: str) -> str:
+def _format(self: core.Array, spec: str) -> str:
     if isinstance(self, core.Tracer):
         if spec:
             raise TypeError(
@@ -74,6 +75,7 @@ def _format(self, spec: str) -> str:
 def _concrete_only(name, function):
     """A method that has no answer for tracers: there it raises ConcretizationTypeError."""
 
+    @functools.wraps(function)
     def method(self, *args, **kwargs):
         if isinstance(self, core.Tracer):
             raise ConcretizationTypeError(
@@ -85,74 +87,73 @@ def _concrete_only(name, function):
         return function(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = function.__doc__
     return method
 
 
 def _arrays_only(name, function):
     """A method or property that tracers do not have: there it raises AttributeError."""
 
+    @functools.wraps(function)
     def method(self, *args, **kwargs):
         if isinstance(self, core.Tracer):
             raise AttributeError(f"a tracer has no attribute {name!r}: {self!r} is a value in no memory")
         return function(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = function.__doc__
     return method
 
 
-def _devices(self) -> set:
+def _devices(self: core.Array) -> set[Device]:
     """The devices that hold the array."""
     return {_CPU}
 
 
-def _device(self):
+def _device(self: core.Array) -> Device:
     """The device that holds the array."""
     return _CPU
 
 
-def _sharding(self) -> SingleDeviceSharding:
+def _sharding(self: core.Array) -> SingleDeviceSharding:
     """How the array is laid out over devices: whole on one."""
     return _WHOLE
 
 
-def _addressable_data(self, index):
+def _addressable_data(self: core.Array, index: int) -> core.Array:
     """The part of the array on one of its devices: the array. Errors: IndexError."""
     return (self,)[index]
 
 
-def _addressable_shards(self) -> list:
+def _addressable_shards(self: core.Array) -> list[Shard]:
     """The parts of the array on this process's devices: one, the array."""
     return [Shard(_CPU, (slice(None),) * self.ndim, 0, self)]
 
 
-def _on_device_size_in_bytes(self) -> int:
+def _on_device_size_in_bytes(self: core.Array) -> int:
     """The bytes that the elements take."""
     return self.nbytes
 
 
-def _platform(self) -> str:
+def _platform(self: core.Array) -> str:
     """The name of the device's kind."""
     return _CPU.platform
 
 
-def _is_ready(self) -> bool:
+def _is_ready(self: core.Array) -> bool:
     """Whether the elements are there, which they always are."""
     return True
 
 
-def _committed(self) -> bool:
+def _committed(self: core.Array) -> bool:
     """Whether the array was put on its device by request; programs then run there."""
     return False
 
 
-def _is_whole(self) -> bool:
+def _is_whole(self: core.Array) -> bool:
     """True: one device holds the whole array."""
     return True
 
 
-def _buffer(self, flags):
+def _buffer(self: core.Array, flags: int) -> memoryview:
     """A read-only view of the memory (PEP 688). Errors: BufferError for dtypes that have no format."""
     if isinstance(self, core.Tracer) or dtypes.issubdtype(self.dtype, dtypes.extended):
         raise BufferError(f"{self!r} has no buffer")
@@ -163,6 +164,11 @@ def _buffer(self, flags):
             f"Python's buffers have no format for {view.dtype.name}; use np.asarray(x) or x.view(dtype)"
         )
     return memoryview(view)
+
+
+def _copy(self: core.Array) -> core.Array:
+    """Another array with the same elements."""
+    return _core.lax.copy(self)
 
 
 def install(Array) -> None:
@@ -191,4 +197,4 @@ def install(Array) -> None:
         setattr(Array, name, _arrays_only(name, function))
     Array.sharding = property(_arrays_only("sharding", _sharding))
     Array.device = property(_arrays_only("device", _device))
-    Array.copy = Array.clone = lambda self: _core.lax.copy(self)
+    Array.copy = Array.clone = _copy

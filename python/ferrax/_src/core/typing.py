@@ -1,7 +1,7 @@
 """Type hints for functions of arrays."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -16,10 +16,10 @@ class SupportsDType(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-ArrayLike = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
-DTypeLike = str | type[Any] | np.dtype | SupportsDType
+ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
+DTypeLike: TypeAlias = str | type[Any] | np.dtype | SupportsDType
 # One axis or several; sizes.
-Axis = int | Sequence[int]
-Shape = int | Sequence[int]
+Axis: TypeAlias = int | Sequence[int]
+Shape: TypeAlias = int | Sequence[int]
 
 __all__ = ["ArrayLike", "DTypeLike"]

@@ -100,7 +100,7 @@ def soft_sign(x: ArrayLike) -> Array:
     return x / (jnp.abs(x) + 1)
 
 
-@functools.partial(jit, inline=True)
+@jit(inline=True)
 def sigmoid(x: ArrayLike) -> Array:
     """`1 / (1 + exp(-x))`. Floating or complex arrays only.
 
@@ -188,7 +188,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return _gelu(ensure_array(x, "gelu"), bool(approximate))
 
 
-@functools.partial(jit, static_argnums=(1,), inline=True)
+@jit(static_argnums=(1,), inline=True)
 def _gelu(x, approximate):
     x = as_inexact("gelu", x)
     if approximate:
@@ -235,7 +235,7 @@ def _log1mexp_slope(tangent, _, x):
 log1mexp.defjvps(_log1mexp_slope)
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half of the array along `axis`, times the sigmoid of the second half.
 
@@ -286,7 +286,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     return _softmax(x, where, axis)
 
 
-@functools.partial(jit, static_argnums=(2,), inline=True)
+@jit(static_argnums=(2,), inline=True)
 def _softmax(x, where, axis):
     x = as_inexact("softmax", x)
     safe = x if where is None else jnp.where(where, x, -np.inf)
@@ -308,7 +308,7 @@ def _softmax_jvp(axis, primals, tangents):
     return y, moved - y * jnp.sum(moved, axis, where=primals[1], keepdims=True)
 
 
-@functools.partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """The logarithm of `softmax`, without overflow.
 
@@ -327,7 +327,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     return result if where is None else jnp.where(where, result, -np.inf)
 
 
-@functools.partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def logmeanexp(
     x: ArrayLike, axis: Axis | None = None, where: ArrayLike | None = None, keepdims: bool = False,
 ) -> Array:
@@ -349,7 +349,7 @@ def logmeanexp(
     return total - jnp.log(count)
 
 
-@functools.partial(jit, static_argnames=("axis", "algorithm"))
+@jit(static_argnames=("axis", "algorithm"))
 def standardize(
     x: ArrayLike, axis: Axis = -1, mean: Any = None, variance: ArrayLike | None = None,
     epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None, *, algorithm: Any = "fast",
@@ -429,7 +429,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
     return _one_hot(x, num_classes, dtype, axis % (x.ndim + 1))
 
 
-@functools.partial(jit, static_argnums=(1, 2, 3))
+@jit(static_argnums=(1, 2, 3))
 def _one_hot(x, num_classes, dtype, axis):
     shape = [1] * (x.ndim + 1)
     shape[axis] = num_classes
@@ -530,7 +530,7 @@ def dot_product_attention(
     return (output, residual.reshape(output_shape[:-1])) if return_residual else output
 
 
-@functools.partial(jit, static_argnums=(8, 9, 10), inline=True)
+@jit(static_argnums=(8, 9, 10), inline=True)
 def _attention(
     query, key, value, bias, mask, query_lengths, key_lengths, scale, is_causal, window,
     with_residual,

@@ -10,7 +10,6 @@ import math
 import operator
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -485,7 +484,7 @@ def linspace(
 _SPACE_STATIC = ("num", "endpoint", "retstep", "dtype", "axis")
 
 
-@partial(jit, static_argnames=_SPACE_STATIC)
+@jit(static_argnames=_SPACE_STATIC)
 def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -533,7 +532,7 @@ def _nan_like(x):
     return lax.full(x.shape, math.nan, x.dtype)
 
 
-@partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
 def _logspace(start, stop, num, endpoint, base, dtype, axis):
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
@@ -565,7 +564,7 @@ def logspace(
     return _logspace(start, stop, num, bool(endpoint), base, user_dtype(dtype, "logspace"), axis)
 
 
-@partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+@jit(static_argnames=("num", "endpoint", "dtype", "axis"))
 def _geomspace(start, stop, num, endpoint, dtype, axis):
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))

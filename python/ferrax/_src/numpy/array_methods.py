@@ -1,51 +1,40 @@
 """Methods, properties and operators of `Array` that are written in Python.
 
 `METHODS`, `PROPERTIES` and `operators.OPERATORS` map names to functions of the array; `install`
-sets them on the class. Functions of other modules are looked up when first called, so that
-importing this file loads none of them.
+sets them on the class. Their annotations are those of the class's stub (`tools/stubs.py`).
 """
 
 from __future__ import annotations
 
 import importlib
 import operator
-from types import MethodType
+from collections.abc import Callable, Iterator
+from types import MethodType, ModuleType
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core import as_array
+from ferrax._src.core import Array, as_array
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import array_creation, matrices, products, reductions, shape, ufuncs
-from ferrax._src.numpy.nonzero import compress
+from ferrax._src.numpy.nonzero import compress, nonzero
 from ferrax._src.numpy.operators import OPERATORS
-from ferrax._src.numpy.sorting import argsort
+from ferrax._src.numpy.selection import choose
+from ferrax._src.numpy.sorting import argpartition, argsort, searchsorted, sort
+from ferrax._src.numpy.take import take
 from ferrax._src.numpy.util import convert, reject_out, user_dtype
 
 
-def _lazy(module: str, name: str):
-    """A method that is the function `name` of a module of this package, imported when called."""
-    target = None
-
-    def method(self, *args, **kwargs):
-        nonlocal target
-        if target is None:
-            target = getattr(importlib.import_module(f"ferrax._src.numpy.{module}"), name)
-        return target(self, *args, **kwargs)
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"See `ferrax.numpy.{name}`."
-    return method
-
-
-def _reshape(self, *args, order="C", out_sharding=None):
+def _reshape(self: Array, *args: Any, order: str = "C", out_sharding: Any = None) -> Array:
     """See `ferrax.numpy.reshape`; sizes may be given one by one."""
     sizes = args[0] if len(args) == 1 else args
     return shape.reshape(self, sizes, order, out_sharding=out_sharding)
 
 
-def _transpose(self, *args):
+def _transpose(self: Array, *args: Any) -> Array:
     """See `ferrax.numpy.transpose`; axes may be given one by one."""
     if not args:
         axes = None
@@ -56,39 +45,45 @@ def _transpose(self, *args):
     return shape.transpose(self, axes)
 
 
-def _flatten(self, order="C", *, out_sharding=None):
+def _flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
     """See `ferrax.numpy.ravel`."""
     return shape.ravel(self, order, out_sharding=out_sharding)
 
 
-def _astype(self, dtype, copy=False, device=None):
+def _astype(self: Array, dtype: DTypeLike, copy: bool = False, device: Any = None) -> Array:
     """See `ferrax.numpy.astype`."""
     return array_creation.astype(self, dtype, copy=copy, device=device)
 
 
-def _copy(self):
+def _copy(self: Array) -> Array:
     """A copy of the array."""
     return array_creation.array(self, copy=True)
 
 
-def _deepcopy(self, memo):
+def _deepcopy(self: Array, memo: Any) -> Array:
     return array_creation.array(self, copy=True)
 
 
-def _clip(self, min=None, max=None):
+def _clip(self: Array, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """See `ferrax.numpy.clip`."""
     return ufuncs.clip(self, min=min, max=max)
 
 
-def _var(self, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None,
-         correction=None):
+def _var(
+    self: Array, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Array:
     """See `ferrax.numpy.var`."""
     return reductions.var(self, axis, dtype, out, ddof, keepdims, where=where,
                           correction=correction)
 
 
-def _std(self, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None,
-         correction=None):
+def _std(
+    self: Array, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
+    ddof: float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
+    correction: float | None = None,
+) -> Array:
     """See `ferrax.numpy.std`."""
     return reductions.std(self, axis, dtype, out, ddof, keepdims, where=where,
                           correction=correction)
@@ -102,7 +97,7 @@ def _bits(dtype) -> int:
     return 8 * np.dtype(dtype).itemsize
 
 
-def _view(self, dtype=None, type=None):  # noqa: A002
+def _view(self: Array, dtype: DTypeLike | None = None, type: None = None) -> Array:  # noqa: A002
     """The same bytes as another dtype; sizes of the last axis change with the width.
 
     Raises ValueError if the last axis cannot be divided, TypeError for a scalar of other width.
@@ -157,7 +152,7 @@ def _view_error(x, dtype):
     )
 
 
-def _byteswap(self, inplace=False):
+def _byteswap(self: Array, inplace: bool = False) -> Array:
     """The array with the bytes of each element reversed."""
     if inplace:
         raise NotImplementedError("byteswap: arrays are immutable, inplace=True is not supported")
@@ -169,7 +164,7 @@ def _byteswap(self, inplace=False):
     return lax.bitcast_convert_type(lax.rev(octets, (octets.ndim - 1,)), self.dtype)
 
 
-def _to_device(self, device, *, stream=None):
+def _to_device(self: Array, device: Any, *, stream: None = None) -> Array:
     """The array on another device or sharding."""
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
@@ -177,13 +172,7 @@ def _to_device(self, device, *, stream=None):
     return device_put(self, device)
 
 
-def _iter(self):
-    if self.ndim == 0:
-        raise TypeError("iteration over a 0-d array; iterate over x.ravel()")
-    return iter([lax.index_in_dim(self, i, keepdims=False) for i in range(self.shape[0])])
-
-
-def _contains(self, element):
+def _contains(self: Array, element: Any) -> bool:
     if not np.isscalar(element) and not hasattr(element, "shape"):
         raise TypeError(
             "Array.__contains__ requires a scalar array or number, got"
@@ -198,85 +187,90 @@ def _contains(self, element):
     return bool(reductions.any(self == element))
 
 
-def _reversed(self):
+def _reversed(self: Array) -> Iterator[Array]:
     if self.ndim == 0:
         raise TypeError("iteration over a 0-d array; iterate over x.ravel()")
     return iter(list(self)[::-1])
 
 
-def _setitem(self, key, value):
-    raise TypeError(
-        "ferrax arrays are immutable and do not support in-place item assignment. Instead of"
-        " x[idx] = y, use x = x.at[idx].set(y) or another method of x.at."
-    )
-
-
-def _array_namespace(self, *, api_version=None, device=None):
+def _array_namespace(
+    self: Array, *, api_version: str | None = None, device: Any = None
+) -> ModuleType:
     """The module of the array API."""
     if api_version not in (None, "2024.12"):
         raise ValueError(f"unsupported array API version {api_version!r}; expected '2024.12'")
     return importlib.import_module("ferrax.numpy")
 
 
-def _array_module(self, types):
+def _array_module(self: Array, types: Any) -> ModuleType:
     return importlib.import_module("ferrax.numpy")
 
 
-def _format(self, spec):
-    return format(self.item() if self.ndim == 0 else str(self), spec)
-
-
-def _hex(self):
+def _hex(self: Array) -> str:
     return hex(operator.index(self))
 
 
-def _oct(self):
+def _oct(self: Array) -> str:
     return oct(operator.index(self))
 
 
-def _real(self):
+def _real(self: Array) -> Array:
     """Real part."""
     return lax.real(self) if dtypes.issubdtype(self.dtype, np.complexfloating) else self
 
 
-def _imag(self):
+def _imag(self: Array) -> Array:
     """Imaginary part; zeros for real arrays."""
     if dtypes.issubdtype(self.dtype, np.complexfloating):
         return lax.imag(self)
     return lax.full_like(self, 0)
 
 
-def _conj(self):
+def _conj(self: Array) -> Array:
     """Complex conjugate."""
     return lax.conj(self) if dtypes.issubdtype(self.dtype, np.complexfloating) else self
 
 
-def _flat(self):
+def _flat(self: Array) -> NoReturn:
     raise NotImplementedError("Arrays do not implement .flat: consider arr.flatten() instead.")
 
 
-def _compress(self, condition, axis=None, *, out=None, size=None, fill_value=0):
+def _compress(
+    self: Array, condition: ArrayLike, axis: int | None = None, *, out: None = None,
+    size: int | None = None, fill_value: ArrayLike = 0,
+) -> Array:
     """See `ferrax.numpy.compress`."""
     reject_out("compress", out)
 
     return compress(condition, self, axis=axis, size=size, fill_value=fill_value)
 
 
-def _argsort(self, axis=-1, *, kind=None, order=None, stable=True, descending=False):
+def _argsort(
+    self: Array, axis: int | None = -1, *, kind: None = None, order: None = None,
+    stable: bool = True, descending: bool = False,
+) -> Array:
     """See `ferrax.numpy.argsort`."""
     return argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
 
 
-METHODS = {
+def _T(self: Array) -> Array:  # noqa: N802  NumPy's name
+    return shape.transpose(self)
+
+
+def _mT(self: Array) -> Array:  # noqa: N802
+    return shape.matrix_transpose(self)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
     "all": reductions.all,
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
-    "argpartition": _lazy("sorting", "argpartition"),
+    "argpartition": argpartition,
     "argsort": _argsort,
     "astype": _astype,
     "byteswap": _byteswap,
-    "choose": _lazy("selection", "choose"),
+    "choose": choose,
     "clip": _clip,
     "compress": _compress,
     "conj": _conj,
@@ -289,20 +283,20 @@ METHODS = {
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
-    "nonzero": _lazy("nonzero", "nonzero"),
+    "nonzero": nonzero,
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": shape.ravel,
     "repeat": shape.repeat,
     "reshape": _reshape,
     "round": ufuncs.round,
-    "searchsorted": _lazy("sorting", "searchsorted"),
-    "sort": _lazy("sorting", "sort"),
+    "searchsorted": searchsorted,
+    "sort": sort,
     "squeeze": shape.squeeze,
     "std": _std,
     "sum": reductions.sum,
     "swapaxes": shape.swapaxes,
-    "take": _lazy("take", "take"),
+    "take": take,
     "to_device": _to_device,
     "trace": matrices.trace,
     "transpose": _transpose,
@@ -313,18 +307,15 @@ METHODS = {
     "__contains__": _contains,
     "__copy__": _copy,
     "__deepcopy__": _deepcopy,
-    "__format__": _format,
     "__hex__": _hex,
-    "__iter__": _iter,
     "__oct__": _oct,
     "__reversed__": _reversed,
-    "__setitem__": _setitem,
 }
 
 
 PROPERTIES = {
-    "T": lambda self: shape.transpose(self),
-    "mT": lambda self: shape.matrix_transpose(self),
+    "T": _T,
+    "mT": _mT,
     "flat": _flat,
     "imag": _imag,
     "real": _real,
@@ -344,14 +335,14 @@ class _Method:
         return self.function(*args, **kwargs)
 
 
-def install(Array) -> None:
+def install(array_class: Any) -> None:
     """Sets the methods, properties and operators on the array class; called once at import."""
     function_type = type(install)
     for name, function in METHODS.items():
         plain = isinstance(function, function_type)
-        setattr(Array, name, function if plain else _Method(name, function))
+        setattr(array_class, name, function if plain else _Method(name, function))
     for name, function in PROPERTIES.items():
-        setattr(Array, name, property(function))
+        setattr(array_class, name, property(function))
     for name, function in OPERATORS.items():
-        setattr(Array, name, function)
-    Array.__array_priority__ = 100
+        setattr(array_class, name, function)
+    array_class.__array_priority__ = 100

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ferrax import _core
 from ferrax._core import Array
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.numpy.index_parse import parse, reject_large_integers
@@ -25,10 +29,10 @@ class IndexUpdateHelper:
 
     __slots__ = ("array",)
 
-    def __init__(self, array):
+    def __init__(self, array: Array) -> None:
         self.array = array
 
-    def __getitem__(self, index) -> IndexUpdateRef:
+    def __getitem__(self, index: Any) -> IndexUpdateRef:
         return IndexUpdateRef(self.array, index)
 
     def __repr__(self) -> str:
@@ -40,7 +44,7 @@ class IndexUpdateRef:
 
     __slots__ = ("array", "index")
 
-    def __init__(self, array, index):
+    def __init__(self, array: Array, index: Any) -> None:
         self.array = array
         self.index = index
 
@@ -52,9 +56,9 @@ class IndexUpdateRef:
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        fill_value=None,
-        out_sharding=None,
+        mode: Any = None,
+        fill_value: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index]``; mode "fill" yields ``fill_value`` (default NaN, or the integer type's
@@ -78,12 +82,12 @@ class IndexUpdateRef:
 
     def set(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = values``. Where indices repeat, which value stays is unspecified."""
@@ -95,12 +99,12 @@ class IndexUpdateRef:
 
     def add(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] += values``, once for each time that an index occurs."""
@@ -112,12 +116,12 @@ class IndexUpdateRef:
 
     def subtract(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] -= values``, once for each time that an index occurs."""
@@ -129,12 +133,12 @@ class IndexUpdateRef:
 
     def multiply(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] *= values``, once for each time that an index occurs.
@@ -151,12 +155,12 @@ class IndexUpdateRef:
 
     def divide(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] /= values``, once for each time that an index occurs; integers become
@@ -170,12 +174,12 @@ class IndexUpdateRef:
 
     def power(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] **= values``, once for each time that an index occurs."""
@@ -188,12 +192,12 @@ class IndexUpdateRef:
 
     def min(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = minimum(x[index], values)``."""
@@ -205,12 +209,12 @@ class IndexUpdateRef:
 
     def max(
         self,
-        values,
+        values: ArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
-        out_sharding=None,
+        mode: Any = None,
+        out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = maximum(x[index], values)``."""
@@ -222,11 +226,11 @@ class IndexUpdateRef:
 
     def apply(
         self,
-        func,
+        func: Callable[[Array], Array],
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode=None,
+        mode: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = func(x[index])`` for an elementwise function, applied once for each time
@@ -237,6 +241,6 @@ class IndexUpdateRef:
         )  # fmt: skip
 
 
-def install(array_class: type) -> None:
+def install(array_class: Any) -> None:
     """Gives the array class ``.at``."""
     array_class.at = property(IndexUpdateHelper, doc=IndexUpdateHelper.__doc__)

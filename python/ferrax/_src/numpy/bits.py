@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ def _axis_last(x, axis):
     return moveaxis(x, axis, -1), axis
 
 
-@partial(jit, static_argnames=("axis", "bitorder"))
+@jit(static_argnames=("axis", "bitorder"))
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Each eight elements along an axis as the bits of a byte; zeros fill the last one.
 
@@ -59,7 +58,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     return moveaxis(packed, -1, axis)
 
 
-@partial(jit, static_argnames=("axis", "count", "bitorder"))
+@jit(static_argnames=("axis", "count", "bitorder"))
 def unpackbits(a: ArrayLike, axis: int | None = None, count: Any = None, bitorder: str = "big") -> Array:
     """The bits of bytes, eight elements 0 or 1 for each along an axis.
 

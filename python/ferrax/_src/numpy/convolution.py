@@ -6,7 +6,6 @@ multiplied, so that infinities and NaN stay in the sums that they belong to.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ _UNROLLED = 16
 _STATIC = ("mode", "precision", "preferred_element_type")
 
 
-@partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def convolve(
     a: ArrayLike, v: ArrayLike, mode: Any = "full", *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
@@ -55,7 +54,7 @@ def convolve(
     return _sums("convolve", a, v, mode, dtype)
 
 
-@partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def correlate(
     a: ArrayLike, v: ArrayLike, mode: Any = "valid", *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,

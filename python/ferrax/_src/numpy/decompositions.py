@@ -46,7 +46,7 @@ class SVDResult(NamedTuple):
 # ---------------------------------------------------------------------------- eigenvalues
 
 
-@partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+@jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
@@ -68,7 +68,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(values, vectors)
 
 
-@partial(jit, static_argnames=("UPLO", "symmetrize_input"))
+@jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True) -> Array:
     """Eigenvalues of symmetric or Hermitian matrices, as `eigh`: real, ascending, of shape (..., n).
 
@@ -83,7 +83,7 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True) ->
 # ---------------------------------------------------------------------------- singular values
 
 
-@partial(jit, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
+@jit(static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
@@ -135,7 +135,7 @@ def svdvals(x: ArrayLike, /) -> Array:
     return svd(ensure_array(x, "jnp.linalg.svdvals"), compute_uv=False)
 
 
-@partial(jit, static_argnames=("hermitian",))
+@jit(static_argnames=("hermitian",))
 def matrix_rank(
     M: Any, rtol: ArrayLike | None = None, *, hermitian: bool = False,
     tol: ArrayLike | None = None,
@@ -166,7 +166,7 @@ def matrix_rank(
     return reductions.sum(ufuncs.greater(s, lax.expand_dims(rtol, (rtol.ndim,))), axis=-1)
 
 
-@partial(jit, static_argnames=("p",))
+@jit(static_argnames=("p",))
 def cond(x: ArrayLike, p: ArrayLike | None = None) -> Array:
     """Condition numbers (...) of matrices (..., m, n).
 
@@ -244,7 +244,7 @@ def pinv(
 
 
 @partial(custom_jvp, nondiff_argnums=(2,))
-@partial(jit, static_argnums=(2,))
+@jit(static_argnums=(2,))
 def _pinv(a, rtol, hermitian):
     u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
     rtol = shape.expand_dims(rtol, -1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from ferrax._src.transforms.jit import jit
 # ---------------------------------------------------------------------------- norms
 
 
-@partial(jit, static_argnames=("ord", "axis", "keepdims"))
+@jit(static_argnames=("ord", "axis", "keepdims"))
 def norm(x: ArrayLike, ord: Any = None, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """Norm of a vector or of a matrix, or of many along one or two axes.
 
@@ -317,7 +316,7 @@ def _chain_order(sizes):
     return split
 
 
-@partial(jit, static_argnames=("n",))
+@jit(static_argnames=("n",))
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """Square matrices of the last two axes, multiplied `n` times, by repeated squaring.
 

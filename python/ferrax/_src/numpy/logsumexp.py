@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
@@ -63,7 +62,7 @@ def logsumexp(
     return _logsumexp(a, b, where, axis, bool(keepdims), bool(return_sign))
 
 
-@functools.partial(jit, static_argnums=(3, 4, 5), inline=True)
+@jit(static_argnums=(3, 4, 5), inline=True)
 def _logsumexp(a, b, where, axis, keepdims, return_sign):
     if where is not None:
         a = conditional.where(where, a, 0)

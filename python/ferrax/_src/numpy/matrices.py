@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,13 +97,13 @@ def _triangle(name, m, k, lower):
     return lax.select_n(mask, zeros, m) if lower else lax.select_n(mask, m, zeros)
 
 
-@partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def tril(m: ArrayLike, k: Any = 0) -> Array:
     """Zeroes elements above the k-th diagonal of the last two axes."""
     return _triangle("tril", m, k, True)
 
 
-@partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def triu(m: ArrayLike, k: Any = 0) -> Array:
     """Zeroes elements below the k-th diagonal of the last two axes."""
     return _triangle("triu", m, k, False)
@@ -119,7 +118,7 @@ def _swap_last(a, axis1, axis2):
     return a if permutation == tuple(range(a.ndim)) else lax.transpose(a, permutation)
 
 
-@partial(jit, static_argnames=("offset", "axis1", "axis2"))
+@jit(static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of two axes, as a last axis. ValueError below rank 2."""
     a = ensure_array(a, "diagonal")
@@ -136,7 +135,7 @@ def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> A
     return lax.slice_in_dim(flat, start, stop, columns + 1, axis=-1)
 
 
-@partial(jit, static_argnames=("offset", "axis1", "axis2", "dtype"))
+@jit(static_argnames=("offset", "axis1", "axis2", "dtype"))
 def trace(
     a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
     out: None = None,
@@ -149,7 +148,7 @@ def trace(
     return reduce_sum(where(mask, a, lax.full_like(a, 0)), axis=(-2, -1), dtype=dtype)
 
 
-@partial(jit, static_argnames=("k",))
+@jit(static_argnames=("k",))
 def _diag(v, k):
     n = v.shape[0] + abs(k)
     padded = lax.pad(v, strong_constant(0, v), ((max(0, k), max(0, -k), 0),))
@@ -174,7 +173,7 @@ def diagflat(v: ArrayLike, k: Any = 0) -> Array:
     return _diag(ravel(ensure_array(v, "diagflat")), operator.index(k))
 
 
-@partial(jit, static_argnames=("N", "increasing"))
+@jit(static_argnames=("N", "increasing"))
 def vander(x: ArrayLike, N: Any = None, increasing: bool = False) -> Array:
     """Matrix of powers of a vector, falling unless `increasing`."""
     x = ensure_array(x, "vander")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def _slice(x, start, stop, axis):
     return lax.slice_in_dim(x, start, stop, axis=axis)
 
 
-@partial(jit, static_argnames=("n", "axis"))
+@jit(static_argnames=("n", "axis"))
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
@@ -102,7 +101,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     return out
 
 
-@partial(jit, static_argnames=("axis", "edge_order"))
+@jit(static_argnames=("axis", "edge_order"))
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None) -> Any:
     """Central differences inside, one-sided at the ends.
 
@@ -164,7 +163,7 @@ def _gradient_along(f, h, axis):
     return concatenate([first, inner, last], axis=axis)
 
 
-@partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`.
 
@@ -210,7 +209,7 @@ def search_right(sorted_values, x):
     return low
 
 
-@partial(jit, static_argnames=("left", "right"))
+@jit(static_argnames=("left", "right"))
 def _interp_static_ends(x, xp, fp, left, right, period):
     return _interp(x, xp, fp, left, right, period)
 
@@ -288,7 +287,7 @@ def interp(
     return _interp_jit(x, xp, fp, left, right, period)
 
 
-@partial(jit, static_argnames=("rowvar", "bias", "ddof", "dtype"))
+@jit(static_argnames=("rowvar", "bias", "ddof", "dtype"))
 def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False,
     ddof: int | float | None = None, fweights: ArrayLike | None = None,
@@ -360,7 +359,7 @@ def cov(
     return squeeze(ufuncs.true_divide(product, divisor))
 
 
-@partial(jit, static_argnames=("rowvar", "dtype"))
+@jit(static_argnames=("rowvar", "dtype"))
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None,
 ) -> Array:
@@ -378,7 +377,7 @@ def corrcoef(
     return clip(c, -1, 1)
 
 
-@partial(jit, static_argnames=("unroll",))
+@jit(static_argnames=("unroll",))
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
     del unroll  # the steps are written out in any case
@@ -391,7 +390,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return y
 
 
-@partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi,
 ) -> Array:

@@ -13,21 +13,20 @@ import numpy as np
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy import products, ufuncs as composed
 from ferrax._src.numpy.util import convert
 
 _ACCEPTED = (Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
-
-
 def _binary(function):
-    def forward(self, other):
+    def forward(self: Array, other: ArrayLike) -> Array:
         if isinstance(other, _ACCEPTED) or hasattr(other, "__jax_array__"):
             return function(self, other)
         return NotImplemented
 
-    def reflected(self, other):
+    def reflected(self: Array, other: ArrayLike) -> Array:
         if isinstance(other, _ACCEPTED) or hasattr(other, "__jax_array__"):
             return function(other, self)
         return NotImplemented
@@ -40,10 +39,12 @@ floordiv, rfloordiv = _binary(composed.floor_divide)
 mod, rmod = _binary(composed.remainder)
 pow_, rpow = _binary(composed.power)
 divmod_, rdivmod = _binary(composed.divmod)
+for _pair in (divmod_, rdivmod):
+    _pair.__annotations__["return"] = "tuple[Array, Array]"
 matmul, rmatmul = _binary(products.matmul)
 
 
-def round_(self, ndigits=None):
+def round_(self: Array, ndigits: int | None = None) -> Array:
     """`round(x)` gives integers, `round(x, n)` keeps the dtype."""
     out = composed.round(self, decimals=operator.index(ndigits or 0))
     if ndigits is not None or np.issubdtype(out.dtype, np.integer):

@@ -5,7 +5,6 @@ Invariant: axes are padded one after the other, so corners see already padded ne
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -155,7 +154,7 @@ def _statistic(x, axis, before, after, mode, lengths):
     return concatenate([edge(0, first, before), x, edge(n - last, n, after)], axis=axis)
 
 
-@partial(jit, static_argnames=("pad_width", "mode", "reflect_type", "stat_length"))
+@jit(static_argnames=("pad_width", "mode", "reflect_type", "stat_length"))
 def _pad(array, pad_width, mode, values, reflect_type, stat_length):
     if mode == "constant":
         return _pad_constant(array, pad_width, values)
@@ -258,7 +257,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     return _pad(array, pad_width, mode, values, reflect_type, lengths)
 
 
-@partial(jit, static_argnames=("pad_width",))
+@jit(static_argnames=("pad_width",))
 def _pad_scalar(array, value, pad_width):
     if not pad_width:
         return array

@@ -6,7 +6,6 @@ Invariant: shapes depend on shapes alone, unless zeros in front are asked to be 
 from __future__ import annotations
 
 import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,7 +88,7 @@ def _falling(power, m):
     return out
 
 
-@partial(jit, static_argnames=("m",))
+@jit(static_argnames=("m",))
 def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
     """The m-th derivative of a polynomial, in floats.
 
@@ -109,7 +108,7 @@ def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
     return convert(out, p.dtype)
 
 
-@partial(jit, static_argnames=("m",))
+@jit(static_argnames=("m",))
 def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None) -> Array:
     """The m-th integral of a polynomial, in floats.
 

@@ -7,7 +7,6 @@ accumulation in a wider dtype is the backend's.
 from __future__ import annotations
 
 import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def dot_general(name, a, b, numbers, precision, preferred):
     return convert(out, dtype, weak_type)
 
 
-@partial(jit, static_argnames=_DOT_STATIC, inline=True)
+@jit(static_argnames=_DOT_STATIC, inline=True)
 def dot(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
@@ -76,7 +75,7 @@ def dot(
     return dot_general("dot", a, b, (contract, ((), ())), precision, preferred_element_type)
 
 
-@partial(jit, static_argnames=_DOT_STATIC, inline=True)
+@jit(static_argnames=_DOT_STATIC, inline=True)
 def matmul(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
@@ -186,7 +185,7 @@ def _require_rank(name, position, x, rank):
         )
 
 
-@partial(jit, static_argnames=("precision", "preferred_element_type"), inline=True)
+@jit(static_argnames=("precision", "preferred_element_type"), inline=True)
 def vdot(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
@@ -224,7 +223,7 @@ def _axis_last(x, axis):
     return lax.transpose(x, (*range(axis), *range(axis + 1, x.ndim), axis))
 
 
-@partial(jit, static_argnames=("precision", "preferred_element_type"), inline=True)
+@jit(static_argnames=("precision", "preferred_element_type"), inline=True)
 def inner(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
@@ -239,7 +238,7 @@ def inner(
     return dot_general("inner", a, b, (contract, ((), ())), precision, preferred_element_type)
 
 
-@partial(jit, static_argnames=("out",), inline=True)
+@jit(static_argnames=("out",), inline=True)
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Products of all pairs of elements of two flattened arrays."""
     reject_out("outer", out)
@@ -301,7 +300,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return lax.reshape(product, tuple(m * n for m, n in zip(a_dims, b_dims)))
 
 
-@partial(jit, static_argnames=("axisa", "axisb", "axisc", "axis"))
+@jit(static_argnames=("axisa", "axisb", "axisc", "axis"))
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     axis: int | None = None,

@@ -7,7 +7,6 @@ the numbers before them.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -235,7 +234,7 @@ def _hundredths(name, q) -> Array:
 _STATIC = ("axis", "overwrite_input", "method", "keepdims")
 
 
-@partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def quantile(
     a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -266,7 +265,7 @@ def quantile(
     return _quantile_of("quantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def nanquantile(
     a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -276,7 +275,7 @@ def nanquantile(
     return _quantile_of("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def percentile(
     a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -293,7 +292,7 @@ def percentile(
                     weights=weights)
 
 
-@partial(jit, static_argnames=_STATIC)
+@jit(static_argnames=_STATIC)
 def nanpercentile(
     a: ArrayLike, q: ArrayLike, axis: Axis | None = None, out: None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
@@ -305,7 +304,7 @@ def nanpercentile(
                        keepdims, weights=weights)
 
 
-@partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "keepdims"))
 def median(
     a: ArrayLike, axis: Axis | None = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
@@ -320,7 +319,7 @@ def median(
     return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
 
 
-@partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
+@jit(static_argnames=("axis", "overwrite_input", "keepdims"))
 def nanmedian(
     a: ArrayLike, axis: Axis | None = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,

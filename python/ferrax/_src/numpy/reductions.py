@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,10 +184,10 @@ def _is_static(axis) -> bool:
 
 
 _AXES = ("axis", "keepdims")
-_jit_reduction = partial(jit, static_argnames=_AXES, inline=True)
+_jit_reduction = jit(static_argnames=_AXES, inline=True)
 
 
-@partial(jit, static_argnames=(*_AXES, "dtype", "promote_integers"), inline=True)
+@jit(static_argnames=(*_AXES, "dtype", "promote_integers"), inline=True)
 def _sum(a, axis, dtype, keepdims, initial, where, promote_integers):
     return _reduce("sum", a, axis, user_dtype(dtype, "sum"), None, keepdims, initial, where,
                    promote_integers)
@@ -320,7 +319,7 @@ def mean(
     return _mean(a, axis, user_dtype(dtype, "mean"), out, keepdims, where)
 
 
-@partial(jit, static_argnames=(*_AXES, "dtype"), inline=True)
+@jit(static_argnames=(*_AXES, "dtype"), inline=True)
 def _mean_jit(a, axis, dtype, keepdims, where):
     return _mean(a, axis, user_dtype(dtype, "mean"), None, keepdims, where)
 
@@ -393,7 +392,7 @@ def _squared_deviation(a, center):
     return lax.square(centered)
 
 
-@partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+@jit(static_argnames=("axis", "dtype", "keepdims"))
 def _var(a, axis=None, dtype=None, correction=0, keepdims=False, where=None, mean=None):
     compute_dtype, result_dtype = _var_dtypes(a.dtype, dtype)
     a = convert(a, compute_dtype)
@@ -414,7 +413,7 @@ def _broadcast_shape(a, mean):
         a.shape, mean.shape)
 
 
-@partial(jit, static_argnames=("axis", "dtype", "keepdims"))
+@jit(static_argnames=("axis", "dtype", "keepdims"))
 def _std(a, axis=None, dtype=None, correction=0, keepdims=False, where=None, mean=None):
     return lax.sqrt(_var(a, axis, dtype, correction, keepdims, where, mean))
 
@@ -452,7 +451,7 @@ def std(
     return _moment("std", _std, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
-@partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def _ptp(a, axis=None, keepdims=False):
     return lax.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
@@ -464,7 +463,7 @@ def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool
     return _ptp(a, None if axis is None else normalize_axes(axis, a.ndim), bool(keepdims))
 
 
-@partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def count_nonzero(a: ArrayLike, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """Number of non-zero elements over axes, in the default integer dtype."""
     a = ensure_array(a, "count_nonzero")
@@ -533,12 +532,12 @@ def _nan_arg_extremum(name, function, fill, a, axis, keepdims):
     return select_where(all(missing, axis=axis, keepdims=keepdims), -1, result)
 
 
-@partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def _nanargmax(a, axis=None, keepdims=False):
     return _nan_arg_extremum("nanargmax", argmax, -math.inf, a, axis, keepdims)
 
 
-@partial(jit, static_argnames=("axis", "keepdims"))
+@jit(static_argnames=("axis", "keepdims"))
 def _nanargmin(a, axis=None, keepdims=False):
     return _nan_arg_extremum("nanargmin", argmin, math.inf, a, axis, keepdims)
 
@@ -574,7 +573,7 @@ def _without_nan(a, fill):
     return select_where(isnan(a), as_array(np.asarray(fill, a.dtype)), a)
 
 
-@partial(jit, static_argnames=_NAN_STATIC)
+@jit(static_argnames=_NAN_STATIC)
 def nansum(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -585,7 +584,7 @@ def nansum(
                    initial, where, upcast=False)
 
 
-@partial(jit, static_argnames=_NAN_STATIC)
+@jit(static_argnames=_NAN_STATIC)
 def nanprod(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -606,7 +605,7 @@ def _nan_extremum(name, function, fill, a, axis, out, keepdims, initial, where):
     return select_where(all_nan, as_array(np.asarray(math.nan, a.dtype)), result)
 
 
-@partial(jit, static_argnames=("axis", "keepdims", "out"))
+@jit(static_argnames=("axis", "keepdims", "out"))
 def nanmax(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -615,7 +614,7 @@ def nanmax(
     return _nan_extremum("nanmax", max, -math.inf, a, axis, out, keepdims, initial, where)
 
 
-@partial(jit, static_argnames=("axis", "keepdims", "out"))
+@jit(static_argnames=("axis", "keepdims", "out"))
 def nanmin(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -624,7 +623,7 @@ def nanmin(
     return _nan_extremum("nanmin", min, math.inf, a, axis, out, keepdims, initial, where)
 
 
-@partial(jit, static_argnames=_NAN_STATIC)
+@jit(static_argnames=_NAN_STATIC)
 def nanmean(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, where: ArrayLike | None = None,
@@ -640,7 +639,7 @@ def nanmean(
     return lax.div(nansum(a, axis, dtype=dtype, keepdims=keepdims, where=where), normalizer)
 
 
-@partial(jit, static_argnames=_NAN_STATIC)
+@jit(static_argnames=_NAN_STATIC)
 def nanvar(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
@@ -665,7 +664,7 @@ def nanvar(
     return convert(result, result_dtype)
 
 
-@partial(jit, static_argnames=_NAN_STATIC)
+@jit(static_argnames=_NAN_STATIC)
 def nanstd(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
@@ -700,7 +699,7 @@ def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_intege
     return function(convert(a, dtype), axis=axis)
 
 
-@partial(jit, static_argnames=("axis", "dtype"))
+@jit(static_argnames=("axis", "dtype"))
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Cumulative sum along an axis, of the flattened array for None; small integers keep dtype.
 
@@ -712,7 +711,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     return _cumulate("cumsum", lax.cumsum, a, axis, dtype, out)
 
 
-@partial(jit, static_argnames=("axis", "dtype"))
+@jit(static_argnames=("axis", "dtype"))
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
 ) -> Array:
@@ -720,7 +719,7 @@ def cumprod(
     return _cumulate("cumprod", lax.cumprod, a, axis, dtype, out)
 
 
-@partial(jit, static_argnames=("axis", "dtype"))
+@jit(static_argnames=("axis", "dtype"))
 def nancumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
 ) -> Array:
@@ -728,7 +727,7 @@ def nancumsum(
     return _cumulate("nancumsum", lax.cumsum, a, axis, dtype, out, fill_nan=0)
 
 
-@partial(jit, static_argnames=("axis", "dtype"))
+@jit(static_argnames=("axis", "dtype"))
 def nancumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
 ) -> Array:
@@ -736,7 +735,7 @@ def nancumprod(
     return _cumulate("nancumprod", lax.cumprod, a, axis, dtype, out, fill_nan=1)
 
 
-@partial(jit, static_argnames=("axis", "dtype"))
+@jit(static_argnames=("axis", "dtype"))
 def _cumsum_with_promotion(a, axis=None, dtype=None):
     return _cumulate("cumsum", lax.cumsum, a, axis, dtype, None, promote_integers=True)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +70,7 @@ def _with_first(marks: Array) -> Array:
     return lax.concatenate([lax.full((1,), True, np.bool_), marks], 0)
 
 
-@partial(jit, static_argnames=("equal_nan",))
+@jit(static_argnames=("equal_nan",))
 def _sorted_rows(x: Array, equal_nan: bool):
     """The rows along axis 0 in order, where each was, and which are the first of their kind."""
     count, dtype = x.shape[0], dtypes.default_int_dtype()
@@ -154,7 +153,7 @@ def _runs(first: Array) -> Array:
     return lax.sub(numbers, lax.full_like(numbers, 1))
 
 
-@partial(jit, static_argnums=(2,))
+@jit(static_argnums=(2,))
 def _inverse(places: Array, first: Array, shape) -> Array:
     numbers = lax.full_like(places, 0).at[places].set(_runs(first), unique_indices=True)
     return lax.reshape(numbers, shape)
@@ -400,7 +399,7 @@ _ISIN = ("compare_all", "binary_search", "sort", "auto")
 _FEW = 32
 
 
-@partial(jit, static_argnames=("assume_unique", "invert", "method"))
+@jit(static_argnames=("assume_unique", "invert", "method"))
 def isin(
     element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False,
     invert: bool = False, *, method: str = "auto",

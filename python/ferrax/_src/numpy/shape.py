@@ -10,7 +10,6 @@ import math
 import operator
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,7 +161,7 @@ def reshape(
     raise ValueError(f"reshape: order has to be 'C' or 'F', got {order!r}")
 
 
-@partial(jit, static_argnames=("order", "out_sharding"), inline=True)
+@jit(static_argnames=("order", "out_sharding"), inline=True)
 def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     """Flattens to one axis."""
     reject_out_sharding("ravel", out_sharding)
@@ -206,7 +205,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return lax.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-@partial(jit, static_argnames=("axis1", "axis2"), inline=True)
+@jit(static_argnames=("axis1", "axis2"), inline=True)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Exchanges two axes."""
     a = ensure_array(a, "swapaxes")
@@ -241,7 +240,7 @@ def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
     return transpose(a, permutation)
 
 
-@partial(jit, static_argnames=("axis", "start"), inline=True)
+@jit(static_argnames=("axis", "start"), inline=True)
 def rollaxis(a: ArrayLike, axis: int, start: Any = 0) -> Array:
     """Moves an axis back to lie before position `start`."""
     a = ensure_array(a, "rollaxis")
@@ -468,7 +467,7 @@ def block(arrays: Sequence[ArrayLike]) -> Array:
     return _assembled(arrays, _depth(arrays))
 
 
-@partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Joins two arrays, flattened for `axis=None`."""
     parts = [arr, values] if axis is not None else [ravel(arr), ravel(values)]
@@ -531,7 +530,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     return _split("dsplit", ary, indices_or_sections, 2)
 
 
-@partial(jit, static_argnames=("axis",), inline=True)
+@jit(static_argnames=("axis",), inline=True)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Splits along an axis into a tuple of arrays without it."""
     x = ensure_array(x, "unstack")
@@ -628,7 +627,7 @@ def _take_rows(a, indices, axis):
     )
 
 
-@partial(jit, static_argnames=("new_shape",))
+@jit(static_argnames=("new_shape",))
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """Repeats or truncates the flattened array to fill a new shape."""
     a = ensure_array(a, "resize")
@@ -646,7 +645,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
 # ---------------------------------------------------------------------------- flips and rolls
 
 
-@partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _flip(m, axis=None):
     return lax.rev(m, normalize_axes(axis, m.ndim))
 
@@ -676,7 +675,7 @@ def fliplr(m: ArrayLike) -> Array:
     return _flip(ensure_array(m, "fliplr"), 1)
 
 
-@partial(jit, static_argnames=("k", "axes"))
+@jit(static_argnames=("k", "axes"))
 def rot90(m: ArrayLike, k: Any = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Rotates by `k` quarter turns in the plane of two axes."""
     m = ensure_array(m, "rot90")
@@ -697,7 +696,7 @@ def rot90(m: ArrayLike, k: Any = 1, axes: Sequence[int] = (0, 1)) -> Array:
     return _flip(transpose(m, permutation), ax2)
 
 
-@partial(jit, static_argnames=("shift", "axis"))
+@jit(static_argnames=("shift", "axis"))
 def _roll_static(a, shift, axis):
     for amount, d in zip(shift, axis):
         amount = amount % a.shape[d] if a.shape[d] else 0
@@ -710,7 +709,7 @@ def _roll_static(a, shift, axis):
     return a
 
 
-@partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def _roll_dynamic(a, shift, axis):
     for i, d in enumerate(axis):
         n = a.shape[d]

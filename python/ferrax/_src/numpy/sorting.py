@@ -52,7 +52,7 @@ def _places(x: Array, axis: int, dtype) -> Array:
     return lax.broadcasted_iota(dtype, x.shape, axis)
 
 
-@partial(jit, static_argnames=("axis", "kind", "order", "stable", "descending"))
+@jit(static_argnames=("axis", "kind", "order", "stable", "descending"))
 def sort(
     a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None,
     stable: bool = True, descending: bool = False,
@@ -77,7 +77,7 @@ def sort(
     return lax.rev(result, (axis,)) if descending else result
 
 
-@partial(jit, static_argnames=("axis", "kind", "order", "stable", "descending", "dtype"))
+@jit(static_argnames=("axis", "kind", "order", "stable", "descending", "dtype"))
 def argsort(
     a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None,
     stable: bool = True, descending: bool = False, dtype: DTypeLike | None = None,
@@ -99,7 +99,7 @@ def argsort(
     return lax.rev(places, (axis,)) if descending else places
 
 
-@partial(jit, static_argnames=("axis",))
+@jit(static_argnames=("axis",))
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """The places of the elements sorted by several keys, the last of which counts first.
 
@@ -142,7 +142,7 @@ def _mirrored(x: Array) -> Array:
     return lax.bitwise_not(x) if is_subdtype(x, np.integer) else lax.neg(x)
 
 
-@partial(jit, static_argnames=("kth", "axis"))
+@jit(static_argnames=("kth", "axis"))
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """A copy whose `kth` element along an axis is where sorting would put it.
 
@@ -167,7 +167,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     return _moved(lax.concatenate([low, high], x.ndim - 1), x.ndim - 1, axis)
 
 
-@partial(jit, static_argnames=("kth", "axis"))
+@jit(static_argnames=("kth", "axis"))
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The places of the elements of `partition`, those after `kth` in ascending order of place.
 
@@ -275,7 +275,7 @@ def _check_option(name: str, value, options) -> None:
         raise ValueError(f"invalid argument {name}={value!r}, expected {expected}")
 
 
-@partial(jit, static_argnames=("side", "method"))
+@jit(static_argnames=("side", "method"))
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
     method: str = "scan",
@@ -312,7 +312,7 @@ def searchsorted(
     return lax.convert_element_type(_SEARCHES[method](a, v, side), dtype)
 
 
-@partial(jit, static_argnames=("right", "method"))
+@jit(static_argnames=("right", "method"))
 def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The numbers of the bins that values lie in.
 

@@ -7,7 +7,6 @@ inlines are jitted with `inline=True`, the others appear by name in a Program.
 from __future__ import annotations
 
 import operator
-from functools import partial
 
 import numpy as np
 
@@ -140,7 +139,7 @@ def _bits(x) -> Array:
     return lax.bitcast_convert_type(x, np.dtype(f"int{8 * x.dtype.itemsize}"))
 
 
-@partial(jit, static_argnames=("equal_nan",))
+@jit(static_argnames=("equal_nan",))
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
@@ -164,7 +163,7 @@ def isclose(
     return ufuncs.logical_or(out, both_nan) if equal_nan else out
 
 
-@partial(jit, static_argnames=("equal_nan",))
+@jit(static_argnames=("equal_nan",))
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
@@ -427,7 +426,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     return lax.convert_element_type(lax.population_count(magnitude), np.uint8)
 
 
-@partial(jit, static_argnames=("deg",))
+@jit(static_argnames=("deg",))
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
     z = ensure_array(z, "angle")
@@ -471,7 +470,7 @@ def _round_floating(x, decimals):
     return lax.convert_element_type(out, dtype) if out.dtype != dtype else out
 
 
-@partial(jit, static_argnames=("decimals",))
+@jit(static_argnames=("decimals",))
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Rounds to a number of decimals, halves to even; integers are returned as they are.
 
@@ -517,7 +516,7 @@ def clip(
     return arr
 
 
-@partial(jit, static_argnames=("copy",))
+@jit(static_argnames=("copy",))
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,

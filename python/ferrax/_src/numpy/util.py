@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 import warnings
-from functools import partial
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from ferrax._src.transforms.jit import jit
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
 
-jit_inline = partial(jit, inline=True)
+jit_inline = jit(inline=True)
 
 
 class AxisError(ValueError, IndexError):

@@ -5,7 +5,6 @@ The invariants are those of `random`: JAX's use of keys, and formulas in the res
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,7 @@ def pareto(
     return _of_parameter("pareto", _pareto, key, b, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(2, 3))
+@jit(static_argnums=(2, 3))
 def _pareto(key, b, shape, dtype):
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
@@ -79,7 +78,7 @@ def rayleigh(
     return _of_parameter("rayleigh", _rayleigh, key, scale, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(2, 3))
+@jit(static_argnums=(2, 3))
 def _rayleigh(key, scale, shape, dtype):
     log_u = lax.log(uniform(key, shape, dtype))
     scale = jnp.broadcast_to(lax.convert_element_type(scale, dtype), shape)
@@ -107,7 +106,7 @@ def lognormal(
     return _lognormal(key, sigma, shape, dtype)
 
 
-@functools.partial(jit, static_argnums=(2, 3), inline=True)
+@jit(static_argnums=(2, 3), inline=True)
 def _lognormal(key, sigma, shape, dtype):
     return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
@@ -131,7 +130,7 @@ def weibull_min(
     return _weibull_min(key, scale, concentration, canonicalize_shape(shape), dtype)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@jit(static_argnums=(3, 4))
 def _weibull_min(key, scale, concentration, shape, dtype):
     # A power of an exponential number, -log(1 - u).
     exponential = -jnp.log1p(-uniform(key, shape, dtype))
@@ -159,7 +158,7 @@ def triangular(
     return _triangular(key, left, mode, right, shape, dtype)
 
 
-@functools.partial(jit, static_argnums=(4, 5), inline=True)
+@jit(static_argnums=(4, 5), inline=True)
 def _triangular(key, left, mode, right, shape, dtype):
     left, mode, right = (
         jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (left, mode, right)
@@ -185,7 +184,7 @@ def maxwell(
     return _standard("maxwell", _maxwell, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _maxwell(key, shape, dtype):
     z = normal(key, (*shape, 3), dtype)
     return jnp.sqrt(jnp.sum(z * z, axis=-1))
@@ -210,7 +209,7 @@ def double_sided_maxwell(
     return _double_sided_maxwell(key, loc, scale, canonicalize_shape(shape), dtype)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@jit(static_argnums=(3, 4))
 def _double_sided_maxwell(key, loc, scale, shape, dtype):
     parameters = tuple(lax.broadcast_shapes(np.shape(loc), np.shape(scale)))
     shape = (shape or parameters) + parameters
@@ -238,7 +237,7 @@ def wald(
     return _of_parameter("wald", _wald, key, mean, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(2, 3))
+@jit(static_argnums=(2, 3))
 def _wald(key, mean, shape, dtype):
     normal_key, uniform_key = _split(key)
     mean = jnp.broadcast_to(lax.convert_element_type(mean, dtype), shape)
@@ -272,7 +271,7 @@ def geometric(
     return _geometric(key, p, shape, dtype)
 
 
-@functools.partial(jit, static_argnums=(2, 3))
+@jit(static_argnums=(2, 3))
 def _geometric(key, p, shape, dtype):
     p = jnp.asarray(p)
     p = lax.convert_element_type(p, dtypes.to_inexact_dtype(p.dtype))

@@ -10,7 +10,6 @@ Invariants:
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -165,7 +164,7 @@ def uniform(
     return _uniform(key, minval, maxval, canonicalize_shape(shape, "uniform"), dtype)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@jit(static_argnums=(3, 4))
 def _uniform(key, minval, maxval, shape, dtype):
     info = dtypes.finfo(dtype)
     if info.bits not in _UINT_DTYPES:
@@ -233,7 +232,7 @@ def _clip_to_integer_dtype(x, dtype):
     return jnp.clip(x, low, high).astype(dtype)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@jit(static_argnums=(3, 4))
 def _randint(key, minval, maxval, shape, dtype):
     _check_shape("randint", shape, np.shape(minval), np.shape(maxval))
     _check_arraylike("randint", minval, maxval)
@@ -302,7 +301,7 @@ def bernoulli(
     return _bernoulli(key, lax.convert_element_type(p, dtype), shape, mode)
 
 
-@functools.partial(jit, static_argnames=("shape", "mode"))
+@jit(static_argnames=("shape", "mode"))
 def _bernoulli(key, p, shape, mode):
     if shape is None:
         shape = np.shape(p)
@@ -331,7 +330,7 @@ def rademacher(
     return _rademacher(key, canonicalize_shape(shape, "rademacher"), dtype)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _rademacher(key, shape, dtype):
     return (2 * bernoulli(key, 0.5, shape).astype(dtype) - 1).astype(dtype)
 
@@ -377,7 +376,7 @@ def permutation(
     return jnp.take(x, order, axis, unique_indices=True)
 
 
-@functools.partial(jit, static_argnums=(2,))
+@jit(static_argnums=(2,))
 def _shuffle(key, x, axis):
     # Each round sorts by fresh 32-bit keys. Equal keys leave a trace of the old order, so there
     # are as many rounds as make it improbable that a pair of elements is tied in all of them.
@@ -549,7 +548,7 @@ def normal(
     return _normal(key, canonicalize_shape(shape, "normal"), dtype)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _normal(key, shape, dtype):
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape, dtype)
@@ -560,7 +559,7 @@ def _normal(key, shape, dtype):
     return (real + 1j * imag) / np.array(np.sqrt(2), dtype)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _normal_real(key, shape, dtype):
     # The inverse of the distribution function, of a number in the open interval (-1, 1).
     above_minus_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
@@ -589,7 +588,7 @@ def truncated_normal(
     return _truncated_normal(key, lower, upper, shape, dtype)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@jit(static_argnums=(3, 4))
 def _truncated_normal(key, lower, upper, shape, dtype):
     shape = _shape_with("truncated_normal", shape, lower, upper)
     sqrt2 = np.array(np.sqrt(2), dtype)
@@ -621,7 +620,7 @@ def exponential(
     return _standard("exponential", _exponential, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _exponential(key, shape, dtype):
     # log(1 - u), since u may be 0 and is never 1.
     return lax.neg(lax.log1p(lax.neg(uniform(key, shape, dtype))))
@@ -658,7 +657,7 @@ def gumbel(
     return _gumbel(key, shape, dtype, mode)
 
 
-@functools.partial(jit, static_argnums=(1, 2, 3))
+@jit(static_argnums=(1, 2, 3))
 def _gumbel(key, shape, dtype, mode):
     info = dtypes.finfo(dtype)
     if mode == "low":
@@ -710,7 +709,7 @@ def laplace(
     return _standard("laplace", _laplace, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _laplace(key, shape, dtype):
     # The inverse of the distribution function, of a number in (-1, 1): -1 is left out, as 1 is.
     signed = uniform(key, shape, dtype, dtypes.finfo(dtype).epsneg - 1.0, 1.0)
@@ -732,7 +731,7 @@ def logistic(
     return _standard("logistic", _logistic, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _logistic(key, shape, dtype):
     # The inverse of the distribution function: the logit of a number in (0, 1).
     probability = uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
@@ -754,7 +753,7 @@ def cauchy(
     return _standard("cauchy", _cauchy, key, shape, dtype, out_sharding)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@jit(static_argnums=(1, 2))
 def _cauchy(key, shape, dtype):
     u = uniform(key, shape, dtype, minval=dtypes.finfo(dtype).eps, maxval=1.0)
     pi, half = np.array(np.pi, dtype), np.array(0.5, dtype)

@@ -14,6 +14,8 @@ from ferrax._src.transforms import autodiff, stepwise
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
+    P,
+    R,
     SymbolicZero,
     array_types,
     pair,
@@ -27,7 +29,7 @@ from ferrax._src.tree import tree_util
 __all__ = ["custom_jvp"]
 
 
-class custom_jvp(CustomFunction):  # noqa: N801
+class custom_jvp(CustomFunction[P, R]):  # noqa: N801
     """A function with a forward derivative of its own, which serves `jvp` and `grad` alike.
 
     Args:

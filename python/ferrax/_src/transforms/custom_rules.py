@@ -11,7 +11,8 @@ import contextlib
 import functools
 import inspect
 import weakref
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from ferrax._src.state import at_user_line, type_text
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import autodiff, ref_rules
 from ferrax._src.tree import tree_util
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # What asking for a value raises that is not known.
 VALUE_UNKNOWN = (
@@ -133,7 +137,7 @@ def api_has_defaults(fun) -> bool:
     return bool(getattr(fun, "__defaults__", None)) or not hasattr(fun, "__code__")
 
 
-class CustomFunction:
+class CustomFunction(Generic[P, R]):
     """A function with rules of its own; `kind` is the name of what made it one.
 
     Subclasses have `_check_rules`, which raises AttributeError where there are none yet; `_record`,
@@ -142,7 +146,10 @@ class CustomFunction:
 
     kind: str
 
-    def __init__(self, fun, nondiff_argnums=(), nondiff_argnames=()):
+    def __init__(
+        self, fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ) -> None:
         functools.update_wrapper(self, fun)
         api_util.check_callable(fun)
         self.fun = fun
@@ -151,7 +158,7 @@ class CustomFunction:
 
     __getattr__ = forwarded_attribute
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         self._check_rules()
         if not (kwargs or self.nondiff_argnums or _core.ref_frames()):
             return self.fun(*args)

@@ -16,6 +16,8 @@ from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
+    P,
+    R,
     SymbolicZero,
     array_types,
     pair,
@@ -29,7 +31,7 @@ from ferrax._src.tree import tree_util
 __all__ = ["custom_gradient", "custom_vjp"]
 
 
-class custom_vjp(CustomFunction):  # noqa: N801
+class custom_vjp(CustomFunction[P, R]):  # noqa: N801
     """A function with a reverse derivative of its own, for `grad` and `vjp`.
 
     Args:

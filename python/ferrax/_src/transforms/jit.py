@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from ferrax import _core
 from ferrax._src.base import config
@@ -20,6 +20,16 @@ from ferrax._src.core.sharding import Sharding
 from ferrax._src.tracing.staging import output_types, shape_of
 from ferrax._src.transforms import stages, stats
 from ferrax._src.tree import tree_util
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _Decorator(Protocol):
+    """What `jit` is without a function."""
+
+    def __call__(self, fun: Callable[_P, _R], /) -> _core.PjitFunction[_P, _R]: ...
+
 
 _caches: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -33,6 +43,26 @@ def _shared_cache(fun, options):
     return by_options.setdefault(options, _core.JitCache())
 
 
+@overload
+def jit(
+    fun: Callable[_P, _R], /, *, in_shardings: Any = None, out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
+    device: Any = None, backend: str | None = None, inline: bool = False,
+    abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
+) -> _core.PjitFunction[_P, _R]: ...
+@overload
+def jit(
+    fun: None = None, /, *, in_shardings: Any = None, out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
+    device: Any = None, backend: str | None = None, inline: bool = False,
+    abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
+) -> _Decorator: ...
 def jit(
     fun: Callable[..., Any] | None = None, /, *, in_shardings: Any = None,
     out_shardings: Any = None, static_argnums: int | Sequence[int] | None = None,
@@ -185,7 +215,7 @@ def _without_statics(jitted, args, kwargs):
     return fun, args, kwargs
 
 
-def _stats(self) -> stats.Stats:
+def _stats(self) -> stats.JitStats:
     """How often the function was traced and compiled, and why last: a `JitStats`.
 
     Example:
