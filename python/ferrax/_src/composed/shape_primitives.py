@@ -46,6 +46,8 @@ stage_p = composite("stage", lambda x: x)
 def stage(x: ArrayLike, /) -> Array:
     """The value as one of what is being traced; outside of that, as an array.
 
+    Args: x: array or scalar.
+
     Example:
         >>> ferrax.jit(lambda: print(isinstance(lax.stage(1.0), ferrax.core.Tracer)))()
         True
@@ -89,6 +91,8 @@ axis_primitive_batchers[dce_sink_p] = lambda size, name, kind, args, dims, **par
 
 def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
     """Marks the arrays of a tree as used: what computes them stays in the jaxpr.
+
+    Args: val: a pytree of arrays; prevent_mlir_dce: accepted, without effect.
 
     Example:
         >>> jaxpr = ferrax.make_jaxpr(lambda x: lax.dce_sink(jnp.sin(x)))(1.0)

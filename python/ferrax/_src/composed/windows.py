@@ -54,6 +54,8 @@ def padtype_to_pads(
     element of padding at the end; ``"SAME_LOWER"`` puts it at the beginning.
 
     Errors: TypeError for a padding that is no string, RuntimeError for another name.
+    Args: in_shape: the array's shape; window_shape, window_strides: the windows' sizes and steps;
+    padding: the name.
 
     >>> lax.padtype_to_pads((6,), (2,), (1,), "SAME")
     [(0, 1)]
@@ -188,6 +190,9 @@ def reduce_window_shape_tuple(
     window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """The shape of ``reduce_window``'s result.
+
+    Args: operand_shape: the array's shape; window_dimensions, window_strides, padding,
+    base_dilation, window_dilation: as for `reduce_window`.
 
     >>> lax.reduce_window_shape_tuple((6,), (3,), (2,), [(0, 1)])
     (3,)

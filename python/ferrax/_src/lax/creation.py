@@ -25,6 +25,7 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
     """An array of one value; weakly typed if ``dtype`` is None and the value is.
 
     Raises TypeError unless ``fill_value`` is a scalar.
+    Args: shape: ints; fill_value: the scalar; dtype: the result's; sharding: where to put it.
 
     >>> lax.full((2,), 7.0)
     Array([7., 7.], dtype=float32, weak_type=True)
@@ -59,7 +60,13 @@ def _literal(value, dtype):
 
 
 def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
-    """An array whose contents do not matter (zeros)."""
+    """An array whose contents do not matter (zeros).
+
+    Args: shape: ints; dtype: the result's; out_sharding: must be None.
+
+    >>> lax.empty((2,), jnp.int32)
+    Array([0, 0], dtype=int32)
+    """
     _reject_out_sharding("empty", out_sharding)
     return full(shape, 0, dtype)
 
@@ -68,7 +75,14 @@ def full_like(
     x: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Shape | None = None,
     sharding: Any = None,
 ) -> Array:
-    """An array of one value with ``x``'s shape and dtype, unless others are given."""
+    """An array of one value with ``x``'s shape and dtype, unless others are given.
+
+    Args: x: array or what has a shape and a dtype; fill_value: scalar; dtype, shape: the result's;
+    sharding: where to put it. Raises: TypeError unless the value is a scalar.
+
+    >>> lax.full_like(jnp.arange(3), 7)
+    Array([7, 7, 7], dtype=int32)
+    """
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         x = _operand(x, "full_like")
     shape = x.shape if shape is None else _canonical_shape(shape)
@@ -83,7 +97,13 @@ def full_like(
 
 
 def zeros_like_array(x: ArrayLike) -> Array:
-    """Zeros of ``x``'s shape, dtype and weak type."""
+    """Zeros of ``x``'s shape, dtype and weak type.
+
+    Args: x: array or scalar.
+
+    >>> lax.zeros_like_array(jnp.arange(3))
+    Array([0, 0, 0], dtype=int32)
+    """
     return full_like(x, 0)
 
 
@@ -97,7 +117,15 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 
 
 def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_sharding: Any = None) -> Array:
-    """An array of ``shape`` whose element is its own position along ``dimension``."""
+    """An array of ``shape`` whose element is its own position along ``dimension``.
+
+    Args: dtype: of the positions, real or complex; shape: ints; dimension: the axis; out_sharding:
+    must be None.
+
+    >>> lax.broadcasted_iota(jnp.int32, (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     _reject_out_sharding("broadcasted_iota", out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
     shape = _canonical_shape(shape)
@@ -112,7 +140,13 @@ def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_shar
 
 
 def shape_as_value(shape: Shape) -> Array:
-    """A shape as a 1-D integer array."""
+    """A shape as a 1-D integer array.
+
+    Args: shape: ints.
+
+    >>> lax.shape_as_value((2, 3))
+    Array([2, 3], dtype=int32, weak_type=True)
+    """
     shape = _canonical_shape(shape)
     if not shape:
         return full((0,), 0, dtypes.dtype(0))

@@ -32,6 +32,8 @@ def dot_general(
     Returns the batch axes, then lhs's and rhs's remaining ones. Raises TypeError where the axes are
     out of range, repeated, or of different sizes.
 
+    Args: out_sharding: must be None.
+
     >>> x = jnp.ones((2, 3, 4))
     >>> lax.dot_general(x, x, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 3)
@@ -93,6 +95,9 @@ def dot(
     Operands have one or two axes; the last axis of ``lhs`` meets the first of ``rhs``.
     ``precision`` and ``preferred_element_type`` may also be passed by position.
 
+    Args: args, precision, preferred_element_type, dimension_numbers, out_sharding: as for
+    `dot_general`, with its errors.
+
     >>> lax.dot(jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
@@ -127,6 +132,9 @@ def dot(
 
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
     """Matrix products of the last two axes, all leading axes being batches.
+
+    Args: lhs: array of shape (..., m, k); rhs: array of shape (..., k, n), with the same leading
+    axes; precision: as for `dot_general`.
 
     >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
     (5, 2, 4)

@@ -32,6 +32,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
 
     With `out_dtype` the factors, which may then have different dtypes, are converted to it first.
     Errors: TypeError for dtypes and shapes that do not fit.
+    Args: x, y: the factors; out_dtype: the result's dtype, default theirs.
 
     Example:
         >>> lax.mul(jnp.int8(100), jnp.int8(100), out_dtype=jnp.int32)
@@ -72,6 +73,9 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """Rounds a floating array to whole numbers; halves go as ``rounding_method`` says.
 
+    Args: x: array of floats; rounding_method: of `RoundingMethod`, default away from zero. Errors:
+    TypeError for other dtypes.
+
     >>> lax.round(jnp.array([0.5, 1.5]))
     Array([1., 2.], dtype=float32)
     """
@@ -83,6 +87,10 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     """Rounds a floating array to the values that a narrower float format could hold.
 
     Raises ValueError unless ``exponent_bits >= 1`` and ``mantissa_bits >= 0``.
+    Args: operand: array of floats; exponent_bits, mantissa_bits: the format.
+
+    >>> lax.reduce_precision(jnp.array([1.0 + 2**-10, 3.0]), exponent_bits=5, mantissa_bits=8)
+    Array([1., 3.], dtype=float32)
     """
     exponent_bits = operator.index(exponent_bits)
     mantissa_bits = operator.index(mantissa_bits)
@@ -114,6 +122,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """Elementwise cast to ``new_dtype``; the result is never weakly typed.
 
     Casts of floats to integers saturate, NaN becomes 0. Complex to real warns.
+
+    Args: operand: array or scalar; new_dtype: a dtype or scalar type.
 
     >>> lax.convert_element_type(jnp.array([1.7, -2.5]), jnp.int32)
     Array([ 1, -2], dtype=int32)
@@ -163,6 +173,8 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     To a narrower dtype the result has one more (last) dimension, to a wider one the last dimension
     is consumed. bool and complex only convert to themselves (TypeError).
 
+    Args: operand: array; new_dtype: the dtype.
+
     >>> lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
     Array(1065353216, dtype=int32)
     """
@@ -198,7 +210,13 @@ def _stop_gradient_leaf(x):
 
 
 def dtype(x: ArrayLike) -> np.dtype:
-    """The dtype that ``x`` (an array, scalar, or scalar type) has as an array."""
+    """The dtype that ``x`` (an array, scalar, or scalar type) has as an array.
+
+    Args: x: array, scalar or scalar type.
+
+    >>> lax.dtype(1.0), lax.dtype(jnp.ones(2, jnp.int8))
+    (dtype('float32'), dtype('int8'))
+    """
     if x is None:
         raise ValueError(f"Invalid argument to dtype: {x} has none; pass an array or a scalar.")
     return x.dtype if isinstance(x, Array) else dtypes.dtype(x)

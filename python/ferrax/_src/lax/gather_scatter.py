@@ -75,6 +75,14 @@ def gather(
       mode: what to do out of bounds: "fill", "clip" or "promise_in_bounds" (default; such indices
         are clipped, but their gradient is dropped).
       fill_value: scalar for mode "fill"; default NaN, or the integer type's extreme.
+
+    Errors: TypeError for shapes and dtypes that do not fit.
+
+    >>> rows = lax.GatherDimensionNumbers((1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> operand = jnp.array([[1, 2], [3, 4], [5, 6]])
+    >>> lax.gather(operand, jnp.array([[2], [0]]), rows, slice_sizes=(1, 2))
+    Array([[5, 6],
+           [1, 2]], dtype=int32)
     """
     operand = _operand(operand, "gather")
     start_indices = _operand(start_indices, "gather", 1)
@@ -107,7 +115,14 @@ def gather(
 
 def index_take(src: Any, idxs: Sequence, axes: Sequence[int]) -> Array:
     """``src`` at equal-length 1-D index arrays, one for each of ``axes``; the result's axis 0 runs
-    over them."""
+    over them.
+
+    Args: src: array; idxs: as many integer vectors of one length; axes: the axes that they index.
+
+    >>> lax.index_take(jnp.array([[1, 2], [3, 4]]), (jnp.array([1, 0]),), (0,))
+    Array([[3, 4],
+           [1, 2]], dtype=int32)
+    """
     src = _operand(src, "index_take")
     axes = tuple([_canonical_axis(axis, src.ndim) for axis in axes])
     columns = [_operand(i, "index_take", 1) for i in idxs]
@@ -167,6 +182,12 @@ def scatter(
       mode: out of bounds: "drop" (default), "clip" or "promise_in_bounds".
 
     Where windows overlap, which update wins is unspecified.
+
+    Errors: TypeError for shapes and dtypes that do not fit.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter(jnp.zeros(4), jnp.array([[1], [3]]), jnp.array([5.0, 6.0]), numbers)
+    Array([0., 5., 0., 6.], dtype=float32)
     """
     return _scatter(
         "scatter", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
@@ -184,6 +205,13 @@ def scatter_add(
     Updates are added one after the other, in the order of the indices and the dtype of ``operand``:
     the same bits each time, but the rounding error of an element grows with the number of its updates
     (``sum`` has no such error).
+
+    Args: operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices,
+    mode: as for `scatter`, with its errors.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_add(jnp.ones(4), jnp.array([[1], [1]]), jnp.array([5.0, 6.0]), numbers)
+    Array([ 1., 12.,  1.,  1.], dtype=float32)
     """
     return _scatter(
         "scatter_add", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
@@ -196,7 +224,15 @@ def scatter_sub(
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
 ) -> Array:
-    """As ``scatter``, but each update is subtracted from what is there."""
+    """As ``scatter``, but each update is subtracted from what is there.
+
+    Args: operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices,
+    mode: as for `scatter`, with its errors.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_sub(jnp.ones(4), jnp.array([[1], [3]]), jnp.array([5.0, 6.0]), numbers)
+    Array([ 1., -4.,  1., -5.], dtype=float32)
+    """
     return _scatter(
         "scatter_sub", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
         unique_indices, mode,
@@ -208,7 +244,15 @@ def scatter_mul(
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
 ) -> Array:
-    """As ``scatter``, but what is there is multiplied by each update."""
+    """As ``scatter``, but what is there is multiplied by each update.
+
+    Args: operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices,
+    mode: as for `scatter`, with its errors.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_mul(jnp.array([1, 2, 3]), jnp.array([[1], [1]]), jnp.array([5, 6]), numbers)
+    Array([ 1, 60,  3], dtype=int32)
+    """
     return _scatter(
         "scatter_mul", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
         unique_indices, mode,
@@ -220,7 +264,15 @@ def scatter_min(
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
 ) -> Array:
-    """As ``scatter``, but the lesser of each update and what is there stays."""
+    """As ``scatter``, but the lesser of each update and what is there stays.
+
+    Args: operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices,
+    mode: as for `scatter`, with its errors.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_min(jnp.array([4, 5, 6]), jnp.array([[0], [2]]), jnp.array([1, 9]), numbers)
+    Array([1, 5, 6], dtype=int32)
+    """
     return _scatter(
         "scatter_min", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
         unique_indices, mode,
@@ -232,7 +284,15 @@ def scatter_max(
     dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
     unique_indices: bool = False, mode: Any = None,
 ) -> Array:
-    """As ``scatter``, but the greater of each update and what is there stays."""
+    """As ``scatter``, but the greater of each update and what is there stays.
+
+    Args: operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices,
+    mode: as for `scatter`, with its errors.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_max(jnp.array([4, 5, 6]), jnp.array([[0], [2]]), jnp.array([1, 9]), numbers)
+    Array([4, 5, 9], dtype=int32)
+    """
     return _scatter(
         "scatter_max", operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
         unique_indices, mode,
@@ -246,11 +306,15 @@ def scatter_apply(
 ) -> Array:
     """Applies an elementwise function at the positions that a scatter would update.
 
-    Args:
-      func: elementwise function that keeps shape and dtype; where indices repeat it is applied
-        repeatedly.
-      update_shape: the shape that a scatter's updates would have.
-      (others): as for ``scatter``.
+    Args: func: elementwise function that keeps shape and dtype; where indices repeat it is applied
+    repeatedly. update_shape: the shape that a scatter's updates would have. operand,
+    scatter_indices, dimension_numbers, indices_are_sorted, unique_indices, mode: as for
+    ``scatter``.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> indices = jnp.array([[1], [3]])
+    >>> lax.scatter_apply(jnp.arange(4.0), indices, jnp.square, numbers, update_shape=(2,))
+    Array([0., 1., 2., 9.], dtype=float32)
     """
     operand = _operand(operand, "scatter_apply")
     scatter_indices = _operand(scatter_indices, "scatter_apply", 1)

@@ -18,7 +18,11 @@ from ferrax._src.lax.shape import transpose
 
 
 class EighImplementation(enum.Enum):
-    """Algorithms of `eigh`. On the CPU there is one, which `QR` and None name."""
+    """Algorithms of `eigh`. On the CPU there is one, which `QR` and None name.
+
+    >>> lax.linalg.EighImplementation.QR.value
+    'qr'
+    """
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -27,7 +31,11 @@ class EighImplementation(enum.Enum):
 
 class SvdAlgorithm(enum.Enum):
     """Algorithms of `svd`. On the CPU there is one: `DEFAULT`, `QR`, `DIVIDE_AND_CONQUER` and None
-    name it."""
+    name it.
+
+    >>> [algorithm.name for algorithm in lax.linalg.SvdAlgorithm]
+    ['DEFAULT', 'QR', 'JACOBI', 'POLAR', 'DIVIDE_AND_CONQUER']
+    """
 
     DEFAULT = "default"
     QR = "QR"

@@ -148,7 +148,13 @@ def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmin(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The minimum over the lanes of a named axis; as `pmax`."""
+    """The minimum over the lanes of a named axis; as `pmax`.
+
+    Args: x, axis_name, axis_index_groups: as for `psum`, with its errors.
+
+    >>> ferrax.vmap(lambda x: x - lax.pmin(x, "lanes"), axis_name="lanes")(jnp.array([3, 1, 2]))
+    Array([2, 0, 1], dtype=int32)
+    """
     return _reduce("pmin", reduce_min, x, axis_name, axis_index_groups)
 
 
@@ -174,6 +180,10 @@ def axis_size(axis_name: Any) -> int:
     """The number of lanes of a named axis, or of all of a tuple of axes, as a Python int.
 
     Errors: NameError where no axis of that name is mapped over.
+    Args: axis_name: a name or a tuple of names.
+
+    >>> ferrax.vmap(lambda x: x / lax.axis_size("lanes"), axis_name="lanes")(jnp.ones(4))
+    Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
     return named_axes.size_of_all(axis_name, "axis_size")
 
@@ -233,6 +243,11 @@ def pshuffle(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
     """`ppermute` by the list of the lanes that each lane has its value from.
 
     Errors: ValueError if that is no permutation; else as `ppermute`.
+    Args: x: a pytree of arrays; axis_name: a name; perm: a permutation of the lanes.
+
+    >>> turned = ferrax.vmap(lambda x: lax.pshuffle(x, "lanes", [2, 0, 1]), axis_name="lanes")
+    >>> turned(jnp.array([5, 6, 7]))
+    Array([7, 5, 6], dtype=int32)
     """
     if set(perm) != set(range(len(perm))):
         raise ValueError(
@@ -448,5 +463,13 @@ def all_to_all(
 
 
 def pswapaxes(x: ArrayLike, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """A named axis swapped with an axis of arrays, of the same size. Errors as `all_to_all`."""
+    """A named axis swapped with an axis of arrays, of the same size. Errors as `all_to_all`.
+
+    Args: x, axis_name, axis, axis_index_groups: as for `all_to_all`, of which it is a case.
+
+    >>> swapped = ferrax.vmap(lambda x: lax.pswapaxes(x, "lanes", 0), axis_name="lanes")
+    >>> swapped(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

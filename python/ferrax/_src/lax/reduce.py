@@ -37,6 +37,9 @@ def _reduction(name: str, x, axes: Sequence[int]) -> Array:
 def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Sum over ``axes`` (non-negative); the dtype, which must be numeric, stays.
 
+    Args: operand: the array; out_sharding: must be None. Errors: TypeError for bools, ValueError
+    for axes out of range or repeated.
+
     >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))
     Array([3., 3.], dtype=float32)
     """
@@ -45,32 +48,70 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
 
 
 def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Product over ``axes``; of nothing it is 1."""
+    """Product over ``axes``; of nothing it is 1.
+
+    Args: operand, axes: as for `reduce_sum`, with its errors.
+
+    >>> lax.reduce_prod(jnp.array([[1, 2], [3, 4]]), (0,))
+    Array([3, 8], dtype=int32)
+    """
     return _reduction("reduce_prod", operand, axes)
 
 
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Maximum over ``axes``; NaN wins; of nothing it is the dtype's lowest value."""
+    """Maximum over ``axes``; NaN wins; of nothing it is the dtype's lowest value.
+
+    Args: operand: array of any dtype with an order, complex numbers by their real parts first;
+    axes: those to reduce. Errors: ValueError for axes out of range or repeated.
+
+    >>> lax.reduce_max(jnp.array([[1, 2], [3, 4]]), (0,))
+    Array([3, 4], dtype=int32)
+    """
     return _reduction("reduce_max", operand, axes)
 
 
 def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Minimum over ``axes``; NaN wins; of nothing it is the dtype's highest value."""
+    """Minimum over ``axes``; NaN wins; of nothing it is the dtype's highest value.
+
+    Args: operand, axes: as for `reduce_max`, with its errors.
+
+    >>> lax.reduce_min(jnp.array([[1, 2], [3, 4]]), (1,))
+    Array([1, 3], dtype=int32)
+    """
     return _reduction("reduce_min", operand, axes)
 
 
 def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Bitwise (for booleans logical) "and" over ``axes``."""
+    """Bitwise (for booleans logical) "and" over ``axes``.
+
+    Args: operand: array of bools or integers; axes: those to reduce. Errors: TypeError for other
+    dtypes, ValueError for axes out of range or repeated.
+
+    >>> lax.reduce_and(jnp.array([6, 3]), (0,))
+    Array(2, dtype=int32)
+    """
     return _reduction("reduce_and", operand, axes)
 
 
 def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Bitwise (for booleans logical) "or" over ``axes``."""
+    """Bitwise (for booleans logical) "or" over ``axes``.
+
+    Args: operand, axes: as for `reduce_and`, with its errors.
+
+    >>> lax.reduce_or(jnp.array([6, 3]), (0,))
+    Array(7, dtype=int32)
+    """
     return _reduction("reduce_or", operand, axes)
 
 
 def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Bitwise (for booleans logical) "exclusive or" over ``axes``."""
+    """Bitwise (for booleans logical) "exclusive or" over ``axes``.
+
+    Args: operand, axes: as for `reduce_and`, with its errors.
+
+    >>> lax.reduce_xor(jnp.array([6, 3]), (0,))
+    Array(5, dtype=int32)
+    """
     return _reduction("reduce_xor", operand, axes)
 
 
@@ -95,6 +136,8 @@ def _arg_reduction(name: str, x, axis: int, index_dtype) -> Array:
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
     """Position of the maximum along ``axis``; the first one, and NaN counts as the largest.
 
+    Args: operand: array of real numbers; index_dtype: an integer dtype.
+
     >>> lax.argmax(jnp.array([1, 3, 2]), 0, jnp.int32)
     Array(1, dtype=int32)
     """
@@ -102,7 +145,13 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """Position of the minimum along ``axis``; the first one, and NaN counts as the smallest."""
+    """Position of the minimum along ``axis``; the first one, and NaN counts as the smallest.
+
+    Args: operand: array of real numbers; axis: the axis; index_dtype: an integer dtype.
+
+    >>> lax.argmin(jnp.array([5, 2, 7]), 0, jnp.int32)
+    Array(1, dtype=int32)
+    """
     return _arg_reduction("argmin", operand, axis, index_dtype)
 
 
@@ -119,6 +168,9 @@ def _cumulative(name: str, x, axis: int, reverse: bool) -> Array:
 def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     """Running sums along ``axis``, from the end if ``reverse``.
 
+    Args: operand: array of numbers; axis: not negative. Errors: ValueError for an axis out of
+    range.
+
     >>> lax.cumsum(jnp.array([1, 2, 3]), reverse=True)
     Array([6, 5, 3], dtype=int32)
     """
@@ -126,20 +178,44 @@ def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running products along ``axis``, from the end if ``reverse``."""
+    """Running products along ``axis``, from the end if ``reverse``.
+
+    Args: operand, axis, reverse: as for `cumsum`, with its errors.
+
+    >>> lax.cumprod(jnp.array([1, 2, 3]))
+    Array([1, 2, 6], dtype=int32)
+    """
     return _cumulative("cumprod", operand, axis, reverse)
 
 
 def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running maxima along ``axis``, from the end if ``reverse``."""
+    """Running maxima along ``axis``, from the end if ``reverse``.
+
+    Args: operand, axis, reverse: as for `cumsum`, with its errors.
+
+    >>> lax.cummax(jnp.array([1, 3, 2]))
+    Array([1, 3, 3], dtype=int32)
+    """
     return _cumulative("cummax", operand, axis, reverse)
 
 
 def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running minima along ``axis``, from the end if ``reverse``."""
+    """Running minima along ``axis``, from the end if ``reverse``.
+
+    Args: operand, axis, reverse: as for `cumsum`, with its errors.
+
+    >>> lax.cummin(jnp.array([2, 3, 1]), reverse=True)
+    Array([1, 1, 1], dtype=int32)
+    """
     return _cumulative("cummin", operand, axis, reverse)
 
 
 def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running ``log(sum(exp(x)))`` along ``axis`` without overflow."""
+    """Running ``log(sum(exp(x)))`` along ``axis`` without overflow.
+
+    Args: operand: array of floats; axis, reverse: as for `cumsum`, with its errors.
+
+    >>> lax.cumlogsumexp(jnp.zeros(3))
+    Array([0.       , 0.6931472, 1.0986123], dtype=float32)
+    """
     return _cumulative("cumlogsumexp", operand, axis, reverse)

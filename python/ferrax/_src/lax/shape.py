@@ -56,6 +56,7 @@ def broadcast_in_dim(
     """Broadcasts to ``shape``, operand axis ``i`` becoming axis ``broadcast_dimensions[i]``.
 
     Raises TypeError where an operand axis is neither 1 nor its target's size.
+    Args: out_sharding: must be None.
 
     >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), (0,)).shape
     (2, 3)
@@ -86,6 +87,8 @@ def broadcast_in_dim(
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """Adds leading axes of the given sizes.
 
+    Args: operand: array; sizes: ints; out_sharding: must be None.
+
     >>> lax.broadcast(jnp.zeros(3), (2,)).shape
     (2, 3)
     """
@@ -99,7 +102,13 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
 
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
-    """Adds leading axes of size 1 up to ``rank`` axes."""
+    """Adds leading axes of size 1 up to ``rank`` axes.
+
+    Args: x: array; rank: an int, which does nothing unless above its rank.
+
+    >>> lax.broadcast_to_rank(jnp.arange(3), 2)
+    Array([[0, 1, 2]], dtype=int32)
+    """
     x = _operand(x, "broadcast_to_rank")
     if x.ndim >= rank:
         return x
@@ -107,7 +116,14 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot)."""
+    """Broadcasts ``arr`` to ``like_arr``'s shape by NumPy's rules (ValueError if it cannot).
+
+    Args: arr: array; like_arr: array or what has a shape.
+
+    >>> lax.broadcast_like(jnp.arange(2), jnp.zeros((2, 2)))
+    Array([[0, 1],
+           [0, 1]], dtype=int32)
+    """
     arr = _operand(arr, "broadcast_like")
     return _broadcast_to(arr, _operand(like_arr, "broadcast_like", 1).shape)
 
@@ -145,6 +161,9 @@ def reshape(
     """The same elements, row-major, in another shape of equally many elements.
 
     ``dimensions`` permutes the axes first. Sizes must be given in full (no -1).
+
+    Args: operand: array; new_sizes: ints; out_sharding: must be None. Errors: TypeError for another
+    size.
 
     >>> lax.reshape(jnp.arange(6), (2, 3)).shape
     (2, 3)
@@ -192,6 +211,8 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Drops axes of size 1; ValueError where the size is another.
 
+    Args: array: the operand; dimensions: the axes.
+
     >>> lax.squeeze(jnp.zeros((1, 3)), (0,)).shape
     (3,)
     """
@@ -213,6 +234,9 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Adds axes of size 1 at the given positions of the result.
+
+    Args: array: the operand; dimensions: the positions. Errors: ValueError if they are repeated or
+    out of range.
 
     >>> lax.expand_dims(jnp.zeros(3), (0, -1)).shape
     (1, 3, 1)
@@ -238,6 +262,8 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Merges the axes ``start_dimension:stop_dimension`` into one.
 
+    Args: operand: array.
+
     >>> lax.collapse(jnp.zeros((2, 3, 4)), 0, 2).shape
     (6, 4)
     """
@@ -254,6 +280,9 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """Reverses the order of elements along axes.
+
+    Args: operand: array; dimensions: the axes. Errors: TypeError if they are repeated or out of
+    range.
 
     >>> lax.rev(jnp.array([1, 2, 3]), (0,))
     Array([3, 2, 1], dtype=int32)
@@ -277,6 +306,10 @@ def pad(
     operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]],
 ) -> Array:
     """Pads with a scalar: per axis (low, high, interior); negative low or high removes elements.
+
+    Args: operand: array; padding_value: scalar of its dtype; padding_config: a triple of ints for
+    each axis. Errors: TypeError for another dtype or rank, ValueError for another number of triples
+    and a negative interior.
 
     >>> lax.pad(jnp.array([1, 2]), 0, [(1, 0, 1)])
     Array([0, 1, 0, 2], dtype=int32)
@@ -321,6 +354,7 @@ def concatenate(operands: Any, dimension: int) -> Array:
     """Joins arrays of equal dtype along an existing axis.
 
     Raises ValueError without operands, TypeError where ranks, other sizes or dtypes differ.
+    Args: operands: a sequence of arrays; dimension: the axis.
 
     >>> lax.concatenate([jnp.zeros(2), jnp.ones(1)], 0)
     Array([0., 0., 1.], dtype=float32)
@@ -348,7 +382,15 @@ def concatenate(operands: Any, dimension: int) -> Array:
 
 
 def stack(operands: Any, axis: int = 0) -> Array:
-    """Joins arrays of equal shape and dtype along a new axis."""
+    """Joins arrays of equal shape and dtype along a new axis.
+
+    Args: operands: a sequence of arrays; axis: the new one, in the result. Errors: ValueError for
+    none, TypeError for shapes or dtypes that differ.
+
+    >>> lax.stack([jnp.arange(2), jnp.arange(2)], axis=1)
+    Array([[0, 0],
+           [1, 1]], dtype=int32)
+    """
     if len(operands) == 0:
         raise ValueError("stack requires a non-empty sequence of arrays")
     arrays = [_operand(x, "stack", i) for i, x in enumerate(operands)]
@@ -366,7 +408,13 @@ def stack(operands: Any, axis: int = 0) -> Array:
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """Cuts an array along an axis into consecutive pieces of the given sizes (ValueError if the
-    sizes do not add up)."""
+    sizes do not add up).
+
+    Args: operand: array; sizes: ints; axis: the axis.
+
+    >>> lax.split(jnp.arange(5), (2, 3))
+    [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
+    """
     operand = _operand(operand, "split")
     sizes = _int_tuple(sizes)
     axis = _canonical_axis(axis, operand.ndim)
@@ -399,14 +447,26 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
-    """The slices of an array along an axis, without that axis."""
+    """The slices of an array along an axis, without that axis.
+
+    Args: x: array of rank 1 or more; axis: the axis.
+
+    >>> lax.unstack(jnp.array([[1, 2], [3, 4]]))
+    (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     x = _operand(x, "unstack")
     axis = _canonical_axis(axis, x.ndim)
     return tuple([squeeze(piece, (axis,)) for piece in split(x, (1,) * x.shape[axis], axis)])
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
-    """Repeats the whole array ``reps[i]`` times along each axis ``i``."""
+    """Repeats the whole array ``reps[i]`` times along each axis ``i``.
+
+    Args: operand: array; reps: as many ints as it has axes.
+
+    >>> lax.tile(jnp.arange(2), (3,))
+    Array([0, 1, 0, 1, 0, 1], dtype=int32)
+    """
     operand = _operand(operand, "tile")
     reps = _int_tuple(reps)
     shape = operand.shape

@@ -35,6 +35,9 @@ def slice(
 
     Bounds are one integer per axis, ``0 <= start <= limit <= size``; strides are positive.
 
+    Args: operand: array; start_indices, limit_indices: the bounds; strides: the steps, None for 1.
+    Errors: TypeError for bounds that do not fit.
+
     >>> lax.slice(jnp.arange(10), (2,), (8,), (3,))
     Array([2, 5], dtype=int32)
     """
@@ -84,6 +87,9 @@ def slice_in_dim(
 ) -> Array:
     """``slice`` along one axis; None and negative bounds as in Python.
 
+    Args: operand: array; start_index, limit_index: ints or None, from the end if negative; stride:
+    the step; axis: the axis. Errors: TypeError for bounds that do not fit.
+
     >>> lax.slice_in_dim(jnp.arange(5), -3, None)
     Array([2, 3, 4], dtype=int32)
     """
@@ -100,7 +106,14 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """The slice at a static position of an axis; IndexError if out of bounds."""
+    """The slice at a static position of an axis; IndexError if out of bounds.
+
+    Args: operand: array; index: an int, from the end if negative; axis: the axis; keepdims: whether
+    it stays with size 1.
+
+    >>> lax.index_in_dim(jnp.array([[1, 2], [3, 4]]), 1, keepdims=False)
+    Array([3, 4], dtype=int32)
+    """
     operand = _operand(operand, "index_in_dim")
     index, axis = operator.index(index), _canonical_axis(axis, operand.ndim)
     size = operand.shape[axis]
@@ -234,6 +247,10 @@ def dynamic_update_slice(
 
     The start is moved so that the window fits.
 
+    Args: start_indices: one integer for each axis; allow_negative_indices: whether negative ones
+    count from the end. Errors: TypeError for another dtype or rank, ValueError for another number
+    of indices.
+
     >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (3,))
     Array([0., 0., 1., 1.], dtype=float32)
     """
@@ -265,7 +282,15 @@ def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0, *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """``dynamic_slice`` along one axis, whole along the others."""
+    """``dynamic_slice`` along one axis, whole along the others.
+
+    Args: operand: array; start_index: an integer; slice_size: an int; axis: the axis;
+    allow_negative_indices: whether a negative start counts from the end. Errors as for
+    `dynamic_slice`.
+
+    >>> lax.dynamic_slice_in_dim(jnp.arange(5), 3, 4)
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     operand = _operand(operand, "dynamic_slice_in_dim")
     axis = _canonical_axis(known_axis("lax.dynamic_slice_in_dim", axis), operand.ndim)
     sizes = list(operand.shape)
@@ -282,7 +307,14 @@ def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True, *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """The slice at a dynamic position of an axis."""
+    """The slice at a dynamic position of an axis.
+
+    Args: operand: array; index: an integer, moved into range; axis: the axis; keepdims: whether it
+    stays with size 1; allow_negative_indices: whether a negative index counts from the end.
+
+    >>> lax.dynamic_index_in_dim(jnp.array([[1, 2], [3, 4]]), 1, keepdims=False)
+    Array([3, 4], dtype=int32)
+    """
     operand = _operand(operand, "dynamic_index_in_dim")
     axis = _canonical_axis(hashable_axis("lax.dynamic_index_in_dim", axis), operand.ndim)
     result = dynamic_slice_in_dim(
@@ -295,7 +327,15 @@ def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int, *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """``dynamic_update_slice`` along one axis, from the beginning of the others."""
+    """``dynamic_update_slice`` along one axis, from the beginning of the others.
+
+    Args: operand, update: arrays of one dtype and rank; start_index: an integer; axis: the axis;
+    allow_negative_indices: whether a negative start counts from the end. Errors as for
+    `dynamic_update_slice`.
+
+    >>> lax.dynamic_update_slice_in_dim(jnp.zeros(4), jnp.ones(2), 1, axis=0)
+    Array([0., 1., 1., 0.], dtype=float32)
+    """
     operand = _operand(operand, "dynamic_update_slice_in_dim")
     axis = _canonical_axis(known_axis("lax.dynamic_update_slice_in_dim", axis), operand.ndim)
     return dynamic_update_slice(
@@ -310,7 +350,15 @@ def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int, *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """Replaces the slice at a dynamic position of an axis; ``update`` may lack that axis."""
+    """Replaces the slice at a dynamic position of an axis; ``update`` may lack that axis.
+
+    Args: operand: array; update: of its dtype; index: an integer, moved into range; axis: the axis;
+    allow_negative_indices: whether a negative index counts from the end.
+
+    >>> lax.dynamic_update_index_in_dim(jnp.zeros((2, 2)), jnp.ones(2), 1, axis=0)
+    Array([[0., 0.],
+           [1., 1.]], dtype=float32)
+    """
     operand = _operand(operand, "dynamic_update_index_in_dim")
     update = _operand(update, "dynamic_update_index_in_dim", 1)
     axis = _canonical_axis(hashable_axis("lax.dynamic_update_index_in_dim", axis), operand.ndim)

@@ -150,7 +150,13 @@ def array(  # noqa: A002
     Raises: TypeError for data that is not numeric, ValueError for ragged sequences, OverflowError
     for Python integers out of range.
 
-    Example: `jnp.array([1, 2.5])` is a float32 vector; `jnp.array(1)` is a weak int32 scalar.
+    args: nothing (object and dtype alone may be given by position); order: "K" or None;
+    out_sharding: as `device`.
+
+    >>> jnp.array([1, 2.5])
+    Array([1. , 2.5], dtype=float32)
+    >>> jnp.array(1)
+    Array(1, dtype=int32, weak_type=True)
     """
     if args:
         raise TypeError(f"jnp.array takes at most 2 positional arguments, got {2 + len(args)}")
@@ -216,13 +222,26 @@ def asarray(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
     copy: bool | None = None, device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """As `array`, but returns an array of the right dtype as it is unless `copy=True`."""
+    """As `array`, but returns an array of the right dtype as it is unless `copy=True`.
+
+    Args: a: the data, as for `array`, with its errors; dtype, order, copy, device, out_sharding:
+    likewise.
+
+    >>> jnp.asarray([1, 2], dtype=float)
+    Array([1., 2.], dtype=float32)
+    """
     return array(a, dtype=dtype, copy=bool(copy), order=order or "K", device=device,
                  out_sharding=out_sharding)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """A copy of an array."""
+    """A copy of an array.
+
+    Args: a: array, scalar or nested sequence; order: "K" or None.
+
+    >>> jnp.copy(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
     check_array_like("copy", a)
@@ -231,7 +250,14 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None) -> Array:
     """Converts to a dtype: floats truncate and saturate to integers, complex drops its
-    imaginary part, everything non-zero is True. None means the default float dtype."""
+    imaginary part, everything non-zero is True. None means the default float dtype.
+
+    Args: x: array or scalar; dtype: the result's; copy: whether to copy what has that dtype;
+    device: where to put the result.
+
+    >>> jnp.astype(jnp.array([1.7, -300.0]), jnp.int8)
+    Array([   1, -128], dtype=int8)
+    """
     x = ensure_array(x, "astype")
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "astype")
     if dtype == np.bool_ and x.dtype != np.bool_:
@@ -252,17 +278,40 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
 
 
 def frombuffer(buffer: Any, dtype: DTypeLike = float, count: Any = -1, offset: Any = 0) -> Array:
-    """A 1-d array of the bytes of a buffer."""
+    """A 1-d array of the bytes of a buffer.
+
+    Args: buffer: an object with the buffer protocol; dtype: of its elements; count: how many, -1
+    for all; offset: the first byte. Raises: ValueError for counts and offsets that the buffer does
+    not have.
+
+    >>> jnp.frombuffer(b"abc", dtype="uint8", offset=1)
+    Array([98, 99], dtype=uint8)
+    """
     return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
 
 
 def fromstring(string: str, dtype: DTypeLike = float, count: Any = -1, *, sep: str) -> Array:
-    """A 1-d array parsed from text with separator `sep`."""
+    """A 1-d array parsed from text with separator `sep`.
+
+    Args: string: the text; dtype: of the result; count: how many numbers, -1 for all.
+
+    >>> jnp.fromstring("1 2 3", sep=" ")
+    Array([1., 2., 3.], dtype=float32)
+    """
     return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
 
 
 def fromfile(*args: Any, **kwargs: Any) -> Array:
-    """Not implemented: reading a file is not pure. Use `jnp.asarray(np.fromfile(...))`."""
+    """Not implemented: reading a file is not pure. Use `jnp.asarray(np.fromfile(...))`.
+
+    Args: args, kwargs: any. Raises: NotImplementedError always.
+
+    >>> try:
+    ...     jnp.fromfile("numbers.bin")
+    ... except NotImplementedError as error:
+    ...     print(type(error).__name__)
+    NotImplementedError
+    """
     raise NotImplementedError(
         "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe under"
         " transformations; use jnp.asarray(np.fromfile(...)) outside of them."
@@ -270,7 +319,16 @@ def fromfile(*args: Any, **kwargs: Any) -> Array:
 
 
 def fromiter(*args: Any, **kwargs: Any) -> Array:
-    """Not implemented: an iterator is not pure. Use `jnp.asarray(np.fromiter(...))`."""
+    """Not implemented: an iterator is not pure. Use `jnp.asarray(np.fromiter(...))`.
+
+    Args: args, kwargs: any. Raises: NotImplementedError always.
+
+    >>> try:
+    ...     jnp.fromiter(range(3), int)
+    ... except NotImplementedError as error:
+    ...     print(type(error).__name__)
+    NotImplementedError
+    """
     raise NotImplementedError(
         "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe under"
         " transformations; use jnp.asarray(np.fromiter(...)) outside of them."
@@ -280,7 +338,15 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
 def fromfunction(
     function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike = float, **kwargs: Any,
 ) -> Array:
-    """Calls `function` on index vectors, mapped over every index of `shape`."""
+    """Calls `function` on index vectors, mapped over every index of `shape`.
+
+    Args: function: of as many 0-d arrays as `shape` has axes; dtype: of the indices; kwargs:
+    further arguments of `function`.
+
+    >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+    Array([[ 0,  1,  2],
+           [10, 11, 12]], dtype=int32)
+    """
     shape = canonical_shape(shape)
     rank = len(shape)
     for axis in reversed(range(rank)):  # the innermost map gives the last axis
@@ -289,7 +355,15 @@ def fromfunction(
 
 
 def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array of an object with `__dlpack__`."""
+    """An array of an object with `__dlpack__`.
+
+    Args: x: the object, on the CPU; device: where to put the array; copy: True always copies, False
+    never, None where needed. Raises: TypeError for an object without the protocol, ValueError where
+    `copy=False` and a copy is needed.
+
+    >>> jnp.from_dlpack(np.arange(3, dtype="int32"))
+    Array([0, 1, 2], dtype=int32)
+    """
     return import_dlpack(x, device=device, copy=copy)
 
 
@@ -299,21 +373,40 @@ def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None
 def zeros(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """An array of zeros; float32 by default. Raises TypeError for a shape that is not static."""
+    """An array of zeros; float32 by default. Raises TypeError for a shape that is not static.
+
+    Args: shape: ints, or one int; dtype: the result's; device, out_sharding: where to put it.
+
+    >>> jnp.zeros((2, 2), dtype=int)
+    Array([[0, 0],
+           [0, 0]], dtype=int32)
+    """
     return _filled("zeros", 0, shape, dtype, device, out_sharding)
 
 
 def ones(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """An array of ones; float32 by default."""
+    """An array of ones; float32 by default.
+
+    Args: shape, dtype, device, out_sharding: as for `zeros`, with its errors.
+
+    >>> jnp.ones(3)
+    Array([1., 1., 1.], dtype=float32)
+    """
     return _filled("ones", 1, shape, dtype, device, out_sharding)
 
 
 def empty(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """An array of zeros: there is no uninitialised memory."""
+    """An array of zeros: there is no uninitialised memory.
+
+    Args: shape, dtype, device, out_sharding: as for `zeros`, with its errors.
+
+    >>> jnp.empty(2)
+    Array([0., 0.], dtype=float32)
+    """
     return _filled("empty", 0, shape, dtype, device, out_sharding)
 
 
@@ -338,7 +431,16 @@ def full(
     shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """An array of `fill_value`, broadcast to `shape`; a Python scalar gives a weak array."""
+    """An array of `fill_value`, broadcast to `shape`; a Python scalar gives a weak array.
+
+    Args: shape: ints, or one int; fill_value: scalar or array; dtype: the result's, default that of
+    the value; device, out_sharding: where to put it. Raises: TypeError for a shape that is not
+    static, ValueError for a value that does not broadcast.
+
+    >>> jnp.full((2, 2), jnp.array([1, 2]))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     check_array_like("full", fill_value)
     dtype = user_dtype(dtype, "full")
     shape = canonical_shape(shape)
@@ -368,7 +470,13 @@ def zeros_like(
     a: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """Zeros with the shape and dtype of `a`, unless they are given."""
+    """Zeros with the shape and dtype of `a`, unless they are given.
+
+    Args: a: array or scalar; dtype, shape: of the result; device, out_sharding: where to put it.
+
+    >>> jnp.zeros_like(jnp.arange(3))
+    Array([0, 0, 0], dtype=int32)
+    """
     return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
@@ -376,7 +484,13 @@ def ones_like(
     a: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """Ones with the shape and dtype of `a`, unless they are given."""
+    """Ones with the shape and dtype of `a`, unless they are given.
+
+    Args: a, dtype, shape, device, out_sharding: as for `zeros_like`.
+
+    >>> jnp.ones_like(jnp.arange(3), dtype=float)
+    Array([1., 1., 1.], dtype=float32)
+    """
     return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
@@ -384,7 +498,13 @@ def empty_like(
     prototype: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None,
 ) -> Array:
-    """Zeros with the shape and dtype of `prototype`, unless they are given."""
+    """Zeros with the shape and dtype of `prototype`, unless they are given.
+
+    Args: prototype: array or scalar; dtype, shape, device: as for `zeros_like`.
+
+    >>> jnp.empty_like(jnp.arange(3))
+    Array([0, 0, 0], dtype=int32)
+    """
     return _like("empty_like", prototype, 0, dtype, shape, device)
 
 
@@ -392,7 +512,14 @@ def full_like(
     a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, shape: Shape | None = None, *,
     device: Any = None, out_sharding: Any = None,
 ) -> Array:
-    """An array of `fill_value` with the shape and dtype of `a`, unless they are given."""
+    """An array of `fill_value` with the shape and dtype of `a`, unless they are given.
+
+    Args: a: array or scalar; fill_value: what broadcasts to the shape; dtype, shape, device,
+    out_sharding: as for `zeros_like`.
+
+    >>> jnp.full_like(jnp.arange(3), 7)
+    Array([7, 7, 7], dtype=int32)
+    """
     check_array_like("full_like", fill_value)
     return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
 
@@ -413,7 +540,10 @@ def arange(
     Raises: ConcretizationTypeError for tracers, ValueError for complex, ZeroDivisionError for a
     step of 0.
 
-    Example: `jnp.arange(1, 7, 2)` is `[1, 3, 5]`.
+    device, out_sharding: where to put the result.
+
+    >>> jnp.arange(1, 7, 2)
+    Array([1, 3, 5], dtype=int32)
     """
     if type(start) is int and dtype is stop is step is None and start <= _INT32_MAX:
         return _place(lax.iota(dtypes.default_int_dtype(), max(0, start)), device, out_sharding)
@@ -472,6 +602,11 @@ def linspace(
 
     Args: endpoint: include `stop`; retstep: also return the step; axis: where to put the new
     axis. Integer dtypes round down. Raises ValueError for a negative `num`.
+
+    num: a static int; dtype: the result's, default a float dtype; device: where to put it.
+
+    >>> jnp.linspace(0, 1, 5)
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     num = operator.index(concrete_or_error(operator.index, num, "'num' argument of jnp.linspace"))
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.linspace")
@@ -557,7 +692,14 @@ def logspace(
     start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True,
     base: ArrayLike = 10.0, dtype: DTypeLike | None = None, axis: int = 0,
 ) -> Array:
-    """`base` to the power of evenly spaced exponents; arguments as for `linspace`."""
+    """`base` to the power of evenly spaced exponents; arguments as for `linspace`.
+
+    Args: start, stop: the first and the last exponent; num, endpoint, dtype, axis: as for
+    `linspace`.
+
+    >>> jnp.logspace(0, 2, 3)
+    Array([  1.,  10., 100.], dtype=float32)
+    """
     num = concrete_or_error(operator.index, num, "'num' argument of jnp.logspace")
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.logspace")
     check_array_like("logspace", start, stop)
@@ -592,7 +734,14 @@ def geomspace(
     start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True,
     dtype: DTypeLike | None = None, axis: int = 0,
 ) -> Array:
-    """`num` values in geometric progression from `start` to `stop`."""
+    """`num` values in geometric progression from `start` to `stop`.
+
+    Args: start, stop: scalars or arrays of one sign, not zero; num, endpoint, dtype, axis: as for
+    `linspace`.
+
+    >>> jnp.geomspace(1, 4, 3)
+    Array([1.       , 1.9999999, 4.       ], dtype=float32)
+    """
     num = concrete_or_error(operator.index, num, "'num' argument of jnp.geomspace")
     axis = concrete_or_error(operator.index, axis, "'axis' argument of jnp.geomspace")
     check_array_like("geomspace", start, stop)

@@ -19,7 +19,16 @@ from ferrax._src.core import Array, as_array
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy import array_creation, matrices, products, reductions, shape, ufuncs
+from ferrax._src.numpy import (
+    array_creation,
+    cumulative,
+    matrices,
+    products,
+    rearrangement,
+    reductions,
+    rounding,
+    shape,
+)
 from ferrax._src.numpy.nonzero import compress, nonzero
 from ferrax._src.numpy.operators import OPERATORS
 from ferrax._src.numpy.selection import choose
@@ -66,7 +75,7 @@ def _deepcopy(self: Array, memo: Any) -> Array:
 
 def _clip(self: Array, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """See `ferrax.numpy.clip`."""
-    return ufuncs.clip(self, min=min, max=max)
+    return rounding.clip(self, min=min, max=max)
 
 
 def _var(
@@ -275,8 +284,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "compress": _compress,
     "conj": _conj,
     "conjugate": _conj,
-    "cumprod": reductions.cumprod,
-    "cumsum": reductions.cumsum,
+    "cumprod": cumulative.cumprod,
+    "cumsum": cumulative.cumsum,
     "diagonal": matrices.diagonal,
     "dot": products.dot,
     "flatten": _flatten,
@@ -287,9 +296,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": shape.ravel,
-    "repeat": shape.repeat,
+    "repeat": rearrangement.repeat,
     "reshape": _reshape,
-    "round": ufuncs.round,
+    "round": rounding.round,
     "searchsorted": searchsorted,
     "sort": sort,
     "squeeze": shape.squeeze,

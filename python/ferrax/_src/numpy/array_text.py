@@ -12,7 +12,17 @@ from ferrax._src.numpy.array_creation import asarray
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Array:
-    """Loads an array from a .npy file, or a lazy mapping from a .npz file, as `numpy.load`."""
+    """Loads an array from a .npy file, or a lazy mapping from a .npz file, as `numpy.load`.
+
+    Args: args, kwargs: those of `numpy.load`, with its errors.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(3))
+    >>> _ = file.seek(0)
+    >>> jnp.load(file)
+    Array([0, 1, 2], dtype=int32)
+    """
     out = _np.load(file, *args, **kwargs)
     return asarray(out) if isinstance(out, _np.ndarray) else out
 
@@ -21,7 +31,13 @@ def array_repr(
     arr: ArrayLike, max_line_width: int | None = None, precision: Any = None,
     suppress_small: Any = None,
 ) -> str:
-    """The text of `repr`, with NumPy's options."""
+    """The text of `repr`, with NumPy's options.
+
+    Args: arr: array; max_line_width, precision, suppress_small: those of `numpy.array_repr`.
+
+    >>> jnp.array_repr(jnp.array([1.25]), precision=1)
+    'array([1.2], dtype=float32)'
+    """
     return _np.array_repr(_np.asarray(arr), max_line_width, precision, suppress_small)
 
 
@@ -29,5 +45,11 @@ def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: Any = None,
     suppress_small: Any = None,
 ) -> str:
-    """The text of `str`, with NumPy's options."""
+    """The text of `str`, with NumPy's options.
+
+    Args: a: array; max_line_width, precision, suppress_small: those of `numpy.array_str`.
+
+    >>> jnp.array_str(jnp.array([1.25]), precision=1)
+    '[1.2]'
+    """
     return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)

@@ -208,7 +208,8 @@ def i0(x: ArrayLike) -> Array:
 
     Args: x: real array or number; integers become floats. Raises ValueError for complex numbers.
 
-    Example: `jnp.i0(0.)` is `1.`.
+    >>> jnp.i0(jnp.array([1.0, -2.0]))
+    Array([1.266066 , 2.2795854], dtype=float32)
     """
     (x,) = promote_args_inexact("i0", x)
     if is_subdtype(x, np.complexfloating):
@@ -223,7 +224,8 @@ def kaiser(M: Any, beta: ArrayLike) -> Array:
     Args: M: a constant. beta: how narrow, a number or an array that broadcasts with (M,).
     Raises: ConcretizationTypeError for a traced M; ValueError for a complex `beta`.
 
-    Example: `jnp.kaiser(3, 0.)` is `[1., 1., 1.]`.
+    >>> jnp.kaiser(3, 0.0)
+    Array([1., 1., 1.], dtype=float32)
     """
     M = concrete_or_error(int, M, "M argument of jnp.kaiser")
     dtype = dtypes.default_float_dtype()

@@ -40,7 +40,8 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     Returns: uint8, ceil(n / 8) for n along the axis.
     Raises: TypeError for other dtypes; ValueError for another order and an axis out of bounds.
 
-    Example: `jnp.packbits(jnp.array([1, 0, 1]))` is `[160]`.
+    >>> jnp.packbits(jnp.array([1, 0, 1]))
+    Array([160], dtype=uint8)
     """
     a = ensure_array(a, "packbits")
     if not (is_subdtype(a, np.integer) or is_subdtype(a, np.bool_)):
@@ -67,7 +68,8 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: Any = None, bitorde
     Returns: uint8.
     Raises: TypeError for other dtypes; ValueError for another order and an axis out of bounds.
 
-    Example: `jnp.unpackbits(jnp.array([160], jnp.uint8), count=3)` is `[1, 0, 1]`.
+    >>> jnp.unpackbits(jnp.array([160], jnp.uint8), count=3)
+    Array([1, 0, 1], dtype=uint8)
     """
     a = ensure_array(a, "unpackbits")
     if a.dtype != np.uint8:

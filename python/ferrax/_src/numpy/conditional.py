@@ -22,7 +22,11 @@ def where(
     Raises: TypeError if only one of `x` and `y` is given; ValueError for `size` or `fill_value`
     with three arguments.
 
-    Example: `jnp.where(jnp.arange(3) > 1, 1., 0.)` is `[0., 0., 1.]`.
+    Args: condition: array of any dtype, not zero where it holds; x, y: arrays; size, fill_value: as
+    for `nonzero`.
+
+    >>> jnp.where(jnp.arange(3) > 1, 1.0, 0.0)
+    Array([0., 0., 1.], dtype=float32, weak_type=True)
     """
     if x is None and y is None:
         check_array_like("where", condition)

@@ -46,7 +46,8 @@ def convolve(
     Raises: ValueError for other ranks, an empty vector and another mode; TypeError for a dtype of
     sums that does not fit.
 
-    Example: `jnp.convolve(jnp.array([1., 2.]), jnp.array([1., 1.]))` is `[1., 3., 2.]`.
+    >>> jnp.convolve(jnp.array([1.0, 2.0]), jnp.array([1.0, 1.0]))
+    Array([1., 3., 2.], dtype=float32)
     """
     a, v, dtype = _operands("convolve", a, v, precision, preferred_element_type)
     if a.shape[0] < v.shape[0]:
@@ -59,9 +60,12 @@ def correlate(
     a: ArrayLike, v: ArrayLike, mode: Any = "valid", *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Sums of the products `a[i + k] * conj(v[i])`; arguments and errors as for `convolve`.
+    """Sums of the products `a[i + k] * conj(v[i])`.
 
-    Example: `jnp.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.]))` is `[2., 3.]`.
+    Args: a, v, mode, precision, preferred_element_type: as for `convolve`, with its errors.
+
+    >>> jnp.correlate(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.0, 1.0]))
+    Array([2., 3.], dtype=float32)
     """
     a, v, dtype = _operands("correlate", a, v, precision, preferred_element_type)
     v = lax.rev(ufuncs.conj(v), (0,))

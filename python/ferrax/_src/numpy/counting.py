@@ -21,9 +21,9 @@ from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import asarray, linspace, zeros
+from ferrax._src.numpy.joining import stack
 from ferrax._src.numpy.matrices import ravel_multi_index
 from ferrax._src.numpy.numeric import diff, search_right
-from ferrax._src.numpy.shape import stack
 from ferrax._src.numpy.util import (
     canonical_shape,
     check_array_like,
@@ -52,7 +52,8 @@ def bincount(
     Raises: TypeError for other dtypes and a negative length; ValueError for other ranks and
     weights of another shape; ConcretizationTypeError for a traced `x` without `length`.
 
-    Example: `jnp.bincount(jnp.array([0, 2, 2]))` is `[1, 0, 2]`.
+    >>> jnp.bincount(jnp.array([0, 2, 2]))
+    Array([1, 0, 2], dtype=int32)
     """
     reject_out_sharding("bincount", out_sharding)
     x = ensure_array(x, "bincount")
@@ -114,7 +115,8 @@ def histogram_bin_edges(
     Raises: ValueError for an empty `a` without `range`, and for a range that is no pair; TypeError
     for bins of other kinds; NotImplementedError for names of rules, such as "auto".
 
-    Example: `jnp.histogram_bin_edges(jnp.array([0., 4.]), 4)` is `[0., 1., 2., 3., 4.]`.
+    >>> jnp.histogram_bin_edges(jnp.array([0.0, 4.0]), 4)
+    Array([0., 1., 2., 3., 4.], dtype=float32)
     """
     del weights
     if isinstance(bins, str):
@@ -163,7 +165,8 @@ def histogram(
     Returns: counts (bins,) in the float dtype of `a` and the weights, edges (bins + 1,).
     Raises: ValueError for weights of another shape, and as `histogram_bin_edges`.
 
-    Example: `jnp.histogram(jnp.array([0., 1., 3., 4.]), 2)[0]` is `[2., 2.]`.
+    >>> jnp.histogram(jnp.array([0.0, 1.0, 3.0, 4.0]), 2)
+    (Array([2., 2.], dtype=float32), Array([0., 2., 4.], dtype=float32))
     """
     if isinstance(bins, str):
         return histogram_bin_edges(a, bins)
@@ -201,7 +204,10 @@ def histogram2d(
     Args: bins: a number, a pair of numbers or vectors, or edges for both. The others as for
     `histogramdd`. Raises TypeError for vectors of several sizes, and as `histogramdd`.
 
-    Example: `jnp.histogram2d(jnp.arange(3.), jnp.arange(3.), 3)[0]` is the identity matrix.
+    >>> jnp.histogram2d(jnp.arange(3.0), jnp.arange(3.0), 3)[0]
+    Array([[1, 0, 0],
+           [0, 1, 0],
+           [0, 0, 1]], dtype=int32)
     """
     x, y = promote_dtypes(*ensure_arrays("histogram2d", x, y))
     if x.shape != y.shape:
@@ -232,7 +238,9 @@ def histogramdd(
     Raises: ValueError for weights, bins or ranges that do not match the sample, for d = 0, and as
     `histogram_bin_edges`.
 
-    Example: `jnp.histogramdd(jnp.ones((5, 3)), 2)[0]` has shape (2, 2, 2) and the sum 5.
+    >>> counts, edges = jnp.histogramdd(jnp.ones((5, 3)), 2)
+    >>> counts.shape, counts.sum(), len(edges)
+    ((2, 2, 2), Array(5, dtype=int32), 3)
     """
     sample = ensure_array(sample, "histogramdd")
     if weights is None:

@@ -58,7 +58,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     Raises: ValueError for another UPLO; TypeError for what are no square matrices (ValueError
     unless symmetrized); NotImplementedError for 16-bit floats.
 
-    Example: `jnp.linalg.eigh(jnp.array([[2., 0.], [0., 1.]])).eigenvalues` is `[1., 2.]`.
+    >>> jnp.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    Array([1., 2.], dtype=float32)
     """
     a = ensure_array(a, "jnp.linalg.eigh")
     if UPLO not in (None, "L", "U"):
@@ -74,7 +75,8 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True) ->
 
     Their derivatives are finite where they are equal, too.
 
-    Example: `jnp.linalg.eigvalsh(jnp.array([[2., 0.], [0., 1.]]))` is `[1., 2.]`.
+    >>> jnp.linalg.eigvalsh(jnp.array([[2.0, 0.0], [0.0, 1.0]]))
+    Array([1., 2.], dtype=float32)
     """
     a = ensure_array(a, "jnp.linalg.eigvalsh")
     return eigh(a, UPLO, symmetrize_input=symmetrize_input).eigenvalues
@@ -101,7 +103,8 @@ def svd(
     NotImplementedError for 16-bit floats, part of the range (ValueError if full), and derivatives
     of full matrices that are not square.
 
-    Example: `jnp.linalg.svd(jnp.array([[0., 3.], [2., 0.]])).S` is `[3., 2.]`.
+    >>> jnp.linalg.svd(jnp.array([[0.0, 3.0], [2.0, 0.0]])).S
+    Array([3., 2.], dtype=float32)
     """
     (a,) = promote_dtypes_inexact(ensure_array(a, "jnp.linalg.svd"))
     if hermitian:
@@ -130,7 +133,8 @@ def _svd_of_hermitian(a, compute_uv, subset_by_index):
 def svdvals(x: ArrayLike, /) -> Array:
     """Singular values (..., min(m, n)) of matrices (..., m, n), as `svd`: real, descending.
 
-    Example: `jnp.linalg.svdvals(jnp.array([[0., 3.], [2., 0.]]))` is `[3., 2.]`.
+    >>> jnp.linalg.svdvals(jnp.array([[0.0, 3.0], [2.0, 0.0]]))
+    Array([3., 2.], dtype=float32)
     """
     return svd(ensure_array(x, "jnp.linalg.svdvals"), compute_uv=False)
 
@@ -148,7 +152,8 @@ def matrix_rank(
     hermitian: as of `svd`.
     Raises: ValueError for both rtol and tol, and for no elements without either.
 
-    Example: `jnp.linalg.matrix_rank(jnp.ones((3, 3)))` is `1`.
+    >>> jnp.linalg.matrix_rank(jnp.ones((3, 3)))
+    Array(1, dtype=int32)
     """
     M = ensure_array(M, "jnp.linalg.matrix_rank")
     if tol is not None:
@@ -176,7 +181,8 @@ def cond(x: ArrayLike, p: ArrayLike | None = None) -> Array:
     matrices that are not square; NotImplementedError for "fro", "nuc", 1, -1, inf and -inf, which
     are made of the inverse.
 
-    Example: `jnp.linalg.cond(jnp.array([[4., 0.], [0., 2.]]))` is `2.`.
+    >>> jnp.linalg.cond(jnp.array([[4.0, 0.0], [0.0, 2.0]]))
+    Array(2., dtype=float32)
     """
     x = ensure_array(x, "cond")
     got = f"got shape {tuple(x.shape)}"
@@ -223,7 +229,9 @@ def pinv(
     Raises: ValueError for both rtol and rcond, and below rank 2; NotImplementedError for 16-bit
     floats.
 
-    Example: `jnp.linalg.pinv(jnp.array([[2., 0.], [0., 0.]]))` is `[[0.5, 0.], [0., 0.]]`.
+    >>> jnp.linalg.pinv(jnp.array([[2.0, 0.0], [0.0, 0.0]]))
+    Array([[0.5, 0. ],
+           [0. , 0. ]], dtype=float32)
     """
     a = ensure_array(a, "jnp.linalg.pinv")
     if rcond is not None:

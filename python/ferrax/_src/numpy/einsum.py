@@ -256,8 +256,10 @@ def einsum(
     and label lists in turn; optimize: "auto", False, or a path of `einsum_path`;
     precision, preferred_element_type: as for `lax.dot_general`.
     Raises: ValueError for malformed subscripts and sizes that do not match.
+    out: None (NotImplementedError).
 
-    Example: `jnp.einsum("ij,ij->i", x, x)` gives squared row norms.
+    >>> jnp.einsum("ij,ij->i", jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 1], [2, 2]]))
+    Array([ 3, 14], dtype=int32)
     """
     reject_out_sharding("einsum", out_sharding)
     reject_out("einsum", out)
@@ -314,6 +316,12 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
     """The contraction order of `einsum` and a text about its cost, without computing it.
 
     Returns: a list of position tuples, and an `EinsumPathInfo`.
+    Args: subscripts, operands: as for `einsum`; optimize: "auto", "greedy", "optimal", True or
+    False.
+
+    >>> path, info = jnp.einsum_path("ij,jk,k", jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4))
+    >>> path
+    [(1, 2), (0, 1)]
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved(subscripts, operands)

@@ -16,7 +16,8 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.array_creation import array, asarray
-from ferrax._src.numpy.shape import concatenate, ravel, reshape
+from ferrax._src.numpy.joining import concatenate
+from ferrax._src.numpy.shape import ravel, reshape
 from ferrax._src.tree.tree_util import PyTreeDef, tree_flatten
 
 
@@ -31,7 +32,12 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     original shapes and dtypes. `unravel` raises ValueError for a wrong length, and TypeError for a
     wrong dtype if the leaves' dtypes differ from each other.
 
-    Example: `ravel_pytree({'a': jnp.ones(2), 'b': 3.})[0]` is `[1., 1., 3.]`.
+    >>> from ferrax.flatten_util import ravel_pytree
+    >>> vector, unravel = ravel_pytree({"a": jnp.ones(2), "b": 3.0})
+    >>> vector
+    Array([1., 1., 3.], dtype=float32)
+    >>> unravel(2 * vector)
+    {'a': Array([2., 2.], dtype=float32), 'b': Array(6., dtype=float32)}
     """
     leaves, treedef = tree_flatten(pytree)
     if not leaves:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferrax._src.lax.shape import expand_dims
 from ferrax._src.numpy.array_creation import arange, asarray, linspace
-from ferrax._src.numpy.shape import atleast_1d, concatenate
+from ferrax._src.numpy.joining import atleast_1d, concatenate
 
 __all__ = ["c_", "index_exp", "r_", "s_"]
 

@@ -49,7 +49,8 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis | None = None, keepdims: bool
     -1, -inf and -2 of no columns or rows; NotImplementedError for 2, -2 and "nuc" of matrices of
     16-bit floats.
 
-    Example: `jnp.linalg.norm(jnp.array([3., 4.]))` is `5.`.
+    >>> jnp.linalg.norm(jnp.array([3.0, 4.0]))
+    Array(5., dtype=float32)
     """
     (x,) = promote_dtypes_inexact(ensure_array(x, "jnp.linalg.norm"))
     if axis is None and ord is None:
@@ -112,7 +113,8 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis | None = None, keepdims: bool = F
     Raises: ValueError for a string, an axis out of bounds or twice, -inf of no elements; TypeError
     for an order that is no real number.
 
-    Example: `jnp.linalg.vector_norm(jnp.ones((2, 8)), axis=1)` is about `[2.828, 2.828]`.
+    >>> jnp.linalg.vector_norm(jnp.ones((2, 9)), axis=1)
+    Array([3., 3.], dtype=float32)
     """
     x = ensure_array(x, "jnp.linalg.vector_norm")
     if isinstance(ord, str):
@@ -157,7 +159,10 @@ def _order(ord) -> float:
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """Norms of the matrices of the last two axes; the orders and errors are those of `norm`.
 
-    Example: `jnp.linalg.matrix_norm(jnp.ones((3, 2, 2)))` is `[2., 2., 2.]`.
+    Args: x: array (..., m, n); keepdims: keep the two axes with size 1; ord: as for `norm`.
+
+    >>> jnp.linalg.matrix_norm(jnp.ones((3, 2, 2)))
+    Array([2., 2., 2.], dtype=float32)
     """
     x = ensure_array(x, "jnp.linalg.matrix_norm")
     return norm(x, ord=ord, axis=(-2, -1), keepdims=keepdims)
@@ -172,7 +177,10 @@ def vecdot(
 ) -> Array:
     """`jnp.vecdot`: dot products along an axis, the first vector conjugated.
 
-    Example: `jnp.linalg.vecdot(jnp.ones((2, 3)), jnp.ones(3))` is `[3., 3.]`.
+    Args: x1, x2, axis, precision, preferred_element_type: as for `numpy.vecdot`, with its errors.
+
+    >>> jnp.linalg.vecdot(jnp.ones((2, 3)), jnp.ones(3))
+    Array([3., 3.], dtype=float32)
     """
     x1, x2 = ensure_arrays("jnp.linalg.vecdot", x1, x2)
     return products.vecdot(
@@ -186,7 +194,11 @@ def matmul(
 ) -> Array:
     """`jnp.matmul`: the matrix product, over leading axes that broadcast.
 
-    Example: `jnp.linalg.matmul(jnp.ones((2, 3)), jnp.ones(3))` is `[3., 3.]`.
+    Args: x1, x2: the factors; precision, preferred_element_type: as for `numpy.matmul`, with its
+    errors.
+
+    >>> jnp.linalg.matmul(jnp.ones((2, 3)), jnp.ones(3))
+    Array([3., 3.], dtype=float32)
     """
     x1, x2 = ensure_arrays("jnp.linalg.matmul", x1, x2)
     return products.matmul(
@@ -200,7 +212,11 @@ def tensordot(
 ) -> Array:
     """`jnp.tensordot`: sums of products over `axes`, a number of axes or a pair of lists.
 
-    Example: `jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((2, 3)))` is `6.`.
+    Args: x1, x2: the factors; precision, preferred_element_type, out_sharding: as for
+    `numpy.tensordot`, with its errors.
+
+    >>> jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    Array(6., dtype=float32)
     """
     x1, x2 = ensure_arrays("jnp.linalg.tensordot", x1, x2)
     return products.tensordot(
@@ -217,8 +233,11 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Products of all pairs of elements of two vectors, of shape (n, m).
 
     Raises: ValueError unless both have one axis (`jnp.outer` flattens).
+    Args: x1, x2: vectors of n and m elements.
 
-    Example: `jnp.linalg.outer(jnp.arange(2), jnp.arange(3))` is `[[0, 0, 0], [0, 1, 2]]`.
+    >>> jnp.linalg.outer(jnp.arange(2), jnp.arange(3))
+    Array([[0, 0, 0],
+           [0, 1, 2]], dtype=int32)
     """
     x1, x2 = ensure_arrays("jnp.linalg.outer", x1, x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -233,8 +252,10 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Vector products of 3-vectors along an axis; other axes broadcast.
 
     Raises: ValueError unless the axis has size 3 in both (`jnp.cross` takes 2-vectors too).
+    Args: x1, x2: arrays; axis: the one of the vectors.
 
-    Example: `jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))` is `[0, 0, 1]`.
+    >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
     """
     x1, x2 = ensure_arrays("jnp.linalg.cross", x1, x2)
     sizes = [x.shape[normalize_axis(axis, x.ndim)] for x in (x1, x2)]
@@ -254,8 +275,8 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     dtypes are promoted together. precision: of lax.
     Raises: ValueError for fewer arrays, other ranks, and sizes that do not match.
 
-    Example: `jnp.linalg.multi_dot([jnp.ones((9, 2)), jnp.ones((2, 9)), jnp.ones(9)])` makes no
-    (9, 9) matrix.
+    >>> jnp.linalg.multi_dot([jnp.ones((1, 2)), jnp.ones((2, 9)), jnp.ones(9)])
+    Array([18.], dtype=float32)
     """
     factors = list(ensure_arrays("jnp.linalg.multi_dot", *arrays))
     shapes = [tuple(x.shape) for x in factors]
@@ -324,7 +345,9 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     Raises: TypeError for matrices that are not square and an `n` that is no integer;
     NotImplementedError for a negative `n`, which needs an inverse.
 
-    Example: `jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 5)` is `[[1, 5], [0, 1]]`.
+    >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 5)
+    Array([[1, 5],
+           [0, 1]], dtype=int32)
     """
     a = ensure_array(a, "jnp.linalg.matrix_power")
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
@@ -361,7 +384,10 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Matrices of the last two axes, transposed. ValueError below rank 2.
 
-    Example: `jnp.linalg.matrix_transpose(jnp.ones((4, 2, 3)))` has shape (4, 3, 2).
+    Args: x: array (..., m, n), of any dtype.
+
+    >>> jnp.linalg.matrix_transpose(jnp.ones((4, 2, 3))).shape
+    (4, 3, 2)
     """
     x = ensure_array(x, "jnp.linalg.matrix_transpose")
     if x.ndim < 2:
@@ -375,7 +401,10 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 def diagonal(x: ArrayLike, /, *, offset: Any = 0) -> Array:
     """Diagonals of the matrices of the last two axes, as a last axis. ValueError below rank 2.
 
-    Example: `jnp.linalg.diagonal(jnp.eye(3), offset=1)` is `[0., 0.]`.
+    Args: x: array (..., m, n); offset: which diagonal, above the main one if positive.
+
+    >>> jnp.linalg.diagonal(jnp.eye(3), offset=1)
+    Array([0., 0.], dtype=float32)
     """
     x = ensure_array(x, "jnp.linalg.diagonal")
     return matrices.diagonal(x, offset=offset, axis1=-2, axis2=-1)
@@ -385,8 +414,10 @@ def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike | None = None) -
     """Sums of the diagonals of the matrices of the last two axes; small integers are widened.
 
     Args: offset: of the diagonal, to the right; dtype: of the sums. ValueError below rank 2.
+    Args: x: array (..., m, n).
 
-    Example: `jnp.linalg.trace(jnp.ones((4, 3, 3)))` is `[3., 3., 3., 3.]`.
+    >>> jnp.linalg.trace(jnp.ones((4, 3, 3)))
+    Array([3., 3., 3., 3.], dtype=float32)
     """
     x = ensure_array(x, "jnp.linalg.trace")
     return matrices.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)

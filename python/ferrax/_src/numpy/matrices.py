@@ -18,9 +18,11 @@ from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.array_creation import _place, arange, linspace
+from ferrax._src.numpy.joining import stack
 from ferrax._src.numpy.reductions import sum as reduce_sum
-from ferrax._src.numpy.shape import ravel, stack
-from ferrax._src.numpy.ufuncs import clip, floor_divide, power, remainder
+from ferrax._src.numpy.rounding import clip
+from ferrax._src.numpy.shape import ravel
+from ferrax._src.numpy.ufuncs import floor_divide, power, remainder
 from ferrax._src.numpy.util import (
     broadcast_to,
     canonical_shape,
@@ -58,7 +60,15 @@ def _band(shape, k, compare):
 
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Ones on the k-th diagonal of an (N, M) matrix. ValueError for negative sizes."""
+    """Ones on the k-th diagonal of an (N, M) matrix. ValueError for negative sizes.
+
+    Args: N: rows; M: columns, None for as many; k: the diagonal, above the main one if positive;
+    dtype: default float32; device: where to put it.
+
+    >>> jnp.eye(2, 3, k=1)
+    Array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, "eye")
     shape = canonical_shape((N, N if M is None else M))
     if min(shape) < 0:
@@ -73,12 +83,26 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None, *, de
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """The (n, n) identity matrix."""
+    """The (n, n) identity matrix.
+
+    Args: n: rows and columns; dtype: default float32. Raises: ValueError for a negative size.
+
+    >>> jnp.identity(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return eye(n, dtype=user_dtype(dtype, "identity"))
 
 
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: DTypeLike | None = None) -> Array:
-    """Ones at and below the k-th diagonal."""
+    """Ones at and below the k-th diagonal.
+
+    Args: N: rows; M: columns, None for as many; k: the diagonal; dtype: default float32.
+
+    >>> jnp.tri(2, 3)
+    Array([[1., 0., 0.],
+           [1., 1., 0.]], dtype=float32)
+    """
     dtype = np.dtype(np.float32) if dtype is None else user_dtype(dtype, "tri")
     shape = canonical_shape((N, N if M is None else M))
     if min(shape) < 0:
@@ -99,13 +123,29 @@ def _triangle(name, m, k, lower):
 
 @jit(static_argnames=("k",))
 def tril(m: ArrayLike, k: Any = 0) -> Array:
-    """Zeroes elements above the k-th diagonal of the last two axes."""
+    """Zeroes elements above the k-th diagonal of the last two axes.
+
+    Args: m: array of shape (..., m, n); k: the diagonal, above the main one if positive. Raises:
+    ValueError below rank 2.
+
+    >>> jnp.tril(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 0],
+           [3, 4]], dtype=int32)
+    """
     return _triangle("tril", m, k, True)
 
 
 @jit(static_argnames=("k",))
 def triu(m: ArrayLike, k: Any = 0) -> Array:
-    """Zeroes elements below the k-th diagonal of the last two axes."""
+    """Zeroes elements below the k-th diagonal of the last two axes.
+
+    Args: m: array of shape (..., m, n); k: the diagonal, above the main one if positive. Raises:
+    ValueError below rank 2.
+
+    >>> jnp.triu(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 2],
+           [0, 4]], dtype=int32)
+    """
     return _triangle("triu", m, k, False)
 
 
@@ -120,7 +160,14 @@ def _swap_last(a, axis1, axis2):
 
 @jit(static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The diagonal of two axes, as a last axis. ValueError below rank 2."""
+    """The diagonal of two axes, as a last axis. ValueError below rank 2.
+
+    Args: a: array; offset: which diagonal, above the main one if positive; axis1, axis2: the two
+    axes.
+
+    >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int32)
+    """
     a = ensure_array(a, "diagonal")
     if a.ndim < 2:
         raise ValueError(f"diagonal: needs two axes or more, got shape {tuple(a.shape)}")
@@ -140,7 +187,14 @@ def trace(
     a: ArrayLike, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
     out: None = None,
 ) -> Array:
-    """Sum of the diagonal of two axes; small integers are widened."""
+    """Sum of the diagonal of two axes; small integers are widened.
+
+    Args: a: array of rank 2 or more; offset, axis1, axis2: as for `diagonal`; dtype: the result's.
+    Raises: ValueError below rank 2, NotImplementedError for `out`.
+
+    >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
+    """
     reject_out("trace", out)
     a = ensure_array(a, "trace")
     a = _swap_last(a, axis1, axis2)
@@ -158,7 +212,16 @@ def _diag(v, k):
 
 
 def diag(v: ArrayLike, k: Any = 0) -> Array:
-    """The k-th diagonal of a matrix, or a matrix with a vector on it. ValueError otherwise."""
+    """The k-th diagonal of a matrix, or a matrix with a vector on it. ValueError otherwise.
+
+    Args: v: a vector or a matrix; k: the diagonal, above the main one if positive.
+
+    >>> jnp.diag(jnp.array([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    >>> jnp.diag(jnp.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int32)
+    """
     v = ensure_array(v, "diag")
     k = operator.index(k)
     if v.ndim == 1:
@@ -169,13 +232,28 @@ def diag(v: ArrayLike, k: Any = 0) -> Array:
 
 
 def diagflat(v: ArrayLike, k: Any = 0) -> Array:
-    """A matrix with the flattened input on its k-th diagonal."""
+    """A matrix with the flattened input on its k-th diagonal.
+
+    Args: v: array of any shape; k: the diagonal, above the main one if positive.
+
+    >>> jnp.diagflat(jnp.array([[1, 2]]))
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    """
     return _diag(ravel(ensure_array(v, "diagflat")), operator.index(k))
 
 
 @jit(static_argnames=("N", "increasing"))
 def vander(x: ArrayLike, N: Any = None, increasing: bool = False) -> Array:
-    """Matrix of powers of a vector, falling unless `increasing`."""
+    """Matrix of powers of a vector, falling unless `increasing`.
+
+    Args: x: a vector; N: how many powers, None for its length; increasing: the lowest power first.
+    Raises: ValueError for another rank or a negative N.
+
+    >>> jnp.vander(jnp.array([2, 3]), 3)
+    Array([[4, 2, 1],
+           [9, 3, 1]], dtype=int32)
+    """
     x = ensure_array(x, "vander")
     if x.ndim != 1:
         raise ValueError(f"vander: x has to be a vector, got shape {tuple(x.shape)}")
@@ -203,12 +281,24 @@ def _known(name, n, k, m):
 
 
 def tril_indices(n: int, k: Any = 0, m: ArrayLike | None = None) -> tuple[Array, Array]:
-    """Row and column indices of the lower triangle of an (n, m) matrix."""
+    """Row and column indices of the lower triangle of an (n, m) matrix.
+
+    Args: n: rows; m: columns, None for as many; k: the diagonal.
+
+    >>> jnp.tril_indices(2)
+    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     return _static_indices(np.tril_indices(*_known("tril_indices", n, k, m)))
 
 
 def triu_indices(n: int, k: Any = 0, m: ArrayLike | None = None) -> tuple[Array, Array]:
-    """Row and column indices of the upper triangle of an (n, m) matrix."""
+    """Row and column indices of the upper triangle of an (n, m) matrix.
+
+    Args: n: rows; m: columns, None for as many; k: the diagonal.
+
+    >>> jnp.triu_indices(2)
+    (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
     return _static_indices(np.triu_indices(*_known("triu_indices", n, k, m)))
 
 
@@ -220,19 +310,42 @@ def _matrix_shape(name, arr):
 
 
 def tril_indices_from(arr: ArrayLike, k: Any = 0) -> tuple[Array, Array]:
-    """`tril_indices` for the shape of a matrix."""
+    """`tril_indices` for the shape of a matrix.
+
+    Args: arr: a matrix; k: the diagonal. Raises: ValueError for another rank.
+
+    >>> jnp.tril_indices_from(jnp.zeros((2, 2)))
+    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     n, m = _matrix_shape("tril_indices_from", arr)
     return tril_indices(n, k, m)
 
 
 def triu_indices_from(arr: ArrayLike, k: Any = 0) -> tuple[Array, Array]:
-    """`triu_indices` for the shape of a matrix."""
+    """`triu_indices` for the shape of a matrix.
+
+    Args: arr: a matrix; k: the diagonal. Raises: ValueError for another rank.
+
+    >>> jnp.triu_indices_from(jnp.zeros((2, 2)))
+    (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
     n, m = _matrix_shape("triu_indices_from", arr)
     return triu_indices(n, k, m)
 
 
 def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
-    """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`."""
+    """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`.
+
+    Args: dimensions: the sizes of the grid; dtype: default int32; sparse: open arrays, which
+    broadcast.
+
+    >>> jnp.indices((2, 2))
+    Array([[[0, 0],
+            [1, 1]],
+    <BLANKLINE>
+           [[0, 1],
+            [0, 1]]], dtype=int32)
+    """
     dtype = dtypes.default_int_dtype() if dtype is None else user_dtype(dtype, "indices")
     dims = canonical_shape(dimensions)
     out = []
@@ -249,6 +362,13 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 
     Args: sparse: keep size 1 where an array does not vary; indexing: "xy" swaps the first two
     axes, "ij" does not; copy: only True. Raises ValueError for inputs above rank 1.
+
+    xi: the vectors (scalars count as one of size 1).
+
+    >>> x, y = jnp.meshgrid(jnp.arange(3), jnp.arange(2))
+    >>> y
+    Array([[0, 0, 0],
+           [1, 1, 1]], dtype=int32)
     """
     args = ensure_arrays("meshgrid", *xi)
     if not copy:
@@ -273,7 +393,13 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 
 
 def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:
-    """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped."""
+    """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped.
+
+    Args: indices: integers; shape: ints. Returns: a tuple of arrays of the shape of `indices`.
+
+    >>> jnp.unravel_index(jnp.array([1, 5]), (2, 3))
+    (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
+    """
     indices = ensure_array(indices, "unravel_index")
     sizes = canonical_shape(shape)
     total = math.prod(sizes)
@@ -294,6 +420,10 @@ def ravel_multi_index(
 
     Args: mode: "raise" (concrete coordinates only), "wrap" or "clip"; order: "C" or "F".
     Raises ValueError for entries out of bounds in mode "raise".
+    multi_index: one integer array for each axis; dims: the shape that they index.
+
+    >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([1, 2])), (2, 3))
+    Array([1, 5], dtype=int32)
     """
     if len(multi_index) != len(dims):
         raise ValueError(f"len(multi_index)={len(multi_index)} != len(dims)={len(dims)}")
@@ -395,22 +525,49 @@ def _cosine_window(name, M, coefficients):
 
 
 def blackman(M: Any) -> Array:
-    """Blackman window of M points."""
+    """Blackman window of M points.
+
+    Args: M: a static int. Returns: a float vector; it is empty for M < 1. It sums three cosine
+    terms (Blackman and Tukey, The Measurement of Power Spectra, 1958, B.5).
+
+    >>> jnp.blackman(5)[1:4].round(2)
+    Array([0.34, 1.  , 0.34], dtype=float32)
+    """
     return _cosine_window("blackman", M, (0.42, -0.5, 0.08))
 
 
 def hamming(M: Any) -> Array:
-    """Hamming window of M points."""
+    """Hamming window of M points.
+
+    Args: M: a static int. Returns: a float vector; it is empty for M < 1. (Blackman and Tukey, The
+    Measurement of Power Spectra, 1958, B.5.)
+
+    >>> jnp.hamming(3)
+    Array([0.08000001, 1.        , 0.08000001], dtype=float32)
+    """
     return _cosine_window("hamming", M, (0.54, -0.46))
 
 
 def hanning(M: Any) -> Array:
-    """Hann window of M points."""
+    """Hann window of M points.
+
+    Args: M: a static int. Returns: a float vector, which ends in zeros; it is empty for M < 1.
+    (Blackman and Tukey, The Measurement of Power Spectra, 1958, B.5.)
+
+    >>> jnp.hanning(3)
+    Array([0., 1., 0.], dtype=float32)
+    """
     return _cosine_window("hanning", M, (0.5, -0.5))
 
 
 def bartlett(M: Any) -> Array:
-    """Triangular window of M points that ends in zeros."""
+    """Triangular window of M points that ends in zeros.
+
+    Args: M: a static int. Returns: a float vector; it is empty for M < 1.
+
+    >>> jnp.bartlett(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     M, dtype, n = _window("bartlett", M)
     if M <= 1:
         return lax.full((max(M, 0),), 1, dtype)

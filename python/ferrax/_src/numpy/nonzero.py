@@ -109,14 +109,27 @@ _nonzero_jit = jit(_nonzero, static_argnums=(1,))
 
 
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """Positions of the nonzero elements of the flattened array; see ``nonzero``."""
+    """Positions of the nonzero elements of the flattened array; see ``nonzero``.
+
+    Args: a: array; size, fill_value: as for `nonzero`, with its errors.
+
+    >>> jnp.flatnonzero(jnp.array([[0, 5], [6, 0]]))
+    Array([1, 2], dtype=int32)
+    """
     a = ensure_array(a, "flatnonzero")
     flat = reshape(a, (math.prod(a.shape),))
     return nonzero(flat, size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """Positions of the nonzero elements as rows of an array of shape (count, a.ndim)."""
+    """Positions of the nonzero elements as rows of an array of shape (count, a.ndim).
+
+    Args: a: array; size, fill_value: as for `nonzero`, with its errors.
+
+    >>> jnp.argwhere(jnp.array([[0, 5], [6, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
+    """
     a = ensure_array(a, "argwhere")
     dtype = _default_int()
     if a.ndim == 0:
@@ -177,7 +190,13 @@ def compress(
 def extract(
     condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: Any = 0,
 ) -> Array:
-    """Elements of ``arr`` where ``condition`` holds, both flattened; see ``compress``."""
+    """Elements of ``arr`` where ``condition`` holds, both flattened; see ``compress``.
+
+    Args: size, fill_value: as for `compress`.
+
+    >>> jnp.extract(jnp.array([True, False, True]), jnp.array([1, 2, 3]))
+    Array([1, 3], dtype=int32)
+    """
     condition = ensure_array(condition, "extract", 0)
     arr = ensure_array(arr, "extract", 1)
     flat = reshape(condition, (math.prod(condition.shape),))
@@ -244,6 +263,12 @@ def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool =
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None) -> tuple[Array, ...]:
-    """Positions where ``mask_func(ones((n, n)), k)`` is nonzero, for example with ``jnp.triu``."""
+    """Positions where ``mask_func(ones((n, n)), k)`` is nonzero, for example with ``jnp.triu``.
+
+    Args: n: an int; mask_func: of a matrix and `k`; size: how many positions, as for `nonzero`.
+
+    >>> jnp.mask_indices(2, jnp.triu)
+    (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
     ones = full((operator.index(n), operator.index(n)), 1, np.dtype(np.float32))
     return nonzero(mask_func(ones, k), size=size)

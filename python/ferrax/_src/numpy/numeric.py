@@ -16,16 +16,12 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy import reductions
-from ferrax._src.numpy.shape import (
-    _take_rows,
-    atleast_2d,
-    concatenate,
-    moveaxis,
-    ravel,
-    squeeze,
-)
-from ferrax._src.numpy.ufuncs import clip, floor_divide, remainder
+from ferrax._src.numpy import cumulative, reductions
+from ferrax._src.numpy.joining import atleast_2d, concatenate
+from ferrax._src.numpy.rearrangement import _take_rows
+from ferrax._src.numpy.rounding import clip
+from ferrax._src.numpy.shape import moveaxis, ravel, squeeze
+from ferrax._src.numpy.ufuncs import floor_divide, remainder
 from ferrax._src.numpy.util import (
     broadcast_to,
     convert,
@@ -58,7 +54,10 @@ def diff(
     Args: prepend, append: values joined at the ends first. Raises ValueError for negative n or a
     scalar.
 
-    Example: `jnp.diff(jnp.array([1, 4, 9]))` is `[3, 5]`.
+    a: array; n: how often; axis: the axis.
+
+    >>> jnp.diff(jnp.array([1, 4, 9]))
+    Array([3, 5], dtype=int32)
     """
     a = ensure_array(a, "diff")
     n = operator.index(n)
@@ -90,7 +89,13 @@ def diff(
 
 @jit
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """Differences of the flattened array, with values to put before and after."""
+    """Differences of the flattened array, with values to put before and after.
+
+    Args: ary: array; to_end, to_begin: None, or values of its dtype kind.
+
+    >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=0)
+    Array([3, 5, 0], dtype=int32)
+    """
     flat = ravel(ensure_array(ary, "ediff1d"))
     m = flat.shape[0]
     out = lax.sub(_slice(flat, min(1, m), m, 0), _slice(flat, 0, max(m - 1, 0), 0))
@@ -107,6 +112,12 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: in
 
     Args: varargs: no spacing, one scalar, or one scalar or coordinate vector per axis; axis: the
     axes. Returns one array per axis, in a list if there are several.
+
+    f: array of numbers; edge_order: None or 1. Raises: TypeError for another number of spacings,
+    ValueError for fewer than two elements along an axis.
+
+    >>> jnp.gradient(jnp.array([1.0, 4.0, 9.0, 16.0]))
+    Array([3., 4., 6., 7.], dtype=float32)
     """
     if edge_order is not None:
         raise NotImplementedError(
@@ -168,6 +179,12 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`.
 
     An array of steps broadcasts against the intervals, of which the last axis is `axis`.
+
+    Args: y: array of values; x: None, or coordinates; dx: steps, unless there is `x`; axis: the
+    axis.
+
+    >>> jnp.trapezoid(jnp.array([1.0, 2.0, 3.0]), dx=2.0)
+    Array(8., dtype=float32)
     """
     given_steps = x is None
     if x is None and np.ndim(dx) == 0:
@@ -277,6 +294,11 @@ def interp(
 
     Args: left, right: values outside, or "extrapolate" (default: the end values); period: wraps
     `x` and `xp` (then `xp` need not be sorted).
+
+    Raises: ValueError unless xp and fp are vectors of one size.
+
+    >>> jnp.interp(jnp.array([0.5, 9.0]), jnp.array([0.0, 1.0]), jnp.array([10.0, 20.0]))
+    Array([15., 20.], dtype=float32)
     """
     for end in (left, right):
         if isinstance(end, str) and end != "extrapolate":
@@ -297,6 +319,12 @@ def cov(
 
     Args: y: more variables; bias: divide by N; ddof: overrides bias; fweights: integer counts;
     aweights: importance weights. Raises ValueError above rank 2.
+
+    m: vector or matrix; rowvar: whether rows are variables; dtype: of the computation.
+
+    >>> jnp.cov(jnp.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32)
     """
     dtype = user_dtype(dtype, "cov")
     m = ensure_array(m, "cov")
@@ -363,7 +391,14 @@ def cov(
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None,
 ) -> Array:
-    """Matrix of Pearson correlation coefficients; arguments as for `cov`."""
+    """Matrix of Pearson correlation coefficients.
+
+    Args: x: vector or matrix; y, rowvar, dtype: as for `cov`, with its errors.
+
+    >>> jnp.corrcoef(jnp.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32)
+    """
     c = cov(x, y, rowvar=rowvar, dtype=dtype)
     if c.ndim == 0:
         return ufuncs.true_divide(c, c)
@@ -379,7 +414,13 @@ def corrcoef(
 
 @jit(static_argnames=("unroll",))
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner)."""
+    """Value at `x` of the polynomial with coefficients `p`, highest power first (Horner).
+
+    Args: p: vector; x: array; unroll: how many steps an iteration of the loop has.
+
+    >>> jnp.polyval(jnp.array([1, 0, 2]), 3)
+    Array(11, dtype=int32)
+    """
     del unroll  # the steps are written out in any case
     p, x = promote_dtypes(*ensure_arrays("polyval", p, x))
     shape = lax.broadcast_shapes(p.shape[1:], x.shape)
@@ -394,7 +435,14 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi,
 ) -> Array:
-    """Adds multiples of `period` along an axis so that jumps stay within half a period."""
+    """Adds multiples of `period` along an axis so that jumps stay within half a period.
+
+    Args: p: array; discont: jumps up to this size stay, default half a period; axis: the axis;
+    period: 2 pi unless given.
+
+    >>> jnp.unwrap(jnp.array([0, 1, 7, 8]), period=6)
+    Array([0, 1, 1, 2], dtype=int32)
+    """
     p = ensure_array(p, "unwrap")
     if is_subdtype(p, np.complexfloating):
         raise ValueError(f"unwrap: needs real angles, got {p.dtype}; take jnp.angle first")
@@ -412,7 +460,7 @@ def unwrap(
     wrapped = where(boundary, half, wrapped)
     correction = where(ufuncs.less(ufuncs.abs(jump), discont), 0, ufuncs.subtract(wrapped, jump))
     n = p.shape[axis]
-    rest = ufuncs.add(_slice(p, 1, n, axis), reductions.cumsum(correction, axis=axis))
+    rest = ufuncs.add(_slice(p, 1, n, axis), cumulative.cumsum(correction, axis=axis))
     return concatenate([_slice(p, 0, 1, axis), rest], axis=axis)
 
 

@@ -14,7 +14,7 @@ from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
-from ferrax._src.numpy import products, ufuncs as composed
+from ferrax._src.numpy import products, rounding, ufuncs as composed
 from ferrax._src.numpy.util import convert
 
 _ACCEPTED = (Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -46,7 +46,7 @@ matmul, rmatmul = _binary(products.matmul)
 
 def round_(self: Array, ndigits: int | None = None) -> Array:
     """`round(x)` gives integers, `round(x, n)` keeps the dtype."""
-    out = composed.round(self, decimals=operator.index(ndigits or 0))
+    out = rounding.round(self, decimals=operator.index(ndigits or 0))
     if ndigits is not None or np.issubdtype(out.dtype, np.integer):
         return out
     return convert(out, dtypes.default_int_dtype())

@@ -15,8 +15,9 @@ from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
-from ferrax._src.numpy.shape import concatenate, flip
-from ferrax._src.numpy.ufuncs import round as round_even
+from ferrax._src.numpy.joining import concatenate
+from ferrax._src.numpy.rearrangement import flip
+from ferrax._src.numpy.rounding import round as round_even
 from ferrax._src.numpy.util import convert, ensure_array, is_subdtype
 from ferrax._src.numpy.vectorization import apply_along_axis
 from ferrax._src.transforms.jit import jit
@@ -216,8 +217,10 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     "wrap", "linear_ramp" (end_values), "maximum", "minimum", "mean" (stat_length),
     "empty", or a function of (row, widths, axis, kwargs) that returns the row.
     Raises: NotImplementedError for an unknown mode, ValueError for keywords of another mode.
+    array: the array; kwargs: those that a mode has, in parentheses above.
 
-    Example: `jnp.pad(jnp.ones(2), 1)` is `[0., 1., 1., 0.]`.
+    >>> jnp.pad(jnp.ones(2), 1)
+    Array([0., 1., 1., 0.], dtype=float32)
     """
     array = ensure_array(array, "pad")
     rank = array.ndim

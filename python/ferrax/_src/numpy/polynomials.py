@@ -16,7 +16,8 @@ from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.convolution import convolve
-from ferrax._src.numpy.shape import concatenate, trim_zeros
+from ferrax._src.numpy.joining import concatenate
+from ferrax._src.numpy.shape import trim_zeros
 from ferrax._src.numpy.util import (
     broadcast_to,
     convert,

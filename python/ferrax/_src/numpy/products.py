@@ -62,7 +62,10 @@ def dot(
     Products of vectors are sums of products of elements, with the accuracy of `sum`. In products with
     matrices, panels of 512 to 4096 terms are added in order, and panels in pairs.
 
-    Example: `jnp.dot(jnp.ones(3), jnp.ones(3))` is `3.`.
+    out_sharding: where to put the result.
+
+    >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
     """
     reject_out_sharding("dot", out_sharding)
     a, b = ensure_arrays("dot", a, b)
@@ -84,6 +87,13 @@ def matmul(
 
     Raises: ValueError for scalars and for batch axes that do not broadcast, TypeError for
     contracted sizes that differ.
+
+    Args: a: array of shape (..., m, k) or (k,); b: array of shape (..., k, n) or (k,); precision,
+    preferred_element_type: as for `dot`.
+
+    >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.eye(2, dtype=int))
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
     """
     reject_out_sharding("matmul", out_sharding)
     a, b = ensure_arrays("matmul", a, b)
@@ -151,7 +161,14 @@ def _drop_unit_axes(x, sizes, n_batch, shared, both):
 
 @jit
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Product of matrices (..., m, n) and vectors (..., n)."""
+    """Product of matrices (..., m, n) and vectors (..., n).
+
+    Args: x1: array of shape (..., m, n); x2: array of shape (..., n). Leading axes broadcast.
+    Raises: ValueError for lower ranks and for sizes that differ.
+
+    >>> jnp.matvec(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     x1, x2 = ensure_arrays("matvec", x1, x2)
     _require_rank("matvec", 0, x1, 2)
     _require_rank("matvec", 1, x2, 1)
@@ -161,7 +178,14 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @jit
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Product of conjugated vectors (..., n) and matrices (..., n, m)."""
+    """Product of conjugated vectors (..., n) and matrices (..., n, m).
+
+    Args: x1: array of shape (..., n); x2: array of shape (..., n, m). Leading axes broadcast.
+    Raises: ValueError for lower ranks and for sizes that differ.
+
+    >>> jnp.vecmat(jnp.array([1, 1]), jnp.array([[1, 2], [3, 4]]))
+    Array([4, 6], dtype=int32)
+    """
     x1, x2 = ensure_arrays("vecmat", x1, x2)
     _require_rank("vecmat", 0, x1, 1)
     _require_rank("vecmat", 1, x2, 2)
@@ -190,7 +214,14 @@ def vdot(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Dot product of flattened arrays, the first one conjugated."""
+    """Dot product of flattened arrays, the first one conjugated.
+
+    Args: a, b: arrays of equal sizes; precision, preferred_element_type: as for `dot`. Raises:
+    TypeError for sizes that differ.
+
+    >>> jnp.vdot(jnp.array([1j, 2]), jnp.array([1j, 3]))
+    Array(7.+0.j, dtype=complex64)
+    """
     a, b = ensure_arrays("vdot", a, b)
     if is_subdtype(a, np.complexfloating):
         a = lax.conj(a)
@@ -202,7 +233,14 @@ def vecdot(
     x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Dot products of vectors along an axis, the first conjugated; other axes broadcast."""
+    """Dot products of vectors along an axis, the first conjugated; other axes broadcast.
+
+    Args: x1, x2: arrays of rank 1 or more; axis: the one of the vectors; precision,
+    preferred_element_type: as for `dot`. Raises: ValueError for sizes that differ.
+
+    >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     x1, x2 = ensure_arrays("vecdot", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
         raise AxisError(
@@ -228,7 +266,14 @@ def inner(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Sum of products over the last axes; a scalar multiplies."""
+    """Sum of products over the last axes; a scalar multiplies.
+
+    Args: a, b: arrays whose last axes have one size; precision, preferred_element_type: as for
+    `dot`. Raises: TypeError for sizes that differ.
+
+    >>> jnp.inner(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     a, b = ensure_arrays("inner", a, b)
     if a.ndim == 0 or b.ndim == 0:
         a, b = promote_dtypes(a, b)
@@ -240,7 +285,14 @@ def inner(
 
 @jit(static_argnames=("out",), inline=True)
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """Products of all pairs of elements of two flattened arrays."""
+    """Products of all pairs of elements of two flattened arrays.
+
+    Args: a, b: arrays of any shapes. Raises: NotImplementedError for `out`.
+
+    >>> jnp.outer(jnp.array([1, 2]), jnp.array([3, 4]))
+    Array([[3, 4],
+           [6, 8]], dtype=int32)
+    """
     reject_out("outer", out)
     a, b = promote_dtypes(*ensure_arrays("outer", a, b))
     left = lax.expand_dims(lax.reshape(a, (a.size,)), (1,))
@@ -254,6 +306,10 @@ def tensordot(
     """Sum of products over `axes`: a number of last/first axes, or a pair of axis lists.
 
     Raises: TypeError for a form that is neither, or for contracted sizes that differ.
+    Args: a, b: arrays; precision, preferred_element_type, out_sharding: as for `dot`.
+
+    >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 2)), axes=[[0, 1], [1, 0]])
+    Array(6., dtype=float32)
     """
     reject_out_sharding("tensordot", out_sharding)
     a, b = ensure_arrays("tensordot", a, b)
@@ -285,7 +341,14 @@ def tensordot(
 
 @jit
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """Kronecker product: blocks of `b` scaled by the elements of `a`."""
+    """Kronecker product: blocks of `b` scaled by the elements of `a`.
+
+    Args: a, b: arrays of any shapes; the sizes of their axes multiply.
+
+    >>> jnp.kron(jnp.eye(2), jnp.array([1.0, 2.0]))
+    Array([[1., 2., 0., 0.],
+           [0., 0., 1., 2.]], dtype=float32)
+    """
     a, b = promote_dtypes(*ensure_arrays("kron", a, b))
     rank = max(a.ndim, b.ndim)
     a_dims = (1,) * (rank - a.ndim) + tuple(a.shape)
@@ -305,7 +368,14 @@ def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     axis: int | None = None,
 ) -> Array:
-    """Vector product of 2- or 3-vectors along an axis; two 2-vectors give scalars."""
+    """Vector product of 2- or 3-vectors along an axis; two 2-vectors give scalars.
+
+    Args: a, b: arrays; axisa, axisb, axisc: the axes of the vectors in `a`, `b` and the result;
+    axis: one for all three. Raises: ValueError for vectors of other sizes.
+
+    >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = promote_dtypes(*ensure_arrays("cross", a, b))

@@ -16,7 +16,7 @@ from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.lax.gather_scatter import gather
-from ferrax._src.numpy import reductions, ufuncs
+from ferrax._src.numpy import cumulative, reductions, ufuncs
 from ferrax._src.numpy.util import (
     check_array_like,
     convert,
@@ -106,7 +106,7 @@ def _weighted(a: Array, weights: Array, q: Array, axis: int, ignore_nan: bool) -
     zeros = lax.full_like(weights, 0)
     bad = lax.bitwise_or(lax.lt(weights, zeros), ufuncs.isnan(weights))
     missing = ufuncs.isnan(a)
-    sums = reductions.cumsum(
+    sums = cumulative.cumsum(
         select_where(lax.bitwise_or(bad, missing), zeros, weights), axis=axis
     )
     total = lax.index_in_dim(sums, a.shape[axis] - 1, axis, keepdims=True)
@@ -271,7 +271,14 @@ def nanquantile(
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """As `quantile`, of the elements that are not NaN; NaN where there is none."""
+    """As `quantile`, of the elements that are not NaN; NaN where there is none.
+
+    Args: a, q, axis, out, overwrite_input, method, keepdims, weights: as for `quantile`, with its
+    errors.
+
+    >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.5)
+    Array(2., dtype=float32)
+    """
     return _quantile_of("nanquantile", a, q, axis, out, overwrite_input, method, keepdims, weights)
 
 
@@ -282,6 +289,9 @@ def percentile(
     weights: ArrayLike | None = None, out_sharding: Any = None,
 ) -> Array:
     """As `quantile`, for `q` in hundredths, of any real dtype.
+
+    Args: a, q, axis, out, overwrite_input, method, keepdims, weights, out_sharding: as for
+    `quantile`, with its errors.
 
     >>> jnp.percentile(jnp.array([4.0, 1.0, 2.0]), 25)
     Array(1.5, dtype=float32)
@@ -298,7 +308,14 @@ def nanpercentile(
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """As `percentile`, of the elements that are not NaN; NaN where there is none."""
+    """As `percentile`, of the elements that are not NaN; NaN where there is none.
+
+    Args: a, q, axis, out, overwrite_input, method, keepdims, weights: as for `percentile`, with its
+    errors.
+
+    >>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)
+    Array(2., dtype=float32)
+    """
     check_array_like("nanpercentile", a, q)
     return nanquantile(a, _hundredths("nanpercentile", q), axis, out, overwrite_input, method,
                        keepdims, weights=weights)
@@ -312,6 +329,8 @@ def median(
     """The middle element along axes, or the mean of the two in the middle; arguments and errors as
     of `quantile`.
 
+    Args: a, axis, out, overwrite_input, keepdims: as for `quantile`.
+
     >>> jnp.median(jnp.array([4.0, 1.0, 2.0, 9.0]))
     Array(3., dtype=float32)
     """
@@ -324,6 +343,12 @@ def nanmedian(
     a: ArrayLike, axis: Axis | None = None, out: None = None, overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Array:
-    """As `median`, of the elements that are not NaN; NaN where there is none."""
+    """As `median`, of the elements that are not NaN; NaN where there is none.
+
+    Args: a, axis, out, overwrite_input, keepdims: as for `quantile`, with its errors.
+
+    >>> jnp.nanmedian(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(2., dtype=float32)
+    """
     check_array_like("nanmedian", a)
     return nanquantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)

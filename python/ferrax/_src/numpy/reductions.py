@@ -1,7 +1,7 @@
-"""Reductions over axes: sums, extrema, moments, arg-extrema, cumulative functions, nan variants.
+"""Reductions over axes: sums, extrema, moments, positions of extrema.
 
-Invariants: integers narrower than the default integer are summed in it (cumulative functions keep
-their dtype), half-precision floats accumulate in float32, results are strongly typed.
+Invariants: integers narrower than the default integer are summed in it, half-precision floats
+accumulate in float32, results are strongly typed.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def sum(
     `finfo(dtype).eps`; `float16` and `bfloat16` are added in `float32` and rounded once (Higham,
     Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2). Threads do not change bits.
 
-    Example: `jnp.sum(jnp.ones((2, 3)), axis=0)` is `[2., 2., 2.]`.
+    >>> jnp.sum(jnp.ones((2, 3)), axis=0)
+    Array([2., 2., 2.], dtype=float32)
     """
     if out is None and _is_static(axis):
         return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
@@ -218,10 +219,16 @@ def prod(
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """Multiplies elements over axes; arguments and order as for `sum`.
+    """Multiplies elements over axes, in the order of `sum`.
 
     The rounding of each of the n factors counts, in whatever order: the relative error of a product
     of floats is at most about n u.
+
+    Args: a, axis, dtype, out, keepdims, initial, where, promote_integers: as for `sum`, with its
+    errors; `initial` multiplies.
+
+    >>> jnp.prod(jnp.array([2, 3, 4]))
+    Array(24, dtype=int32)
     """
     return _reduce("prod", a, axis, user_dtype(dtype, "prod"), out, keepdims, initial, where,
                    promote_integers)
@@ -231,7 +238,15 @@ def max(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:
-    """Largest elements over axes; NaN wins. An empty reduction without `initial` raises."""
+    """Largest elements over axes; NaN wins. An empty reduction without `initial` raises.
+
+    Args: a: array; axis: None (all), an axis or a tuple; keepdims: keep reduced axes with size 1;
+    initial: a lower bound of the result; where: bool mask, needs `initial`. Raises: ValueError for
+    an empty reduction, axes out of bounds and `where` alone; NotImplementedError for `out`.
+
+    >>> jnp.max(jnp.array([[1, 5], [7, 2]]), axis=1)
+    Array([5, 7], dtype=int32)
+    """
     if out is None and _is_static(axis):
         return _max(a, axis, keepdims, initial, where)
     return _reduce("max", a, axis, None, out, keepdims, initial, where)
@@ -241,7 +256,14 @@ def min(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:
-    """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises."""
+    """Smallest elements over axes; NaN wins. An empty reduction without `initial` raises.
+
+    Args: a, axis, keepdims, where: as for `max`, with its errors; initial: an upper bound of the
+    result.
+
+    >>> jnp.min(jnp.array([[1, 5], [7, 2]]), axis=1)
+    Array([1, 2], dtype=int32)
+    """
     if out is None and _is_static(axis):
         return _min(a, axis, keepdims, initial, where)
     return _reduce("min", a, axis, None, out, keepdims, initial, where)
@@ -251,7 +273,13 @@ def amax(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:
-    """`max` under its longer name."""
+    """`max` under its longer name.
+
+    Args: a, axis, out, keepdims, initial, where: as for `max`, with its errors.
+
+    >>> jnp.amax(jnp.array([1, 5, 2]))
+    Array(5, dtype=int32)
+    """
     return max(a, axis, out, keepdims, initial, where)
 
 
@@ -259,7 +287,13 @@ def amin(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Array:
-    """`min` under its longer name."""
+    """`min` under its longer name.
+
+    Args: a, axis, out, keepdims, initial, where: as for `min`, with its errors.
+
+    >>> jnp.amin(jnp.array([1, 5, 2]))
+    Array(1, dtype=int32)
+    """
     return min(a, axis, out, keepdims, initial, where)
 
 
@@ -267,7 +301,15 @@ def any(  # noqa: A001
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """True where some element over the axes is non-zero. Returns bool."""
+    """True where some element over the axes is non-zero. Returns bool.
+
+    Args: a: array of any dtype; axis: None (all), an axis or a tuple; keepdims: keep reduced axes
+    with size 1; where: bool mask of the elements that count. Raises: ValueError for axes out of
+    bounds, NotImplementedError for `out`.
+
+    >>> jnp.any(jnp.array([[0, 1], [0, 0]]), axis=1)
+    Array([ True, False], dtype=bool)
+    """
     if out is None and _is_static(axis):
         return _any(a, axis, keepdims, where)
     return _reduce("any", a, axis, None, out, keepdims, None, where)
@@ -277,7 +319,15 @@ def all(  # noqa: A001
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """True where every element over the axes is non-zero. Returns bool."""
+    """True where every element over the axes is non-zero. Returns bool.
+
+    Args: a: array of any dtype; axis: None (all), an axis or a tuple; keepdims: keep reduced axes
+    with size 1; where: bool mask of the elements that count. Raises: ValueError for axes out of
+    bounds, NotImplementedError for `out`.
+
+    >>> jnp.all(jnp.array([[0, 1], [1, 1]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     if out is None and _is_static(axis):
         return _all(a, axis, keepdims, where)
     return _reduce("all", a, axis, None, out, keepdims, None, where)
@@ -312,7 +362,10 @@ def mean(
 ) -> Array:
     """Arithmetic mean over axes; integers give floats; an empty mean is NaN.
 
-    Args: as for `sum`. Example: `jnp.mean(jnp.arange(4))` is `1.5`.
+    Args: a, axis, dtype, out, keepdims, where: as for `sum`, with its errors.
+
+    >>> jnp.mean(jnp.arange(4))
+    Array(1.5, dtype=float32)
     """
     if out is None and _is_static(axis):
         return _mean_jit(a, axis, dtype, keepdims, where)
@@ -332,6 +385,11 @@ def average(
 
     Args: weights: None, or an array of the shape of `a`, or 1-d along one `axis`;
     returned: also return the sum of weights. Raises ValueError for mismatched shapes.
+
+    a: array; axis: None (all), an axis or a tuple; keepdims: keep reduced axes with size 1.
+
+    >>> jnp.average(jnp.array([1.0, 4.0]), weights=jnp.array([2, 1]))
+    Array(2., dtype=float32)
     """
     a = ensure_array(a, "average")
     if weights is None:
@@ -436,8 +494,14 @@ def var(
 ) -> Array:
     """Variance over axes; the divisor is the count minus `ddof` (or `correction`).
 
-    Args: as for `mean`; mean: the mean, if known, with reduced axes kept.
-    A divisor that is not positive gives NaN. Complex input gives a real result.
+    Args: a, axis, dtype, out, keepdims, where: as for `mean`, with its errors; mean: the mean, if
+    known, with reduced axes kept. A divisor that is not positive gives NaN. Complex input gives a
+    real result.
+
+    >>> jnp.var(jnp.array([1.0, 3.0]))
+    Array(1., dtype=float32)
+    >>> jnp.var(jnp.array([1.0, 3.0]), ddof=1)
+    Array(2., dtype=float32)
     """
     return _moment("var", _var, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
@@ -447,7 +511,14 @@ def std(
     ddof: int | float = 0, keepdims: bool = False, *, where: ArrayLike | None = None,
     mean: Any = None, correction: int | float | None = None,
 ) -> Array:
-    """Standard deviation over axes: the square root of `var`, with its arguments."""
+    """Standard deviation over axes: the square root of `var`, with its arguments.
+
+    Args: a, axis, dtype, out, ddof, keepdims, where, mean, correction: as for `var`, with its
+    errors.
+
+    >>> jnp.std(jnp.array([1.0, 3.0]))
+    Array(1., dtype=float32)
+    """
     return _moment("std", _std, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
@@ -457,7 +528,13 @@ def _ptp(a, axis=None, keepdims=False):
 
 
 def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False) -> Array:
-    """Range (maximum minus minimum) over axes."""
+    """Range (maximum minus minimum) over axes.
+
+    Args: a, axis, out, keepdims: as for `max`, with its errors.
+
+    >>> jnp.ptp(jnp.array([3, 9, 4]))
+    Array(6, dtype=int32)
+    """
     reject_out("ptp", out)
     a = ensure_array(a, "ptp")
     return _ptp(a, None if axis is None else normalize_axes(axis, a.ndim), bool(keepdims))
@@ -465,7 +542,14 @@ def ptp(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool
 
 @jit(static_argnames=("axis", "keepdims"))
 def count_nonzero(a: ArrayLike, axis: Axis | None = None, keepdims: bool = False) -> Array:
-    """Number of non-zero elements over axes, in the default integer dtype."""
+    """Number of non-zero elements over axes, in the default integer dtype.
+
+    Args: a: array of any dtype; axis: None (all), an axis or a tuple; keepdims: keep reduced axes
+    with size 1.
+
+    >>> jnp.count_nonzero(jnp.array([[0, 1], [2, 3]]), axis=0)
+    Array([1, 2], dtype=int32)
+    """
     a = ensure_array(a, "count_nonzero")
     non_zero = lax.ne(a, as_array(np.zeros((), a.dtype)))
     return sum(non_zero, axis=axis, keepdims=keepdims)
@@ -497,6 +581,11 @@ def argmax(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: b
     """Index of the first maximum along an axis (of the flattened array for None); NaN wins.
 
     Raises ValueError for an empty axis. Returns the default integer dtype.
+    Args: a: array; axis: an axis or None; keepdims: keep the axis with size 1; out: None
+    (NotImplementedError).
+
+    >>> jnp.argmax(jnp.array([[1, 5, 5], [7, 2, 0]]), axis=1)
+    Array([1, 0], dtype=int32)
     """
     if isinstance(a, Array) and out is None and type(axis) in _AXIS_OR_NONE:
         return _argmax(a, axis, keepdims)
@@ -504,7 +593,13 @@ def argmax(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: b
 
 
 def argmin(a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Index of the first minimum along an axis (of the flattened array for None); NaN wins."""
+    """Index of the first minimum along an axis (of the flattened array for None); NaN wins.
+
+    Args: a, axis, out, keepdims: as for `argmax`, with its errors.
+
+    >>> jnp.argmin(jnp.array([[1, 5, 5], [7, 2, 0]]), axis=1)
+    Array([0, 2], dtype=int32)
+    """
     if isinstance(a, Array) and out is None and type(axis) in _AXIS_OR_NONE:
         return _argmin(a, axis, keepdims)
     return _arg_extremum("argmin", lax.argmin, a, axis, out, keepdims)
@@ -549,7 +644,13 @@ def _one_axis(axis):
 def nanargmax(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None,
 ) -> Array:
-    """As `argmax`, ignoring NaN; -1 where all elements are NaN."""
+    """As `argmax`, ignoring NaN; -1 where all elements are NaN.
+
+    Args: a, axis, out, keepdims: as for `argmax`, with its errors.
+
+    >>> jnp.nanargmax(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(2, dtype=int32)
+    """
     reject_out("nanargmax", out)
     return _nanargmax(ensure_array(a, "nanargmax"), _one_axis(axis), bool(keepdims))
 
@@ -557,227 +658,12 @@ def nanargmax(
 def nanargmin(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool | None = None,
 ) -> Array:
-    """As `argmin`, ignoring NaN; -1 where all elements are NaN."""
+    """As `argmin`, ignoring NaN; -1 where all elements are NaN.
+
+    Args: a, axis, out, keepdims: as for `argmax`, with its errors.
+
+    >>> jnp.nanargmin(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(0, dtype=int32)
+    """
     reject_out("nanargmin", out)
     return _nanargmin(ensure_array(a, "nanargmin"), _one_axis(axis), bool(keepdims))
-
-
-# ---------------------------------------------------------------------------- nan variants
-
-_NAN_STATIC = ("axis", "keepdims", "dtype", "out")
-
-
-def _without_nan(a, fill):
-    if not is_subdtype(a, np.inexact):
-        return a
-    return select_where(isnan(a), as_array(np.asarray(fill, a.dtype)), a)
-
-
-@jit(static_argnames=_NAN_STATIC)
-def nansum(
-    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
-    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Array:
-    """As `sum`, NaN counting as 0."""
-    a = ensure_array(a, "nansum")
-    return _reduce("sum", _without_nan(a, 0), axis, user_dtype(dtype, "nansum"), out, keepdims,
-                   initial, where, upcast=False)
-
-
-@jit(static_argnames=_NAN_STATIC)
-def nanprod(
-    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
-    keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Array:
-    """As `prod`, NaN counting as 1."""
-    a = ensure_array(a, "nanprod")
-    return _reduce("prod", _without_nan(a, 1), axis, user_dtype(dtype, "nanprod"), out, keepdims,
-                   initial, where, upcast=False)
-
-
-def _nan_extremum(name, function, fill, a, axis, out, keepdims, initial, where):
-    a = ensure_array(a, name)
-    result = function(_without_nan(a, fill), axis=axis, out=out, keepdims=keepdims,
-                      initial=initial, where=where)
-    if not is_subdtype(a, np.inexact):
-        return result
-    all_nan = all(isnan(a), axis=axis, keepdims=keepdims)
-    return select_where(all_nan, as_array(np.asarray(math.nan, a.dtype)), result)
-
-
-@jit(static_argnames=("axis", "keepdims", "out"))
-def nanmax(
-    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
-    initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Array:
-    """As `max`, ignoring NaN; NaN where all elements are."""
-    return _nan_extremum("nanmax", max, -math.inf, a, axis, out, keepdims, initial, where)
-
-
-@jit(static_argnames=("axis", "keepdims", "out"))
-def nanmin(
-    a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
-    initial: ArrayLike | None = None, where: ArrayLike | None = None,
-) -> Array:
-    """As `min`, ignoring NaN; NaN where all elements are."""
-    return _nan_extremum("nanmin", min, math.inf, a, axis, out, keepdims, initial, where)
-
-
-@jit(static_argnames=_NAN_STATIC)
-def nanmean(
-    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
-    keepdims: bool = False, where: ArrayLike | None = None,
-) -> Array:
-    """As `mean`, ignoring NaN; NaN where all elements are."""
-    a = ensure_array(a, "nanmean")
-    dtype = user_dtype(dtype, "nanmean")
-    if not is_subdtype(a, np.inexact):
-        return mean(a, axis, dtype, out, keepdims, where=where)
-    dtype = a.dtype if dtype is None else dtype
-    present = convert(convert(lax.bitwise_not(isnan(a)), np.dtype(np.int32)), dtype)
-    normalizer = _reduce("sum", present, axis, dtype, None, keepdims, None, where, upcast=False)
-    return lax.div(nansum(a, axis, dtype=dtype, keepdims=keepdims, where=where), normalizer)
-
-
-@jit(static_argnames=_NAN_STATIC)
-def nanvar(
-    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
-    ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
-    mean: Any = None,
-) -> Array:
-    """As `var`, ignoring NaN; NaN where fewer than `ddof + 1` numbers remain."""
-    reject_out("nanvar", out)
-    a = ensure_array(a, "nanvar")
-    compute_dtype, result_dtype = _var_dtypes(a.dtype, user_dtype(dtype, "nanvar"))
-    a = convert(a, compute_dtype)
-    if mean is None:
-        mean = nanmean(a, axis, dtype=compute_dtype, keepdims=True, where=where)
-    squares = select_where(
-        isnan(a), as_array(np.zeros((), real_dtype(a.dtype))), _squared_deviation(a, mean)
-    )
-    counts = sum(lax.bitwise_not(isnan(a)), axis=axis, keepdims=keepdims, where=where)
-    normalizer = ufuncs.subtract(counts, ddof)
-    invalid = ufuncs.less_equal(normalizer, 0)
-    total = sum(squares, axis=axis, keepdims=keepdims, where=where)
-    safe = convert(select_where(invalid, 1, normalizer), total.dtype)
-    result = select_where(invalid, math.nan, lax.div(total, safe))
-    return convert(result, result_dtype)
-
-
-@jit(static_argnames=_NAN_STATIC)
-def nanstd(
-    a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
-    ddof: int | float = 0, keepdims: bool = False, where: ArrayLike | None = None,
-    mean: Any = None,
-) -> Array:
-    """Square root of `nanvar`, with its arguments."""
-    reject_out("nanstd", out)
-    return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where,
-                           mean=mean))
-
-
-# ---------------------------------------------------------------------------- cumulative
-
-
-def _cumulate(name, function, a, axis, dtype, out, fill_nan=None, promote_integers=False):
-    reject_out(name, out)
-    a = ensure_array(a, name)
-    dtype = user_dtype(dtype, name)
-    if axis is None or a.ndim == 0:
-        a, axis = (lax.reshape(a, (a.size,)) if a.ndim != 1 else a), axis or 0
-    axis = normalize_axis(axis, a.ndim)
-    if fill_nan is not None:
-        a = select_where(isnan(a), as_array(np.asarray(fill_nan, a.dtype)), a)
-    if dtype is None:
-        if is_subdtype(a, np.bool_):
-            dtype = dtypes.default_int_dtype()
-        else:
-            dtype = _summation_dtype(a.dtype) if promote_integers else a.dtype
-    if dtypes.issubdtype(dtype, np.bool_):
-        bits = convert(a, np.dtype(bool))
-        return convert(function(convert(bits, dtypes.default_int_dtype()), axis=axis), dtype)
-    return function(convert(a, dtype), axis=axis)
-
-
-@jit(static_argnames=("axis", "dtype"))
-def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Cumulative sum along an axis, of the flattened array for None; small integers keep dtype.
-
-    Floats accumulate in `float64`, those of `float64` with what each addition loses, so the error of
-    an element does not grow with its index beyond rounding it once.
-
-    Example: `jnp.cumsum(jnp.arange(4))` is `[0, 1, 3, 6]`.
-    """
-    return _cumulate("cumsum", lax.cumsum, a, axis, dtype, out)
-
-
-@jit(static_argnames=("axis", "dtype"))
-def cumprod(
-    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
-) -> Array:
-    """Cumulative product along an axis; arguments as for `cumsum`."""
-    return _cumulate("cumprod", lax.cumprod, a, axis, dtype, out)
-
-
-@jit(static_argnames=("axis", "dtype"))
-def nancumsum(
-    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
-) -> Array:
-    """As `cumsum`, NaN counting as 0."""
-    return _cumulate("nancumsum", lax.cumsum, a, axis, dtype, out, fill_nan=0)
-
-
-@jit(static_argnames=("axis", "dtype"))
-def nancumprod(
-    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None,
-) -> Array:
-    """As `cumprod`, NaN counting as 1."""
-    return _cumulate("nancumprod", lax.cumprod, a, axis, dtype, out, fill_nan=1)
-
-
-@jit(static_argnames=("axis", "dtype"))
-def _cumsum_with_promotion(a, axis=None, dtype=None):
-    return _cumulate("cumsum", lax.cumsum, a, axis, dtype, None, promote_integers=True)
-
-
-def _cumulative(name, function, fill, x, axis, dtype, include_initial):
-    x = ensure_array(x, name)
-    if x.ndim == 0:
-        raise ValueError("The input must be non-scalar to take a cumulative function.")
-    if axis is None:
-        axis = 0
-        if x.ndim > 1:
-            raise ValueError(
-                f"{name}: axis may be left out for vectors only, and the array has {x.ndim} axes;"
-                " pass axis, or flatten the array."
-            )
-    axis = normalize_axis(axis, x.ndim)
-    out = function(x, axis, user_dtype(dtype, name))
-    if include_initial:
-        shape = tuple(1 if d == axis else size for d, size in enumerate(out.shape))
-        start = lax.full(shape, fill, out.dtype)
-        out = lax.concatenate([start, out], dimension=axis)
-    return out
-
-
-def cumulative_sum(
-    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
-    include_initial: bool = False,
-) -> Array:
-    """Cumulative sum along an axis; small integers are widened.
-
-    Args: axis: needed for rank above 1; include_initial: prepend the empty sum.
-    """
-    return _cumulative("cumulative_sum", _cumsum_with_promotion, 0, x, axis, dtype,
-                       include_initial)
-
-
-def cumulative_prod(
-    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
-    include_initial: bool = False,
-) -> Array:
-    """Cumulative product along an axis, in the dtype of `x`; as `cumulative_sum` otherwise."""
-    def product(x, axis, dtype):
-        return _cumulate("cumulative_prod", lax.cumprod, x, axis, dtype, None)
-
-    return _cumulative("cumulative_prod", product, 1, x, axis, dtype, include_initial)

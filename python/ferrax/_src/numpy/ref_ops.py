@@ -27,6 +27,8 @@ __all__ = ["addupdate", "empty_ref", "get", "set", "swap"]
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     """A mutable array of the shape and dtype of `ty`, whose elements are to be written first.
 
+    Args: ty: what has a shape and a dtype; memory_space: None.
+
     Example:
         >>> ref = ferrax.ref.empty_ref(ferrax.ShapeDtypeStruct((2,), jnp.float32))
         >>> ref[...] = jnp.ones(2)

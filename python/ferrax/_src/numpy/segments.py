@@ -127,6 +127,12 @@ def segment_prod(
     """Products by segment, 1 for those without slices; arguments and errors as of `segment_sum`.
 
     Derivatives need `unique_indices`.
+
+    Args: data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode: as
+    for `segment_sum`.
+
+    >>> ferrax.ops.segment_prod(jnp.array([2, 3, 4]), jnp.array([0, 0, 1]))
+    Array([6, 4], dtype=int32)
     """
     return _segments(
         "segment_prod", "mul", data, segment_ids, num_segments, indices_are_sorted,
@@ -140,7 +146,14 @@ def segment_max(
     mode: Any = None, out_sharding: Any = None,
 ) -> Array:
     """Maxima by segment, the dtype's least value for those without slices; arguments and errors as
-    of `segment_sum`, of any dtype with an order."""
+    of `segment_sum`, of any dtype with an order.
+
+    Args: data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode: as
+    for `segment_sum`.
+
+    >>> ferrax.ops.segment_max(jnp.array([2, 3, 4]), jnp.array([0, 0, 1]))
+    Array([3, 4], dtype=int32)
+    """
     return _segments(
         "segment_max", "max", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
         bucket_size, mode, out_sharding,
@@ -153,7 +166,14 @@ def segment_min(
     mode: Any = None, out_sharding: Any = None,
 ) -> Array:
     """Minima by segment, the dtype's greatest value for those without slices; arguments and errors
-    as of `segment_sum`, of any dtype with an order."""
+    as of `segment_sum`, of any dtype with an order.
+
+    Args: data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode: as
+    for `segment_sum`.
+
+    >>> ferrax.ops.segment_min(jnp.array([2, 3, 4]), jnp.array([0, 0, 1]))
+    Array([2, 4], dtype=int32)
+    """
     return _segments(
         "segment_min", "min", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
         bucket_size, mode, out_sharding,

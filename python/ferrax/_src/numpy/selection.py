@@ -18,14 +18,15 @@ from ferrax._src.lax.arguments import canonical_axis, known_axis
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import _broadcast_to, concatenate, expand_dims, reshape, squeeze
 from ferrax._src.lax.slicing import slice_in_dim
-from ferrax._src.numpy import reductions
+from ferrax._src.numpy import cumulative, reductions
 from ferrax._src.numpy.array_creation import arange
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.conditional import where
-from ferrax._src.numpy.shape import broadcast_arrays, moveaxis, stack
+from ferrax._src.numpy.joining import stack
+from ferrax._src.numpy.rounding import clip
+from ferrax._src.numpy.shape import broadcast_arrays, moveaxis
 from ferrax._src.numpy.take import _floor_mod, take, take_along_axis
 from ferrax._src.numpy.ufunc_api import minimum
-from ferrax._src.numpy.ufuncs import clip
 from ferrax._src.numpy.util import ensure_array
 
 _INT32 = np.dtype(np.int32)
@@ -35,6 +36,9 @@ def select(condlist: Sequence, choicelist: Sequence, default: ArrayLike = 0) -> 
     """Elementwise the choice of the first condition that holds, else ``default``.
 
     Conditions and choices broadcast together; choices promote to one dtype.
+
+    Args: condlist: arrays of truth values; choicelist: as many arrays; default: a scalar or array.
+    Raises: ValueError for none or not as many.
 
     >>> x = jnp.arange(4)
     >>> jnp.select([x < 1, x < 3], [x, 10 * x], -1)
@@ -287,7 +291,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     # Where each slice of the result comes from: the inserted ones at ``target``, in order; the
     # others are the array's own, in theirs.
     is_new = IndexUpdateHelper(full((total,), 0, _INT32))[target].set(1)
-    new_rank = reductions.cumsum(is_new, dtype=_INT32) - is_new
+    new_rank = cumulative.cumsum(is_new, dtype=_INT32) - is_new
     own_rank = arange(total, dtype=_INT32) - new_rank
     if count == 0:
         return arr
@@ -299,6 +303,9 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
 
 def ix_(*args: Any) -> tuple[Array, ...]:
     """1-D integer arrays as an open mesh: ``x[jnp.ix_(rows, columns)]`` is the submatrix.
+
+    Args: args: vectors of integers, or of bools for the positions that hold. Raises: ValueError for
+    other ranks.
 
     >>> jnp.arange(9).reshape(3, 3)[jnp.ix_(jnp.array([0, 2]), jnp.array([1]))]
     Array([[1],
@@ -322,7 +329,13 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The index arrays of the main diagonal of an array of ``ndim`` axes of size ``n``."""
+    """The index arrays of the main diagonal of an array of ``ndim`` axes of size ``n``.
+
+    Raises: ValueError for a negative `n` or `ndim`.
+
+    >>> jnp.diag_indices(2)
+    (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
     n = operator.index(concrete_or_error(None, n, "'n' argument of jnp.diag_indices()"))
     ndim = operator.index(concrete_or_error(None, ndim, "'ndim' argument of jnp.diag_indices()"))
     if n < 0:
@@ -334,7 +347,13 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
 
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
-    """``diag_indices`` for an array whose axes all have one size."""
+    """``diag_indices`` for an array whose axes all have one size.
+
+    Args: arr: array of rank 2 or more. Raises: ValueError for lower ranks and other shapes.
+
+    >>> jnp.diag_indices_from(jnp.zeros((2, 2)))
+    (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
     arr = ensure_array(arr, "diag_indices_from")
     if arr.ndim < 2:
         raise ValueError("input array must be at least 2-d")

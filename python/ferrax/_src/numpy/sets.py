@@ -219,28 +219,55 @@ class _UniqueInverseResult(NamedTuple):
 
 
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
-    """`unique` with indices, inverse and counts as a named tuple; NaNs are not equal."""
+    """`unique` with indices, inverse and counts as a named tuple; NaNs are not equal.
+
+    Args: x: array; size, fill_value: as for `unique`, with its errors.
+
+    >>> result = jnp.unique_all(jnp.array([5, 3, 5]))
+    >>> result.values, result.indices
+    (Array([3, 5], dtype=int32), Array([1, 0], dtype=int32))
+    >>> result.inverse_indices, result.counts
+    (Array([1, 0, 1], dtype=int32), Array([1, 2], dtype=int32))
+    """
     return _UniqueAllResult(
         *_unique("unique_all", x, None, True, True, True, False, size, fill_value)
     )
 
 
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
-    """`unique` with counts as a named tuple; NaNs are not equal."""
+    """`unique` with counts as a named tuple; NaNs are not equal.
+
+    Args: x: array; size, fill_value: as for `unique`, with its errors.
+
+    >>> jnp.unique_counts(jnp.array([5, 3, 5])).counts
+    Array([1, 2], dtype=int32)
+    """
     return _UniqueCountsResult(
         *_unique("unique_counts", x, None, False, False, True, False, size, fill_value)
     )
 
 
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
-    """`unique` with the inverse as a named tuple; NaNs are not equal."""
+    """`unique` with the inverse as a named tuple; NaNs are not equal.
+
+    Args: x: array; size, fill_value: as for `unique`, with its errors.
+
+    >>> jnp.unique_inverse(jnp.array([5, 3, 5])).inverse_indices
+    Array([1, 0, 1], dtype=int32)
+    """
     return _UniqueInverseResult(
         *_unique("unique_inverse", x, None, False, True, False, False, size, fill_value)
     )
 
 
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Array:
-    """`unique` where NaNs are not equal."""
+    """`unique` where NaNs are not equal.
+
+    Args: x: array; size, fill_value: as for `unique`, with its errors.
+
+    >>> jnp.unique_values(jnp.array([5, 3, 5]))
+    Array([3, 5], dtype=int32)
+    """
     return _unique("unique_values", x, None, False, False, False, False, size, fill_value)[0]
 
 
@@ -255,6 +282,8 @@ def union1d(
     ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: Any = None,
 ) -> Array:
     """The distinct elements of two arrays together; `size` and `fill_value` as in `unique`.
+
+    Args: ar1, ar2: arrays of any shapes, flattened.
 
     >>> jnp.union1d(jnp.array([3, 1]), jnp.array([1, 2]))
     Array([1, 2, 3], dtype=int32)
@@ -369,7 +398,8 @@ def setxor1d(
 ) -> Array:
     """The distinct elements that are in one of two arrays and not in the other, sorted.
 
-    Arguments as for `intersect1d`.
+    Args: ar1, ar2: arrays of any shapes, flattened; assume_unique, size, fill_value: as for
+    `intersect1d`, with its errors.
 
     >>> jnp.setxor1d(jnp.array([3, 1, 2]), jnp.array([2, 5]))
     Array([1, 3, 5], dtype=int32)

@@ -48,7 +48,10 @@ def _sinc_series(x):
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, 1 at zero.
 
-    Example: `jnp.sinc(0.)` is `1.`.
+    Args: x: array of numbers; integers become floats.
+
+    >>> jnp.sinc(jnp.array([0.0, 0.5]))
+    Array([1.        , 0.63661975], dtype=float32)
     """
     (x,) = promote_args_inexact("sinc", x)
     is_zero = lax.eq(x, filler(0, x))
@@ -97,7 +100,13 @@ def _frexp(x):
 
 @jit
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """Mantissa in [0.5, 1) and int32 exponent with `x == mantissa * 2**exponent`."""
+    """Mantissa in [0.5, 1) and int32 exponent with `x == mantissa * 2**exponent`.
+
+    Args: x: array of real numbers; integers become floats. Raises: TypeError for complex ones.
+
+    >>> jnp.frexp(jnp.array([8.0, 0.75]))
+    (Array([0.5 , 0.75], dtype=float32), Array([4, 0], dtype=int32))
+    """
     check_array_like("frexp", x)
     (x,) = promote_dtypes_inexact(x)
     if is_subdtype(x, np.complexfloating):
@@ -113,7 +122,12 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * 2**x2` for an integer `x2`, without overflow of the intermediate power.
 
-    Raises ValueError for complex `x1` and TypeError for a non-integer `x2`.
+    Raises ValueError for complex `x1` and for an `x2` that is no integer.
+    Args: x1: array of numbers, floating after promotion; x2: array of integers that broadcasts with
+    it.
+
+    >>> jnp.ldexp(jnp.array([0.5, 3.0]), 4)
+    Array([ 8., 48.], dtype=float32)
     """
     check_array_like("ldexp", x1, x2)
     x1, x2 = ensure_array(x1, "ldexp"), ensure_array(x2, "ldexp")
@@ -158,7 +172,13 @@ _STEPS_PER_BIT = 1.4405
 
 @jit
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Greatest common divisor of integers, never negative; ValueError for other dtypes."""
+    """Greatest common divisor of integers, never negative; ValueError for other dtypes.
+
+    Args: x1, x2: integer arrays that broadcast together. (Euclid's algorithm.)
+
+    >>> jnp.gcd(jnp.array([12, -9]), 6)
+    Array([6, 3], dtype=int32)
+    """
     x1, x2 = _integers("gcd", x1, x2)
     bits = dtypes.iinfo(x1.dtype).bits
     zero = filler(0, x2)
@@ -173,7 +193,13 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 @jit
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Least common multiple of integers, never negative; 0 if either is 0."""
+    """Least common multiple of integers, never negative; 0 if either is 0.
+
+    Args: x1, x2: integer arrays that broadcast together. Raises: ValueError for other dtypes.
+
+    >>> jnp.lcm(jnp.array([4, -9]), 6)
+    Array([12, 18], dtype=int32)
+    """
     x1, x2 = _integers("lcm", x1, x2)
     divisor = gcd(x1, x2)
     zero = filler(0, divisor)

@@ -18,7 +18,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy import reductions, ufuncs as composed
+from ferrax._src.numpy import cumulative, reductions, ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.logsumexp import logsumexp
 from ferrax._src.numpy.shape import reshape
@@ -40,6 +40,12 @@ class ufunc(functools.partial):
 
     Args: func: the function of arrays; nin, nout: numbers of inputs and outputs; identity: the
     value of an empty reduction, or None; reduce, accumulate, at: faster versions of the methods.
+
+    name, nargs, call, reduceat: the name, the number of inputs that functions see, and faster
+    versions of the call and of that method.
+
+    >>> jnp.add.reduce(jnp.arange(4)), jnp.add.nin, jnp.add.identity
+    (Array(6, dtype=int32), 2, 0)
     """
 
     def __new__(
@@ -143,6 +149,11 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     """A ufunc from a function of scalars, which is mapped by `vectorize`.
 
     Args: func: function of `nin` scalars with `nout` scalar results; identity: of reductions.
+    nin, nout: numbers of inputs and outputs. Its reductions raise NotImplementedError.
+
+    >>> hypotenuse = jnp.frompyfunc(lambda x, y: jnp.sqrt(x * x + y * y), 2, 1, identity=0)
+    >>> hypotenuse(jnp.array([3.0, 5.0]), jnp.array([4.0, 12.0]))
+    Array([ 5., 13.], dtype=float32)
     """
     return ufunc(vectorize(func), nin, nout, name=getattr(func, "__name__", "func"),
                  identity=identity)
@@ -249,10 +260,10 @@ def _inexact(a):
 
 
 add = ufunc(ufuncs.add, 2, 1, name="add", identity=0, reduce=_summation(reductions.sum, True),
-            accumulate=reductions.cumsum, at=_at("add"))
+            accumulate=cumulative.cumsum, at=_at("add"))
 subtract = ufunc(ufuncs.subtract, 2, 1, name="subtract", reduce=_minus, at=_at("subtract"))
 multiply = ufunc(ufuncs.multiply, 2, 1, name="multiply", identity=1,
-                 reduce=_summation(reductions.prod, True), accumulate=reductions.cumprod,
+                 reduce=_summation(reductions.prod, True), accumulate=cumulative.cumprod,
                  at=_at("multiply"))
 maximum = ufunc(ufuncs.maximum, 2, 1, name="maximum", reduce=_extremum(reductions.max),
                 accumulate=_cumulative("maximum", lax.cummax), at=_at("max"))

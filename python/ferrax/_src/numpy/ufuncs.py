@@ -57,14 +57,26 @@ def _is_integer(x) -> bool:
 
 @jit_inline
 def isnan(x: ArrayLike, /) -> Array:
-    """Tests elementwise for NaN; a complex number is NaN if either part is. Returns bool."""
+    """Tests elementwise for NaN; a complex number is NaN if either part is. Returns bool.
+
+    Args: x: array of numbers, of any shape.
+
+    >>> jnp.isnan(jnp.array([1.0, jnp.nan, jnp.inf]))
+    Array([False,  True, False], dtype=bool)
+    """
     x = ensure_array(x, "isnan")
     return lax.ne(x, x)
 
 
 @jit_inline
 def isfinite(x: ArrayLike, /) -> Array:
-    """Tests elementwise for neither NaN nor infinite. Returns bool."""
+    """Tests elementwise for neither NaN nor infinite. Returns bool.
+
+    Args: x: array of numbers, of any shape.
+
+    >>> jnp.isfinite(jnp.array([1.0, jnp.nan, jnp.inf]))
+    Array([ True, False, False], dtype=bool)
+    """
     x = ensure_array(x, "isfinite")
     if is_subdtype(x, np.floating):
         return lax.is_finite(x)
@@ -75,7 +87,13 @@ def isfinite(x: ArrayLike, /) -> Array:
 
 @jit
 def isinf(x: ArrayLike, /) -> Array:
-    """Tests elementwise for positive or negative infinity. Returns bool."""
+    """Tests elementwise for positive or negative infinity. Returns bool.
+
+    Args: x: array of numbers, of any shape.
+
+    >>> jnp.isinf(jnp.array([1.0, jnp.nan, -jnp.inf]))
+    Array([False, False,  True], dtype=bool)
+    """
     x = ensure_array(x, "isinf")
     if is_subdtype(x, np.floating):
         return lax.eq(lax.abs(x), strong_constant(_INF, x))
@@ -97,32 +115,62 @@ def _is_signed_inf(fun_name, infinity, x, out):
 
 
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
-    """Tests elementwise for positive infinity; complex input raises ValueError."""
+    """Tests elementwise for positive infinity; complex input raises ValueError.
+
+    Args: x: array of real numbers; out: None (NotImplementedError). Returns: bool array.
+
+    >>> jnp.isposinf(jnp.array([1.0, jnp.inf, -jnp.inf]))
+    Array([False,  True, False], dtype=bool)
+    """
     return _is_signed_inf("isposinf", _INF, x, out)
 
 
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
-    """Tests elementwise for negative infinity; complex input raises ValueError."""
+    """Tests elementwise for negative infinity; complex input raises ValueError.
+
+    Args: x: array of real numbers; out: None (NotImplementedError). Returns: bool array.
+
+    >>> jnp.isneginf(jnp.array([1.0, jnp.inf, -jnp.inf]))
+    Array([False, False,  True], dtype=bool)
+    """
     return _is_signed_inf("isneginf", -_INF, x, out)
 
 
 @jit
 def iscomplex(x: ArrayLike) -> Array:
-    """Tests elementwise for a non-zero imaginary part. Returns bool."""
+    """Tests elementwise for a non-zero imaginary part. Returns bool.
+
+    Args: x: array of numbers, of any shape.
+
+    >>> jnp.iscomplex(jnp.array([1 + 0j, 1 + 2j]))
+    Array([False,  True], dtype=bool)
+    """
     imaginary = ufuncs.imag(ensure_array(x, "iscomplex"))
     return lax.ne(imaginary, filler(0, imaginary))
 
 
 @jit
 def isreal(x: ArrayLike) -> Array:
-    """Tests elementwise for a zero imaginary part. Returns bool."""
+    """Tests elementwise for a zero imaginary part. Returns bool.
+
+    Args: x: array of numbers, of any shape.
+
+    >>> jnp.isreal(jnp.array([1 + 0j, 1 + 2j]))
+    Array([ True, False], dtype=bool)
+    """
     imaginary = ufuncs.imag(ensure_array(x, "isreal"))
     return lax.eq(imaginary, filler(0, imaginary))
 
 
 @jit
 def signbit(x: ArrayLike, /) -> Array:
-    """Tests elementwise for a set sign bit, -0.0 and negative NaN included. Returns bool."""
+    """Tests elementwise for a set sign bit, -0.0 and negative NaN included. Returns bool.
+
+    Args: x: array of real numbers. Raises: ValueError for complex input.
+
+    >>> jnp.signbit(jnp.array([-0.0, 0.0, -1.0]))
+    Array([ True, False,  True], dtype=bool)
+    """
     x = ensure_array(x, "signbit")
     if _is_integer(x):
         return lax.lt(x, strong_constant(0, x))
@@ -148,6 +196,9 @@ def isclose(
 
     Args: a, b: arrays that broadcast together; rtol, atol: tolerances; equal_nan: NaNs compare
     equal. Returns: bool array.
+
+    >>> jnp.isclose(jnp.array([1.0, 1.1]), 1.000001)
+    Array([ True, False], dtype=bool)
     """
     a, b = promote_args("isclose", a, b)
     if is_subdtype(a, np.integer) or is_subdtype(a, np.bool_):
@@ -168,7 +219,13 @@ def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
 ) -> Array:
-    """True if all elements of `isclose(a, b, rtol, atol, equal_nan)` are. Returns a 0-d bool."""
+    """True if all elements of `isclose(a, b, rtol, atol, equal_nan)` are. Returns a 0-d bool.
+
+    Args: a, b, rtol, atol, equal_nan: as for `isclose`.
+
+    >>> jnp.allclose(jnp.array([1.0, 1.1]), 1.0)
+    Array(False, dtype=bool)
+    """
     check_array_like("allclose", a, b)
     close = isclose(a, b, rtol, atol, equal_nan)
     return lax.reduce_and(close, axes=tuple(range(close.ndim)))
@@ -183,7 +240,10 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     A Python integer exponent keeps the dtype of `x1` and is computed by repeated multiplication;
     integers to a static negative power raise TypeError.
 
-    Example: `jnp.power(jnp.arange(3.), 2)` is `[0., 1., 4.]`.
+    Args: x1, x2: arrays that broadcast together.
+
+    >>> jnp.power(jnp.arange(3.0), 2)
+    Array([0., 1., 4.], dtype=float32)
     """
     if type(x2) is int and isinstance(x1, Array) and x1.dtype != np.bool_:
         return lax.integer_pow(x1, x2)
@@ -232,13 +292,25 @@ def _integer_power(x1, x2):
 
 
 def pow(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Alias of `power`."""
+    """Alias of `power`.
+
+    Args: x1, x2: as for `power`, with its errors.
+
+    >>> jnp.pow(2.0, 3)
+    Array(8., dtype=float32, weak_type=True)
+    """
     return power(x1, x2)
 
 
 @jit_inline
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Raises `x ** y` after promotion of both to a floating dtype."""
+    """Raises `x ** y` after promotion of both to a floating dtype.
+
+    Args: x, y: arrays that broadcast together.
+
+    >>> jnp.float_power(2, 3)
+    Array(8., dtype=float32, weak_type=True)
+    """
     x, y = promote_args_inexact("float_power", x, y)
     return lax.pow(x, y)
 
@@ -249,7 +321,10 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
     Division of an integer by zero gives an unspecified value. Complex input raises TypeError.
 
-    Example: `jnp.floor_divide(-3, 2)` is `-2`.
+    Args: x1, x2: arrays of real numbers that broadcast together.
+
+    >>> jnp.floor_divide(-3, 2)
+    Array(-2, dtype=int32, weak_type=True)
     """
     x1, x2 = promote_args_numeric("floor_divide", x1, x2)
     if is_subdtype(x1, np.unsignedinteger):
@@ -282,7 +357,11 @@ def _float_divmod(x1, x2):
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Remainder of floor division: it has the sign of `x2`; an integer modulo zero is 0.
 
-    Example: `jnp.remainder(-3, 2)` is `1`.
+    Args: x1, x2: arrays of real numbers that broadcast together. Raises: TypeError for complex
+    ones.
+
+    >>> jnp.remainder(-3, 2)
+    Array(1, dtype=int32, weak_type=True)
     """
     x1, x2 = promote_args_numeric("remainder", x1, x2)
     if _is_integer(x1):
@@ -298,13 +377,26 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def mod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Alias of `remainder`."""
+    """Alias of `remainder`.
+
+    Args: x1, x2: as for `remainder`, with its errors.
+
+    >>> jnp.mod(-3, 2)
+    Array(1, dtype=int32, weak_type=True)
+    """
     return remainder(x1, x2)
 
 
 @jit
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
-    """The pair `(x1 // x2, x1 % x2)`."""
+    """The pair `(x1 // x2, x1 % x2)`.
+
+    Args: x1, x2: arrays of real numbers that broadcast together. Raises: TypeError for complex
+    ones.
+
+    >>> jnp.divmod(jnp.array([7, -7]), 2)
+    (Array([ 3, -4], dtype=int32), Array([1, 1], dtype=int32))
+    """
     x1, x2 = promote_args_numeric("divmod", x1, x2)
     if _is_integer(x1):
         return floor_divide(x1, x2), remainder(x1, x2)
@@ -315,7 +407,14 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 @jit
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Remainder of truncated division: it has the sign of `x1`; an integer by zero is 0."""
+    """Remainder of truncated division: it has the sign of `x1`; an integer by zero is 0.
+
+    Args: x1, x2: arrays of real numbers that broadcast together. Raises: TypeError for complex
+    ones.
+
+    >>> jnp.fmod(-3, 2)
+    Array(-1, dtype=int32, weak_type=True)
+    """
     x1, x2 = promote_args_numeric("fmod", x1, x2)
     if _is_integer(x1):
         x2 = where(lax.eq(x2, constant(0, x2)), constant(1, x2), x2)
@@ -324,7 +423,13 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @jit_inline
 def fabs(x: ArrayLike, /) -> Array:
-    """Absolute value as a floating dtype; complex input raises TypeError."""
+    """Absolute value as a floating dtype; complex input raises TypeError.
+
+    Args: x: array of real numbers.
+
+    >>> jnp.fabs(jnp.array([-2, 3]))
+    Array([2., 3.], dtype=float32)
+    """
     x = _inexact("fabs", x)
     if _is_complex(x):
         raise TypeError(f"fabs: needs real numbers, got {x.dtype}; abs takes complex ones")
@@ -333,21 +438,39 @@ def fabs(x: ArrayLike, /) -> Array:
 
 @jit
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Elementwise maximum that ignores NaN where the other operand is a number."""
+    """Elementwise maximum that ignores NaN where the other operand is a number.
+
+    Args: x1, x2: arrays that broadcast together.
+
+    >>> jnp.fmax(jnp.array([1.0, jnp.nan]), 0.0)
+    Array([1., 0.], dtype=float32)
+    """
     check_array_like("fmax", x1, x2)
     return where(ufuncs.logical_or(ufuncs.greater(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Elementwise minimum that ignores NaN where the other operand is a number."""
+    """Elementwise minimum that ignores NaN where the other operand is a number.
+
+    Args: x1, x2: arrays that broadcast together.
+
+    >>> jnp.fmin(jnp.array([1.0, jnp.nan]), 2.0)
+    Array([1., 2.], dtype=float32)
+    """
     check_array_like("fmin", x1, x2)
     return where(ufuncs.logical_or(ufuncs.less(x1, x2), isnan(x2)), x1, x2)
 
 
 @jit
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`sqrt(x1**2 + x2**2)` without intermediate overflow; complex input raises TypeError."""
+    """`sqrt(x1**2 + x2**2)` without intermediate overflow; complex input raises ValueError.
+
+    Args: x1, x2: arrays of real numbers that broadcast together.
+
+    >>> jnp.hypot(3.0, jnp.array([4.0]))
+    Array([5.], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("hypot", x1, x2)
     if _is_complex(x1):
         raise ValueError(
@@ -368,7 +491,13 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @jit
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The magnitude of `x1` with the sign of `x2`; complex input raises TypeError."""
+    """The magnitude of `x1` with the sign of `x2`; complex input raises TypeError.
+
+    Args: x1, x2: arrays of real numbers that broadcast together. The result is floating.
+
+    >>> jnp.copysign(3, jnp.array([-1.0, 0.0]))
+    Array([-3.,  3.], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("copysign", x1, x2)
     if _is_complex(x1):
         raise TypeError(f"copysign: complex numbers have no sign, got {x1.dtype}")
@@ -377,7 +506,13 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @jit
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Step function: 0 for negative `x1`, `x2` at zero, 1 for positive, NaN for NaN."""
+    """Step function: 0 for negative `x1`, `x2` at zero, 1 for positive, NaN for NaN.
+
+    Args: x1, x2: arrays of real numbers that broadcast together. The result is floating.
+
+    >>> jnp.heaviside(jnp.array([-1.0, 0.0, 2.0]), 0.5)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     check_array_like("heaviside", x1, x2)
     x1, x2 = promote_dtypes_inexact(x1, x2)
     zero, one = filler(0, x1), filler(1, x1)
@@ -387,36 +522,72 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @jit_inline
 def deg2rad(x: ArrayLike, /) -> Array:
-    """Degrees to radians."""
+    """Degrees to radians.
+
+    Args: x: array of real numbers. The result is floating.
+
+    >>> jnp.deg2rad(jnp.array([180.0]))
+    Array([3.1415927], dtype=float32)
+    """
     x = _inexact("deg2rad", x)
     return lax.mul(x, filler(np.pi / 180, x))
 
 
 @jit_inline
 def rad2deg(x: ArrayLike, /) -> Array:
-    """Radians to degrees."""
+    """Radians to degrees.
+
+    Args: x: array of real numbers. The result is floating.
+
+    >>> jnp.rad2deg(jnp.array([jnp.pi / 2]))
+    Array([90.], dtype=float32)
+    """
     x = _inexact("rad2deg", x)
     return lax.mul(x, filler(180 / np.pi, x))
 
 
 def radians(x: ArrayLike, /) -> Array:
-    """Alias of `deg2rad`."""
+    """Alias of `deg2rad`.
+
+    Args: x: as for `deg2rad`.
+
+    >>> jnp.radians(jnp.array([180.0]))
+    Array([3.1415927], dtype=float32)
+    """
     return deg2rad(x)
 
 
 def degrees(x: ArrayLike, /) -> Array:
-    """Alias of `rad2deg`."""
+    """Alias of `rad2deg`.
+
+    Args: x: as for `rad2deg`.
+
+    >>> jnp.degrees(jnp.array([jnp.pi / 2]))
+    Array([90.], dtype=float32)
+    """
     return rad2deg(x)
 
 
 def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Alias of `true_divide`."""
+    """Alias of `true_divide`.
+
+    Args: x1, x2: as for `true_divide`.
+
+    >>> jnp.divide(jnp.array([1, 4]), 2)
+    Array([0.5, 2. ], dtype=float32)
+    """
     return ufuncs.true_divide(x1, x2)
 
 
 @jit
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """Number of set bits of the absolute value of integers. Returns uint8."""
+    """Number of set bits of the absolute value of integers. Returns uint8.
+
+    Args: x: array of integers. Raises: TypeError for other dtypes.
+
+    >>> jnp.bitwise_count(jnp.array([7, -8]))
+    Array([3, 1], dtype=uint8)
+    """
     x = ensure_array(x, "bitwise_count")
     if not _is_integer(x) and not is_subdtype(x, np.bool_):
         raise TypeError(f"bitwise_count requires integer input, got {x.dtype}")
@@ -428,149 +599,19 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 
 @jit(static_argnames=("deg",))
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi."""
+    """Argument of complex numbers in radians, or in degrees. Real input gives 0 or pi.
+
+    Args: z: array of numbers; deg: degrees instead of radians.
+
+    >>> jnp.angle(jnp.array([1j, -1.0]), deg=True)
+    Array([ 90., 180.], dtype=float32)
+    """
     z = ensure_array(z, "angle")
     re, im = ufuncs.real(z), ufuncs.imag(z)
     dtype = dtypes.to_inexact_dtype(re.dtype)
     re, im = convert(re, dtype), convert(im, dtype)
     result = lax.atan2(im, re)
     return ufuncs.multiply(result, convert(180 / np.pi, result.dtype)) if deg else result
-
-
-# ---------------------------------------------------------------------------- rounding
-
-
-def _round_any(a, decimals):
-    if decimals < 0 and not is_subdtype(a, np.inexact):
-        raise NotImplementedError(
-            f"round: integers cannot be rounded to {decimals} decimals; convert them to floats "
-            "first"
-        )
-    if not is_subdtype(a, np.inexact):
-        return a
-    if _is_complex(a):
-        return lax.complex(
-            _round_floating(lax.real(a), decimals), _round_floating(lax.imag(a), decimals)
-        )
-    return _round_floating(a, decimals)
-
-
-def _round_floating(x, decimals):
-    nearest_even = lax.RoundingMethod.TO_NEAREST_EVEN
-    if decimals == 0:
-        return lax.round(x, nearest_even)
-    dtype = x.dtype
-    if dtype.itemsize < 4:
-        x = lax.convert_element_type(x, np.float32)
-    factor = constant(10 ** abs(decimals) if abs(decimals) < 300 else _INF, x)
-    if decimals > 0:
-        out = lax.div(lax.round(lax.mul(x, factor), nearest_even), factor)
-    else:
-        out = lax.mul(lax.round(lax.div(x, factor), nearest_even), factor)
-    return lax.convert_element_type(out, dtype) if out.dtype != dtype else out
-
-
-@jit(static_argnames=("decimals",))
-def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """Rounds to a number of decimals, halves to even; integers are returned as they are.
-
-    Negative decimals of integers raise NotImplementedError.
-
-    Example: `jnp.round(jnp.array([0.5, 1.5]))` is `[0., 2.]`.
-    """
-    reject_out("round", out)
-    return _round_any(ensure_array(a, "round"), operator.index(decimals))
-
-
-def around(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """Alias of `round`."""
-    return round(a, decimals, out)
-
-
-@jit
-def clip(
-    arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None,
-) -> Array:
-    """Limits values to [min, max]; the upper bound wins if the bounds cross.
-
-    Args: arr: real array; min, max: bounds that broadcast with it, or None.
-    Complex arguments raise ValueError.
-
-    Example: `jnp.clip(jnp.arange(4), 1, 2)` is `[1, 1, 2, 2]`.
-    """
-    if arr is None:
-        raise ValueError("clip expects an input array, got none")
-    arr = ensure_array(arr, "clip")
-    bounds = [b for b in (min, max) if b is not None]
-    check_array_like("clip", arr, *bounds)
-    if any(dtypes.issubdtype(dtypes.dtype(x), np.complexfloating) for x in (arr, *bounds)):
-        raise ValueError(
-            "Clip received a complex value either through the input or the min/max keywords."
-            " Complex values have no ordering and cannot be clipped. Please convert to a real"
-            " value or array by taking the real or imaginary components."
-        )
-    if min is not None:
-        arr = ufuncs.maximum(min, arr)
-    if max is not None:
-        arr = ufuncs.minimum(max, arr)
-    return arr
-
-
-@jit(static_argnames=("copy",))
-def nan_to_num(
-    x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
-    neginf: ArrayLike | None = None,
-) -> Array:
-    """Replaces NaN by `nan` and infinities by `posinf`, `neginf` (the finite extremes)."""
-    del copy
-    x = ensure_array(x, "nan_to_num")
-    if not is_subdtype(x, np.inexact):
-        return x
-    if _is_complex(x):
-        return lax.complex(
-            nan_to_num(lax.real(x), nan=nan, posinf=posinf, neginf=neginf),
-            nan_to_num(lax.imag(x), nan=nan, posinf=posinf, neginf=neginf),
-        )
-    limits = dtypes.finfo(x.dtype)
-    out = x
-    for found, value, finite in (
-        (isnan(x), nan, None), (isposinf(x), posinf, limits.max), (isneginf(x), neginf, limits.min)
-    ):  # fmt: skip
-        value = constant(finite, x) if value is None else convert(value, x.dtype)
-        out = where(found, value, out)
-    return out
-
-
-@jit
-def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
-    """Fractional and integral parts, both with the sign of `x`."""
-    reject_out("modf", out)
-    x = _inexact("modf", x)
-    whole = where(lax.ge(x, constant(0, x)), lax.floor(x), lax.ceil(x))
-    return lax.sub(x, whole), whole
-
-
-@jit
-def _spacing(x):
-    inf = strong_constant(_INF, x)
-    if x.dtype == np.float16:
-        return lax.sub(lax.nextafter(x, inf), x)
-    tiny = strong_constant(dtypes.finfo(x.dtype).smallest_subnormal, x)
-    step = lax.sub(lax.nextafter(x, copysign(inf, x)), x)
-    return where(lax.eq(step, strong_constant(0, x)), copysign(tiny, x), step)
-
-
-def spacing(x: ArrayLike, /) -> Array:
-    """Distance to the next representable number away from zero; real floating input only.
-
-    The distance has the sign of `x`. That of `float16` is to the next greater number, as NumPy's is.
-    """
-    x = ensure_array(x, "spacing")
-    if not is_subdtype(x, np.floating):
-        if _is_complex(x):
-            raise ValueError("jnp.spacing is not defined for complex inputs")
-        x = _inexact("spacing", x)
-    return _spacing(x)
 
 
 # ---------------------------------------------------------------------------- log-exp family

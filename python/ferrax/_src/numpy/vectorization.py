@@ -77,7 +77,11 @@ def vectorize(
     "(n),(n)->()"; without it the core is scalar. Raises ValueError for malformed signatures and
     sizes that do not match, TypeError for bad `excluded`.
 
-    Example: `jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, y)` gives row-wise dots.
+    pyfunc: the function of arrays with core axes.
+
+    >>> dots = jnp.vectorize(jnp.dot, signature="(n),(n)->()")
+    >>> dots(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
     """
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(
@@ -161,7 +165,14 @@ def _checked(function, outputs, sizes):
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any,
 ) -> Array:
-    """Maps a function of 1-d arrays over the slices along an axis, whose place results take."""
+    """Maps a function of 1-d arrays over the slices along an axis, whose place results take.
+
+    Args: func1d: the function; axis: the axis; arr: array of rank 1 or more; args, kwargs: further
+    arguments of the function. Raises: ValueError for an axis out of bounds.
+
+    >>> jnp.apply_along_axis(jnp.sum, 1, jnp.array([[1, 2], [3, 4]]))
+    Array([3, 7], dtype=int32)
+    """
     arr = ensure_array(arr, "apply_along_axis")
     axis = normalize_axis(axis, arr.ndim)
 
@@ -178,7 +189,16 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int]) -> Array:
-    """Calls `func(a, axis)` for each axis in turn, keeping reduced axes with size 1."""
+    """Calls `func(a, axis)` for each axis in turn, keeping reduced axes with size 1.
+
+    Args: func: of an array and an axis; a: array; axes: the axes. Raises: ValueError where the
+    function does not keep the rank or lower it by one.
+
+    >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), [0, 2])
+    Array([[[8.],
+            [8.],
+            [8.]]], dtype=float32)
+    """
     out = ensure_array(a, "apply_over_axes")
     for axis in axes:
         result = func(out, axis)
