@@ -1,11 +1,15 @@
 """Activations, normalisations, attention and initializers of neural networks."""
 
+from ferrax._src.nn.attention import (
+    dot_product_attention as dot_product_attention,
+    get_scaled_dot_general_config as get_scaled_dot_general_config,
+    scaled_dot_general as scaled_dot_general,
+    scaled_matmul as scaled_matmul,
+)
 from ferrax._src.nn.functions import (
     celu as celu,
-    dot_product_attention as dot_product_attention,
     elu as elu,
     gelu as gelu,
-    get_scaled_dot_general_config as get_scaled_dot_general_config,
     glu as glu,
     hard_sigmoid as hard_sigmoid,
     hard_silu as hard_silu,
@@ -22,8 +26,6 @@ from ferrax._src.nn.functions import (
     one_hot as one_hot,
     relu as relu,
     relu6 as relu6,
-    scaled_dot_general as scaled_dot_general,
-    scaled_matmul as scaled_matmul,
     selu as selu,
     sigmoid as sigmoid,
     silu as silu,

@@ -53,8 +53,6 @@ def reduce(
     that are no scalars, and axes that are out of range or repeated; TypeError for dtypes that do
     not fit.
 
-    Args: out_sharding: must be None.
-
     >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
     Array(6, dtype=int32)
     """

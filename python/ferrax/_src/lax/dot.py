@@ -32,8 +32,6 @@ def dot_general(
     Returns the batch axes, then lhs's and rhs's remaining ones. Raises TypeError where the axes are
     out of range, repeated, or of different sizes.
 
-    Args: out_sharding: must be None.
-
     >>> x = jnp.ones((2, 3, 4))
     >>> lax.dot_general(x, x, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 3)

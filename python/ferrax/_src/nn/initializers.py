@@ -21,7 +21,11 @@ from ferrax._src.random.prng import canonicalize_shape, split
 
 @runtime_checkable
 class Initializer(Protocol):
-    """What the functions of this module return: `init(key, shape, dtype=None)`."""
+    """What the functions of this module return: `init(key, shape, dtype=None)`.
+
+    >>> isinstance(ferrax.nn.initializers.zeros, ferrax.nn.initializers.Initializer)
+    True
+    """
 
     def __call__(self, key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
         raise NotImplementedError("Initializer is a protocol: call one of its implementations.")
@@ -42,13 +46,25 @@ def _check_sharding(name, out_sharding):
 
 
 def zeros(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
-    """An initializer that gives zeros. The key is not used."""
+    """An initializer that gives zeros. The key is not used.
+
+    Args: key: any; shape: ints; dtype: default float32; out_sharding: where to put the array.
+
+    >>> ferrax.nn.initializers.zeros(ferrax.random.key(0), (2,))
+    Array([0., 0.], dtype=float32)
+    """
     _check_sharding("zeros", out_sharding)
     return jnp.zeros(shape, _dtype(dtype))
 
 
 def ones(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
-    """An initializer that gives ones. The key is not used."""
+    """An initializer that gives ones. The key is not used.
+
+    Args: key: any; shape: ints; dtype: default float32; out_sharding: where to put the array.
+
+    >>> ferrax.nn.initializers.ones(ferrax.random.key(0), (2,))
+    Array([1., 1.], dtype=float32)
+    """
     _check_sharding("ones", out_sharding)
     return jnp.ones(shape, _dtype(dtype))
 
@@ -70,7 +86,15 @@ def constant(value: Any, dtype: DTypeLike | None = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives uniform numbers in [0, scale)."""
+    """An initializer that gives uniform numbers in [0, scale).
+
+    Args: scale: a number; dtype: default dtype of the result.
+
+    >>> init = ferrax.nn.initializers.uniform(0.1)
+    >>> values = init(ferrax.random.key(0), (100,))
+    >>> values.min() >= 0, values.max() < 0.1
+    (Array(True, dtype=bool), Array(True, dtype=bool))
+    """
     default = dtype
 
     def init(key, shape, dtype=default, out_sharding=None):
@@ -82,7 +106,13 @@ def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
 
 
 def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives normal numbers of the given standard deviation."""
+    """An initializer that gives normal numbers of the given standard deviation.
+
+    Args: stddev: the standard deviation; dtype: default dtype of the result.
+
+    >>> ferrax.nn.initializers.normal(0.1)(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     default = dtype
 
     def init(key, shape, dtype=default, out_sharding=None):
@@ -99,6 +129,12 @@ def truncated_normal(
     """An initializer that gives normal numbers, cut off at `lower` and `upper` times `stddev`.
 
     `stddev` is the standard deviation before the cut; that of the result is smaller.
+
+    Args: stddev, lower, upper: numbers; dtype: default dtype of the result.
+
+    >>> values = ferrax.nn.initializers.truncated_normal(1.0)(ferrax.random.key(0), (100,))
+    >>> jnp.abs(values).max() <= 2
+    Array(True, dtype=bool)
     """
     default = dtype
 
@@ -171,6 +207,10 @@ def variance_scaling(
     Returns:
         An initializer. It raises ValueError for an unknown mode or distribution, and for shapes of
         fewer than two axes unless `in_axis` is given.
+
+    >>> init = ferrax.nn.initializers.variance_scaling(2.0, "fan_in", "uniform")
+    >>> init(ferrax.random.key(0), (6, 2)).shape
+    (6, 2)
     """
     default = dtype
 
@@ -273,13 +313,15 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that gives uniformly distributed orthogonal matrices, times `scale`.
 
-    Args:
-        scale: a factor.
-        column_axis: the axis that runs over columns; the others together run over rows. If there
-            are fewer rows than columns, the rows are orthonormal, else the columns.
-        dtype: default dtype of the result.
-    Returns:
-        An initializer. It raises ValueError for shapes of fewer than two axes.
+    Args: scale: a factor. column_axis: the axis that runs over columns; the others together run
+    over rows. If there are fewer rows than columns, the rows are orthonormal, else the columns.
+    dtype: default dtype of the result.
+    Returns: An initializer. It raises ValueError for shapes of fewer than two axes, and
+    NotImplementedError for those with elements: they need a QR factorisation, which there is not
+    yet.
+
+    >>> ferrax.nn.initializers.orthogonal()(ferrax.random.key(0), (0, 3)).shape
+    (0, 3)
     """
     default = dtype
 
@@ -304,11 +346,13 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike |
     The last two axes run over inputs and outputs, the one to three before them over space (Xiao et
     al., 2018).
 
-    Args:
-        scale, column_axis, dtype: as in `orthogonal`.
-    Returns:
-        An initializer. It raises ValueError for shapes of fewer than 3 or more than 5 axes, or
-        with more inputs than outputs.
+    Args: scale, column_axis, dtype: as in `orthogonal`.
+    Returns: An initializer. It raises ValueError for shapes of fewer than 3 or more than 5 axes, or
+    with more inputs than outputs, and NotImplementedError for those with elements, as `orthogonal`
+    does.
+
+    >>> ferrax.nn.initializers.delta_orthogonal()(ferrax.random.key(0), (3, 0, 2)).shape
+    (3, 0, 2)
     """
     default = dtype
 

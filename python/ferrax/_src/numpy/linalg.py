@@ -413,8 +413,8 @@ def diagonal(x: ArrayLike, /, *, offset: Any = 0) -> Array:
 def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike | None = None) -> Array:
     """Sums of the diagonals of the matrices of the last two axes; small integers are widened.
 
-    Args: offset: of the diagonal, to the right; dtype: of the sums. ValueError below rank 2.
-    Args: x: array (..., m, n).
+    Args: x: array (..., m, n); offset: of the diagonal, to the right; dtype: of the sums. ValueError
+    below rank 2.
 
     >>> jnp.linalg.trace(jnp.ones((4, 3, 3)))
     Array([3., 3., 3., 3.], dtype=float32)

@@ -37,7 +37,10 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     Further axes are those of the longer one, to which the other broadcasts. Raises: IndexError for
     scalars, TypeError for bools, ValueError for further axes that do not broadcast.
 
-    Example: `jnp.polyadd(jnp.array([1, 2, 3]), jnp.array([4, 5]))` is `[1, 6, 8]`.
+    Args: a1, a2: arrays of one or more axes, of which the first runs over coefficients.
+
+    >>> jnp.polyadd(jnp.array([1, 2, 3]), jnp.array([4, 5]))
+    Array([1, 6, 8], dtype=int32)
     """
     return _add("polyadd", *promote_dtypes(*ensure_arrays("polyadd", a1, a2)))
 
@@ -46,7 +49,10 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials; shapes and errors are those of `polyadd`.
 
-    Example: `jnp.polysub(jnp.array([1, 2, 3]), jnp.array([4, 5]))` is `[1, -2, -2]`.
+    Args: a1, a2: as for `polyadd`.
+
+    >>> jnp.polysub(jnp.array([1, 2, 3]), jnp.array([4, 5]))
+    Array([ 1, -2, -2], dtype=int32)
     """
     a1, a2 = promote_dtypes(*ensure_arrays("polysub", a1, a2))
     return _add("polysub", a1, lax.neg(a2))
@@ -94,8 +100,10 @@ def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
     """The m-th derivative of a polynomial, in floats.
 
     Raises: ValueError for a negative `m` and other ranks; TypeError for an `m` that is no integer.
+    Args: p: a vector; m: how often.
 
-    Example: `jnp.polyder(jnp.array([3., 2., 1.]))` is `[6., 2.]`.
+    >>> jnp.polyder(jnp.array([3.0, 2.0, 1.0]))
+    Array([6., 2.], dtype=float32)
     """
     m = concrete_or_error(operator.index, m, "'m' argument of jnp.polyder")
     (p,) = promote_dtypes_inexact(_vector("polyder", ensure_array(p, "polyder")))
@@ -113,12 +121,13 @@ def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
 def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None) -> Array:
     """The m-th integral of a polynomial, in floats.
 
-    Args: m: how often; k: the constants of integration, one for all or a vector of m, the first
-    integral's first; 0 by default.
+    Args: p: a vector; m: how often; k: the constants of integration, one for all or a vector of m,
+    the first integral's first; 0 by default.
     Raises: ValueError for a negative `m`, other ranks and numbers of constants; TypeError for an
     `m` that is no integer.
 
-    Example: `jnp.polyint(jnp.array([6., 2.]), k=1.)` is `[3., 2., 1.]`.
+    >>> jnp.polyint(jnp.array([6.0, 2.0]), k=1.0)
+    Array([3., 2., 1.], dtype=float32)
     """
     m = concrete_or_error(operator.index, m, "'m' argument of jnp.polyint")
     p, k = promote_dtypes_inexact(*ensure_arrays("polyint", p, 0 if k is None else k))
@@ -142,10 +151,12 @@ def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None) -> Array:
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials, in floats.
 
-    Args: trim_leading_zeros: leave out zeros in front of the factors; of values that are known.
+    Args: a1, a2: vectors; trim_leading_zeros: leave out zeros in front of the factors; of values
+    that are known.
     Raises: ValueError for other ranks; ConcretizationTypeError where traced values are trimmed.
 
-    Example: `jnp.polymul(jnp.array([1., 1.]), jnp.array([1., -1.]))` is `[1., 0., -1.]`.
+    >>> jnp.polymul(jnp.array([1.0, 1.0]), jnp.array([1.0, -1.0]))
+    Array([ 1.,  0., -1.], dtype=float32)
     """
     factors = promote_dtypes_inexact(*ensure_arrays("polymul", a1, a2))
     factors = [_vector("polymul", x) for x in factors]
@@ -163,8 +174,8 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     Returns: the quotient, of max(n - m + 1, 1) coefficients, and the remainder, of n.
     Raises: ValueError for other ranks; IndexError for a divisor without coefficients.
 
-    Example: `jnp.polydiv(jnp.array([1., 3., 5.]), jnp.array([1., 1.]))` is
-    `([1., 2.], [0., 0., 3.])`.
+    >>> jnp.polydiv(jnp.array([1.0, 3.0, 5.0]), jnp.array([1.0, 1.0]))
+    (Array([1., 2.], dtype=float32), Array([0., 0., 3.], dtype=float32))
     """
     operands = promote_dtypes_inexact(*ensure_arrays("polydiv", u, v))
     u, v = (_vector("polydiv", x) for x in operands)
@@ -208,7 +219,8 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     Raises: ValueError for other ranks; NotImplementedError for a square matrix, whose roots would
     be its eigenvalues.
 
-    Example: `jnp.poly(jnp.array([1., 2.]))` is `[1., -3., 2.]`.
+    >>> jnp.poly(jnp.array([1.0, 2.0]))
+    Array([ 1., -3.,  2.], dtype=float32)
     """
     (roots,) = promote_dtypes_inexact(ensure_array(seq_of_zeros, "poly"))
     if roots.ndim == 0:

@@ -178,9 +178,8 @@ def reshape(
 ) -> Array:
     """Gives an array another shape of the same size; one entry may be -1.
 
-    Args: order: "C" (row-major) or "F" (column-major). Raises TypeError for a wrong size.
-    Args: a: array; shape: ints, or one int; copy: any value, since arrays never change. The dtype
-    stays.
+    Args: a: array; shape: ints, or one int; order: "C" (row-major) or "F" (column-major); copy: any
+    value, since arrays never change. The dtype stays. Raises: TypeError for a wrong size.
 
     >>> jnp.reshape(jnp.arange(6), (2, -1))
     Array([[0, 1, 2],

@@ -52,6 +52,9 @@ def pareto(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `dtype`.
+
+    >>> ferrax.random.pareto(ferrax.random.key(0), 2.0, (100,)).min() >= 1
+    Array(True, dtype=bool)
     """
     return _of_parameter("pareto", _pareto, key, b, shape, dtype, out_sharding)
 
@@ -74,6 +77,9 @@ def rayleigh(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `dtype`.
+
+    >>> ferrax.random.rayleigh(ferrax.random.key(0), 2.0, (100,)).min() >= 0
+    Array(True, dtype=bool)
     """
     return _of_parameter("rayleigh", _rayleigh, key, scale, shape, dtype, out_sharding)
 
@@ -98,6 +104,9 @@ def lognormal(
         dtype: a float or complex dtype; default float32 (float64 with x64).
     Returns:
         Array of `dtype`.
+
+    >>> ferrax.random.lognormal(ferrax.random.key(0), 0.5, (100,)).min() > 0
+    Array(True, dtype=bool)
     """
     key = _begin("lognormal", key, out_sharding)
     dtype = _sample_dtype("lognormal", dtype, kind=np.inexact)
@@ -124,6 +133,9 @@ def weibull_min(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array.
+
+    >>> ferrax.random.weibull_min(ferrax.random.key(0), 1.0, 2.0, (2,)).shape
+    (2,)
     """
     key = _begin("weibull_min", key)
     dtype = _sample_dtype("weibull_min", dtype)
@@ -150,6 +162,10 @@ def triangular(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `dtype`.
+
+    >>> x = ferrax.random.triangular(ferrax.random.key(0), 0.0, 0.5, 1.0, (100,))
+    >>> x.min() >= 0, x.max() <= 1
+    (Array(True, dtype=bool), Array(True, dtype=bool))
     """
     key = _begin("triangular", key, out_sharding)
     dtype = _sample_dtype("triangular", dtype)
@@ -180,6 +196,9 @@ def maxwell(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> ferrax.random.maxwell(ferrax.random.key(0), (100,)).min() > 0
+    Array(True, dtype=bool)
     """
     return _standard("maxwell", _maxwell, key, shape, dtype, out_sharding)
 
@@ -203,6 +222,9 @@ def double_sided_maxwell(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array.
+
+    >>> ferrax.random.double_sided_maxwell(ferrax.random.key(0), 0.0, 1.0, (2, 3)).shape
+    (2, 3)
     """
     key = _begin("double_sided_maxwell", key)
     dtype = _sample_dtype("double_sided_maxwell", dtype)
@@ -233,6 +255,9 @@ def wald(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `dtype`.
+
+    >>> ferrax.random.wald(ferrax.random.key(0), 2.0, (100,)).min() > 0
+    Array(True, dtype=bool)
     """
     return _of_parameter("wald", _wald, key, mean, shape, dtype, out_sharding)
 
@@ -263,6 +288,9 @@ def geometric(
         dtype: an integer dtype; default int32 (int64 with x64).
     Returns:
         Array of `dtype`.
+
+    >>> ferrax.random.geometric(ferrax.random.key(0), jnp.array([1.0, 1.0]))
+    Array([1, 1], dtype=int32)
     """
     key = _begin("geometric", key, out_sharding)
     dtype = _sample_dtype("geometric", dtype, default=int, kind=np.integer)

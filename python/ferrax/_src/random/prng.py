@@ -47,7 +47,14 @@ def key_type(impl):
 
 
 def random_seed(seeds: Any, impl: Any) -> Array:
-    """Keys of shape `seeds.shape` from integers."""
+    """Keys of shape `seeds.shape` from integers.
+
+    Args: seeds: an integer or an array of integers; impl: a generator.
+
+    >>> from ferrax.extend.random import random_seed
+    >>> random_seed(jnp.array([0, 1]), ferrax.extend.random.threefry_prng_impl).shape
+    (2,)
+    """
     if isinstance(seeds, int):
         # A Python int is cut to the default integer width, as are int64 arrays, rather than
         # refused: hashes are common seeds.
@@ -61,7 +68,14 @@ def random_seed(seeds: Any, impl: Any) -> Array:
 
 
 def seed_with_impl(impl: Any, seed: Any) -> Array:
-    """A key of this generator from an integer."""
+    """A key of this generator from an integer.
+
+    Args: impl: a generator; seed: an integer.
+
+    >>> from ferrax.extend import random
+    >>> ferrax.random.key_data(random.seed_with_impl(random.threefry_prng_impl, 3))
+    Array([0, 3], dtype=uint32)
+    """
     return random_seed(seed, impl)
 
 
@@ -106,6 +120,12 @@ def threefry_2x32(keypair: Any, count: Any) -> Array:
         A uint32 array of the shape of `count`.
     Raises:
         TypeError: for any other dtype.
+
+    Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
+
+    >>> words = jnp.array([0, 0], jnp.uint32)
+    >>> ferrax.extend.random.threefry_2x32((words[0], words[1]), words)
+    Array([1797259609, 2579123966], dtype=uint32)
     """
     key1, key2 = keypair
     count = jnp.asarray(count)
@@ -366,12 +386,24 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
-    """The dtype of the keys of a generator, e.g. `key<fry>` for 'threefry2x32'."""
+    """The dtype of the keys of a generator, e.g. `key<fry>` for 'threefry2x32'.
+
+    Args: impl_spec: the generator, as for `key`; default that of the settings.
+
+    >>> ferrax.random.key_dtype("threefry2x32")
+    key<fry>
+    """
     return key_type(resolve_prng_impl(impl_spec))
 
 
 def key_impl(keys: Any) -> str | PRNGSpec:
-    """The name of the generator of keys, in the form that `key(impl=)` takes."""
+    """The name of the generator of keys, in the form that `key(impl=)` takes.
+
+    Args: keys: an array of keys.
+
+    >>> ferrax.random.key_impl(ferrax.random.key(0))
+    'threefry2x32'
+    """
     typed, _ = check_key("key_impl", keys, allow_batched=True)
     impl = typed.dtype._impl
     return impl.name if impl.name in prngs else PRNGSpec(impl)
@@ -398,6 +430,10 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLi
         Key array of shape (...).
     Raises:
         TypeError: if the array cannot be words of keys.
+
+    >>> keys = ferrax.random.wrap_key_data(jnp.array([[0, 1], [2, 3]], jnp.uint32))
+    >>> keys.shape, ferrax.random.key_data(keys[1])
+    ((2,), Array([2, 3], dtype=uint32))
     """
     spec = _impl_or_dtype("ferrax.random.wrap_key_data", impl, dtype)
     return random_wrap(key_bits_array, resolve_prng_impl(spec))
@@ -446,7 +482,13 @@ def fold_in(key: Array, data: ArrayLike) -> Array:
 
 
 def clone(key: Array) -> Array:
-    """The same key as a new array, which `jax_debug_key_reuse` lets be used once more."""
+    """The same key as a new array, which `jax_debug_key_reuse` lets be used once more.
+
+    Args: key: an array of keys, of any shape.
+
+    >>> ferrax.random.key_data(ferrax.random.clone(ferrax.random.key(7)))
+    Array([0, 7], dtype=uint32)
+    """
     typed, legacy = check_key("clone", key, allow_batched=True)
     copy = random_wrap(random_unwrap(typed), typed.dtype._impl)
     return as_given(copy, legacy)

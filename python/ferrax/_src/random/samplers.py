@@ -324,6 +324,9 @@ def rademacher(
         dtype: default int32 (int64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> jnp.abs(ferrax.random.rademacher(ferrax.random.key(0), (3,)))
+    Array([1, 1, 1], dtype=int32)
     """
     key = _begin("rademacher", key, out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "rademacher")
@@ -580,6 +583,10 @@ def truncated_normal(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> x = ferrax.random.truncated_normal(ferrax.random.key(0), -1.0, 1.0, (100,))
+    >>> jnp.abs(x).max() < 1
+    Array(True, dtype=bool)
     """
     if shape is not None:
         shape = canonicalize_shape(shape, "truncated_normal")
@@ -616,6 +623,9 @@ def exponential(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> ferrax.random.exponential(ferrax.random.key(0), (100,)).min() >= 0
+    Array(True, dtype=bool)
     """
     return _standard("exponential", _exponential, key, shape, dtype, out_sharding)
 
@@ -644,6 +654,9 @@ def gumbel(
         Array of `shape` and `dtype`.
     Raises:
         ValueError: for another mode.
+
+    >>> ferrax.random.gumbel(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
     """
     key = _begin("gumbel", key, out_sharding)
     dtype = _sample_dtype("gumbel", dtype)
@@ -705,6 +718,9 @@ def laplace(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> ferrax.random.laplace(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
     """
     return _standard("laplace", _laplace, key, shape, dtype, out_sharding)
 
@@ -727,6 +743,9 @@ def logistic(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> ferrax.random.logistic(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
     """
     return _standard("logistic", _logistic, key, shape, dtype, out_sharding)
 
@@ -749,6 +768,9 @@ def cauchy(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    >>> ferrax.random.cauchy(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
     """
     return _standard("cauchy", _cauchy, key, shape, dtype, out_sharding)
 

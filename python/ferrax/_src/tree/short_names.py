@@ -27,14 +27,26 @@ __all__ = [
 
 
 def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether all leaves are true; see `tree_util.tree_all`."""
+    """Whether all leaves are true; see `tree_util.tree_all`.
+
+    Args: tree, is_leaf: as for `tree_util.tree_all`.
+
+    >>> ferrax.tree.all((True, [False]))
+    False
+    """
     return _tree_util.tree_all(tree, is_leaf=is_leaf)
 
 
 def broadcast(
     prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Repeats a prefix tree's leaves to a full structure; see `tree_util.tree_broadcast`."""
+    """Repeats a prefix tree's leaves to a full structure; see `tree_util.tree_broadcast`.
+
+    Args: prefix_tree, full_tree, is_leaf: as for `tree_util.tree_broadcast`, with its errors.
+
+    >>> ferrax.tree.broadcast((1, 2), (0, [0, 0]))
+    (1, [2, 2])
+    """
     return _tree_util.tree_broadcast(prefix_tree, full_tree, is_leaf=is_leaf)
 
 
@@ -43,7 +55,10 @@ def flatten(
 ) -> tuple[list[Any], _tree_util.PyTreeDef]:
     """Leaves and structure of a tree; see `tree_util.tree_flatten`.
 
-    Example: `flatten((1, [2]))` gives `([1, 2], PyTreeDef((*, [*])))`.
+    Args: tree, is_leaf: as for `tree_util.tree_flatten`.
+
+    >>> ferrax.tree.flatten((1, [2]))
+    ([1, 2], PyTreeDef((*, [*])))
     """
     return _tree_util.tree_flatten(tree, is_leaf)
 
@@ -51,19 +66,37 @@ def flatten(
 def flatten_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[_tree_util.KeyPath, Any]], _tree_util.PyTreeDef]:
-    """Leaves with key paths, and structure; see `tree_util.tree_flatten_with_path`."""
+    """Leaves with key paths, and structure; see `tree_util.tree_flatten_with_path`.
+
+    Args: tree, is_leaf, is_leaf_takes_path: as for `tree_util.tree_flatten_with_path`.
+
+    >>> ferrax.tree.flatten_with_path({"a": [1]})[0]
+    [((DictKey(key='a'), SequenceKey(idx=0)), 1)]
+    """
     return _tree_util.tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of a tree; see `tree_util.tree_leaves`."""
+    """The leaves of a tree; see `tree_util.tree_leaves`.
+
+    Args: tree, is_leaf: as for `tree_util.tree_leaves`.
+
+    >>> ferrax.tree.leaves({"a": [1, 2]})
+    [1, 2]
+    """
     return _tree_util.tree_leaves(tree, is_leaf)
 
 
 def leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[_tree_util.KeyPath, Any]]:
-    """Leaves with key paths; see `tree_util.tree_leaves_with_path`."""
+    """Leaves with key paths; see `tree_util.tree_leaves_with_path`.
+
+    Args: tree, is_leaf, is_leaf_takes_path: as for `tree_util.tree_leaves_with_path`.
+
+    >>> ferrax.tree.leaves_with_path({"a": [1]})
+    [((DictKey(key='a'), SequenceKey(idx=0)), 1)]
+    """
     return _tree_util.tree_leaves_with_path(tree, is_leaf, is_leaf_takes_path)
 
 
@@ -75,7 +108,10 @@ def map(
 ) -> Any:
     """Applies a function to the leaves of trees; see `tree_util.tree_map`.
 
-    Example: `map(lambda x, y: x + y, {'a': 1}, {'a': 2})` gives `{'a': 3}`.
+    Args: f, tree, rest, is_leaf: as for `tree_util.tree_map`, with its errors.
+
+    >>> ferrax.tree.map(lambda x, y: x + y, {"a": 1}, {"a": 2})
+    {'a': 3}
     """
     return _tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
 
@@ -87,7 +123,13 @@ def map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """Applies a function to key paths and leaves; see `tree_util.tree_map_with_path`."""
+    """Applies a function to key paths and leaves; see `tree_util.tree_map_with_path`.
+
+    Args: f, tree, rest, is_leaf, is_leaf_takes_path: as for `tree_util.tree_map_with_path`.
+
+    >>> ferrax.tree.map_with_path(lambda path, x: (ferrax.tree_util.keystr(path), x), [5])
+    [('[0]', 5)]
+    """
     return _tree_util.tree_map_with_path(
         f, tree, *rest, is_leaf=is_leaf, is_leaf_takes_path=is_leaf_takes_path
     )
@@ -99,7 +141,13 @@ def reduce(
     initializer: Any = _tree_util._unspecified,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Folds the leaves from the left; see `tree_util.tree_reduce`."""
+    """Folds the leaves from the left; see `tree_util.tree_reduce`.
+
+    Args: function, tree, initializer, is_leaf: as for `tree_util.tree_reduce`, with its errors.
+
+    >>> ferrax.tree.reduce(lambda total, x: total + x, [1, (2, 3)])
+    6
+    """
     return _tree_util.tree_reduce(function, tree, initializer, is_leaf=is_leaf)
 
 
@@ -110,7 +158,14 @@ def reduce_associative(
     identity: Any = _tree_util._unspecified,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Reduces the leaves in a balanced order; see `tree_util.tree_reduce_associative`."""
+    """Reduces the leaves in a balanced order; see `tree_util.tree_reduce_associative`.
+
+    Args: operation, tree, identity, is_leaf: as for `tree_util.tree_reduce_associative`, with its
+    errors.
+
+    >>> ferrax.tree.reduce_associative(lambda x, y: x + y, [1, (2, 3)])
+    6
+    """
     return _tree_util.tree_reduce_associative(operation, tree, identity=identity, is_leaf=is_leaf)
 
 
@@ -120,14 +175,27 @@ def static(**kwargs: Any) -> Any:
     Args:
       kwargs: passed to `dataclasses.field`; entries of `metadata` are kept.
 
-    Example: `name: str = tree.static(default='x')`.
+    >>> import dataclasses
+    >>> @ferrax.tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Named:
+    ...     values: ferrax.Array
+    ...     name: str = ferrax.tree.static(default="x")
+    >>> ferrax.tree.leaves(Named(1.0, "y"))
+    [1.0]
     """
     metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
     return dataclasses.field(metadata=metadata, **kwargs)
 
 
 def structure(tree: Any, is_leaf: None | Callable[[Any], bool] = None) -> _tree_util.PyTreeDef:
-    """The structure of a tree; see `tree_util.tree_structure`."""
+    """The structure of a tree; see `tree_util.tree_structure`.
+
+    Args: tree, is_leaf: as for `tree_util.tree_structure`.
+
+    >>> ferrax.tree.structure({"a": [1, 2]})
+    PyTreeDef({'a': [*, *]})
+    """
     return _tree_util.tree_structure(tree, is_leaf)
 
 
@@ -136,10 +204,23 @@ def transpose(
     inner_treedef: _tree_util.PyTreeDef | None,
     pytree_to_transpose: Any,
 ) -> Any:
-    """Exchanges an outer and an inner structure; see `tree_util.tree_transpose`."""
+    """Exchanges an outer and an inner structure; see `tree_util.tree_transpose`.
+
+    Args: outer_treedef, inner_treedef, pytree_to_transpose: as for `tree_util.tree_transpose`, with
+    its errors.
+
+    >>> ferrax.tree.transpose(ferrax.tree.structure([0, 0]), None, [(1, 2), (3, 4)])
+    ([1, 3], [2, 4])
+    """
     return _tree_util.tree_transpose(outer_treedef, inner_treedef, pytree_to_transpose)
 
 
 def unflatten(treedef: _tree_util.PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The tree with a structure and leaves; see `tree_util.tree_unflatten`."""
+    """The tree with a structure and leaves; see `tree_util.tree_unflatten`.
+
+    Args: treedef, leaves: as for `tree_util.tree_unflatten`, with its errors.
+
+    >>> ferrax.tree.unflatten(ferrax.tree.structure((0, [0])), [1, 2])
+    (1, [2])
+    """
     return _tree_util.tree_unflatten(treedef, leaves)

@@ -29,8 +29,9 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
       simple: print the bare keys, without brackets and dots.
       separator: printed between keys.
 
-    Example: for the path of 1 in `{'a': [1]}`, `keystr(path)` is `"['a'][0]"` and
-    `keystr(path, simple=True, separator='/')` is `'a/0'`.
+    >>> (path, leaf), = ferrax.tree_util.tree_leaves_with_path({"a": [1]})
+    >>> ferrax.tree_util.keystr(path), ferrax.tree_util.keystr(path, simple=True, separator="/")
+    ("['a'][0]", 'a/0')
     """
     text = _simple_key if simple else str
     return separator.join(text(key) for key in keys)

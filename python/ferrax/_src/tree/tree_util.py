@@ -113,7 +113,8 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
       iterable: any objects.
       is_leaf: as in `tree_flatten`.
 
-    Example: `all_leaves([1, 2])` is True, `all_leaves([1, (2,)])` is False.
+    >>> ferrax.tree_util.all_leaves([1, 2]), ferrax.tree_util.all_leaves([1, (2,)])
+    (True, False)
     """
     items = list(iterable)
     leaves = tree_leaves(items, is_leaf)
@@ -123,7 +124,10 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
 def is_tree_node(typ: type) -> bool:
     """Whether values of exactly this type are containers.
 
-    Example: `is_tree_node(list)` is True, `is_tree_node(int)` is False.
+    Args: typ: a type.
+
+    >>> ferrax.tree_util.is_tree_node(list), ferrax.tree_util.is_tree_node(int)
+    (True, False)
     """
     return default_registry.is_node(typ)
 
@@ -148,8 +152,13 @@ def register_pytree_node(
 
     Raises ValueError if the type is registered already.
 
-    Example:
-      register_pytree_node(Point, lambda p: ((p.x, p.y), None), lambda _, xy: Point(*xy))
+    >>> class Point:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> ferrax.tree_util.register_pytree_node(
+    ...     Point, lambda p: ((p.x, p.y), None), lambda _, children: Point(*children))
+    >>> ferrax.tree_util.tree_map(lambda x: 2 * x, Point(1, 2)).y
+    4
     """
     for registry in _all_registries:
         registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
@@ -163,7 +172,19 @@ def register_pytree_node_class(cls: Typ) -> Typ:
       cls: has a method `tree_flatten(self) -> (children, aux_data)` and a class method
         `tree_unflatten(cls, aux_data, children)`.
 
-    Returns the class. Example: `@register_pytree_node_class` above the class.
+    Returns the class.
+
+    >>> @ferrax.tree_util.register_pytree_node_class
+    ... class Box:
+    ...     def __init__(self, content):
+    ...         self.content = content
+    ...     def tree_flatten(self):
+    ...         return (self.content,), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux_data, children):
+    ...         return cls(*children)
+    >>> ferrax.tree_util.tree_leaves(Box([1, 2]))
+    [1, 2]
     """
     register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
@@ -183,10 +204,15 @@ def register_pytree_with_keys(
       unflatten_func: maps `(aux_data, children)` to an object.
       flatten_func: as in `register_pytree_node`; made from `flatten_with_keys` if not given.
 
-    Example:
-      register_pytree_with_keys(
-          Point, lambda p: (((GetAttrKey('x'), p.x), (GetAttrKey('y'), p.y)), None),
-          lambda _, xy: Point(*xy))
+    >>> from ferrax.tree_util import GetAttrKey, register_pytree_with_keys
+    >>> class Pair:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> register_pytree_with_keys(
+    ...     Pair, lambda p: (((GetAttrKey("x"), p.x), (GetAttrKey("y"), p.y)), None),
+    ...     lambda _, children: Pair(*children))
+    >>> [ferrax.tree_util.keystr(path) for path, _ in ferrax.tree.leaves_with_path(Pair(1, 2))]
+    ['.x', '.y']
     """
     if flatten_func is None:
 
@@ -204,7 +230,19 @@ def register_pytree_with_keys_class(cls: Typ) -> Typ:
       cls: has `tree_flatten_with_keys(self) -> (((key, child), ...), aux_data)`, a class method
         `tree_unflatten(cls, aux_data, children)`, and optionally `tree_flatten(self)`.
 
-    Returns the class. Example: `@register_pytree_with_keys_class` above the class.
+    Returns the class.
+
+    >>> @ferrax.tree_util.register_pytree_with_keys_class
+    ... class Crate:
+    ...     def __init__(self, content):
+    ...         self.content = content
+    ...     def tree_flatten_with_keys(self):
+    ...         return ((ferrax.tree_util.GetAttrKey("content"), self.content),), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux_data, children):
+    ...         return cls(*children)
+    >>> [ferrax.tree_util.keystr(path) for path, _ in ferrax.tree.leaves_with_path(Crate([1]))]
+    ['.content[0]']
     """
     functions = [operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten]
     if hasattr(cls, "tree_flatten"):
@@ -282,8 +320,14 @@ def register_dataclass(
     Returns the class. Raises TypeError if only one of data_fields and meta_fields is given, and
     ValueError if they overlap, do not fit the dataclass, or the class is registered already.
 
-    Example: `register_dataclass(State, data_fields=['params'], meta_fields=['name'])`, or
-    `@register_dataclass` above `@dataclass`.
+    >>> import dataclasses
+    >>> @dataclasses.dataclass
+    ... class State:
+    ...     params: list
+    ...     name: str
+    >>> _ = ferrax.tree_util.register_dataclass(State, data_fields=["params"], meta_fields=["name"])
+    >>> ferrax.tree.map(lambda x: x + 1, State([1, 2], "first"))
+    State(params=[2, 3], name='first')
     """
     data, meta = _dataclass_fields(nodetype, data_fields, meta_fields, drop_fields)
     for registry in _all_registries:
@@ -307,7 +351,11 @@ def register_static(cls: type[H]) -> type[H]:
 
     Returns the class. Under `jit` such objects are static.
 
-    Example: `tree_leaves(x)` is `[]` for an object `x` of a class decorated so.
+    >>> @ferrax.tree_util.register_static
+    ... class Mode(str):
+    ...     pass
+    >>> ferrax.tree.leaves([1, Mode("fast")])
+    [1]
     """
     register_pytree_node(cls, lambda x: ((), x), lambda x, _: x, lambda x: ((), x))
     return cls
@@ -328,7 +376,8 @@ def tree_flatten_with_path(
 
     Returns `([(path, leaf), ...], treedef)`; a path is a tuple of keys.
 
-    Example: `tree_flatten_with_path({'a': [1]})[0]` is `[((DictKey('a'), SequenceKey(0)), 1)]`.
+    >>> ferrax.tree_util.tree_flatten_with_path({"a": [1]})[0]
+    [((DictKey(key='a'), SequenceKey(idx=0)), 1)]
     """
     return default_registry.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
@@ -336,7 +385,13 @@ def tree_flatten_with_path(
 def tree_leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """The list of `(path, leaf)` of a tree; arguments as in `tree_flatten_with_path`."""
+    """The list of `(path, leaf)` of a tree.
+
+    Args: tree, is_leaf, is_leaf_takes_path: as for `tree_flatten_with_path`.
+
+    >>> ferrax.tree_util.tree_leaves_with_path({"a": [1]})
+    [((DictKey(key='a'), SequenceKey(idx=0)), 1)]
+    """
     return default_registry.flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -371,7 +426,8 @@ def tree_map_with_path(
       tree, rest: as in `tree_map`.
       is_leaf, is_leaf_takes_path: as in `tree_flatten_with_path`.
 
-    Example: `tree_map_with_path(lambda p, x: keystr(p), {'a': 1})` gives `{'a': "['a']"}`.
+    >>> ferrax.tree_util.tree_map_with_path(lambda path, x: ferrax.tree_util.keystr(path), {"a": 1})
+    {'a': "['a']"}
     """
     pairs, treedef = default_registry.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     columns = [[path for path, _ in pairs], [leaf for _, leaf in pairs]]
@@ -395,8 +451,9 @@ def tree_transpose(
 
     Raises TypeError if the tree has another structure.
 
-    Example: `tree_transpose(tree_structure([0, 0]), None, [(1, 2), (3, 4)])` gives
-    `([1, 3], [2, 4])`.
+    >>> outer = ferrax.tree_util.tree_structure([0, 0])
+    >>> ferrax.tree_util.tree_transpose(outer, None, [(1, 2), (3, 4)])
+    ([1, 3], [2, 4])
     """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
@@ -433,7 +490,8 @@ def tree_reduce(
 
     Raises TypeError if there are neither leaves nor an initializer.
 
-    Example: `tree_reduce(operator.add, [1, (2, 3)])` gives 6.
+    >>> ferrax.tree_util.tree_reduce(lambda total, x: total + x, [1, (2, 3)])
+    6
     """
     leaves = tree_leaves(tree, is_leaf)
     if isinstance(initializer, Unspecified):
@@ -458,7 +516,8 @@ def tree_reduce_associative(
 
     Raises TypeError if there are neither leaves nor an identity.
 
-    Example: `tree_reduce_associative(operator.add, [1, (2, 3)])` gives 6.
+    >>> ferrax.tree_util.tree_reduce_associative(lambda x, y: x + y, [1, (2, 3)])
+    6
     """
     leaves = tree_leaves(tree, is_leaf)
     if not leaves:
@@ -478,7 +537,10 @@ def tree_reduce_associative(
 def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     """Whether all leaves of a tree are true; `is_leaf` as in `tree_flatten`.
 
-    Example: `tree_all((True, [False]))` is False; `tree_all(None)` is True.
+    Args: tree: any object.
+
+    >>> ferrax.tree_util.tree_all((True, [False])), ferrax.tree_util.tree_all(None)
+    (False, True)
     """
     return all(tree_leaves(tree, is_leaf))
 
@@ -495,7 +557,8 @@ def tree_broadcast(
 
     Raises ValueError, naming the place, if `prefix_tree` is no prefix.
 
-    Example: `tree_broadcast((1, 2), (0, [0, 0]))` gives `(1, [2, 2])`.
+    >>> ferrax.tree_util.tree_broadcast((1, 2), (0, [0, 0]))
+    (1, [2, 2])
     """
     leaves = broadcast_prefix(prefix_tree, full_tree, is_leaf)
     return tree_structure(full_tree).unflatten(leaves)
@@ -518,7 +581,11 @@ def broadcast_prefix(
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
     """`(children, data)` of a container; the children are not flattened further.
 
-    Raises ValueError for leaves. Example: `flatten_one_level({'a': [1]})` is `(([1],), ('a',))`.
+    Raises ValueError for leaves.
+    Args: tree: a container.
+
+    >>> ferrax.tree_util.flatten_one_level({"a": [1]})
+    (([1],), ('a',))
     """
     result = default_registry.flatten_one_level(tree)
     if result is None:
@@ -527,7 +594,13 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[KeyLeafPair], Hashable]:
-    """`(((key, child), ...), data)` of a container. Raises ValueError for leaves."""
+    """`(((key, child), ...), data)` of a container. Raises ValueError for leaves.
+
+    Args: tree: a container.
+
+    >>> ferrax.tree_util.flatten_one_level_with_keys({"a": [1]})
+    (((DictKey(key='a'), [1]),), ('a',))
+    """
     result = default_registry.flatten_one_level_with_keys(tree)
     if result is None:
         raise ValueError(f"can't tree-flatten type: {type(tree)}")
