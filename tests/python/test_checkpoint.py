@@ -401,6 +401,57 @@ def test_saved_residuals_of_loops():
         assert kept[0] == kept[1]
 
 
+def nested(s, place):
+    """A function of a matrix, with products inside of branches and loops."""
+    lax, jnp = s.lax, s.jnp
+
+    def products(x):
+        return jnp.sin(jnp.sin(x @ x) @ x)
+
+    def branch(x, inner):
+        # The other branch saves products of another shape, and fewer.
+        return lax.cond(x[0, 0] > 0, inner, lambda x: x * jnp.sum(jnp.sin(x @ x[0])), x)
+
+    def loop(x, inner):
+        return lax.scan(lambda c, a: (inner(c) * a, None), x, jnp.arange(1.0, 4.0))[0]
+
+    return {
+        "branch": lambda x: branch(x, products),
+        "branch in branch": lambda x: branch(x, lambda x: branch(x, products)),
+        "branch in loop": lambda x: loop(x, lambda x: branch(x, products)),
+        "loop in branch": lambda x: branch(x, lambda x: loop(x, products)),
+        "loop in loop": lambda x: loop(x, lambda x: loop(x, products)),
+        "product as result": lambda x: branch(x, lambda x: jnp.sin(x @ x) @ x),
+    }[place]
+
+
+NESTED = ("branch", "branch in branch", "branch in loop", "loop in branch", "loop in loop", "product as result")
+
+
+@pytest.mark.parametrize("policy", ["everything", "dots"])
+@pytest.mark.parametrize("place", NESTED)
+def test_products_in_branches_and_loops_are_saved(place, policy):
+    def products(jaxpr):
+        return str(jaxpr).count("dot_general")
+
+    def counts(s):
+        f = s.jax.checkpoint(nested(s, place), policy=policies(s)[policy])
+        x = s.jnp.ones((3, 3))
+        return [products(s.jax.make_jaxpr(g(f, x)[1])(x)) for g in (s.jax.linearize, s.jax.vjp)]
+
+    def derivatives(s, checkpoint):
+        f = checkpoint(nested(s, place))
+        grad = s.jax.grad(lambda x: f(x).sum())
+        return [
+            (grad(x), s.jax.jvp(grad, (x,), (x,))[1], s.jax.jit(grad)(x))
+            for x in (s.jnp.linspace(start, 0.4, 4).reshape(2, 2) for start in (0.1, -0.1))
+        ]
+
+    assert counts(oracle.FERRAX) == counts(oracle.JAX)
+    some = functools.partial(ferrax.checkpoint, policy=policies(oracle.FERRAX)[policy])
+    oracle.compare(derivatives(oracle.FERRAX, some), derivatives(oracle.JAX, lambda f: f))
+
+
 def test_everything_is_what_a_plain_function_keeps():
     f = layers(oracle.FERRAX)
     x, params = values(oracle.FERRAX)

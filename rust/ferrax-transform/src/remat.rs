@@ -10,18 +10,18 @@
 //! halves, but for reads and writes of mutable arrays, whose results are saved.
 //! The policy is asked once for each known equation, in program order; of an
 //! output of an op with sub-programs, it is asked for the equation in there that
-//! the output comes from. Known scans stack what it saves of their steps, of
-//! which each equation is asked about before. Cost: linear.
+//! the output comes from. Known scans and conds give what it saves of their
+//! sub-programs, of which each equation is asked about before. Cost: linear.
 
 use std::sync::Arc;
 
 use ferrax_ir::op::View;
-use ferrax_ir::ops::{PolicyHandle, Scan};
+use ferrax_ir::ops::PolicyHandle;
 use ferrax_ir::{Atom, Effect, Equation, Op, Program, Result, Type, Var};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::control::scan::expose;
+use crate::control::saved::{again, expose, handed};
 use crate::dce::dce_with;
 use crate::rewrite::{Needed, Rewriter};
 use crate::split::dependence;
@@ -55,8 +55,8 @@ pub(crate) fn rematerialise(
     unknown_outputs: &[Atom],
     policy: &PolicyHandle,
 ) -> Result<Remat> {
-    let has_scans = program.equations.iter().any(|equation| matches!(equation.op.view(), View::Scan(_)));
-    if policy.0.is_none() || !has_scans {
+    let hides = |equation: &Equation| matches!(equation.op.view(), View::Scan(_) | View::Cond(_));
+    if policy.0.is_none() || !program.equations.iter().any(hides) {
         return take_apart(program, is_unknown, known_outputs, unknown_outputs, policy);
     }
     let (_, late) = dependence(program, is_unknown);
@@ -92,22 +92,22 @@ fn take_apart(
     // What the unknown half needs, found from its end.
     let mut needed = Needed::new(program);
     needed.add(unknown_outputs);
-    let mut again = vec![false; program.equations.len()];
+    let mut runs_again = vec![false; program.equations.len()];
     let mut recomputes = false;
     for (index, equation) in program.equations.iter().enumerate().rev() {
         let wanted = equation.outputs.iter().any(|var| needed.contains(*var) && !saveable[var.index()]);
-        again[index] = if late[index] {
+        runs_again[index] = if late[index] {
             needed.any(&equation.outputs) || equation.op.happens()
         } else {
             wanted || (!unknown_outputs.is_empty() && happens_again(&equation.op))
         };
-        if again[index] {
+        if runs_again[index] {
             recomputes |= !late[index];
             needed.add(&equation.inputs);
-            if let (false, View::Scan(op)) = (late[index], equation.op.view()) {
-                // Its steps are given what is saved of them.
-                let stacked = equation.outputs[op.num_carry..].iter().filter(|var| saveable[var.index()]);
-                needed.add(&stacked.map(|&var| Atom::Var(var)).collect::<Vec<_>>());
+            if !late[index] {
+                // Its sub-programs are given what is saved of them.
+                let saved = handed(equation).iter().filter(|var| saveable[var.index()]);
+                needed.add(&saved.map(|&var| Atom::Var(var)).collect::<Vec<_>>());
             }
         }
     }
@@ -139,17 +139,8 @@ fn take_apart(
         inputs.push(Source::Unknown(position));
     }
     half.constants(|var| needed.contains(var));
-    for (equation, _) in program.equations.iter().zip(&again).filter(|(_, flag)| **flag) {
-        match equation.op.view() {
-            View::Scan(op) => scan_again(&mut half, equation, op, &kept)?,
-            _ => half.copy(equation)?,
-        }
-        // An equation may be done again for one output while another is saved.
-        for var in &equation.outputs {
-            if let Some(&atom) = kept.get(var) {
-                half.set(*var, atom);
-            }
-        }
+    for (equation, _) in program.equations.iter().zip(&runs_again).filter(|(_, flag)| **flag) {
+        again(&mut half, equation, &kept)?;
     }
     let unknown = half.finish(unknown_outputs)?;
     // Callees lose what is not needed of them, and this program perhaps inputs with them.
@@ -183,43 +174,6 @@ fn known_half(program: &Program, is_unknown: &[bool], late: &[bool], outputs: &[
         half.copy(equation)?;
     }
     half.finish(outputs)
-}
-
-/// Copies a scan that is done again. What is kept of each step is not computed
-/// again in its body, but handed in.
-fn scan_again(
-    half: &mut Rewriter<'_>,
-    equation: &Equation,
-    op: &Scan,
-    kept: &FxHashMap<Var, Atom>,
-) -> Result<()> {
-    let body = &op.jaxpr;
-    let mut inputs = half.atoms(&equation.inputs)?;
-    let mut inside = Rewriter::with_inputs(body);
-    let mut given = FxHashMap::default();
-    for (output, inner) in equation.outputs.iter().zip(&body.outputs).skip(op.num_carry) {
-        if let (Some(&stack), Some(var)) = (kept.get(output), inner.as_var())
-            && !body.inputs.contains(&var)
-            && !given.contains_key(&var)
-        {
-            given.insert(var, inside.input(var));
-            inputs.push(stack);
-        }
-    }
-    if given.is_empty() {
-        return half.copy(equation);
-    }
-    inside.constants(|_| true);
-    for inner in &body.equations {
-        inside.copy(inner)?;
-        for var in &inner.outputs {
-            if let Some(&atom) = given.get(var) {
-                inside.set(*var, atom);
-            }
-        }
-    }
-    let jaxpr = Arc::new(inside.finish(&body.outputs)?);
-    half.copy_as(equation, Scan { jaxpr, ..op.clone() }.into(), &inputs)
 }
 
 fn mark(flags: &mut [bool], vars: &[Var], values: impl IntoIterator<Item = bool>) {

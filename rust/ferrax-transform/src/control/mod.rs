@@ -6,6 +6,7 @@ pub(crate) mod cond;
 pub(crate) mod custom;
 pub(crate) mod invariant;
 pub(crate) mod ruled;
+pub(crate) mod saved;
 pub(crate) mod scan;
 pub(crate) mod silent;
 pub(crate) mod sweeps;

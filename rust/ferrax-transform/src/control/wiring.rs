@@ -69,7 +69,8 @@ impl Wirings {
     }
 }
 
-fn wire(program: &Program, wiring: &Wiring) -> Result<Program> {
+/// `program` with this wiring.
+pub(crate) fn wire(program: &Program, wiring: &Wiring) -> Result<Program> {
     let mut rewriter = Rewriter::new(program);
     for input in &wiring.inputs {
         match input {

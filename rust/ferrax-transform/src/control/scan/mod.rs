@@ -5,7 +5,6 @@
 //! | `forward` | jvp and linearisation |
 //! | `halves`, `again` | a scan in two, and how values get from the first to the second |
 //! | `transpose`, `batch`, `partial_eval`, `eliminate` | the rules of these names |
-//! | `expose` | scans that give what is saved of their steps |
 //! | `simplify` | scans of no step or one, carries that are constants |
 //!
 //! Each rule starts with the carries that it can have to treat (that can have
@@ -16,7 +15,6 @@
 mod again;
 mod batch;
 mod eliminate;
-mod expose;
 mod forward;
 mod halves;
 mod partial_eval;
@@ -30,7 +28,6 @@ use ferrax_ir::{Atom, Program, Result, Type, Var, internal_error};
 
 pub(crate) use batch::batch;
 pub(crate) use eliminate::eliminate;
-pub(crate) use expose::expose;
 pub(crate) use forward::{LinearizedScan, ScanJvp, forward};
 pub(crate) use halves::inline_typed;
 pub(crate) use partial_eval::{SplitScan, partial_eval};
