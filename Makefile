@@ -24,7 +24,7 @@ help:
 	@echo "make bench       benchmark tables, beside JAX"
 	@echo "make lint        formatting, lints, file lengths, layers"
 	@echo "make docs        write the generated documents"
-	@echo "make docs-check  check that they are current and that the code in README runs"
+	@echo "make docs-check  check that they are current, that all public names have help, that README runs"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -99,6 +99,7 @@ docs-check: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/features.py --check
 	$(BIN)/python tools/licences.py --check
+	$(BIN)/python tools/check_docstrings.py
 	$(BIN)/python -m pytest -q tests/semantics -k README
 
 clean:

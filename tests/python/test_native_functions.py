@@ -15,7 +15,7 @@ from ferrax import _core, lax
 
 # Public functions that ferrax.lax makes of the native one.
 WRAPPED = {"mul", "stop_gradient"}
-NAMES = {"jnp": jnp, "lax": lax, "grad": ferrax.grad}
+NAMES = {"ferrax": ferrax, "jnp": jnp, "lax": lax}
 
 
 class _Close(doctest.OutputChecker):

@@ -232,6 +232,11 @@ def itemsize_bits(dtype: Any) -> int:
 
     Raises:
         ValueError: if the dtype is None or not one of bool, integers, floats, complex.
+
+    Args: dtype: a dtype or scalar type.
+
+    >>> ferrax.dtypes.itemsize_bits("int4"), ferrax.dtypes.itemsize_bits("complex64")
+    (4, 64)
     """
     if dtype is None:
         raise ValueError("dtype cannot be None.")
@@ -337,6 +342,11 @@ def scalar_type_of(x: Any) -> type:
 
     Raises:
         TypeError: if `x` has no numeric or boolean dtype.
+
+    Args: x: array or scalar.
+
+    >>> ferrax.dtypes.scalar_type_of(jnp.ones(2, jnp.bfloat16))
+    <class 'float'>
     """
     d = dtype(x)
     for scalar_type, members in (
@@ -388,6 +398,12 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     Raises:
         TypeError: if the argument is no dtype.
         ValueError: for an extended dtype, unless `allow_extended_dtype`.
+
+    Args: dtype: a dtype or scalar type; allow_extended_dtype: whether keys' dtypes and the like
+    pass.
+
+    >>> ferrax.dtypes.canonicalize_dtype("float64")
+    dtype('float32')
     """
     if isinstance(dtype, (np.dtype, type)):
         narrow = _narrow_dtypes.get(dtype)

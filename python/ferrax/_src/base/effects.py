@@ -6,7 +6,11 @@ import dataclasses
 
 
 class Effect:
-    """Base of effects. An equation's effects are a set of instances."""
+    """Base of effects. An equation's effects are a set of instances.
+
+    >>> [str(effect) for effect in ferrax.make_jaxpr(lambda: ferrax.debug.print("hi"))().effects]
+    ['Debug']
+    """
 
 
 class EffectTypeSet:
@@ -43,14 +47,22 @@ partial_eval_kept_effects = EffectTypeSet()
 
 
 class DebugEffect(Effect):
-    """Something is shown to the user."""
+    """Something is shown to the user.
+
+    >>> str(ferrax.debug.DebugEffect())
+    'Debug'
+    """
 
     def __str__(self) -> str:
         return "Debug"
 
 
 class OrderedDebugEffect(Effect):
-    """Something is shown to the user, in order."""
+    """Something is shown to the user, in order.
+
+    >>> str(ferrax.debug.OrderedDebugEffect())
+    'OrderedDebug'
+    """
 
     def __str__(self) -> str:
         return "OrderedDebug"

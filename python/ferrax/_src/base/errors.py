@@ -65,14 +65,24 @@ def _where(location) -> str:
 
 
 class JAXTypeError(TypeError):
-    """Base of the errors that come of using a traced value as a concrete one, and the like."""
+    """Base of the errors that come of using a traced value as a concrete one, and the like.
+
+    Example:
+        >>> issubclass(ferrax.errors.ConcretizationTypeError, ferrax.errors.JAXTypeError)
+        True
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
 
 
 class JAXIndexError(IndexError):
-    """Base of the errors about indices that only concrete values can be."""
+    """Base of the errors about indices that only concrete values can be.
+
+    Example:
+        >>> issubclass(ferrax.errors.NonConcreteBooleanIndexError, ferrax.errors.JAXIndexError)
+        True
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -91,10 +101,16 @@ class ConcretizationTypeError(JAXTypeError):
     Example:
         >>> @ferrax.jit
         ... def f(x, n):
-        ...     return jnp.arange(n) + x         # ConcretizationTypeError: n is traced
-        >>> @functools.partial(ferrax.jit, static_argnames="n")
+        ...     return jnp.arange(n) + x         # n is traced
+        >>> f(1, 3)
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.ConcretizationTypeError: ...
+        >>> @ferrax.jit(static_argnames="n")
         ... def f(x, n):
         ...     return jnp.arange(n) + x         # n is a Python int
+        >>> f(1, 3)
+        Array([1, 2, 3], dtype=int32)
     """
 
     def __init__(
@@ -125,10 +141,16 @@ class TracerBoolConversionError(ConcretizationTypeError):
     Example:
         >>> @ferrax.jit
         ... def relu(x):
-        ...     return x if x > 0 else 0.0       # TracerBoolConversionError
+        ...     return x if x > 0 else 0.0
+        >>> relu(-1.0)
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.TracerBoolConversionError: ...
         >>> @ferrax.jit
         ... def relu(x):
         ...     return jnp.where(x > 0, x, 0.0)
+        >>> relu(-1.0)
+        Array(0., dtype=float32, weak_type=True)
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
@@ -151,8 +173,12 @@ class TracerIntegerConversionError(JAXTypeError):
 
     Example:
         >>> table = [1.0, 2.0, 3.0]
-        >>> ferrax.jit(lambda i: table[i])(1)                # TracerIntegerConversionError
+        >>> ferrax.jit(lambda i: table[i])(1)
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.TracerIntegerConversionError: ...
         >>> ferrax.jit(lambda i: jnp.array(table)[i])(1)
+        Array(2., dtype=float32)
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
@@ -175,8 +201,12 @@ class TracerArrayConversionError(JAXTypeError):
     array with `jnp.asarray` first.
 
     Example:
-        >>> ferrax.jit(lambda x: np.sin(x))(1.0)             # TracerArrayConversionError
-        >>> ferrax.jit(lambda x: jnp.sin(x))(1.0)
+        >>> ferrax.jit(lambda x: np.sin(x))(0.0)
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.TracerArrayConversionError: ...
+        >>> ferrax.jit(lambda x: jnp.sin(x))(0.0)
+        Array(0., dtype=float32, weak_type=True)
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
@@ -199,8 +229,13 @@ class NonConcreteBooleanIndexError(JAXIndexError):
     the size with `jnp.nonzero(mask, size=n)`.
 
     Example:
-        >>> ferrax.jit(lambda x: x[x > 0].sum())(x)          # NonConcreteBooleanIndexError
+        >>> x = jnp.array([-1.0, 2.0, 3.0])
+        >>> ferrax.jit(lambda x: x[x > 0].sum())(x)
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.NonConcreteBooleanIndexError: ...
         >>> ferrax.jit(lambda x: jnp.sum(x, where=x > 0))(x)
+        Array(5., dtype=float32)
     """
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
@@ -225,8 +260,12 @@ class UnexpectedTracerError(JAXTypeError):
     Example:
         >>> kept = []
         >>> ferrax.jit(lambda x: kept.append(x * 2))(1.0)
-        >>> kept[0] + 1                                   # UnexpectedTracerError
-        >>> kept = ferrax.jit(lambda x: x * 2)(1.0)
+        >>> kept[0] + 1
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.UnexpectedTracerError: ...
+        >>> ferrax.jit(lambda x: x * 2)(1.0)
+        Array(2., dtype=float32, weak_type=True)
     """
 
     def __init__(self, msg: str) -> None:
@@ -252,16 +291,13 @@ class UnexpectedTracerError(JAXTypeError):
 class KeyReuseError(JAXTypeError):
     """A random key was used twice, while `jax_debug_key_reuse` is set.
 
-    Cause: two samplers given the same key give related numbers, where independent ones were
-    meant.
-
-    Cure: `ferrax.random.split` the key, and use each new key once.
+    Nothing raises it yet, since that flag cannot be set. Two samplers given the same key give
+    related numbers, where independent ones were meant: `ferrax.random.split` the key, and use each
+    new key once.
 
     Example:
-        >>> key = ferrax.random.key(0)
-        >>> x = ferrax.random.normal(key); y = ferrax.random.uniform(key)     # KeyReuseError
-        >>> k1, k2 = ferrax.random.split(key)
-        >>> x = ferrax.random.normal(k1); y = ferrax.random.uniform(k2)
+        >>> k1, k2 = ferrax.random.split(ferrax.random.key(0))
+        >>> x, y = ferrax.random.normal(k1), ferrax.random.uniform(k2)
     """
 
 
@@ -273,19 +309,23 @@ class JaxprTypeError(TypeError):
     message names the equation.
 
     Example:
-        >>> ferrax.core.check_jaxpr(jaxpr)
+        >>> x, y = (ferrax.core.Var(ferrax.typeof(1.0)) for _ in range(2))
+        >>> ferrax.core.check_jaxpr(ferrax.core.Jaxpr([], [x], [y], []))
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.JaxprTypeError: ...
     """
 
 
 class InconclusiveDimensionOperation(Exception):
     """A question about a symbolic dimension has no answer that holds for all its values.
 
-    Cause: under `ferrax.export` with symbolic shapes, a comparison such as `x.shape[0] > 3` may be
-    true for some sizes only. Cure: state what is known as a constraint of the symbolic scope, or
-    write the program so that it does not ask.
+    Nothing raises it yet: there are no symbolic dimensions (`export.symbolic_shape` says so). It is
+    here for programs that catch it.
 
     Example:
-        >>> ferrax.export.symbolic_shape("b", constraints=["b >= 4"])
+        >>> issubclass(ferrax.errors.InconclusiveDimensionOperation, Exception)
+        True
     """
 
 
@@ -296,10 +336,13 @@ class JaxRuntimeError(RuntimeError):
     what failed, and at which line of the program.
 
     Example:
-        >>> try:
-        ...     ferrax.jit(f)(x).block_until_ready()
-        ... except ferrax.errors.JaxRuntimeError as error:
-        ...     print(error)
+        >>> def failing(x):
+        ...     raise OSError("the disk is full")
+        >>> f = ferrax.jit(lambda x: ferrax.pure_callback(failing, x, x))
+        >>> f(jnp.ones(2))
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.JaxRuntimeError: ...
     """
 
 
@@ -311,8 +354,13 @@ class TooManyTracesError(RuntimeError):
     all calls (pad shapes, convert dtypes), or allow more traces.
 
     Example:
-        >>> f = jax.jit(lambda x: x * 2, max_traces=1)
-        >>> f(jnp.ones(2)); f(jnp.ones(3))                # TooManyTracesError
+        >>> f = ferrax.jit(lambda x: x * 2, max_traces=1)
+        >>> f(jnp.ones(2))
+        Array([2., 2.], dtype=float32)
+        >>> f(jnp.ones(3))
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.TooManyTracesError: ...
     """
 
 
@@ -325,8 +373,12 @@ class TypePromotionError(ValueError):
 
     Example:
         >>> x = jnp.ones(3, jnp.float8_e4m3fn)
-        >>> x + jnp.ones(3)                    # TypePromotionError
+        >>> x + jnp.ones(3)
+        Traceback (most recent call last):
+            ...
+        ferrax.dtypes.TypePromotionError: ...
         >>> x.astype(jnp.float32) + jnp.ones(3)
+        Array([2., 2., 2.], dtype=float32)
     """
 
 

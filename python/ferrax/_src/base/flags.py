@@ -16,6 +16,7 @@ Invariants:
 
 from __future__ import annotations
 
+import enum
 import functools
 import os
 import sys
@@ -271,6 +272,22 @@ class _StateContext:
         return wrapper
 
 
+def _help(name, parser, default, doc) -> str:
+    """What `help` says of a flag."""
+    value = default.name.lower() if isinstance(default, enum.Enum) else default
+    return f"""Context manager of the flag `{name}`, also a decorator; for this thread.
+
+    {doc} The flag is {default} unless it is set.
+
+    Args: new_val: the flag's value inside. Errors: ValueError or TypeError for what is no value of
+    it or asks for what there is not.
+
+    >>> with ferrax.{name.removeprefix("jax_")}({value!r}):
+    ...     print(ferrax.config.{name})
+    {parser(name, value)}
+    """
+
+
 def declare(name, parser, default, doc) -> State:
     """Makes a flag, whose value at first is the environment's or else `default`."""
     for prefix in ("FERRAX_", "JAX_"):
@@ -287,7 +304,7 @@ def declare(name, parser, default, doc) -> State:
         else:
             default = value
         break
-    state = State(name, default, parser, f"Context manager of the flag `{name}`.\n\n{doc}")
+    state = State(name, default, parser, _help(name, parser, default, doc))
     states[name] = state
     return state
 

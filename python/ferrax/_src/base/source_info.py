@@ -45,6 +45,7 @@ class NameStack:
     """Names of scopes, outermost first.
 
     Example:
+        >>> from ferrax.extend.source_info_util import NameStack
         >>> str(NameStack().extend("model").transform("jvp").extend("layer"))
         'model/jvp(layer)'
     """
@@ -94,7 +95,11 @@ def _encoded(stack: NameStack) -> str:
 
 
 class SourceInfo:
-    """Where an equation was made: `name_stack`, and `line` as 'file:line (function)' or None."""
+    """Where an equation was made: `name_stack`, and `line` as 'file:line (function)' or None.
+
+    >>> ferrax.extend.source_info_util.SourceInfo(line="model.py:3 (loss)")
+    SourceInfo(line='model.py:3 (loss)', name_stack='')
+    """
 
     __slots__ = ("traceback", "name_stack", "line")
 
@@ -119,38 +124,78 @@ class SourceInfo:
 
 
 def new_source_info() -> SourceInfo:
-    """A place of which nothing is known."""
+    """A place of which nothing is known.
+
+    >>> ferrax.extend.source_info_util.new_source_info()
+    SourceInfo(line=None, name_stack='')
+    """
     return SourceInfo()
 
 
 def new_name_stack(name: str = "") -> NameStack:
-    """A stack of one name, or of none."""
+    """A stack of one name, or of none.
+
+    Args: name: the name, "" for none.
+
+    >>> str(ferrax.extend.source_info_util.new_name_stack("layer"))
+    'layer'
+    """
     return NameStack().extend(name) if name else NameStack()
 
 
 def current() -> SourceInfo:
-    """The user's line that runs now, and the scopes it is in."""
+    """The user's line that runs now, and the scopes it is in.
+
+    >>> with ferrax.named_scope("layer"):
+    ...     print(ferrax.extend.source_info_util.current().name_stack)
+    layer
+    """
     return SourceInfo(None, current_name_stack(), _core.user_location())
 
 
 def current_name_stack() -> NameStack:
-    """The scopes of equations that are made now."""
+    """The scopes of equations that are made now.
+
+    >>> with ferrax.named_scope("layer"):
+    ...     print(ferrax.extend.source_info_util.current_name_stack())
+    layer
+    """
     return named_stack(_core.source_scope())
 
 
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
-    """The user's line, as 'file:line (function)'."""
+    """The user's line, as 'file:line (function)'.
+
+    Args: source_info: a `SourceInfo`; num_frames: accepted, without effect.
+
+    >>> from ferrax.extend import source_info_util
+    >>> source_info_util.summarize(source_info_util.SourceInfo(line="model.py:3 (loss)"))
+    'model.py:3 (loss)'
+    """
     return source_info.line or ""
 
 
 def register_exclusion(path: str) -> None:
     """Says that code in files whose paths begin with this is a library's, not the user's: messages
-    and equations name the line that calls it."""
+    and equations name the line that calls it.
+
+    Args: path: the beginning of paths.
+
+    >>> ferrax.extend.source_info_util.register_exclusion("/opt/my_library/")
+    """
     _core.exclude_from_source(path)
 
 
 class set_name_stack(contextlib.ContextDecorator):  # noqa: N801
-    """A context, or a decorator, in which equations are given these names."""
+    """A context, or a decorator, in which equations are given these names.
+
+    Args: name_stack: a `NameStack`.
+
+    >>> from ferrax.extend import source_info_util
+    >>> with source_info_util.set_name_stack(source_info_util.new_name_stack("other")):
+    ...     print(source_info_util.current_name_stack())
+    other
+    """
 
     def __init__(self, name_stack: NameStack) -> None:
         self.name_stack = name_stack
@@ -168,7 +213,13 @@ class set_name_stack(contextlib.ContextDecorator):  # noqa: N801
 
 
 def reset_name_stack() -> set_name_stack:
-    """A context in which equations are given no names of outer scopes."""
+    """A context in which equations are given no names of outer scopes.
+
+    >>> from ferrax.extend import source_info_util
+    >>> with ferrax.named_scope("layer"), source_info_util.reset_name_stack():
+    ...     print(len(source_info_util.current_name_stack().stack))
+    0
+    """
     return set_name_stack(NameStack())
 
 
@@ -191,18 +242,41 @@ class _Extended(contextlib.ContextDecorator):
 
 
 def extend_name_stack(name: str) -> _Extended:
-    """A context, or a decorator, in which equations are given one more name."""
+    """A context, or a decorator, in which equations are given one more name.
+
+    Args: name: the name.
+
+    >>> with ferrax.extend.source_info_util.extend_name_stack("inner") as stack:
+    ...     print(stack)
+    inner
+    """
     return _Extended(NameStack.extend, name)
 
 
 def transform_name_stack(name: str) -> _Extended:
-    """A context, or a decorator, in which names are shown inside of a transformation's."""
+    """A context, or a decorator, in which names are shown inside of a transformation's.
+
+    Args: name: of the transformation.
+
+    >>> from ferrax.extend import source_info_util
+    >>> with source_info_util.transform_name_stack("mine") as stack, ferrax.named_scope("layer"):
+    ...     print(source_info_util.current_name_stack())
+    mine(layer)
+    """
     return _Extended(NameStack.transform, name)
 
 
 @contextlib.contextmanager
 def user_context(traceback: Any = None, *, name_stack: Any = None) -> Iterator[None]:
-    """A context in which equations are given these names. Lines are always the user's own."""
+    """A context in which equations are given these names. Lines are always the user's own.
+
+    Args: traceback: accepted, without effect; name_stack: a `NameStack` or None.
+
+    >>> from ferrax.extend import source_info_util
+    >>> with source_info_util.user_context(name_stack=source_info_util.new_name_stack("other")):
+    ...     print(source_info_util.current_name_stack())
+    other
+    """
     with contextlib.nullcontext() if name_stack is None else set_name_stack(name_stack):
         yield
 

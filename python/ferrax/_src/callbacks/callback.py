@@ -361,9 +361,10 @@ def io_callback(
 ) -> Any:
     """Calls a Python function with side effects from a program.
 
-    It is called exactly once each time that its place in the program is reached, whether or not
-    its results are used; `ordered=True` keeps the order of such calls. `vmap` calls an unordered
-    one once for each lane. Other arguments are those of `pure_callback`.
+    It is called exactly once each time that its place in the program is reached, whether or not its
+    results are used; `ordered=True` keeps the order of such calls. `vmap` calls an unordered one
+    once for each lane. Other arguments (callback, result_shape_dtypes, args, sharding, kwargs) are
+    as for `pure_callback`.
 
     Errors: as `pure_callback`; ValueError for `vmap` of an ordered callback.
 

@@ -103,6 +103,8 @@ def breakpoint(  # noqa: A001
     Errors: ValueError for `ordered` with `token` or another backend; when the program runs,
     JaxRuntimeError where there is no terminal to ask, and KeyboardInterrupt on `q`.
 
+    kwargs: `stdin` and `stdout` alone.
+
     Example:
         >>> @ferrax.jit
         ... def f(x):

@@ -276,6 +276,13 @@ def _user_place():
     return file, int(rest.split(" ")[0])
 
 
-# As `debug_print`, to the logger "ferrax.debug".
 debug_log = functools.partial(debug_print, _use_logging=True)
+debug_log.__doc__ = """Logs values of a program when it runs, to the logger "ferrax.debug".
+
+    Args: fmt, args, ordered, partitioned, skip_format_check, kwargs: as for `debug.print`, with its
+    errors.
+
+    >>> f = ferrax.jit(lambda x: ferrax.debug.log("x is {}", x))
+    >>> f(1.0)
+    """
 

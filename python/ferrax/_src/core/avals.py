@@ -37,7 +37,11 @@ def _shape_text(shape):
 
 
 class AbstractValue:
-    """Base of the types of values."""
+    """Base of the types of values.
+
+    >>> isinstance(ferrax.typeof(1.0), ferrax.core.AbstractValue)
+    True
+    """
 
     __slots__ = ()
 
@@ -51,10 +55,9 @@ class AbstractValue:
 class ShapedArray(AbstractValue):
     """The type of an array.
 
-    Attributes:
-        shape: tuple of ints.
-        dtype: NumPy dtype or extended dtype.
-        weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
+    Attributes: sharding, manual_axis_type, memory_space: None, or what there is on one device;
+    shape: tuple of ints. dtype: NumPy dtype or extended dtype. weak_type: whether the array's dtype
+    gives way in promotion, as a Python scalar's does.
 
     Example:
         >>> ferrax.typeof(jnp.ones(3))
@@ -278,12 +281,25 @@ def _make_struct(shape, dtype, sharding, weak_type):
 
 
 def mapped_aval(size: int, axis: Any, aval: Any) -> Any:
-    """The type without its axis `axis`, which has this size; None changes nothing."""
+    """The type without its axis `axis`, which has this size; None changes nothing.
+
+    Args: size: of the axis; axis: where it is, or None; aval: the type.
+
+    >>> ferrax.extend.core.mapped_aval(2, 0, ferrax.core.ShapedArray((2, 3), jnp.float32))
+    ShapedArray(float32[3])
+    """
     return aval.dec_rank(size, axis)
 
 
 def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = None) -> Any:
-    """The type with a new axis of this size at `axis`; None changes nothing."""
+    """The type with a new axis of this size at `axis`; None changes nothing.
+
+    Args: size: of the axis; axis: where it goes, or None; aval: the type; explicit_mesh_axis: must
+    be None.
+
+    >>> ferrax.extend.core.unmapped_aval(2, 0, ferrax.core.ShapedArray((3,), jnp.float32))
+    ShapedArray(float32[2,3])
+    """
     if explicit_mesh_axis is not None:
         raise NotImplementedError(
             f"unmapped_aval: there are no meshes of devices, got {explicit_mesh_axis=!r}"
@@ -292,10 +308,22 @@ def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = Non
 
 
 def max_dim(d1: int, d2: int) -> int:
-    """The larger of two sizes."""
+    """The larger of two sizes.
+
+    Args: d1, d2: ints.
+
+    >>> ferrax.core.max_dim(2, 3)
+    3
+    """
     return max(d1, d2)
 
 
 def min_dim(d1: int, d2: int) -> int:
-    """The smaller of two sizes."""
+    """The smaller of two sizes.
+
+    Args: d1, d2: ints.
+
+    >>> ferrax.core.min_dim(2, 3)
+    2
+    """
     return min(d1, d2)

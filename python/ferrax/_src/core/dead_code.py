@@ -71,7 +71,14 @@ def dce_jaxpr(jaxpr: Any, used_outputs: Any, instantiate: Any = False) -> tuple[
 
 def dce_jaxpr_consts(jaxpr: Any, used_outputs: Any, instantiate: Any = False) -> tuple[Jaxpr, list[bool], list[bool]]:
     """As `dce_jaxpr`, for constvars too: `(jaxpr, which constvars it needs, which inputs)`.
-    `instantiate` has flags for constvars first."""
+    `instantiate` has flags for constvars first.
+
+    Args: jaxpr, used_outputs, instantiate: as for `dce_jaxpr`.
+
+    >>> jaxpr = ferrax.make_jaxpr(lambda x, y: (x + 1, y * 2))(1.0, 1.0).jaxpr
+    >>> ferrax.interpreters.partial_eval.dce_jaxpr_consts(jaxpr, [True, False])
+    ({ lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }, [], [True, False])
+    """
     count = len(jaxpr.constvars)
     if isinstance(instantiate, bool):
         instantiate = [instantiate] * (count + len(jaxpr.invars))
@@ -113,6 +120,16 @@ def _dce(jaxpr, used, instantiate=False):
 
 def _call_rule(param):
     def rule(used, eqn):
+        """Dead code of a call: `(which inputs are used, the equation that is left, or None)`.
+
+        Args: used: which outputs are used; eqn: the equation.
+
+        >>> from ferrax.interpreters import partial_eval
+        >>> eqn = ferrax.make_jaxpr(ferrax.jit(lambda x, y: (x, y + 1)))(1.0, 2.0).eqns[0]
+        >>> call = eqn.replace(params={"call_jaxpr": eqn.params["jaxpr"]})
+        >>> partial_eval.dce_jaxpr_call_rule([False, False], call)
+        ([False, False], None)
+        """
         if not any(used) and not eqn.effects:
             return [False] * len(eqn.invars), None
         inner, used_inputs = _dce(eqn.params[param], used)

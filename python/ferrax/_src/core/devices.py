@@ -4,7 +4,13 @@ from __future__ import annotations
 
 
 class Device:
-    """A device that arrays live on and programs run on."""
+    """A device that arrays live on and programs run on.
+
+    Attributes: `id`, a number; `platform`, "cpu"; further ones that say what it is.
+
+    >>> ferrax.devices()[0].id, ferrax.devices()[0].platform
+    (0, 'cpu')
+    """
 
     __slots__ = ("id", "platform", "device_kind", "process_index", "host_id")
 
@@ -36,7 +42,13 @@ _CPU = Device(0, "cpu")
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of a backend. Errors: RuntimeError for backends that do not exist."""
+    """All devices of a backend. Errors: RuntimeError for backends that do not exist.
+
+    Args: backend: None or "cpu".
+
+    >>> [device.platform for device in ferrax.devices()]
+    ['cpu']
+    """
     if backend not in (None, "cpu"):
         raise RuntimeError(
             f"Unknown backend: '{backend}' requested, but no platforms that are instances of it are "
@@ -51,6 +63,10 @@ def local_devices(
     """The devices of a process, by its number; `host_id` is its older name.
 
     Errors: ValueError for processes other than the one there is, and as `devices`.
+    Args: process_index, host_id: the number, 0 or None; backend: None or "cpu".
+
+    >>> ferrax.local_devices() == ferrax.devices()
+    True
     """
     for number in (process_index, host_id):
         if number not in (None, 0):
@@ -59,6 +75,13 @@ def local_devices(
 
 
 def device_count(backend: str | None = None) -> int:
+    """How many devices a backend has: 1.
+
+    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+
+    >>> ferrax.device_count()
+    1
+    """
     return len(devices(backend))
 
 
@@ -66,21 +89,44 @@ local_device_count = device_count
 
 
 def default_backend() -> str:
+    """The name of the backend that programs run on: "cpu".
+
+    >>> ferrax.default_backend()
+    'cpu'
+    """
     return "cpu"
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those of a backend: 0."""
+    """The number of this process among those of a backend: 0.
+
+    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+
+    >>> ferrax.host_id()
+    0
+    """
     return devices(backend)[0].process_index
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes share a backend: 1."""
+    """How many processes share a backend: 1.
+
+    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+
+    >>> ferrax.host_count()
+    1
+    """
     return len(process_indices(backend))
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of the processes that share a backend."""
+    """The numbers of the processes that share a backend.
+
+    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+
+    >>> ferrax.process_indices()
+    [0]
+    """
     return [device.process_index for device in devices(backend)]
 
 

@@ -25,7 +25,12 @@ _counter = itertools.count()
 
 
 class Var:
-    """A variable of a jaxpr; equal to itself alone. `aval` is its type."""
+    """A variable of a jaxpr; equal to itself alone. `aval` is its type.
+
+    >>> x = ferrax.make_jaxpr(jnp.sin)(1.0).jaxpr.invars[0]
+    >>> x.aval
+    ShapedArray(float32[], weak_type=True)
+    """
 
     __slots__ = ("aval", "count")
 
@@ -38,7 +43,11 @@ class Var:
 
 
 class DropVar(Var):
-    """An output of an equation that is not used, for jaxprs that Python builds."""
+    """An output of an equation that is not used, for jaxprs that Python builds.
+
+    >>> ferrax.core.DropVar(ferrax.core.ShapedArray((), jnp.float32))
+    _
+    """
 
     __slots__ = ()
 
@@ -47,7 +56,11 @@ class DropVar(Var):
 
 
 class Literal:
-    """A constant scalar operand: `val`, of the type `aval`."""
+    """A constant scalar operand: `val`, of the type `aval`.
+
+    >>> ferrax.core.Literal(2.0)
+    2.0:f32[]
+    """
 
     __slots__ = ("val", "aval")
 
@@ -64,7 +77,11 @@ class Literal:
 
 
 class DebugInfo(NamedTuple):
-    """What is known of the function that a jaxpr was traced from."""
+    """What is known of the function that a jaxpr was traced from.
+
+    >>> ferrax.extend.core.DebugInfo("jit", "loss at model.py:3", ("params",)).func_name
+    'loss'
+    """
 
     traced_for: str
     func_src_info: str
@@ -83,7 +100,12 @@ def _refuse_layout(options):
 
 
 class JaxprEqn:
-    """One equation of a jaxpr: `outvars = primitive[params] invars`."""
+    """One equation of a jaxpr: `outvars = primitive[params] invars`.
+
+    >>> eqn = ferrax.make_jaxpr(jnp.sin)(1.0).eqns[0]
+    >>> eqn.primitive, len(eqn.invars), len(eqn.outvars)
+    (sin, 1, 1)
+    """
 
     __slots__ = ("invars", "outvars", "primitive", "params", "effects", "source_info", "ctx")
 
@@ -111,12 +133,26 @@ def new_jaxpr_eqn(
     invars: Any, outvars: Any, primitive: Any, params: Any, effects: Any = _effects.no_effects,
     source_info: Any = None, ctx: Any = None,
 ) -> JaxprEqn:
-    """An equation for a jaxpr that is being built."""
+    """An equation for a jaxpr that is being built.
+
+    Args: invars: variables and literals; outvars: variables; primitive, params: the operation;
+    effects, source_info, ctx: what `JaxprEqn` has under these names.
+
+    >>> x, y = (ferrax.core.Var(ferrax.core.ShapedArray((), jnp.float32)) for _ in range(2))
+    >>> ferrax.core.new_jaxpr_eqn([x], [y], lax.neg_p, {}).primitive
+    neg
+    """
     return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
 
 
 class Jaxpr:
-    """Equations over variables: `constvars` and `invars` come from outside, `outvars` go out."""
+    """Equations over variables: `constvars` and `invars` come from outside, `outvars` go out.
+
+    >>> x, y = (ferrax.core.Var(ferrax.core.ShapedArray((), jnp.float32)) for _ in range(2))
+    >>> eqn = ferrax.core.new_jaxpr_eqn([x], [y], lax.neg_p, {})
+    >>> ferrax.core.Jaxpr([], [x], [y], [eqn])
+    { lambda ; a:f32[]. let b:f32[] = neg a in (b,) }
+    """
 
     def __init__(
         self, constvars: Any, invars: Any, outvars: Any, eqns: Any,
@@ -220,7 +256,12 @@ class Jaxpr:
 
 
 class ClosedJaxpr:
-    """A jaxpr with values for its constvars. Made of a `Jaxpr` (or of a traced program)."""
+    """A jaxpr with values for its constvars. Made of a `Jaxpr` (or of a traced program).
+
+    >>> closed = ferrax.make_jaxpr(lambda x: x + 1)(1.0)
+    >>> closed.jaxpr, closed.consts
+    ({ lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }, [])
+    """
 
     # What makes the jaxpr's debug_info, where more is known than the function's name.
     _describe = None
@@ -405,6 +446,8 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
     """The outputs of a jaxpr for these arguments, as a list.
 
     Errors: TypeError for another number of arguments or consts than the jaxpr has.
+    Args: jaxpr: a `Jaxpr`; consts: values of its constvars; args: of its invars;
+    propagate_source_info: accepted, without effect.
 
     Example:
         >>> closed = ferrax.make_jaxpr(lambda x: x * 2)(1.0)
@@ -424,12 +467,25 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """The function that a closed jaxpr is: of its inputs, to a list."""
+    """The function that a closed jaxpr is: of its inputs, to a list.
+
+    Args: closed_jaxpr: a `ClosedJaxpr`.
+
+    >>> ferrax.core.jaxpr_as_fun(ferrax.make_jaxpr(lambda x: x + 1)(1.0))(2.0)
+    [Array(3., dtype=float32, weak_type=True)]
+    """
     return lambda *args: closed_jaxpr._run(args)
 
 
 def jaxprs_in_params(params: Any) -> Iterator[Jaxpr]:
-    """The jaxprs among the parameters of an equation, lists of them included."""
+    """The jaxprs among the parameters of an equation, lists of them included.
+
+    Args: params: a dict.
+
+    >>> eqn = ferrax.make_jaxpr(ferrax.jit(lambda x: x + 1))(1.0).eqns[0]
+    >>> len(list(ferrax.core.jaxprs_in_params(eqn.params)))
+    1
+    """
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Jaxpr):
@@ -439,21 +495,39 @@ def jaxprs_in_params(params: Any) -> Iterator[Jaxpr]:
 
 
 def subjaxprs(jaxpr: Any) -> Iterator[Jaxpr]:
-    """The jaxprs in the parameters of a jaxpr's equations, not those in them again."""
+    """The jaxprs in the parameters of a jaxpr's equations, not those in them again.
+
+    Args: jaxpr: a `Jaxpr`.
+
+    >>> closed = ferrax.make_jaxpr(ferrax.jit(lambda x: x + 1))(1.0)
+    >>> len(list(ferrax.core.subjaxprs(closed.jaxpr)))
+    1
+    """
     for eqn in jaxpr.eqns:
         yield from jaxprs_in_params(eqn.params)
 
 
 def gensym(suffix: str = "") -> Callable[[Any], Var]:
-    """A function from types to fresh variables."""
+    """A function from types to fresh variables.
+
+    Args: suffix: must be empty (NotImplementedError).
+
+    >>> ferrax.extend.core.gensym()(ferrax.core.ShapedArray((2,), jnp.float32)).aval
+    ShapedArray(float32[2])
+    """
     if suffix:
         raise NotImplementedError(f"gensym: variables are named where they are shown, got {suffix=!r}")
     return Var
 
 
 def check_jaxpr(jaxpr: Any) -> None:
-    """Errors: JaxprTypeError if a variable is used before it is defined, or an equation's outputs
-    have other types than its primitive says."""
+    """Checks that a jaxpr is well formed.
+
+    Args: jaxpr: a `Jaxpr` or `ClosedJaxpr`. Errors: JaxprTypeError if a variable is used before it
+    is defined, or an equation's outputs have other types than its primitive says.
+
+    >>> ferrax.core.check_jaxpr(ferrax.make_jaxpr(jnp.sin)(1.0).jaxpr)
+    """
     jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     known = {*jaxpr.constvars, *jaxpr.invars}
 

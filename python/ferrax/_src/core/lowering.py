@@ -29,7 +29,13 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Lowered
     `multiple_results` says whether `fun` returns a sequence of outputs or one.
 
     Example:
-        >>> mlir.register_lowering(double_p, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+        >>> from ferrax.interpreters import mlir
+        >>> double_p = ferrax.core.Primitive("double")
+        >>> _ = double_p.def_abstract_eval(lambda x: ferrax.core.ShapedArray(x.shape, x.dtype))
+        >>> lowering = mlir.lower_fun(lambda x: 2 * x, multiple_results=False)
+        >>> _ = mlir.register_lowering(double_p, lowering)
+        >>> ferrax.jit(double_p.bind)(jnp.ones(2))
+        Array([2., 2.], dtype=float32)
     """
     return LoweredFunction(fun, multiple_results)
 
@@ -43,6 +49,16 @@ def register_lowering(
 
     Errors: NotImplementedError for lowerings that write MLIR, which this compiler does not have,
     raised where the primitive is compiled.
+
+    Args: prim: the primitive; rule: the lowering; platform, inline, cacheable, kwargs: as for all
+    platforms, or what there is.
+
+    >>> from ferrax.interpreters import mlir
+    >>> thrice_p = ferrax.core.Primitive("thrice")
+    >>> _ = thrice_p.def_abstract_eval(lambda x: x)
+    >>> _ = mlir.register_lowering(thrice_p, mlir.lower_fun(lambda x: 3 * x, multiple_results=False))
+    >>> ferrax.jit(thrice_p.bind)(2.0)
+    Array(6., dtype=float32, weak_type=True)
     """
     if rule is None:
         return lambda rule: register_lowering(prim, rule, platform, inline, cacheable, **kwargs)

@@ -15,7 +15,11 @@ import numpy as np
 
 
 class Precision(enum.Enum):
-    """How exactly a dot product or convolution multiplies: DEFAULT, HIGH or HIGHEST."""
+    """How exactly a dot product or convolution multiplies: DEFAULT, HIGH or HIGHEST.
+
+    >>> lax.dot(jnp.ones(3), jnp.ones(3), precision=lax.Precision.HIGHEST)
+    Array(3., dtype=float32)
+    """
 
     DEFAULT = 0
     HIGH = 1
@@ -45,7 +49,11 @@ _PRECISION_NAMES = {
 
 
 class DotAlgorithm(NamedTuple):
-    """A dot product's arithmetic in full: input and accumulation types, and component counts."""
+    """A dot product's arithmetic in full: input and accumulation types, and component counts.
+
+    >>> lax.DotAlgorithm(np.float32, np.float32, np.float32).accumulation_type
+    <class 'numpy.float32'>
+    """
 
     lhs_precision_type: object
     rhs_precision_type: object
@@ -57,7 +65,11 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Named dot algorithms; the last part of a name is the accumulation type."""
+    """Named dot algorithms; the last part of a name is the accumulation type.
+
+    >>> lax.dot(jnp.ones(3), jnp.ones(3), precision=lax.DotAlgorithmPreset.F32_F32_F32)
+    Array(3., dtype=float32)
+    """
 
     DEFAULT = enum.auto()
     ANY_F8_ANY_F8_F32 = enum.auto()
@@ -129,14 +141,22 @@ def precision_name(precision: PrecisionLike) -> str | None:
 
 
 class RoundingMethod(enum.IntEnum):
-    """What ``lax.round`` does with halves: away from zero, or to the nearest even integer."""
+    """What ``lax.round`` does with halves: away from zero, or to the nearest even integer.
+
+    >>> lax.round(jnp.array([0.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
+    Array([0.], dtype=float32)
+    """
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 class AccuracyMode(enum.Enum):
-    """Requested accuracy of an elementwise function. All of ours are within 2 ulp."""
+    """Requested accuracy of an elementwise function. All of ours are within 2 ulp.
+
+    >>> lax.AccuracyMode.DEFAULT.name
+    'DEFAULT'
+    """
 
     HIGHEST = 1
     DEFAULT = 2
@@ -144,7 +164,13 @@ class AccuracyMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
-    """Requested error bound of an elementwise function: absolute, relative, and in ulps."""
+    """Requested error bound of an elementwise function: absolute, relative, and in ulps.
+
+    Attributes: `atol`, `rtol` and `ulps`, not negative.
+
+    >>> lax.Tolerance(ulps=2).ulps
+    2
+    """
 
     atol: float = 0.0
     rtol: float = 0.0
@@ -160,6 +186,9 @@ class GatherScatterMode(enum.Enum):
 
     CLIP moves it to the nearest in-bounds position; FILL_OR_DROP yields the fill value (gather) or
     skips the update (scatter); PROMISE_IN_BOUNDS says that there is none.
+
+    >>> jnp.array([1, 2, 3]).at[7].get(mode=lax.GatherScatterMode.CLIP)
+    Array(3, dtype=int32)
     """
 
     CLIP = enum.auto()
@@ -208,6 +237,10 @@ class GatherDimensionNumbers(NamedTuple):
       start_index_map: operand dimension that each component of an index vector addresses.
       operand_batching_dims: operand dimensions paired with indices' batching dimensions.
       start_indices_batching_dims: those dimensions of the indices.
+
+    >>> rows = lax.GatherDimensionNumbers((1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.array([[1, 2], [3, 4]]), jnp.array([[1]]), rows, slice_sizes=(1, 2))
+    Array([[3, 4]], dtype=int32)
     """
 
     offset_dims: tuple[int, ...]
@@ -226,6 +259,10 @@ class ScatterDimensionNumbers(NamedTuple):
       scatter_dims_to_operand_dims: operand dimension each component of an index vector addresses.
       operand_batching_dims: operand dimensions paired with indices' batching dimensions.
       scatter_indices_batching_dims: those dimensions of the indices.
+
+    >>> elements = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter(jnp.zeros(3), jnp.array([[1]]), jnp.array([5.0]), elements)
+    Array([0., 5., 0.], dtype=float32)
     """
 
     update_window_dims: Sequence[int]

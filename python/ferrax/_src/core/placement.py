@@ -15,7 +15,13 @@ from ferrax._src.tree import tree_util
 
 
 def block_until_ready(x: Any) -> Any:
-    """Waits for all arrays of a tree, which on this backend are ready at once. Returns the tree."""
+    """Waits for all arrays of a tree, which on this backend are ready at once. Returns the tree.
+
+    Args: x: any tree.
+
+    >>> ferrax.block_until_ready({"a": jnp.arange(3)})
+    {'a': Array([0, 1, 2], dtype=int32)}
+    """
     return tree_util.tree_map(lambda leaf: getattr(leaf, "block_until_ready", lambda: leaf)(), x)
 
 
@@ -35,6 +41,10 @@ def device_put(
         may_alias: False for results that share no memory with `x`.
 
     Errors: ValueError for other places and trees, and for `donate` with `may_alias`.
+    x: a tree of arrays and scalars.
+
+    >>> ferrax.device_put({"a": np.float32(1.0)}, ferrax.devices()[0])
+    {'a': Array(1., dtype=float32)}
     """
     _check_places("device", device, x)
     _check_places("src", src, x)
@@ -68,7 +78,13 @@ def _check_places(name, places, x) -> None:
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of a tree as NumPy arrays."""
+    """The leaves of a tree as NumPy arrays.
+
+    Args: x: a tree; leaves without `__array__` stay as they are.
+
+    >>> ferrax.device_get({"a": jnp.arange(3)})
+    {'a': array([0, 1, 2], dtype=int32)}
+    """
     return tree_util.tree_map(
         lambda leaf: np.asarray(leaf) if isinstance(leaf, core.Array) else leaf, x
     )

@@ -31,10 +31,15 @@ class Primitive:
     Errors: NotImplementedError that names primitive and rule where one is missing.
 
     Example:
-        >>> double_p = ferrax.extend.core.Primitive("double")
-        >>> double_p.def_impl(lambda x: 2 * x)
-        >>> double_p.def_abstract_eval(lambda x: ferrax.core.ShapedArray(x.shape, x.dtype))
-        >>> ferrax.interpreters.ad.deflinear2(double_p, lambda ct, x: [2 * ct])
+        >>> from ferrax.interpreters import ad, mlir
+        >>> double_p = ferrax.core.Primitive("double")
+        >>> _ = double_p.def_impl(lambda x: 2 * x)
+        >>> _ = double_p.def_abstract_eval(lambda x: ferrax.core.ShapedArray(x.shape, x.dtype))
+        >>> double_p.bind(3.0)
+        6.0
+        >>> lowering = mlir.lower_fun(lambda x: 2 * x, multiple_results=False)
+        >>> _ = mlir.register_lowering(double_p, lowering)
+        >>> ad.deflinear2(double_p, lambda ct, x: [2 * ct])
         >>> ferrax.grad(double_p.bind)(3.0)
         Array(2., dtype=float32, weak_type=True)
     """
@@ -161,7 +166,13 @@ class BuiltinPrimitive(Primitive):
 
 
 def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
-    """Applies a primitive at once."""
+    """Applies a primitive at once.
+
+    Args: prim: the primitive; args: its operands; params: its parameters.
+
+    >>> ferrax.interpreters.xla.apply_primitive(lax.neg_p, jnp.ones(2))
+    Array([-1., -1.], dtype=float32)
+    """
     return primitive.bind(*args, **params)
 
 

@@ -8,7 +8,11 @@ from ferrax._src.core.devices import Device, devices
 
 
 class Sharding:
-    """How an array is laid out over devices."""
+    """How an array is laid out over devices.
+
+    >>> ferrax.sharding.SingleDeviceSharding(ferrax.devices()[0]).device_set == set(ferrax.devices())
+    True
+    """
 
     __slots__ = ()
 

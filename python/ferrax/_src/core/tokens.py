@@ -8,7 +8,11 @@ from ferrax._src.core import AbstractValue
 
 
 class AbstractToken(AbstractValue):
-    """The type of tokens."""
+    """The type of tokens.
+
+    >>> ferrax.extend.core.AbstractToken() == ferrax.extend.core.AbstractToken()
+    True
+    """
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return "Tok"
@@ -24,7 +28,12 @@ class AbstractToken(AbstractValue):
 
 
 class Token:
-    """A token that holds an array, for programs that hand one on."""
+    """A token that holds an array, for programs that hand one on.
+
+    >>> token = ferrax.extend.core.Token(jnp.zeros(1))
+    >>> token.block_until_ready() is token
+    True
+    """
 
     def __init__(self, buf: Any) -> None:
         self._buf = buf

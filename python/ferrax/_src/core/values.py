@@ -48,6 +48,8 @@ def typeof(x: Any) -> ShapedArray:
 
     For a mutable array this is its `AbstractRef`. Errors: TypeError for anything else.
 
+    Args: x: the value.
+
     Example:
         >>> ferrax.typeof(1.0)
         ShapedArray(float32[], weak_type=True)
@@ -94,6 +96,11 @@ def concrete_or_error(force: Any, value: Any, context: str = "") -> Any:
     """`force(value)` for a value that is known, else ConcretizationTypeError with `context`.
 
     `force` None returns the concrete array.
+
+    Args: force: a function or None; value: any; context: what to say in the error.
+
+    >>> ferrax.extend.core.concrete_or_error(int, jnp.array(3), "the size")
+    3
     """
     if isinstance(value, Tracer):
         known = _core.concrete_value(value)
@@ -125,7 +132,13 @@ array_types: set[type] = {np.ndarray, *(np.dtype(code).type for code in "?bhilqB
 
 
 def valid_jaxtype(x: Any) -> bool:
-    """Whether functions take this value: an array, a tracer, a number or a mutable array."""
+    """Whether functions take this value: an array, a tracer, a number or a mutable array.
+
+    Args: x: any value.
+
+    >>> ferrax.extend.core.valid_jaxtype(1.0), ferrax.extend.core.valid_jaxtype("text")
+    (True, False)
+    """
     try:
         typeof(x)
     except TypeError:
@@ -134,12 +147,22 @@ def valid_jaxtype(x: Any) -> bool:
 
 
 def primal_dtype_to_tangent_dtype(primal_dtype: DTypeLike) -> np.dtype:
-    """The dtype of tangents of values of this dtype: float0 unless it is inexact."""
+    """The dtype of tangents of values of this dtype: float0 unless it is inexact.
+
+    Args: primal_dtype: a dtype.
+
+    >>> ferrax.extend.core.primal_dtype_to_tangent_dtype(jnp.bfloat16)
+    dtype(bfloat16)
+    """
     return ShapedArray((), primal_dtype).to_tangent_aval().dtype
 
 
 def trace_state_clean() -> bool:
-    """Whether no transformation is tracing on this thread."""
+    """Whether no transformation is tracing on this thread.
+
+    >>> ferrax.core.trace_state_clean(), ferrax.jit(lambda: ferrax.core.trace_state_clean())()
+    (True, Array(False, dtype=bool))
+    """
     return _core.trace_state_clean()
 
 

@@ -111,8 +111,9 @@ def odeint(
 
     Example:
         >>> from ferrax.experimental.ode import odeint
-        >>> odeint(lambda y, t, rate: -rate * y, 1.0, jnp.array([0.0, 1.0, 2.0]), 0.5)
-        Array([1.        , 0.6065306 , 0.36787942], dtype=float32)
+        >>> decay = odeint(lambda y, t, rate: -rate * y, 1.0, jnp.array([0.0, 1.0, 2.0]), 0.5)
+        >>> decay.round(4)
+        Array([1.    , 0.6065, 0.3679], dtype=float32)
     """
     for leaf in tree_util.tree_leaves(args):
         if not isinstance(leaf, core.Array) and not _is_arraylike(leaf):

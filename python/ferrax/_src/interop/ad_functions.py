@@ -36,11 +36,9 @@ def jvp(
     """`(outputs, their tangents)` of a function of flat arguments to a list of outputs, as lists;
     with `has_aux` also what the function returns beside them.
 
-    Args:
-        fun: a function, or a `linear_util.WrappedFun`.
-        tangents: one for each argument, of its type; a `Zero` where it is zero.
-        instantiate: which outputs have arrays of zeros for tangents that are zero, in place of
-            `Zero`: a bool, or one for each.
+    Args: fun: a function, or a `linear_util.WrappedFun`. primals: the arguments; tangents: one for
+    each argument, of its type; a `Zero` where it is zero. instantiate: which outputs have arrays of
+    zeros for tangents that are zero, in place of `Zero`: a bool, or one for each.
 
     Example:
         >>> ad.jvp(lambda x, y: [x * y], [2.0, 3.0], [1.0, 0.0])[1]
@@ -74,6 +72,9 @@ def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_v
     of flat arguments to a list of outputs; with `has_aux` also what it returns beside them.
 
     The jaxpr takes a tangent for each argument, to the tangents of outputs that are not zero.
+
+    Args: fun: a function, or a `linear_util.WrappedFun`; primals: the arguments; is_vjp: accepted,
+    without effect.
 
     Example:
         >>> outs, zeros, jaxpr, consts = ad.linearize(lambda x: [x**2, 1.0], [3.0])

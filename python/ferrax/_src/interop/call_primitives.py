@@ -34,7 +34,13 @@ __all__ = ["CallPrimitive", "ClosedCallPrimitive", "call_impl", "call_p", "close
 
 
 def call_impl(fun: Callable[..., Any], *args: Any, **params: Any) -> list[Any]:
-    """The outputs of the function; the parameters are the primitive's."""
+    """The outputs of the function; the parameters are the primitive's.
+
+    Args: fun: a `WrappedFun`; args: its arguments; params: ignored.
+
+    >>> ferrax.extend.core.call_impl(ferrax.extend.linear_util.wrap_init(lambda x: [x + 1]), 2)
+    [3]
+    """
     return fun.call_wrapped(*args)
 
 
@@ -45,12 +51,14 @@ class CallPrimitive(Primitive):
     Its equations have the parameter `call_jaxpr`. Outside of traces the function given to
     `def_impl` runs, `call_impl` as a rule.
 
+    Args: name: what jaxprs show.
+
     Example:
         >>> marked_p = ferrax.extend.core.CallPrimitive("marked")
-        >>> marked_p.def_impl(ferrax.extend.core.call_impl)
+        >>> _ = marked_p.def_impl(ferrax.extend.core.call_impl)
         >>> fun = ferrax.extend.linear_util.wrap_init(lambda x: [x + 1])
-        >>> marked_p.bind(1.0, subfuns=(fun,))
-        [Array(2., dtype=float32, weak_type=True)]
+        >>> marked_p.bind(jnp.ones(2), subfuns=(fun,))
+        [Array([2., 2.], dtype=float32)]
     """
 
     multiple_results = True

@@ -33,7 +33,10 @@ class DisabledSafetyCheck:
     """A check that an export leaves out: `platform()` or `custom_call(target)`.
 
     Example:
-        >>> export.export(jit(f), disabled_checks=[export.DisabledSafetyCheck.platform()])
+        >>> check = ferrax.export.DisabledSafetyCheck.platform()
+        >>> exported = ferrax.export.export(ferrax.jit(jnp.sin), disabled_checks=[check])(1.0)
+        >>> exported.disabled_safety_checks
+        (DisabledSafetyCheck('platform'),)
     """
 
     __slots__ = ("_impl",)
@@ -81,6 +84,10 @@ class Exported:
         nr_devices: 1.
 
     `call(*args, **kwargs)` calls it; it can be transformed and used in other functions.
+
+    >>> exported = ferrax.export.export(ferrax.jit(jnp.sin))(jnp.zeros(2))
+    >>> exported.fun_name, exported.in_avals
+    ('sin', (ShapedArray(float32[2]),))
     """
 
     nr_devices = 1
@@ -249,7 +256,11 @@ class Exported:
 
 
 def default_export_platform() -> str:
-    """The platform that functions are exported for if nothing else is asked: 'cpu'."""
+    """The platform that functions are exported for if nothing else is asked: 'cpu'.
+
+    >>> ferrax.export.default_export_platform()
+    'cpu'
+    """
     return "cpu"
 
 
@@ -269,9 +280,10 @@ def export(
     not jitted, or closes over values that are being traced.
 
     Example:
-        >>> exported = export.export(ferrax.jit(jnp.sin))(ferrax.ShapeDtypeStruct((3,), jnp.float32))
-        >>> exported.call(jnp.arange(3.0))
-        Array([0.       , 0.841471 , 0.9092974], dtype=float32)
+        >>> argument = ferrax.ShapeDtypeStruct((3,), jnp.float32)
+        >>> exported = ferrax.export.export(ferrax.jit(jnp.sin))(argument)
+        >>> exported.call(jnp.zeros(3))
+        Array([0., 0., 0.], dtype=float32)
     """
     if not isinstance(fun_jit, _core.PjitFunction):
         raise ValueError(
@@ -325,10 +337,16 @@ def _input_names(fun_jit, args, kwargs, in_tree):
 def save(path: Any, exported: Exported, vjp_order: int = 0) -> None:
     """Writes `exported` to a file, which `load` reads, and `ferrax::load` in Rust.
 
-    `vjp_order` is that of `Exported.serialize`. Errors: those of `Exported.serialize`, and of writing.
+    Args: exported: an `Exported`; path: the file. `vjp_order` is that of `Exported.serialize`.
+    Errors: those of `Exported.serialize`, and of writing.
 
     Example:
-        >>> export.save("sin.ferrax", export.export(ferrax.jit(jnp.sin))(1.0))
+        >>> import os, tempfile
+        >>> exported = ferrax.export.export(ferrax.jit(jnp.sin))(1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ferrax.export.save(f"{folder}/sin.ferrax", exported)
+        ...     print(os.listdir(folder))
+        ['sin.ferrax']
     """
     if not isinstance(exported, Exported):
         raise TypeError(f"expected an Exported, got {type(exported).__name__}")
@@ -340,9 +358,15 @@ def save(path: Any, exported: Exported, vjp_order: int = 0) -> None:
 def load(path: Any) -> Exported:
     """The function in a file. Errors: ValueError if it holds no valid program.
 
+    Args: path: the file.
+
     Example:
-        >>> export.load("sin.ferrax").call(1.0)
-        Array(0.84147096, dtype=float32, weak_type=True)
+        >>> import tempfile
+        >>> exported = ferrax.export.export(ferrax.jit(jnp.sin))(1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ferrax.export.save(f"{folder}/sin.ferrax", exported)
+        ...     print(ferrax.export.load(f"{folder}/sin.ferrax").call(0.0))
+        0.0
     """
     with open(os.fspath(path), "rb") as file:
         return deserialize(file.read())
@@ -353,6 +377,12 @@ def deserialize(blob: bytes | bytearray) -> Exported:
 
     Programs that Rust saved have no trees: they take positional arrays and return a list. Errors:
     ValueError for bytes that are no valid program, or containers that are not registered here.
+
+    Args: blob: the bytes.
+
+    >>> exported = ferrax.export.export(ferrax.jit(jnp.sin))(jnp.float32(0.0))
+    >>> ferrax.export.deserialize(exported.serialize()).call(jnp.float32(0.0))
+    Array(0., dtype=float32)
     """
     program, text = _core.program_from_bytes(bytes(blob))
     count, results = len(program.in_types), len(program.out_types)
@@ -500,6 +530,20 @@ def register_pytree_node_serialization(
         from_children: must be None: nodes are made as the type's registration says.
 
     Returns: `nodetype`. Errors: ValueError for types and names that are taken or not registered.
+
+    >>> @ferrax.tree_util.register_pytree_node_class
+    ... class Holder(list):
+    ...     def tree_flatten(self):
+    ...         return tuple(self), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux_data, children):
+    ...         return cls(children)
+    >>> _ = ferrax.export.register_pytree_node_serialization(
+    ...     Holder, serialized_name="example.Holder", serialize_auxdata=lambda aux: b"",
+    ...     deserialize_auxdata=lambda text: None)
+    >>> exported = ferrax.export.export(ferrax.jit(lambda h: h[0] + h[1]))(Holder([1.0, 2.0]))
+    >>> ferrax.export.deserialize(exported.serialize()).call(Holder([1.0, 2.0]))
+    Array(3., dtype=float32, weak_type=True)
     """
     if from_children is not None:
         raise NotImplementedError(
@@ -531,9 +575,11 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
     Errors: ValueError for other types, and for types and names that are taken.
 
     Example:
-        >>> Point = collections.namedtuple("Point", "x y")
-        >>> export.register_namedtuple_serialization(Point, serialized_name="Point")
-        <class '__main__.Point'>
+        >>> import collections
+        >>> Spot = collections.namedtuple("Spot", "x y")
+        >>> cls = ferrax.export.register_namedtuple_serialization(Spot, serialized_name="example.Spot")
+        >>> cls is Spot
+        True
     """
     if not (
         isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")
@@ -564,7 +610,13 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
 
 
 def is_symbolic_dim(p: Any) -> bool:
-    """Whether a dimension is symbolic. None is yet: shapes are tuples of ints."""
+    """Whether a dimension is symbolic. None is yet: shapes are tuples of ints.
+
+    Args: p: a dimension.
+
+    >>> ferrax.export.is_symbolic_dim(3)
+    False
+    """
     return False
 
 
@@ -575,17 +627,46 @@ def _no_symbolic(name):
 
 
 class SymbolicScope:
-    """A scope of dimension variables. Not supported: making one raises NotImplementedError."""
+    """A scope of dimension variables. Not supported: making one raises NotImplementedError.
+
+    Args: constraints_str: texts of constraints.
+
+    >>> try:
+    ...     ferrax.export.SymbolicScope()
+    ... except NotImplementedError as error:
+    ...     print("not supported")
+    not supported
+    """
 
     def __init__(self, constraints_str: Sequence[str] = ()) -> None:
         raise _no_symbolic("SymbolicScope")
 
 
 def symbolic_shape(shape_spec: Any, *, constraints: Any = (), scope: Any = None, like: Any = None) -> NoReturn:
-    """Not supported: raises NotImplementedError."""
+    """Not supported: raises NotImplementedError.
+
+    Args: shape_spec, constraints, scope, like: a shape with names of dimensions, and what is known
+    of them.
+
+    >>> try:
+    ...     ferrax.export.symbolic_shape("batch, 3")
+    ... except NotImplementedError as error:
+    ...     print("not supported")
+    not supported
+    """
     raise _no_symbolic("symbolic_shape")
 
 
 def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Any = (), scope: Any = None) -> NoReturn:
-    """Not supported: raises NotImplementedError."""
+    """Not supported: raises NotImplementedError.
+
+    Args: args, shapes_specs, constraints, scope: arguments, and their shapes with names of
+    dimensions.
+
+    >>> try:
+    ...     ferrax.export.symbolic_args_specs((1.0,), "batch, 3")
+    ... except NotImplementedError as error:
+    ...     print("not supported")
+    not supported
+    """
     raise _no_symbolic("symbolic_args_specs")

@@ -21,7 +21,11 @@ _caches: list = []
 
 
 def backends() -> dict[str, Device]:
-    """The backends by name: one."""
+    """The backends by name: one.
+
+    >>> list(ferrax.extend.backend.backends())
+    ['cpu']
+    """
     return {device.platform: device.client for device in devices()}
 
 
@@ -29,6 +33,10 @@ def get_backend(platform: str | None = None) -> Device:
     """The backend of this platform, or the default one.
 
     Errors: RuntimeError for platforms that do not exist.
+    Args: platform: None, "cpu" or a device.
+
+    >>> ferrax.extend.backend.get_backend().platform
+    'cpu'
     """
     if isinstance(platform, Device):
         return platform.client
@@ -36,23 +44,44 @@ def get_backend(platform: str | None = None) -> Device:
 
 
 def get_default_device() -> Device:
-    """Where arrays are made unless something else is asked for."""
+    """Where arrays are made unless something else is asked for.
+
+    >>> ferrax.extend.backend.get_default_device() == ferrax.devices()[0]
+    True
+    """
     return devices()[0]
 
 
 def register_backend_cache(cache: Any, for_what: Any = None) -> Any:
-    """Has `cache.cache_clear()` called when caches are cleared. Returns the cache."""
+    """Has `cache.cache_clear()` called when caches are cleared. Returns the cache.
+
+    Args: cache: what has `cache_clear`; for_what: accepted, without effect.
+
+    >>> import functools
+    >>> square = ferrax.extend.backend.register_backend_cache(functools.cache(lambda x: x * x))
+    >>> square(3)
+    9
+    """
     _caches.append(cache)
     return cache
 
 
 def clear_in_memory_compilation_cache() -> None:
-    """Forgets compiled programs."""
+    """Forgets compiled programs.
+
+    >>> ferrax.extend.backend.clear_in_memory_compilation_cache()
+    """
     _core.clear_program_cache()
 
 
 def clear_backends() -> None:
-    """Forgets compiled programs and what registered caches hold. Arrays stay as they are."""
+    """Forgets compiled programs and what registered caches hold. Arrays stay as they are.
+
+    >>> x = jnp.arange(3)
+    >>> ferrax.extend.backend.clear_backends()
+    >>> x
+    Array([0, 1, 2], dtype=int32)
+    """
     clear_caches()
     for cache in _caches:
         cache.cache_clear()

@@ -26,11 +26,15 @@ def flatten_fun(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any)
     """A function of `(args, kwargs)` as one of their leaves: `(function, thunk of the tree of its
     output)`. `in_tree` is the tree of `(args, kwargs)`.
 
+    Args: fun: a `WrappedFun`; in_tree: the tree. Calls of the function give store and leaves.
+
     Example:
-        >>> leaves, tree = tree_util.tree_flatten((({"a": 1.0},), {}))
-        >>> flat, out_tree = flatten_fun(wrap_init(lambda x: (x["a"], 2)), tree)
-        >>> flat.call_wrapped(*leaves)
-        [1.0, 2]
+        >>> from ferrax.api_util import flatten_fun
+        >>> from ferrax.extend import linear_util
+        >>> leaves, tree = ferrax.tree.flatten((({"a": 1.0},), {}))
+        >>> flat, out_tree = flatten_fun(linear_util.wrap_init(lambda x: (x["a"], 2)), tree)
+        >>> flat.call_wrapped(*leaves), out_tree()
+        ([1.0, 2], PyTreeDef((*, *)))
     """
     args, kwargs = tree_util.tree_unflatten(in_tree, leaves)
     out, out_tree = tree_util.tree_flatten(fun(*args, **kwargs))
@@ -40,7 +44,17 @@ def flatten_fun(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any)
 
 @lu.transformation_with_aux2
 def flatten_fun_nokwargs(fun: Callable[..., Any], store: Any, in_tree: Any, *leaves: Any) -> Any:
-    """As `flatten_fun`, where `in_tree` is the tree of the positional arguments alone."""
+    """As `flatten_fun`, where `in_tree` is the tree of the positional arguments alone.
+
+    Args: fun, store, in_tree, leaves: as for `flatten_fun`.
+
+    >>> from ferrax.api_util import flatten_fun_nokwargs
+    >>> tree = ferrax.tree.structure((0, [0]))
+    >>> fun, out_tree = flatten_fun_nokwargs(
+    ...     ferrax.extend.linear_util.wrap_init(lambda x, y: {"sum": x + y[0]}), tree)
+    >>> fun.call_wrapped(1, 2), out_tree()
+    ([3], PyTreeDef({'sum': *}))
+    """
     out, out_tree = tree_util.tree_flatten(fun(*tree_util.tree_unflatten(in_tree, leaves)))
     store.store(out_tree)
     return out
@@ -94,6 +108,13 @@ def argnums_partial(
 
     Errors: ValueError for positions out of range, and for fixed arguments that cannot be hashed
     unless `require_static_args_hashable` is False.
+
+    Args: fun: a `WrappedFun`; dyn_argnums: a position or several; args: all arguments.
+
+    >>> fun = ferrax.extend.linear_util.wrap_init(lambda x, y: x - y)
+    >>> partial, dynamic = ferrax.api_util.argnums_partial(fun, 1, (10, 3))
+    >>> partial.call_wrapped(4), dynamic
+    (6, (3,))
     """
     positions = _positions(dyn_argnums, len(args))
     fixed = []
@@ -130,7 +151,11 @@ def donation_vector(
 ) -> tuple[bool, ...]:
     """Whether each leaf of `(args, kwargs)` is donated; of `args` alone unless `kws`.
 
+    Args: donate_argnums, donate_argnames: positions and names; in_tree: the tree of `(args,
+    kwargs)`; kws: whether it has keywords.
+
     Example:
+        >>> from ferrax.api_util import donation_vector
         >>> tree = tree_util.tree_structure(((1, (2, 3)), {}))
         >>> donation_vector((1,), (), tree)
         (False, True, True)
@@ -151,8 +176,10 @@ def rebase_donate_argnums(donate_argnums: Any, static_argnums: Any) -> tuple[int
     """The positions of donated arguments once the static ones are left out.
 
     Errors: ValueError if an argument is in both.
+    Args: donate_argnums, static_argnums: positions.
 
     Example:
+        >>> from ferrax.api_util import rebase_donate_argnums
         >>> rebase_donate_argnums((3, 4), (0, 1))
         (1, 2)
     """
@@ -171,8 +198,11 @@ def flatten_axes(
     """The axes of a tree prefix, one for each leaf of a tree; None counts as an axis.
 
     Errors: ValueError that names `name`, where the trees do not fit.
+    Args: name: what errors call it; treedef: the tree; axis_tree: the prefix; kws, tupled_args:
+    hints for the text of errors.
 
     Example:
+        >>> from ferrax.api_util import flatten_axes
         >>> flatten_axes("in_axes", tree_util.tree_structure((1, (2, 3))), (0, None))
         [0, None, None]
     """
@@ -197,7 +227,15 @@ def debug_info(
     static_argnames: Any = (), result_paths_thunk: Any = None, sourceinfo: Any = None,
     signature: str | None = None,
 ) -> DebugInfo:
-    """What messages say of a function: its name and place, and its arguments' names."""
+    """What messages say of a function: its name and place, and its arguments' names.
+
+    Args: traced_for: the transformation's name; fun, args, kwargs: the call; static_argnums,
+    static_argnames: arguments to leave out; result_paths_thunk, sourceinfo: what is known already;
+    signature: accepted, without effect.
+
+    >>> ferrax.api_util.debug_info("jit", lambda x, y: x, (1.0,), {"y": 2.0}).arg_names
+    ('x', 'y')
+    """
     args = [arg for number, arg in enumerate(args) if number not in tuple(static_argnums)]
     kwargs = {key: value for key, value in kwargs.items() if key not in tuple(static_argnames)}
     names = None if static_argnums else tuple(api_util.argument_names(fun, args, kwargs))

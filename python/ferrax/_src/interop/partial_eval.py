@@ -29,7 +29,10 @@ custom_partial_eval_rules = Rules("partial evaluation rule")
 class PartialVal(tuple):
     """A value that is known, `(None, value)`, or known by its type, `(aval, None)`.
 
+    Args: pair: the two.
+
     Example:
+        >>> from ferrax.interpreters.partial_eval import PartialVal
         >>> PartialVal.known(3.0).is_known()
         True
     """
@@ -94,7 +97,10 @@ def trace_to_jaxpr_dynamic(
         in_avals: the types of the arguments.
         keep_inputs: for each of them, whether the function is called with it.
 
+    lower, auto_dce: must be False.
+
     Example:
+        >>> from ferrax.interpreters.partial_eval import trace_to_jaxpr_dynamic
         >>> aval = ferrax.core.ShapedArray((), np.dtype("float32"))
         >>> jaxpr, _, consts = trace_to_jaxpr_dynamic(lambda x: [x + 1], [aval])
     """
@@ -129,7 +135,8 @@ def trace_to_jaxpr_nounits(
     `PartialVal`s.
 
     Example:
-        >>> pvals = [PartialVal.known(2.0), PartialVal.unknown(aval)]
+        >>> from ferrax.interpreters.partial_eval import PartialVal, trace_to_jaxpr_nounits
+        >>> pvals = [PartialVal.known(2.0), PartialVal.unknown(ferrax.typeof(1.0))]
         >>> _, outs, _ = trace_to_jaxpr_nounits(lambda x, y: [x + 1, x * y], pvals)
         >>> outs[0].is_known(), outs[1].is_known()
         (True, False)

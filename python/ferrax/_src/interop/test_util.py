@@ -116,13 +116,14 @@ def check_jvp(
 ) -> None:
     """Checks a forward derivative against central differences along a random direction.
 
-    Args:
-        f_jvp: takes primals and tangents, returns `(output, output tangent)`, like
-            `functools.partial(ferrax.jvp, f)`.
-        args: the point, a sequence of trees of arrays.
-        eps: the step of the differences.
+    Args: f_jvp: takes primals and tangents, returns `(output, output tangent)`, like
+    `functools.partial(ferrax.jvp, f)`. args: the point, a sequence of trees of arrays. eps: the
+    step of the differences; atol, rtol: the tolerances; err_msg: what messages begin with.
 
     Errors: AssertionError where they differ by more than `atol` and `rtol`.
+
+    >>> import functools
+    >>> ferrax.test_util.check_jvp(jnp.sin, functools.partial(ferrax.jvp, jnp.sin), (0.5,))
     """
     atol, rtol, eps = _settings(args, atol, rtol, eps)
     args = tuple(args)
@@ -145,6 +146,10 @@ def check_vjp(
             `functools.partial(ferrax.vjp, f)`.
 
     Errors: AssertionError where they differ by more than `atol` and `rtol`.
+    Args: f: the function; args, eps, atol, rtol, err_msg: as for `check_jvp`.
+
+    >>> import functools
+    >>> ferrax.test_util.check_vjp(jnp.sin, functools.partial(ferrax.vjp, jnp.sin), (0.5,))
     """
     atol, rtol, eps = _settings(args, atol, rtol, eps)
     args = tuple(args)

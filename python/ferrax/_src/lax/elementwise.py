@@ -48,6 +48,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
 def reciprocal(x: ArrayLike) -> Array:
     """Elementwise ``1 / x`` of a floating or complex array.
 
+    >>> from ferrax.lax import reciprocal
     >>> reciprocal(jnp.array([2.0, 4.0]))
     Array([0.5 , 0.25], dtype=float32)
     """
@@ -59,6 +60,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
     Raises TypeError for integer ``x`` and negative ``y``.
 
+    >>> from ferrax.lax import integer_pow
     >>> integer_pow(jnp.array([2.0, 3.0]), 2)
     Array([4., 9.], dtype=float32)
     """
@@ -188,7 +190,7 @@ def stop_gradient(x: ArrayLike) -> Any:
 
     Leaves that are not floating or complex are returned as they are.
 
-    >>> grad(lambda x: x * lax.stop_gradient(x))(3.0)
+    >>> ferrax.grad(lambda x: x * lax.stop_gradient(x))(3.0)
     Array(3., dtype=float32, weak_type=True)
     """
     if isinstance(x, Array):

@@ -386,8 +386,8 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
         Floating array of the shape of `x`.
 
     Example:
-        >>> ferrax.nn.softmax(jnp.array([0.0, jnp.log(3.0)]))
-        Array([0.25, 0.75], dtype=float32)
+        >>> ferrax.nn.softmax(jnp.array([0.0, 0.0]))
+        Array([0.5, 0.5], dtype=float32)
     """
     axis = core.concrete_or_error(
         static_axis,

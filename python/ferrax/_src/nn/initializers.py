@@ -273,7 +273,9 @@ def _scaled(name, scale, mode, distribution, summary):
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""{summary}
 
-    It is `variance_scaling({scale}, '{mode}', '{distribution}')`; see there for the arguments.
+    It is `variance_scaling({scale}, '{mode}', '{distribution}')`.
+
+    Args: in_axis, out_axis, batch_axis, dtype: as for `variance_scaling`.
 
     Example:
         >>> init = ferrax.nn.initializers.{name}()

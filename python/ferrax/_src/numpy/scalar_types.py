@@ -37,12 +37,21 @@ class _ScalarMeta(type):
         return isinstance(instance, self.dtype.type)
 
 
+_HELP = """The dtype {name}: for `dtype` arguments; called, it converts to an array of it.
+
+    Args: x: array, scalar or nested sequence, as for `array`, with its errors. Without
+    `jax_enable_x64` types of 64 bits give those of 32.
+
+    >>> jnp.{name}.dtype == jnp.dtype(jnp.{name})
+    True
+    """
+
+
 def _scalar_type(name, numpy_type):
     dtype = np.dtype(numpy_type)
     # "bool_" is the dtype bool, as its name says elsewhere.
     name = name.rstrip("_")
-    members = {"dtype": dtype, "__doc__": f"The dtype {name}; calling it converts."}
-    kind = _ScalarMeta(name, (object,), members)
+    kind = _ScalarMeta(name, (object,), {"dtype": dtype, "__doc__": _HELP.format(name=name)})
     kind.__module__ = "ferrax.numpy"
     return kind
 

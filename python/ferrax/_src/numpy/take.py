@@ -256,7 +256,9 @@ def put_along_axis(
 ) -> Array:
     """A copy of ``arr`` with the elements that ``take_along_axis`` would read replaced.
 
-    ``inplace=False`` is required. ``mode`` is that of ``.at[].set``.
+    Args: arr: array; indices, values: arrays that broadcast to the shape of `arr` but for `axis`;
+    axis: an axis, or None for the flattened array. ``inplace=False`` is required. ``mode`` is that
+    of ``.at[].set``.
 
     >>> jnp.put_along_axis(jnp.zeros((2, 2)), jnp.array([[1], [0]]), 9.0, 1, inplace=False)
     Array([[0., 9.],

@@ -684,7 +684,10 @@ _logaddexp2 = _log_add("logaddexp2", _value2, lax.exp2)
 def logaddexp(x1, x2, /):
     """`log(exp(x1) + exp(x2))`, stable for large and infinite values.
 
-    Example: `jnp.logaddexp(0., 0.)` is `log(2)`.
+    Args: x1, x2: arrays that broadcast together; integers become floats.
+
+    >>> jnp.logaddexp(jnp.array([0.0, 1000.0]), jnp.array([0.0, 1000.0]))
+    Array([6.9314718e-01, 1.0006931e+03], dtype=float32)
     """
     x1, x2 = promote_args_inexact("logaddexp", x1, x2)
     x1, x2 = _same_shapes(x1, x2)
@@ -693,7 +696,13 @@ def logaddexp(x1, x2, /):
 
 @jit_inline
 def logaddexp2(x1, x2, /):
-    """`log2(2**x1 + 2**x2)`, stable for large and infinite values."""
+    """`log2(2**x1 + 2**x2)`, stable for large and infinite values.
+
+    Args: x1, x2: arrays that broadcast together; integers become floats.
+
+    >>> jnp.logaddexp2(jnp.array([0.0, 1000.0]), jnp.array([0.0, 1000.0]))
+    Array([   1., 1001.], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("logaddexp2", x1, x2)
     x1, x2 = _same_shapes(x1, x2)
     return _logaddexp2(x1, x2)

@@ -470,7 +470,9 @@ def fold_in(key: Array, data: ArrayLike) -> Array:
         OverflowError: if `data` is a Python int out of the range of uint32.
 
     Example:
-        >>> step_key = ferrax.random.fold_in(key, step)
+        >>> key = ferrax.random.key(0)
+        >>> ferrax.random.fold_in(key, 1) == ferrax.random.fold_in(key, 2)
+        Array(False, dtype=bool)
     """
     typed, legacy = check_key("fold_in", key)
     if np.ndim(data):

@@ -207,7 +207,9 @@ def randint(
         TypeError: if `dtype` is no integer dtype.
 
     Example:
-        >>> ferrax.random.randint(key, (3,), 0, 10)
+        >>> x = ferrax.random.randint(ferrax.random.key(0), (100,), 0, 10)
+        >>> x.min() >= 0, x.max() < 10
+        (Array(True, dtype=bool), Array(True, dtype=bool))
     """
     key = _begin("randint", key, out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "randint")
@@ -288,7 +290,9 @@ def bernoulli(
         TypeError: if `p` is not floating.
 
     Example:
-        >>> keep = ferrax.random.bernoulli(key, 0.9, x.shape)
+        >>> keep = ferrax.random.bernoulli(ferrax.random.key(0), 0.9, (2, 3))
+        >>> keep.shape, keep.dtype
+        ((2, 3), dtype('bool'))
     """
     if shape is not None:
         shape = canonicalize_shape(shape, "bernoulli")
@@ -359,7 +363,8 @@ def permutation(
         TypeError: if `x` is a scalar that is no integer.
 
     Example:
-        >>> order = ferrax.random.permutation(key, 10)
+        >>> jnp.sort(ferrax.random.permutation(ferrax.random.key(0), 5))
+        Array([0, 1, 2, 3, 4], dtype=int32)
     """
     key = _begin("permutation", key, out_sharding)
     _check_arraylike("permutation", x)
@@ -412,7 +417,9 @@ def choice(
             for without replacement.
 
     Example:
-        >>> ferrax.random.choice(key, jnp.array([1.0, 2.0, 4.0]), (5,))
+        >>> x = ferrax.random.choice(ferrax.random.key(0), jnp.array([1.0, 2.0, 4.0]), (5,))
+        >>> jnp.isin(x, jnp.array([1.0, 2.0, 4.0])).all()
+        Array(True, dtype=bool)
     """
     key = _begin("choice", key)
     if not isinstance(shape, Sequence):
@@ -491,7 +498,8 @@ def categorical(
         ValueError: if `shape` does not fit, or too many distinct samples are asked for.
 
     Example:
-        >>> token = ferrax.random.categorical(key, logits)
+        >>> ferrax.random.categorical(ferrax.random.key(0), jnp.log(jnp.array([0.0, 1.0, 0.0])))
+        Array(1, dtype=int32)
     """
     key = _begin("categorical", key, out_sharding)
     _check_arraylike("categorical", logits)
@@ -544,7 +552,9 @@ def normal(
         ValueError: if `dtype` is no inexact dtype, or `key` is an array of keys.
 
     Example:
-        >>> weights = 0.1 * ferrax.random.normal(key, (128, 64))
+        >>> weights = 0.1 * ferrax.random.normal(ferrax.random.key(0), (128, 64))
+        >>> jnp.std(weights).round(2)
+        Array(0.1, dtype=float32)
     """
     key = _begin("normal", key, out_sharding)
     dtype = _sample_dtype("normal", dtype, kind=np.inexact)

@@ -122,7 +122,11 @@ class Ref:
 
 
 class AbstractRef:
-    """The type of a `Ref`: that of the array it holds, in `inner_aval`."""
+    """The type of a `Ref`: that of the array it holds, in `inner_aval`.
+
+    >>> ferrax.typeof(ferrax.new_ref(jnp.zeros(2))).inner_aval
+    ShapedArray(float32[2])
+    """
 
     __slots__ = ("inner_aval",)
 
@@ -252,7 +256,13 @@ def freeze(ref: Ref) -> Any:
 
 
 def free_ref(ref: Ref) -> tuple:
-    """Says that a ref is not used any more. Returns ``()``."""
+    """Says that a ref is not used any more. Returns ``()``.
+
+    Args: ref: a `Ref`.
+
+    >>> ferrax.free_ref(ferrax.new_ref(jnp.zeros(2)))
+    ()
+    """
     check_ref(ref, "free_ref")
     return ()
 

@@ -28,7 +28,11 @@ __all__ = [
 
 
 class StoreException(Exception):  # noqa: N818
-    """A store was read before it was filled, or filled twice."""
+    """A store was read before it was filled, or filled twice.
+
+    >>> issubclass(ferrax.extend.linear_util.StoreException, Exception)
+    True
+    """
 
 
 class _Empty:
@@ -83,6 +87,10 @@ class WrappedFun:
 
     `call_wrapped(*args)` applies it. Two are equal if their functions, transformations and
     parameters are.
+
+    >>> fun = ferrax.extend.linear_util.wrap_init(lambda x, scale: scale * x, {"scale": 3})
+    >>> fun.call_wrapped(2), fun.params
+    (6, (('scale', 3),))
     """
 
     __slots__ = ("f", "f_transformed", "transforms", "stores", "params", "in_type", "debug_info")
@@ -145,6 +153,8 @@ class WrappedFun:
 
 def wrap_init(f: Any, params: Any = None, *, debug_info: Any = None) -> WrappedFun:
     """A function to apply transformations to; calls are given the keywords `params`.
+
+    Args: f: the function; params: a dict or None; debug_info: a `DebugInfo` or None.
 
     Example:
         >>> fun = linear_util.wrap_init(lambda x, y: x + y)
@@ -216,19 +226,54 @@ def transformation(gen: Any) -> _Applied:
 
 def transformation_with_aux(gen: Any, use_eq_store: Any = False) -> _Applied:
     """As `transformation`, where the generator yields `(result, value beside it)` at last.
-    Applying it gives `(function, thunk)`: the thunk gives the value once the function ran."""
+    Applying it gives `(function, thunk)`: the thunk gives the value once the function ran.
+
+    Args: gen: the generator; use_eq_store: whether the value may be stored again where it is equal.
+
+    >>> from ferrax.extend import linear_util
+    >>> @linear_util.transformation_with_aux
+    ... def first_of_pair(*args):
+    ...     out = yield args, {}
+    ...     yield out[0], out[1]
+    >>> fun, beside = first_of_pair(linear_util.wrap_init(lambda x: (x + 1, "noted")))
+    >>> fun.call_wrapped(1), beside()
+    (2, 'noted')
+    """
     return _Applied(_Generator(gen, True), True, use_eq_store)
 
 
 def transformation2(gen: Any) -> _Applied:
     """A transformation from a function that calls the transformed one itself:
-    `gen(f, *static_args, *args)`."""
+    `gen(f, *static_args, *args)`.
+
+    Args: gen: the function.
+
+    >>> from ferrax.extend import linear_util
+    >>> @linear_util.transformation2
+    ... def scaled(f, factor, *args):
+    ...     return factor * f(*args)
+    >>> scaled(linear_util.wrap_init(lambda x: x + 1), 10).call_wrapped(1)
+    20
+    """
     return _Applied(gen, False)
 
 
 def transformation_with_aux2(gen: Any, use_eq_store: Any = False) -> _Applied:
     """As `transformation2`, where the function also gets a store for a value beside the result:
-    `gen(f, store, *static_args, *args)`. Applying it gives `(function, thunk)`."""
+    `gen(f, store, *static_args, *args)`. Applying it gives `(function, thunk)`.
+
+    Args: gen: the function; use_eq_store: whether the value may be stored again where it is equal.
+
+    >>> from ferrax.extend import linear_util
+    >>> @linear_util.transformation_with_aux2
+    ... def first_of_pair(f, store, *args):
+    ...     out, beside = f(*args)
+    ...     store.store(beside)
+    ...     return out
+    >>> fun, beside = first_of_pair(linear_util.wrap_init(lambda x: (x + 1, "noted")))
+    >>> fun.call_wrapped(1), beside()
+    (2, 'noted')
+    """
     return _Applied(gen, True, use_eq_store)
 
 
@@ -248,7 +293,15 @@ class _Applied:
 
 def merge_linear_aux(aux1: Any, aux2: Any) -> tuple[bool, Any]:
     """`(True, value)` of the first thunk if its function ran, else `(False, value)` of the second.
-    Errors: StoreException if neither or both ran."""
+    Errors: StoreException if neither or both ran.
+    Args: aux1, aux2: the thunks.
+
+    >>> from ferrax.extend import linear_util
+    >>> def unfilled():
+    ...     raise linear_util.StoreException("not called")
+    >>> linear_util.merge_linear_aux(lambda: "first", unfilled)
+    (True, 'first')
+    """
     try:
         first = aux1()
     except StoreException:
@@ -265,7 +318,17 @@ def merge_linear_aux(aux1: Any, aux2: Any) -> tuple[bool, Any]:
 
 def cache(call: Any) -> Callable[..., Any]:
     """Remembers `call(wrapped_fun, *args)` by the function's identity, its transformations and the
-    arguments; the stores of a remembered function are filled again."""
+    arguments; the stores of a remembered function are filled again.
+
+    Args: call: the function.
+
+    >>> from ferrax.extend import linear_util
+    >>> compiled = linear_util.cache(lambda fun, x: print("called") or fun.call_wrapped(x))
+    >>> square = lambda x: x * x
+    >>> compiled(linear_util.wrap_init(square), 3), compiled(linear_util.wrap_init(square), 3)
+    called
+    (9, 9)
+    """
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(call)

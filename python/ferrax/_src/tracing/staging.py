@@ -155,8 +155,10 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that returns the jaxpr of `fun` for given arguments.
 
-    Mutable arrays are inputs like others in it, and what they are given comes after the outputs.
-    `axis_env` is pairs of a name and a size: named axes that `fun` may use, as if it were mapped.
+    Args: static_argnums: as for `jit`; return_shape: whether to return, second, the tree of the
+    outputs' shapes and dtypes; abstracted_axes: must be None. Mutable arrays are inputs like others
+    in it, and what they are given comes after the outputs. `axis_env` is pairs of a name and a
+    size: named axes that `fun` may use, as if it were mapped.
 
     Example:
         >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)

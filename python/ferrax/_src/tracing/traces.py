@@ -39,13 +39,21 @@ _OWN_TRACES = (
 
 
 class TraceTag:
-    """Identifies a trace: `trace.main`."""
+    """Identifies a trace: `trace.main`.
+
+    >>> isinstance(ferrax.extend.core.find_top_trace().main, ferrax.extend.core.TraceTag)
+    True
+    """
 
     __slots__ = ("__weakref__",)
 
 
 class Trace:
-    """What records operations, or runs them. `main` identifies it."""
+    """What records operations, or runs them. `main` identifies it.
+
+    >>> ferrax.extend.core.find_top_trace()
+    EvalTrace
+    """
 
     __slots__ = ("__weakref__", "_frame", "_tag")
 
@@ -98,7 +106,16 @@ class JaxprTrace(Trace):
 
 
 class JVPTrace(Trace):
-    """Records a function that is differentiated."""
+    """Records a function that is differentiated.
+
+    >>> from ferrax.interpreters import ad
+    >>> @ferrax.grad
+    ... def trace_of(x):
+    ...     print(isinstance(ferrax.extend.core.find_top_trace(), ad.JVPTrace))
+    ...     return x
+    >>> _ = trace_of(1.0)
+    True
+    """
 
     __slots__ = ()
     _kind = "diff"
@@ -181,19 +198,34 @@ class _TracerKind(type):
 
 
 class JVPTracer(Tracer, metaclass=_TracerKind):
-    """Values of a function that is differentiated: `isinstance(x, JVPTracer)` asks that."""
+    """Values of a function that is differentiated: `isinstance(x, JVPTracer)` asks that.
+
+    >>> from ferrax.interpreters import ad
+    >>> _ = ferrax.grad(lambda x: print(isinstance(x, ad.JVPTracer)) or x)(1.0)
+    True
+    """
 
     _kinds = ("diff",)
 
 
 class DynamicJaxprTracer(Tracer, metaclass=_TracerKind):
-    """Values of a function that is recorded for `jit`, a loop or a branch."""
+    """Values of a function that is recorded for `jit`, a loop or a branch.
+
+    >>> from ferrax.interpreters import partial_eval
+    >>> _ = ferrax.jit(lambda x: print(isinstance(x, partial_eval.DynamicJaxprTracer)))(1.0)
+    True
+    """
 
     _kinds = ("stage",)
 
 
 class JaxprTracer(Tracer, metaclass=_TracerKind):
-    """Unknown values of a function that is partially evaluated."""
+    """Unknown values of a function that is partially evaluated.
+
+    >>> from ferrax.interpreters import partial_eval
+    >>> isinstance(jnp.ones(2), partial_eval.JaxprTracer)
+    False
+    """
 
     _kinds = ("partial",)
 
@@ -216,19 +248,35 @@ def partial_frame():
 
 
 def find_top_trace(_: Any = None) -> Trace:
-    """The innermost trace."""
+    """The innermost trace.
+
+    >>> ferrax.extend.core.find_top_trace()
+    EvalTrace
+    """
     return current_trace()
 
 
 @contextlib.contextmanager
 def take_current_trace() -> Iterator[Any]:
-    """A context that gives the current trace, to make it the current one again within."""
+    """A context that gives the current trace, to make it the current one again within.
+
+    >>> with ferrax.extend.core.take_current_trace() as trace:
+    ...     print(trace)
+    EvalTrace
+    """
     yield current_trace()
 
 
 def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[Any]:
     """A context in which `trace` is current: the one that already is, or the one that runs
-    operations at once. Errors: NotImplementedError for others, which Python cannot push."""
+    operations at once. Errors: NotImplementedError for others, which Python cannot push.
+
+    Args: trace: a trace or None; check_leaks: must be False.
+
+    >>> with ferrax.extend.core.set_current_trace(ferrax.extend.core.find_top_trace()):
+    ...     print(jnp.sin(0.0))
+    0.0
+    """
     if check_leaks:
         raise NotImplementedError(
             "set_current_trace: check_leaks is not supported; use ferrax.checking_leaks()"
@@ -261,7 +309,10 @@ class OpaqueTraceState:
 def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
     """The state of tracing, to compare: two are equal if no trace began or ended between them.
 
+    Args: convention: accepted, without effect.
+
     Example:
+        >>> from ferrax.extend.core import get_opaque_trace_state
         >>> outside = ferrax.extend.core.get_opaque_trace_state()
         >>> ferrax.eval_shape(lambda: print(get_opaque_trace_state() == outside))
         False
@@ -270,20 +321,37 @@ def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
 
 
 def unsafe_am_i_under_a_jit() -> bool:
-    """Whether a function is being recorded, not only run."""
+    """Whether a function is being recorded, not only run.
+
+    >>> ferrax.extend.core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+    False
+    """
     return any(_kind_of(frame, kind) == "stage" for frame, kind, _ in _core.ref_frames())
 
 
 def unsafe_am_i_under_a_vmap() -> bool:
-    """Whether a function is being mapped over a batch."""
+    """Whether a function is being mapped over a batch.
+
+    >>> ferrax.extend.core.unsafe_am_i_under_a_vmap_DO_NOT_USE()
+    False
+    """
     return any(kind == "batch" for _, kind, _ in _core.ref_frames())
 
 
 def unsafe_get_axis_names() -> list:
-    """The names of the axes that are mapped over, outermost first."""
+    """The names of the axes that are mapped over, outermost first.
+
+    >>> _ = ferrax.vmap(lambda x: print(ferrax.extend.core.unsafe_get_axis_names_DO_NOT_USE()),
+    ...                 axis_name="lanes")(jnp.ones(2))
+    ['lanes']
+    """
     return named_axes.names()
 
 
 def nonempty_axis_env() -> bool:
-    """Whether an axis with a name is mapped over."""
+    """Whether an axis with a name is mapped over.
+
+    >>> ferrax.extend.core.nonempty_axis_env_DO_NOT_USE()
+    False
+    """
     return bool(named_axes.names())

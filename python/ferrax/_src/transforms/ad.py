@@ -41,7 +41,12 @@ __all__ = [
 
 
 class Zero:
-    """A tangent or cotangent that is zero and is not computed. `aval` is its type."""
+    """A tangent or cotangent that is zero and is not computed. `aval` is its type.
+
+    >>> from ferrax.interpreters import ad
+    >>> ad.Zero.from_primal_value(jnp.ones(2))
+    Zero(float32[2])
+    """
 
     __slots__ = ("aval",)
 
@@ -61,7 +66,12 @@ class Zero:
 
 
 class UndefinedPrimal:
-    """Stands, in a transpose rule, for an input whose cotangent is wanted. `aval` is its type."""
+    """Stands, in a transpose rule, for an input whose cotangent is wanted. `aval` is its type.
+
+    >>> from ferrax.interpreters import ad
+    >>> ad.UndefinedPrimal(ferrax.core.ShapedArray((2,), jnp.float32)).aval
+    ShapedArray(float32[2])
+    """
 
     __slots__ = ("aval",)
 
@@ -81,36 +91,77 @@ for _leafless in (Zero, UndefinedPrimal):
 
 
 def is_undefined_primal(x: Any) -> bool:
-    """Whether a transpose rule is asked for the cotangent of this input."""
+    """Whether a transpose rule is asked for the cotangent of this input.
+
+    Args: x: an input of a transpose rule.
+
+    >>> ferrax.interpreters.ad.is_undefined_primal(jnp.ones(2))
+    False
+    """
     return type(x) is UndefinedPrimal
 
 
 def zeros_like_aval(aval: Any) -> Any:
-    """Zeros of a type; of float0 for types without tangents."""
+    """Zeros of a type; of float0 for types without tangents.
+
+    Args: aval: the type.
+
+    >>> ferrax.interpreters.ad.zeros_like_aval(ferrax.core.ShapedArray((2,), jnp.float32))
+    Array([0., 0.], dtype=float32)
+    """
     if aval.dtype == dtypes.float0:
         return _float0_zeros(aval.shape)
     return _zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
 
 
 def instantiate_zeros(tangent: Any) -> Any:
-    """An array of zeros for a `Zero`, else the argument."""
+    """An array of zeros for a `Zero`, else the argument.
+
+    Args: tangent: a `Zero` or an array.
+
+    >>> from ferrax.interpreters import ad
+    >>> ad.instantiate_zeros(ad.Zero.from_primal_value(jnp.ones(2)))
+    Array([0., 0.], dtype=float32)
+    """
     return zeros_like_aval(tangent.aval) if type(tangent) is Zero else tangent
 
 
 def add_jaxvals(x: Any, y: Any) -> Any:
-    """The sum of two tangents of one type."""
+    """The sum of two tangents of one type.
+
+    Args: x, y: arrays of one shape and dtype.
+
+    >>> ferrax.interpreters.ad.add_jaxvals(jnp.ones(2), jnp.ones(2))
+    Array([2., 2.], dtype=float32)
+    """
     return lax.add(x, y)
 
 
 def add_tangents(x: Any, y: Any) -> Any:
-    """The sum of two tangents, either of which may be a `Zero`."""
+    """The sum of two tangents, either of which may be a `Zero`.
+
+    Args: x, y: arrays of one shape and dtype, or `Zero`.
+
+    >>> from ferrax.interpreters import ad
+    >>> ad.add_tangents(ad.Zero.from_primal_value(1.0), 3.0)
+    3.0
+    """
     if type(x) is Zero:
         return y
     return x if type(y) is Zero else add_jaxvals(x, y)
 
 
 def get_primitive_transpose(primitive: Any) -> Callable[..., Any]:
-    """The transpose rule. Errors: NotImplementedError if there is none."""
+    """The transpose rule. Errors: NotImplementedError if there is none.
+
+    Args: primitive: the operation.
+
+    >>> from ferrax.interpreters import ad
+    >>> thrice_p = ferrax.core.Primitive("thrice")
+    >>> ad.deflinear(thrice_p, lambda ct: [3 * ct])
+    >>> ad.get_primitive_transpose(thrice_p)(2.0, ad.UndefinedPrimal(ferrax.typeof(1.0)))
+    [6.0]
+    """
     try:
         return primitive_transposes[primitive]
     except KeyError:
@@ -133,8 +184,12 @@ def defjvp(primitive: Any, *rules: Any) -> None:
     """Gives the derivative by one function for each input, or None: `rule(tangent, *primals,
     **params)` is that input's part of the output's tangent.
 
+    Args: primitive: the operation, with one result; rules: the functions. Errors: TypeError for a
+    primitive with several results.
+
     Example:
-        >>> ad.defjvp(mul_p, lambda t, x, y: t * y, lambda t, x, y: x * t)
+        >>> times_p = ferrax.core.Primitive("times")
+        >>> ferrax.interpreters.ad.defjvp(times_p, lambda t, x, y: t * y, lambda t, x, y: x * t)
     """
     _single_result(primitive, "defjvp")
 
@@ -152,7 +207,14 @@ def defjvp(primitive: Any, *rules: Any) -> None:
 
 def defjvp2(primitive: Any, *rules: Any) -> None:
     """As `defjvp`, where each function also gets the output: `rule(tangent, out, *primals,
-    **params)`."""
+    **params)`.
+
+    Args: primitive: the operation, with one result; rules: the functions. Errors: TypeError for a
+    primitive with several results.
+
+    >>> exp_p = ferrax.core.Primitive("exp_of_mine")
+    >>> ferrax.interpreters.ad.defjvp2(exp_p, lambda tangent, out, x: tangent * out)
+    """
     _single_result(primitive, "defjvp2")
 
     def jvp(primals, tangents, **params):
@@ -185,21 +247,40 @@ def _linear_transpose(with_inputs, rule, cotangent, *args, **params):
 
 def deflinear(primitive: Any, transpose_rule: Callable[..., Any]) -> None:
     """Says that the primitive is linear in all its inputs, and how to transpose it:
-    `transpose_rule(cotangent, **params)` is the list of the inputs' cotangents."""
+    `transpose_rule(cotangent, **params)` is the list of the inputs' cotangents.
+
+    Args: primitive: the operation; transpose_rule: the function.
+
+    >>> thrice_p = ferrax.core.Primitive("thrice")
+    >>> ferrax.interpreters.ad.deflinear(thrice_p, lambda ct: [3 * ct])
+    """
     primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
     primitive_transposes[primitive] = functools.partial(_linear_transpose, False, transpose_rule)
 
 
 def deflinear2(primitive: Any, transpose_rule: Callable[..., Any]) -> None:
     """As `deflinear`, where the rule also gets the inputs: `transpose_rule(cotangent, *args,
-    **params)`."""
+    **params)`.
+
+    Args: primitive: the operation; transpose_rule: the function.
+
+    >>> thrice_p = ferrax.core.Primitive("thrice")
+    >>> ferrax.interpreters.ad.deflinear2(thrice_p, lambda ct, x: [3 * ct])
+    """
     primitive_jvps[primitive] = functools.partial(_linear_jvp, primitive)
     primitive_transposes[primitive] = functools.partial(_linear_transpose, True, transpose_rule)
 
 
 def defbilinear(primitive: Any, lhs_rule: Callable[..., Any], rhs_rule: Callable[..., Any]) -> None:
     """Says that a primitive of two inputs is linear in each, and how to transpose it in either:
-    `rule(cotangent, x, y, **params)`, where that input is an `UndefinedPrimal`."""
+    `rule(cotangent, x, y, **params)`, where that input is an `UndefinedPrimal`.
+
+    Args: primitive: the operation; lhs_rule, rhs_rule: the functions, which return one cotangent.
+
+    >>> times_p = ferrax.core.Primitive("times")
+    >>> ferrax.interpreters.ad.defbilinear(
+    ...     times_p, lambda ct, x, y: ct * y, lambda ct, x, y: x * ct)
+    """
     defjvp(
         primitive,
         lambda t, x, y, **params: primitive.bind(t, y, **params),

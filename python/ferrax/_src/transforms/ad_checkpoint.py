@@ -116,6 +116,8 @@ def remat(
 ) -> Callable:
     """Another name of `checkpoint`.
 
+    Args: fun, prevent_cse, policy, static_argnums, concrete: as for `checkpoint`.
+
     Example:
         >>> ferrax.grad(ferrax.remat(jnp.sin))(0.0)
         Array(1., dtype=float32, weak_type=True)
@@ -182,11 +184,14 @@ def checkpoint_name(x: Any, name: Any) -> Any:
     Errors: TypeError for a name that is no string.
 
     Example:
+        >>> import functools
         >>> from ferrax.ad_checkpoint import checkpoint_name
         >>> policy = ferrax.checkpoint_policies.save_only_these_names("hidden")
         >>> @functools.partial(ferrax.checkpoint, policy=policy)
         ... def layer(w, x):
         ...     return jnp.sin(checkpoint_name(x @ w, "hidden"))
+        >>> layer(jnp.zeros((2, 2)), jnp.ones(2))
+        Array([0., 0.], dtype=float32)
     """
     if not isinstance(name, str):
         raise TypeError(f"checkpoint_name: name must be a str, got {name!r}")
@@ -237,7 +242,10 @@ def _is_inexact(dtype) -> bool:
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Prints what `saved_residuals` returns, a line for each value.
 
+    Args: f, args, kwargs: as for `saved_residuals`.
+
     Example:
+        >>> from ferrax.ad_checkpoint import print_saved_residuals
         >>> print_saved_residuals(ferrax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), 1.0)
         f32[] from the argument x
     """

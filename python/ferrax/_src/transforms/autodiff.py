@@ -313,8 +313,8 @@ def value_and_grad(
 ) -> Callable[..., tuple[Any, Any]]:
     """A function that returns both `fun`'s value and its gradient.
 
-    Args and errors as `grad`. The result is `(value, gradient)`, with `has_aux`
-    `((value, aux), gradient)`.
+    Args: fun, argnums, has_aux, holomorphic, allow_int, reduce_axes: as for `grad`, with its
+    errors. The result is `(value, gradient)`, with `has_aux` `((value, aux), gradient)`.
 
     Example:
         >>> ferrax.value_and_grad(lambda x: x ** 2)(3.0)
@@ -368,6 +368,7 @@ def grad(
     real-valued function it is the conjugate of the steepest direction.
 
     Errors: TypeError for outputs that are not scalar or inputs that are not inexact.
+    reduce_axes: must be empty.
 
     Example:
         >>> ferrax.grad(jnp.tanh)(0.0)
@@ -477,6 +478,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     The returned function runs no part of `fun` again. Returns `(out, f_jvp)`, with `has_aux`
     `(out, f_jvp, aux)`.
 
+    Args: fun: a function of arrays; primals: its arguments, at which to linearize; has_aux: whether
+    it returns a pair, of which the second is passed through.
+
     Example:
         >>> y, f_jvp = ferrax.linearize(jnp.sin, 0.0)
         >>> f_jvp(2.0)
@@ -531,6 +535,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     mutable arrays.
 
     Errors: `f_vjp` raises ValueError for another structure, shape or dtype.
+    Args: fun: a function of arrays; primals: its arguments; has_aux: whether it returns a pair, of
+    which the second is passed through; reduce_axes: must be empty.
 
     Example:
         >>> y, f_vjp = ferrax.vjp(jnp.multiply, 2.0, 3.0)
@@ -573,6 +579,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
 
     Errors: TypeError unless inputs and outputs are all inexact or all integers;
     NotImplementedError naming the first op that is not linear.
+
+    Args: fun: the function; primals: its arguments or what has their shapes and dtypes;
+    reduce_axes: must be empty.
 
     Example:
         >>> ferrax.linear_transpose(lambda x: 3 * x, 1.0)(2.0)
@@ -630,7 +639,16 @@ def fwd_and_bwd(
     fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False,
     jitted: bool = True,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A pair of functions: the forward pass with residuals, and the backward pass from them."""
+    """A pair of functions: the forward pass with residuals, and the backward pass from them.
+
+    Args: fun: a function of arrays; argnums: which arguments to differentiate by; has_aux: as for
+    `vjp`; jitted: whether to compile both.
+
+    >>> forward, backward = ferrax.fwd_and_bwd(jnp.sin, argnums=0)
+    >>> output, residuals = forward(0.0)
+    >>> backward(residuals, 1.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
     argnums = _check_argnums(argnums, "fwd_and_bwd")
 
     def forward(*args, **kwargs):

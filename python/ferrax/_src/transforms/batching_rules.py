@@ -33,7 +33,13 @@ not_mapped = None
 
 
 def moveaxis(x: Any, source: Axis, destination: Axis) -> Any:
-    """`x` with one axis moved; `not_mapped` as source changes nothing."""
+    """`x` with one axis moved; `not_mapped` as source changes nothing.
+
+    Args: x: array; source: the axis or None; destination: where it goes.
+
+    >>> ferrax.interpreters.batching.moveaxis(jnp.zeros((2, 3)), 0, 1).shape
+    (3, 2)
+    """
     if source is None:
         return x
     x = operand(x, "moveaxis")
@@ -48,7 +54,13 @@ def _no_mesh(name, mesh_axis):
 
 
 def broadcast(x: Any, size: int, axis: Any, mesh_axis: Any = None) -> Any:
-    """`x` repeated along a new axis."""
+    """`x` repeated along a new axis.
+
+    Args: x: array; size: of the new axis; axis: where it is; mesh_axis: must be None.
+
+    >>> ferrax.interpreters.batching.broadcast(jnp.arange(2), 3, 0).shape
+    (3, 2)
+    """
     _no_mesh("broadcast", mesh_axis)
     shape = list(np.shape(x))
     axis = axis + len(shape) + 1 if axis < 0 else axis
@@ -57,14 +69,23 @@ def broadcast(x: Any, size: int, axis: Any, mesh_axis: Any = None) -> Any:
 
 
 def bdim_at_front(x: Any, bdim: Any, size: int, mesh_axis: Any = None) -> Any:
-    """`x` with the batch axis in front; repeated where it has none."""
+    """`x` with the batch axis in front; repeated where it has none.
+
+    Args: x: array; bdim: its batch axis or None; size: of the batch; mesh_axis: must be None.
+
+    >>> ferrax.interpreters.batching.bdim_at_front(jnp.arange(2), None, 3).shape
+    (3, 2)
+    """
     _no_mesh("bdim_at_front", mesh_axis)
     return broadcast(x, size, 0) if bdim is None else moveaxis(x, bdim, 0)
 
 
 def defvectorized(primitive: Any) -> None:
     """Says that a primitive maps each element by itself: all batched inputs have the batch axis
-    at the same place."""
+    at the same place.
+
+    >>> ferrax.interpreters.batching.defvectorized(ferrax.core.Primitive("thrice"))
+    """
 
     def rule(args, dims, **params):
         if any(dim != dims[0] for dim in dims[1:]):
@@ -79,7 +100,10 @@ def defvectorized(primitive: Any) -> None:
 
 def defbroadcasting(primitive: Any) -> None:
     """Says that a primitive of several inputs maps each element by itself and broadcasts axes of
-    size 1."""
+    size 1.
+
+    >>> ferrax.interpreters.batching.defbroadcasting(ferrax.core.Primitive("times"))
+    """
 
     def rule(args, dims, **params):
         shape, dim = next((np.shape(x), d) for x, d in zip(args, dims) if d is not None)
@@ -101,7 +125,10 @@ def defbroadcasting(primitive: Any) -> None:
 
 
 def defreducer(primitive: Any) -> None:
-    """Says that a primitive of one input reduces over its parameter `axes`."""
+    """Says that a primitive of one input reduces over its parameter `axes`.
+
+    >>> ferrax.interpreters.batching.defreducer(ferrax.core.Primitive("total"))
+    """
 
     def rule(args, dims, *, axes, **params):
         (operand,), (dim,) = args, dims

@@ -37,6 +37,15 @@ class Offloadable(NamedTuple):
     """A policy's decision to keep a value in another memory.
 
     The CPU has one memory, so the value is kept as it is.
+
+    Attributes: `src` and `dst`, names of memories.
+
+    >>> policies = ferrax.checkpoint_policies
+    >>> policy = policies.offload_dot_with_no_batch_dims("device", "pinned_host")
+    >>> loss = ferrax.checkpoint(lambda w: jnp.sin(w @ w).sum(), policy=policy)
+    >>> ferrax.grad(loss)(jnp.zeros((2, 2)))
+    Array([[0., 0.],
+           [0., 0.]], dtype=float32)
     """
 
     src: str

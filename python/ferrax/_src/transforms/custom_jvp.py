@@ -53,7 +53,7 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801
         ... def safe_sqrt_jvp(primals, tangents):
         ...     (x,), (t,) = primals, tangents
         ...     y = safe_sqrt(x)
-        ...     return y, jnp.where(x > 0, t / (2 * y), 0.0)
+        ...     return y, t * jnp.where(x > 0, 0.5 / jnp.where(x > 0, y, 1.0), 0.0)
         >>> ferrax.grad(safe_sqrt)(0.0)
         Array(0., dtype=float32, weak_type=True)
     """

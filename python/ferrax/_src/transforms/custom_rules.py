@@ -63,6 +63,10 @@ class SymbolicZero:
     """A tangent or cotangent that is known to be zero, of type `aval`.
 
     Rules defined with `symbolic_zeros=True` get these in place of arrays of zeros.
+
+    >>> from ferrax.custom_derivatives import SymbolicZero, zero_from_primal
+    >>> isinstance(zero_from_primal(1.0, symbolic_zeros=True), SymbolicZero)
+    True
     """
 
     def __init__(self, aval: Any) -> None:
@@ -91,7 +95,10 @@ def symbolic_zero(ty) -> SymbolicZero:
 def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of `value`: an array, or a `SymbolicZero`.
 
+    Args: value: array or scalar; symbolic_zeros: whether to return a `SymbolicZero`.
+
     Example:
+        >>> from ferrax.custom_derivatives import zero_from_primal
         >>> zero_from_primal(jnp.float32(3.0))
         Array(0., dtype=float32)
     """

@@ -173,7 +173,16 @@ class _RefRules:
 
 class CustomVJPPrimal:
     """An argument of a forward rule with symbolic zeros: its value, and whether it is
-    differentiated in."""
+    differentiated in.
+
+    >>> @ferrax.custom_vjp
+    ... def double(x):
+    ...     return 2 * x
+    >>> double.defvjp(lambda x: (2 * x.value, x.perturbed), lambda perturbed, ct: (2 * ct,),
+    ...               symbolic_zeros=True)
+    >>> ferrax.grad(double)(3.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
 
     def __init__(self, value: Any, perturbed: Any) -> None:
         self.value = value

@@ -73,6 +73,8 @@ def jacfwd(
     The result has the output's tree, each leaf of shape output shape + input shape. Cheaper
     than `jacrev` where there are fewer inputs than outputs.
 
+    Args: fun: a function of arrays; argnums, has_aux, holomorphic: as for `grad`.
+
     Example:
         >>> ferrax.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
         Array([[2., 0.],
@@ -131,6 +133,8 @@ def jacrev(
 
     As `jacfwd`; cheaper where there are fewer outputs than inputs.
 
+    Args: fun, argnums, has_aux, holomorphic, allow_int: as for `grad`.
+
     Example:
         >>> ferrax.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
         Array([[2., 0.],
@@ -185,6 +189,9 @@ def hessian(
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """The matrix of second derivatives: `jacfwd` of `jacrev`.
+
+    Args: fun: a function of arrays, with one output or several; argnums, has_aux, holomorphic: as
+    for `grad`.
 
     Example:
         >>> ferrax.hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))

@@ -98,6 +98,8 @@ def jit(
     The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
     tells how often it was traced and compiled, and why it was last traced again.
 
+    abstracted_axes: must be None.
+
     Example:
         >>> @ferrax.jit
         ... def scaled(x, y):
@@ -258,5 +260,12 @@ def clear_caches() -> None:
 
 
 def disable_jit(disable: bool = True) -> Any:
-    """A context in which jitted functions run as plain Python."""
+    """A context in which jitted functions run as plain Python.
+
+    Args: disable: False gives a context that changes nothing.
+
+    >>> with ferrax.disable_jit():
+    ...     ferrax.jit(lambda x: print(x))(3.0)
+    3.0
+    """
     return config.disable_jit(disable)

@@ -49,6 +49,7 @@ def linear_call(
     and for derivatives with respect to residuals.
 
     Example:
+        >>> from ferrax.custom_derivatives import linear_call
         >>> def half(x):
         ...     return linear_call(lambda r, x: x / r, lambda r, y: 100 * y / r, 2.0, x)
         >>> ferrax.grad(half)(8.0)

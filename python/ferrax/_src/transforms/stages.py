@@ -26,7 +26,11 @@ def check_compiler_options(options) -> None:
 
 
 class ArgInfo:
-    """Shape, dtype and donation of one argument."""
+    """Shape, dtype and donation of one argument.
+
+    >>> ferrax.jit(lambda x: x + 1).lower(1.0).args_info[0][0].donated
+    False
+    """
 
     __slots__ = ("shape", "dtype", "donated")
 
@@ -40,7 +44,11 @@ class ArgInfo:
 
 
 class OutInfo:
-    """Shape and dtype of one output."""
+    """Shape and dtype of one output.
+
+    >>> ferrax.jit(lambda x: x + 1).lower(jnp.zeros(3)).out_info.shape
+    (3,)
+    """
 
     __slots__ = ("shape", "dtype", "sharding")
 
@@ -105,7 +113,12 @@ class _Stage:
 
 
 class Traced(_Stage):
-    """A function traced for given argument types."""
+    """A function traced for given argument types.
+
+    >>> traced = ferrax.jit(lambda x: x + 1).trace(1.0)
+    >>> traced.jaxpr
+    { lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }
+    """
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -140,7 +153,12 @@ def _places(program) -> str:
 
 
 class Lowered(_Stage):
-    """A traced function, ready to be compiled."""
+    """A traced function, ready to be compiled.
+
+    >>> lowered = ferrax.jit(lambda x: x + 1).lower(1.0)
+    >>> lowered.out_info.dtype
+    dtype('float32')
+    """
 
     def compile(self, compiler_options: Any = None) -> Compiled:
         """Compiles for the CPU. `compiler_options` must be empty: there are none."""
@@ -169,6 +187,10 @@ class Compiled(_Stage):
     """A compiled function for fixed argument types.
 
     Errors on call: TypeError for other types, trees or transformations.
+
+    >>> compiled = ferrax.jit(lambda x: x + 1).lower(1.0).compile()
+    >>> compiled(2.0)
+    Array(3., dtype=float32, weak_type=True)
     """
 
     def as_text(self) -> str:

@@ -43,10 +43,22 @@ def register_vmappable(
     `to_elt` and `from_elt` must do the same at each call for the same value.
 
     Example:
+        >>> import dataclasses
+        >>> from ferrax.interpreters import batching
+        >>> @dataclasses.dataclass
+        ... class Named:
+        ...     data: ferrax.Array
+        >>> @dataclasses.dataclass
+        ... class Axis:
+        ...     number: int
         >>> batching.register_vmappable(
-        ...     Named, Spec, int,
-        ...     lambda cont, _, x, spec: Named(cont(x.data, spec.axis)),
-        ...     lambda cont, size, x, spec: Named(cont(size, x.data, spec.axis)), None)
+        ...     Named, Axis, int,
+        ...     lambda cont, _, x, spec: Named(cont(x.data, spec.number)),
+        ...     lambda cont, size, x, spec: Named(cont(size, x.data, spec.number)), None)
+        >>> double = ferrax.vmap(lambda x: Named(2 * x.data), in_axes=Axis(0), out_axes=Axis(0))
+        >>> double(Named(jnp.arange(3)))
+        Named(data=Array([0, 2, 4], dtype=int32))
+        >>> batching.unregister_vmappable(Named)
     """
     vmappables[data_type] = (spec_type, axis_size_type)
     _to_elt[data_type] = to_elt
@@ -56,7 +68,16 @@ def register_vmappable(
 
 
 def unregister_vmappable(data_type: Any) -> None:
-    """Forgets a type that `register_vmappable` was told of."""
+    """Forgets a type that `register_vmappable` was told of.
+
+    Args: data_type: the type.
+
+    >>> from ferrax.interpreters import batching
+    >>> class Lanes:
+    ...     pass
+    >>> batching.register_vmappable(Lanes, int, int, lambda *_: 0, lambda *_: Lanes(), None)
+    >>> batching.unregister_vmappable(Lanes)
+    """
     vmappables.pop(data_type, None)
     _to_elt.pop(data_type, None)
     _from_elt.pop(data_type, None)

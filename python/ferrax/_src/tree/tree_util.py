@@ -640,8 +640,11 @@ class Partial(functools.partial):
       func: the function; part of the tree's structure, so it should be hashable.
       args, kw: leading positional and keyword arguments; trees.
 
-    Example: `jit(lambda f, x: f(x))(Partial(jnp.add, 1), 2)` gives 3, and other numbers than 1 run
-    the same compiled code.
+    Compiled functions that take it are compiled once for all values of its arguments.
+
+    >>> add_one = ferrax.tree_util.Partial(jnp.add, 1)
+    >>> ferrax.jit(lambda f, x: f(x))(add_one, 2), ferrax.tree.leaves(add_one)
+    (Array(3, dtype=int32, weak_type=True), [1])
     """
 
     def __new__(klass, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:

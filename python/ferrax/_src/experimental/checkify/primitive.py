@@ -24,7 +24,16 @@ from ferrax._src.tree import tree_util
 
 
 class JaxRuntimeError(ValueError):
-    """A check failed. The message is that of `Error.get`, and the cause the exception behind it."""
+    """A check failed. The message is that of `Error.get`, and the cause the exception behind it.
+
+    >>> from ferrax.experimental import checkify
+    >>> error, _ = checkify.checkify(lambda x: checkify.check(x > 0, "not positive"))(-1.0)
+    >>> try:
+    ...     error.throw()
+    ... except checkify.JaxRuntimeError as failure:
+    ...     print(str(failure).splitlines()[0])
+    not positive (`check` failed)
+    """
 
 
 def _raise_failed(*args, err_tree, debug):
@@ -129,16 +138,25 @@ def check(
     `checkify` has not taken out; TypeError for predicates and format arguments of other types.
 
     Example:
-        >>> checkify.check(x > 0, "{x} is not positive", x=x)
+        >>> from ferrax.experimental import checkify
+        >>> def root(x):
+        ...     checkify.check(x >= 0, "{x} has no root", x=x)
+        ...     return jnp.sqrt(x)
+        >>> error, _ = ferrax.jit(checkify.checkify(root))(-1.0)
+        >>> print(error.get().splitlines()[0])
+        -1.0 has no root (`check` failed)
     """
     _check(pred, msg, debug, fmt_args, fmt_kwargs)
 
 
 def debug_check(pred: ArrayLike, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """A `check` that does nothing outside of `checkify`. Arguments and errors are those of `check`.
+    """A `check` that does nothing outside of `checkify`. 
+
+    Args: pred, msg, fmt_args, fmt_kwargs: as for `check`, with its errors.
 
     Example:
-        >>> checkify.debug_check(jnp.all(jnp.isfinite(x)), "x has infinities")
+        >>> from ferrax.experimental import checkify
+        >>> checkify.debug_check(jnp.array(False), "of no effect here")
     """
     _check(pred, msg, True, fmt_args, fmt_kwargs)
 
@@ -153,7 +171,11 @@ def check_error(error: Error) -> None:
     ValueError as for `check`.
 
     Example:
-        >>> error, out = ferrax.jit(checkify.checkify(f))(x)
+        >>> from ferrax.experimental import checkify
+        >>> def positive(x):
+        ...     checkify.check(x > 0, "not positive")
+        ...     return x
+        >>> error, out = ferrax.jit(checkify.checkify(positive))(2.0)
         >>> checkify.check_error(error)
     """
     if not isinstance(error, Error):

@@ -24,11 +24,21 @@ from ferrax._src.tree import tree_util
 
 
 class ZeroTerm:
-    """A coefficient that is zero."""
+    """A coefficient that is zero.
+
+    >>> from ferrax.experimental import jet
+    >>> isinstance(jet.zero_term, jet.ZeroTerm)
+    True
+    """
 
 
 class ZeroSeries:
-    """Coefficients that are all zero, but the first."""
+    """Coefficients that are all zero, but the first.
+
+    >>> from ferrax.experimental import jet
+    >>> isinstance(jet.zero_series, jet.ZeroSeries)
+    True
+    """
 
 
 zero_term = ZeroTerm()

@@ -30,7 +30,13 @@ from ferrax._src.lax import api as lax
 
 
 def defzero(primitive: Any) -> None:
-    """The rule of an operation whose derivatives are zero."""
+    """The rule of an operation whose derivatives are zero.
+
+    Args: primitive: the operation.
+
+    >>> from ferrax.experimental import jet
+    >>> jet.defzero(ferrax.core.Primitive("steps"))
+    """
 
     def rule(inputs, params):
         order = len(inputs[0]) - 1
@@ -43,14 +49,26 @@ def defzero(primitive: Any) -> None:
 
 
 def deflinear(primitive: Any) -> None:
-    """The rule of an operation that is linear in all its inputs."""
+    """The rule of an operation that is linear in all its inputs.
+
+    Args: primitive: the operation.
+
+    >>> from ferrax.experimental import jet
+    >>> jet.deflinear(ferrax.core.Primitive("thrice"))
+    """
     jet_rules[primitive] = SeriesRule(
         functools.partial(_linear, primitive, None), primitive.multiple_results
     )
 
 
 def def_deriv(primitive: Any, deriv: Callable[..., Any]) -> None:
-    """The rule of an elementwise operation whose derivative is the function `deriv`."""
+    """The rule of an elementwise operation whose derivative is the function `deriv`.
+
+    Args: primitive: the operation; deriv: a function of one array.
+
+    >>> from ferrax.experimental import jet
+    >>> jet.def_deriv(ferrax.core.Primitive("sine"), jnp.cos)
+    """
     slope = composition(deriv)
 
     def rule(inputs, params):
@@ -61,7 +79,13 @@ def def_deriv(primitive: Any, deriv: Callable[..., Any]) -> None:
 
 
 def def_comp(primitive: Any, comp: Callable[..., Any], **kwargs: Any) -> None:
-    """The rule of an operation that equals the function `comp` of other operations."""
+    """The rule of an operation that equals the function `comp` of other operations.
+
+    Args: primitive: the operation; comp: the function; kwargs: those that it is called with.
+
+    >>> from ferrax.experimental import jet
+    >>> jet.def_comp(ferrax.core.Primitive("tangent"), lambda x: jnp.sin(x) / jnp.cos(x))
+    """
     jet_rules[primitive] = composition(
         functools.partial(comp, **kwargs), primitive.multiple_results
     )

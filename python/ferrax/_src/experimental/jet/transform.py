@@ -44,10 +44,13 @@ def jet(
     coefficients of another shape than their argument; TypeError for an integer argument that
     varies, and for another number of series than of arguments.
 
+    unknown: must be empty.
+
     Example:
-        >>> jet(jnp.sin, (0.0,), ((1.0, 0.0, 0.0),))[1]
-        [Array(1., dtype=float32, weak_type=True), Array(-0., dtype=float32, weak_type=True),
-         Array(-1., dtype=float32, weak_type=True)]
+        >>> from ferrax.experimental.jet import jet
+        >>> value, derivatives = jet(jnp.exp, (0.0,), ((1.0, 0.0, 0.0),))
+        >>> [float(d) for d in derivatives]
+        [1.0, 1.0, 1.0]
     """
     if unknown:
         raise TypeError(f"jet() got unexpected keyword arguments {sorted(unknown)}")
@@ -113,12 +116,22 @@ def _is_leaf(x) -> bool:
 
 
 jet2 = functools.partial(jet, factorial_scaled=False)
+jet2.__doc__ = """As `jet`, where coefficients are those of the polynomial, without factorials.
+
+    Args: fun, primals, series, factorial_scaled: as for `jet`, with its errors.
+
+    >>> from ferrax.experimental.jet import jet2
+    >>> value, coefficients = jet2(jnp.exp, (0.0,), ((1.0, 0.0),))
+    >>> [float(c) for c in coefficients]
+    [1.0, 0.5]
+    """
 
 
 def fact(n: int) -> int:
     """`n` factorial, as an array: exact for Python integers, of `n` elementwise else.
 
     Example:
+        >>> from ferrax.experimental.jet import fact
         >>> fact(3)
         Array(6., dtype=float32, weak_type=True)
     """

@@ -39,7 +39,7 @@ def scan(
     TypeError for a carry that changes structure, shape or dtype (it lists where) and for an ``f``
     that does not return a pair; ValueError for leading axes that do not fit.
 
-    >>> lax.scan(lambda total, x: (total + x, total), 0.0, jnp.arange(4.0))
+    >>> lax.scan(lambda total, x: (total + x, total), jnp.zeros(()), jnp.arange(4.0))
     (Array(6., dtype=float32), Array([0., 0., 1., 3.], dtype=float32))
     """
     if not callable(f):

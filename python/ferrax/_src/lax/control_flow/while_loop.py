@@ -77,7 +77,7 @@ def while_loop(
 
     >>> lax.while_loop(lambda x: x < 100, lambda x: 2 * x, 3)
     Array(192, dtype=int32, weak_type=True)
-    >>> jax.grad(lambda x: lax.while_loop(lambda y: y < 100, lambda y: y * y, x))(3.0)
+    >>> ferrax.grad(lambda x: lax.while_loop(lambda y: y < 100, lambda y: y * y, x))(3.0)
     Array(17496., dtype=float32, weak_type=True)
     """
     if not (callable(body_fun) and callable(cond_fun)):
