@@ -109,6 +109,9 @@ def odeint(
     slopes that do not fit the state's dtype; ValueError for times without elements or with other
     than one axis, and for slopes of another size.
 
+    Steps of Dormand and Prince as in Hairer, Nørsett and Wanner, Solving Ordinary Differential
+    Equations I (2nd ed., II.4); values between them as in Shampine (1986).
+
     Example:
         >>> from ferrax.experimental.ode import odeint
         >>> decay = odeint(lambda y, t, rate: -rate * y, 1.0, jnp.array([0.0, 1.0, 2.0]), 0.5)

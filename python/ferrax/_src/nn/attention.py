@@ -69,6 +69,8 @@ def dot_product_attention(
         ValueError: if shapes or dtypes do not fit.
         NotImplementedError: for `implementation='cudnn'`.
 
+    (Vaswani et al., Attention Is All You Need, 2017; shared key heads: Ainslie et al., 2023.)
+
     >>> query, key = jnp.zeros((1, 1, 1, 2)), jnp.zeros((1, 2, 1, 2))
     >>> value = jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 2, 1, 2)
     >>> ferrax.nn.dot_product_attention(query, key, value).ravel()

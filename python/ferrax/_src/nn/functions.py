@@ -91,6 +91,8 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
 
     Args: x: array; b: how smooth, a number or an array. The result is floating.
 
+    (Barron, Squareplus, 2021.)
+
     >>> ferrax.nn.squareplus(jnp.array([0.0, 1.5]))
     Array([1., 2.], dtype=float32)
     """
@@ -355,6 +357,8 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
         axis: which axis is halved.
     Raises:
         ValueError: if that size is odd.
+
+    (Dauphin et al., Language Modeling with Gated Convolutional Networks, 2017.)
 
     >>> ferrax.nn.glu(jnp.array([2.0, 4.0, 0.0, 0.0]))
     Array([1., 2.], dtype=float32)

@@ -208,6 +208,8 @@ def i0(x: ArrayLike) -> Array:
 
     Args: x: real array or number; integers become floats. Raises ValueError for complex numbers.
 
+    Chebyshev series: Clenshaw, Chebyshev Series for Mathematical Functions (1962).
+
     >>> jnp.i0(jnp.array([1.0, -2.0]))
     Array([1.266066 , 2.2795854], dtype=float32)
     """
@@ -223,6 +225,8 @@ def kaiser(M: Any, beta: ArrayLike) -> Array:
 
     Args: M: a constant. beta: how narrow, a number or an array that broadcasts with (M,).
     Raises: ConcretizationTypeError for a traced M; ValueError for a complex `beta`.
+
+    (Kaiser, Nonrecursive digital filter design using the I0-sinh window function, 1974.)
 
     >>> jnp.kaiser(3, 0.0)
     Array([1., 1., 1.], dtype=float32)

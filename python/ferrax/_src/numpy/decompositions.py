@@ -229,6 +229,9 @@ def pinv(
     Raises: ValueError for both rtol and rcond, and below rank 2; NotImplementedError for 16-bit
     floats.
 
+    The inverse is made of the singular value decomposition (Golub and Van Loan, Matrix
+    Computations, 4th ed., section 5.5).
+
     >>> jnp.linalg.pinv(jnp.array([[2.0, 0.0], [0.0, 0.0]]))
     Array([[0.5, 0. ],
            [0. , 0. ]], dtype=float32)

@@ -316,8 +316,8 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
     """The contraction order of `einsum` and a text about its cost, without computing it.
 
     Returns: a list of position tuples, and an `EinsumPathInfo`.
-    Args: subscripts, operands: as for `einsum`; optimize: "auto", "greedy", "optimal", True or
-    False.
+    Args: subscripts, operands: as for `einsum`; optimize: False (left to right), a list of
+    positions, else pairs are chosen greedily.
 
     >>> path, info = jnp.einsum_path("ij,jk,k", jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4))
     >>> path

@@ -275,6 +275,9 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     dtypes are promoted together. precision: of lax.
     Raises: ValueError for fewer arrays, other ranks, and sizes that do not match.
 
+    The order is found by dynamic programming (Cormen et al., Introduction to Algorithms, section
+    14.2 of the 4th ed.).
+
     >>> jnp.linalg.multi_dot([jnp.ones((1, 2)), jnp.ones((2, 9)), jnp.ones(9)])
     Array([18.], dtype=float32)
     """
@@ -344,6 +347,8 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     Args: a: array (..., m, m); n: a constant, 0 gives the identity matrices. The dtype is kept.
     Raises: TypeError for matrices that are not square and an `n` that is no integer;
     NotImplementedError for a negative `n`, which needs an inverse.
+
+    (Knuth, The Art of Computer Programming, vol. 2, section 4.6.3.)
 
     >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [0, 1]]), 5)
     Array([[1, 5],

@@ -51,6 +51,8 @@ def logsumexp(
         Floating or complex array; with `return_sign` a pair of them. The sum of nothing gives
         -inf.
 
+    The largest element is taken out first (Blanchard, Higham and Higham, 2021).
+
     Example:
         >>> ferrax.nn.logsumexp(jnp.array([1000.0, 1000.0]))
         Array(1000.6931, dtype=float32)

@@ -174,6 +174,8 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     Returns: the quotient, of max(n - m + 1, 1) coefficients, and the remainder, of n.
     Raises: ValueError for other ranks; IndexError for a divisor without coefficients.
 
+    (Knuth, The Art of Computer Programming, vol. 2, section 4.6.1.)
+
     >>> jnp.polydiv(jnp.array([1.0, 3.0, 5.0]), jnp.array([1.0, 1.0]))
     (Array([1., 2.], dtype=float32), Array([0., 0., 3.], dtype=float32))
     """

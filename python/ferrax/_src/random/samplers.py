@@ -497,6 +497,9 @@ def categorical(
     Raises:
         ValueError: if `shape` does not fit, or too many distinct samples are asked for.
 
+    The method is the maximum of logits and Gumbel numbers (Gumbel, Statistical Theory of Extreme
+    Values, 1954); without replacement the largest ones (Kool et al., 2019).
+
     Example:
         >>> ferrax.random.categorical(ferrax.random.key(0), jnp.log(jnp.array([0.0, 1.0, 0.0])))
         Array(1, dtype=int32)
@@ -551,6 +554,8 @@ def normal(
     Raises:
         ValueError: if `dtype` is no inexact dtype, or `key` is an array of keys.
 
+    The method is the inverse of the distribution function: `sqrt(2) * erf_inv(u)` of uniform u.
+
     Example:
         >>> weights = 0.1 * ferrax.random.normal(ferrax.random.key(0), (128, 64))
         >>> jnp.std(weights).round(2)
@@ -593,6 +598,9 @@ def truncated_normal(
         dtype: a float dtype; default float32 (float64 with x64).
     Returns:
         Array of `shape` and `dtype`.
+
+    The method is the inverse of the distribution function, of uniform numbers between its values at
+    the bounds.
 
     >>> x = ferrax.random.truncated_normal(ferrax.random.key(0), -1.0, 1.0, (100,))
     >>> jnp.abs(x).max() < 1

@@ -46,6 +46,8 @@ def jet(
 
     unknown: must be empty.
 
+    The method: Griewank and Walther, Evaluating Derivatives (2nd ed., 2008), chapter 13.
+
     Example:
         >>> from ferrax.experimental.jet import jet
         >>> value, derivatives = jet(jnp.exp, (0.0,), ((1.0, 0.0, 0.0),))

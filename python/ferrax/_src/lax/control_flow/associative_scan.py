@@ -32,6 +32,8 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
     sizes that differ, an axis out of range, or an ``fn`` that changes the number of leaves or a
     shape (TypeError: dtype).
 
+    The scheme is that of Blelloch, Prefix Sums and Their Applications (1990).
+
     >>> lax.associative_scan(jnp.multiply, jnp.array([1, 2, 3, 4]))
     Array([ 1,  2,  6, 24], dtype=int32)
     """
