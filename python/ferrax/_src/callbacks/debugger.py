@@ -98,12 +98,10 @@ def breakpoint(  # noqa: A001
         num_frames: how many calling functions are kept; None for all.
         ordered: whether it keeps its place among other ordered callbacks.
         token: a tree of arrays, which is returned: the program stops once it is computed.
-        stdin, stdout: files in place of the terminal.
+        stdin, stdout: files in place of the terminal, the only kwargs.
 
     Errors: ValueError for `ordered` with `token` or another backend; when the program runs,
     JaxRuntimeError where there is no terminal to ask, and KeyboardInterrupt on `q`.
-
-    kwargs: `stdin` and `stdout` alone.
 
     Example:
         >>> @ferrax.jit

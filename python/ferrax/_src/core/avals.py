@@ -55,9 +55,11 @@ class AbstractValue:
 class ShapedArray(AbstractValue):
     """The type of an array.
 
-    Attributes: sharding, manual_axis_type, memory_space: None, or what there is on one device;
-    shape: tuple of ints. dtype: NumPy dtype or extended dtype. weak_type: whether the array's dtype
-    gives way in promotion, as a Python scalar's does.
+    Attributes:
+        shape: tuple of ints.
+        dtype: NumPy dtype or extended dtype.
+        weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
+        sharding, manual_axis_type, memory_space: what there is on one device.
 
     Example:
         >>> ferrax.typeof(jnp.ones(3))

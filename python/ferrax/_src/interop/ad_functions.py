@@ -36,9 +36,12 @@ def jvp(
     """`(outputs, their tangents)` of a function of flat arguments to a list of outputs, as lists;
     with `has_aux` also what the function returns beside them.
 
-    Args: fun: a function, or a `linear_util.WrappedFun`. primals: the arguments; tangents: one for
-    each argument, of its type; a `Zero` where it is zero. instantiate: which outputs have arrays of
-    zeros for tangents that are zero, in place of `Zero`: a bool, or one for each.
+    Args:
+        fun: a function, or a `linear_util.WrappedFun`.
+        primals: the arguments.
+        tangents: one for each argument, of its type; a `Zero` where it is zero.
+        instantiate: which outputs have arrays of zeros for tangents that are zero, in place of
+            `Zero`: a bool, or one for each.
 
     Example:
         >>> ad.jvp(lambda x, y: [x * y], [2.0, 3.0], [1.0, 0.0])[1]

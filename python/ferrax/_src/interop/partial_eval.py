@@ -96,8 +96,7 @@ def trace_to_jaxpr_dynamic(
         fun: a `linear_util.WrappedFun`, or a function.
         in_avals: the types of the arguments.
         keep_inputs: for each of them, whether the function is called with it.
-
-    lower, auto_dce: must be False.
+        lower, auto_dce: must be False.
 
     Example:
         >>> from ferrax.interpreters.partial_eval import trace_to_jaxpr_dynamic

@@ -116,9 +116,13 @@ def check_jvp(
 ) -> None:
     """Checks a forward derivative against central differences along a random direction.
 
-    Args: f_jvp: takes primals and tangents, returns `(output, output tangent)`, like
-    `functools.partial(ferrax.jvp, f)`. args: the point, a sequence of trees of arrays. eps: the
-    step of the differences; atol, rtol: the tolerances; err_msg: what messages begin with.
+    Args:
+        f_jvp: takes primals and tangents, returns `(output, output tangent)`, like
+            `functools.partial(ferrax.jvp, f)`.
+        args: the point, a sequence of trees of arrays.
+        eps: the step of the differences.
+        atol, rtol: the tolerances.
+        err_msg: what messages begin with.
 
     Errors: AssertionError where they differ by more than `atol` and `rtol`.
 

@@ -306,10 +306,12 @@ def scatter_apply(
 ) -> Array:
     """Applies an elementwise function at the positions that a scatter would update.
 
-    Args: func: elementwise function that keeps shape and dtype; where indices repeat it is applied
-    repeatedly. update_shape: the shape that a scatter's updates would have. operand,
-    scatter_indices, dimension_numbers, indices_are_sorted, unique_indices, mode: as for
-    ``scatter``.
+    Args:
+      func: elementwise function that keeps shape and dtype; where indices repeat it is applied
+        repeatedly.
+      update_shape: the shape that a scatter's updates would have.
+      operand, scatter_indices, dimension_numbers, indices_are_sorted, unique_indices, mode: as for
+        ``scatter``.
 
     >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> indices = jnp.array([[1], [3]])

@@ -315,12 +315,15 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
     """An initializer that gives uniformly distributed orthogonal matrices, times `scale`.
 
-    Args: scale: a factor. column_axis: the axis that runs over columns; the others together run
-    over rows. If there are fewer rows than columns, the rows are orthonormal, else the columns.
-    dtype: default dtype of the result.
-    Returns: An initializer. It raises ValueError for shapes of fewer than two axes, and
-    NotImplementedError for those with elements: they need a QR factorisation, which there is not
-    yet.
+    Args:
+        scale: a factor.
+        column_axis: the axis that runs over columns; the others together run over rows. If there
+            are fewer rows than columns, the rows are orthonormal, else the columns.
+        dtype: default dtype of the result.
+    Returns:
+        An initializer. It raises ValueError for shapes of fewer than two axes, and
+        NotImplementedError for those with elements: they need a QR factorisation, which there is
+        not yet.
 
     >>> ferrax.nn.initializers.orthogonal()(ferrax.random.key(0), (0, 3)).shape
     (0, 3)

@@ -363,12 +363,12 @@ def grad(
         argnums: which positional arguments to differentiate by; a tuple gives a tuple.
         holomorphic: inputs and output are complex and `fun` is holomorphic.
         allow_int: integer arguments are allowed; their gradients have dtype float0.
+        reduce_axes: must be empty.
 
     The gradient has the argument's tree, shapes and dtypes. For complex arguments of a
     real-valued function it is the conjugate of the steepest direction.
 
     Errors: TypeError for outputs that are not scalar or inputs that are not inexact.
-    reduce_axes: must be empty.
 
     Example:
         >>> ferrax.grad(jnp.tanh)(0.0)

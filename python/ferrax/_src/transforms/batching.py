@@ -110,14 +110,17 @@ def vmap(
 ) -> Callable[..., Any]:
     """A function that applies `fun` to every element of a batch, as one batched program.
 
-    Args: fun: the function of one element; in_axes: which axis of each argument to map over (None:
-    not mapped); an int, or a tree prefix of the positional arguments. Keyword arguments are mapped
-    over axis 0. out_axes: where the batch axis goes in each output; None for outputs that do not
-    depend on the batch. axis_name: a name for the axis, by which `lax.psum` and its like see the
-    whole batch. axis_size: its size, needed where nothing is mapped.
+    Args:
+        fun: the function of one element.
+        in_axes: which axis of each argument to map over (None: not mapped); an int, or a tree
+            prefix of the positional arguments. Keyword arguments are mapped over axis 0.
+        out_axes: where the batch axis goes in each output; None for outputs that do not depend
+            on the batch.
+        axis_name: a name for the axis, by which `lax.psum` and its like see the whole batch.
+        axis_size: its size, needed where nothing is mapped.
+        spmd_axis_name, sum_match: must be None and False.
 
     Errors: ValueError for sizes or trees that do not fit, TypeError for axes that are not ints.
-    spmd_axis_name: must be None; sum_match: must be False.
 
     Example:
         >>> ferrax.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2))

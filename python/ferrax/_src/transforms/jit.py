@@ -88,7 +88,7 @@ def jit(
         device, backend: where the function runs; not both. There is one device, the CPU.
         in_shardings, out_shardings: how arguments and results are laid out: None, the sharding of
             the one device, or trees of these.
-        compiler_options: must be empty: there are none.
+        compiler_options, abstracted_axes: must be empty: there are none.
 
     Errors: TypeError for leaves that are not arrays and for shardings and devices that are none;
     RuntimeError for a backend that does not exist and for compiler options; ValueError for static
@@ -97,8 +97,6 @@ def jit(
 
     The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
     tells how often it was traced and compiled, and why it was last traced again.
-
-    abstracted_axes: must be None.
 
     Example:
         >>> @ferrax.jit

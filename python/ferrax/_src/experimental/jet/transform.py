@@ -42,9 +42,7 @@ def jet(
 
     Errors: ValueError for series of unequal lengths, for arguments that are pytrees, and for
     coefficients of another shape than their argument; TypeError for an integer argument that
-    varies, and for another number of series than of arguments.
-
-    unknown: must be empty.
+    varies, for another number of series than of arguments, and for unknown keywords.
 
     The method: Griewank and Walther, Evaluating Derivatives (2nd ed., 2008), chapter 13.
 
