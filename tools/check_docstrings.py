@@ -2,8 +2,8 @@
 
 Every public function and class (`public_names.py`) needs a docstring with an example that runs
 (`tests/semantics/test_docstrings.py` runs it). That of a function has to name each of its parameters,
-unless there is one alone; "as for `name`" and the like leave the rest to the docstring of `name`. Exits
-with 1 and lists what is missing.
+unless there is one alone; "as for `name`" and the like leave the rest to the docstring of `name`. Methods
+need a docstring. Exits with 1 and lists what is missing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def faults(module: Any, value: Any) -> list[str]:
         return ["no docstring"]
     found = [] if ">>> " in text else ["no example"]
     if isinstance(value, type):
-        return found
+        methods = [name for name, item in vars(value).items() if callable(item) and name[0] != "_"]
+        without = [name for name in methods if not help_of(getattr(value, name))]
+        return found + [f"no docstring of {', '.join(without)}"] * bool(without)
     known = "\n".join(texts(module, text))
     unnamed = [name for name in parameters_of(value) if not re.search(rf"\b{name}\b", known)]
     return found + [f"nothing on {', '.join(unnamed)}"] * bool(unnamed)

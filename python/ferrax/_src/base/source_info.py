@@ -53,9 +53,11 @@ class NameStack:
     stack: tuple = ()
 
     def extend(self, name: str) -> NameStack:
+        """The stack with one more name."""
         return NameStack((*self.stack, Scope(name)))
 
     def transform(self, name: str) -> NameStack:
+        """The stack with one more transformation, which later names are inside of."""
         return NameStack((*self.stack, Transform(name)))
 
     def __getitem__(self, index: slice) -> NameStack:

@@ -46,9 +46,11 @@ class AbstractValue:
     __slots__ = ()
 
     def to_tangent_aval(self) -> AbstractValue:
+        """The type of tangents. Errors: NotImplementedError where there are none."""
         raise NotImplementedError(f"values of type {type(self).__name__} have no tangents")
 
     def str_short(self, short_dtypes: bool = False) -> str:
+        """The type as a short text."""
         return str(self)
 
 
@@ -117,12 +119,15 @@ class ShapedArray(AbstractValue):
         return ShapedArray(**(fields | changes))
 
     def update_weak_type(self, weak_type: bool) -> ShapedArray:
+        """The type, with this weak type."""
         return self if weak_type == self.weak_type else self.update(weak_type=weak_type)
 
     def strip_weak_type(self) -> ShapedArray:
+        """The type, not weak."""
         return self.update_weak_type(False)
 
     def normalize(self) -> ShapedArray:
+        """The type itself."""
         return self
 
     def inc_rank(self, size: int, axis: int | None) -> ShapedArray:

@@ -29,7 +29,8 @@ class Device:
         return self.id
 
     def memory_stats(self) -> None:
-        return None
+        """None: memory is the host's."""
+        return
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"

@@ -340,6 +340,7 @@ class ClosedJaxpr:
         )
 
     def map_jaxpr(self, function: Any) -> ClosedJaxpr:
+        """The same values for the constvars of another jaxpr, `function(self.jaxpr)`."""
         return self.replace(jaxpr=function(self.jaxpr))
 
     def _to_program(self):

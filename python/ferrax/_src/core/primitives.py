@@ -85,16 +85,19 @@ class Primitive:
         return effectful_abstract_eval
 
     def def_bind_with_trace(self, bind_with_trace: Any) -> NoReturn:
+        """Not supported: raises NotImplementedError."""
         raise NotImplementedError(
             f"the primitive '{self.name}': traces are native and cannot be given to bind"
         )
 
     def impl(self, *args: Any, **params: Any) -> Any:
+        """What `def_impl` was given. Errors: NotImplementedError without it."""
         raise NotImplementedError(
             f"Evaluation rule for '{self.name}' not implemented: give it with def_impl"
         )
 
     def abstract_eval(self, *args: Any, **params: Any) -> Any:
+        """What `def_abstract_eval` was given. Errors: NotImplementedError without it."""
         raise NotImplementedError(
             f"Abstract evaluation for '{self.name}' not implemented: give it with "
             "def_abstract_eval"

@@ -100,6 +100,7 @@ class SingleDeviceSharding(Sharding):
         """Every shape fits on one device."""
 
     def with_memory_kind(self, kind: Any) -> SingleDeviceSharding:
+        """The sharding with this memory; there is one."""
         return SingleDeviceSharding(self._device, memory_kind=kind)
 
     def __eq__(self, other: object) -> bool:

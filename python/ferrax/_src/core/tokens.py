@@ -15,9 +15,11 @@ class AbstractToken(AbstractValue):
     """
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        """The type as a short text."""
         return "Tok"
 
     def to_tangent_aval(self) -> AbstractToken:
+        """The type itself."""
         return self
 
     def __eq__(self, other: object) -> bool:

@@ -79,6 +79,7 @@ class CallPrimitive(Primitive):
         register_lowering(self, lower_fun(run, multiple_results=True))
 
     def bind(self, *args: Any, subfuns: Any = None, **params: Any) -> Any:
+        """Applies the primitive to a function: a list of its outputs. Errors: TypeError for other `subfuns`."""
         if subfuns is None:
             if _core.recording_frame(_arrays(args, self.name)) is None:
                 return _closed(params["call_jaxpr"])._run(args)
@@ -94,6 +95,7 @@ class CallPrimitive(Primitive):
         return super().bind(*consts, *args, call_jaxpr=jaxpr, **params)
 
     def get_bind_params(self, params: Any) -> dict[str, Any]:
+        """The parameters with which `bind` makes an equation with these params again."""
         params = dict(params)
         jaxpr = params.pop("call_jaxpr")
         if isinstance(jaxpr, ClosedJaxpr):

@@ -131,6 +131,7 @@ class Exported:
         return self._program.text(0)
 
     def mlir_module(self) -> str:
+        """Not supported: raises NotImplementedError; see `as_text`."""
         raise NotImplementedError("exported programs are not MLIR; as_text() shows the program")
 
     @property

@@ -51,6 +51,7 @@ class PartialVal(tuple):
         return cls((aval, None))
 
     def is_known(self) -> bool:
+        """Whether it is known."""
         return self[0] is None
 
     def get_known(self) -> Any:

@@ -145,6 +145,7 @@ class AbstractRef:
         return hash((AbstractRef, self.inner_aval))
 
     def str_short(self, short_dtypes: bool = False) -> str:
+        """The type as a short text."""
         return f"Ref{{{self.inner_aval.str_short(short_dtypes)}}}"
 
     __repr__ = __str__ = str_short

@@ -126,6 +126,7 @@ class WrappedFun:
         )
 
     def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the transformed function."""
         return self.f_transformed(*args, **kwargs)
 
     def populate_stores(self, stores: Any) -> None:

@@ -70,6 +70,7 @@ class Trace:
         return self._frame is None or any(frame == self._frame for frame, *_ in _core.ref_frames())
 
     def full_raise(self, x: Any) -> Any:
+        """The value itself."""
         return x
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:

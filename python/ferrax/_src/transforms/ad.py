@@ -59,6 +59,7 @@ class Zero:
         return Zero(core.typeof(value).to_tangent_aval())
 
     def instantiate(self) -> Any:
+        """An array of zeros."""
         return zeros_like_aval(self.aval)
 
     def __repr__(self) -> str:

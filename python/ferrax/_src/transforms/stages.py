@@ -194,15 +194,19 @@ class Compiled(_Stage):
     """
 
     def as_text(self) -> str:
+        """The optimised program as text."""
         return self._program.optimise().text(0)
 
     def cost_analysis(self) -> dict[str, float]:
+        """Rough costs: `flops`, one for each output element of each equation."""
         return {"flops": float(self._program.flops())}
 
     def memory_analysis(self) -> None:
-        return None
+        """None: it is not known."""
+        return
 
     def runtime_executable(self) -> Any:
+        """The program, as the native core has it."""
         return self._program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
