@@ -1,8 +1,6 @@
 """Functions that are one op, made from the op rows: names, help and its examples, arguments."""
 
-import doctest
 import pickle
-import re
 
 import jax
 import jax.numpy as jax_numpy
@@ -13,25 +11,10 @@ import ferrax
 import ferrax.numpy as jnp
 from ferrax import _core, lax
 
-# Public functions that ferrax.lax makes of the native one.
-WRAPPED = {"mul", "stop_gradient"}
-NAMES = {"ferrax": ferrax, "jnp": jnp, "lax": lax}
-
-
-class _Close(doctest.OutputChecker):
-    """Numbers may differ in the last places: functions are not rounded correctly."""
-
-    def check_output(self, want, got, optionflags):
-        number = re.compile(r"-?\d+\.\d*(?:e-?\d+)?")
-        same_text = number.sub("#", want) == number.sub("#", got)
-        pairs = zip(number.findall(want), number.findall(got))
-        return same_text and all(np.isclose(float(a), float(b), 1e-6, 0) for a, b in pairs)
-
 
 @pytest.mark.parametrize(("native", "public"), [(_core.lax, lax), (_core.ufuncs, jnp)])
-def test_every_function_has_help_whose_examples_hold(native, public):
-    runner = doctest.DocTestRunner(_Close(), verbose=False)
-    without = set()
+def test_every_function_is_public_and_has_help(native, public):
+    # That examples hold is tested with those of all public names.
     for name in native.__all__:
         function = getattr(native, name)
         assert function.__name__ == name
@@ -39,12 +22,7 @@ def test_every_function_has_help_whose_examples_hold(native, public):
         assert pickle.loads(pickle.dumps(function)) is function
         assert hasattr(public, name)
         text = getattr(public, name).__doc__
-        assert text and "\n\n" in text, name
-        test = doctest.DocTestParser().get_doctest(text, NAMES, name, None, 0)
-        if not test.examples:
-            without.add(name)
-        assert runner.run(test).failed == 0, name
-    assert without <= WRAPPED
+        assert "\n\n" in text and ">>> " in text, name
 
 
 def test_help_speaks_of_dtypes_and_promotion():
