@@ -52,7 +52,7 @@ def faults(module: Any, value: Any) -> list[str]:
     found = [] if ">>> " in text else ["no example"]
     if isinstance(value, type):
         methods = [name for name, item in vars(value).items() if callable(item) and name[0] != "_"]
-        without = [name for name in methods if not help_of(getattr(value, name))]
+        without = [name for name in methods if not inspect.getdoc(getattr(value, name))]
         return found + [f"no docstring of {', '.join(without)}"] * bool(without)
     known = "\n".join(texts(module, text))
     unnamed = [name for name in parameters_of(value) if not re.search(rf"\b{name}\b", known)]

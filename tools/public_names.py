@@ -2,8 +2,8 @@
 
 Public are the modules without an underscore in their path, and of them `__all__` or else the names
 without one. What is there under several names counts under the first: those of `ferrax` itself, then
-module by module. Other modules' objects (NumPy's, the standard library's), modules and constants are
-left out: numbers, dtypes, primitives and other objects that are not called.
+module by module. Of an object that is not called, such as `ferrax.config` or a primitive, the class
+counts. NumPy's and the standard library's objects are left out: constants, dtypes, aliases.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def public_names() -> Iterator[tuple[types.ModuleType, str, Any]]:
         names = getattr(module, "__all__", None)
         for name in sorted(n for n in vars(module) if not n.startswith("_")) if names is None else names:
             value = getattr(module, name)
+            if not callable(value) and type(value).__module__.startswith("ferrax"):
+                value = type(value)  # what help is of
             if id(value) not in seen and is_ours(value):
                 seen.add(id(value))
                 yield module, name, value

@@ -41,6 +41,10 @@ class PRNGImpl:
         name: its full name, e.g. 'threefry2x32'.
         tag: its short name, which prints in dtypes, e.g. 'fry'.
         key_shape: the shape of the uint32 words that make up one key.
+
+    >>> impl = ferrax.extend.random.threefry_prng_impl
+    >>> impl.name, impl.tag, impl.key_shape
+    ('threefry2x32', 'fry', (2,))
     """
 
     __slots__ = ("name", "tag", "key_shape")

@@ -120,7 +120,14 @@ class Primitive:
 
 
 class BuiltinPrimitive(Primitive):
-    """A primitive of the native core."""
+    """A primitive of the native core, such as `lax.sin_p`.
+
+    `bind` applies it, `impl` at once; its rules are native and cannot be replaced
+    (NotImplementedError).
+
+    >>> lax.sin_p, lax.sin_p.bind(0.0)
+    (sin, Array(0., dtype=float32, weak_type=True))
+    """
 
     _builtin = True
 
@@ -171,7 +178,7 @@ class BuiltinPrimitive(Primitive):
 def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
     """Applies a primitive at once.
 
-    Args: prim: the primitive; args: its operands; params: its parameters.
+    Args: primitive: the primitive; args: its operands; params: its parameters.
 
     >>> ferrax.interpreters.xla.apply_primitive(lax.neg_p, jnp.ones(2))
     Array([-1., -1.], dtype=float32)
@@ -223,7 +230,16 @@ def named_primitives() -> dict[str, BuiltinPrimitive]:
 
 
 class Rules(dict):
-    """A registry of rules by primitive."""
+    """A registry of rules by primitive, a dict.
+
+    A rule for a primitive of the native core is not called, which a warning says.
+
+    >>> from ferrax.interpreters import ad
+    >>> thrice_p = ferrax.core.Primitive("thrice")
+    >>> ad.deflinear(thrice_p, lambda ct: [3 * ct])
+    >>> thrice_p in ad.primitive_jvps, thrice_p in ad.primitive_transposes
+    (True, True)
+    """
 
     def __init__(self, kind: str):
         super().__init__()

@@ -147,7 +147,13 @@ class CallPrimitive(Primitive):
 
 
 class ClosedCallPrimitive(CallPrimitive):
-    """As `CallPrimitive`; the jaxprs of its equations are closed."""
+    """As `CallPrimitive`; the jaxprs of its equations are closed.
+
+    >>> from ferrax.extend.core.primitives import closed_call_p
+    >>> closed = ferrax.make_jaxpr(lambda x: x + 1)(jnp.ones(2))
+    >>> closed_call_p.bind(jnp.ones(2), call_jaxpr=closed)
+    [Array([2., 2.], dtype=float32)]
+    """
 
     _closed = True
 

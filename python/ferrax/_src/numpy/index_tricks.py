@@ -10,7 +10,11 @@ __all__ = ["c_", "index_exp", "r_", "s_"]
 
 
 class _IndexExpression:
-    """``index_exp[...]`` is the index itself, as a tuple; ``s_[...]`` as it is."""
+    """``index_exp[...]`` is the index itself, as a tuple; ``s_[...]`` as it is.
+
+    >>> jnp.index_exp[1:3], jnp.s_[1:3]
+    ((slice(1, 3, None),), slice(1, 3, None))
+    """
 
     __slots__ = ("_always_tuple",)
 
@@ -29,6 +33,12 @@ class _Concatenator:
     A first entry ``"axis,ndmin,position"`` chooses the axis to join along, the least number of
     axes, and where the original axes go when axes are added; ``"r"`` and ``"c"`` make the result a
     row or column of two axes.
+
+    >>> jnp.r_[0, 1:3, 0:1:3j]
+    Array([0. , 1. , 2. , 0. , 0.5, 1. ], dtype=float32)
+    >>> jnp.c_[jnp.array([1, 2]), jnp.array([3, 4])]
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
     """
 
     __slots__ = ("_axis", "_ndmin", "_name", "_position")

@@ -480,7 +480,14 @@ def _axis_values(key):
 
 
 class _Grid:
-    """Dense or open grid from slices, e.g. `mgrid[0:2, 0:1:3j]`."""
+    """The index arrays of a grid from slices: `mgrid` a dense one, `ogrid` one that broadcasts.
+
+    An imaginary step is a number of points, the last included.
+
+    >>> jnp.ogrid[0:2, 0:1:3j]
+    [Array([[0],
+           [1]], dtype=int32), Array([[0. , 0.5, 1. ]], dtype=float32)]
+    """
 
     def __init__(self, name, sparse):
         self._name, self._sparse = name, sparse

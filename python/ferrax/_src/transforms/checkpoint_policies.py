@@ -22,6 +22,15 @@ __all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint_policies", "nativ
 
 
 class _Decision:
+    """What a checkpoint policy may return for a value: `Saveable` or `Recompute`.
+
+    >>> from ferrax.ad_checkpoint import Recompute, Saveable
+    >>> def policy(primitive, *avals, **params):
+    ...     return Saveable if primitive.name == "sin" else Recompute
+    >>> ferrax.grad(ferrax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), policy=policy))(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+
     def __init__(self, name):
         self._name = name
 
