@@ -236,6 +236,7 @@ def test_constants(S):
     def lane(x):
         results = [S.lax.psum(value, "i") for value in (1, 2.5, 3j, np.float32(2), np.ones(2))]
         results += [S.lax.pmean(1, "i"), S.lax.psum((1, {"a": 2}), "i"), S.lax.axis_size("i")]
+        results += [S.lax.axis_index(())]
         seen.extend(results)
         return S.lax.psum(True, "i") + S.lax.psum(S.jnp.arange(3) > 0, "i"), x
 

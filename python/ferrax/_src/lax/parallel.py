@@ -160,18 +160,20 @@ def pmin(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 def axis_index(axis_name: Any) -> Array:
     """The number of the lane on a named axis, as an int32 scalar; over a tuple of axes, counted
-    with the last one as the fastest.
+    with the last one as the fastest, and over none 0.
 
     Errors: NameError where no axis of that name is mapped over.
 
     >>> ferrax.vmap(lambda x: x + lax.axis_index("i"), axis_name="i")(jnp.zeros(3))
     Array([0., 1., 2.], dtype=float32)
     """
-    names = _bound_names(axis_name, "axis_index")
-    index, stride = None, 1
-    for name in reversed(names):
-        own = bind("axis_index", (), {"axis_name": named_axes.text(name)})
-        index = own if index is None else index + own * stride
+    if not named_axes.as_names(axis_name):
+        return as_array(0)
+    *outer, last = _bound_names(axis_name, "axis_index")
+    index = bind("axis_index", (), {"axis_name": named_axes.text(last)})
+    stride = named_axes.size_of(last)
+    for name in reversed(outer):
+        index = index + bind("axis_index", (), {"axis_name": named_axes.text(name)}) * stride
         stride *= named_axes.size_of(name)
     return index
 
