@@ -22,9 +22,9 @@ help:
 	@echo "make test-all    every case of every table"
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX"
-	@echo "make lint        formatting, lints, file lengths, layers"
+	@echo "make lint        formatting, lints, types, file lengths, layers"
 	@echo "make docs        write the generated documents"
-	@echo "make docs-check  check that they are current, that all public names have help, that README runs"
+	@echo "make docs-check  check that they are current, help and types of public names, that README runs"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -87,6 +87,7 @@ lint: $(VENV)/.extra-lint
 	$(BIN)/python tools/check_files.py
 	$(BIN)/python tools/check_imports.py
 	PYTHONPATH=python $(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/mypy
 
 docs: $(BUILT)
 	$(BIN)/python tools/ops_doc.py --write
@@ -94,12 +95,14 @@ docs: $(BUILT)
 	$(BIN)/python tools/features.py --write
 	$(BIN)/python tools/licences.py --write
 
-docs-check: $(BUILT) $(VENV)/.extra-test
+docs-check: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-lint
 	$(BIN)/python tools/ops_doc.py --check
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/features.py --check
 	$(BIN)/python tools/licences.py --check
 	$(BIN)/python tools/check_docstrings.py
+	$(BIN)/python tools/check_types.py
+	$(BIN)/stubtest ferrax._core --concise --allowlist tools/stubtest_allowed.txt
 	$(BIN)/python -m pytest -q tests/semantics -k README
 
 clean:

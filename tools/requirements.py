@@ -1,4 +1,5 @@
-"""Prints the requirements of the extras of pyproject.toml that are named as arguments, one a line.
+"""Prints the requirements of the package and of the extras of pyproject.toml that are named as
+arguments, one a line.
 
 Installing `.[extra]` would build the extension module a second time; pip reads this list instead.
 """
@@ -15,6 +16,7 @@ except ModuleNotFoundError:  # Python 3.10
 def main(extras: list[str]) -> None:
     root = pathlib.Path(__file__).resolve().parent.parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    print("\n".join(project["dependencies"]))
     for extra in extras:
         print("\n".join(project["optional-dependencies"][extra]))
 

@@ -30,6 +30,10 @@ def of_functions(module, names) -> str:
         "from ferrax._core import Array",
         "from ferrax._src.core.typing import ArrayLike",
         "",
+        "__all__ = [",
+        *(f'    "{name}",' for name in sorted(module.__all__)),
+        "]",
+        "",
     ]
     for name in sorted(names):
         signature = inspect.signature(getattr(module, name))

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, final
 
 import numpy as np
+from typing_extensions import disjoint_base
 
 from ferrax._core import lax as lax, pytree as pytree, ufuncs as ufuncs
 from ferrax._core.pytree import PyTreeDef as PyTreeDef, PyTreeRegistry
@@ -21,6 +22,76 @@ from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.transforms.stages import Lowered, Traced
 from ferrax._src.transforms.stats import JitStats
+
+__all__ = [
+    "Array",
+    "ArrayImpl",
+    "JitCache",
+    "PjitFunction",
+    "Policy",
+    "Program",
+    "PyTreeDef",
+    "Tracer",
+    "__version__",
+    "add_ref_input",
+    "alias",
+    "apply_program",
+    "array_from_dlpack",
+    "array_from_numpy",
+    "as_array",
+    "as_numpy",
+    "bind",
+    "builtin_policy",
+    "cache_sizes",
+    "call_program",
+    "checkpoint_call",
+    "clear_checks",
+    "clear_program_cache",
+    "clear_trace_context",
+    "concrete_ops_run",
+    "concrete_value",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "default_registry",
+    "describe_tracer",
+    "dlpack_supports",
+    "documented_ops",
+    "either_policy",
+    "exclude_from_source",
+    "lax",
+    "observed_values",
+    "op_rows",
+    "program_from_bytes",
+    "program_to_bytes",
+    "promote_types",
+    "python_policy",
+    "pytree",
+    "record_primitive",
+    "recording_frame",
+    "ref_frames",
+    "register_extended_dtypes",
+    "register_ref",
+    "saved_residuals",
+    "set_axes",
+    "set_checks",
+    "set_frame_refs",
+    "set_source_scope",
+    "set_trace_context",
+    "set_verification",
+    "settle",
+    "source_scope",
+    "trace_body",
+    "trace_branches",
+    "trace_frames",
+    "trace_program",
+    "trace_state_clean",
+    "tracer_chain",
+    "tracer_frame",
+    "type_of",
+    "ufuncs",
+    "update_at",
+    "user_location",
+]
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -34,7 +105,9 @@ _Traced = tuple[Program, list[Array], Any]
 __version__: str
 default_registry: PyTreeRegistry
 
+@disjoint_base
 class Array:
+    __array_priority__: int
     def __hash__(self) -> int: ...
     # Comparisons are elementwise, and so no booleans.
     def __eq__(self, value: object, /) -> Array: ...  # type: ignore[override]
@@ -204,6 +277,7 @@ class Array:
 @final
 class ArrayImpl(Array): ...
 
+@disjoint_base
 class Tracer(Array):
     @property
     def _trace(self) -> Any: ...

@@ -3,6 +3,25 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, final
 
+__all__ = [
+    "DictKey",
+    "FlattenedIndexKey",
+    "GetAttrKey",
+    "PyTreeDef",
+    "PyTreeRegistry",
+    "SequenceKey",
+    "default_registry",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_structure",
+    "tree_unflatten",
+    "treedef_children",
+    "treedef_is_leaf",
+    "treedef_is_strict_leaf",
+    "treedef_tuple",
+]
+
 default_registry: PyTreeRegistry
 
 @final
@@ -41,7 +60,7 @@ class PyTreeDef:
         children: Iterable[PyTreeDef], /,
     ) -> PyTreeDef: ...
     @staticmethod
-    def _from_state(nodes: Any, /) -> PyTreeDef: ...
+    def _from_state(nodes: Any) -> PyTreeDef: ...
 
 @final
 class PyTreeRegistry:

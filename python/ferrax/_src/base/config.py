@@ -209,6 +209,25 @@ parts["jax_transfer_guard"] = _TRANSFER_GUARDS
 for _flag in _FLAGS:
     globals()[_flag[0].removeprefix("jax_")] = declare(*_flag)
 
+# Those that `ferrax` exports, for type checkers: the table has put them here.
+check_tracer_leaks: State
+debug_infs: State
+debug_key_reuse: State
+debug_nans: State
+default_device: State
+default_matmul_precision: State
+default_prng_impl: State
+disable_jit: State
+enable_checks: State
+enable_custom_prng: State
+enable_x64: State
+explain_cache_misses: State
+legacy_prng_key: State
+log_compiles: State
+numpy_dtype_promotion: State
+numpy_rank_promotion: State
+threefry_partitionable: State
+
 config = Config()
 update = config.update
 transfer_guard_level = states["jax_transfer_guard"]

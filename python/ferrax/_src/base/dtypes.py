@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
+from types import FrameType
 from typing import Any
 
 import ml_dtypes
@@ -58,7 +59,7 @@ can_cast = np.can_cast
 bool_, int_, uint, float_, complex_ = np.bool_, np.int64, np.uint64, np.float64, np.complex128
 
 # The dtype of tangents of integers and booleans, whose tangent space has dimension zero.
-float0 = np.dtype([("float0", np.void, 0)])
+float0: np.dtype = np.dtype([("float0", np.void, 0)])
 
 
 def _dtypes(*types):
@@ -296,6 +297,7 @@ def _issubdtype(a, b):
         a = a.type
     scalar_a = a if _issubclass(a, np.generic) else np.dtype(a).type
     scalar_b = b if _issubclass(b, np.generic) else np.dtype(b).type
+    parents: tuple[type, ...]
     if scalar_a in _custom_float_scalars:
         parents = (np.floating, np.inexact, np.number, np.generic)
     elif scalar_a in _small_signed_scalars:
@@ -386,7 +388,8 @@ def coerce_to_array(x, dtype=None):
 
 def _user_stacklevel():
     """The `stacklevel`, for a warning given by the caller, of the first frame outside ferrax."""
-    frame, level = sys._getframe(1), 1
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
     while frame is not None and frame.f_code.co_filename.startswith(errors.PACKAGE_DIRECTORY):
         frame, level = frame.f_back, level + 1
     return level

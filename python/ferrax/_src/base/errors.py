@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 from typing import Any
 
 from ferrax import _core
 
 # Where the files of this package are.
-PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+PACKAGE_DIRECTORY: str = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 def user_location() -> str:
     """The innermost frame outside this package as "file:line (function)", or ""."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE_DIRECTORY):

@@ -22,8 +22,13 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from ferrax._src.base import fixed_flags
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _UNSET = object()
 _TRUE = frozenset(("y", "yes", "t", "true", "on", "1"))
@@ -192,26 +197,26 @@ class State:
         return value
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self._name
 
     @property
-    def value(self):
+    def value(self) -> Any:
         return _local.__dict__.get(self._name, self._global)
 
-    def get_global(self):
+    def get_global(self) -> Any:
         return self._global
 
-    def get_local(self):
+    def get_local(self) -> Any:
         """This thread's override, or None where there is none."""
         return _local.__dict__.get(self._name)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         raise TypeError(
             f"bool() is not supported for the flag {self._name}: use its `.value` to read it."
         )
 
-    def __call__(self, new_val=_UNSET):
+    def __call__(self, new_val: Any = _UNSET) -> StateContext:
         if new_val is _UNSET:
             if self._parser is not parse_bool:
                 raise TypeError(
@@ -219,7 +224,7 @@ class State:
                     "argument."
                 )
             new_val = True
-        return _StateContext(self, self._checked(new_val))
+        return StateContext(self, self._checked(new_val))
 
     def __repr__(self):
         return f"<flag {self._name}={self.value!r}>"
@@ -247,26 +252,26 @@ class State:
             _notify_thread()
 
 
-class _StateContext:
+class StateContext:
     """What `state(value)` returns: a context manager, re-enterable, and a decorator."""
 
     __slots__ = ("state", "new_val", "_previous")
 
-    def __init__(self, state, new_val):
+    def __init__(self, state: State, new_val: Any) -> None:
         self.state, self.new_val = state, new_val
-        self._previous = []
+        self._previous: list[Any] = []
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._previous.append(_local.__dict__.get(self.state._name, _UNSET))
         self.state._set_local(self.new_val)
 
-    def __exit__(self, exc_type, exc_value, traceback):
+    def __exit__(self, *exc: object) -> None:
         self.state._set_local(self._previous.pop())
 
-    def __call__(self, function):
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
-        def wrapper(*args, **kwargs):
-            with _StateContext(self.state, self.new_val):
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            with StateContext(self.state, self.new_val):
                 return function(*args, **kwargs)
 
         return wrapper
@@ -387,9 +392,10 @@ class Config:
                 if state._parser is parse_bool:
                     state._set(True)
                     continue
-                text = next(arguments, None)
-                if text is None:
+                following = next(arguments, None)
+                if following is None:
                     raise ValueError(f"The command-line option --{flag} needs a value.")
+                text = following
             state._set(_from_environment(flag, state._parser, text))
 
     config_with_absl = parse_flags_with_absl

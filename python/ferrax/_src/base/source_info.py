@@ -201,7 +201,7 @@ class set_name_stack(contextlib.ContextDecorator):  # noqa: N801
 
     def __init__(self, name_stack: NameStack) -> None:
         self.name_stack = name_stack
-        self._before = []
+        self._before: list[str] = []
 
     def _recreate_cm(self):
         return type(self)(self.name_stack)

@@ -104,7 +104,7 @@ def _failure(failed, error):
     if len(lines) > 2 * _SHOWN_CALLBACKS:
         left_out = f"({len(lines) - 2 * _SHOWN_CALLBACKS} more callbacks)"
         shown = (*lines[:_SHOWN_CALLBACKS], left_out, *lines[-_SHOWN_CALLBACKS:])
-    failure = errors.JaxRuntimeError("\n".join((*shown, trace)))
+    failure: Any = errors.JaxRuntimeError("\n".join((*shown, trace)))
     failure._callbacks = lines, cause, trace
     failure.__cause__ = cause
     return failure

@@ -10,6 +10,7 @@ import dataclasses
 import linecache
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from ferrax._src import core
@@ -46,7 +47,7 @@ _lock = threading.Lock()
 
 def _user_frames(filter_frames, num_frames):
     frames = []
-    current = sys._getframe(2)
+    current: FrameType | None = sys._getframe(2)
     while current is not None:
         code = current.f_code
         own = code.co_filename.startswith((errors.PACKAGE_DIRECTORY, "<frozen"))

@@ -82,8 +82,8 @@ class _Static:
     def callback(self):
         return FlatCallback(self.function, self.in_tree)
 
-    def __call__(self, *leaves):
-        leaves = iter(leaves)
+    def __call__(self, *arrays):
+        leaves = iter(arrays)
         count = self.in_tree.num_leaves
         merged = [self.static[i] if i in self.static else next(leaves) for i in range(count)]
         args, kwargs = self.in_tree.unflatten(merged)

@@ -132,10 +132,10 @@ def custom_root(
 class _Solve(NamedTuple):
     """Something for each of the four functions of a linear solve."""
 
-    matvec: object
-    vecmat: object
-    solve: object
-    transpose_solve: object
+    matvec: Any
+    vecmat: Any
+    solve: Any
+    transpose_solve: Any
 
     def transpose(self):
         return _Solve(self.vecmat, self.matvec, self.transpose_solve, self.solve)
@@ -248,8 +248,8 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
         there = [t for t in params_dot.matvec if type(t) is not Zero]
         derived = _core.apply_program(program, [*params.matvec, *solution, *there])
         moved = iter(derived[len(flags) :])
-        moved = [-next(moved) if flag else None for flag in flags]
-        rhs = [t if m is None else add_tangents(t, m) for t, m in zip(rhs, moved)]
+        changes = [-next(moved) if flag else None for flag in flags]
+        rhs = [t if m is None else add_tangents(t, m) for t, m in zip(rhs, changes)]
     found = bind(*_join(params, map(instantiate_zeros, rhs)))
     aux = results[len(b) :]
     return results, [*found[: len(b)], *map(Zero.from_primal_value, aux)]
@@ -304,7 +304,7 @@ def _as_data(rules, *, const_lengths, jaxprs):
     """As `custom_linear_solve` of the native core, whose programs take all parameters first."""
     programs = [None if jaxpr is None else jaxpr._to_program() for jaxpr in jaxprs]
     total = sum(const_lengths)
-    types = []
+    types: list[Any] = []
     for program, length in zip(programs, const_lengths):
         types += [] if program is None else program.in_types[:length]
 

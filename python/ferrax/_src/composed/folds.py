@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -157,13 +157,13 @@ def reduced(jaxpr, combine: Callable, flat: list, init: list, axes: tuple[int, .
         return list(flat)
     name = monoid_of(jaxpr) if len(flat) == 1 else None
     if name is None:
-        return tree_reduce(combine, flat, init, sorted(axes))
+        return tree_reduce(combine, flat, init, tuple(sorted(axes)))
     reduction, function = MONOIDS[name]
     start = _broadcast_to(init[0], _kept_shape(flat[0], axes))
     return [function(reduction(flat[0], axes), start)]
 
 
-def tree_reduce(combine: Callable, flat: list, init: list, axes: Sequence[int]) -> list:
+def tree_reduce(combine: Callable, flat: list, init: list, axes: tuple[int, ...]) -> list:
     """Reduces by combining neighbours until one row remains, so that their order is kept."""
     kept = [axis for axis in range(flat[0].ndim) if axis not in axes]
     kept_shape = _kept_shape(flat[0], axes)

@@ -92,7 +92,7 @@ def reduce(
         combine = vectorized("reduce", computation, tree, flat)
         if not axes:
             return tree_unflatten(tree, flat)
-        return tree_unflatten(tree, tree_reduce(combine, flat, flat_init, sorted(axes)))
+        return tree_unflatten(tree, tree_reduce(combine, flat, flat_init, tuple(sorted(axes))))
     params = {"computation": computation, "jaxpr": jaxpr, "dimensions": axes}
     return tree_unflatten(tree, reduce_p.bind(*flat, *flat_init, **params))
 

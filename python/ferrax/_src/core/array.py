@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
+from typing import Any, cast
 
 import numpy as np
 
@@ -163,7 +164,8 @@ def _buffer(self: core.Array, flags: int) -> memoryview:
         raise BufferError(
             f"Python's buffers have no format for {view.dtype.name}; use np.asarray(x) or x.view(dtype)"
         )
-    return memoryview(view)
+    # NumPy's stubs know of this from Python 3.12 on, where alone the method is set.
+    return memoryview(cast(Any, view))
 
 
 def _copy(self: core.Array) -> core.Array:

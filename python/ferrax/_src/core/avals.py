@@ -69,6 +69,11 @@ class ShapedArray(AbstractValue):
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "_sharding", "memory_space")
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+    _sharding: Any
+    memory_space: Any
     array_abstraction_level = 2
 
     def __init__(
@@ -214,6 +219,10 @@ class ShapeDtypeStruct:
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any
+    weak_type: bool
     manual_axis_type = None
     is_ref = False
 

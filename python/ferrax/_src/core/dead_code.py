@@ -6,6 +6,7 @@ needs, the equation with less, or None if it is not needed at all)`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ferrax._src.core.jaxpr import (
@@ -118,8 +119,8 @@ def _dce(jaxpr, used, instantiate=False):
     return dce_jaxpr(jaxpr, used, instantiate)
 
 
-def _call_rule(param):
-    def rule(used, eqn):
+def _call_rule(param) -> Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]:
+    def rule(used: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
         """Dead code of a call: `(which inputs are used, the equation that is left, or None)`.
 
         Args: used: which outputs are used; eqn: the equation.

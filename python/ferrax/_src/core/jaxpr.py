@@ -159,7 +159,7 @@ class Jaxpr:
         effects: Any = _effects.no_effects, debug_info: DebugInfo | None = None,
         is_high: bool = False,
     ) -> None:  # fmt: skip
-        self._program = None
+        self._program: _core.Program | None = None
         self.constvars = list(constvars)
         self.invars = list(invars)
         self.outvars = list(outvars)
@@ -264,7 +264,11 @@ class ClosedJaxpr:
     """
 
     # What makes the jaxpr's debug_info, where more is known than the function's name.
-    _describe = None
+    _describe: Callable[[], DebugInfo] | None = None
+
+    # One of them at least is there: a program is viewed as a jaxpr when that is asked for.
+    _program: Any
+    _jaxpr: Any
 
     def __init__(self, jaxpr: Any, consts: Any = ()) -> None:
         self.consts = list(consts)
@@ -402,7 +406,7 @@ def interpret(jaxpr, consts, arguments, apply, literal=literal_value):
     `apply` returns a list of the values of the equation's outputs. Values are anything;
     `literal(atom)` gives those of literals. A value is forgotten after its last use.
     """
-    values = {}
+    values: dict[Any, Any] = {}
 
     def read(atom):
         return literal(atom) if isinstance(atom, Literal) else values[atom]

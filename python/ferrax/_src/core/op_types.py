@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class DotAlgorithm(NamedTuple):
     <class 'numpy.float32'>
     """
 
-    lhs_precision_type: object
+    lhs_precision_type: Any
     rhs_precision_type: object
     accumulation_type: object
     lhs_component_count: int = 1

@@ -9,6 +9,7 @@ that an equation's parameters can be bound again.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -244,7 +245,7 @@ SHOWN = {
     **dict.fromkeys(_AXIS_PARAMS, _shown_collective),
 }
 
-NATIVE = {
+NATIVE: dict[str, Callable[[dict], dict]] = {
     "gather": _native_indexing,
     **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,

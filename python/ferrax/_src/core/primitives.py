@@ -49,9 +49,9 @@ class Primitive:
     map_primitive = False
     ref_primitive = False
     skip_canonicalization = False
-    is_effectful = None
+    is_effectful: Any = None
     # Python code that runs as a step of compiled programs, for callbacks.
-    _host = None
+    _host: Callable[..., Any] | None = None
     # Runs at once under a derivative: it shows values and gives none.
     _observes = False
     _builtin = False
@@ -65,7 +65,8 @@ class Primitive:
 
     def def_impl(self, impl: Any) -> Callable[..., Any]:
         """Sets the function that computes the outputs for concrete arrays; returns it."""
-        self.impl = impl
+        # The instance's rule stands before the class's, which says that there is none.
+        self.impl = impl  # type: ignore[method-assign]  # as said above
         return impl
 
     def def_abstract_eval(self, abstract_eval: Any) -> Callable[..., Any]:
@@ -75,12 +76,12 @@ class Primitive:
         def effect_free(*args, **kwargs):
             return abstract_eval(*args, **kwargs), effects.no_effects
 
-        self.abstract_eval = effect_free
+        self.abstract_eval = effect_free  # type: ignore[method-assign]  # as in def_impl
         return abstract_eval
 
     def def_effectful_abstract_eval(self, effectful_abstract_eval: Any) -> Callable[..., Any]:
         """As `def_abstract_eval`, where the function returns `(types, set of effects)`."""
-        self.abstract_eval = effectful_abstract_eval
+        self.abstract_eval = effectful_abstract_eval  # type: ignore[method-assign]  # as in def_impl
         self._effectful = True
         return effectful_abstract_eval
 
@@ -156,8 +157,8 @@ class BuiltinPrimitive(Primitive):
             self.name,
             [aval_type(aval) for aval in avals],
         )
-        avals = [core.ShapedArray(*ty) for ty in program.out_types]
-        return (avals if self.multiple_results else avals[0]), effects.no_effects
+        outs = [core.ShapedArray(*ty) for ty in program.out_types]
+        return (outs if self.multiple_results else outs[0]), effects.no_effects
 
     def _native(self, what):
         raise NotImplementedError(
@@ -265,4 +266,4 @@ lowerings = Rules("lowering")
 IN_FILES = frozenset({"linear_call", "custom_linear_solve", "custom_vmap_call"})
 # The ops that files hold in the place of primitives that are defined here: functions from parameters,
 # and whether rules are to be traced, to the name and the parameters of an op of the same operands.
-data_forms = {}
+data_forms: dict[Any, Callable[..., Any]] = {}

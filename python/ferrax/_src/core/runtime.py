@@ -59,11 +59,13 @@ def _on_flag(name, value, process_wide) -> None:
         return
     states = [flags.states[check] for check in _CHECKS]
     if process_wide:
-        _core.set_checks(*[state.get_global() for state in states], True)
+        nans, infs, leaks, retraces = (state.get_global() for state in states)
+        _core.set_checks(nans, infs, leaks, retraces, True)
     if all(state.get_local() is None for state in states):
         _core.clear_checks()
     else:
-        _core.set_checks(*[state.value for state in states], False)
+        nans, infs, leaks, retraces = (state.value for state in states)
+        _core.set_checks(nans, infs, leaks, retraces, False)
 
 
 flags.on_flag_change(_on_flag)

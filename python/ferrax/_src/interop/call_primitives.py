@@ -6,7 +6,6 @@ and batches are calls of the primitive again, over the jaxpr's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ferrax import _core
@@ -33,7 +32,7 @@ from ferrax._src.transforms.ad import Zero, is_undefined_primal
 __all__ = ["CallPrimitive", "ClosedCallPrimitive", "call_impl", "call_p", "closed_call_p"]
 
 
-def call_impl(fun: Callable[..., Any], *args: Any, **params: Any) -> list[Any]:
+def call_impl(fun: lu.WrappedFun, *args: Any, **params: Any) -> list[Any]:
     """The outputs of the function; the parameters are the primitive's.
 
     Args: fun: a `WrappedFun`; args: its arguments; params: ignored.
@@ -91,17 +90,18 @@ class CallPrimitive(Primitive):
             return list(self.impl(fun, *args, **params))
 
         jaxpr, _, consts = trace_to_jaxpr_dynamic(fun, [core.typeof(x) for x in args])
-        jaxpr = self._param(ClosedJaxpr(convert_constvars_jaxpr(jaxpr)))
-        return super().bind(*consts, *args, call_jaxpr=jaxpr, **params)
+        called = self._param(ClosedJaxpr(convert_constvars_jaxpr(jaxpr)))
+        return super().bind(*consts, *args, call_jaxpr=called, **params)
 
     def get_bind_params(self, params: Any) -> dict[str, Any]:
         """The parameters with which `bind` makes an equation with these params again."""
         params = dict(params)
         jaxpr = params.pop("call_jaxpr")
         if isinstance(jaxpr, ClosedJaxpr):
-            jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+            consts = jaxpr.consts
+            jaxpr = jaxpr.jaxpr
         else:
-            consts = ()
+            consts = []
         fun = lu.wrap_init(
             lambda *args: eval_jaxpr(jaxpr, consts, *args), debug_info=jaxpr.debug_info
         )

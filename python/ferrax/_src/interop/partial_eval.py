@@ -87,8 +87,8 @@ def _traced(function, name, avals):
 
 
 def trace_to_jaxpr_dynamic(
-    fun: Callable[..., Any], in_avals: Any, *, keep_inputs: Any = None, lower: Any = False,
-    auto_dce: bool = False,
+    fun: Callable[..., Any] | WrappedFun, in_avals: Any, *, keep_inputs: Any = None,
+    lower: Any = False, auto_dce: bool = False,
 ) -> tuple[Jaxpr, list[Any], list[Any]]:
     """`(jaxpr, types of its outputs, values of its constvars)` of a function of flat arguments
     to a list of outputs.
@@ -122,7 +122,7 @@ def trace_to_jaxpr_dynamic(
 
 
 def trace_to_jaxpr_nounits(
-    fun: Callable[..., Any], pvals: Any, instantiate: Any = False
+    fun: Callable[..., Any] | WrappedFun, pvals: Any, instantiate: Any = False
 ) -> tuple[Jaxpr, list[Any], list[Any]]:
     """`(jaxpr, values of the outputs, values of the jaxpr's constvars)`: a partial evaluation.
 
@@ -146,7 +146,9 @@ def trace_to_jaxpr_nounits(
             raise TypeError(f"trace_to_jaxpr_nounits: expected PartialVals, got {pval!r}")
     function = _function(fun)
     unknown = [pval.get_aval() for pval in pvals if not pval.is_known()]
-    results, recorded, forced = [], [], []
+    results: list[Any] = []
+    recorded: list[bool] = []
+    forced: list[bool] = []
 
     def flat(leaves):
         leaves = iter(leaves)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core.typing import ArrayLike
 from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.tree import tree_util
 
@@ -111,8 +110,8 @@ def _settings(args, atol, rtol, eps):
 
 
 def check_jvp(
-    f: Any, f_jvp: Callable[..., Any], args: Any, atol: ArrayLike | None = None,
-    rtol: ArrayLike | None = None, eps: Any = None, err_msg: str = "",
+    f: Any, f_jvp: Callable[..., Any], args: Any, atol: float | None = None,
+    rtol: float | None = None, eps: Any = None, err_msg: str = "",
 ) -> None:
     """Checks a forward derivative against central differences along a random direction.
 
@@ -140,8 +139,8 @@ def check_jvp(
 
 
 def check_vjp(
-    f: Any, f_vjp: Callable[..., Any], args: Any, atol: ArrayLike | None = None,
-    rtol: ArrayLike | None = None, eps: Any = None, err_msg: str = "",
+    f: Any, f_vjp: Callable[..., Any], args: Any, atol: float | None = None,
+    rtol: float | None = None, eps: Any = None, err_msg: str = "",
 ) -> None:
     """Checks a reverse derivative against central differences: both sides of `<ct, J t>`.
 
@@ -175,8 +174,8 @@ def check_vjp(
 
 
 def check_grads(
-    f: Any, args: Any, order: str, modes: Sequence[str] = ("fwd", "rev"),
-    atol: ArrayLike | None = None, rtol: ArrayLike | None = None, eps: Any = None,
+    f: Any, args: Any, order: int, modes: str | Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None, rtol: float | None = None, eps: Any = None,
 ) -> None:
     """Checks the derivatives of `f` at `args` against central differences, up to `order`.
 

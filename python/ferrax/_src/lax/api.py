@@ -42,7 +42,7 @@ from ferrax._src.lax.dot import (
     dot_general as dot_general,
 )
 from ferrax._src.lax.elementwise import (
-    _convert_element_type,
+    _convert_element_type as _convert_element_type,
     bitcast_convert_type as bitcast_convert_type,
     convert_element_type as convert_element_type,
     dtype as dtype,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import operator
 import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,10 +24,14 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.tree.tree_util import tree_map
 
+T = TypeVar("T")
+
 _NUMBER_TYPES = (bool, int, float)
 
 
-def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
+def mul(  # type: ignore[no-redef]  # in the place of the native one, which it calls
+    x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None
+) -> Array:
     """Elementwise product of arrays of one dtype and shape; scalars broadcast.
 
     With `out_dtype` the factors, which may then have different dtypes, are converted to it first.
@@ -136,7 +140,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 _NUMBERS = (bool, int, float, builtins.complex)
 
 
-def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
+def _convert_element_type(operand, new_dtype=None, weak_type: bool = False) -> Array:
     """Cast that can also set the weak bit. ``new_dtype=None`` keeps the operand's dtype."""
     if not isinstance(operand, Array):
         if new_dtype is not None and not weak_type and isinstance(operand, _NUMBERS):
@@ -161,7 +165,7 @@ def _convert_element_type(operand, new_dtype=None, weak_type: bool = False):
     if getattr(old_dtype, "kind", "V") == "c" and getattr(new_dtype, "kind", "V") not in "cb":
         warnings.warn(
             "a conversion of complex numbers to real ones drops their imaginary parts; take .real",
-            np.exceptions.ComplexWarning if hasattr(np, "exceptions") else np.ComplexWarning,
+            np.exceptions.ComplexWarning,
             stacklevel=3,
         )
     return bind(
@@ -185,7 +189,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     return bind("bitcast_convert_type", (operand,), {"new_dtype": new_dtype})
 
 
-def stop_gradient(x: ArrayLike) -> Any:
+def stop_gradient(x: T) -> T:  # type: ignore[no-redef]  # in the place of the native one
     """``x`` (an array or a pytree of arrays) as a constant for differentiation.
 
     Leaves that are not floating or complex are returned as they are.

@@ -328,11 +328,11 @@ def scatter_apply(
         absent = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
         sizes = tuple([1 if d in absent else next(windows) for d in range(operand.ndim)])
         inverse = GatherDimensionNumbers(
-            offset_dims=numbers.update_window_dims,
-            collapsed_slice_dims=numbers.inserted_window_dims,
-            start_index_map=numbers.scatter_dims_to_operand_dims,
-            operand_batching_dims=numbers.operand_batching_dims,
-            start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+            offset_dims=tuple(numbers.update_window_dims),
+            collapsed_slice_dims=tuple(numbers.inserted_window_dims),
+            start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
+            operand_batching_dims=tuple(numbers.operand_batching_dims),
+            start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
         )
         # What is read out of bounds is dropped again by the scatter.
         read = "clip" if GatherScatterMode.from_any(mode).core_name == "fill" else mode

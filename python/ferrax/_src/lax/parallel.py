@@ -17,7 +17,6 @@ import numpy as np
 from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, Tracer, as_array, named_axes
-from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_axis, operand as _operand
 from ferrax._src.lax.elementwise import convert_element_type
 from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
@@ -86,7 +85,7 @@ def _reduce(name, reduce, x, axis_name, axis_index_groups):
     return tree_util.tree_map(leaf, x)
 
 
-def psum(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The sum over the lanes of a named axis.
 
     Args:
@@ -123,7 +122,7 @@ def psum(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree_util.tree_map(leaf, x)
 
 
-def pmean(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The mean over the lanes of a named axis; of integers it is a float. Arguments and errors as
     for `psum`.
 
@@ -135,7 +134,7 @@ def pmean(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any
     return tree_util.tree_map(lambda leaf: leaf / count, total)
 
 
-def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The maximum over the lanes of a named axis; NaN wins. Arguments and errors as for `psum`.
 
     Lanes that reach it share its derivative in equal parts, as for a maximum along an axis of an
@@ -147,7 +146,7 @@ def pmax(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return _reduce("pmax", reduce_max, x, axis_name, axis_index_groups)
 
 
-def pmin(x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The minimum over the lanes of a named axis; as `pmax`.
 
     Args: x, axis_name, axis_index_groups: as for `psum`, with its errors.
@@ -213,7 +212,7 @@ def _permutation(perm, size, function):
     return tuple(pairs)
 
 
-def ppermute(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
+def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     """Values sent from lane to lane along a named axis.
 
     Args:
@@ -241,7 +240,7 @@ def ppermute(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
     return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
 
 
-def pshuffle(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
+def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any:
     """`ppermute` by the list of the lanes that each lane has its value from.
 
     Errors: ValueError if that is no permutation; else as `ppermute`.
@@ -258,7 +257,7 @@ def pshuffle(x: ArrayLike, axis_name: Any, perm: Any) -> Any:
     return ppermute(x, axis_name, [(source, lane) for lane, source in enumerate(perm)])
 
 
-def pbroadcast(x: ArrayLike, axis_name: Any, source: Any) -> Any:
+def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:
     """The value of the lane of number `source`, in all lanes of a named axis.
 
     Errors: NameError where no axis of that name is mapped over; ValueError if there is no such
@@ -285,7 +284,7 @@ def pbroadcast(x: ArrayLike, axis_name: Any, source: Any) -> Any:
 
 
 def all_gather(
-    x: ArrayLike, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0,
+    x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0,
     tiled: bool = False, to: Any = "varying",
 ) -> Any:
     """The arrays of all lanes of a named axis, in each lane.
@@ -337,7 +336,7 @@ def _merged(x, axis, count=2):
 
 
 def psum_scatter(
-    x: ArrayLike, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
+    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:
     """The lane's part of `psum`: as that, of which each lane keeps what has its number.
@@ -385,7 +384,7 @@ def psum_scatter(
 
 
 def all_to_all(
-    x: ArrayLike, axis_name: Any, split_axis: int, concat_axis: int, *,
+    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
     axis_index_groups: Any = None, tiled: bool = False,
 ) -> Any:
     """An axis of arrays exchanged with the lanes: what lane `a` has at index `b`, lane `b` then has
@@ -464,7 +463,7 @@ def all_to_all(
     return tree_util.tree_map(leaf, x)
 
 
-def pswapaxes(x: ArrayLike, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
     """A named axis swapped with an axis of arrays, of the same size. Errors as `all_to_all`.
 
     Args: x, axis_name, axis, axis_index_groups: as for `all_to_all`, of which it is a case.

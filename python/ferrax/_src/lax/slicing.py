@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,9 +27,12 @@ from ferrax._src.lax.arguments import (
 )
 from ferrax._src.lax.shape import expand_dims, squeeze
 
+# A vector, or a scalar for each axis.
+Starts: TypeAlias = Array | np.ndarray | Sequence[ArrayLike]
+
 
 def slice(
-    operand: ArrayLike, start_indices: ArrayLike, limit_indices: Sequence[int],
+    operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Array:
     """The part of an array between static bounds, in steps of ``strides``.
@@ -199,7 +203,7 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
 
 
 def dynamic_slice(
-    operand: ArrayLike, start_indices: ArrayLike, slice_sizes: Sequence[int], *,
+    operand: ArrayLike, start_indices: Starts, slice_sizes: Sequence[int], *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
     """A window of static size at a dynamic position, moved so that it fits.
@@ -240,7 +244,7 @@ def dynamic_slice(
 
 
 def dynamic_update_slice(
-    operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike, *,
+    operand: ArrayLike, update: ArrayLike, start_indices: Starts, *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
     """``operand`` with a window at a dynamic position replaced by ``update`` (same dtype and rank).

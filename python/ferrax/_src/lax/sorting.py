@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_axis as _canonical_axis, operand as _operand
 
 
+@overload
 def sort(
-    operand: Array | Sequence[Array],
-    dimension: int = -1,
-    is_stable: bool = True,
-    num_keys: int = 1,
+    operand: Array | np.ndarray, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
+) -> Array: ...
+@overload
+def sort(
+    operand: Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True, num_keys: int = 1
+) -> tuple[Array, ...]: ...
+def sort(
+    operand: Array | np.ndarray | Sequence[ArrayLike], dimension: int = -1,
+    is_stable: bool = True, num_keys: int = 1,
 ) -> Array | tuple[Array, ...]:
     """Sorts arrays along an axis, by the first of them.
 
@@ -35,7 +44,7 @@ def sort(
     (Array([1, 2, 2], dtype=int32), Array([8, 7, 9], dtype=int32))
     """
     single = not isinstance(operand, Sequence)
-    operands = (operand,) if single else tuple(operand)
+    operands: tuple[Any, ...] = (operand,) if single else tuple(operand)
     if not operands:
         raise TypeError("sort: got no operands; at least one is needed")
     num_keys = operator.index(num_keys)
@@ -69,7 +78,8 @@ def sort_key_val(
     (Array([1, 2], dtype=int32), Array([8, 7], dtype=int32))
     """
     keys = _operand(keys, "sort_key_val")
-    return sort((keys, values), _canonical_axis(dimension, keys.ndim), is_stable)
+    ordered, moved = sort((keys, values), _canonical_axis(dimension, keys.ndim), is_stable)
+    return ordered, moved
 
 
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core.typing import Array, ArrayLike, DTypeLike
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.nn.functions import softmax
 from ferrax._src.numpy import api as jnp
-from ferrax._src.numpy.logsumexp import (
-    logsumexp as logsumexp,
-)
+from ferrax._src.numpy.logsumexp import logsumexp
 from ferrax._src.transforms.jit import jit
 
 # ---------------------------------------------------------------------------------------------
@@ -39,12 +38,13 @@ def _check_operand(name, x, shape, dtype):
         )
 
 
-def dot_product_attention(  
-    query: ArrayLike, key: Array, value: Any, bias: ArrayLike | None = None,
+def dot_product_attention(
+    query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None,
     mask: ArrayLike | None = None, *, scale: Any = None, is_causal: bool = False,
     query_seq_lengths: ArrayLike | None = None, key_value_seq_lengths: ArrayLike | None = None,
-    local_window_size: Any = None, implementation: Any = None, return_residual: bool = False,
-) -> Array:
+    local_window_size: Any = None, implementation: str | None = None,
+    return_residual: bool = False,
+) -> Any:
     """Scaled dot-product attention: `softmax(query @ key.T * scale + bias) @ value`.
 
     Sizes: B batch, T query positions, S key positions, N query heads, K key heads (N is a
@@ -85,14 +85,13 @@ def dot_product_attention(
     query = jnp.asarray(query)
     output_shape = query.shape
 
-    def four_axes(x):
-        if x is None:
-            return None
+    def four_axes(x: ArrayLike) -> Array:
         x = jnp.asarray(x)
         return x.reshape((1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x
 
     query, key, value = four_axes(query), four_axes(key), four_axes(value)
-    bias, mask = four_axes(bias), four_axes(mask)
+    bias = None if bias is None else four_axes(bias)
+    mask = None if mask is None else four_axes(mask)
     lengths = [
         None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)
     ]
@@ -112,8 +111,9 @@ def dot_product_attention(
         )
     if isinstance(local_window_size, int):
         local_window_size = (local_window_size, local_window_size)
+    query_lengths, key_lengths = lengths
     output, residual = _attention(
-        query, key, value, bias, mask, *lengths,
+        query, key, value, bias, mask, query_lengths, key_lengths,
         1.0 / np.sqrt(features) if scale is None else scale,
         bool(is_causal), local_window_size, bool(return_residual),
     )  # fmt: skip

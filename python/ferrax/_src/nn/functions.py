@@ -20,7 +20,8 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
-from ferrax._src.core.typing import Array, ArrayLike, Axis, DTypeLike
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.logsumexp import (
@@ -421,9 +422,10 @@ def _softmax_by_rule(x, where, axis):
 
 @_softmax_by_rule.defjvp
 def _softmax_jvp(axis, primals, tangents):
-    y = _softmax_by_rule(*primals, axis)
+    x, where = primals
+    y = _softmax_by_rule(x, where, axis)
     moved = y * tangents[0]
-    return y, moved - y * jnp.sum(moved, axis, where=primals[1], keepdims=True)
+    return y, moved - y * jnp.sum(moved, axis, where=where, keepdims=True)
 
 
 @jit(static_argnames=("axis",))

@@ -13,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core.typing import Array, DTypeLike, Shape
+from ferrax._src.core import Array
+from ferrax._src.core.typing import DTypeLike, Shape
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random import samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
@@ -263,7 +264,14 @@ def variance_scaling(
     return init
 
 
-def _scaled(name, scale, mode, distribution, summary):
+class _MakeScaled(Protocol):
+    def __call__(
+        self, in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
+        batch_axis: int | Sequence[int] = (), dtype: DTypeLike | None = None,
+    ) -> Initializer: ...
+
+
+def _scaled(name, scale, mode, distribution, summary) -> _MakeScaled:
     def make(
         in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
         batch_axis: int | Sequence[int] = (), dtype: DTypeLike | None = None,

@@ -23,7 +23,67 @@ from numpy import (
 from numpy.exceptions import ComplexWarning as ComplexWarning
 
 from ferrax._core import Array as ndarray  # noqa: F401
-from ferrax._core.ufuncs import *  # noqa: F403
+from ferrax._core.ufuncs import (
+    abs as abs,
+    absolute as absolute,
+    acos as acos,
+    acosh as acosh,
+    arccos as arccos,
+    arccosh as arccosh,
+    arcsin as arcsin,
+    arcsinh as arcsinh,
+    arctan as arctan,
+    arctan2 as arctan2,
+    arctanh as arctanh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_not as bitwise_not,
+    bitwise_right_shift as bitwise_right_shift,
+    cbrt as cbrt,
+    ceil as ceil,
+    conj as conj,
+    conjugate as conjugate,
+    cos as cos,
+    cosh as cosh,
+    equal as equal,
+    exp as exp,
+    exp2 as exp2,
+    expm1 as expm1,
+    floor as floor,
+    greater as greater,
+    greater_equal as greater_equal,
+    imag as imag,
+    invert as invert,
+    left_shift as left_shift,
+    less as less,
+    less_equal as less_equal,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    logical_not as logical_not,
+    nextafter as nextafter,
+    not_equal as not_equal,
+    positive as positive,
+    real as real,
+    reciprocal as reciprocal,
+    right_shift as right_shift,
+    rint as rint,
+    sign as sign,
+    sin as sin,
+    sinh as sinh,
+    sqrt as sqrt,
+    square as square,
+    tan as tan,
+    tanh as tanh,
+    true_divide as true_divide,
+    trunc as trunc,
+)
 from ferrax._src.base.dtypes import finfo as finfo, iinfo as iinfo
 from ferrax._src.numpy.array_creation import (
     arange as arange,
@@ -248,7 +308,7 @@ from ferrax._src.numpy.rounding import (
     round as round,
     spacing as spacing,
 )
-from ferrax._src.numpy.scalar_types import SCALAR_TYPES as _SCALAR_TYPES
+from ferrax._src.numpy.scalar_types import SCALAR_TYPES as _SCALAR_TYPES, ScalarType as _ScalarType
 from ferrax._src.numpy.selection import (
     choose as choose,
     delete as delete,
@@ -383,6 +443,44 @@ nan = _np.nan
 euler_gamma = _np.euler_gamma
 newaxis = None
 
+# For type checkers: which of them there are depends on the version of ml_dtypes.
+bfloat16: _ScalarType
+bool: _ScalarType
+bool_: _ScalarType
+cdouble: _ScalarType
+complex128: _ScalarType
+complex64: _ScalarType
+csingle: _ScalarType
+double: _ScalarType
+float16: _ScalarType
+float32: _ScalarType
+float4_e2m1fn: _ScalarType
+float64: _ScalarType
+float6_e2m3fn: _ScalarType
+float6_e3m2fn: _ScalarType
+float8_e3m4: _ScalarType
+float8_e4m3: _ScalarType
+float8_e4m3b11fnuz: _ScalarType
+float8_e4m3fn: _ScalarType
+float8_e4m3fnuz: _ScalarType
+float8_e5m2: _ScalarType
+float8_e5m2fnuz: _ScalarType
+float8_e8m0fnu: _ScalarType
+int1: _ScalarType
+int16: _ScalarType
+int2: _ScalarType
+int32: _ScalarType
+int4: _ScalarType
+int64: _ScalarType
+int8: _ScalarType
+single: _ScalarType
+uint1: _ScalarType
+uint16: _ScalarType
+uint2: _ScalarType
+uint32: _ScalarType
+uint4: _ScalarType
+uint64: _ScalarType
+uint8: _ScalarType
 globals().update(_SCALAR_TYPES)
 int_ = _SCALAR_TYPES["int64"]
 uint = _SCALAR_TYPES["uint64"]

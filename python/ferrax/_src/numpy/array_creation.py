@@ -10,7 +10,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -219,7 +219,7 @@ def _copy(x):
 
 
 def asarray(
-    a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
+    a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
     copy: bool | None = None, device: Any = None, out_sharding: Any = None,
 ) -> Array:
     """As `array`, but returns an array of the right dtype as it is unless `copy=True`.
@@ -594,10 +594,26 @@ def _length(start, stop, step) -> int:
     return max(0, math.ceil((stop - start) / step))
 
 
+@overload
 def linspace(
-    start: ArrayLike, stop: ArrayLike, num: Any = 50, endpoint: bool = True, retstep: bool = False,
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True,
+    retstep: Literal[False] = False, dtype: DTypeLike | None = None, axis: int = 0, *,
+    device: Any = None,
+) -> Array: ...
+@overload
+def linspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, *,
+    retstep: Literal[True], dtype: DTypeLike | None = None, axis: int = 0, device: Any = None,
+) -> tuple[Array, Array]: ...
+@overload
+def linspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None,
-) -> Any:
+) -> Any: ...
+def linspace(
+    start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None,
+) -> Array | tuple[Array, Array]:
     """`num` evenly spaced values from `start` to `stop`, which may be arrays.
 
     Args: endpoint: include `stop`; retstep: also return the step; axis: where to put the new

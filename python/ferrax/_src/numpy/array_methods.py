@@ -45,10 +45,12 @@ def _reshape(self: Array, *args: Any, order: str = "C", out_sharding: Any = None
 
 def _transpose(self: Array, *args: Any) -> Array:
     """See `ferrax.numpy.transpose`; axes may be given one by one."""
+    axes: Any
     if not args:
         axes = None
     elif len(args) == 1:
-        axes = args[0] if args[0] is None or np.iterable(args[0]) else args
+        (axes,) = args
+        axes = axes if axes is None or np.iterable(axes) else args
     else:
         axes = args
     return shape.transpose(self, axes)

@@ -23,7 +23,7 @@ def _shifts(bitorder):
     return as_array(shifts[::-1].copy() if bitorder == "big" else shifts)
 
 
-def _axis_last(x, axis):
+def _axis_last(x, axis) -> tuple[Array, int]:
     """(the array with `axis` last, flattened if it is None; where that axis was)"""
     if axis is None:
         return lax.reshape(x, (x.size,)), 0

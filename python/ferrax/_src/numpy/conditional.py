@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
@@ -10,10 +10,20 @@ from ferrax._src.numpy.nonzero import nonzero
 from ferrax._src.numpy.util import check_array_like, where as select_where
 
 
+@overload
+def where(
+    condition: ArrayLike, x: None = None, y: None = None, /, *, size: int | None = None,
+    fill_value: Any = None,
+) -> tuple[Array, ...]: ...
+@overload
+def where(
+    condition: ArrayLike, x: ArrayLike, y: ArrayLike, /, *, size: None = None,
+    fill_value: None = None,
+) -> Array: ...
 def where(
     condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *,
     size: int | None = None, fill_value: Any = None,
-) -> Array:
+) -> Array | tuple[Array, ...]:
     """Elements of `x` where the condition holds, else of `y`, broadcast and promoted.
 
     With the condition alone, the same as `nonzero`. Both branches are computed; for gradients

@@ -76,7 +76,7 @@ def correlate(
     return lax.rev(_sums("correlate", a, v, mode, dtype), (0,))
 
 
-def _operands(name, a, v, precision, preferred):
+def _operands(name, a, v, precision, preferred) -> tuple[Array, Array, Any]:
     """Both vectors in the dtype of the sums while they are taken, and that of the result."""
     a, v = ensure_arrays(name, a, v)
     precision_name(precision)
@@ -109,10 +109,11 @@ def _check_fits(name, dtype, preferred):
         for k in (np.signedinteger, np.unsignedinteger, np.floating, np.complexfloating)
         if dtypes.issubdtype(dtype, k)
     )
-    allowed = {
+    wider: dict[type, tuple[type, ...]] = {
         np.signedinteger: (np.signedinteger, np.floating),
         np.unsignedinteger: (np.integer, np.floating),
-    }.get(kind, (kind,))
+    }
+    allowed = wider.get(kind, (kind,))
     parts = 2 if kind is np.complexfloating else 1
     if (
         not any(dtypes.issubdtype(preferred, k) for k in allowed)

@@ -169,7 +169,7 @@ def histogram(
     (Array([2., 2.], dtype=float32), Array([0., 2., 4.], dtype=float32))
     """
     if isinstance(bins, str):
-        return histogram_bin_edges(a, bins)
+        histogram_bin_edges(a, bins)  # raises
     if weights is None:
         check_array_like("histogram", a, bins)
         (a,) = promote_dtypes_inexact(ensure_array(a, "histogram"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -85,11 +85,26 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True) ->
 # ---------------------------------------------------------------------------- singular values
 
 
+@overload
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True,
+    hermitian: bool = False, subset_by_index: tuple[int, int] | None = None,
+) -> SVDResult: ...
+@overload
+def svd(
+    a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False],
+    hermitian: bool = False, subset_by_index: tuple[int, int] | None = None,
+) -> Array: ...
+@overload
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True,
+    hermitian: bool = False, subset_by_index: tuple[int, int] | None = None,
+) -> Any: ...
 @jit(static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-) -> Any:
+) -> SVDResult | Array:
     """Singular value decomposition, `a = U @ diag(S) @ Vh`.
 
     Args: a: array (..., m, n); integers become floats; let k be min(m, n). full_matrices: complete
@@ -109,7 +124,7 @@ def svd(
     (a,) = promote_dtypes_inexact(ensure_array(a, "jnp.linalg.svd"))
     if hermitian:
         return _svd_of_hermitian(a, compute_uv, subset_by_index)
-    results = lax_linalg.svd(
+    results: Any = lax_linalg.svd(
         a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index
     )
     return SVDResult(*results) if compute_uv else results

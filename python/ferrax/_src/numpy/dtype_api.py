@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ferrax._src.base import dtypes
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.numpy.util import is_array_like
+
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 def result_type(*args: Any) -> Any:
@@ -58,7 +60,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     return dtypes.isdtype(dtype, kind)
 
 
-def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     """True if a cast between dtypes is allowed under a casting rule.
 
     Args: from_: a dtype; to: a dtype; casting: "no", "equiv", "safe", "same_kind" or "unsafe".

@@ -99,7 +99,7 @@ def _parse(subscripts: str, shapes):
 
 
 def _label_sizes(inputs, shapes):
-    sizes = {}
+    sizes: dict[str, int] = {}
     for i, (term, shape) in enumerate(zip(inputs, shapes)):
         for c, n in zip(term, shape):
             if sizes.setdefault(c, n) == 1:
@@ -115,13 +115,13 @@ def _label_sizes(inputs, shapes):
 def _greedy_path(inputs, out, sizes):
     """Pairs of positions to contract; a used pair is removed and its result appended."""
     terms = [set(t) for t in inputs]
-    path = []
+    path: list[tuple[int, ...]] = []
 
     def volume(labels):
         return math.prod(sizes[c] for c in labels)
 
     while len(terms) > 2:
-        best = None
+        best: Any = None
         for i in range(len(terms)):
             for j in range(i + 1, len(terms)):
                 rest = set(out).union(*(t for k, t in enumerate(terms) if k not in (i, j)))
@@ -188,7 +188,7 @@ def _diagonals(x, term, keep):
         axes = [i for i, label in enumerate(term) if label == c]
         if len(axes) == 1:
             continue
-        mask = None
+        mask: Any = None
         for i, j in zip(axes, axes[1:]):
             eye = lax.eq(lax.broadcasted_iota(np.uint32, x.shape, i),
                          lax.broadcasted_iota(np.uint32, x.shape, j))

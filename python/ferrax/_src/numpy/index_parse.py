@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Range(NamedTuple):
 class Mask(NamedTuple):
     """A boolean array index. ``value`` is a NumPy array if concrete, else a tracer."""
 
-    value: object
+    value: Any
     concrete: bool
 
 
@@ -57,7 +57,7 @@ def parse(shape: tuple[int, ...], index) -> list:
         else:
             _reject_sequence(index)
             index = (index,)
-    items = []
+    items: list[Any] = []
     ellipsis_at = -1
     used = 0
     for position, item in enumerate(index):

@@ -135,7 +135,7 @@ def static_getitem(
 
 def concrete_masks(entries: list) -> list:
     """The entries with each boolean mask replaced by the index arrays of its True elements."""
-    result = []
+    result: list[Any] = []
     for entry in entries:
         if type(entry) is Mask:
             if not entry.concrete:
@@ -224,7 +224,8 @@ def _preslice(x: Array, entries: list) -> tuple[Array, list]:
     """Applies the slices with steps, leaving whole axes in their place."""
     if not any(type(entry) is Range and entry.step != 1 for entry in entries):
         return x, entries
-    before, after = [], []
+    before: list[Any] = []
+    after: list[Any] = []
     axis = 0
     for entry in entries:
         if entry is None or entry is True or entry is False or type(entry) is str:
@@ -327,7 +328,7 @@ def setitem(x: Array, index: Any, value: Any) -> NoReturn:
     )
 
 
-def install(array_class: type) -> None:
+def install(array_class: Any) -> None:
     """Gives the array class ``iter``; ``[]`` is native and calls ``getitem`` for what is not
     static."""
     array_class.__iter__ = iterate

@@ -57,23 +57,23 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | N
     >>> jnp.concatenate([jnp.arange(2), jnp.ones(1)])
     Array([0., 1., 1.], dtype=float32)
     """
-    arrays = _sequence("concatenate", arrays)
-    if not arrays:
+    given = _sequence("concatenate", arrays)
+    if not given:
         raise ValueError("concatenate: got no arrays; at least one is needed")
-    arrays = [as_array(x) for x in arrays]
+    parts = [as_array(x) for x in given]
     if axis is None:
-        return concatenate([ravel(x) for x in arrays], axis=0, dtype=dtype)
-    if arrays[0].ndim == 0:
+        return concatenate([ravel(x) for x in parts], axis=0, dtype=dtype)
+    if parts[0].ndim == 0:
         raise ValueError("concatenate: scalars have no axis to join along; use stack")
     if type(axis) is not int:
         axis = operator.index(axis)
-    axis = normalize_axis(axis, arrays[0].ndim)
+    axis = normalize_axis(axis, parts[0].ndim)
     if dtype is None:
-        arrays = promote_dtypes(*arrays)
+        parts = promote_dtypes(*parts)
     else:
         dtype = user_dtype(dtype, "concatenate")
-        arrays = [convert(x, dtype) for x in arrays]
-    return lax.concatenate(arrays, dimension=axis)
+        parts = [convert(x, dtype) for x in parts]
+    return lax.concatenate(parts, dimension=axis)
 
 
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Array:
@@ -293,7 +293,7 @@ def _split(name, a, indices_or_sections, axis):
     if isinstance(indices_or_sections, (tuple, list)) or np.ndim(indices_or_sections) > 0:
         points = np.asarray([
             concrete_or_error(operator.index, i, message) for i in indices_or_sections], np.int64)
-        sizes = np.diff(np.concatenate([[0], points, [length]]))
+        sizes: Any = np.diff(np.concatenate([[0], points, [length]]))
         if (sizes < 0).any():
             raise ValueError(
                 f"jnp.{name}: indices must rise from 0 to {length}, got {points.tolist()}")

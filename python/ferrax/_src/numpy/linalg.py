@@ -373,7 +373,8 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
         )
     if n == 0:
         return broadcast_to(matrices.eye(a.shape[-1], dtype=a.dtype), tuple(a.shape))
-    square, result = a, None
+    square: Array = a
+    result: Any = None
     while True:
         n, bit = divmod(n, 2)
         if bit:

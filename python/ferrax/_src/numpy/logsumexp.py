@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import config, dtypes
+from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import conditional, reductions
@@ -17,7 +18,7 @@ from ferrax._src.numpy.util import ensure_array
 from ferrax._src.transforms.jit import jit
 
 
-def as_inexact(name, x):
+def as_inexact(name, x) -> Array:
     """An array argument as a floating or complex array; TypeError for what is no array."""
     x = ensure_array(x, name)
     if dtypes.issubdtype(x.dtype, np.inexact):
@@ -32,10 +33,25 @@ def static_axis(axis):
     return tuple(map(operator.index, axis)) if np.ndim(axis) else operator.index(axis)
 
 
+@overload
+def logsumexp(
+    a: ArrayLike, axis: Axis | None = None, b: ArrayLike | None = None, keepdims: bool = False,
+    return_sign: Literal[False] = False, where: ArrayLike | None = None,
+) -> Array: ...
+@overload
+def logsumexp(
+    a: ArrayLike, axis: Axis | None = None, b: ArrayLike | None = None, keepdims: bool = False, *,
+    return_sign: Literal[True], where: ArrayLike | None = None,
+) -> tuple[Array, Array]: ...
+@overload
 def logsumexp(
     a: ArrayLike, axis: Axis | None = None, b: ArrayLike | None = None, keepdims: bool = False,
     return_sign: bool = False, where: ArrayLike | None = None,
-) -> Any:
+) -> Any: ...
+def logsumexp(
+    a: ArrayLike, axis: Axis | None = None, b: ArrayLike | None = None, keepdims: bool = False,
+    return_sign: bool = False, where: ArrayLike | None = None,
+) -> Array | tuple[Array, Array]:
     """`log(sum(b * exp(a)))` without overflow.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def triu(m: ArrayLike, k: Any = 0) -> Array:
     return _triangle("triu", m, k, False)
 
 
-def _swap_last(a, axis1, axis2):
+def _swap_last(a, axis1, axis2) -> Array:
     axis1, axis2 = normalize_axis(axis1, a.ndim), normalize_axis(axis2, a.ndim)
     if axis1 == axis2:
         raise ValueError("axis1 and axis2 cannot be same")
@@ -333,7 +333,21 @@ def triu_indices_from(arr: ArrayLike, k: Any = 0) -> tuple[Array, Array]:
     return triu_indices(n, k, m)
 
 
-def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: Literal[False] = False
+) -> Array: ...
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, *, sparse: Literal[True]
+) -> tuple[Array, ...]: ...
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False
+) -> Any: ...
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False
+) -> Array | tuple[Array, ...]:
     """Index arrays of a grid, stacked on a first axis, or a tuple of open ones if `sparse`.
 
     Args: dimensions: the sizes of the grid; dtype: default int32; sparse: open arrays, which
@@ -521,11 +535,9 @@ def _cosine_window(name, M, coefficients):
     M, dtype, n = _window(name, M)
     if M <= 1:
         return lax.full((max(M, 0),), 1, dtype)
-    out = None
-    for k, c in enumerate(coefficients):
-        if k == 0:
-            out = as_array(np.asarray(c, dtype))
-            continue
+    first, *others = coefficients
+    out = as_array(np.asarray(first, dtype))
+    for k, c in enumerate(others, 1):
         angle = lax.mul(n, as_array(np.asarray(2 * np.pi * k / (M - 1), dtype)))
         out = lax.add(out, lax.mul(lax.cos(angle), as_array(np.asarray(c, dtype))))
     return out

@@ -69,12 +69,11 @@ def diff(
         raise ValueError("diff requires input that is at least one dimensional; got"
                          f" shape {tuple(a.shape)}")
     axis = normalize_axis(axis, a.ndim)
+    end_shape = tuple(1 if d == axis else m for d, m in enumerate(a.shape))
 
-    def end(x):
-        x = ensure_array(x, "diff")
-        if x.ndim == 0:
-            x = broadcast_to(x, tuple(1 if d == axis else m for d, m in enumerate(a.shape)))
-        return [x]
+    def end(given: ArrayLike) -> list[Array]:
+        x = ensure_array(given, "diff")
+        return [broadcast_to(x, end_shape) if x.ndim == 0 else x]
 
     parts = (end(prepend) if prepend is not None else []) + [a]
     parts += end(append) if append is not None else []
@@ -129,7 +128,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: in
             "gradient: differences need two elements or more along each axis, got shape"
             f" {tuple(f.shape)}")
     if len(varargs) == 0:
-        spacings = [1.0] * len(axes)
+        spacings: list[Any] = [1.0] * len(axes)
     elif len(varargs) == 1:
         spacings = list(varargs) * len(axes)
     elif len(varargs) == len(axes):

@@ -5,6 +5,7 @@ Invariant: axes are padded one after the other, so corners see already padded ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,8 +145,10 @@ def _statistic(x, axis, before, after, mode, lengths):
 
     def edge(start, stop, count):
         part = _slice(x, start, stop, axis)
-        function = {"maximum": reductions.max, "minimum": reductions.min,
-                    "mean": reductions.mean}[mode]
+        functions: dict[str, Callable[..., Array]] = {
+            "maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean,
+        }  # fmt: skip
+        function = functions[mode]
         value = function(part, axis=axis, keepdims=True)
         if is_subdtype(x, np.integer):
             value = round_even(value)

@@ -73,7 +73,7 @@ def _add(name, a1, a2):
     return convert(lax.add(a1, a2), a1.dtype)
 
 
-def _vector(name, p):
+def _vector(name, p) -> Array:
     if p.ndim == 0:
         raise TypeError(f"jnp.{name}: expected a vector of coefficients, got a scalar")
     if p.ndim > 1:
@@ -96,7 +96,7 @@ def _falling(power, m):
 
 
 @jit(static_argnames=("m",))
-def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
+def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial, in floats.
 
     Raises: ValueError for a negative `m` and other ranks; TypeError for an `m` that is no integer.
@@ -118,7 +118,7 @@ def polyder(p: ArrayLike, m: ArrayLike = 1) -> Array:
 
 
 @jit(static_argnames=("m",))
-def polyint(p: ArrayLike, m: ArrayLike = 1, k: Any = None) -> Array:
+def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
     """The m-th integral of a polynomial, in floats.
 
     Args: p: a vector; m: how often; k: the constants of integration, one for all or a vector of m,
@@ -163,7 +163,8 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     if trim_leading_zeros and max(x.shape[0] for x in factors) > 1:
         factors = [trim_zeros(x, trim="f") for x in factors]
     factors = [x if x.shape[0] else lax.full((1,), 0, x.dtype) for x in factors]
-    return convolve(*factors, mode="full")
+    first, second = factors
+    return convolve(first, second, mode="full")
 
 
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
@@ -179,8 +180,8 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> jnp.polydiv(jnp.array([1.0, 3.0, 5.0]), jnp.array([1.0, 1.0]))
     (Array([1., 2.], dtype=float32), Array([0., 0., 3.], dtype=float32))
     """
-    operands = promote_dtypes_inexact(*ensure_arrays("polydiv", u, v))
-    u, v = (_vector("polydiv", x) for x in operands)
+    u, v = promote_dtypes_inexact(*ensure_arrays("polydiv", u, v))
+    u, v = _vector("polydiv", u), _vector("polydiv", v)
     if v.shape[0] == 0:
         raise IndexError("jnp.polydiv: the divisor has no coefficients")
     quotient, remainder = _divide(u, v)

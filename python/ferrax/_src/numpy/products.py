@@ -14,7 +14,7 @@ import numpy as np
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
-from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import reject_out_sharding
 from ferrax._src.numpy.util import (
@@ -69,6 +69,7 @@ def dot(
     """
     reject_out_sharding("dot", out_sharding)
     a, b = ensure_arrays("dot", a, b)
+    contract: tuple[tuple[int, ...], tuple[int, ...]]
     if a.ndim == 0 or b.ndim == 0:
         contract = ((), ())
     elif b.ndim == 1:
@@ -255,7 +256,7 @@ def vecdot(
     return _batched_product("vecdot", x1, x2, False, False, precision, preferred_element_type)
 
 
-def _axis_last(x, axis):
+def _axis_last(x, axis) -> Array:
     if axis == x.ndim - 1:
         return x
     return lax.transpose(x, (*range(axis), *range(axis + 1, x.ndim), axis))
@@ -275,6 +276,7 @@ def inner(
     Array([3, 7], dtype=int32)
     """
     a, b = ensure_arrays("inner", a, b)
+    contract: tuple[tuple[int, ...], tuple[int, ...]]
     if a.ndim == 0 or b.ndim == 0:
         a, b = promote_dtypes(a, b)
         contract = ((), ())
@@ -300,7 +302,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
 
 
 def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: Axis = 2, *, precision: Any = None,
+    a: ArrayLike, b: ArrayLike, axes: Any = 2, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
 ) -> Array:
     """Sum of products over `axes`: a number of last/first axes, or a pair of axis lists.

@@ -272,14 +272,13 @@ def roll(a: ArrayLike, shift: ArrayLike, axis: Axis | None = None) -> Array:
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)
     axes = tuple(normalize_axis(d, a.ndim) for d in _axis_list(axis))
-    if is_concrete(shift) if isinstance(shift, Array) else True:
+    if not isinstance(shift, Array) or is_concrete(shift):
         amounts = np.asarray(shift)
         if amounts.dtype.kind not in "iub" and not np.all(amounts == np.trunc(amounts)):
             raise TypeError(f"jnp.roll: shift must be integers, got {shift}")
-        amounts, places = np.broadcast_arrays(np.atleast_1d(amounts).astype(np.int64),
-                                              np.asarray(axes))
-        return _roll_static(a, tuple(map(int, amounts)), tuple(map(int, places)))
+        static = np.broadcast_arrays(np.atleast_1d(amounts).astype(np.int64), np.asarray(axes))
+        return _roll_static(a, *(tuple(map(int, part)) for part in static))
     count = max(len(axes), shift.size if shift.ndim else 1)
-    amounts = _broadcast_to(lax.expand_dims(shift, (0,)) if shift.ndim == 0 else shift, (count,))
+    traced = _broadcast_to(lax.expand_dims(shift, (0,)) if shift.ndim == 0 else shift, (count,))
     places = axes * count if len(axes) == 1 else axes
-    return _roll_dynamic(a, amounts, tuple(places))
+    return _roll_dynamic(a, traced, tuple(places))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -377,10 +377,25 @@ def _mean_jit(a, axis, dtype, keepdims, where):
     return _mean(a, axis, user_dtype(dtype, "mean"), None, keepdims, where)
 
 
+@overload
+def average(
+    a: ArrayLike, axis: Axis | None = None, weights: ArrayLike | None = None,
+    returned: Literal[False] = False, keepdims: bool = False,
+) -> Array: ...
+@overload
+def average(
+    a: ArrayLike, axis: Axis | None = None, weights: ArrayLike | None = None, *,
+    returned: Literal[True], keepdims: bool = False,
+) -> tuple[Array, Array]: ...
+@overload
 def average(
     a: ArrayLike, axis: Axis | None = None, weights: ArrayLike | None = None,
     returned: bool = False, keepdims: bool = False,
-) -> Any:
+) -> Any: ...
+def average(
+    a: ArrayLike, axis: Axis | None = None, weights: ArrayLike | None = None,
+    returned: bool = False, keepdims: bool = False,
+) -> Array | tuple[Array, Array]:
     """Weighted mean over axes.
 
     Args: weights: None, or an array of the shape of `a`, or 1-d along one `axis`;

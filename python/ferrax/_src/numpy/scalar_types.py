@@ -5,35 +5,40 @@ Invariant: `scalar_type(x)` makes a strongly typed array; instances cannot be ma
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
+from ferrax._src.core import Array
 from ferrax._src.numpy.array_creation import asarray
 
 
-class _ScalarMeta(type):
+class ScalarType(type):
+    """The class of `float32` and its like."""
+
     dtype: np.dtype
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.dtype.type)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if isinstance(other, _ScalarMeta):
+        if isinstance(other, ScalarType):
             return self.dtype == other.dtype
         try:
             return self.dtype == other if other is not None else False
         except TypeError:
             return False
 
-    def __ne__(self, other):
+    def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Array:
         return asarray(x, dtype=self.dtype)
 
-    def __instancecheck__(self, instance):
+    def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, self.dtype.type)
 
 
@@ -47,11 +52,11 @@ _HELP = """The dtype {name}: for `dtype` arguments; called, it converts to an ar
     """
 
 
-def _scalar_type(name, numpy_type):
+def _scalar_type(name, numpy_type) -> ScalarType:
     dtype = np.dtype(numpy_type)
     # "bool_" is the dtype bool, as its name says elsewhere.
     name = name.rstrip("_")
-    kind = _ScalarMeta(name, (object,), {"dtype": dtype, "__doc__": _HELP.format(name=name)})
+    kind = ScalarType(name, (object,), {"dtype": dtype, "__doc__": _HELP.format(name=name)})
     kind.__module__ = "ferrax.numpy"
     return kind
 

@@ -51,7 +51,7 @@ def select(condlist: Sequence, choicelist: Sequence, default: ArrayLike = 0) -> 
         )
     if len(condlist) == 0:
         raise ValueError("condlist must be non-empty")
-    result = default
+    result: Any = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
         result = where(condition, choice, result)
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def _unique(name, ar, axis, index, inverse, counts, equal_nan, size, fill_value)
             values = lax.add(values, _filler(fill_value, values)) if ar.dtype != bool else (
                 lax.bitwise_or(values, _filler(fill_value, values)))
         nothing = lax.full((0,), 0, dtype)
-        results = [values, nothing, lax.full(shape, 0, dtype), nothing]
+        results: list[Any] = [values, nothing, lax.full(shape, 0, dtype), nothing]
     else:
         rows, places, first = _sorted_rows(rows, equal_nan)
         found = _marked(first, size, 0)
@@ -169,6 +169,18 @@ def _counts(first: Array, size) -> Array:
     return lax.sub(lax.slice_in_dim(starts, 1, rest + 1), lax.slice_in_dim(starts, 0, rest))
 
 
+@overload
+def unique(
+    ar: ArrayLike, return_index: Literal[False] = False, return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False, axis: int | None = None, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,
+) -> Array: ...
+@overload
+def unique(
+    ar: ArrayLike, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,
+) -> Any: ...
 def unique(  # noqa: A002
     ar: ArrayLike, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False, axis: int | None = None, *, equal_nan: bool = True,
@@ -322,10 +334,25 @@ def _chosen(values: Array, mask: Array, size, fill_value) -> Array:
     return out
 
 
+@overload
+def intersect1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False,
+    return_indices: Literal[False] = False, *, size: int | None = None, fill_value: Any = None,
+) -> Array: ...
+@overload
+def intersect1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, return_indices: Literal[True],
+    size: int | None = None, fill_value: Any = None,
+) -> tuple[Array, Array, Array]: ...
+@overload
 def intersect1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
     size: int | None = None, fill_value: Any = None,
-) -> Any:
+) -> Any: ...
+def intersect1d(
+    ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
+    size: int | None = None, fill_value: Any = None,
+) -> Array | tuple[Array, Array, Array]:
     """The distinct elements that are in both arrays, sorted.
 
     Args:
@@ -364,8 +391,7 @@ def intersect1d(
     out = _chosen(values, mask, size, fill_value)
     if not return_indices:
         return out
-    indices = [_chosen(x, mask, size, n) for x, n in ((before, sizes[0]), (after, sizes[1]))]
-    return out, *indices
+    return out, _chosen(before, mask, size, sizes[0]), _chosen(after, mask, size, sizes[1])
 
 
 def setdiff1d(
@@ -383,13 +409,13 @@ def setdiff1d(
     >>> jnp.setdiff1d(jnp.array([3, 1, 2]), jnp.array([2]))
     Array([1, 3], dtype=int32)
     """
-    ar1, ar2, size = _pair("setdiff1d", ar1, ar2, size)
+    first, ar2, size = _pair("setdiff1d", ar1, ar2, size)
     keep = None
     if not assume_unique:
-        ar1, _, keep = _sorted_rows(ar1, True)
-    mask = isin(ar1, ar2, invert=True)
+        first, _, keep = _sorted_rows(first, True)
+    mask = isin(first, ar2, invert=True)
     mask = mask if keep is None else lax.bitwise_and(mask, keep)
-    return _chosen(ar1, mask, size, 0 if fill_value is None else fill_value)
+    return _chosen(first, mask, size, 0 if fill_value is None else fill_value)
 
 
 def setxor1d(

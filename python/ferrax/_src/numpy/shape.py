@@ -63,7 +63,7 @@ def ndim(a: ArrayLike) -> int:
     return np.ndim(a)
 
 
-def size(a: ArrayLike, axis: Axis | None = None) -> int:
+def size(a: Any, axis: Any = None) -> int:
     """The number of elements, or the product of the sizes of some axes.
 
     Args: a: array or scalar; axis: None (all axes), an axis or a tuple. Raises: ValueError for an
@@ -89,7 +89,7 @@ def _warn_not_array(name, a):
         )
 
 
-def iscomplexobj(x: ArrayLike) -> bool:
+def iscomplexobj(x: Any) -> bool:
     """True if the dtype is complex, whatever the values.
 
     Args: x: array, scalar or dtype.
@@ -106,7 +106,7 @@ def iscomplexobj(x: ArrayLike) -> bool:
     return bool(dtypes.issubdtype(dtype, np.complexfloating))
 
 
-def isrealobj(x: ArrayLike) -> bool:
+def isrealobj(x: Any) -> bool:
     """True if the dtype is not complex.
 
     Args: x: array or scalar.
@@ -117,7 +117,7 @@ def isrealobj(x: ArrayLike) -> bool:
     return not iscomplexobj(x)
 
 
-def isscalar(element: ArrayLike) -> bool:
+def isscalar(element: Any) -> bool:
     """True for numbers and 0-d arrays.
 
     Args: element: any object.
@@ -132,7 +132,7 @@ def isscalar(element: ArrayLike) -> bool:
     return getattr(element, "ndim", None) == 0
 
 
-def iterable(y: ArrayLike) -> bool:
+def iterable(y: Any) -> bool:
     """True if `iter(y)` works.
 
     Args: y: any object.

@@ -7,6 +7,7 @@ their parts) everywhere but in `partition` and `argpartition`, whose order is `l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -207,10 +208,10 @@ def sort_complex(a: ArrayLike) -> Array:
 def _before(x: Array, y: Array, or_equal: bool) -> Array:
     """Whether `x` comes before `y` in sorted order."""
     if is_subdtype(x, np.complexfloating):
-        real, imag = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
-        tied = lax.bitwise_and(_before(*real, True), _before(*reversed(real), True))
-        return lax.bitwise_or(_before(*real, False),
-                              lax.bitwise_and(tied, _before(*imag, or_equal)))
+        a, b = lax.real(x), lax.real(y)
+        tied = lax.bitwise_and(_before(a, b, True), _before(b, a, True))
+        beside = _before(lax.imag(x), lax.imag(y), or_equal)
+        return lax.bitwise_or(_before(a, b, False), lax.bitwise_and(tied, beside))
     plain = lax.le(x, y) if or_equal else lax.lt(x, y)
     if not is_subdtype(x, np.floating):
         return plain
@@ -260,7 +261,7 @@ def _by_sorting(a: Array, v: Array, side: str) -> Array:
     return lax.reshape(lax.sub(among_all, ranks(flat)), v.shape)
 
 
-_SEARCHES = {
+_SEARCHES: dict[str, Callable[..., Array]] = {
     "compare_all": _by_comparing_all,
     "scan": partial(_by_bisection, unroll=1),
     "scan_unrolled": partial(_by_bisection, unroll=True),

@@ -154,7 +154,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 # ---------------------------------------------------------------------------- gcd, lcm
 
 
-def _integers(fun_name, x1, x2):
+def _integers(fun_name, x1, x2) -> tuple[Array, ...]:
     check_array_like(fun_name, x1, x2)
     dtype, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
     if not dtypes.issubdtype(dtype, np.integer):

@@ -140,7 +140,9 @@ def _floor_mod(x: Array, size: int) -> Array:
     return lax.select_n(lax.lt(remainder, zero), remainder, lax.add(remainder, size))
 
 
-def _along_axis_shapes(name: str, arr: Array, indices: Array, axis: int | None):
+def _along_axis_shapes(
+    name: str, arr: Array, indices: Array, axis: int | None
+) -> tuple[Array, Array, int]:
     """Flattens for ``axis=None``; checks ranks and the index dtype."""
     _integer_indices(
         indices,
@@ -273,7 +275,7 @@ def put_along_axis(
     others_index = (*indices.shape[:axis], 1, *indices.shape[axis + 1 :])
     shape = list(broadcast_shapes(others_index, others_arr))
     shape[axis] = indices.shape[axis]
-    places = []
+    places: list[Any] = []
     for d in range(arr.ndim):
         if d == axis:
             places.append(_broadcast_to(indices, tuple(shape)))

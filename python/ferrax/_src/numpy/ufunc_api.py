@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,8 +34,10 @@ from ferrax._src.numpy.util import (
 )
 from ferrax._src.numpy.vectorization import vectorize
 
+T = TypeVar("T")
 
-class ufunc(functools.partial):
+
+class ufunc(functools.partial[T]):
     """An elementwise function of `nin` arrays that gives `nout` arrays.
 
     Args: func: the function of arrays; nin, nout: numbers of inputs and outputs; identity: the
@@ -48,14 +50,25 @@ class ufunc(functools.partial):
     (Array(6, dtype=int32), 2, 0)
     """
 
+    __name__: str
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+    _reduce: Callable[..., Array] | None
+    _accumulate: Callable[..., Array] | None
+    _at: Callable[..., Array] | None
+    _reduceat: Callable[..., Array] | None
+
     def __new__(
-        cls, func: Callable[..., Any], /, nin: int, nout: int, *, name: str | None = None,
-        nargs: int | None = None, identity: Any = None, call: Callable[..., Any] | None = None,
-        reduce: Callable[..., Any] | None = None, accumulate: Callable[..., Any] | None = None,
-        at: Callable[..., Any] | None = None, reduceat: Callable[..., Any] | None = None,
-    ) -> ufunc:
+        cls, func: Callable[..., T], /, nin: int, nout: int, *, name: str | None = None,
+        nargs: int | None = None, identity: Any = None, call: Callable[..., T] | None = None,
+        reduce: Callable[..., Array] | None = None,
+        accumulate: Callable[..., Array] | None = None, at: Callable[..., Array] | None = None,
+        reduceat: Callable[..., Array] | None = None,
+    ) -> ufunc[T]:
         self = super().__new__(cls, call or func)
-        self.__name__ = name or getattr(func, "__name__", "ufunc")
+        self.__name__ = getattr(func, "__name__", "ufunc") if name is None else name
         self.__doc__ = func.__doc__
         self.nin, self.nout, self.nargs, self.identity = nin, nout, nargs or nin, identity
         self._reduce, self._accumulate, self._at, self._reduceat = reduce, accumulate, at, reduceat
@@ -112,7 +125,8 @@ class ufunc(functools.partial):
         self._require_binary("outer")
         A, B = ensure_arrays(f"{self.__name__}.outer", A, B)
         shape = tuple(A.shape) + tuple(B.shape)
-        return reshape(self(reshape(A, (A.size, 1)), reshape(B, (1, B.size))), shape)
+        out: Any = self(reshape(A, (A.size, 1)), reshape(B, (1, B.size)))
+        return reshape(out, shape)
 
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: Any = True) -> Array:
         """A copy of `a` with the function applied at indices, once per occurrence."""
@@ -145,7 +159,9 @@ class ufunc(functools.partial):
         return lax.concatenate(parts, dimension=axis)
 
 
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+def frompyfunc(
+    func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None
+) -> ufunc[Any]:
     """A ufunc from a function of scalars, which is mapped by `vectorize`.
 
     Args: func: function of `nin` scalars with `nout` scalar results; identity: of reductions.
@@ -272,14 +288,14 @@ minimum = ufunc(ufuncs.minimum, 2, 1, name="minimum", reduce=_extremum(reduction
 negative = ufunc(ufuncs.negative, 1, 1, name="negative")
 
 
-def _logical(name, fold, identity, cumulative=None):
+def _logical(name, fold, identity, cumulative=None) -> ufunc[Array]:
     function = getattr(ufuncs, name)
     accumulate = cumulative and _cumulative(name, _cumulative_truth(cumulative))
     return ufunc(function, 2, 1, name=name, identity=identity, accumulate=accumulate,
                  reduce=_monoid(name, function, fold, identity, logical=True))
 
 
-def _bitwise(name, fold, identity):
+def _bitwise(name, fold, identity) -> ufunc[Array]:
     function = getattr(ufuncs, name)
     return ufunc(function, 2, 1, name=name, identity=identity,
                  reduce=_monoid(name, function, fold, identity))

@@ -681,7 +681,7 @@ _logaddexp2 = _log_add("logaddexp2", _value2, lax.exp2)
 
 
 @jit_inline
-def logaddexp(x1, x2, /):
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))`, stable for large and infinite values.
 
     Args: x1, x2: arrays that broadcast together; integers become floats.
@@ -695,7 +695,7 @@ def logaddexp(x1, x2, /):
 
 
 @jit_inline
-def logaddexp2(x1, x2, /):
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)`, stable for large and infinite values.
 
     Args: x1, x2: arrays that broadcast together; integers become floats.

@@ -81,7 +81,7 @@ def apply_at(x, index, func, is_sorted: bool, unique: bool, mode, wrap: bool) ->
     entries = parse(x.shape, index)
     mask = _only_mask(entries)
     if mask is not None:
-        return _masked(x, entries, lambda region: func(region), mode, wrap)
+        return _masked(x, entries, mask, lambda region: func(region), mode, wrap)
     entries, empty = _settle_booleans(concrete_masks(entries))
     mode = GatherScatterMode.from_any(mode)
     plan, starts, arrays = structure_of(x.shape, entries, wrap)
@@ -213,9 +213,8 @@ def _mask_axis(entries: list) -> int:
     return axis
 
 
-def _masked(x: Array, entries: list, change, mode, wrap: bool) -> Array:
+def _masked(x: Array, entries: list, mask: Mask, change, mode, wrap: bool) -> Array:
     """``change`` applied to the region around a mask, kept where the mask holds."""
-    mask = _only_mask(entries)
     region_entries = _region_entries(entries, x.shape)
     is_all = all(type(entry) is Range and entry.whole for entry in region_entries)
     region = x if is_all else static_getitem(x, region_entries, mode=mode, wrap=wrap)
@@ -246,19 +245,18 @@ def _masked_update(op: str, x: Array, entries: list, values: Array, mode, wrap: 
     """The update as a select, or None if the mask must be (and is) concrete instead."""
     mask = _only_mask(entries)
     traced_masks = [e for e in entries if type(e) is Mask and not e.concrete]
-    if mask is not None:
-        values = _values_for_mask(entries, mask, values)
-    if mask is None or values is None:
+    aligned = None if mask is None else _values_for_mask(entries, mask, values)
+    if mask is None or aligned is None:
         if traced_masks:
             raise NonConcreteBooleanIndexError(traced_masks[0].value)
         return None
-    dtype = scatter_dtype(op, x, values)
+    dtype = scatter_dtype(op, x, aligned)
 
     def change(region):
-        old, new = _promoted(dtype, region, values)
+        old, new = _promoted(dtype, region, aligned)
         return _combine(op, old, _broadcast_to(new, region.shape))
 
-    return _masked(x, entries, change, mode, wrap)
+    return _masked(x, entries, mask, change, mode, wrap)
 
 
 def _values_for_mask(entries: list, mask: Mask, values: Array) -> Array | None:

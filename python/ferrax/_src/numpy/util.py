@@ -16,12 +16,12 @@ from ferrax._src.base.config import config
 from ferrax._src.core import Array, as_array, concrete_or_error, traced_values
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import is_int_tuple
-from ferrax._src.transforms.jit import jit
+from ferrax._src.transforms.jit import JitDecorator, jit
 
 PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
 
-jit_inline = jit(inline=True)
+jit_inline: JitDecorator = jit(inline=True)
 
 
 class AxisError(ValueError, IndexError):

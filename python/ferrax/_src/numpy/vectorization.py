@@ -112,7 +112,7 @@ def vectorize(
                 raise TypeError(
                     f"wrong number of positional arguments: expected {len(cores)}, got"
                     f" {len(values)} {message}")
-        sizes = {}
+        sizes: dict[str, int] = {}
         for i, (x, core) in enumerate(zip(values, cores)):
             _core_sizes(x.shape, core, sizes, f"input {i}")
         batches = [tuple(x.shape[:x.ndim - len(core)]) for x, core in zip(values, cores)]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core.typing import Array, ArrayLike, DTypeLike, Shape
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape

@@ -25,7 +25,8 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.base.extended_dtypes import PRNG_IMPLS
-from ferrax._src.core.typing import Array, ArrayLike, DTypeLike
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.numpy import api as jnp
 
 PRNGImpl = dtypes.PRNGImpl
@@ -303,7 +304,7 @@ def as_given(keys, legacy):
     return random_unwrap(keys) if legacy and not config.enable_custom_prng.value else keys
 
 
-def canonicalize_shape(shape, context=""):
+def canonicalize_shape(shape, context="") -> tuple[int, ...]:
     """A shape argument as a tuple of ints; an int stands for a shape of one axis.
 
     Raises:

@@ -18,7 +18,8 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
-from ferrax._src.core.typing import Array, ArrayLike, DTypeLike, Shape
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape, check_key, random_bits, random_split
@@ -135,8 +136,8 @@ def bits(
     key = _begin("bits", key, out_sharding)
     if dtype is None:
         dtype = dtypes.default_uint_dtype()
-    dtype = _sample_dtype("bits", dtype, kind=np.unsignedinteger)
-    return random_bits(key, dtype.itemsize * 8, canonicalize_shape(shape, "bits"))
+    words = _sample_dtype("bits", dtype, kind=np.unsignedinteger)
+    return random_bits(key, words.itemsize * 8, canonicalize_shape(shape, "bits"))
 
 
 def uniform(
@@ -509,9 +510,8 @@ def categorical(
     logits = jnp.asarray(logits)
     if not -logits.ndim <= axis < logits.ndim:
         raise ValueError(f"axis {axis} is out of bounds for array of dimension {logits.ndim}")
-    batch_shape = list(logits.shape)
-    del batch_shape[axis]
-    batch_shape = tuple(batch_shape)
+    place = axis % logits.ndim
+    batch_shape = logits.shape[:place] + logits.shape[place + 1 :]
     if shape is None:
         shape = batch_shape
     else:

@@ -9,6 +9,8 @@ frame, made by `place`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrax._src.core import api_util
 from ferrax._src.state.messages import at_user_line, passed_twice, returned, type_text
 from ferrax._src.state.ref import Ref, argument, home_ref, innermost_scope, read, view_of
@@ -36,7 +38,7 @@ def place(leaves, refs, names=None):
 
 def check_distinct(refs, fun, kind, names) -> None:
     """Errors: ValueError for a ref that is there twice. `names` gives the leaves' names."""
-    seen = {}
+    seen: dict[Any, int] = {}
     for number, ref in refs.items():
         first = seen.setdefault(home_ref(ref), number)
         if first != number:

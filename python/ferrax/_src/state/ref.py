@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,6 +65,12 @@ class Ref:
         "__weakref__", "_home", "_made", "_reverse", "_reversed", "_target", "_type", "_value",
     )  # fmt: skip
 
+    if TYPE_CHECKING:
+        # From `numpy.ref_ops`.
+        def __getitem__(self, idx: Any, /) -> core.Array: ...
+        def __setitem__(self, idx: Any, value: Any, /) -> None: ...
+        def addupdate(self, value: Any, idx: Any = ()) -> None: ...
+
     def __init__(self, value: Any, home: Any, made: Any) -> None:
         self._value = value
         self._home = home
@@ -73,12 +79,28 @@ class Ref:
         # Another ref that this one stands for, as an argument does in a function's body.
         self._target = None
         # The ref that orders reverse rules, and which ref this one orders rules for: see `reverse`.
-        self._reverse = self._reversed = None
+        self._reverse: Any = None
+        self._reversed: Any = None
 
-    shape = property(lambda self: self._type[0], doc="The sizes of the dimensions.")
-    dtype = property(lambda self: self._type[1], doc="The element type, a NumPy dtype.")
-    weak_type = property(lambda self: self._type[2], doc="Whether the dtype is weak.")
-    ndim = property(lambda self: len(self._type[0]), doc="The number of dimensions.")
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        return self._type[0]
+
+    @property
+    def dtype(self) -> Any:
+        """The element type, a NumPy dtype."""
+        return self._type[1]
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype is weak."""
+        return self._type[2]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._type[0])
 
     @property
     def size(self) -> int:
@@ -133,10 +155,21 @@ class AbstractRef:
     def __init__(self, inner_aval: Any) -> None:
         self.inner_aval = inner_aval
 
-    shape = property(lambda self: self.inner_aval.shape)
-    dtype = property(lambda self: self.inner_aval.dtype)
-    weak_type = property(lambda self: self.inner_aval.weak_type)
-    ndim = property(lambda self: len(self.inner_aval.shape))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.inner_aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.inner_aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.inner_aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.inner_aval.shape)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractRef) and self.inner_aval == other.inner_aval
@@ -307,8 +340,8 @@ class Scope:
         self.frame = frame
         self.kind = kind
         self.entries: dict[Ref, Entry] = {}
-        self.arguments: list = []
-        self.reverses: list = []
+        self.arguments: Any = []
+        self.reverses: Any = []
         self.inputs: list = []
         self.views: dict[Ref, tuple] = {}
         self.written: list[Entry] = []

@@ -193,7 +193,7 @@ class _Generator:
 
     def __call__(self, f, *args, **kwargs):
         if self.aux:
-            store, *args = args
+            store, args = args[0], args[1:]
         generator = self.gen(*args, **kwargs)
         arguments, keywords = next(generator)
         outcome = _finish(generator, f(*arguments, **keywords))
@@ -333,7 +333,7 @@ def cache(call: Any) -> Callable[..., Any]:
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(call)
-    def memoized(fun, *args):
+    def remembered(fun, *args):
         results = known.setdefault(fun.f, {})
         key = (fun.transforms, fun.params, fun.in_type, args)
         if key in results:
@@ -344,6 +344,7 @@ def cache(call: Any) -> Callable[..., Any]:
         results[key] = answer, fun.stores
         return answer
 
+    memoized: Any = remembered
     memoized.cache_clear = known.clear
     memoized.evict_function = lambda f: known.pop(f, None)
     return memoized

@@ -30,7 +30,7 @@ class named_scope:
         if not isinstance(name, str):
             raise TypeError(f"named_scope name argument must be a string, got {name!r}")
         self.name = name
-        self._before = []
+        self._before: list[str] = []
 
     def __enter__(self) -> None:
         before = _core.source_scope()

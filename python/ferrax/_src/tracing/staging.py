@@ -34,8 +34,13 @@ class Flat:
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.fixed = fixed
-        self.out_tree = self.aux_tree = self.aux_kept = None
-        self.structs = None
+        # Of the last call.
+        self.out_tree: Any = None
+        self.aux_tree: Any = None
+        self.aux_kept: Any = None
+        self.structs: Any = None
+        # What the function did to mutable arrays, once it is traced.
+        self.touched: Any = None
         self.num_out = 0
         self.refs = refs
         self.kind = kind
@@ -175,8 +180,8 @@ def make_jaxpr(
             held = {i % len(args): args[i] for i in static}
             dynamic = tuple(a for i, a in enumerate(args) if i not in held)
 
-            def call(*rest, **kwargs):
-                rest = iter(rest)
+            def call(*given, **kwargs):
+                rest = iter(given)
                 merged = [held[i] if i in held else next(rest) for i in range(len(args))]
                 return fun(*merged, **kwargs)
 

@@ -82,7 +82,7 @@ class Trace:
     def __repr__(self) -> str:
         return type(self).__name__
 
-    _kind = None
+    _kind: str | None = None
 
 
 class EvalTrace(Trace):
@@ -182,7 +182,10 @@ def trace_of(tracer) -> Trace:
     return _view(*found)
 
 
-Tracer._trace = property(trace_of, doc="The trace that the value belongs to.")
+# The stub has the property.
+Tracer._trace = property(  # type: ignore[assignment,method-assign]  # as said above
+    trace_of, doc="The trace that the value belongs to."
+)
 
 
 def is_traced_by(value, kinds) -> bool:
@@ -193,6 +196,8 @@ def is_traced_by(value, kinds) -> bool:
 
 class _TracerKind(type):
     """Classes of tracers by the frame they belong to; the native core has one class for all."""
+
+    _kinds: tuple[str, ...]
 
     def __instancecheck__(cls, value):
         return is_traced_by(value, cls._kinds)
@@ -268,7 +273,9 @@ def take_current_trace() -> Iterator[Any]:
     yield current_trace()
 
 
-def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[Any]:
+def set_current_trace(
+    trace: Any, check_leaks: bool = False
+) -> contextlib.AbstractContextManager[None]:
     """A context in which `trace` is current: the one that already is, or the one that runs
     operations at once. Errors: NotImplementedError for others, which Python cannot push.
 
@@ -301,7 +308,7 @@ class OpaqueTraceState:
     def __eq__(self, other):
         return isinstance(other, OpaqueTraceState) and self._frame == other._frame
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # what Python itself sets for such classes
 
     def __repr__(self):
         return f"OpaqueTraceState({self._frame})"

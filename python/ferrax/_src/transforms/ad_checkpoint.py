@@ -153,8 +153,8 @@ def _merging(fun, args, static, held):
     """`fun` as a function of the other arguments."""
 
     @functools.wraps(fun)
-    def merged(*dynamic, **kwargs):
-        dynamic = iter(dynamic)
+    def merged(*given, **kwargs):
+        dynamic = iter(given)
         merged = [arg if i in static else next(dynamic) for i, arg in enumerate(args)]
         return fun(*merged, **held, **kwargs)
 

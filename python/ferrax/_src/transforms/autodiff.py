@@ -140,7 +140,7 @@ class _Linearized:
         self._results = results[:count]
         self._residuals = results[count:]
         # Refs that reverse rules use: for each a last input and, where it is there, an output.
-        self.ordered = [
+        self.ordered: list[Any] = [
             state.ordered_ref(ref)
             for ref, entry in (self.flat.touched.entries.items() if any(ordering) else ())
             if state.ordered_ref(ref) is not None and entry.position is not None
@@ -391,7 +391,7 @@ def _check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeE
             "have "
             f"tree structure {tree} whereas tangents have tree structure {tangent_tree}."
         )
-    checked = []
+    checked: list[Any] = []
     for (primal_shape, primal_dtype, _), tangent in zip(types, tangents):
         expected = primal_dtype if dtypes.has_tangent(primal_dtype) else float0
         if isinstance(tangent, np.ndarray) and tangent.dtype == float0:
@@ -553,7 +553,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
 
 
 def _check_cotangents(leaves, types):
-    checked = []
+    checked: list[Any] = []
     for leaf, (shape, dtype, _) in zip(leaves, types):
         if not dtypes.has_tangent(dtype):
             checked.append(None)

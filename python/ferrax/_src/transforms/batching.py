@@ -60,7 +60,7 @@ def _flatten_axes(name, tree_like, axes, what):
 
 
 def _batch_size(fun, arrays, axes, names, axis_size):
-    sizes = {}
+    sizes: dict[Any, Any] = {}
     for index, (array, axis) in enumerate(zip(arrays, axes)):
         if not -array.ndim <= axis < array.ndim:
             raise ValueError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ferrax import _core
 from ferrax._src import core
@@ -224,9 +224,10 @@ def save_and_offload_only_these_names(
     verdicts = dict.fromkeys(saved, Saveable)
     verdicts.update(dict.fromkeys(offloaded, Offloadable(offload_src, offload_dst)))
 
-    def policy(prim, *_, **params):
+    def named(prim, *_, **params):
         return verdicts.get(params["name"], Recompute) if prim.name == "name" else Recompute
 
+    policy: Any = named
     policy.native = _core.builtin_policy("names", sorted(saved | offloaded))
     return policy
 
@@ -237,7 +238,7 @@ def save_from_both_policies(policy_1, policy_2):
     Errors: ValueError, when asked, if one of them returns anything but a bool.
     """
 
-    def policy(prim, *avals, **params):
+    def both(prim, *avals, **params):
         first = policy_1(prim, *avals, **params)
         second = policy_2(prim, *avals, **params)
         if not (isinstance(first, bool) and isinstance(second, bool)):
@@ -247,9 +248,10 @@ def save_from_both_policies(policy_1, policy_2):
             )
         return first or second
 
-    natives = [getattr(p, "native", None) for p in (policy_1, policy_2)]
-    if all(isinstance(native, _core.Policy) for native in natives):
-        policy.native = _core.either_policy(*natives)
+    policy: Any = both
+    native_1, native_2 = (getattr(p, "native", None) for p in (policy_1, policy_2))
+    if isinstance(native_1, _core.Policy) and isinstance(native_2, _core.Policy):
+        policy.native = _core.either_policy(native_1, native_2)
     return policy
 
 

@@ -82,8 +82,8 @@ def composite_transpose(run, cotangents, args, params):
     if all(type(ct) is Zero for ct in cotangents):
         return [Zero(x.aval.to_tangent_aval()) if flag else None for x, flag in zip(args, linear)]
 
-    def of_linear(*values):
-        values = iter(values)
+    def of_linear(*moving):
+        values = iter(moving)
         outs = run(*(next(values) if flag else x for x, flag in zip(args, linear)), **params)
         return [out for out, ct in zip(outs, cotangents) if type(ct) is not Zero]
 

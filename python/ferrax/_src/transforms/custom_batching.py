@@ -217,7 +217,7 @@ class _JvpRule:
                         primals[place] = _repeated(primals[place], axis_size)
                         batched[place] = True
         told = batched if alike else [False] * len(batched)
-        found = []
+        found: list[Any] = []
 
         def function(*leaves):
             arguments = self.in_tree.unflatten(leaves)
@@ -282,18 +282,19 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     """
     function = custom_vmap(f)
 
-    @function.def_vmap
     def rule(axis_size, in_batched, *args):
         leaves, tree = tree_util.tree_flatten(args)
         flags = tree_util.tree_leaves(in_batched)
 
         def one(mapped):
             rest = iter(mapped)
-            each = [next(rest) if flag else x for x, flag in zip(leaves, flags)]
-            return function(*tree.unflatten(each))
+            element = [next(rest) if flag else x for x, flag in zip(leaves, flags)]
+            return function(*tree.unflatten(element))
 
         out = lax_map(one, [x for x, flag in zip(leaves, flags) if flag])
         return out, tree_util.tree_map(lambda _: True, out)
 
-    rule._sequential = True
+    sequential: Any = rule
+    sequential._sequential = True
+    function.def_vmap(sequential)
     return function

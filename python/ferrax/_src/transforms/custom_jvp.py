@@ -59,7 +59,8 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801
     """
 
     kind = "custom_jvp"
-    jvp = None
+    # None until `defjvp` is called, which `_check_rules` asks for.
+    jvp: Any = None
 
     def defjvp(self, jvp: Any, symbolic_zeros: Any = False) -> Callable[..., Any]:
         """Defines the rule, which is returned: usable as a decorator.
@@ -88,7 +89,8 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801
                     f"defjvps got {len(jvps)} functions for {api_util.fun_place(self.fun)}, which "
                     f"was called with {len(tangents)} arguments: give one for each, or None"
                 )
-            out = self(*primals)
+            function: Callable[..., Any] = self
+            out = function(*primals)
             parts = [
                 rule(tangent, out, *primals) for rule, tangent in zip(jvps, tangents) if rule
             ]

@@ -72,10 +72,21 @@ class SymbolicZero:
     def __init__(self, aval: Any) -> None:
         self.aval = aval
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: len(self.aval.shape))
-    size = property(lambda self: int(np.prod(self.aval.shape)))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.aval.shape))
 
     def __repr__(self) -> str:
         return f"SymbolicZero({self.aval})"
@@ -159,7 +170,8 @@ class CustomFunction(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, fun)
         api_util.check_callable(fun)
-        self.fun = fun
+        # The rules of its arguments are those of `__call__`.
+        self.fun: Callable[..., R] = fun
         self.nondiff_argnums = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
         self.symbolic_zeros = False
 
@@ -169,14 +181,23 @@ class CustomFunction(Generic[P, R]):
         self._check_rules()
         if not (kwargs or self.nondiff_argnums or _core.ref_frames()):
             return self.fun(*args)
-        args = resolve_arguments(self.fun, self.kind, args, kwargs)
-        if ref_rules.with_refs(self, args):
-            return self._call_with_refs(args, ())
+        given = resolve_arguments(self.fun, self.kind, args, kwargs)
+        if ref_rules.with_refs(self, given):
+            return self._call_with_refs(given, ())
         try:
-            return self._call(args)
+            return self._call(given)
         except UsesRefs as found:
             refs = found.refs
-        return self._call_with_refs(args, refs)
+        return self._call_with_refs(given, refs)
+
+    def _check_rules(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no _check_rules")
+
+    def _record(self, call, kind) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no _record")
+
+    def _record_with_refs(self, call) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no _record_with_refs")
 
     def _call(self, args):
         call = Call(self.fun, self.nondiff_argnums, args, self.kind)
@@ -264,7 +285,7 @@ class Call:
         self.types = array_types(self.arrays)
         self.tangents = [dtypes.has_tangent(ty[1]) for ty in self.types]
         # Once the call is recorded: its constants that are traced, weakly, None for others.
-        self.references = ()
+        self.references: Sequence[Any] = ()
 
     def run(self):
         """The function where nothing records the call.
@@ -412,7 +433,7 @@ class Call:
         ]
         self.constants = self.constant_types
         self.leaves = [0.0] * len(self.leaves)
-        self.arrays = self.captured = None
+        self.arrays = self.captured = None  # type: ignore[assignment]  # nobody may ask any more
 
     def passed(self):
         """The numbers of those of the call's constants that are traced, by identity. A value that

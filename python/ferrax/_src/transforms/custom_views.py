@@ -9,6 +9,7 @@ interpreters call it that put functions of their own in their places, makes a ne
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -179,6 +180,7 @@ class _Function(lu.WrappedFun):
     """The function of a call that an interpreter may put another one in the place of."""
 
     __slots__ = ("origin",)
+    origin: tuple[Any, ...]
 
 
 def bind_params(primitive, params):
@@ -248,8 +250,10 @@ def bind_functions(primitive, args, subfuns, symbolic_zeros=False, out_trees=Non
     if params is not None:
         return primitive.bind(*args, **params)
     if primitive.name == "custom_jvp_call":
-        return _new_jvp_call(args, *subfuns, symbolic_zeros)
-    return _new_vjp_call(args, *subfuns, symbolic_zeros)
+        fun, jvp = subfuns
+        return _new_jvp_call(args, fun, jvp, symbolic_zeros)
+    fun, fwd, bwd = subfuns
+    return _new_vjp_call(args, fun, fwd, bwd, symbolic_zeros)
 
 
 def _new_jvp_call(args, fun, jvp, symbolic_zeros):
@@ -286,7 +290,7 @@ def _new_vjp_call(args, fun, fwd, bwd, symbolic_zeros):
     def forward(*args):
         if symbolic_zeros:
             flags = [arg.perturbed for arg in args]
-            args = [arg.value for arg in args]
+            args = tuple(arg.value for arg in args)
         else:
             flags = [True] * len(args)
         found = list(fwd.call_wrapped(*(x for pair in zip(args, flags) for x in pair)))

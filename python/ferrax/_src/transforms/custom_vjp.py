@@ -152,7 +152,7 @@ class _RefRules:
         residuals = ref_rules.put_refs(residuals, refs)
         result = self.call.replacing(refs, self.custom.bwd, *self.call.kept, residuals, out)
         result = tuple(result) if isinstance(result, list) else result
-        flat = []
+        flat: list[Any] = []
         is_zero = lambda x: x is None or isinstance(x, SymbolicZero)  # noqa: E731
         dynamic = self.call.dynamic
         if not isinstance(result, tuple) or len(result) != len(dynamic):
@@ -358,6 +358,8 @@ class _VjpRule:
 class _FlatForward:
     """The forward rule as a function of flat arguments: to outputs and residuals."""
 
+    program: _core.Program
+
     def __init__(self, rule, perturbed):
         self.rule = rule
         self.perturbed = perturbed
@@ -425,7 +427,7 @@ class _FlatBackward:
         name = f"Custom VJP bwd rule {api_util.fun_name(self.rule.bwd)} for function {call.name}"
         result = tuple(result) if isinstance(result, list) else result
         dynamic = call.dynamic()
-        flat = []
+        flat: list[Any] = []
         is_zero = lambda x: x is None or isinstance(x, SymbolicZero)  # noqa: E731
         if isinstance(result, tuple) and len(result) == len(dynamic):
             for argument, cotangent in zip(dynamic, result):

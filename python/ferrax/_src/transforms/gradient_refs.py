@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,8 @@ ad = types.SimpleNamespace(
 
 class VJP(tree_util.Partial):
     """The function from output to input cotangents that `vjp` returns: a pytree of its residuals."""
+
+    func: Any
 
     def with_refs(self, *wanted):
         """The same function, where `wanted` says for each leaf of the arguments what becomes of its
@@ -84,8 +87,13 @@ def _deliver(wanted, cotangent):
     return GradRef()
 
 
+def _rebuilt(func, children):
+    arguments, keywords = children
+    return VJP(func, *arguments, **keywords)
+
+
 tree_util.register_pytree_node(
     VJP,
     lambda vjp: ((vjp.args, vjp.keywords), vjp.func),
-    lambda func, children: VJP(func, *children[0], **children[1]),
+    _rebuilt,
 )

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from ferrax import _core
 from ferrax._src.base import config
+from ferrax._src.base.flags import StateContext
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, devices
 from ferrax._src.core.sharding import Sharding
@@ -25,7 +26,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Decorator(Protocol):
+class JitDecorator(Protocol):
     """What `jit` is without a function."""
 
     def __call__(self, fun: Callable[_P, _R], /) -> _core.PjitFunction[_P, _R]: ...
@@ -62,7 +63,7 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False,
     device: Any = None, backend: str | None = None, inline: bool = False,
     abstracted_axes: Any = None, compiler_options: Any = None, max_traces: int | None = None,
-) -> _Decorator: ...
+) -> JitDecorator: ...
 def jit(
     fun: Callable[..., Any] | None = None, /, *, in_shardings: Any = None,
     out_shardings: Any = None, static_argnums: int | Sequence[int] | None = None,
@@ -180,12 +181,14 @@ def _resolved_jit(fun, static, donate, inline, max_traces):
 
 def _trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
     """Traces for these (possibly abstract) arguments; see `ferrax.stages.Traced`."""
-    return stages.Traced(*self._traced(*args, **kwargs), self._function_name)
+    program, captured, in_tree, out_tree, donated, refs = self._traced(*args, **kwargs)
+    name = self._function_name
+    return stages.Traced(program, captured, in_tree, out_tree, donated, refs, name)
 
 
 def _lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
     """Traces and lowers for these (possibly abstract) arguments; see `ferrax.stages.Lowered`."""
-    return stages.Lowered(*self._traced(*args, **kwargs), self._function_name)
+    return stages.Lowered(*_trace(self, *args, **kwargs)._args())
 
 
 def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -228,16 +231,20 @@ def _stats(self) -> stats.JitStats:
     return stats.of(self)
 
 
-def _reduce(self):
+def _reduce(self) -> tuple[Any, ...]:
     # For copies and pickles, which share the programs of the function if it is the same.
     return _resolved_jit, (self._function, *self._options), self.__dict__
 
 
-_core.PjitFunction.__reduce__ = _reduce
-_core.PjitFunction.stats = _stats
-_core.PjitFunction.trace = _trace
-_core.PjitFunction.lower = _lower
-_core.PjitFunction.eval_shape = _eval_shape
+_METHODS = {
+    "__reduce__": _reduce,
+    "stats": _stats,
+    "trace": _trace,
+    "lower": _lower,
+    "eval_shape": _eval_shape,
+}
+for _name, _method in _METHODS.items():
+    setattr(_core.PjitFunction, _name, _method)
 
 
 def clear_caches() -> None:
@@ -257,7 +264,7 @@ def clear_caches() -> None:
     _core.clear_program_cache()
 
 
-def disable_jit(disable: bool = True) -> Any:
+def disable_jit(disable: bool = True) -> StateContext:
     """A context in which jitted functions run as plain Python.
 
     Args: disable: False gives a context that changes nothing.

@@ -113,9 +113,8 @@ def transpose(primitive, params, types, linear, out_types, given):
             next(leaves) if flag else Zero(_aval(ty).to_tangent_aval())
             for ty, flag in zip(out_types, given)
         ]
-        if not primitive.multiple_results:
-            (cotangents,) = cotangents
-        results = rule(cotangents, *args, **params)
+        given_to = cotangents if primitive.multiple_results else cotangents[0]
+        results = rule(given_to, *args, **params)
         results = [None] * len(types) if results is None else list(results)
         if len(results) != len(types):
             raise TypeError(f"{what} gave {len(results)} cotangents for {len(types)} inputs")

@@ -187,7 +187,7 @@ def _static_differences(fun, old, new):
             continue
         first, second = old[name], new[name]
         if type(first) is not type(second) or first != second:
-            texts = repr(first), repr(second)
+            texts: tuple[str, ...] = (repr(first), repr(second))
             if texts[0] == texts[1]:
                 texts = tuple(f"{text} ({type(v).__name__})" for text, v in zip(texts, (first, second)))
                 if texts[0] == texts[1]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
@@ -125,7 +126,7 @@ def _pull(program, residuals, cotangents) -> list:
             backward.append(eqn)
         else:
             _evaluate(eqn, values)
-    sums = {}
+    sums: dict[Any, Any] = {}
     _add(sums, linear, zip(jaxpr.outvars, cotangents))
     for eqn in reversed(backward):
         given = [sums.pop(var, None) for var in eqn.outvars]

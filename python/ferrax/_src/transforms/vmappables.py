@@ -172,7 +172,10 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
             "vmap must have at least one non-None value in in_axes, or axis_size must be given"
         )
     size = sizes[0] if axis_size is None else axis_size
-    outs, out_specs, out_tree = [], [], None
+    outs: list[Any] = []
+    out_specs: list[Any] = []
+    # Of the outputs; the function has set it when it is used.
+    out_tree: Any = None
 
     def mapped(index, *arrays):
         nonlocal out_tree
@@ -185,8 +188,13 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
         outs[:] = found
         out_specs[:] = _axes("out_axes", out_axes, out_tree)
         noted = []
+
+        def note(x, axis):
+            noted.append((x, axis))
+            return x
+
         for value, spec in zip(found, out_specs):
-            _batched(value, spec, size, lambda x, axis: noted.append((x, axis)) or x)
+            _batched(value, spec, size, note)
         places[:] = [axis for _, axis in noted]
         return [x for x, _ in noted]
 

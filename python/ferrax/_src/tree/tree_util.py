@@ -73,7 +73,7 @@ _all_registries = (default_registry, none_leaf_registry)
 class _RegistryEntry(NamedTuple):
     """How a type is flattened, `to_iter(x) -> (children, aux)`, and rebuilt."""
 
-    to_iter: Callable[[Any], tuple[Iterable[Any], Any]]
+    to_iter: Callable[[Any], Any]
     from_iter: Callable[[Any, Iterable[Any]], Any]
 
 
@@ -186,7 +186,8 @@ def register_pytree_node_class(cls: Typ) -> Typ:
     >>> ferrax.tree_util.tree_leaves(Box([1, 2]))
     [1, 2]
     """
-    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
+    rebuild: Any = cls.tree_unflatten  # type: ignore[attr-defined]  # a class that has it
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), rebuild)
     return cls
 
 
@@ -244,7 +245,8 @@ def register_pytree_with_keys_class(cls: Typ) -> Typ:
     >>> [ferrax.tree_util.keystr(path) for path, _ in ferrax.tree.leaves_with_path(Crate([1]))]
     ['.content[0]']
     """
-    functions = [operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten]
+    rebuild: Any = cls.tree_unflatten  # type: ignore[attr-defined]  # a class that has it
+    functions = [operator.methodcaller("tree_flatten_with_keys"), rebuild]
     if hasattr(cls, "tree_flatten"):
         functions.append(operator.methodcaller("tree_flatten"))
     register_pytree_with_keys(cls, *functions)
@@ -263,7 +265,7 @@ def _dataclass_fields(
             "register_dataclass: pass both of data_fields and meta_fields, or neither; got "
             f"{data_fields!r} and {meta_fields!r}."
         )
-    if data_fields is None:
+    if data_fields is None or meta_fields is None:
         if not is_dataclass:
             raise TypeError(
                 "register_dataclass: the fields of a class that is no dataclass have to be named "

@@ -33,17 +33,18 @@ from ferrax._src.interop.call_primitives import (
     CallPrimitive as CallPrimitive,
     call_impl as call_impl,
 )
+from ferrax._src.tracing import traces as _traces
 from ferrax._src.tracing.traces import (
     TraceTag as TraceTag,
     find_top_trace as find_top_trace,
     get_opaque_trace_state as get_opaque_trace_state,
-    nonempty_axis_env as nonempty_axis_env_DO_NOT_USE,  # noqa: F401
     set_current_trace as set_current_trace,
     take_current_trace as take_current_trace,
-    unsafe_am_i_under_a_jit as unsafe_am_i_under_a_jit_DO_NOT_USE,  # noqa: F401
-    unsafe_am_i_under_a_vmap as unsafe_am_i_under_a_vmap_DO_NOT_USE,  # noqa: F401
-    unsafe_get_axis_names as unsafe_get_axis_names_DO_NOT_USE,  # noqa: F401
 )
 from ferrax.extend.core import primitives as primitives
 
 Effects = set[Effect]
+nonempty_axis_env_DO_NOT_USE = _traces.nonempty_axis_env
+unsafe_am_i_under_a_jit_DO_NOT_USE = _traces.unsafe_am_i_under_a_jit
+unsafe_am_i_under_a_vmap_DO_NOT_USE = _traces.unsafe_am_i_under_a_vmap
+unsafe_get_axis_names_DO_NOT_USE = _traces.unsafe_get_axis_names

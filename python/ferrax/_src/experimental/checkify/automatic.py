@@ -7,6 +7,8 @@ outputs. `kinds` says which errors an equation can add, before any of it is trac
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +177,7 @@ def _scatter(params, operand, indices, updates):
     return indices, axes, [operand.shape[a] - sizes[a] for a in axes]
 
 
-_INDEXING = {
+_INDEXING: dict[str, Callable[..., Any]] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,

@@ -10,7 +10,7 @@ come out equal, and two errors that meet are renumbered.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -189,6 +189,10 @@ class Error:
         self._codes = list(codes)
         self._payloads = [list(payload) for payload in payloads]
         self._templates = tuple(templates)
+
+    if TYPE_CHECKING:
+        # From `checkify.primitive`: this class is written without knowing of equations.
+        def throw(self) -> None: ...
 
     def get(self) -> str | None:
         """The message of the check that failed first, or None if none failed.

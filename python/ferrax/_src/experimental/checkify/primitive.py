@@ -191,4 +191,4 @@ def _throw(error: Error) -> None:
 
 
 # The class is written without knowing of equations.
-Error.throw = _throw
+Error.throw = _throw  # type: ignore[assignment,method-assign]  # as said above

@@ -121,7 +121,7 @@ def _checked(closed, categories, error, args):
 def _kinds(jaxpr, categories) -> list:
     """The kinds of errors that a jaxpr can add, each once."""
     jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
-    found = {}
+    found: dict[Any, None] = {}
     for eqn in jaxpr.eqns:
         found |= dict.fromkeys(_equation_kinds(eqn, categories))
     return list(found)
@@ -320,7 +320,9 @@ def _is_batched(cond, body) -> bool:
         eqn = made.get(out) if not hasattr(out, "val") else None
         if eqn is not None and eqn.primitive.name == "stop_gradient":
             eqn = made.get(eqn.invars[0])
-        name = None if eqn is None else eqn.primitive.name
+        if eqn is None:
+            return out is old
+        name = eqn.primitive.name
         if name == "stand_in":
             # What derivatives of lanes that do not go on are taken at.
             return says_who_goes_on(eqn.invars[0])
@@ -408,7 +410,7 @@ def _discharge(error, categories, eqn, values):
 
 
 def _rules():
-    rules = {
+    by_name = {
         "cond": _cond,
         "scan": _scan,
         "while": _while,
@@ -417,7 +419,7 @@ def _rules():
         "custom_jvp_call": _custom_call(_with_jvp),
         "custom_vjp_call": _custom_call(_with_vjp),
     }
-    rules = {builtin(name): rule for name, rule in rules.items()}
+    rules: dict[Any, Any] = {builtin(name): rule for name, rule in by_name.items()}
     rules[custom_vmap_p] = _inlined("call")
     return rules | dict.fromkeys(
         _CHECKS, _discharge

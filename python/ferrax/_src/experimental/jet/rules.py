@@ -184,7 +184,8 @@ for _name, _function in {
 
 def _bilinear(primitive):
     def rule(inputs, params):
-        return taylor.product(*inputs, op=lambda a, b: primitive.bind(a, b, **params))
+        x, y = inputs
+        return taylor.product(x, y, op=lambda a, b: primitive.bind(a, b, **params))
 
     return SeriesRule(rule)
 
@@ -241,7 +242,7 @@ def _chosen(x, y, first):
     shape = np.broadcast_shapes(x[0].shape, y[0].shape)
     x, y = _spread(x, shape), _spread(y, shape)
     wins, ties = first(x[0], y[0]), lax.eq(x[0], y[0])
-    series = [lax.select(wins, x[0], y[0])]
+    series: list[Any] = [lax.select(wins, x[0], y[0])]
     for a, b in zip(x[1:], y[1:]):
         if a is None and b is None:
             series.append(None)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ferrax._src import core
-from ferrax._src.core import api_util
+from ferrax._src.core import Array, api_util
 from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.experimental.jet import control, rules
 from ferrax._src.experimental.jet.propagate import as_series, instantiated, is_inexact, propagate
 from ferrax._src.experimental.jet.taylor import constant
@@ -127,7 +128,7 @@ jet2.__doc__ = """As `jet`, where coefficients are those of the polynomial, with
     """
 
 
-def fact(n: int) -> int:
+def fact(n: ArrayLike) -> Array:
     """`n` factorial, as an array: exact for Python integers, of `n` elementwise else.
 
     Example:

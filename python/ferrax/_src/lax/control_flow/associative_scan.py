@@ -46,7 +46,8 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
         return elems
     leaves = [core.as_array(leaf, "lax.associative_scan") for leaf in leaves]
     axis = canonical_axis(axis, leaves[0].ndim)
-    sizes = [x.shape[axis] if axis < x.ndim else None for x in leaves]
+    # Of the first it is there: `canonical_axis` says so.
+    sizes: list[Any] = [x.shape[axis] if axis < x.ndim else None for x in leaves]
     if sizes.count(sizes[0]) != len(sizes):
         shapes = "\n".join(
             f"  * elems{path} has type {common.type_text((x.shape, x.dtype, False))}"
@@ -79,7 +80,7 @@ def _raise_mismatch(fn, tree, elems, out_tree, out):
     def types(arrays):
         return ", ".join(common.type_text((x.shape, x.dtype, False)) for x in arrays)
 
-    error = ValueError
+    error: type[Exception] = ValueError
     if [x.shape for x in elems] == [x.shape for x in out]:
         error = TypeError
     raise error(

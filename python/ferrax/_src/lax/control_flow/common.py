@@ -7,6 +7,7 @@ in weakness at most.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
 # Stands for an argument that was not given.
-absent = object()
+absent: Any = object()
 
 
 class Body:
@@ -33,7 +34,8 @@ class Body:
     def __init__(self, fun, trees, kind, refs=None):
         self.fun = fun
         self.trees = trees
-        self.out_tree = None
+        # Of the output, once the function is traced.
+        self.out_tree: Any = None
         self.kind = kind
         self.refs = refs
 

@@ -106,6 +106,7 @@ def cond(
         known = _known(pred)
         if known is not None:
             return (true_fun if known else false_fun)(*operands)
+    index: Any
     if isinstance(pred, core.Array):
         if dtype.kind != "b":
             pred = elementwise.ne(pred, np.zeros((), dtype))
@@ -159,7 +160,8 @@ def switch(
         index = elementwise._convert_element_type(index, np.int32, weak_type=False)
         index = elementwise.clamp(np.int32(0), index, np.int32(last))
     else:
-        index = np.int32(min(max(int(index), 0), last))
+        number: Any = index
+        index = np.int32(min(max(int(number), 0), last))
     labels = tuple(f"branch {number}" for number in range(len(branches)))
     return _branches("switch", index, branches, labels, operands, order=range(len(branches)))
 
@@ -199,12 +201,12 @@ def _branches(name, index, funs, labels, operands, order):
     if len(kept) != len(handed_on):
         everything = list(range(len(inputs)))
         programs = [program.rearranged(everything, kept) for program in programs]
-    ordered = [None] * len(funs)
+    ordered: list[Any] = [None] * len(funs)
     for program, place in zip(programs, order):
         ordered[place] = program
-    outputs = iter(_core.bind("cond", (index, *inputs), {"branches": tuple(ordered)}))
+    chosen = iter(_core.bind("cond", (index, *inputs), {"branches": tuple(ordered)}))
     outputs = [
-        next(outputs) if place is None else core.as_array(inputs[place], name)
+        next(chosen) if place is None else core.as_array(inputs[place], name)
         for place in handed_on
     ]
     for ref, value in zip(refs, outputs[bodies[0].out_tree.num_leaves :]):
