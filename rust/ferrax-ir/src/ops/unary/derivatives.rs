@@ -55,11 +55,11 @@ pub fn atanh(b: &mut Builder, g: Atom, x: Atom, _: Atom) -> Result<Atom> {
     b.div(g, denominator)
 }
 
-/// `1 / (3 y²)`: infinite at zero.
+/// `y^-2 / 3`: infinite at zero, as all derivatives are that follow. As a power, for the derivative of
+/// a quotient is infinity times zero there.
 pub fn cbrt(b: &mut Builder, _: Atom, y: Atom) -> Result<Atom> {
-    let square = b.unary(Unary::Square, y)?;
-    let third = constant(b, y, 1.0 / 3.0);
-    b.div(third, square)
+    let power = b.emit1(IntegerPow { y: -2 }, &[y])?;
+    scale(b, power, 1.0 / 3.0)
 }
 
 /// `(1 - y)(1 + y)` is exact near ±1.
