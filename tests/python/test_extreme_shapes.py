@@ -173,3 +173,43 @@ def test_verification_on_demand():
             jnp.ones((64, 128))
         )
     assert y.shape == (66,)
+
+
+def test_rolls_by_integers_of_any_size():
+    x = np.arange(5)
+    for shift in (2**70, -(2**70), 2**64 - 1, 2**63, -(2**63), 2**63 - 1):
+        # NumPy takes no integers past 64 bits.
+        expected = np.roll(x, shift % 5)
+        np.testing.assert_array_equal(jnp.roll(x, shift), expected)
+        np.testing.assert_array_equal(jnp.roll(x[None], (1, shift), (0, 1)), expected[None])
+    with pytest.raises(TypeError, match="integers"):
+        jnp.roll(x, np.inf)
+
+
+@pytest.mark.parametrize("exponent", [2**31, 2**40, 2**62 + 1, 2**63, 2**70, 2**70 + 1])
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "complex64"])
+def test_powers_with_exponents_of_any_size(exponent, dtype):
+    x = np.array([0, 1, -1, 2, 3, -2] if dtype != "uint8" else [0, 1, 2, 3, 255], dtype)
+    ours, theirs = (f(x, exponent) for f in (lax.integer_pow, jax.lax.integer_pow))
+    assert ours.dtype == theirs.dtype
+    if dtype != "complex64":
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(ferrax.jit(lambda x: jnp.power(x, exponent))(x), theirs)
+    else:
+        # Infinities of complex products differ; units do not.
+        np.testing.assert_array_equal(np.asarray(ours)[:3], np.asarray(theirs)[:3])
+    if dtype == "float32":
+        for n in (exponent, -exponent):
+            for at in (1.0, -1.0, 0.5, 2.0):
+                ours, theirs = (
+                    lib.grad(lambda x: xla.integer_pow(x, n))(at)  # noqa: B023
+                    for lib, xla in ((ferrax, lax), (jax, jax.lax))
+                )
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6, err_msg=f"{n} at {at}")
+
+
+def test_bounds_and_positions_past_64_bits():
+    assert int(lax.fori_loop(0, -(2**70), lambda i, c: c + 1, 3)) == 3
+    for place in (2**40, -(2**70)):
+        with pytest.raises(ValueError, match="out of bounds"):
+            jnp.delete(jnp.arange(3), place)

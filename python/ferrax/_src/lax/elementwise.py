@@ -60,7 +60,7 @@ def reciprocal(x: ArrayLike) -> Array:
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """Elementwise ``x ** y`` for a static integer ``y``.
+    """Elementwise ``x ** y`` for a static integer ``y`` of any size.
 
     Raises TypeError for integer ``x`` and negative ``y``.
 
@@ -73,6 +73,12 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
         if whole != y:
             raise TypeError(f"integer_pow requires an integer exponent, got {y!r}")
         y = whole
+    if not -(1 << 63) < y < 1 << 63:
+        # The op and its derivative hold 64 bits. Negative powers are inside, where they are reciprocals.
+        step = 1 << 62 if y > 0 else -(1 << 62)
+        quotient, rest = divmod(y if y > 0 else -y, 1 << 62)
+        high = integer_pow(integer_pow(x, step), quotient)
+        return _mul(high, integer_pow(x, rest if y > 0 else -rest)) if rest else high
     return bind("integer_pow", (_operand(x, "integer_pow"),), {"y": y})
 
 

@@ -273,10 +273,11 @@ def roll(a: ArrayLike, shift: ArrayLike, axis: Axis | None = None) -> Array:
         return reshape(roll(ravel(a), shift, 0), a.shape)
     axes = tuple(normalize_axis(d, a.ndim) for d in _axis_list(axis))
     if not isinstance(shift, Array) or is_concrete(shift):
-        amounts = np.asarray(shift)
-        if amounts.dtype.kind not in "iub" and not np.all(amounts == np.trunc(amounts)):
+        # Python integers, which may be larger than those of any dtype.
+        amounts = np.asarray(shift, dtype=object)
+        if any(amount % 1 != 0 for amount in amounts.flat):
             raise TypeError(f"jnp.roll: shift must be integers, got {shift}")
-        static = np.broadcast_arrays(np.atleast_1d(amounts).astype(np.int64), np.asarray(axes))
+        static = np.broadcast_arrays(np.atleast_1d(amounts), np.asarray(axes))
         return _roll_static(a, *(tuple(map(int, part)) for part in static))
     count = max(len(axes), shift.size if shift.ndim else 1)
     traced = _broadcast_to(lax.expand_dims(shift, (0,)) if shift.ndim == 0 else shift, (count,))

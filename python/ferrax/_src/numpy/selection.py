@@ -172,7 +172,8 @@ def delete(
     if isinstance(obj, slice):
         keep[obj] = False
         return _kept(arr, keep, axis)
-    ensure_array(obj, "delete", 1)
+    if not isinstance(obj, int):
+        ensure_array(obj, "delete", 1)
     if assume_unique_indices and isinstance(obj, Array) and not is_concrete(obj):
         return _delete_traced(arr, obj, axis)
     value = np.asarray(concrete_or_error(None, obj, "'obj' array argument of jnp.delete()"))
@@ -183,7 +184,7 @@ def delete(
                 f"length of {size}"
             )
         return _kept(arr, ~value, axis)
-    if value.dtype.kind not in "iu":
+    if value.dtype.kind not in "iu" and not isinstance(obj, int):
         raise ValueError(f"jnp.delete: got obj.dtype={value.dtype}; must be integer or bool.")
     if value.ndim == 0:
         place = int(value)

@@ -416,7 +416,7 @@ pub fn min<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
 }
 
 /// `z^n` by repeated squaring, for a negative n its reciprocal.
-pub fn integer_pow<L: Formulas>(l: &mut L, z: Pair<L>, n: i32) -> Pair<L> {
+pub fn integer_pow<L: Formulas>(l: &mut L, z: Pair<L>, n: i64) -> Pair<L> {
     let one = (l.float(1.0), l.float(0.0));
     let mut result = None;
     let (mut square, mut rest) = (z, n.unsigned_abs());

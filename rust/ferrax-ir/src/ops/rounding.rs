@@ -21,7 +21,7 @@ op_struct! {
 }
 op_struct! {
     /// `x^y` for a constant integer y.
-    IntegerPow "integer_pow" { y: i32 }
+    IntegerPow "integer_pow" { y: i64 }
 }
 op_struct! {
     /// Rounds floats to a format of fewer bits, keeping their dtype.
@@ -116,7 +116,7 @@ impl Row for IntegerPow {
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
         evaluate::map(inputs, outputs, |values| {
             Ok(match values[0] {
-                Wide::Int(x) => Wide::Int(x.wrapping_pow(self.y.unsigned_abs())),
+                Wide::Int(x) => Wide::Int(wrapping_power(x, self.y.unsigned_abs())),
                 Wide::Float(x) => {
                     let magnitude = float_power(&mut Exact::new(), x, self.y.unsigned_abs());
                     Wide::Float(if self.y < 0 { 1.0 / magnitude } else { magnitude })
@@ -130,8 +130,21 @@ impl Row for IntegerPow {
     }
 }
 
+/// `x^n` by repeated squaring, modulo 2^128.
+fn wrapping_power(x: i128, n: u64) -> i128 {
+    let (mut result, mut square, mut rest) = (1i128, x, n);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        rest >>= 1;
+    }
+    result
+}
+
 /// `x^n` by repeated squaring.
-fn float_power<L: FloatLang>(l: &mut L, x: L::F, n: u32) -> L::F {
+fn float_power<L: FloatLang>(l: &mut L, x: L::F, n: u64) -> L::F {
     let mut result = None;
     let (mut square, mut rest) = (x, n);
     while rest > 0 {
@@ -153,7 +166,7 @@ impl Rules for IntegerPow {
     fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<SmallVec<[Option<Atom>; 1]>> {
         let Some(g) = eqn.tangents[0].filter(|_| self.y != 0) else { return Ok(zero()) };
         let x = eqn.inputs[0];
-        let factor = constant(b, x, self.y.into());
+        let factor = constant(b, x, self.y as f64);
         let slope = match self.y.checked_sub(1) {
             Some(0) => return Ok(SmallVec::from_iter([Some(g)])),
             Some(1) => b.mul(factor, x)?,

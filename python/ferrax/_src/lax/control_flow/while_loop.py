@@ -317,6 +317,9 @@ def fori_loop(
         raise TypeError(
             f"lax.fori_loop: body_fun argument should be callable, got {type(body_fun).__name__}."
         )
+    if type(lower) is int and type(upper) is int:
+        # No step either way; the bound may be less than any dtype holds.
+        upper = max(lower, upper)
     dtype = _index_dtype(lower, upper)
     max_steps = _bound("max_steps", max_steps, 0)
     known = _known_bounds(lower, upper)
