@@ -90,14 +90,9 @@ fn weak_outputs(
 ) -> PyResult<SmallVec<[bool; 1]>> {
     let possible = match op {
         Op::ConvertElementType(convert) => convert.weak_type,
-        Op::Unary(_) | Op::Binary(_) => {
-            return Ok(SmallVec::from_elem(
-                operands.iter().all(Operand::weak)
-                    && !matches!(op, Op::Unary(ferrax_ir::ops::Unary::IsFinite)),
-                count,
-            ));
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) => {
+            return Ok(SmallVec::from_elem(operands.iter().all(Operand::weak), count));
         }
-        Op::Compare(_) => false,
         _ => operands.iter().any(Operand::weak),
     };
     if !possible {

@@ -143,7 +143,9 @@ pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promo
 /// `x != 0`.
 fn truth<'py>(py: Python<'py>, x: Operand<'py>) -> PyResult<Operand<'py>> {
     match &x {
-        Operand::Literal(literal) => Ok(Operand::Literal(convert_literal(*literal, DType::Bool, false))),
+        Operand::Literal(literal) => {
+            Ok(Operand::Literal(convert_literal(*literal, DType::Bool, literal.weak)))
+        }
         _ if x.dtype() == DType::Bool => Ok(x),
         _ => {
             let zero = Operand::Literal(Literal { value: Scalar::zero(x.dtype()), weak: true });

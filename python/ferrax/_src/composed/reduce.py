@@ -68,8 +68,9 @@ def reduce(
     if not callable(computation):
         raise TypeError(f"reduce: expected a function of two scalars, got {computation!r}")
     flat = [_operand(x, "reduce", 0) for x in flat]
+    weak_init = [_operand(x, "reduce", 1) for x in flat_init]
     with ensure_compile_time_eval():
-        flat_init = [elementwise._convert_element_type(_operand(x, "reduce", 1)) for x in flat_init]
+        flat_init = [elementwise._convert_element_type(x) for x in weak_init]
     if any(x.shape != flat[0].shape for x in flat):
         raise ValueError(f"reduce operands must have equal shapes, got {[x.shape for x in flat]}")
     if any(x.ndim for x in flat_init):
@@ -77,10 +78,17 @@ def reduce(
             f"reduce found non-scalar initial value, got shapes {[tuple(x.shape) for x in flat_init]}"
         )
     axes = _check_axes(flat[0], dimensions)
+    weak = [bool(x.weak_type and init.weak_type) for x, init in zip(flat, weak_init)]
+
+    def result(leaves):
+        return tree_unflatten(
+            tree, [elementwise._convert_element_type(x, x.dtype, w) for x, w in zip(leaves, weak)]
+        )
+
     if treedef_is_leaf(tree):
         name = known_monoid(computation)
         if name is not None and is_identity(name, flat_init[0], flat[0].dtype):
-            return tree_unflatten(tree, [MONOIDS[name][0](flat[0], axes)])
+            return result([MONOIDS[name][0](flat[0], axes)])
     if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
         raise TypeError(
             "reduce: each operand and its initial value need one dtype, got "
@@ -91,10 +99,10 @@ def reduce(
     if jaxpr is None:
         combine = vectorized("reduce", computation, tree, flat)
         if not axes:
-            return tree_unflatten(tree, flat)
-        return tree_unflatten(tree, tree_reduce(combine, flat, flat_init, tuple(sorted(axes))))
+            return result(flat)
+        return result(tree_reduce(combine, flat, flat_init, tuple(sorted(axes))))
     params = {"computation": computation, "jaxpr": jaxpr, "dimensions": axes}
-    return tree_unflatten(tree, reduce_p.bind(*flat, *flat_init, **params))
+    return result(reduce_p.bind(*flat, *flat_init, **params))
 
 
 def reduce_window(
