@@ -80,11 +80,15 @@ def _check_places(name, places, x) -> None:
 def device_get(x: Any) -> Any:
     """The leaves of a tree as NumPy arrays.
 
-    Args: x: a tree; leaves without `__array__` stay as they are.
+    Args: x: a tree; keys, which NumPy has no dtype for, and leaves that are no arrays
+    stay as they are.
 
     >>> ferrax.device_get({"a": jnp.arange(3)})
     {'a': array([0, 1, 2], dtype=int32)}
     """
-    return tree_util.tree_map(
-        lambda leaf: np.asarray(leaf) if isinstance(leaf, core.Array) else leaf, x
-    )
+
+    def get(leaf):
+        is_array = isinstance(leaf, core.Array)
+        return np.asarray(leaf) if is_array and isinstance(leaf.dtype, np.dtype) else leaf
+
+    return tree_util.tree_map(get, x)

@@ -15,7 +15,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ferrax._core import bind, ufuncs
-from ferrax._src.base import dtypes
+from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.placement import device_put
@@ -150,7 +150,7 @@ def array(  # noqa: A002
     Raises: TypeError for data that is not numeric, ValueError for ragged sequences, OverflowError
     for Python integers out of range.
 
-    args: nothing (object and dtype alone may be given by position); order: "K" or None;
+    args: copy, order and ndmin by position, which is deprecated; order: "K" or None;
     out_sharding: as `device`.
 
     >>> jnp.array([1, 2.5])
@@ -159,7 +159,14 @@ def array(  # noqa: A002
     Array(1, dtype=int32, weak_type=True)
     """
     if args:
-        raise TypeError(f"jnp.array takes at most 2 positional arguments, got {2 + len(args)}")
+        if len(args) > 3:
+            raise TypeError(f"jnp.array takes at most 5 positional arguments, got {2 + len(args)}")
+        warnings.warn(
+            "jnp.array: copy, order and ndmin by position are deprecated; name them",
+            DeprecationWarning, stacklevel=2,
+        )
+        settings: tuple[Any, ...] = (copy, order, ndmin)
+        copy, order, ndmin = (*args, *settings[len(args):])
     if order is not None and order != "K":
         raise NotImplementedError("Only implemented for order='K'")
     dtype = user_dtype(dtype, "array")
@@ -641,10 +648,12 @@ def _linspace(start, stop, num, endpoint, retstep, dtype, axis):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     if dtype is None:
         dtype = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
-    compute = dtypes.to_inexact_dtype(dtypes.promote_types(
-        dtypes.result_type(start, stop), dtype))
-    # Numbers of 16 bits are the ones next to the true ones.
-    compute = dtypes.promote_types(compute, np.float32)
+    given = dtypes.result_type(start, stop)
+    # Which dtype is computed in is no promotion of the user's.
+    with config.numpy_dtype_promotion("standard"):
+        compute = dtypes.to_inexact_dtype(dtypes.promote_types(given, dtype))
+        # Numbers of 16 bits are the ones next to the true ones.
+        compute = dtypes.promote_types(compute, np.float32)
     start, stop = (convert(ensure_array(x, "linspace"), compute) for x in (start, stop))
     shape = lax.broadcast_shapes(start.shape, stop.shape)
     start, stop = broadcast_to(start, shape), broadcast_to(stop, shape)

@@ -184,7 +184,7 @@ def _to_device(self: Array, device: Any, *, stream: None = None) -> Array:
 
 
 def _contains(self: Array, element: Any) -> bool:
-    if not np.isscalar(element) and not hasattr(element, "shape"):
+    if isinstance(element, str) or not (np.isscalar(element) or hasattr(element, "shape")):
         raise TypeError(
             "Array.__contains__ requires a scalar array or number, got"
             f" {type(element).__name__}.")

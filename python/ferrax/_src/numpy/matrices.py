@@ -432,7 +432,7 @@ def ravel_multi_index(
 ) -> Array:
     """Flat indices of coordinates.
 
-    Args: mode: "raise" (concrete coordinates only), "wrap" or "clip"; order: "C" or "F".
+    Args: mode: "raise" (concrete coordinates only), "wrap", "clip" or "ignore"; order: "C" or "F".
     Raises ValueError for entries out of bounds in mode "raise".
     multi_index: one integer array for each axis; dims: the shape that they index.
 
@@ -463,8 +463,8 @@ def ravel_multi_index(
         index = [clip(x, 0, n - 1) for x, n in zip(index, dims)]
     elif mode == "wrap":
         index = [remainder(x, n) for x, n in zip(index, dims)]
-    else:
-        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    elif mode != "ignore":
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip', or 'ignore'")
     if order not in ("C", "F"):
         raise ValueError(f"ravel_multi_index: order has to be 'C' or 'F', got {order!r}")
     strides = np.cumprod((1, *(dims[1:][::-1] if order == "C" else dims[:-1])))
@@ -486,8 +486,6 @@ def _zero(dtype):
 def _axis_values(key):
     start, stop, step = key.start, key.stop, key.step
     start = 0 if start is None else start
-    if stop is None:
-        raise ValueError("jnp grids need a stop in every slice")
     if isinstance(step, complex):
         return linspace(start, stop, int(abs(step)))
     return arange(start, stop, 1 if step is None else step)

@@ -17,6 +17,7 @@ from ferrax._src.lax import api as lax
 from ferrax._src.numpy import reductions
 from ferrax._src.numpy.array_creation import linspace
 from ferrax._src.numpy.joining import concatenate
+from ferrax._src.numpy.quantiles import median
 from ferrax._src.numpy.rearrangement import flip
 from ferrax._src.numpy.rounding import round as round_even
 from ferrax._src.numpy.util import convert, ensure_array, is_subdtype
@@ -28,6 +29,7 @@ _ALLOWED = {
     "linear_ramp": ("end_values",),
     "maximum": ("stat_length",),
     "mean": ("stat_length",),
+    "median": ("stat_length",),
     "minimum": ("stat_length",),
     "reflect": ("reflect_type",),
     "symmetric": ("reflect_type",),
@@ -147,6 +149,7 @@ def _statistic(x, axis, before, after, mode, lengths):
         part = _slice(x, start, stop, axis)
         functions: dict[str, Callable[..., Array]] = {
             "maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean,
+            "median": median,
         }  # fmt: skip
         function = functions[mode]
         value = function(part, axis=axis, keepdims=True)
@@ -217,8 +220,8 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
 
     Args: pad_width: a count, a (before, after) pair, one pair per axis, or a dict from axis to
     either; mode: "constant" (constant_values), "edge", "reflect" or "symmetric" (reflect_type),
-    "wrap", "linear_ramp" (end_values), "maximum", "minimum", "mean" (stat_length),
-    "empty", or a function of (row, widths, axis, kwargs) that returns the row.
+    "wrap", "linear_ramp" (end_values), "maximum", "minimum", "mean", "median"
+    (stat_length), "empty", or a function of (row, widths, axis, kwargs) that returns the row.
     Raises: NotImplementedError for an unknown mode, ValueError for keywords of another mode.
     array: the array; kwargs: those that a mode has, in parentheses above.
 

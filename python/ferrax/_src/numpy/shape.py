@@ -45,6 +45,8 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     """
     if hasattr(a, "shape"):
         return tuple(a.shape)
+    if hasattr(a, "__jax_array__"):
+        return as_array(a).shape
     _warn_not_array("shape", a)
     return np.shape(a)
 
@@ -59,6 +61,8 @@ def ndim(a: ArrayLike) -> int:
     """
     if hasattr(a, "ndim"):
         return a.ndim
+    if hasattr(a, "__jax_array__"):
+        return as_array(a).ndim
     _warn_not_array("ndim", a)
     return np.ndim(a)
 
@@ -405,7 +409,11 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     >>> jnp.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return lax.broadcast_shapes(*[canonical_shape(s) for s in shapes])
+    shapes = tuple(canonical_shape(s) for s in shapes)
+    for dims in shapes:
+        if any(type(size) is int and size < 0 for size in dims):
+            raise TypeError(f"broadcast_shapes: sizes cannot be negative, got the shape {dims}")
+    return lax.broadcast_shapes(*shapes)
 
 
 def broadcast_arrays(*args: Any) -> list[Array]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._src.base import dtypes
+from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
@@ -202,7 +202,9 @@ def sort_complex(a: ArrayLike) -> Array:
     x = ensure_array(a, "sort_complex")
     x = lax.sort(x, dimension=normalize_axis(-1, x.ndim))
     real = dtypes.to_inexact_dtype(x.dtype)
-    return convert(x, dtypes.result_type(real, np.complex64))
+    with config.numpy_dtype_promotion("standard"):
+        dtype = dtypes.result_type(real, np.complex64)
+    return convert(x, dtype)
 
 
 def _before(x: Array, y: Array, or_equal: bool) -> Array:

@@ -143,23 +143,30 @@ def _alike(args):
     return common
 
 
+def _read(args) -> list:
+    """The arguments, those arrays that stand behind `__jax_array__` included."""
+    return [x if isinstance(x, ARRAY_LIKE) else as_array(x) for x in args]
+
+
 def promote_dtypes(*args) -> list[Array]:
     """Converts to the common dtype (and weak type) of the promotion lattice."""
     if len(args) < 2:
         return [x if isinstance(x, Array) else as_array(x) for x in args]
     if _alike(args) is not None:
         return list(args)
-    dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
-    return [convert(x, dtype, weak_type) for x in args]
+    read = _read(args)
+    dtype, weak_type = dtypes.result_type(*read, return_weak_type_flag=True)
+    return [convert(x, dtype, weak_type) for x in read]
 
 
 def _promote_to(change, args) -> list[Array]:
     common = _alike(args)
     if common is not None and change(common) == common:
         return list(args)
-    dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
+    read = _read(args)
+    dtype, weak_type = dtypes.result_type(*read, return_weak_type_flag=True)
     dtype = change(dtype)
-    return [convert(x, dtype, weak_type) for x in args]
+    return [convert(x, dtype, weak_type) for x in read]
 
 
 def promote_dtypes_inexact(*args) -> list[Array]:
@@ -179,7 +186,7 @@ def promote_shapes(fun_name: str, *args) -> list[Array]:
     ranks = {x.ndim for x in args if x.ndim}
     if len(ranks) < 2:
         return list(args)
-    _check_rank_promotion(fun_name, args)
+    check_rank_promotion(fun_name, args)
     rank = max(ranks)
     return [
         lax.broadcast_in_dim(
@@ -191,7 +198,8 @@ def promote_shapes(fun_name: str, *args) -> list[Array]:
     ]
 
 
-def _check_rank_promotion(fun_name, args) -> None:
+def check_rank_promotion(fun_name, args) -> None:
+    """Warns or raises ValueError, as `jax_numpy_rank_promotion` says, of arguments whose ranks differ."""
     policy = getattr(config, "jax_numpy_rank_promotion", "allow")
     if policy == "allow":
         return

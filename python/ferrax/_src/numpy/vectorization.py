@@ -16,7 +16,12 @@ from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.shape import expand_dims, squeeze
-from ferrax._src.numpy.util import ensure_array, ensure_arrays, normalize_axis
+from ferrax._src.numpy.util import (
+    check_rank_promotion,
+    ensure_array,
+    ensure_arrays,
+    normalize_axis,
+)
 from ferrax._src.transforms.batching import vmap
 
 _NAME = r"\w+"
@@ -94,7 +99,9 @@ def vectorize(
     @functools.wraps(pyfunc)
     def wrapped(*args, **kwargs):
         message = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
-        func, mapped, mapped_kw = _apply_excluded(pyfunc, excluded, args, kwargs)
+        # None goes as it is: there is nothing to map.
+        nones = {key for key, arg in (*enumerate(args), *kwargs.items()) if arg is None}
+        func, mapped, mapped_kw = _apply_excluded(pyfunc, excluded | nones, args, kwargs)
         if signature is not None and mapped_kw:
             raise ValueError(f"vectorize: keyword arguments {sorted(mapped_kw)} {message}")
         names = list(mapped_kw)
@@ -116,6 +123,8 @@ def vectorize(
         for i, (x, core) in enumerate(zip(values, cores)):
             _core_sizes(x.shape, core, sizes, f"input {i}")
         batches = [tuple(x.shape[:x.ndim - len(core)]) for x, core in zip(values, cores)]
+        if len({len(own) for own in batches if own}) > 1:
+            check_rank_promotion("vectorize", values)
         batch = lax.broadcast_shapes(*batches) if batches else ()
         rank = len(batch)
         squeezed, axes_of = [], []

@@ -208,4 +208,5 @@ def make_jaxpr(
             return closed
         return closed, output_types(program, flat.out_tree, flat.structs)
 
+    make_jaxpr_f.__name__ = f"make_jaxpr({api_util.fun_name(fun)})"
     return make_jaxpr_f

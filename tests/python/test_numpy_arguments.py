@@ -1,0 +1,125 @@
+"""Arguments of functions of numpy at the edges of what they take: objects that stand for arrays, None,
+positions for keywords, and what is refused."""
+
+import numpy as np
+import pytest
+from oracle import FERRAX, JAX, SIDES, same
+
+
+def standing_for(s, values, *, registered):
+    """An object that stands for an array, perhaps a pytree at that."""
+
+    class Thing:
+        def __init__(self, values):
+            self.values = values
+
+        def __jax_array__(self):  # noqa: PLW3201
+            return s.jnp.asarray(self.values)
+
+    if registered:
+        s.jax.tree_util.register_pytree_node(
+            Thing, lambda thing: ((thing.values,), None), lambda _, values: Thing(*values)
+        )
+    return Thing(np.asarray(values, np.float32))
+
+
+@pytest.mark.parametrize("registered", [False, True])
+@same
+def test_shapes_of_objects_that_stand_for_arrays(s, registered):
+    thing, x = standing_for(s, [0.0, 1.0, 2.0], registered=registered), s.jnp.arange(3.0)
+    shapes = [s.jnp.shape(thing), s.jnp.ndim(thing), s.jnp.size(thing), s.jnp.iscomplexobj(thing)]
+    return [str(shape) for shape in shapes], x + thing, x < thing
+
+
+@same
+def test_objects_that_stand_for_arrays(s):
+    thing, x = standing_for(s, [0.0, 1.0, 2.0], registered=True), s.jnp.arange(3.0) + 1
+    pairs = [
+        "copysign", "mod", "hypot", "logaddexp", "isclose", "allclose", "heaviside", "fmod", "floor_divide",
+        "float_power",
+    ]  # fmt: skip
+    return [
+        [getattr(s.jnp, name)(thing, x) for name in pairs],
+        [getattr(s.jnp, name)(x, thing) for name in pairs],
+        s.jnp.sinc(thing), s.jnp.i0(thing), s.jnp.where(x > 1, thing, x),
+    ]  # fmt: skip
+
+
+@same
+def test_none_is_not_mapped(s):
+    first = s.jnp.vectorize(lambda a, b, c=None: a if b is None and c is None else b)
+    return [
+        first(s.jnp.arange(3.0), None),
+        first(s.jnp.ones(2), s.jnp.ones((2, 2))),
+        first(1.0, None, c=None),
+    ]
+
+
+@same
+def test_grids_without_an_end(s):
+    return [s.jnp.mgrid[:], s.jnp.ogrid[:], s.jnp.mgrid[3:], s.jnp.mgrid[1::2], s.jnp.mgrid[:, :2]]
+
+
+@pytest.mark.parametrize("length", [None, 2])
+@same
+def test_pads_by_medians(s, length):
+    x = s.jnp.array([[3.0, 1.0, 2.0, 7.0], [5.0, -1.0, 0.5, 2.0]])
+    kwargs = {} if length is None else {"stat_length": length}
+    return [s.jnp.pad(x, width, mode="median", **kwargs) for width in (0, 1, ((0, 2), (1, 0)))] + [
+        s.jnp.pad(x.astype(int), 1, mode="median", **kwargs)
+    ]
+
+
+@same
+def test_flat_positions_of_any_indices(s):
+    index = s.jnp.array([1, 2, -1]), s.jnp.array([2, 5, 0])
+    return [
+        s.jnp.ravel_multi_index(index, (2, 3), mode=mode) for mode in ("ignore", "wrap", "clip")
+    ]
+
+
+@same
+def test_device_get_keeps_keys(s):
+    key = s.jax.random.key(0)
+    return s.jax.device_get({"key": key, "x": s.jnp.ones(2)})
+
+
+@SIDES
+def test_strict_promotion_inside_of_functions_is_not_the_users(S):
+    with S.jax.numpy_dtype_promotion("strict"):
+        assert np.asarray(S.jnp.linspace(0, 1, 3)).tolist() == [0.0, 0.5, 1.0]
+        assert np.asarray(S.jnp.r_[0:1:3j]).tolist() == [0.0, 0.5, 1.0]
+        assert S.jnp.sort_complex(S.jnp.arange(2.0)).dtype == np.complex64
+        with pytest.raises(Exception, match="promotion"):
+            S.jnp.arange(2) + S.jnp.ones(2)
+
+
+@SIDES
+def test_copy_by_position_is_deprecated(S):
+    with pytest.warns(DeprecationWarning, match="position"):
+        assert S.jnp.array(S.jnp.arange(2), None, False, "K", 2).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("case", "error"),
+    [
+        (lambda s: s.jnp.broadcast_shapes((-1,)), TypeError),
+        (lambda s: "abc" in s.jnp.arange(2), TypeError),
+        (lambda s: s.jnp.ravel_multi_index((0,), (2,), mode="bogus"), ValueError),
+    ],
+)
+def test_refused(case, error):
+    for s in (FERRAX, JAX):
+        with pytest.raises(error):
+            case(s)
+
+
+def test_vectorize_follows_rank_promotion():
+    for s in (FERRAX, JAX):
+        with s.jax.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank|shapes"):
+            s.jnp.vectorize(lambda a, b: a + b)(s.jnp.ones((2, 3)), s.jnp.ones(3))
+
+
+@SIDES
+def test_a_jaxpr_maker_says_of_what(S):
+    assert S.jax.make_jaxpr(S.jnp.sin).__name__ == "make_jaxpr(sin)"
