@@ -360,7 +360,8 @@ fn copied(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
     let target = &Target(to);
     pool::run(bytes.len().div_ceil(COPY_CHUNK), &|chunk| {
         let from = &bytes[chunk * COPY_CHUNK..bytes.len().min((chunk + 1) * COPY_CHUNK)];
-        // SAFETY: as above; the chunk lies at the same place in the copy, which is as large.
+        // SAFETY: `to` is where fresh storage is, as large as `bytes`; the chunk lies at the same place in
+        // both, and no other chunk meets it.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), target.0.add(chunk * COPY_CHUNK), from.len()) };
     });
     Ok(copy)

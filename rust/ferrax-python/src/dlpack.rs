@@ -192,12 +192,20 @@ struct Exported<M> {
     _tensor: Tensor,
 }
 
+/// The deleter of an exported tensor.
+///
+/// # Safety
+/// `managed` was made by [`export`] and is not used afterwards.
 unsafe extern "C" fn drop_exported<M: Managed>(managed: *mut M) {
     // SAFETY: `export` made the pointer from a boxed `Exported` that begins with it, and the consumer
     // calls this once.
     drop(unsafe { Box::from_raw(managed.cast::<Exported<M>>()) });
 }
 
+/// The destructor of a capsule: releases the tensor in it unless a consumer took it.
+///
+/// # Safety
+/// `capsule` is a capsule that [`export`] made, in the hands of its last owner.
 unsafe extern "C" fn drop_capsule<M: Managed>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls this with a live capsule of `export`; it has its first name until a
     // consumer takes the tensor, which then is the consumer's to release.

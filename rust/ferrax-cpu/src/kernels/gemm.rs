@@ -251,7 +251,7 @@ fn plain<T: Copy>(of: &Matrices, zero: T, fused: impl Fn(T, T, T) -> T) {
                     )
                 };
             }
-            // SAFETY: as above.
+            // SAFETY: the result has `m` rows of `n` elements, `out_row` apart.
             unsafe { *out.offset(i * of.out_row + j) = sum };
         }
     }

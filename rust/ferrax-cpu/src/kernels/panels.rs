@@ -105,7 +105,8 @@ pub struct Panels {
 /// Matrices that threads write disjoint parts of.
 struct Shared(*mut u8);
 
-// SAFETY: each subtree has a matrix of its own.
+// SAFETY: behind the pointer each subtree of a piece has a matrix of its own (`place` in `Panels::run`),
+// and only the thread that computes it writes there.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -168,7 +169,8 @@ impl Panels {
             let (out, out_row) = place(number, &of);
             let depth = (last - first).next_power_of_two().ilog2() as usize;
             match Buffer::new((depth * of.m * of.n * self.size).max(1)) {
-                // SAFETY: the buffer holds a matrix for each level of the subtree.
+                // SAFETY: the matrices are a part of those that the caller gave; the buffer holds a matrix
+                // for each of the `depth` levels of splits of so many panels.
                 Ok(scratch) => unsafe {
                     self.tree(&Matrices { out, out_row, ..of }, first..last, scratch.pointer());
                 },
@@ -187,7 +189,8 @@ impl Panels {
         if subtrees > 1 {
             for number in 0..pieces {
                 let of = piece(number);
-                // SAFETY: all subtrees are complete.
+                // SAFETY: `run_interruptibly` or the loop above has computed every subtree to its place, and
+                // no other thread uses them any more.
                 unsafe { self.combine(&of, number * subtrees, 0..subtrees, &place) };
             }
         }
@@ -206,7 +209,9 @@ impl Panels {
         let split = panels.start + middle(panels.len());
         let other = Matrices { out: scratch, out_row: of.n as isize, ..*of };
         let rest = scratch.wrapping_add(of.m * of.n * self.size);
-        // SAFETY: passed on; the second half has a matrix of its own.
+        // SAFETY: operands and result are the caller's. The second half goes to the first matrix of
+        // `scratch`, which the first half no longer needs when it is done; each half has at most one
+        // level less than both, for which the matrices behind that one, or all of them, are enough.
         unsafe {
             self.tree(of, panels.start..split, scratch);
             self.tree(&other, split..panels.end, rest);
@@ -217,7 +222,8 @@ impl Panels {
     /// Adds up subtrees in their places, which begin at number `first`.
     ///
     /// # Safety
-    /// The places hold matrices as large as the result.
+    /// The places of these subtrees hold their sums, matrices as large as the result, that nobody else
+    /// uses.
     unsafe fn combine(
         &self,
         of: &Matrices,
@@ -231,7 +237,8 @@ impl Panels {
         let split = subtrees.start + middle(subtrees.len());
         let (to, to_row) = place(first + subtrees.start, of);
         let (from, from_row) = place(first + split, of);
-        // SAFETY: passed on.
+        // SAFETY: the caller promises a matrix for each subtree of the range, and each half is a part of
+        // the range; `place` gives different ones to different subtrees, so `from` and `to` are apart.
         unsafe {
             self.combine(of, first, subtrees.start..split, place);
             self.combine(of, first, split..subtrees.end, place);

@@ -251,7 +251,8 @@ impl Kernel for GatherKernel {
     }
 }
 
-/// Combines `count` updates into the operand: `f(loops, operand, updates)`.
+/// Combines a window of updates into the operand: `f(loops, operand, updates)`. The loops have to stay
+/// inside both arrays, which are of the dtype that [`combine`] was asked for and do not overlap.
 type Combine = unsafe fn(&[CopyLoop], *mut u8, *const u8);
 
 #[derive(Debug)]
@@ -403,24 +404,23 @@ fn combine(kind: ScatterKind, dtype: DType) -> Option<Combine> {
         ($t:ty) => {
             match kind {
                 ScatterKind::Add => |loops, to, from| {
-                    // SAFETY: `Combine` has the contract of `each`, for arrays of the type that it was
-                    // chosen by; so here and below.
+                    // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
                     unsafe { each::<$t>(loops, to, from, &Combined::add) }
                 },
                 ScatterKind::Sub => |loops, to, from| {
-                    // SAFETY: see `Add`.
+                    // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
                     unsafe { each::<$t>(loops, to, from, &Combined::sub) }
                 },
                 ScatterKind::Mul => |loops, to, from| {
-                    // SAFETY: see `Add`.
+                    // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
                     unsafe { each::<$t>(loops, to, from, &Combined::mul) }
                 },
                 ScatterKind::Min => |loops, to, from| {
-                    // SAFETY: see `Add`.
+                    // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
                     unsafe { each::<$t>(loops, to, from, &Combined::min) }
                 },
                 ScatterKind::Max => |loops, to, from| {
-                    // SAFETY: see `Add`.
+                    // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
                     unsafe { each::<$t>(loops, to, from, &Combined::max) }
                 },
                 ScatterKind::Set => return None,

@@ -501,6 +501,10 @@ impl Worker<'_> {
         self.operands[walk.operand as usize].wrapping_offset(offset)
     }
 
+    /// Sets the place of a load: to the elements themselves, or with `copy` to a block of them.
+    ///
+    /// # Safety
+    /// The tile here is inside the kernel's extents and the operands are valid as [`Bound::run`] asks.
     unsafe fn load(&mut self, step: &LoadStep, copy: bool) {
         let pointer = self.position(&step.walk);
         let Some(transfer) = &step.transfer else {
@@ -555,6 +559,9 @@ impl Worker<'_> {
         }
     }
 
+    /// # Safety
+    /// As for [`Self::execute`]; the instruction is one of the section, those before it are done, and
+    /// the tile has so many lanes.
     unsafe fn apply(&mut self, section: &Section, instr: &Instr, lanes: usize) {
         match *instr {
             Instr::Apply { function, to, a, b, c, one } => {
@@ -592,6 +599,10 @@ impl Worker<'_> {
     }
 
     /// Runs a section over the tile here.
+    ///
+    /// # Safety
+    /// The tile is inside the kernel's extents, the operands are valid as [`Bound::run`] asks, and of
+    /// what the section reads the slots of accumulators and of the sections before it are filled.
     unsafe fn execute(&mut self, section: &Section) {
         let lanes = self.rows * self.cols;
         // SAFETY: walks stay inside the operands for tiles inside the kernel's extents, where `measure`
@@ -625,6 +636,9 @@ impl Worker<'_> {
     }
 
     /// Runs the epilogue where the parallel loops stand.
+    ///
+    /// # Safety
+    /// As for [`Self::execute`]; the accumulators hold what becomes of all terms.
     unsafe fn finish(&mut self) {
         let bound = self.bound;
         if let Some(epilogue) = &bound.epilogue {

@@ -253,13 +253,19 @@ impl Worker<'_> {
     }
 
     /// Takes the tile here.
+    ///
+    /// # Safety
+    /// The section before the folds has run over this tile, so that its blocks hold `terms` terms for
+    /// each accumulator. The slots are those of this kernel and hold what became of the terms before.
     pub(super) unsafe fn fold(&mut self, terms: usize) {
         let bound = self.bound;
         let weight = |span: Option<Span>| span.map_or(0, |span| bound.weights[span.axis]);
         let mut trees = false;
         for fold in &bound.folds {
             let (from, values) = (self.place(fold.from), self.place(fold.values));
-            // SAFETY: the block holds the tile, the slots its accumulators.
+            // SAFETY: by this function's contract `from` is a block of `rows` times `cols` elements and
+            // `values` and `indices` are slots with an accumulator for each that is kept; slots do not
+            // overlap. `build` chose the functions by the element type of the block.
             unsafe {
                 match &fold.apply {
                     Apply::Plain(op) => (op.apply)(self.rows, self.cols, from, values),
@@ -274,7 +280,7 @@ impl Worker<'_> {
             }
         }
         if trees {
-            // SAFETY: passed on.
+            // SAFETY: this function's own contract is that of `take`.
             unsafe { self.take(terms) };
         }
     }
@@ -291,12 +297,16 @@ impl Worker<'_> {
     }
 
     /// The terms of the tile here into trees.
+    ///
+    /// # Safety
+    /// As for [`Self::fold`].
     unsafe fn take(&mut self, terms: usize) {
         let by_lines = self.bound.by_lines();
         let kept = self.progress.kept;
         if by_lines && terms <= BLOCK && terms == self.bound.walk.terms {
             self.each_tree(|op, from, _, stride, fold| {
-                // SAFETY: the tile has all terms of each line.
+                // SAFETY: a line of the block has `terms` terms, which as was just asked are all that
+                // there will be, and `values` has room for `kept` results.
                 unsafe { (op.whole)(kept, 0, terms, stride, from, self.place(fold.values)) };
             });
             self.progress.complete = true;
@@ -313,27 +323,31 @@ impl Worker<'_> {
                 let most = (left / BLOCK).min(MOST_BLOCKS).ilog2();
                 let level = if blocks == 0 { most } else { most.min(blocks.trailing_zeros()) };
                 self.each_tree(|op, from, _, _, fold| {
-                    // SAFETY: so many blocks are in the tile.
+                    // SAFETY: `left` terms of the tile begin at `from`, and 2^level blocks of them are not
+                    // more than those: level is at most `most`. `kept` is at most `THIN`, which `blocks` has
+                    // functions for; where it is 1, terms of a line lie side by side as rows would.
                     unsafe {
                         let from = from.add(done * kept * fold.size);
                         (op.blocks[kept - 1])(1 << level, from, self.place(fold.values));
                     }
                 });
                 done += BLOCK << level;
-                // SAFETY: values are those of as many blocks.
+                // SAFETY: the values of all trees were just made those of 2^level blocks.
                 unsafe { self.push(level) };
                 continue;
             }
             let n = left.min(BLOCK - position);
             self.each_tree(|op, from, lanes, stride, fold| {
                 let step = if by_lines { fold.size as isize } else { stride };
-                // SAFETY: the terms are in the tile and in one block.
+                // SAFETY: `done + n` is at most `terms`, so the terms are in the tile; `position + n` is at
+                // most `BLOCK`, so they are in one block; `lanes` has room for `LANES` rows of `kept` values.
                 unsafe { (op.take)(kept, position, n, stride, from.offset(done as isize * step), lanes) };
             });
             done += n;
             self.progress.position += n;
             if self.progress.position == BLOCK {
-                // SAFETY: the block is complete.
+                // SAFETY: `BLOCK` terms were taken into the lanes, which `close` makes values of one
+                // block, for `push` to count.
                 unsafe {
                     self.close();
                     self.push(0);
@@ -343,16 +357,24 @@ impl Worker<'_> {
     }
 
     /// Combines the lanes of the last block.
+    ///
+    /// # Safety
+    /// The lanes hold the terms that `position` counts; the slots are those of this kernel.
     unsafe fn close(&mut self) {
         let Progress { kept, position, .. } = self.progress;
         self.each_tree(|op, _, lanes, _, fold| {
-            // SAFETY: the lanes are those of `position` terms.
+            // SAFETY: `take` has filled the lanes that `position` terms reach, and no more are read;
+            // `values` has room for `kept` results and is a slot of its own.
             unsafe { (op.close)(kept, position, lanes, self.place(fold.values)) };
         });
         self.progress.position = 0;
     }
 
     /// Counts values that are those of 2^level blocks.
+    ///
+    /// # Safety
+    /// The values of each tree are those of so many blocks, the number of blocks before is a multiple
+    /// of that, and both together are at most the blocks of the reduction.
     unsafe fn push(&mut self, level: u32) {
         let Progress { kept, blocks, .. } = self.progress;
         let carries = (blocks >> level).trailing_ones();
@@ -360,7 +382,9 @@ impl Worker<'_> {
             let Apply::Tree { op, levels, .. } = &fold.apply else { continue };
             let (values, levels) = (self.place(fold.values), self.place(*levels));
             let bytes = kept * fold.size;
-            // SAFETY: there are levels for as many blocks as there are terms for.
+            // SAFETY: levels exist for each bit of the reduction's number of blocks (`build`), and the
+            // highest that is reached here is a bit of the blocks so far. Those that are merged are bits
+            // of `blocks`, so they were written before. Levels and values are slots of their own.
             unsafe {
                 for level in level..level + carries {
                     (op.merge)(kept, levels.add(level as usize * bytes), values);
@@ -372,12 +396,16 @@ impl Worker<'_> {
     }
 
     /// Makes values those of all terms so far.
+    ///
+    /// # Safety
+    /// As for [`Self::fold`].
     pub(super) unsafe fn complete_folds(&mut self) {
         if self.progress.complete {
             return;
         }
         let Progress { kept, position, blocks, .. } = self.progress;
-        // SAFETY: as for `close` and `push`.
+        // SAFETY: the lanes hold `position` terms, which `close` makes the values of one block, the last
+        // one. A level is read only if its bit of `blocks` is set: then `push` has written it.
         unsafe {
             if position > 0 || blocks == 0 {
                 self.close();
@@ -402,11 +430,16 @@ impl Worker<'_> {
         }
     }
 
+    /// Writes the accumulators of the unit here, in the order in which [`Self::restore`] reads them.
+    ///
+    /// # Safety
+    /// `to` is valid for the bytes of one unit's partial results, which nobody else uses.
     pub(super) unsafe fn save(&mut self, to: *mut u8) {
         let (most, kept) = (self.bound.epilogue_tile.lanes(), self.progress.kept);
         let mut offset = 0;
         let mut slot = |place: Place, size: usize| {
-            // SAFETY: `to` is valid for the accumulators of one unit.
+            // SAFETY: a unit's partial results are its accumulators, each rounded up to 64 bytes (see
+            // `Bound::partial_bytes`); slots hold `kept` of them, which is at most `most`.
             unsafe { std::ptr::copy_nonoverlapping(self.place(place), to.add(offset), size * kept) };
             offset += (size * most).next_multiple_of(64);
         };
@@ -419,6 +452,9 @@ impl Worker<'_> {
     }
 
     /// Merges saved accumulators into those here, which are of the segments before.
+    ///
+    /// # Safety
+    /// `from` is what [`Self::save`] wrote for a unit of as many accumulators.
     pub(super) unsafe fn restore(&mut self, from: *const u8) {
         let (most, kept) = (self.bound.epilogue_tile.lanes(), self.progress.kept);
         let mut offset = 0;

@@ -149,7 +149,8 @@ unsafe fn close_rows<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values:
     let mut half = LANES / 2;
     while half > 1 {
         for lane in 0..half.min(used.saturating_sub(half)) {
-            // SAFETY: both lanes are there, and are not the same.
+            // SAFETY: `lane + half` is below `used`, so the caller promises both lanes; they are `half`
+            // apart, which is at least 1, and each has `kept` values.
             let (low, high) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(lanes.add(lane * kept), kept),
@@ -160,7 +161,8 @@ unsafe fn close_rows<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values:
         }
         half /= 2;
     }
-    // SAFETY: as above; values are apart from lanes.
+    // SAFETY: there is a first lane, for `used` is not 0; the caller promises `kept` values, apart from
+    // the lanes.
     let (values, first) = unsafe {
         (std::slice::from_raw_parts_mut(values.cast::<M::T>(), kept), std::slice::from_raw_parts(lanes, kept))
     };
@@ -168,7 +170,7 @@ unsafe fn close_rows<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values:
         values.copy_from_slice(first);
         return;
     }
-    // SAFETY: the second lane is there.
+    // SAFETY: at least two lanes were reached, and each holds `kept` values.
     let second = unsafe { std::slice::from_raw_parts(lanes.add(kept), kept) };
     for ((value, &a), &b) in values.iter_mut().zip(first).zip(second) {
         *value = M::fold(a, b);
@@ -361,7 +363,8 @@ macro_rules! versions {
             /// As `super::blocks`.
             $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
             pub(super) unsafe fn blocks<M: Monoid, const KEPT: usize>(n: usize, blocks: *const u8, values: *mut u8) {
-                // SAFETY: passed on.
+                // SAFETY: the contract is that of the function called; `select` takes this module only
+                // where `isa` found its instructions.
                 unsafe { super::blocks::<M, KEPT>(n, blocks, values) }
             }
 
@@ -388,7 +391,8 @@ macro_rules! versions {
         /// As the function of this name outside.
         $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
         unsafe fn $name<M: Monoid>($($arg: $ty),*) {
-            // SAFETY: passed on.
+            // SAFETY: the contract is that of the function called; `select` takes this module only where
+            // `isa` found its instructions.
             unsafe { super::$name::<M>($($arg),*) }
         }
     };

@@ -98,14 +98,14 @@ impl Kernel for TopKKernel {
 /// # Safety
 /// As `Kernel::run`, for an operand of this type.
 unsafe fn run<K: Key>(kernel: &TopKKernel, call: &Call<'_>) -> Result<()> {
-    // SAFETY: `K` is the operand's type.
+    // SAFETY: the caller's promise is that of `lines` for `T = K`.
     unsafe { lines(kernel, call, |element: K| element.total()) }
 }
 
 /// # Safety
 /// As `Kernel::run`, for an operand of bytes.
 unsafe fn run_bytes(kernel: &TopKKernel, call: &Call<'_>) -> Result<()> {
-    // SAFETY: the operand's elements are bytes.
+    // SAFETY: the caller's promise is that of `lines` for `T = u8`.
     unsafe { lines(kernel, call, |element: u8| kernel.ranks[usize::from(element)]) }
 }
 
@@ -158,7 +158,7 @@ unsafe fn best<'a, T: Copy, W: KeyWord>(
     let (candidates, spare) = unsafe { super::pair::<W::Placed>(scratch, kernel.room * pieces) };
     let mut found = 0;
     if pieces == 1 {
-        // SAFETY: the piece is the line.
+        // SAFETY: `first` begins a line of `length` elements, and the only piece is all of it.
         found = unsafe { piece(kernel, first, 0, length, candidates, order) };
     } else {
         let parts = Parts { first, candidates: candidates.as_mut_ptr() };

@@ -125,7 +125,7 @@ pub fn sort<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits, shared: b
 /// A slice that threads write disjoint parts of.
 pub struct Pointer<W>(*mut W);
 
-// SAFETY: used for disjoint parts only.
+// SAFETY: all that can be had of it is `slice`, whose callers promise that parts do not overlap.
 unsafe impl<W: Send> Sync for Pointer<W> {}
 
 impl<W> Pointer<W> {
