@@ -4,7 +4,8 @@
 //!    store is of an element of its operand's buffer; so is every argument of a
 //!    library call, and every result.
 //! 2. A store has no guards, writes each element once, and not to an input or a
-//!    constant. In the epilogue nothing moves along reduction axes.
+//!    constant; no other store of its kernel writes to that element. So threads and
+//!    lanes write apart. In the epilogue nothing moves along reduction axes.
 //! 3. Bodies read what there is: registers from above, loads, accumulators (in the
 //!    epilogue), indices of loops, in the register types of their dtypes.
 //! 4. What a step reads was written before. A step that reads a buffer that it
@@ -13,10 +14,10 @@
 //! 6. A donated input has the size of the result that it becomes, and is read
 //!    before that is written, or element by element in the same step.
 //!
-//! Not checked: that several stores of one kernel into one buffer are disjoint, and
-//! what library calls do with their arguments.
+//! Not checked: what library calls do with their arguments.
 //!
-//! Cost: n log n in the size of the plan, whatever the extents.
+//! Cost: n log n in the size of the plan, and a few steps for each pair of stores of
+//! a kernel into one buffer, whatever the extents.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -70,23 +71,65 @@ fn reach(view: &View) -> Option<(i128, i128)> {
     Some((low, high))
 }
 
-/// Whether different indices are different elements, as far as the loops that `counts` holds for go:
-/// sorted, each stride exceeds all that the smaller ones reach.
-fn is_injective(view: &View, extents: &[usize], counts: impl Fn(usize) -> bool) -> bool {
-    let mut loops: Vec<(i128, i128)> = view
-        .strides
-        .iter()
-        .zip(extents)
-        .enumerate()
-        .filter(|&(axis, (_, &extent))| extent > 1 && counts(axis))
-        .map(|(_, (&stride, &extent))| (i128::from(stride).abs(), extent as i128))
-        .collect();
+/// A lowest element, and the stride and count of each loop from there.
+type Grid = (i128, Vec<(i128, i128)>);
+
+/// The elements that a view reaches by the loops that `counts` holds for. (Backwards a loop reaches the
+/// same ones.)
+fn grid(view: &View, extents: &[usize], counts: impl Fn(usize) -> bool) -> Grid {
+    let mut start = i128::from(view.offset);
+    let mut loops = Vec::new();
+    for (axis, (&stride, &extent)) in view.strides.iter().zip(extents).enumerate() {
+        if extent > 1 && counts(axis) {
+            let (stride, extent) = (i128::from(stride), extent as i128);
+            start += stride.min(0) * (extent - 1);
+            loops.push((stride.abs(), extent));
+        }
+    }
+    (start, loops)
+}
+
+/// Whether different indices are different elements: sorted, each stride exceeds all that the
+/// smaller ones reach.
+fn is_injective(mut loops: Vec<(i128, i128)>) -> bool {
     loops.sort_unstable();
     let mut reached = 0;
     loops.into_iter().all(|(stride, extent)| {
         let apart = stride > reached;
         reached += stride * (extent - 1);
         apart
+    })
+}
+
+/// How much is tried before two stores count as meeting. Grids of parts of one array need two or three
+/// steps for each loop.
+const MOST_STEPS: usize = 4096;
+
+/// Whether two injective grids may have an element in common.
+fn meet(a: &Grid, b: &Grid) -> bool {
+    // Where they do, Σ stride * (i - j) is how far `b` starts behind `a`: by strides, the bounds of i - j.
+    let mut differences: BTreeMap<i128, (i128, i128)> = BTreeMap::new();
+    for &(stride, extent) in &a.1 {
+        differences.entry(stride).or_default().1 += extent - 1;
+    }
+    for &(stride, extent) in &b.1 {
+        differences.entry(stride).or_default().0 -= extent - 1;
+    }
+    let terms: Vec<(i128, (i128, i128))> = differences.into_iter().collect();
+    is_sum(b.0 - a.0, &terms, &mut MOST_STEPS.clone())
+}
+
+/// Whether a number may be Σ stride * n with each n within its bounds; strides are positive and ascend.
+fn is_sum(number: i128, terms: &[(i128, (i128, i128))], steps: &mut usize) -> bool {
+    let Some((&(stride, (low, high)), rest)) = terms.split_last() else { return number == 0 };
+    let (least, most) = rest
+        .iter()
+        .fold((0, 0), |(least, most), &(stride, (low, high))| (least + stride * low, most + stride * high));
+    let first = low.max(-(most - number).div_euclid(stride));
+    let last = high.min((number - least).div_euclid(stride));
+    (first..=last).any(|n| {
+        *steps = steps.saturating_sub(1);
+        *steps == 0 || is_sum(number - stride * n, rest, steps)
     })
 }
 
@@ -210,6 +253,8 @@ impl Verifier<'_> {
             let id = access(&format!("load {index}"), load.operand, false, view)?;
             reads.entry(id).or_default().push(index);
         }
+        // Of each buffer: the stores so far, the size of their elements, and where they are.
+        let mut writes: FxHashMap<BufferId, Vec<(usize, usize, Grid)>> = FxHashMap::default();
         for (index, (store, view)) in kernel.stores.iter().zip(&launch.stores).enumerate() {
             let who = format!("store {index}");
             let id = access(&who, store.operand, true, view)?;
@@ -222,14 +267,22 @@ impl Verifier<'_> {
             if epilogue && !still(view) {
                 return Err(fault(format!("{} moves along a reduction axis", at())));
             }
-            if !is_injective(view, &launch.extents, |axis| !epilogue || !reduced(axis)) {
+            let width = |operand: u32| kernel.operands[operand as usize].dtype.size();
+            let grid = grid(view, &launch.extents, |axis| !epilogue || !reduced(axis));
+            if !is_injective(grid.1.clone()) {
                 return Err(fault(format!("{} writes elements more than once", at())));
             }
+            let others = writes.entry(id).or_default();
+            for (other, size, elements) in others.iter() {
+                if *size != width(store.operand) || count > 0 && meet(elements, &grid) {
+                    return Err(fault(format!("{} writes what store {other} writes", at())));
+                }
+            }
+            others.push((index, width(store.operand), grid));
             let body = kernel.body_of(store.stage);
             if registers(store.value).iter().any(|reg| reg.0 as usize >= body.instructions().len()) {
                 return Err(fault(format!("{} is of a register that does not exist", at())));
             }
-            let width = |operand: u32| kernel.operands[operand as usize].dtype.size();
             for &index in reads.get(&id).into_iter().flatten() {
                 let pointwise = !kernel.has_reduction()
                     && launch.loads[index] == *view

@@ -1,10 +1,10 @@
 //! Sound plans pass; each way to spoil one is refused, with the place named.
 
-use ferrax_ir::ops::{Cumulative, CumulativeKind, Pad};
+use ferrax_ir::ops::{Concatenate, Cumulative, CumulativeKind, Pad};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Program};
 
-use super::verify_plan;
+use super::{meet, verify_plan};
 use crate::kernel::Launch;
 use crate::plan::{BufferId, Place, Plan, Step, plan};
 
@@ -31,6 +31,15 @@ fn reduced() -> Program {
     let sum = b.reduce_sum(x, &[1]).unwrap();
     let y = b.mul(sum, w).unwrap();
     b.finish([y])
+}
+
+/// One kernel with three stores into one buffer: arrays side by side.
+fn beside() -> Program {
+    let mut b = Builder::new("beside");
+    let (x, y) = (input(&mut b, &[4, 6]), input(&mut b, &[4, 6]));
+    let sum = b.add(x, y).unwrap();
+    let all = b.emit1(Concatenate { dimension: 1 }, &[x, sum, y]).unwrap();
+    b.finish([all])
 }
 
 /// Library calls: two values in the arena at once, then a third.
@@ -109,6 +118,57 @@ fn stores_that_collide() {
         launch(plan).stores[0].strides = [0, 1].into_iter().collect();
     });
     says(&moving, &["store 0", "of mul", "moves along a reduction axis"]);
+}
+
+#[test]
+fn stores_that_meet() {
+    let program = beside();
+    let stores = |plan: &mut Plan| {
+        assert_eq!(launch(plan).stores.iter().map(|view| view.offset).collect::<Vec<_>>(), [0, 6, 12]);
+        launch(plan).stores.clone()
+    };
+    for (which, offset) in [(1, 1), (1, 5), (1, 7), (2, 11), (2, 6)] {
+        let error = refused(&program, |plan| {
+            assert_eq!(stores(plan)[which].offset, 6 * which as i64);
+            launch(plan).stores[which].offset = offset;
+        });
+        says(&error, &["kernel 0", "to buffer", "concatenate", "writes what store"]);
+    }
+    // Backwards they reach the same elements: of their own, and of the neighbour.
+    let mut sound = plan(&program).unwrap();
+    let axis = launch(&mut sound).stores[1].strides.iter().position(|&stride| stride == 1).unwrap();
+    let middle = &mut launch(&mut sound).stores[1];
+    (middle.strides[axis], middle.offset) = (-1, 6 + 5);
+    verify_plan(&sound, &program).unwrap();
+    let turned = refused(&program, |plan| {
+        let middle = &mut launch(plan).stores[1];
+        (middle.strides[axis], middle.offset) = (-1, 6 + 4);
+    });
+    says(&turned, &["store 1", "writes what store 0 writes"]);
+}
+
+#[test]
+fn grids_meet_as_their_elements_do() {
+    // Two loops each: all pairs of small strides and starts, by their elements.
+    let shapes: Vec<Vec<(i128, i128)>> = [(1, 3), (2, 3), (5, 2), (6, 3), (7, 2)]
+        .iter()
+        .flat_map(|&a| [(1, 2), (3, 2), (10, 3)].map(|b| vec![a, b]))
+        .collect();
+    let elements = |start: i128, loops: &[(i128, i128)]| -> std::collections::BTreeSet<i128> {
+        let (a, b) = (loops[0], loops[1]);
+        (0..a.1).flat_map(|i| (0..b.1).map(move |j| start + i * a.0 + j * b.0)).collect()
+    };
+    let mut found = [0, 0];
+    for a in &shapes {
+        for b in &shapes {
+            for start in 0..24 {
+                let want = !elements(0, a).is_disjoint(&elements(start, b));
+                assert_eq!(meet(&(0, a.clone()), &(start, b.clone())), want, "{a:?}, {start} + {b:?}");
+                found[usize::from(want)] += 1;
+            }
+        }
+    }
+    assert!(found.iter().all(|&count| count > 500), "{found:?}");
 }
 
 #[test]
