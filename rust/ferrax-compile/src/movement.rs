@@ -4,9 +4,9 @@
 //! restricts it too, to where it is inside of the operand, and chooses between
 //! the operand and the padding value.
 
-use ferrax_ir::ops::{Iota, Kept, Pad, ReduceKind};
+use ferrax_ir::ops::{Iota, Kept, Pad};
 use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
-use ferrax_ir::{Atom, DType, Equation, Op, Scalar, Sizes, Var, internal_error};
+use ferrax_ir::{Atom, Equation, Op, Scalar, Sizes, Var, internal_error};
 use smallvec::SmallVec;
 
 use crate::emit::{Emitted, Emitter, Interrupt, register_type};
@@ -33,7 +33,7 @@ impl Emitter<'_> {
             }
             // Over nothing.
             Op::Reduce(op) => {
-                let identity = reduce_identity(op.kind, graph.dtypes[var.index()]);
+                let identity = op.kind.of_nothing(graph.dtypes[var.index()])?;
                 return Ok(self.literal(identity));
             }
             _ => {}
@@ -220,21 +220,4 @@ impl Emitter<'_> {
 
 fn ceil_div(a: i128, b: i128) -> i128 {
     -(-a).div_euclid(b)
-}
-
-/// The reduction of nothing.
-fn reduce_identity(kind: ReduceKind, dtype: DType) -> Scalar {
-    let float = dtype.is_inexact();
-    let bits = dtype.bits() as u32;
-    match kind {
-        ReduceKind::Sum | ReduceKind::Or | ReduceKind::Xor => Scalar::zero(dtype),
-        ReduceKind::Prod => Scalar::from_f64(dtype, 1.0),
-        ReduceKind::Max if float => Scalar::from_f64(dtype, f64::NEG_INFINITY),
-        ReduceKind::Min if float => Scalar::from_f64(dtype, f64::INFINITY),
-        ReduceKind::Max if dtype.is_signed() => Scalar::from_bits(dtype, 1u128 << (bits - 1)),
-        ReduceKind::Max => Scalar::zero(dtype),
-        ReduceKind::Min if dtype.is_signed() => Scalar::from_bits(dtype, (1u128 << (bits - 1)) - 1),
-        ReduceKind::And | ReduceKind::Min if dtype == DType::Bool => Scalar::bool(true),
-        ReduceKind::And | ReduceKind::Min => Scalar::from_bits(dtype, u128::MAX),
-    }
 }

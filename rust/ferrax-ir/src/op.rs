@@ -1,4 +1,4 @@
-//! The closed set of ops. Each variant's row is in `ops/`.
+//! The closed set of ops. Each variant's row is in `ops/`, and the list of them in `ops/mod.rs`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -127,33 +127,7 @@ macro_rules! ops {
     };
 }
 
-ops! {
-    leaves:
-    // Elementwise.
-    Unary, Binary, Compare, Round, IntegerPow, ReducePrecision, ConvertElementType, BitcastConvertType,
-    SelectN, Clamp, StopGradient, StandIn, Copy, OptimizationBarrier, Name,
-    // Structure.
-    BroadcastInDim, Reshape, Transpose, Squeeze, Slice, DynamicSlice, DynamicUpdateSlice, Concatenate, Pad, Rev,
-    Iota, Gather, Scatter,
-    // Reductions.
-    Reduce, ArgReduce, Cumulative,
-    // Order.
-    Sort, TopK,
-    // Decompositions.
-    Eigh, Svd,
-    // Products.
-    DotGeneral,
-    // Random bits.
-    Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
-    // Over named axes.
-    AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, ReduceScatter, AllToAll,
-    // Derivatives of the user's.
-    CustomLinear;
-    structured:
-    Call, Cond, While, Sweeps, Scan, Checkpoint, CustomJvp, CustomVjp;
-    ruled:
-    LinearCall, LinearSolve, CustomVmap,
-}
+with_all_ops!(ops);
 
 impl Op {
     /// JAX's name of the primitive.
@@ -312,10 +286,9 @@ impl Op {
     }
 }
 
-/// Declares a family: an enum whose variants are ops without parameters, and the table of
-/// their rows, in the same order.
+/// Declares an enum and the table of its rows, in the same order.
 #[macro_export]
-macro_rules! op_family {
+macro_rules! op_table {
     ($(#[$meta:meta])* $name:ident: $row:ty { $($variant:ident = $value:expr),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -326,12 +299,31 @@ macro_rules! op_family {
 
             const ROWS: &'static [$row] = &[$($value),*];
 
+            pub const NAMES: &'static [(&'static str, &'static str)] =
+                &[$(($name::$variant.row().name, $name::$variant.row().doc)),*];
+
             pub const fn row(self) -> &'static $row {
                 &Self::ROWS[self as usize]
             }
 
-            pub const fn op_name(self) -> &'static str {
+            /// JAX's name of the primitive.
+            pub const fn name(self) -> &'static str {
                 self.row().name
+            }
+        }
+    };
+}
+
+/// Declares a family: an enum whose variants are ops without parameters, and the table of
+/// their rows.
+#[macro_export]
+macro_rules! op_family {
+    ($(#[$meta:meta])* $name:ident: $row:ty { $($rows:tt)* }) => {
+        $crate::op_table! { $(#[$meta])* $name: $row { $($rows)* } }
+
+        impl $name {
+            pub const fn op_name(self) -> &'static str {
+                self.name()
             }
 
             pub(crate) fn param_list(&self) -> Vec<(&'static str, $crate::Param)> {
@@ -340,11 +332,10 @@ macro_rules! op_family {
         }
 
         impl $crate::rules::FromParams for $name {
-            const NAMES: &'static [(&'static str, &'static str)] =
-                &[$(($name::$variant.row().name, $name::$variant.row().doc)),*];
+            const NAMES: &'static [(&'static str, &'static str)] = $name::NAMES;
 
             fn from_params(name: &str, _params: &mut $crate::Params) -> $crate::Result<Self> {
-                Self::ALL.iter().copied().find(|op| op.op_name() == name)
+                Self::ALL.iter().copied().find(|op| op.name() == name)
                     .ok_or_else(|| $crate::parse_error!("there is no op named '{name}'"))
             }
         }

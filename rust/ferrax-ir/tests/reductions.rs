@@ -7,6 +7,7 @@
 
 mod support;
 
+use ferrax_ir::convert::Wide;
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, DType, Op, Scalar, Tensor};
 use support::*;
@@ -30,6 +31,57 @@ fn arg(kind: ArgKind, axis: usize) -> Op {
 fn full(dtype: DType, sizes: &[usize], value: f64) -> Tensor {
     let one = Scalar::from_f64(dtype, value).bytes();
     Tensor::from_bytes(dtype, axes(sizes), &one.repeat(sizes.iter().product())).unwrap()
+}
+
+fn number(value: Wide) -> f64 {
+    match value {
+        Wide::Int(x) => x as f64,
+        Wide::Float(x) => x,
+        Wide::Complex(re, _) => re,
+    }
+}
+
+/// What rows say of themselves.
+#[test]
+fn examples() {
+    let array = |values: &[Wide]| match values[0] {
+        Wide::Int(_) => {
+            let values: Vec<i32> = values.iter().map(|&value| number(value) as i32).collect();
+            Tensor::from_elements(axes(&[values.len()]), &values).unwrap()
+        }
+        _ => f64s(&[values.len()], &values.iter().map(|&value| number(value)).collect::<Vec<_>>()),
+    };
+    let holds = |op: Op, operand: &[Wide], expected: &[Wide]| {
+        let found = eval(op.clone(), &[array(operand)]);
+        let expected = array(expected);
+        assert_eq!(found.bytes(), expected.bytes(), "{op:?}");
+    };
+    for &kind in ReduceKind::ALL {
+        let (operand, result) = kind.row().example;
+        holds(reduce(kind, &[0]), operand, &[result]);
+    }
+    for &kind in ArgKind::ALL {
+        let (operand, result) = kind.row().example;
+        holds(arg(kind, 0), operand, &[result]);
+    }
+    for &kind in CumulativeKind::ALL {
+        let (operand, result) = kind.row().example;
+        holds(running(kind, 0, false), operand, result);
+    }
+}
+
+#[test]
+fn negative_zero_is_less_than_zero() {
+    for zeros in [[-0.0, 0.0], [0.0, -0.0]] {
+        let x = f64s(&[2], &zeros);
+        for (kind, expected) in [(ReduceKind::Max, 0.0), (ReduceKind::Min, -0.0)] {
+            assert_eq!(eval(reduce(kind, &[0]), &[x.clone()]).bytes(), f64s(&[], &[expected]).bytes());
+        }
+        for (kind, expected) in [(CumulativeKind::Max, 0.0), (CumulativeKind::Min, -0.0)] {
+            let last = eval(running(kind, 0, false), &[x.clone()]).bytes()[8..].to_vec();
+            assert_eq!(last, f64s(&[], &[expected]).bytes());
+        }
+    }
 }
 
 #[test]

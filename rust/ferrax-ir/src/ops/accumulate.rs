@@ -2,7 +2,7 @@
 //!
 //! Floats accumulate in `f64` whatever their dtype and are rounded once, at the
 //! end; integers wrap at the end, for sums and products modulo 2^128 are right
-//! modulo any smaller power. Maxima and minima propagate NaN.
+//! modulo any smaller power. Maxima and minima propagate NaN and hold `-0` for less than `0`.
 
 use std::cmp::Ordering;
 
@@ -10,16 +10,131 @@ use crate::convert::{Wide, load, store};
 use crate::{DType, Kind, Result, Scalar, internal_error};
 
 /// How two values become one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reducer {
-    Sum,
-    Difference,
-    Product,
-    Max,
-    Min,
-    And,
-    Or,
-    Xor,
+#[derive(Clone, Copy, Debug)]
+pub struct Reducer {
+    /// The value that changes nothing.
+    pub identity: fn(DType) -> Wide,
+    /// Of two values of one kind; `None` for kinds that there is no rule for.
+    pub combine: fn(Wide, Wide) -> Option<Wide>,
+}
+
+/// Booleans add as "or", subtract as exclusive "or" and multiply as "and".
+pub const SUM: Reducer = Reducer {
+    identity: |dtype| number(dtype, 0),
+    combine: |x, y| arithmetic((x, y), i128::wrapping_add, |a, b| a + b, |(a, x), (b, y)| (a + b, x + y)),
+};
+
+pub const DIFFERENCE: Reducer = Reducer {
+    identity: |dtype| number(dtype, 0),
+    combine: |x, y| arithmetic((x, y), i128::wrapping_sub, |a, b| a - b, |(a, x), (b, y)| (a - b, x - y)),
+};
+
+pub const PRODUCT: Reducer = Reducer {
+    identity: |dtype| number(dtype, 1),
+    combine: |x, y| {
+        let complex = |(a, x): Parts, (b, y): Parts| (a * b - x * y, a * y + x * b);
+        arithmetic((x, y), i128::wrapping_mul, |a, b| a * b, complex)
+    },
+};
+
+pub const MAX: Reducer = Reducer {
+    identity: |dtype| infinite(dtype, -1.0).unwrap_or(Wide::Int(integer_range(dtype).0)),
+    combine: |x, y| Some(extremum(x, y, Ordering::Greater)),
+};
+
+pub const MIN: Reducer = Reducer {
+    identity: |dtype| infinite(dtype, 1.0).unwrap_or(Wide::Int(integer_range(dtype).1)),
+    combine: |x, y| Some(extremum(x, y, Ordering::Less)),
+};
+
+pub const AND: Reducer = Reducer {
+    identity: |dtype| Wide::Int(if dtype.is_bool() { 1 } else { -1 }),
+    combine: |x, y| bitwise(x, y, |a, b| a & b),
+};
+
+pub const OR: Reducer = Reducer { identity: |_| Wide::Int(0), combine: |x, y| bitwise(x, y, |a, b| a | b) };
+
+pub const XOR: Reducer = Reducer { identity: |_| Wide::Int(0), combine: |x, y| bitwise(x, y, |a, b| a ^ b) };
+
+impl Reducer {
+    pub fn apply(self, left: Wide, right: Wide) -> Result<Wide> {
+        (self.combine)(left, right).ok_or_else(|| internal_error!("a reduction of {left:?} and {right:?}"))
+    }
+
+    /// The element at `to` of `target` combined with that at `from` of `source`.
+    pub fn apply_at(
+        self,
+        dtype: DType,
+        target: &[u8],
+        to: usize,
+        source: &[u8],
+        from: usize,
+    ) -> Result<Scalar> {
+        let combined = self.apply(element(dtype, target, to)?, element(dtype, source, from)?)?;
+        // What is not 0 is true, and the difference of truth values is odd where they differ.
+        let combined = match combined {
+            Wide::Int(value) if dtype.is_bool() => Wide::Int(i128::from(value != 0)),
+            other => other,
+        };
+        rounded(dtype, combined)
+    }
+
+    /// The result for no elements.
+    pub fn of_nothing(self, dtype: DType) -> Result<Scalar> {
+        rounded(dtype, (self.identity)(dtype))
+    }
+}
+
+/// Real and imaginary part.
+type Parts = (f64, f64);
+
+fn arithmetic(
+    operands: (Wide, Wide),
+    integer: fn(i128, i128) -> i128,
+    float: fn(f64, f64) -> f64,
+    complex: fn(Parts, Parts) -> Parts,
+) -> Option<Wide> {
+    Some(match operands {
+        (Wide::Int(x), Wide::Int(y)) => Wide::Int(integer(x, y)),
+        (Wide::Float(x), Wide::Float(y)) => Wide::Float(float(x, y)),
+        (Wide::Complex(a, x), Wide::Complex(b, y)) => {
+            let (re, im) = complex((a, x), (b, y));
+            Wide::Complex(re, im)
+        }
+        _ => return None,
+    })
+}
+
+fn bitwise(x: Wide, y: Wide, integer: fn(i128, i128) -> i128) -> Option<Wide> {
+    match (x, y) {
+        (Wide::Int(x), Wide::Int(y)) => Some(Wide::Int(integer(x, y))),
+        _ => None,
+    }
+}
+
+/// The first NaN, else whichever is `wanted` of the other.
+fn extremum(left: Wide, right: Wide, wanted: Ordering) -> Wide {
+    let relation = match (left, right) {
+        (Wide::Float(a), Wide::Float(b)) if a == b => Some(b.is_sign_negative().cmp(&a.is_sign_negative())),
+        _ => order(left, right),
+    };
+    if is_nan(left) || (!is_nan(right) && relation != Some(wanted.reverse())) { left } else { right }
+}
+
+fn number(dtype: DType, value: i8) -> Wide {
+    match dtype.kind() {
+        Kind::Float => Wide::Float(value.into()),
+        Kind::Complex => Wide::Complex(value.into(), 0.0),
+        _ => Wide::Int(value.into()),
+    }
+}
+
+fn infinite(dtype: DType, sign: f64) -> Option<Wide> {
+    match dtype.kind() {
+        Kind::Float => Some(Wide::Float(sign * f64::INFINITY)),
+        Kind::Complex => Some(Wide::Complex(sign * f64::INFINITY, 0.0)),
+        _ => None,
+    }
 }
 
 /// The element at `position` of an array's bytes.
@@ -72,78 +187,6 @@ pub fn is_nan(value: Wide) -> bool {
         Wide::Int(_) => false,
         Wide::Float(value) => value.is_nan(),
         Wide::Complex(re, im) => re.is_nan() || im.is_nan(),
-    }
-}
-
-impl Reducer {
-    /// The value that changes nothing.
-    pub fn identity(self, dtype: DType) -> Wide {
-        let of = |value: i8| match dtype.kind() {
-            Kind::Float => Wide::Float(value.into()),
-            Kind::Complex => Wide::Complex(value.into(), 0.0),
-            _ => Wide::Int(value.into()),
-        };
-        let infinite = |sign: f64| match dtype.kind() {
-            Kind::Float => Some(Wide::Float(sign * f64::INFINITY)),
-            Kind::Complex => Some(Wide::Complex(sign * f64::INFINITY, 0.0)),
-            _ => None,
-        };
-        let (low, high) = integer_range(dtype);
-        match self {
-            Reducer::Sum | Reducer::Difference | Reducer::Or | Reducer::Xor => of(0),
-            Reducer::Product => of(1),
-            Reducer::Max => infinite(-1.0).unwrap_or(Wide::Int(low)),
-            Reducer::Min => infinite(1.0).unwrap_or(Wide::Int(high)),
-            Reducer::And => Wide::Int(if dtype.is_bool() { 1 } else { -1 }),
-        }
-    }
-
-    pub fn apply(self, left: Wide, right: Wide) -> Result<Wide> {
-        let chosen = |wanted: Ordering| {
-            if is_nan(left) || (!is_nan(right) && order(left, right) != Some(wanted.reverse())) {
-                left
-            } else {
-                right
-            }
-        };
-        Ok(match (self, left, right) {
-            (Reducer::Max, ..) => chosen(Ordering::Greater),
-            (Reducer::Min, ..) => chosen(Ordering::Less),
-            (Reducer::Sum, Wide::Int(a), Wide::Int(b)) => Wide::Int(a.wrapping_add(b)),
-            (Reducer::Sum, Wide::Float(a), Wide::Float(b)) => Wide::Float(a + b),
-            (Reducer::Sum, Wide::Complex(a, x), Wide::Complex(b, y)) => Wide::Complex(a + b, x + y),
-            (Reducer::Difference, Wide::Int(a), Wide::Int(b)) => Wide::Int(a.wrapping_sub(b)),
-            (Reducer::Difference, Wide::Float(a), Wide::Float(b)) => Wide::Float(a - b),
-            (Reducer::Difference, Wide::Complex(a, x), Wide::Complex(b, y)) => Wide::Complex(a - b, x - y),
-            (Reducer::Product, Wide::Int(a), Wide::Int(b)) => Wide::Int(a.wrapping_mul(b)),
-            (Reducer::Product, Wide::Float(a), Wide::Float(b)) => Wide::Float(a * b),
-            (Reducer::Product, Wide::Complex(a, x), Wide::Complex(b, y)) => {
-                Wide::Complex(a * b - x * y, a * y + x * b)
-            }
-            (Reducer::And, Wide::Int(a), Wide::Int(b)) => Wide::Int(a & b),
-            (Reducer::Or, Wide::Int(a), Wide::Int(b)) => Wide::Int(a | b),
-            (Reducer::Xor, Wide::Int(a), Wide::Int(b)) => Wide::Int(a ^ b),
-            _ => return Err(internal_error!("{self:?} of {left:?} and {right:?}")),
-        })
-    }
-
-    /// The element at `to` of `target` combined with that at `from` of `source`.
-    pub fn apply_at(
-        self,
-        dtype: DType,
-        target: &[u8],
-        to: usize,
-        source: &[u8],
-        from: usize,
-    ) -> Result<Scalar> {
-        // Booleans add as "or" and multiply as "and".
-        let reducer = match self {
-            Reducer::Sum if dtype.is_bool() => Reducer::Or,
-            Reducer::Difference if dtype.is_bool() => Reducer::Xor,
-            Reducer::Product if dtype.is_bool() => Reducer::And,
-            other => other,
-        };
-        rounded(dtype, reducer.apply(element(dtype, target, to)?, element(dtype, source, from)?)?)
     }
 }
 

@@ -13,24 +13,32 @@ macro_rules! row_identity {
     };
 }
 
-/// Names and parameters of an op whose kind is part of its name.
-macro_rules! reduction_params {
+/// Names and parameters of an op whose kind is part of its name. Kinds are a table of rows, or an
+/// enum whose docs are given here.
+macro_rules! kind_params {
+    ($name:ident, $kind:ident, [$($field:ident),*]) => {
+        kind_params!($name, $kind, [$($field),*], $kind::NAMES);
+    };
     ($name:ident, $kind:ident, [$($field:ident),*], [$($text:literal $doc:literal),* $(,)?]) => {
+        kind_params!($name, $kind, [$($field),*], &[$(($text, $doc)),*]);
+    };
+    ($name:ident, $kind:ident, [$($field:ident),*], $names:expr) => {
         impl $name {
             fn op_name(&self) -> &'static str {
                 self.kind.name()
             }
 
-            fn param_list(&self) -> Vec<(&'static str, Param)> {
-                vec![$((stringify!($field), self.$field.to_param())),*]
+            fn param_list(&self) -> Vec<(&'static str, $crate::Param)> {
+                vec![$((stringify!($field), $crate::ToParam::to_param(&self.$field))),*]
             }
         }
 
-        impl FromParams for $name {
-            const NAMES: &'static [(&'static str, &'static str)] = &[$(($text, $doc)),*];
+        impl $crate::rules::FromParams for $name {
+            const NAMES: &'static [(&'static str, &'static str)] = $names;
 
-            fn from_params(name: &str, params: &mut Params) -> Result<Self> {
-                let kind = $kind::from_param(Param::Str(name.into())).map_err(|_| parse_error!("no op '{name}'"))?;
+            fn from_params(name: &str, params: &mut $crate::Params) -> $crate::Result<Self> {
+                let kind = $kind::ALL.iter().copied().find(|kind| kind.name() == name);
+                let kind = kind.ok_or_else(|| $crate::parse_error!("there is no op named '{name}'"))?;
                 Ok($name { kind, $($field: params.take(stringify!($field))?),* })
             }
         }
@@ -38,7 +46,6 @@ macro_rules! reduction_params {
 }
 
 mod accumulate;
-
 mod assemble;
 mod binary;
 mod call;
@@ -90,7 +97,7 @@ pub use common::Accept;
 pub use compare::{Compare, CompareRow};
 pub use control::{Cond, Scan, While};
 pub use convert::{BitcastConvertType, ConvertElementType};
-pub use cumulative::{Cumulative, CumulativeKind};
+pub use cumulative::{Cumulative, CumulativeKind, CumulativeRow};
 pub use custom::{
     CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
 };
@@ -101,7 +108,7 @@ pub use linalg::{Eigh, Svd};
 pub use order::{key_ranks, total_ranks};
 pub use policy::{Policy, PolicyHandle, Saveable};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};
-pub use reduce::{ArgKind, ArgReduce, Reduce, ReduceKind};
+pub use reduce::{ArgKind, ArgReduce, ArgRow, Reduce, ReduceKind, ReduceRow};
 pub use rounding::{IntegerPow, ReducePrecision, Round};
 pub use ruled_calls::{CustomVmap, LinearCall, LinearSolve};
 pub use saved_rules::{SavedJvp, SavedVjp};
@@ -114,3 +121,38 @@ pub use stand_in::StandIn;
 pub use sweeps::Sweeps;
 pub use top_k::TopK;
 pub use unary::{Derivative as UnaryDerivative, Unary, UnaryRow};
+
+/// Hands the list of all ops to a macro: leaves, ops over sub-programs that passes know by name,
+/// and calls with rules of the user's.
+macro_rules! with_all_ops {
+    ($then:ident) => {
+        $then! {
+            leaves:
+            // Elementwise.
+            Unary, Binary, Compare, Round, IntegerPow, ReducePrecision, ConvertElementType, BitcastConvertType,
+            SelectN, Clamp, StopGradient, StandIn, Copy, OptimizationBarrier, Name,
+            // Structure.
+            BroadcastInDim, Reshape, Transpose, Squeeze, Slice, DynamicSlice, DynamicUpdateSlice, Concatenate, Pad,
+            Rev, Iota, Gather, Scatter,
+            // Reductions.
+            Reduce, ArgReduce, Cumulative,
+            // Order.
+            Sort, TopK,
+            // Decompositions.
+            Eigh, Svd,
+            // Products.
+            DotGeneral,
+            // Random bits.
+            Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
+            // Over named axes.
+            AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, ReduceScatter, AllToAll,
+            // Derivatives of the user's.
+            CustomLinear;
+            structured:
+            Call, Cond, While, Sweeps, Scan, Checkpoint, CustomJvp, CustomVjp;
+            ruled:
+            LinearCall, LinearSolve, CustomVmap,
+        }
+    };
+}
+pub(crate) use with_all_ops;

@@ -13,7 +13,7 @@ use crate::{
     Type, internal_error, string_enum, type_error, unsupported,
 };
 
-use super::accumulate::Reducer;
+use super::accumulate;
 use super::common::{one, same_dtype};
 use super::gather::{Placement, check_axes, check_disjoint, check_indices};
 use super::index_space::*;
@@ -211,11 +211,11 @@ impl Row for Scatter {
         };
         let reducer = match self.kind {
             ScatterKind::Set => None,
-            ScatterKind::Add => Some(Reducer::Sum),
-            ScatterKind::Sub => Some(Reducer::Difference),
-            ScatterKind::Mul => Some(Reducer::Product),
-            ScatterKind::Min => Some(Reducer::Min),
-            ScatterKind::Max => Some(Reducer::Max),
+            ScatterKind::Add => Some(accumulate::SUM),
+            ScatterKind::Sub => Some(accumulate::DIFFERENCE),
+            ScatterKind::Mul => Some(accumulate::PRODUCT),
+            ScatterKind::Min => Some(accumulate::MIN),
+            ScatterKind::Max => Some(accumulate::MAX),
         };
         let (dtype, mut output) = (operand.dtype(), operand.clone());
         let target = output.bytes_mut()?;

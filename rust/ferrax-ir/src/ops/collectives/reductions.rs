@@ -10,10 +10,10 @@ use super::super::index_space::*;
 use super::super::reduce::check_number;
 use super::super::{Compare, Concatenate, ReduceKind};
 use super::{Groups, only, refuse_groups, shared, times_size};
-use crate::rules::{self, Batch, Batched, FromParams, Jvp, Row, Rules, Types, not_linear};
+use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types, not_linear};
 use crate::{
-    ArrayType, Atom, Builder, DType, Param, Params, Result, Tensor, ToParam, Type, internal_error, op_struct,
-    parse_error, string_enum, value_error,
+    ArrayType, Atom, Builder, DType, Result, Tensor, Type, internal_error, op_struct, string_enum,
+    value_error,
 };
 
 string_enum! {
@@ -29,7 +29,7 @@ pub struct AxisReduce {
     pub axis_index_groups: Groups,
 }
 
-reduction_params!(AxisReduce, AxisReduceKind, [axes, axis_index_groups], [
+kind_params!(AxisReduce, AxisReduceKind, [axes, axis_index_groups], [
     "psum" "Sum over the lanes of named axes.",
     "pmax" "Maximum over the lanes of named axes; NaN if there is one.",
     "pmin" "Minimum over the lanes of named axes; NaN if there is one.",
