@@ -4,6 +4,8 @@ Each `same` case runs on ferrax and on JAX and must give the same result or erro
 """
 
 import functools
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -675,3 +677,22 @@ def test_shape_dtype_struct(S):
 def test_eval_shape_runs_nothing_large(S):
     out = S.jax.eval_shape(lambda x: x @ x, S.jax.ShapeDtypeStruct((10**6, 10**6), "float32"))
     return out.shape
+
+
+@pytest.mark.parametrize("called", [False, True])
+@same
+def test_objects_that_keep_their_own_jitted_methods_go(S, called):
+    class Model:
+        def __init__(self):
+            self.step = S.jax.jit(self._step)
+
+        def _step(self, x):
+            return x + 1
+
+    model = Model()
+    if called:
+        assert float(model.step(1.0)) == 2
+    alive = weakref.ref(model)
+    del model
+    gc.collect()
+    return alive() is None

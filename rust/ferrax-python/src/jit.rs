@@ -18,6 +18,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 use smallvec::SmallVec;
 
 use crate::array::Array;
@@ -703,6 +704,12 @@ impl JitFunction {
     #[getter]
     fn _function(&self, py: Python<'_>) -> Py<PyAny> {
         self.function.clone_ref(py)
+    }
+
+    /// A method's object may keep the jitted method, and so itself. Clearing that object's `__dict__`
+    /// breaks the cycle.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
     }
 
     #[getter]
