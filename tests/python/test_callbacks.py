@@ -1,6 +1,7 @@
 """Python functions called from programs: pure, with side effects, for debugging; beside JAX."""
 
 import contextlib
+import functools
 import io
 
 import jax
@@ -219,6 +220,31 @@ def test_ordered_io_callback_under_vmap(S):
         return S.jax.experimental.io_callback(lambda v: v, spec(S), x, ordered=True)
 
     return S.jax.vmap(f)(S.jnp.ones(3))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_conditions_of_batched_loops_call_once_more_than_there_are_steps(batched):
+    # JAX refuses ordered callbacks under vmap, those without operands too.
+    seen = []
+
+    def note(what):
+        ferrax.experimental.io_callback(lambda: seen.append(what), None, ordered=True)
+
+    def condition(x):
+        note("condition")
+        return x < 3
+
+    def step(x):
+        note("step")
+        return x + 1
+
+    loop = functools.partial(ferrax.lax.while_loop, condition, step)
+    if batched:
+        assert ferrax.vmap(loop)(jnp.array([0, 1, 5])).tolist() == [3, 3, 5]
+    else:
+        assert int(loop(0)) == 3
+    ferrax.effects_barrier()
+    assert seen == ["condition", "step"] * 3 + ["condition"]
 
 
 # Derivatives
