@@ -10,7 +10,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.dead_code import convert_invars_to_constvars
 from ferrax._src.core.jaxpr import ClosedJaxpr, Var
-from ferrax._src.transforms import autodiff
+from ferrax._src.transforms import linearized
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
 
 __all__ = ["jvp", "linearize"]
@@ -47,7 +47,7 @@ def jvp(
         >>> ad.jvp(lambda x, y: [x * y], [2.0, 3.0], [1.0, 0.0])[1]
         [Array(3., dtype=float32, weak_type=True)]
     """
-    arrays, program, captured, flat = autodiff._trace(
+    arrays, program, captured, flat = linearized.trace(
         _flat_function(fun, has_aux), tuple(primals), None, has_aux
     )
     if len(tangents) != len(arrays):
@@ -58,7 +58,7 @@ def jvp(
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [core.as_array(t, "jvp") for t, flag in zip(tangents, nonzero) if flag]
     results = _core.apply_program(pushed, arrays + captured + given)
-    results, flags, _ = autodiff._write_refs(flat, results, flags)
+    results, flags, _ = linearized.write_refs(flat, results, flags)
     count, outputs = len(flags), flat.num_out
     outs, made = results[:outputs], iter(results[count:])
     found = [next(made) if flag else None for flag in flags][:outputs]
@@ -86,7 +86,7 @@ def linearize(fun: Callable[..., Any], primals: Any, has_aux: bool = False, is_v
     """
     if is_vjp:
         raise NotImplementedError("ad.linearize: is_vjp is not supported; use ferrax.vjp")
-    point = autodiff._Linearized(_flat_function(fun, has_aux), tuple(primals), has_aux)
+    point = linearized.Linearized(_flat_function(fun, has_aux), tuple(primals), has_aux)
     if point.ordered or point.reverses:
         raise NotImplementedError(
             "ad.linearize: the function has reverse rules that use mutable arrays; use "

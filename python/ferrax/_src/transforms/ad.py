@@ -16,8 +16,8 @@ from ferrax._src.core.primitives import (
     primitive_transposes,
 )
 from ferrax._src.lax import api as lax
-from ferrax._src.transforms.autodiff import _float0_zeros, _zeros
 from ferrax._src.transforms.batching_rules import moveaxis
+from ferrax._src.transforms.linearized import float0_zeros, zeros
 from ferrax._src.tree import tree_util
 
 __all__ = [
@@ -111,8 +111,8 @@ def zeros_like_aval(aval: Any) -> Any:
     Array([0., 0.], dtype=float32)
     """
     if aval.dtype == dtypes.float0:
-        return _float0_zeros(aval.shape)
-    return _zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
+        return float0_zeros(aval.shape)
+    return zeros(aval.shape, aval.dtype, getattr(aval, "weak_type", False))
 
 
 def instantiate_zeros(tangent: Any) -> Any:

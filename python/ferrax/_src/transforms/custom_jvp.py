@@ -10,7 +10,7 @@ from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.lax.elementwise import stop_gradient
-from ferrax._src.transforms import autodiff, stepwise
+from ferrax._src.transforms import linearized, stepwise
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
     CustomFunction,
@@ -172,10 +172,10 @@ class _JvpRule:
             program, captured, flags = self.trace(key, call.arrays)
         except VALUE_UNKNOWN:
             # Under a `jvp` the tangents are known later.
-            if not autodiff.orders.forward:
+            if not linearized.orders.forward:
                 raise
             self.by_value = True
-            autodiff.orders.by_value += 1
+            linearized.orders.by_value += 1
             call.set_constants(call.captured)
             return
         call.set_constants(call.captured, captured)

@@ -23,7 +23,7 @@ from ferrax._src.core import api_util
 from ferrax._src.lax.creation import full
 from ferrax._src.state import at_user_line, type_text
 from ferrax._src.tracing.staging import Flat
-from ferrax._src.transforms import autodiff, ref_rules
+from ferrax._src.transforms import linearized, ref_rules
 from ferrax._src.tree import tree_util
 
 P = ParamSpec("P")
@@ -249,12 +249,12 @@ def pair(result, rule, what):
 
 @contextlib.contextmanager
 def used_derivatives(count):
-    before = autodiff.orders.used
-    autodiff.orders.used = count
+    before = linearized.orders.used
+    linearized.orders.used = count
     try:
         yield
     finally:
-        autodiff.orders.used = before
+        linearized.orders.used = before
 
 
 class UsesRefs(Exception):  # noqa: N818
@@ -306,7 +306,7 @@ class Call:
 
     def trace(self, kind):
         """Traces the function; `kind` is that of the frame which records the call."""
-        orders = autodiff.orders
+        orders = linearized.orders
         concrete = kind in ("diff", "value")
         # A rule that calls the function itself finds a value frame. The rules of that call wait,
         # unless another derivative goes through the rule.
@@ -363,7 +363,7 @@ class Call:
         those of the call's constants (where not all of them are at hand: those in `places`).
         """
         if values is not None:
-            with used_derivatives(autodiff.orders.used + 1):
+            with used_derivatives(linearized.orders.used + 1):
                 program, captured, touched = _core.trace_program(
                     flat, "value", f"{self.name}_{what}", types, None, values
                 )

@@ -11,7 +11,7 @@ from ferrax._src import core, state
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import api_util, named_axes
 from ferrax._src.lax.elementwise import _convert_element_type
-from ferrax._src.transforms import autodiff, ref_rules, stepwise
+from ferrax._src.transforms import linearized, ref_rules, stepwise
 from ferrax._src.transforms.closures import closure_convert
 from ferrax._src.transforms.custom_rules import (
     VALUE_UNKNOWN,
@@ -278,7 +278,7 @@ class _VjpRule:
             return backward, *self.trace_backward(backward, residuals)
         except VALUE_UNKNOWN as error:
             self.by_value = True
-            autodiff.orders.by_value += 1
+            linearized.orders.by_value += 1
             self.failed[key, backward.given] = error
         except Exception as error:
             self.failed[key, backward.given] = error

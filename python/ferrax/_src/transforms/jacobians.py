@@ -12,17 +12,10 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, float0 as float0_leaves
 from ferrax._src.lax import api as lax
-from ferrax._src.transforms.autodiff import (
-    _check_argnums,
-    _check_input_dtype,
-    _select,
-    _strong,
-    _weak,
-    _zeros,
-    jvp,
-    vjp,
-)
+from ferrax._src.transforms import derivative_checks as checks
+from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.transforms.batching import vmap
+from ferrax._src.transforms.linearized import strengthen, weaken, zeros
 from ferrax._src.tree import tree_util
 
 
@@ -53,7 +46,7 @@ def _split_rows(array, leaves, axis):
 
 def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
     for leaf in leaves:
-        _check_input_dtype(name, leaf, holomorphic, allow_int)
+        checks.check_input_dtype(name, leaf, holomorphic, allow_int)
         if not holomorphic and name == "jacfwd":
             if dtypes.issubdtype(leaf.dtype, np.complexfloating):
                 raise TypeError(
@@ -81,11 +74,11 @@ def jacfwd(
                [0., 4.]], dtype=float32)
     """
     api_util.check_callable(fun)
-    argnums = _check_argnums(argnums, "jacfwd")
+    argnums = checks.check_argnums(argnums, "jacfwd")
 
     @functools.wraps(fun)
     def jacfwd_f(*args, **kwargs):
-        chosen, merge, single = _select(argnums, args, fun)
+        chosen, merge, single = checks.select(argnums, args, fun)
         leaves, tree = tree_util.tree_flatten(chosen)
         leaves = [core.as_array(leaf, "jacfwd") for leaf in leaves]
         _check_jacobian_input("jacfwd", leaves, holomorphic)
@@ -121,7 +114,7 @@ def jacfwd(
 def _column(out, tangent):
     """What a Jacobian holds of an output's tangent: integers have slopes of zero."""
     if float0_leaves.is_float0(tangent):
-        return _zeros(out.shape, out.dtype, out.weak_type)
+        return zeros(out.shape, out.dtype, out.weak_type)
     return tangent
 
 
@@ -141,11 +134,11 @@ def jacrev(
                [0., 4.]], dtype=float32)
     """
     api_util.check_callable(fun)
-    argnums = _check_argnums(argnums, "jacrev")
+    argnums = checks.check_argnums(argnums, "jacrev")
 
     @functools.wraps(fun)
     def jacrev_f(*args, **kwargs):
-        chosen, merge, single = _select(argnums, args, fun)
+        chosen, merge, single = checks.select(argnums, args, fun)
         inputs = [core.as_array(leaf, "jacrev") for leaf in tree_util.tree_leaves(chosen)]
         _check_jacobian_input("jacrev", inputs, holomorphic, allow_int)
 
@@ -169,9 +162,9 @@ def jacrev(
         in_leaves, in_tree = tree_util.tree_flatten(rows)
         for number, (row, primal) in enumerate(zip(in_leaves, inputs)):
             if float0_leaves.is_float0(row):
-                in_leaves[number] = _zeros(row.shape, primal.dtype, primal.weak_type)
+                in_leaves[number] = zeros(row.shape, primal.dtype, primal.weak_type)
             elif row.weak_type != primal.weak_type:
-                in_leaves[number] = _weak(row) if primal.weak_type else _strong(row)
+                in_leaves[number] = weaken(row) if primal.weak_type else strengthen(row)
         parts = [_split_rows(leaf, leaves, 0) for leaf in in_leaves]
         jacobian = out_tree.unflatten(
             [in_tree.unflatten([part[index] for part in parts]) for index in range(len(leaves))]
