@@ -181,7 +181,8 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     low = lax.top_k(_mirrored(x), kth + 1)[1]
     # The places that are left are the larger of marks that are 0 where `low` is.
     rows = [lax.broadcasted_iota(_INT32, low.shape, d) for d in range(last)]
-    marks = lax.full(x.shape, 1, np.float32).at[(*rows, low)].set(0)
+    places = (*rows, low)
+    marks = lax.full(x.shape, 1, np.float32).at[places].set(0)
     high = lax.top_k(marks, x.shape[-1] - kth - 1)[1]
     return _moved(lax.concatenate([low, high], last), last, axis)
 
