@@ -669,7 +669,8 @@ def session(S, commands, function, *args, **options):
 def test_breakpoint_shows_values(S):
     def f(x, n, **options):
         y = x + n
-        S.jax.debug.breakpoint(**options)
+        # This function's frame and those of `session` and of the test: those of pytest hold anything.
+        S.jax.debug.breakpoint(num_frames=3, **options)
         return y * 2
 
     text = session(S, ["p y", "x", "n + 1", "missing", "u", "d", "bt", "c"], f, S.jnp.arange(2.0), 3)
