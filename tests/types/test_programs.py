@@ -104,12 +104,22 @@ def test_transformations() -> None:
     cubed.defjvps(lambda t, out, x: 3 * x**2 * t)
     assert_type(cubed(jnp.float32(2)), Array)
     value, gradient = ferrax.value_and_grad(cubed)(2.0)
+    assert_type(value, Array)
+    assert_type(ferrax.vmap(cubed)(jnp.ones(2)), Array)
+    assert_type(ferrax.checkpoint(cubed)(jnp.float32(2)), Array)
     assert float(gradient) == 12 and float(value) == 8
     carry, ys = lax.scan(lambda c, x: (c + x, c), 0.0, jnp.arange(3.0))
     assert float(carry) == 3 and ys.shape == (3,)
     total = ferrax.new_ref(jnp.zeros(2))
     total[0] += 1.5
     assert_type(total[...], Array)
+
+
+def test_trees() -> None:
+    leaves, structure = ferrax.tree.flatten({"a": (1, 2)})
+    assert_type(leaves, list[Any])
+    assert_type(structure, ferrax.tree_util.PyTreeDef)
+    assert leaves == [1, 2] and structure.num_leaves == 2
 
 
 def test_wrong_programs_are_refused() -> None:

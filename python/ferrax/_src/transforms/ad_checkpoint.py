@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ferrax import _core
 from ferrax._src import core
@@ -22,13 +22,15 @@ from ferrax._src.tree import tree_util
 __all__ = ["checkpoint", "checkpoint_name", "print_saved_residuals", "remat", "saved_residuals"]
 
 _absent = object()
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def checkpoint(
-    fun: Callable, *, prevent_cse: bool | Sequence[bool] = True,
+    fun: Callable[P, R], *, prevent_cse: bool | Sequence[bool] = True,
     policy: Callable[..., bool] | None = None, static_argnums: int | tuple[int, ...] = (),
     static_argnames: str | Iterable[str] = (), concrete: Any = _absent,
-) -> Callable:
+) -> Callable[P, R]:
     """`fun`, with a derivative that computes intermediate values again in place of keeping them.
 
     Reverse-mode derivatives keep what they need of each operation until the backward pass comes to
@@ -111,9 +113,9 @@ def checkpoint(
 
 
 def remat(
-    fun: Callable, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+    fun: Callable[P, R], *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
     static_argnums: int | tuple[int, ...] = (), concrete: Any = _absent,
-) -> Callable:
+) -> Callable[P, R]:
     """Another name of `checkpoint`.
 
     Args: fun, prevent_cse, policy, static_argnums, concrete: as for `checkpoint`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,11 +31,13 @@ from ferrax._src.transforms.linearized import (
 )
 from ferrax._src.tree import tree_util
 
+R = TypeVar("R")
+
 
 def value_and_grad(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    fun: Callable[..., R], argnums: int | Sequence[int] = 0, has_aux: bool = False,
     holomorphic: bool = False, allow_int: bool = False, reduce_axes: tuple[()] = (),
-) -> Callable[..., tuple[Any, Any]]:
+) -> Callable[..., tuple[R, Any]]:
     """A function that returns both `fun`'s value and its gradient.
 
     Args: fun, argnums, has_aux, holomorphic, allow_int, reduce_axes: as for `grad`, with its

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ferrax._src.state import arguments as ref_args, new_ref
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import vmappables
 from ferrax._src.tree import tree_util
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _is_axis_leaf(x):
@@ -105,9 +108,9 @@ def _type_text(array):
 
 
 def vmap(
-    fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
+    fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None,
     axis_size: Any = None, spmd_axis_name: Any = None, sum_match: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """A function that applies `fun` to every element of a batch, as one batched program.
 
     Args:
