@@ -97,7 +97,16 @@ impl Concrete {
 ///
 /// Made by `ferrax.numpy.array` and the like. Inside `jit`, `grad`, `vmap` and
 /// other transformations the values are tracers, which are arrays as well:
-/// `isinstance(x, ferrax.Array)` holds for both.
+/// `isinstance(x, ferrax.Array)` holds for both. Arrays never change; `x.at`
+/// makes changed copies.
+///
+/// Example:
+///     >>> x = jnp.array([[1, 2], [3, 4]])
+///     >>> x.shape, x.dtype, x.sum()
+///     ((2, 2), dtype('int32'), Array(10, dtype=int32))
+///     >>> x.at[0, 0].set(9)
+///     Array([[9, 2],
+///            [3, 4]], dtype=int32)
 #[pyclass(subclass, frozen, weakref, module = "ferrax", name = "Array")]
 pub struct Array {
     pub data: Data,
@@ -107,7 +116,12 @@ pub struct Array {
 #[pyclass(extends = Array, frozen, weakref, module = "ferrax", name = "ArrayImpl")]
 pub struct ArrayImpl;
 
-/// A value of a function that is being traced.
+/// A value of a function that is being traced: an array with a shape and a dtype,
+/// but without elements.
+///
+/// Example:
+///     >>> _ = ferrax.jit(lambda x: print(isinstance(x, ferrax.core.Tracer), x.shape))(jnp.ones(3))
+///     True (3,)
 #[pyclass(extends = Array, frozen, subclass, weakref, module = "ferrax", name = "Tracer")]
 pub struct Tracer;
 

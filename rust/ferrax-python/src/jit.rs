@@ -135,7 +135,11 @@ impl JitCache {
     }
 }
 
-/// A compiled version of a Python function.
+/// A compiled version of a Python function: what `ferrax.jit` returns.
+///
+/// Example:
+///     >>> isinstance(ferrax.jit(jnp.cumsum), ferrax.stages.Wrapped)
+///     True
 #[pyclass(frozen, dict, weakref, module = "ferrax", name = "PjitFunction")]
 pub struct JitFunction {
     function: Py<PyAny>,

@@ -34,7 +34,10 @@ impl Promotion {
                 "The result has the common dtype of `x` and `y`; integers and truth values become floats first."
             }
             (Promotion::Counting, _) => "Truth values become integers first.",
-            (Promotion::Logical, _) => "What is not zero counts as true; the result is bool.",
+            (Promotion::Logical, 1) => "What is not zero counts as true; the result is bool.",
+            (Promotion::Logical, _) => {
+                "What is not zero in `x` and `y` counts as true; the result is bool."
+            }
             (Promotion::Accepted, _) => {
                 "Dtypes whose elements are their own result are returned as they are."
             }
@@ -44,7 +47,7 @@ impl Promotion {
             }
             (Promotion::Strict, 1) => "",
             (Promotion::Strict, _) => {
-                "The operands have one dtype, and one shape unless one is a scalar; nothing is promoted."
+                "`x` and `y` have one dtype, and one shape unless one is a scalar (TypeError); nothing is promoted."
             }
         }
     }

@@ -103,21 +103,37 @@ macro_rules! key_class {
 
 key_class!(
     /// The key of a dict entry; prints as `['key']`.
+    ///
+    /// Example:
+    ///     >>> ferrax.tree_util.DictKey("a").key, str(ferrax.tree_util.DictKey("a"))
+    ///     ('a', "['a']")
     DictKey, key, "key", PyAny, 0x51,
     |key| Ok(format!("[{}]", key.repr()?.to_cow()?))
 );
 key_class!(
     /// The index of a list or tuple item; prints as `[idx]`.
+    ///
+    /// Example:
+    ///     >>> ferrax.tree_util.SequenceKey(2).idx, str(ferrax.tree_util.SequenceKey(2))
+    ///     (2, '[2]')
     SequenceKey, idx, "idx", pyo3::types::PyInt, 0x52,
     |idx| Ok(format!("[{}]", idx.repr()?.to_cow()?))
 );
 key_class!(
     /// The name of an attribute; prints as `.name`.
+    ///
+    /// Example:
+    ///     >>> ferrax.tree_util.GetAttrKey("x").name, str(ferrax.tree_util.GetAttrKey("x"))
+    ///     ('x', '.x')
     GetAttrKey, name, "name", PyString, 0x53,
     |name| Ok(format!(".{}", name.str()?.to_cow()?))
 );
 key_class!(
     /// The position of a child in a container registered without keys.
+    ///
+    /// Example:
+    ///     >>> ferrax.tree_util.FlattenedIndexKey(2).key, str(ferrax.tree_util.FlattenedIndexKey(2))
+    ///     (2, '[<flat index 2>]')
     FlattenedIndexKey, key, "key", pyo3::types::PyInt, 0x54,
     |key| Ok(format!("[<flat index {}>]", key.repr()?.to_cow()?))
 );

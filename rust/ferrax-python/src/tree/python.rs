@@ -20,6 +20,11 @@ use super::{Leaves, flatten, state};
 ///
 /// Hashable, comparable with `==`, picklable when the aux data of registered types is. Prints with
 /// `*` for leaves.
+///
+/// Example:
+///     >>> treedef = ferrax.tree_util.tree_structure({"a": (1, 2)})
+///     >>> treedef, treedef.num_leaves
+///     (PyTreeDef({'a': (*, *)}), 2)
 #[pyclass(frozen, name = "PyTreeDef", module = "ferrax.tree_util")]
 pub struct PyTreeDef {
     definition: TreeDef,
@@ -425,8 +430,9 @@ impl PyTreeRegistry {
 /// Returns `(leaves, treedef)`. Dict entries come in the order of their keys; None has no leaves.
 /// Raises ValueError if the keys of a dict do not compare, RecursionError for cycles.
 ///
-/// Example: `tree_flatten({'b': 1, 'a': (2, None)})` gives
-/// `([2, 1], PyTreeDef({'a': (*, None), 'b': *}))`.
+/// Example:
+///     >>> ferrax.tree_util.tree_flatten({"b": 1, "a": (2, None)})
+///     ([2, 1], PyTreeDef({'a': (*, None), 'b': *}))
 #[pyfunction]
 #[pyo3(signature = (tree, is_leaf = None))]
 fn tree_flatten<'py>(
@@ -439,9 +445,13 @@ fn tree_flatten<'py>(
     Ok((PyList::new(py, leaves)?, definition.into()))
 }
 
-/// The list of leaves of a pytree; `is_leaf` as in `tree_flatten`.
+/// The list of leaves of a pytree.
 ///
-/// Example: `tree_leaves((1, [2, None]))` gives `[1, 2]`.
+/// Args: tree, is_leaf: as for `tree_flatten`, with its errors.
+///
+/// Example:
+///     >>> ferrax.tree_util.tree_leaves((1, [2, None]))
+///     [1, 2]
 #[pyfunction]
 #[pyo3(signature = (tree, is_leaf = None))]
 fn tree_leaves<'py>(
@@ -454,9 +464,13 @@ fn tree_leaves<'py>(
     PyList::new(py, leaves)
 }
 
-/// The `PyTreeDef` of a pytree; `is_leaf` as in `tree_flatten`.
+/// The `PyTreeDef` of a pytree.
 ///
-/// Example: `tree_structure([1, (2,)])` gives `PyTreeDef([*, (*,)])`.
+/// Args: tree, is_leaf: as for `tree_flatten`, with its errors.
+///
+/// Example:
+///     >>> ferrax.tree_util.tree_structure([1, (2,)])
+///     PyTreeDef([*, (*,)])
 #[pyfunction]
 #[pyo3(signature = (tree, is_leaf = None))]
 fn tree_structure<'py>(
@@ -476,7 +490,9 @@ fn tree_structure<'py>(
 ///
 /// Raises ValueError if the number of leaves is wrong.
 ///
-/// Example: `tree_unflatten(tree_structure((0, [0])), [1, 2])` gives `(1, [2])`.
+/// Example:
+///     >>> ferrax.tree_util.tree_unflatten(ferrax.tree_util.tree_structure((0, [0])), [1, 2])
+///     (1, [2])
 #[pyfunction]
 fn tree_unflatten(
     py: Python<'_>,
@@ -496,7 +512,9 @@ fn tree_unflatten(
 ///
 /// Raises ValueError, naming the place, if `tree` is no prefix of one of `rest`.
 ///
-/// Example: `tree_map(lambda x, y: x + y, (1, [2]), (10, [20]))` gives `(11, [22])`.
+/// Example:
+///     >>> ferrax.tree_util.tree_map(lambda x, y: x + y, (1, [2]), (10, [20]))
+///     (11, [22])
 #[pyfunction]
 #[pyo3(signature = (f, tree, *rest, is_leaf = None))]
 fn tree_map<'py>(
@@ -536,7 +554,10 @@ fn tree_map<'py>(
 
 /// The definition of a tuple of trees with the given definitions.
 ///
-/// Example: `treedef_tuple([tree_structure(1), tree_structure([2])])` gives `PyTreeDef((*, [*]))`.
+/// Example:
+///     >>> leaf, list_of_one = map(ferrax.tree_util.tree_structure, (1, [2]))
+///     >>> ferrax.tree_util.treedef_tuple([leaf, list_of_one])
+///     PyTreeDef((*, [*]))
 #[pyfunction]
 fn treedef_tuple(py: Python<'_>, treedefs: &Bound<'_, PyAny>) -> PyResult<PyTreeDef> {
     let mut children = Vec::new();
@@ -547,12 +568,21 @@ fn treedef_tuple(py: Python<'_>, treedefs: &Bound<'_, PyAny>) -> PyResult<PyTree
 }
 
 /// The definitions of a definition's children.
+///
+/// Example:
+///     >>> ferrax.tree_util.treedef_children(ferrax.tree_util.tree_structure((1, [2])))
+///     [PyTreeDef(*), PyTreeDef([*])]
 #[pyfunction]
 fn treedef_children(py: Python<'_>, treedef: &Bound<'_, PyTreeDef>) -> PyResult<Vec<PyTreeDef>> {
     treedef.get().children(py)
 }
 
 /// Whether the definition is a leaf or a container without children.
+///
+/// Example:
+///     >>> treedefs = map(ferrax.tree_util.tree_structure, (1, None, [2]))
+///     >>> [ferrax.tree_util.treedef_is_leaf(treedef) for treedef in treedefs]
+///     [True, True, False]
 #[pyfunction]
 fn treedef_is_leaf(treedef: &Bound<'_, PyTreeDef>) -> bool {
     treedef.get().definition.num_nodes() == 1
