@@ -75,7 +75,7 @@ relu.defjvps(lambda tangent, _, x: jnp.where(x > 0, tangent, 0))
 def relu6(x: ArrayLike) -> Array:
     """`min(max(x, 0), 6)`, with derivative 0 at 0 and at 6.
 
-    Args: x: array of any shape. The dtype stays.
+    Args: x: array of any shape. The result is floating.
 
     >>> ferrax.nn.relu6(jnp.array([-1.0, 3.0, 9.0]))
     Array([0., 3., 6.], dtype=float32)
@@ -166,7 +166,8 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
 def silu(x: ArrayLike) -> Array:
     """`x * sigmoid(x)`, also known as swish.
 
-    Args: x: array. The result is floating. (Elfwing et al., 2018.)
+    Args: x: array of floats or complex numbers. Errors: TypeError for integers. (Elfwing et al.,
+    2018.)
 
     >>> ferrax.nn.silu(jnp.array([0.0, 1.0]))
     Array([0.       , 0.7310586], dtype=float32)

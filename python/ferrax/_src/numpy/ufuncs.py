@@ -508,7 +508,8 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Step function: 0 for negative `x1`, `x2` at zero, 1 for positive, NaN for NaN.
 
-    Args: x1, x2: arrays of real numbers that broadcast together. The result is floating.
+    Args: x1, x2: arrays of real numbers that broadcast together. The result is floating. Raises:
+    TypeError for complex ones.
 
     >>> jnp.heaviside(jnp.array([-1.0, 0.0, 2.0]), 0.5)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -524,7 +525,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def deg2rad(x: ArrayLike, /) -> Array:
     """Degrees to radians.
 
-    Args: x: array of real numbers. The result is floating.
+    Args: x: array of numbers; integers become floats.
 
     >>> jnp.deg2rad(jnp.array([180.0]))
     Array([3.1415927], dtype=float32)
@@ -537,7 +538,7 @@ def deg2rad(x: ArrayLike, /) -> Array:
 def rad2deg(x: ArrayLike, /) -> Array:
     """Radians to degrees.
 
-    Args: x: array of real numbers. The result is floating.
+    Args: x: array of numbers; integers become floats.
 
     >>> jnp.rad2deg(jnp.array([jnp.pi / 2]))
     Array([90.], dtype=float32)
