@@ -7,19 +7,19 @@ use ferrax_cpu::compile;
 use ferrax_ir::ops::ReduceKind;
 use ferrax_ir::{ArrayType, Builder, DType, Program, Tensor};
 
-/// The tree as it is defined: blocks of 128 terms in 8 lanes, and blocks in pairs. A run of blocks is split
+/// The tree as it is defined: blocks of 256 terms in 16 lanes, and blocks in pairs. A run of blocks is split
 /// at the largest power of two below their number, which is what counting them amounts to.
 fn tree(terms: &[f32], fold: fn(f32, f32) -> f32, start: f32) -> f32 {
-    let blocks = terms.len().div_ceil(128);
+    let blocks = terms.len().div_ceil(256);
     if blocks > 1 {
-        let split = 128 << (blocks - 1).ilog2();
+        let split = 256 << (blocks - 1).ilog2();
         return fold(tree(&terms[..split], fold, start), tree(&terms[split..], fold, start));
     }
-    let mut lanes = [start; 8];
+    let mut lanes = [start; 16];
     for (index, &term) in terms.iter().enumerate() {
-        lanes[index % 8] = fold(lanes[index % 8], term);
+        lanes[index % 16] = fold(lanes[index % 16], term);
     }
-    for half in [4, 2, 1] {
+    for half in [8, 4, 2, 1] {
         for lane in 0..half {
             lanes[lane] = fold(lanes[lane], lanes[lane + half]);
         }

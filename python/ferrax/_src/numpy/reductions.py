@@ -163,7 +163,7 @@ def sum(
     Raises: ValueError for axes out of bounds or repeated; NotImplementedError for `out`.
 
     Floats are added as a tree that the number n of terms determines, whatever the axis: blocks of
-    128 terms in 8 lanes, then blocks in pairs. The error is at most
+    256 terms in 16 lanes, then blocks in pairs. The error is at most
     `(19 + log2(max(1, n / 128))) u` times the sum of the magnitudes, where u is half of
     `finfo(dtype).eps`; `float16` and `bfloat16` are added in `float32` and rounded once (Higham,
     Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2). Threads do not change bits.

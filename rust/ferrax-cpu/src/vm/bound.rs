@@ -56,8 +56,6 @@ pub struct Bound {
     pub(super) weights: PerAxis<i64>,
     pub(super) folds: Vec<Fold>,
     fold_shape: FoldShape,
-    /// Terms lie where rows need not follow one another.
-    pub(super) direct: bool,
     main: Section,
     epilogue: Option<Section>,
     pub(super) epilogue_tile: Tile,
@@ -175,7 +173,6 @@ impl Bound {
             segments,
             folds,
             fold_shape: shape.fold,
-            direct: shape.direct,
             main,
             epilogue,
             epilogue_tile,

@@ -95,45 +95,50 @@ folds! {
 /// Independent lanes of a reduction along memory.
 const LANES: usize = 64;
 
+/// `N` lanes with as many values folded into them; counted, so that they stay in registers.
+#[inline(always)]
+fn into_lanes<F: Fold, const N: usize>(mut lanes: [F::T; N], values: &[F::T; N]) -> [F::T; N] {
+    let mut lane = 0;
+    while lane < N {
+        lanes[lane] = F::fold(lanes[lane], values[lane]);
+        lane += 1;
+    }
+    lanes
+}
+
 #[inline(always)]
 fn along<F: Fold>(values: &[F::T]) -> F::T {
-    let mut chunks = values.chunks_exact(LANES);
+    let (chunks, rest) = values.as_chunks::<LANES>();
     let mut total = F::START;
-    if values.len() >= LANES {
+    if !chunks.is_empty() {
         let mut lanes = [F::START; LANES];
-        for chunk in &mut chunks {
-            for (lane, &value) in lanes.iter_mut().zip(chunk) {
-                *lane = F::fold(*lane, value);
-            }
+        for chunk in chunks {
+            lanes = into_lanes::<F, LANES>(lanes, chunk);
         }
         let mut width = LANES / 2;
         while width > 0 {
-            let (low, high) = lanes.split_at_mut(width);
-            for (a, &b) in low.iter_mut().zip(high.iter()) {
-                *a = F::fold(*a, b);
+            for lane in 0..width {
+                lanes[lane] = F::fold(lanes[lane], lanes[lane + width]);
             }
             width /= 2;
         }
         total = lanes[0];
     }
-    let rest = chunks.remainder();
+    let (eights, rest) = rest.as_chunks::<8>();
     let mut tail = F::START;
-    let mut quads = rest.chunks_exact(8);
-    if rest.len() >= 8 {
+    if !eights.is_empty() {
         let mut lanes = [F::START; 8];
-        for quad in &mut quads {
-            for (lane, &value) in lanes.iter_mut().zip(quad) {
-                *lane = F::fold(*lane, value);
-            }
+        for eight in eights {
+            lanes = into_lanes::<F, 8>(lanes, eight);
         }
         for half in [4, 2, 1] {
-            for i in 0..half {
-                lanes[i] = F::fold(lanes[i], lanes[i + half]);
+            for lane in 0..half {
+                lanes[lane] = F::fold(lanes[lane], lanes[lane + half]);
             }
         }
         tail = lanes[0];
     }
-    for &value in quads.remainder() {
+    for &value in rest {
         tail = F::fold(tail, value);
     }
     F::fold(total, tail)

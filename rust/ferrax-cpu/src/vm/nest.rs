@@ -186,8 +186,14 @@ impl Tile {
         }
         let cols = even(extent, lanes);
         let mut row = None;
-        // Rows follow one another in a block only if they are whole.
-        if extent < FEW && cols == extent && rank > 1 {
+        // Rows follow one another in a block only if they are whole. Long ones are worth it where they
+        // follow one another in memory, too.
+        let follow = |axis: usize| {
+            let mut maps = nest.loads.iter().chain(stores());
+            maps.all(|map| map.strides[axis] == map.strides[col] * extent as i64)
+        };
+        let many = extent < FEW || (2 * extent <= lanes && (0..rank).any(|axis| axis != col && follow(axis)));
+        if many && cols == extent && rank > 1 {
             let joint = |axis: usize| -> f64 {
                 let mut score = 0.1;
                 for map in nest.loads.iter().chain(stores()) {

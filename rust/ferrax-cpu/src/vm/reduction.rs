@@ -15,13 +15,18 @@ use super::fold::{ArgFn, ArgMergeFn, FoldOp, FoldShape, arg_fns, fold_op};
 use super::nest::{Map, Nest, Span, Tile};
 use super::section::{Entry, Place, Section};
 use super::transfer::is_native;
-use super::tree::{BLOCK, LANES, Layout, MOST_BLOCKS, THIN, TreeOp, levels, tree_op};
+use super::tree::{BLOCK, LANES, Layout, TreeOp, levels, tree_op};
 use super::walk::Walk;
 
-/// Bytes of the lanes of trees side by side, which should stay in the first-level cache.
-const LANE_BYTES: usize = 16 << 10;
-/// Elements of a tile that is read where it lies, or is converted, row by row.
+/// Bytes of the lanes of trees side by side, for terms that are read where they lie (lanes stay in the
+/// first-level cache) and for computed ones, of which a tile holds one row.
+const LANE_BYTES: usize = 32 << 10;
+const COMPUTED_LANE_BYTES: usize = 64 << 10;
+/// Elements of a tile that is converted row by row.
 const STRIDED: usize = 1 << 12;
+/// Elements of a tile of lines that are read where they lie, and the most lines of one.
+const LINES: usize = 1 << 14;
+const MOST_LINES: usize = 256;
 /// Elements per segment of a long reduction, and the number of segments that is aimed at.
 const SEGMENT: usize = 1 << 16;
 const MANY_SEGMENTS: usize = 64;
@@ -93,21 +98,47 @@ impl Shape {
         let trees = || kernel.accumulators.iter().filter(is_tree);
         let terms: usize =
             (0..nest.extents.len()).filter(|&a| nest.reduced[a]).map(|a| nest.extents[a]).product();
+        let unstored = !kernel.accumulators.is_empty() && !main_stores.contains(&true);
+        let alone = unstored && trees().count() == kernel.accumulators.len();
         match fold {
             FoldShape::Each if trees().next().is_some() => {
                 let bytes: usize = trees().map(|tree| tree.ty.size() * terms.clamp(1, LANES)).sum();
-                let most = (LANE_BYTES / bytes).max(64) / 64 * 64;
-                let direct = trees().count() == kernel.accumulators.len() && !main_stores.contains(&true);
-                let tile = if most < tile.lanes() { Tile::choose(nest, main_stores, most) } else { tile };
-                match direct.then(|| strided(nest, kernel, tile)).flatten() {
+                let narrow = |bytes_of_lanes: usize| {
+                    let most = (bytes_of_lanes / bytes).max(64) / 64 * 64;
+                    if most < tile.lanes() { Tile::choose(nest, main_stores, most) } else { tile }
+                };
+                match alone.then(|| strided(nest, kernel, narrow(LANE_BYTES))).flatten() {
                     Some(tile) => Shape { fold: tile.fold_shape(nest), tile, direct: true },
-                    None => Shape { fold: tile.fold_shape(nest), tile, ..shape },
+                    None => {
+                        let tile = narrow(COMPUTED_LANE_BYTES);
+                        Shape { fold: tile.fold_shape(nest), tile, ..shape }
+                    }
                 }
             }
-            FoldShape::Cols => Shape { tile: spread(nest, tile, terms), ..shape },
+            FoldShape::Cols | FoldShape::All => {
+                let longer = if unstored { lines(nest, kernel, tile, alone) } else { None };
+                let (tile, direct) = longer.map_or((tile, false), |tile| (tile, alone));
+                Shape { fold: tile.fold_shape(nest), tile: spread(nest, tile, terms), direct }
+            }
             _ => shape,
         }
     }
+}
+
+/// Whether all terms are loads that are contiguous along an axis, and if so, whether they need no conversion.
+fn are_loads(nest: &Nest, kernel: &Kernel, along: usize) -> Option<bool> {
+    let mut native = true;
+    for instruction in kernel.body.instructions() {
+        let ScalarOp::Input { operand, .. } = instruction.op else { return None };
+        let (load, map): (&Load, &Map) =
+            (kernel.loads.get(operand as usize)?, nest.loads.get(operand as usize)?);
+        if map.guards.is_some() || map.strides[along] != 1 {
+            return None;
+        }
+        let dtype: DType = kernel.operands[load.operand as usize].dtype;
+        native &= is_native(dtype);
+    }
+    Some(native)
 }
 
 /// A tile of one row of kept elements made one of many rows, if their terms are loads alone, contiguous
@@ -115,21 +146,31 @@ impl Shape {
 fn strided(nest: &Nest, kernel: &Kernel, tile: Tile) -> Option<Tile> {
     let (None, Some(col)) = (tile.row, tile.col) else { return None };
     let axis = (0..nest.extents.len()).rfind(|&axis| nest.reduced[axis])?;
-    let mut rows = BLOCK;
-    for instruction in kernel.body.instructions() {
-        let ScalarOp::Input { operand, .. } = instruction.op else { return None };
-        let (load, map): (&Load, &Map) =
-            (kernel.loads.get(operand as usize)?, nest.loads.get(operand as usize)?);
-        if map.guards.is_some() || map.strides[col.axis] != 1 {
-            return None;
-        }
-        let dtype: DType = kernel.operands[load.operand as usize].dtype;
-        if !is_native(dtype) {
-            rows = rows.min((STRIDED / col.length.max(1)).max(1));
-        }
-    }
+    let native = are_loads(nest, kernel, col.axis)?;
+    let rows = if native { BLOCK } else { (STRIDED / col.length.max(1)).clamp(1, BLOCK) };
     let length = rows.min(nest.extents[axis]);
     Some(Tile { row: Some(Span { axis, length }), col: Some(col) })
+}
+
+/// A tile of lines made longer, and one of more lines, if their terms are read where they lie. Only trees
+/// take lines that do not follow one another.
+fn lines(nest: &Nest, kernel: &Kernel, tile: Tile, trees: bool) -> Option<Tile> {
+    let col = tile.col?;
+    let extent = nest.extents[col.axis];
+    if tile.row.is_some_and(|row| nest.reduced[row.axis]) || !are_loads(nest, kernel, col.axis)? {
+        return None;
+    }
+    let cols = extent.min(LINES);
+    let follow =
+        |axis: usize| cols == extent && nest.loads.iter().all(|map| map.strides[axis] == extent as i64);
+    let kept = tile.row.map(|row| row.axis);
+    let kept = kept.or_else(|| (0..nest.extents.len()).rfind(|&axis| !nest.reduced[axis]));
+    let row = kept.filter(|&axis| trees || follow(axis)).map(|axis| {
+        let most = (LINES / cols.max(1)).clamp(1, MOST_LINES);
+        Span { axis, length: most.min(nest.extents[axis]) }
+    });
+    let row = row.filter(|row| row.length > 1 || tile.row.is_some());
+    (row.is_some() || tile.row.is_none()).then_some(Tile { row, col: Some(Span { length: cols, ..col }) })
 }
 
 /// Fewer rows where there are few tiles, each of which is long: lines side by side are not cut into segments.
@@ -156,7 +197,7 @@ pub fn segment(shape: &Shape, walk: &Walk, folds: &[Fold], tiles: usize, kept: u
     }
     let many = (per_unit / SEGMENT).clamp(1, MANY_SEGMENTS);
     let power = (walk.terms / many).max(1).ilog2();
-    (1usize << power).max(if shape.fold.layout() == Layout::Rows { BLOCK } else { MOST_BLOCKS * BLOCK })
+    (1usize << power).max(if shape.fold.layout() == Layout::Rows { BLOCK } else { 4 * BLOCK })
 }
 
 /// The accumulators of a kernel, in places of their own.
@@ -303,32 +344,29 @@ impl Worker<'_> {
     unsafe fn take(&mut self, terms: usize) {
         let by_lines = self.bound.by_lines();
         let kept = self.progress.kept;
-        if by_lines && terms <= BLOCK && terms == self.bound.walk.terms {
+        if by_lines && terms == self.bound.walk.terms {
             self.each_tree(|op, from, _, stride, fold| {
                 // SAFETY: a line of the block has `terms` terms, which as was just asked are all that
                 // there will be, and `values` has room for `kept` results.
-                unsafe { (op.whole)(kept, 0, terms, stride, from, self.place(fold.values)) };
+                unsafe { (op.whole)(kept, terms, stride, from, self.place(fold.values)) };
             });
             self.progress.complete = true;
             return;
         }
-        // Whole blocks that lie side by side.
-        let thin = if by_lines { kept == 1 } else { kept <= THIN && !self.bound.direct };
         let mut done = 0;
         while done < terms {
             let Progress { position, blocks, .. } = self.progress;
             let left = terms - done;
-            if thin && position == 0 && left >= BLOCK {
-                // A power of two, and a subtree of the whole.
-                let most = (left / BLOCK).min(MOST_BLOCKS).ilog2();
+            if by_lines && position == 0 && left >= BLOCK {
+                // So many blocks that they are a subtree of the whole.
+                let most = (left / BLOCK).ilog2();
                 let level = if blocks == 0 { most } else { most.min(blocks.trailing_zeros()) };
-                self.each_tree(|op, from, _, _, fold| {
-                    // SAFETY: `left` terms of the tile begin at `from`, and 2^level blocks of them are not
-                    // more than those: level is at most `most`. `kept` is at most `THIN`, which `blocks` has
-                    // functions for; where it is 1, terms of a line lie side by side as rows would.
+                self.each_tree(|op, from, _, stride, fold| {
+                    // SAFETY: `left` terms of each line of the tile begin at `from`, and 2^level blocks of
+                    // them are not more than those: level is at most `most`.
                     unsafe {
-                        let from = from.add(done * kept * fold.size);
-                        (op.blocks[kept - 1])(1 << level, from, self.place(fold.values));
+                        let from = from.add(done * fold.size);
+                        (op.whole)(kept, BLOCK << level, stride, from, self.place(fold.values));
                     }
                 });
                 done += BLOCK << level;

@@ -10,7 +10,7 @@
 //!
 //! The computed sum of n terms differs from their exact sum by at most
 //! `(19 + log2(max(1, n / 128))) u` times the sum of their magnitudes, to first
-//! order in the unit roundoff u: a lane adds 16 terms, three levels combine lanes
+//! order in the unit roundoff u: a lane adds 16 terms, four levels combine lanes
 //! (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §4.2).
 //!
 //! `kept` reductions run side by side, in one of two layouts. By rows, a term of
@@ -22,22 +22,21 @@ use ferrax_ir::scalar::ScalarType;
 
 use super::isa::{Isa, isa};
 
-/// Lanes of a block.
-pub const LANES: usize = 8;
+/// Lanes of a block: two vectors of [`HALF`] each, whose sums do not wait for one another.
+pub const LANES: usize = 16;
+const HALF: usize = LANES / 2;
 /// Terms of a block.
-pub const BLOCK: usize = 128;
-/// Reductions side by side by rows, up to which whole blocks are done in registers.
-pub const THIN: usize = 8;
-/// Blocks that are done at once, at most.
-pub const MOST_BLOCKS: usize = 8;
+pub const BLOCK: usize = 256;
+/// Powers of two of blocks that a line of one call has at most; tiles are far shorter.
+const LINE_LEVELS: usize = 24;
 
 /// `f(kept, position, n, stride, terms, lanes)`: takes n terms, the first of which has this position in
 /// its block, and none of which is in the next. Rows or lines are `stride` bytes apart.
 pub type TakeFn = unsafe fn(usize, usize, usize, isize, *const u8, *mut u8);
 /// `f(kept, n, lanes, values)`: combines the lanes of blocks of n terms.
 pub type CloseFn = unsafe fn(usize, usize, *const u8, *mut u8);
-/// `f(n, blocks, values)`: combines n whole blocks, a power of two, that lie side by side.
-pub type BlocksFn = unsafe fn(usize, *const u8, *mut u8);
+/// `f(kept, n, stride, terms, values)`: the values of lines of n terms each, fewer than `BLOCK << 24`.
+pub type WholeFn = unsafe fn(usize, usize, isize, *const u8, *mut u8);
 /// `f(kept, from, values)`: combines values with earlier ones.
 pub type MergeFn = unsafe fn(usize, *const u8, *mut u8);
 
@@ -53,10 +52,8 @@ pub enum Layout {
 pub struct TreeOp {
     pub take: TakeFn,
     pub close: CloseFn,
-    /// All of reductions of at most one block, by lines: `f(kept, 0, n, stride, terms, values)`.
-    pub whole: TakeFn,
-    /// For 1 to [`THIN`] reductions.
-    pub blocks: [BlocksFn; THIN],
+    /// All of reductions by lines.
+    pub whole: WholeFn,
     pub merge: MergeFn,
 }
 
@@ -177,26 +174,107 @@ unsafe fn close_rows<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values:
     }
 }
 
+/// The first `N` lanes with as many terms folded into them. Counted, not zipped: the loop unrolls and stays
+/// in registers, whatever the compiler inlines.
 #[inline(always)]
-fn halves<M: Monoid>(mut lanes: [M::T; LANES]) -> M::T {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            lanes[lane] = M::fold(lanes[lane], lanes[lane + half]);
-        }
-        half /= 2;
+fn first_lanes<M: Monoid, const N: usize>(mut lanes: [M::T; HALF], terms: &[M::T; N]) -> [M::T; HALF] {
+    let mut lane = 0;
+    while lane < N {
+        lanes[lane] = M::fold(lanes[lane], terms[lane]);
+        lane += 1;
     }
-    lanes[0]
+    lanes
 }
 
-/// `N` terms into the first lanes.
+/// A vector with at most seven terms folded into it, in registers, which needs to know how many there are.
 #[inline(always)]
-fn into_first<M: Monoid, const N: usize>(lanes: &mut [M::T; LANES], terms: &[M::T]) {
-    if let Some(terms) = terms.first_chunk::<N>() {
-        for (lane, &term) in lanes.iter_mut().zip(terms) {
-            *lane = M::fold(*lane, term);
+fn few<M: Monoid>(lanes: [M::T; HALF], terms: &[M::T]) -> [M::T; HALF] {
+    match *terms {
+        [a] => first_lanes::<M, 1>(lanes, &[a]),
+        [a, b] => first_lanes::<M, 2>(lanes, &[a, b]),
+        [a, b, c] => first_lanes::<M, 3>(lanes, &[a, b, c]),
+        [a, b, c, d] => first_lanes::<M, 4>(lanes, &[a, b, c, d]),
+        [a, b, c, d, e] => first_lanes::<M, 5>(lanes, &[a, b, c, d, e]),
+        [a, b, c, d, e, f] => first_lanes::<M, 6>(lanes, &[a, b, c, d, e, f]),
+        [a, b, c, d, e, f, g] => first_lanes::<M, 7>(lanes, &[a, b, c, d, e, f, g]),
+        _ => lanes,
+    }
+}
+
+/// The lanes of a block, in halves.
+#[inline(always)]
+fn halves<M: Monoid>(low: [M::T; HALF], high: [M::T; HALF]) -> M::T {
+    let [a, b, c, d, e, f, g, h] = first_lanes::<M, HALF>(low, &high);
+    let (a, b, c, d) = (M::fold(a, e), M::fold(b, f), M::fold(c, g), M::fold(d, h));
+    M::fold(M::fold(a, c), M::fold(b, d))
+}
+
+/// Both halves of the lanes, with terms for all of them folded into them.
+#[inline(always)]
+fn whole_lanes<M: Monoid>(
+    mut low: [M::T; HALF],
+    mut high: [M::T; HALF],
+    chunks: &[[M::T; LANES]],
+) -> ([M::T; HALF], [M::T; HALF]) {
+    for chunk in chunks {
+        if let ([first, second], _) = chunk.as_chunks::<HALF>() {
+            low = first_lanes::<M, HALF>(low, first);
+            high = first_lanes::<M, HALF>(high, second);
         }
     }
+    (low, high)
+}
+
+/// Fewer terms than lanes.
+#[inline(always)]
+fn few_lanes<M: Monoid>(lanes: &mut [M::T], terms: &[M::T]) {
+    let mut lane = 0;
+    while lane < terms.len().min(lanes.len()) {
+        lanes[lane] = M::fold(lanes[lane], terms[lane]);
+        lane += 1;
+    }
+}
+
+/// The value of at most one block.
+#[inline(always)]
+fn block<M: Monoid>(terms: &[M::T]) -> M::T {
+    let (mut low, mut high) = ([M::START; HALF], [M::START; HALF]);
+    let (chunks, tail) = terms.as_chunks::<LANES>();
+    (low, high) = whole_lanes::<M>(low, high, chunks);
+    match tail.split_first_chunk::<HALF>() {
+        Some((first, rest)) => {
+            low = first_lanes::<M, HALF>(low, first);
+            high = few::<M>(high, rest);
+        }
+        None => low = few::<M>(low, tail),
+    }
+    halves::<M>(low, high)
+}
+
+/// The value of a line.
+#[inline(always)]
+fn line<M: Monoid>(terms: &[M::T]) -> M::T {
+    if terms.is_empty() {
+        return M::START;
+    }
+    let mut levels = [M::START; LINE_LEVELS];
+    let mut count = 0usize;
+    for terms in terms.chunks(BLOCK) {
+        let mut value = block::<M>(terms);
+        let carries = count.trailing_ones() as usize;
+        for &earlier in &levels[..carries] {
+            value = M::fold(value, earlier);
+        }
+        levels[carries] = value;
+        count += 1;
+    }
+    let mut value = levels[count.trailing_zeros() as usize];
+    let mut rest = count & (count - 1);
+    while rest != 0 {
+        value = M::fold(value, levels[rest.trailing_zeros() as usize]);
+        rest &= rest - 1;
+    }
+    value
 }
 
 /// Terms of one line, the first at this position, into its lanes.
@@ -204,24 +282,12 @@ fn into_first<M: Monoid, const N: usize>(lanes: &mut [M::T; LANES], terms: &[M::
 fn take_line<M: Monoid>(position: usize, terms: &[M::T], lanes: &mut [M::T; LANES]) {
     let lane = position % LANES;
     let (head, rest) = terms.split_at(((LANES - lane) % LANES).min(terms.len()));
-    into_lanes::<M>(false, &mut lanes[lane..], head);
+    few_lanes::<M>(&mut lanes[lane..], head);
     let (chunks, tail) = rest.as_chunks::<LANES>();
-    let mut local = *lanes;
-    for chunk in chunks {
-        into_lanes::<M>(false, &mut local, chunk);
+    if let ([low, high], _) = lanes.as_chunks_mut::<HALF>() {
+        (*low, *high) = whole_lanes::<M>(*low, *high, chunks);
     }
-    // In registers too, which needs to know how many there are.
-    match tail.len() {
-        1 => into_first::<M, 1>(&mut local, tail),
-        2 => into_first::<M, 2>(&mut local, tail),
-        3 => into_first::<M, 3>(&mut local, tail),
-        4 => into_first::<M, 4>(&mut local, tail),
-        5 => into_first::<M, 5>(&mut local, tail),
-        6 => into_first::<M, 6>(&mut local, tail),
-        7 => into_first::<M, 7>(&mut local, tail),
-        _ => {}
-    }
-    *lanes = local;
+    few_lanes::<M>(lanes, tail);
 }
 
 /// # Safety
@@ -259,7 +325,10 @@ unsafe fn close_lines<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values
         unsafe {
             let value = match n {
                 0 => M::START,
-                _ => halves::<M>(*lanes.cast::<[M::T; LANES]>().add(line)),
+                _ => {
+                    let [low, high] = *lanes.cast::<[[M::T; HALF]; 2]>().add(line);
+                    halves::<M>(low, high)
+                }
             };
             *values.cast::<M::T>().add(line) = value;
         }
@@ -267,70 +336,16 @@ unsafe fn close_lines<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values
 }
 
 /// # Safety
-/// As [`TreeOp::whole`] says.
+/// As [`WholeFn`] says.
 #[inline(always)]
-unsafe fn whole<M: Monoid>(
-    kept: usize,
-    _: usize,
-    n: usize,
-    stride: isize,
-    terms: *const u8,
-    values: *mut u8,
-) {
-    for line in 0..kept {
+unsafe fn whole<M: Monoid>(kept: usize, n: usize, stride: isize, terms: *const u8, values: *mut u8) {
+    for number in 0..kept {
         // SAFETY: the caller's promise.
         unsafe {
-            let terms = std::slice::from_raw_parts(terms.offset(line as isize * stride).cast::<M::T>(), n);
-            let mut lanes = [M::START; LANES];
-            take_line::<M>(0, terms, &mut lanes);
-            *values.cast::<M::T>().add(line) = halves::<M>(lanes);
+            let terms = terms.offset(number as isize * stride).cast::<M::T>();
+            *values.cast::<M::T>().add(number) = line::<M>(std::slice::from_raw_parts(terms, n));
         }
     }
-}
-
-/// # Safety
-/// As [`BlocksFn`] says, for `KEPT` reductions.
-#[inline(always)]
-unsafe fn blocks<M: Monoid, const KEPT: usize>(n: usize, blocks: *const u8, values: *mut u8) {
-    let mut sums = [[M::START; KEPT]; MOST_BLOCKS];
-    if KEPT == 1 && n == MOST_BLOCKS {
-        // SAFETY: the caller's promise.
-        let terms = unsafe { &*blocks.cast::<[[[M::T; LANES]; BLOCK / LANES]; MOST_BLOCKS]>() };
-        let mut lanes = [[M::START; LANES]; MOST_BLOCKS];
-        for step in 0..BLOCK / LANES {
-            for (lanes, terms) in lanes.iter_mut().zip(terms) {
-                into_lanes::<M>(false, lanes, &terms[step]);
-            }
-        }
-        for (sum, lanes) in sums.iter_mut().zip(lanes) {
-            sum[0] = halves::<M>(lanes);
-        }
-    } else {
-        for (number, sum) in sums.iter_mut().enumerate().take(n) {
-            // SAFETY: the caller's promise.
-            let rows = unsafe { &*blocks.cast::<[[[M::T; KEPT]; LANES]; BLOCK / LANES]>().add(number) };
-            let mut lanes = [[M::START; KEPT]; LANES];
-            for chunk in rows {
-                into_lanes::<M>(false, lanes.as_flattened_mut(), chunk.as_flattened());
-            }
-            for half in [4, 2, 1] {
-                let (low, high) = lanes.as_flattened_mut().split_at_mut(half * KEPT);
-                into_lanes::<M>(false, low, &high[..half * KEPT]);
-            }
-            *sum = lanes[0];
-        }
-    }
-    let mut count = n;
-    while count > 1 {
-        count /= 2;
-        for number in 0..count {
-            let second = sums[2 * number + 1];
-            sums[number] = sums[2 * number];
-            into_lanes::<M>(false, &mut sums[number], &second);
-        }
-    }
-    // SAFETY: the caller's promise.
-    unsafe { *values.cast::<[M::T; KEPT]>() = sums[0] };
 }
 
 /// # Safety
@@ -354,43 +369,25 @@ macro_rules! versions {
 
             versions! { @one $($features)?; take_rows(kept: usize, position: usize, n: usize, stride: isize, terms: *const u8, lanes: *mut u8) }
             versions! { @one $($features)?; take_lines(kept: usize, position: usize, n: usize, stride: isize, terms: *const u8, lanes: *mut u8) }
-            versions! { @one $($features)?; whole(kept: usize, position: usize, n: usize, stride: isize, terms: *const u8, values: *mut u8) }
+            versions! { @one $($features)?; pub(super) whole(kept: usize, n: usize, stride: isize, terms: *const u8, values: *mut u8) }
             versions! { @one $($features)?; close_rows(kept: usize, n: usize, lanes: *const u8, values: *mut u8) }
             versions! { @one $($features)?; close_lines(kept: usize, n: usize, lanes: *const u8, values: *mut u8) }
             versions! { @one $($features)?; merge(kept: usize, from: *const u8, values: *mut u8) }
 
-            /// # Safety
-            /// As `super::blocks`.
-            $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
-            pub(super) unsafe fn blocks<M: Monoid, const KEPT: usize>(n: usize, blocks: *const u8, values: *mut u8) {
-                // SAFETY: the contract is that of the function called; `select` takes this module only
-                // where `isa` found its instructions.
-                unsafe { super::blocks::<M, KEPT>(n, blocks, values) }
-            }
-
-            pub(super) fn op<M: Monoid>(layout: Layout, one: super::BlocksFn) -> TreeOp {
+            pub(super) fn op<M: Monoid>(layout: Layout) -> TreeOp {
                 let (take, close): (super::TakeFn, super::CloseFn) = match layout {
                     Layout::Rows => (take_rows::<M>, close_rows::<M>),
                     Layout::Lines => (take_lines::<M>, close_lines::<M>),
                 };
-                TreeOp {
-                    take,
-                    close,
-                    whole: whole::<M>,
-                    blocks: [
-                        one, blocks::<M, 2>, blocks::<M, 3>, blocks::<M, 4>,
-                        blocks::<M, 5>, blocks::<M, 6>, blocks::<M, 7>, blocks::<M, 8>,
-                    ],
-                    merge: merge::<M>,
-                }
+                TreeOp { take, close, whole: whole::<M>, merge: merge::<M> }
             }
         }
     )*};
-    (@one $($features:literal)?; $name:ident($($arg:ident: $ty:ty),*)) => {
+    (@one $($features:literal)?; $visible:vis $name:ident($($arg:ident: $ty:ty),*)) => {
         /// # Safety
         /// As the function of this name outside.
         $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
-        unsafe fn $name<M: Monoid>($($arg: $ty),*) {
+        $visible unsafe fn $name<M: Monoid>($($arg: $ty),*) {
             // SAFETY: the contract is that of the function called; `select` takes this module only where
             // `isa` found its instructions.
             unsafe { super::$name::<M>($($arg),*) }
@@ -409,12 +406,12 @@ versions! {
 
 fn select<M: Monoid>(layout: Layout) -> TreeOp {
     match isa() {
-        Isa::Baseline => baseline::op::<M>(layout, baseline::blocks::<M, 1>),
+        Isa::Baseline => baseline::op::<M>(layout),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => avx2::op::<M>(layout, avx2::blocks::<M, 1>),
-        // One reduction fills vectors of 256 bits; wider ones only need more shuffles.
+        Isa::Avx2 => avx2::op::<M>(layout),
+        // Two vectors of 256 bits hold the lanes of a line; one wider would wait for itself.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => avx512::op::<M>(layout, avx2::blocks::<M, 1>),
+        Isa::Avx512 => TreeOp { whole: avx2::whole::<M>, ..avx512::op::<M>(layout) },
     }
 }
 
