@@ -1,10 +1,13 @@
 """What is accepted is true: flags and arguments have their effect or are refused."""
 
 import copy
+import functools
+import gc
 import itertools
 import logging
 import pickle
 import warnings
+import weakref
 
 import jax
 import numpy as np
@@ -390,3 +393,342 @@ def test_callbacks_that_call_themselves_without_end():
     with pytest.raises(JaxRuntimeError, match="more callbacks") as error:
         again(1.0)
     assert isinstance(error.value.__cause__, RecursionError) and len(str(error.value)) < 20_000
+
+
+# Every flag.
+
+
+def outcome(call):
+    """What a call gives, as text: its value, or the class of its exception; with what it warned of."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            value = call()
+        except Exception as error:
+            value = type(error).__name__
+    return f"{value} {[record.category.__name__ for record in seen]}"
+
+
+def shown(function, *args):
+    """The jaxpr of a function that was not traced before."""
+    return str(ferrax.make_jaxpr(lambda *args: function(*args))(*args))
+
+
+def logged(call):
+    """What is logged below the level WARNING, and at it."""
+    records = []
+    handler = logging.Handler(logging.DEBUG)
+    handler.emit = records.append
+    logger = logging.getLogger("ferrax")
+    logger.addHandler(handler)
+    call()
+    logger.removeHandler(handler)
+    return [(record.levelname, record.getMessage().split()[0]) for record in records]
+
+
+def retraced():
+    function = ferrax.jit(lambda x: x + 1)
+    function(1), function(1.0)
+
+
+def leaking():
+    kept = []
+    ferrax.jit(lambda x: kept.append(x) or x)(1.0)
+
+
+def sees_tracer():
+    seen = []
+    ferrax.jit(lambda x: seen.append(isinstance(x, ferrax.core.Tracer)))(1.0)
+    return seen
+
+
+GIVEN = np.ones(2, np.float32)
+key = ferrax.random.key
+# A value other than the default, and a call whose outcome it changes.
+EFFECTS = {
+    "jax_enable_x64": (True, lambda: jnp.arange(2).dtype),
+    "jax_explicit_x64_dtypes": (cfg.ExplicitX64Mode.ERROR, lambda: jnp.zeros(2, "int64")),
+    "jax_numpy_dtype_promotion": ("strict", lambda: jnp.arange(2) + jnp.ones(2)),
+    "jax_numpy_rank_promotion": ("raise", lambda: jnp.ones(2) + jnp.ones((2, 2))),
+    "jax_default_matmul_precision": ("highest", lambda: shown(lambda x: x @ x, GIVEN)),
+    "jax_default_prng_impl": ("rbg", lambda: key(0).dtype),
+    "jax_threefry_partitionable": (False, lambda: ferrax.random.bits(key(0), (3,))),
+    "jax_random_seed_offset": (5, lambda: ferrax.random.key_data(key(0))),
+    "jax_high_dynamic_range_gumbel": (True, lambda: ferrax.random.gumbel(key(0))),
+    "jax_enable_custom_prng": (True, lambda: ferrax.random.PRNGKey(0).dtype),
+    "jax_legacy_prng_key": ("error", lambda: ferrax.random.normal(ferrax.random.PRNGKey(0))),
+    "jax_softmax_custom_jvp": (True, lambda: shown(ferrax.nn.softmax, GIVEN)),
+    "jax_debug_nans": (True, lambda: jnp.log(-1.0)),
+    "jax_debug_infs": (True, lambda: jnp.ones(1) / 0),
+    "jax_disable_jit": (True, sees_tracer),
+    "jax_check_tracer_leaks": (True, leaking),
+    "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
+    "jax_log_compiles": (True, lambda: logged(retraced)),
+    "jax_explain_cache_misses": (True, lambda: logged(retraced)),
+    "jax_logging_level": ("DEBUG", lambda: logged(retraced)),
+    "jax_debug_log_modules": ("ferrax._src.transforms.stats", lambda: logged(retraced)),
+    "jax_no_tracing": (True, lambda: ferrax.jit(lambda x: x)(1.0)),
+    "jax_no_execution": (True, lambda: jnp.sin(1.0)),
+    "jax_transfer_guard": ("disallow", lambda: jnp.asarray(GIVEN)),
+    "jax_transfer_guard_host_to_device": ("disallow", lambda: jnp.asarray(GIVEN)),
+    "jax_transfer_guard_device_to_device": (
+        "disallow_explicit", lambda: ferrax.device_put(jnp.ones(2), may_alias=False)),
+}  # fmt: skip
+# All values that these accept mean the same: the only device, and transfers that do not happen.
+# Programs are verified in any case where the native core is built for debugging.
+WITHOUT_EFFECT = {"jax_default_device", "jax_transfer_guard_device_to_host", "jax_enable_checks"}
+
+
+def test_every_flag_has_an_effect_or_refuses_values():
+    assert set(flags.states) == set(EFFECTS) | set(fixed_flags.FIXED) | WITHOUT_EFFECT
+    assert not set(EFFECTS) & set(fixed_flags.FIXED)
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_flags_have_effects(name):
+    value, call = EFFECTS[name]
+    call = functools.partial(outcome, call)
+    default = config.read(name)
+    before = call()
+    config.update(name, value)
+    changed = call()
+    config.update(name, default)
+    if name == "jax_transfer_guard":
+        for part in flags.parts[name]:
+            config.update(part, None)
+    assert changed != before == call()
+
+
+def test_levels_of_messages():
+    with ferrax.explain_cache_misses():
+        assert [level for level, _ in logged(retraced)] == ["WARNING"]
+    with ferrax.log_compiles():
+        records = logged(retraced)
+    assert records == [("WARNING", what) for what in ("Traced", "Compiled", "Traced", "Compiled")]
+
+
+# Flags that the native core reads.
+
+
+def test_compilations_are_logged(caplog):
+    with ferrax.log_compiles(), caplog.at_level(logging.WARNING, "ferrax"):
+        ferrax.jit(lambda some_argument: some_argument * 3)(jnp.ones(4))
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == 2 and {record.name for record in caplog.records} == {
+        "ferrax._src.transforms.stats"
+    }
+    assert texts[0].startswith("Traced <lambda> at") and "of (f32[4]) in" in texts[1]
+
+
+@pytest.fixture(params=["jax", "ferrax"])
+def pair(request):
+    """A library and its NumPy, once JAX's and once ours."""
+    return (jax, jax.numpy) if request.param == "jax" else (ferrax, jnp)
+
+
+def test_tracing_can_be_forbidden(pair):
+    S, n = pair
+    function, x, longer = S.jit(lambda x: x * 2), n.ones(2), n.ones(3)
+    function(x)
+    with S.no_tracing():
+        assert function(x).shape == (2,)
+        for call in (
+            lambda: function(longer),
+            lambda: S.make_jaxpr(lambda x: x * 5)(x),
+            lambda: S.eval_shape(lambda x: x * 6, x),
+            lambda: S.lax.scan(lambda c, x: (c, x), 0.0, x),
+        ):
+            with pytest.raises(RuntimeError, match="no_tracing"):
+                call()
+    assert function(longer)[0] == 2
+
+
+def test_execution_can_be_forbidden(pair):
+    S, n = pair
+    function, x = S.jit(lambda x: x * 2), n.ones(2)
+    function(x)
+    with S.no_execution():
+        for call in (lambda: function(x), lambda: x + x, lambda: n.sin(x), lambda: S.vmap(lambda x: x * 3)(x),
+                     lambda: S.grad(lambda x: x * x)(1.0)):  # fmt: skip
+            with pytest.raises(RuntimeError, match="no_execution"):
+                call()
+        assert S.eval_shape(function, x).shape == (2,)
+        S.jit(lambda x: x * 4).lower(x).compile()
+    assert function(x)[0] == 2
+
+
+def test_transfers_from_the_host_are_guarded(pair):
+    S, n = pair
+    function, with_constant, x = S.jit(lambda x: x * 2), S.jit(lambda x: x + GIVEN), n.ones(2)
+    function(x), function(1.0), with_constant(x)
+    implicit = (lambda: x + GIVEN, lambda: function(GIVEN), lambda: function(1.0), lambda: n.asarray(GIVEN),
+                lambda: n.sin(GIVEN), lambda: S.vmap(lambda x: x * 2)(GIVEN))  # fmt: skip
+    free = (lambda: function(x), lambda: with_constant(x), lambda: np.asarray(x), lambda: S.device_get(x),
+            lambda: S.make_jaxpr(lambda x: x + GIVEN)(x), lambda: n.arange(3), lambda: x.copy(),
+            lambda: n.sum(x * x), lambda: S.jit(S.grad(lambda x: (x * GIVEN).sum()))(x))  # fmt: skip
+    for level in ("disallow", "disallow_explicit"):
+        with S.transfer_guard_host_to_device(level):
+            for call in implicit:
+                with pytest.raises(S.errors.JaxRuntimeError, match="Disallowed"):
+                    call()
+            for call in free:
+                call()
+    with S.transfer_guard("disallow"):
+        S.device_put((GIVEN, 1.0))
+        with S.transfer_guard("allow"):
+            function(GIVEN)
+    with S.transfer_guard("disallow_explicit"), pytest.raises(S.errors.JaxRuntimeError, match="Disallowed"):
+        S.device_put(GIVEN)
+
+
+def test_other_transfers_are_guarded(pair):
+    S, n = pair
+    x = n.ones(2)
+    with S.transfer_guard_device_to_device("disallow"):
+        S.device_put(x, may_alias=False)
+    with S.transfer_guard_device_to_device("disallow_explicit"):
+        S.device_put(x), S.device_put(GIVEN), x.copy()
+        with pytest.raises(S.errors.JaxRuntimeError, match="Disallowed"):
+            S.device_put(x, may_alias=False)
+    # NumPy reads the memory of arrays.
+    with S.transfer_guard_device_to_host("disallow_explicit"):
+        assert np.asarray(n.ones(2)).sum() == float(x[0] + 1) == S.device_get(n.ones(2)).sum() == 2
+        assert x.tolist() == [1, 1]
+
+
+def test_transfers_are_logged(caplog):
+    x = jnp.ones(2)
+    explicit = {"log": 0, "log_explicit": 2}
+    for level, count in explicit.items():
+        with ferrax.transfer_guard(level), caplog.at_level(logging.WARNING, "ferrax"):
+            x + GIVEN
+            (record,) = caplog.records
+            assert record.name == "ferrax._src.core.transfers" and "float32[2]" in record.getMessage()
+            caplog.clear()
+            ferrax.device_put(GIVEN), ferrax.device_put(x, may_alias=False)
+            assert len(caplog.records) == count
+            caplog.clear()
+
+
+# The garbage collector.
+
+
+def is_collected(make):
+    """Whether an object that `make` returns goes when nobody else refers to it."""
+    thing = make()
+    seen = weakref.ref(thing)
+    del thing
+    gc.collect()
+    return seen() is None
+
+
+class Holder:
+    """Refers to what refers to it."""
+
+    def step(self, x):
+        return x * 2
+
+
+def jitted_method():
+    holder = Holder()
+    holder.call = ferrax.jit(holder.step)
+    holder.call(1.0)
+    holder.call.note = holder.call
+    return holder
+
+
+class Unhashable(Holder):
+    """What cannot be looked up, so that jitted functions of it have caches of their own."""
+
+    __hash__ = None
+
+    def __call__(self, x, static=None):
+        return ferrax.tree_util.Partial(self.step, x * 2)
+
+
+def static_argument():
+    holder, static = Unhashable(), Holder()
+    static.holder = holder
+    holder.call = ferrax.jit(holder, static_argnums=1)
+    holder.call(1.0, static)
+    return holder
+
+
+def output_tree():
+    holder = Unhashable()
+    holder.call = ferrax.jit(holder)
+    holder.call(1.0)
+    return holder
+
+
+def policy():
+    holder = Holder()
+    holder.saves = lambda *args, **params: isinstance(holder, Holder)
+    holder.call = ferrax.checkpoint(holder.step, policy=holder.saves)
+    return holder
+
+
+def tree_key():
+    holder = Holder()
+    holder.path = ferrax.tree_util.tree_leaves_with_path({holder: 1})[0][0]
+    holder.tree = ferrax.tree_util.tree_structure({holder: 1})
+    return holder
+
+
+def body_of_loop():
+    holder = Holder()
+    holder.body = lambda x, y: (holder.step(x), y)
+    ferrax.lax.scan(holder.body, 1.0, jnp.ones(3))
+    ferrax.checkpoint(holder.step)(1.0)
+    return holder
+
+
+@pytest.mark.parametrize(
+    "make", [jitted_method, static_argument, output_tree, policy, tree_key, body_of_loop]
+)
+def test_cycles_through_native_objects_are_collected(make):
+    assert is_collected(make)
+    # What is in use is not.
+    holder = make()
+    again, seen = getattr(holder, "call", None), weakref.ref(holder)
+    if again is not None:
+        del holder
+        gc.collect()
+        assert seen() is not None
+        args = (2.0, Holder()) if make is static_argument else (2.0,)
+        assert ferrax.tree_util.tree_leaves(again(*args)) == [4.0]
+
+
+# Errors of arguments and of tracers.
+
+
+def test_sizes_decide_before_values_of_tracers(pair):
+    S, n = pair
+    for convert, error in ((bool, ValueError), (int, TypeError), (float, TypeError), (complex, TypeError)):
+        for size in (0, 3):
+            with pytest.raises(error) as raised:
+                S.jit(lambda x: convert(x))(n.arange(size))  # noqa: B023
+            assert not isinstance(raised.value, S.errors.ConcretizationTypeError)
+            with pytest.raises(error):
+                convert(n.arange(size))
+    with pytest.raises(S.errors.TracerBoolConversionError):
+        S.jit(bool)(n.arange(1))
+    with pytest.raises(ValueError, match="more than one element"):
+        S.jit(bool)(n.arange(3))
+    with pytest.raises(TypeError, match="[Ss]calar"):
+        S.jit(lambda x: range(3)[x])(1.5)
+
+
+def test_static_arguments_whose_comparison_fails(pair):
+    class Incomparable:
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            raise KeyError("no comparison")
+
+    S, _ = pair
+    function, one = S.jit(lambda x, static: x, static_argnums=1), Incomparable()
+    assert function(1.0, one) == function(1.0, one)
+    with pytest.raises(ValueError, match="no comparison"):
+        function(1.0, Incomparable())

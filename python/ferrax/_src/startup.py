@@ -18,9 +18,10 @@ from ferrax._src.core import (
     array,
     float0,
     runtime,  # noqa: F401  the settings, before anything is traced
+    transfers,
 )
 from ferrax._src.numpy import array_methods, at, indexing, ref_ops
-from ferrax._src.tracing import leaks
+from ferrax._src.tracing import abstract_values, leaks
 from ferrax._src.transforms import custom_views, primitive_rules, stats  # noqa: F401
 from ferrax._src.tree import tree_util
 
@@ -31,6 +32,8 @@ array.install(_core.Array)
 ref_ops.install(state.Ref)
 
 # The modules that the native core asks for, under the names by which it does.
-for _module in (errors, api_util, float0, leaks, primitive_rules, stats, tree_util):
+for _module in (
+    abstract_values, api_util, errors, float0, leaks, primitive_rules, stats, transfers, tree_util,
+):  # fmt: skip
     sys.modules.setdefault(f"ferrax._src.{_module.__name__.rpartition('.')[2]}", _module)
 sys.modules.setdefault("ferrax._src.refs", state)

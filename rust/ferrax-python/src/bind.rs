@@ -158,6 +158,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<JitFunction>()?;
     module.add_class::<JitCache>()?;
     module.add_class::<checkpoint::PyPolicy>()?;
+    module.add_class::<control::TracedBody>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     macro_rules! functions {
         ($($function:path),* $(,)?) => {
@@ -193,7 +194,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         custom::custom_jvp_call,
         custom::custom_vjp_call,
         control::trace_body,
-        control::trace_branches,
+        control::unite_branches,
         trace::concrete_ops_run,
         trace::ref_frames,
         trace::tracer_frame,
@@ -212,6 +213,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         promote::set_trace_context,
         promote::clear_trace_context,
         promote::set_axes,
+        promote::compilation_context,
         checks::set_checks,
         checks::clear_checks,
         checks::set_verification,

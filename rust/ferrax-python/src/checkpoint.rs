@@ -12,6 +12,7 @@ use ferrax_ir::{Atom, Op, Program, Source, Type, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::errors::IntoPyResult;
 use crate::interrupt::stash;
@@ -22,6 +23,25 @@ use crate::{cache, params, trace};
 #[pyclass(frozen, module = "ferrax", name = "Policy")]
 pub struct PyPolicy {
     handle: PolicyHandle,
+    /// The same policy, if it asks Python.
+    python: Option<Arc<PythonPolicy>>,
+}
+
+#[pymethods]
+impl PyPolicy {
+    /// The rule is shown while it is this object's alone: a program that has the policy keeps it.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.python {
+            Some(policy) if Arc::strong_count(policy) == 2 => visit.call(&policy.rule),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl PyPolicy {
+    fn native(policy: Saveable) -> PyPolicy {
+        PyPolicy { handle: PolicyHandle::new(policy), python: None }
+    }
 }
 
 #[derive(Debug)]
@@ -66,19 +86,20 @@ pub fn builtin_policy(name: &str, names: Vec<String>) -> PyResult<PyPolicy> {
         "other_names" => Saveable::OtherNames(names),
         other => return Err(PyValueError::new_err(format!("there is no policy '{other}'"))),
     };
-    Ok(PyPolicy { handle: PolicyHandle::new(policy) })
+    Ok(PyPolicy::native(policy))
 }
 
 /// Saves what either of two native policies saves.
 #[pyfunction]
 pub fn either_policy(first: &PyPolicy, second: &PyPolicy) -> PyPolicy {
-    PyPolicy { handle: PolicyHandle::new(Saveable::Either(first.handle.clone(), second.handle.clone())) }
+    PyPolicy::native(Saveable::Either(first.handle.clone(), second.handle.clone()))
 }
 
 /// A policy that asks `rule`, see [`PythonPolicy`].
 #[pyfunction]
 pub fn python_policy(name: String, rule: Py<PyAny>) -> PyPolicy {
-    PyPolicy { handle: PolicyHandle::new(PythonPolicy { name, rule }) }
+    let policy = Arc::new(PythonPolicy { name, rule });
+    PyPolicy { handle: PolicyHandle(Some(policy.clone())), python: Some(policy) }
 }
 
 /// Applies a program as a checkpointed call: recorded where something traces, else run.

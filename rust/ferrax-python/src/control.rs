@@ -7,14 +7,16 @@
 use std::sync::Arc;
 
 use ferrax_ir::{ArrayType, Atom, Program, Var};
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
+use pyo3::{PyTraverseError, PyVisit};
 use rustc_hash::FxHashMap;
 
 use crate::array::Array;
 use crate::errors::IntoPyResult;
-use crate::program::{self, PyProgram, TracedProgram};
+use crate::program::{self, PyProgram};
 use crate::trace::{self, FrameKind, Traced};
 
 fn trace(
@@ -33,10 +35,46 @@ fn trace(
         .inspect_err(|_| trace::abandon(frame))
 }
 
-/// Traces `function`, which takes a list of arrays and returns a sequence of
-/// arrays: `(program, captured, refs)`. The captured values are the program's first inputs; `refs`
-/// as in `trace_program`.
-/// `values` are what the arguments stand for when the body is first run, for messages.
+/// A traced function of a loop or a conditional, which Python may keep for calls to come.
+#[pyclass(frozen, module = "ferrax", name = "TracedBody")]
+pub struct TracedBody {
+    traced: Traced,
+    /// The program whose first inputs are what is captured.
+    loop_program: PyOnceLock<Py<PyProgram>>,
+}
+
+#[pymethods]
+impl TracedBody {
+    /// Whether it is good for other calls: it touches no mutable array and captures nothing that is
+    /// being traced.
+    #[getter]
+    fn lasts(&self) -> bool {
+        self.traced.refs.is_none() && self.traced.captured.iter().all(|array| array.get().tracer().is_none())
+    }
+
+    /// `(program, captured, refs)` of a loop: the captured values are the program's first inputs;
+    /// `refs` as in `trace_program`.
+    fn of_loop(&self, py: Python<'_>) -> PyResult<LoopParts> {
+        let make = || {
+            let mut program = self.traced.program.clone();
+            program.inputs.rotate_right(self.traced.captured.len());
+            Py::new(py, PyProgram::new(Arc::new(program)))
+        };
+        let program = self.loop_program.get_or_try_init(py, make)?.clone_ref(py);
+        let captured = self.traced.captured.iter().map(|array| array.clone_ref(py)).collect();
+        Ok((program, captured, self.traced.refs.as_ref().map(|refs| refs.clone_ref(py))))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.traced.refs.iter().try_for_each(|refs| visit.call(refs))
+    }
+}
+
+/// A program, what it captured, and what its function did to mutable arrays.
+type LoopParts = (Py<PyProgram>, Vec<Py<Array>>, Option<Py<PyAny>>);
+
+/// Traces `function`, which takes a list of arrays and returns a sequence of arrays. `values` are what
+/// the arguments stand for when it is first run, for messages.
 #[pyfunction]
 #[pyo3(signature = (function, name, types, names = None, values = None))]
 pub fn trace_body<'py>(
@@ -46,40 +84,24 @@ pub fn trace_body<'py>(
     types: Vec<Bound<'py, PyAny>>,
     names: Option<Py<PyAny>>,
     values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<TracedProgram> {
+) -> PyResult<TracedBody> {
     let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
-    let mut traced = trace(py, function, name, &types, names, values.as_deref())?;
-    let captured = traced.captured.len();
-    traced.program.inputs.rotate_right(captured);
-    Ok((PyProgram::new(Arc::new(traced.program)), traced.captured, traced.refs))
+    let traced = trace(py, function, name, &types, names, values.as_deref())?;
+    Ok(TracedBody { traced, loop_program: PyOnceLock::new() })
 }
 
 /// What each branch did to mutable arrays, and where in the union the values are that it captured.
 type BranchRefs = Vec<(Option<Py<PyAny>>, Vec<usize>)>;
 
-/// Traces functions of the same arguments: `(programs, captured, refs)`. What any of
-/// them captures is a leading input of all. `refs` has for each function what it did to mutable
-/// arrays, and the positions in `captured` of what it captured itself.
+/// Functions of the same arguments as branches: `(programs, captured, refs)`. What any of them
+/// captures is a leading input of all. `refs` has for each function what it did to mutable arrays,
+/// and the positions in `captured` of what it captured itself.
 #[pyfunction]
-#[pyo3(signature = (functions, labels, types, names, values = None))]
-pub fn trace_branches<'py>(
-    py: Python<'py>,
-    functions: Vec<Bound<'py, PyAny>>,
-    labels: Vec<String>,
-    types: Vec<Bound<'py, PyAny>>,
-    names: Vec<Py<PyAny>>,
-    values: Option<Vec<Option<Py<Array>>>>,
-) -> PyResult<(Vec<PyProgram>, Vec<Py<Array>>, BranchRefs)> {
-    if functions.len() != labels.len() || functions.len() != names.len() {
-        return Err(PyValueError::new_err(
-            "trace_branches: one label and one list of names for each function",
-        ));
-    }
-    let types: Vec<ArrayType> = types.iter().map(program::array_type).collect::<PyResult<_>>()?;
-    let mut traced = Vec::with_capacity(functions.len());
-    for ((function, label), names) in functions.iter().zip(&labels).zip(names) {
-        traced.push(trace(py, function, label, &types, Some(names), values.as_deref())?);
-    }
+pub fn unite_branches(
+    py: Python<'_>,
+    branches: Vec<Py<TracedBody>>,
+) -> (Vec<PyProgram>, Vec<Py<Array>>, BranchRefs) {
+    let traced: Vec<&Traced> = branches.iter().map(|branch| &branch.get().traced).collect();
     let mut union: Vec<Py<Array>> = Vec::new();
     // A value that a mutable array holds is an input of its own, whoever else captures it.
     let mut places: FxHashMap<(usize, usize), usize> = FxHashMap::default();
@@ -102,14 +124,14 @@ pub fn trace_branches<'py>(
         .into_iter()
         .zip(own_places)
         .map(|(branch, places)| {
-            let mut program = branch.program;
+            let mut program = branch.program.clone();
             let mut inputs: Vec<Option<Var>> = vec![None; union.len()];
-            let own = program.inputs.split_off(types.len());
+            let own = program.inputs.split_off(program.inputs.len() - branch.captured.len());
             for (&place, var) in places.iter().zip(own) {
                 inputs[place] = Some(var);
             }
-            refs.push((branch.refs, places));
-            let mut all: Vec<Var> = Vec::with_capacity(union.len() + types.len());
+            refs.push((branch.refs.as_ref().map(|refs| refs.clone_ref(py)), places));
+            let mut all: Vec<Var> = Vec::with_capacity(union.len() + program.inputs.len());
             for (var, array) in inputs.into_iter().zip(&union) {
                 all.push(var.unwrap_or_else(|| {
                     program.types.push(array.get().array_type().into());
@@ -121,7 +143,7 @@ pub fn trace_branches<'py>(
             PyProgram::new(Arc::new(program))
         })
         .collect();
-    Ok((programs, union, refs))
+    (programs, union, refs)
 }
 
 #[pymethods]

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCapsule, PyComplex, PyFloat, PyInt};
 
 use crate::array::{Array, Data};
-use crate::dtypes;
 use crate::errors::IntoPyResult;
 use crate::promote::{canonicalize, context, default_dtype};
+use crate::{checks, dtypes};
 
 /// An operand of an op.
 #[derive(Clone)]
@@ -97,6 +97,7 @@ pub fn operand<'py>(object: &Bound<'py, PyAny>, function: &str) -> PyResult<Oper
     }
     let py = object.py();
     if let Some(tensor) = numpy_value(object)? {
+        checks::transfer(object)?;
         return Array::new_concrete(py, tensor, false).map(|array| Operand::Array(array.into_bound(py)));
     }
     if let Ok(method) = object.getattr(intern!(py, "__jax_array__")) {

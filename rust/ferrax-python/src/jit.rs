@@ -11,6 +11,7 @@ mod run;
 mod stats;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use ferrax_cpu::generations::{Epoch, Generations};
 use ferrax_ir::{ArrayType, Op, Source, ops};
@@ -61,6 +62,15 @@ enum Retrace {
 }
 
 impl Entry {
+    /// Shows what it holds to the garbage collector.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.key.args.traverse(visit)?;
+        self.key.kwargs.iter().try_for_each(|tree| tree.traverse(visit))?;
+        self.key.statics.iter().try_for_each(|value| visit.call(&value.value))?;
+        self.out_tree.traverse(visit)?;
+        self.refs.iter().try_for_each(|refs| visit.call(refs))
+    }
+
     /// What it keeps in memory, about. Captured arrays count if nobody else has them.
     fn bytes(&self, py: Python<'_>) -> usize {
         let alone = |array: &&Py<Array>| {
@@ -97,6 +107,16 @@ impl Cache {
             epoch,
         }
     }
+
+    /// How many owners an entry has in this cache.
+    fn owners(&self, entry: &Arc<Entry>) -> usize {
+        let same = |other: &&Arc<Entry>| Arc::ptr_eq(other, entry);
+        let compared = match &self.retrace {
+            Some(Retrace::Unlike(before, after)) => [before, after].into_iter().filter(same).count(),
+            _ => 0,
+        };
+        1 + compared + self.last.iter().filter(same).count()
+    }
 }
 
 /// Programs of one function under one set of options; shared by equal jits.
@@ -115,6 +135,18 @@ impl JitCache {
         // Dropped outside the lock: what entries refer to may have destructors.
         let old = std::mem::replace(&mut *self.lock(), Cache::new());
         drop(old);
+    }
+
+    /// A cache that is in use now shows nothing, and an entry nothing that a call holds as well:
+    /// both live on.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(cache) = self.0.try_lock() else { return Ok(()) };
+        let own = cache.entries.iter().filter(|entry| Arc::strong_count(entry) == cache.owners(entry));
+        own.into_iter().try_for_each(|entry| entry.traverse(&visit))
+    }
+
+    fn __clear__(&self) {
+        self.clear();
     }
 }
 
@@ -394,6 +426,7 @@ impl JitFunction {
         values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
         let alike = self.before_trace(py, &key)?;
+        let begun = Instant::now();
         let types: Vec<ArrayType> = key
             .leaves
             .iter()
@@ -420,6 +453,7 @@ impl JitFunction {
             .and_then(|(outputs, tree)| Ok((trace::finish_with_refs(py, frame, outputs)?, tree)));
         let (mut traced, out_tree) = traced.inspect_err(|_| trace::abandon(frame))?;
         refs::values_last(py, &mut traced, types.len());
+        self.after_trace(py, begun)?;
         if self.is_of_the_library(py) {
             // Further callers have other lines.
             traced.program.equations.iter_mut().for_each(|equation| equation.source = Source::UNKNOWN);
@@ -499,27 +533,38 @@ impl JitFunction {
             leaves = Leaves::new();
             tree = tree::flatten(py, &hide_float0(py, &result)?, None, &mut leaves)?;
         }
-        let outputs = leaves
-            .iter()
-            .map(|leaf| {
-                convert::operand(leaf.bind(py), &self.name).map_err(|error| {
-                    if !error.is_instance_of::<PyTypeError>(py) {
-                        return error;
-                    }
-                    if is_ref(leaf.bind(py)) {
-                        return self.returned_ref(py, leaf.bind(py), &result);
-                    }
-                    let class = leaf.bind(py).get_type().qualname().map(|n| n.to_string()).unwrap_or_default();
-                    PyTypeError::new_err(format!(
-                        "function {} traced for jit returned a value of type {class}, which is not a valid array \
-                         type: {}. Return arrays, numbers or pytrees of them.",
-                        self.place(py),
-                        leaf.bind(py).repr().map(|text| text.to_string()).unwrap_or_default()
-                    ))
-                })
-            })
-            .collect::<PyResult<_>>()?;
+        let outputs =
+            leaves.iter().map(|leaf| self.output(py, leaf.bind(py), &result)).collect::<PyResult<_>>()?;
         Ok((outputs, tree))
+    }
+
+    /// A leaf of what the function returned.
+    fn output<'py>(
+        &self,
+        py: Python<'py>,
+        leaf: &Bound<'py, PyAny>,
+        result: &Bound<'py, PyAny>,
+    ) -> PyResult<Operand<'py>> {
+        match convert::operand(leaf, &self.name) {
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {}
+            done => return done,
+        }
+        if is_ref(leaf) {
+            return Err(self.returned_ref(py, leaf, result));
+        }
+        let stand_in = py
+            .import(intern!(py, "ferrax._src.abstract_values"))?
+            .call_method1(intern!(py, "stand_in"), (leaf,))?;
+        if let Ok(array) = stand_in.cast_into::<Array>() {
+            return Ok(Operand::Array(array));
+        }
+        let class = leaf.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
+        Err(PyTypeError::new_err(format!(
+            "function {} traced for jit returned a value of type {class}, which is not a valid array type: {}. Return \
+             arrays, numbers or pytrees of them.",
+            self.place(py),
+            leaf.repr().map(|text| text.to_string()).unwrap_or_default()
+        )))
     }
 
     fn run_entry(
@@ -635,6 +680,14 @@ impl JitFunction {
         }
     }
 
+    /// What refers to the function may be what it belongs to, as with `self.f = jit(self.method)`.
+    /// Nothing is cleared here: a cycle goes through the cache, which can be, or through a function and
+    /// so through an object of Python's that can be.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)?;
+        visit.call(&self.cache)
+    }
+
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         &self,
@@ -701,8 +754,12 @@ impl JitFunction {
         self.cache.get().clear();
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<PjitFunction of {}>", self.function.bind(py).repr()?))
+    fn __repr__(&self, py: Python<'_>) -> String {
+        match self.function.bind(py).repr() {
+            Ok(shown) => format!("<PjitFunction of {shown}>"),
+            // The function's own error is not that of whoever shows a jitted one.
+            Err(_) => "<PjitFunction>".to_owned(),
+        }
     }
 
     #[getter]

@@ -104,17 +104,21 @@ pub fn conversion_error(array: &Bound<'_, Array>, class: &str) -> PyResult<PyErr
     Ok(PyErr::from_value(constructor.call((array,), Some(&keywords))?))
 }
 
+/// Fails unless the array, which may be a tracer, has no axes.
+fn require_scalar(array: &Bound<'_, Array>, wanted: &str) -> PyResult<()> {
+    match array.get().rank() {
+        0 => Ok(()),
+        rank => Err(PyTypeError::new_err(format!(
+            "Only scalar arrays can be converted to Python scalars; got array with ndim={rank} for {wanted}. Index \
+             one element, or use x.item() for arrays of size 1."
+        ))),
+    }
+}
+
 fn only_element(array: &Bound<'_, Array>, wanted: &str) -> PyResult<Tensor> {
     let Data::Concrete(concrete) = &array.get().data else {
         return Err(PyTypeError::new_err("a tracer has no elements"));
     };
-    if !concrete.sizes.is_empty() {
-        return Err(PyTypeError::new_err(format!(
-            "Only scalar arrays can be converted to Python scalars; got array with ndim={} for {wanted}. Index one \
-             element, or use x.item() for arrays of size 1.",
-            concrete.sizes.len()
-        )));
-    }
     if concrete.dtype.is_key() {
         return Err(PyTypeError::new_err(format!("a PRNG key cannot be converted to {wanted}")));
     }
@@ -205,17 +209,17 @@ impl Array {
     }
 
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let array = require_concrete(slf, "TracerBoolConversionError")?;
-        let Data::Concrete(concrete) = &array.get().data else { return Ok(false) };
-        let count = element_count(&concrete.sizes);
+        // The size is known of tracers too.
+        let count = slf.get().sizes().map_or(1, |sizes| element_count(&sizes));
         if count != 1 {
             return Err(PyValueError::new_err(if count == 0 {
-                "The truth value of an empty array is ambiguous; use x.size > 0 to ask whether it has elements.".to_owned()
+                "The truth value of an empty array is ambiguous; use x.size > 0 to ask whether it has elements."
             } else {
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()."
-                    .to_owned()
             }));
         }
+        let array = require_concrete(slf, "TracerBoolConversionError")?;
+        let Data::Concrete(concrete) = &array.get().data else { return Ok(false) };
         if concrete.dtype.is_key() {
             return Err(PyTypeError::new_err("a PRNG key cannot be converted to bool"));
         }
@@ -224,6 +228,7 @@ impl Array {
     }
 
     fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        require_scalar(slf, "float")?;
         let array = require_settled(slf, "ConcretizationTypeError")?;
         let number = python_number(&array, "float")?;
         slf.py().get_type::<pyo3::types::PyFloat>().call1((number,))
@@ -231,25 +236,28 @@ impl Array {
 
     fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        require_scalar(slf, "complex")?;
         let array = require_settled(slf, "ConcretizationTypeError")?;
         let number = python_number(&array, "complex")?;
         py.get_type::<pyo3::types::PyComplex>().call1((number,))
     }
 
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        require_scalar(slf, "int")?;
         let array = require_concrete(slf, "ConcretizationTypeError")?;
         let py = slf.py();
         py.get_type::<pyo3::types::PyInt>().call1((python_number(&array, "int")?,))
     }
 
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let array = require_concrete(slf, "TracerIntegerConversionError")?;
-        if !array.get().dtype().is_integer() {
+        require_scalar(slf, "index")?;
+        if !slf.get().dtype().is_integer() {
             return Err(PyTypeError::new_err(format!(
                 "Only integer scalar arrays can be converted to a scalar index, got dtype {}",
-                array.get().dtype()
+                slf.get().dtype()
             )));
         }
+        let array = require_concrete(slf, "TracerIntegerConversionError")?;
         Ok(python_number(&array, "index")?.into_bound(slf.py()))
     }
 

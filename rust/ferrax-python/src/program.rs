@@ -1,6 +1,7 @@
 //! Programs as Python sees them: made by tracing, transformed, applied, shown.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ferrax_ir::{ArrayType, Op, Program, Sizes, Type, View, ops};
 use ferrax_transform::OutDims;
@@ -13,7 +14,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{dtypes, eager, nans, params, primitive};
+use crate::{checks, dtypes, eager, nans, params, primitive};
 
 /// What an equation takes in memory, with its share of the executable, about.
 pub const EQUATION_BYTES: usize = 2 << 10;
@@ -38,7 +39,12 @@ impl PyProgram {
         if let Some(executable) = self.executable.get() {
             return Ok(executable);
         }
+        let begun = Instant::now();
         let made = py.detach(|| ferrax_cpu::compile(&self.program)).py(py)?;
+        if checks::compiles() {
+            let log = py.import("ferrax._src.stats")?.getattr("log_compile")?;
+            log.call1((&*self.program.name, self.in_types(py)?, begun.elapsed().as_secs_f64()))?;
+        }
         Ok(self.executable.get_or_init(|| Arc::new(made)))
     }
 
@@ -64,6 +70,9 @@ impl PyProgram {
         operands: &[Operand<'_>],
         meant: &PyProgram,
     ) -> PyResult<Vec<Py<Array>>> {
+        if checks::watched() {
+            checks::may_run(&self.program.name)?;
+        }
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
         let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;

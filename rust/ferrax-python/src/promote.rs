@@ -67,6 +67,7 @@ pub fn set_axes(number: u32) {
 
 /// What compiled functions depend on beside their arguments: the settings' number and, from bit 32
 /// on, that of the named axes.
+#[pyfunction]
 pub fn compilation_context() -> u64 {
     context().id | u64::from(AXES.get()) << 32
 }

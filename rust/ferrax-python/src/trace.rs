@@ -18,7 +18,6 @@ mod leaks;
 mod origin;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +32,7 @@ use smallvec::SmallVec;
 use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
 use crate::errors::{IntoPyResult, raise, to_py};
-use crate::{eager, source};
+use crate::{checks, eager, source};
 
 pub use origin::{chain, describe};
 
@@ -117,13 +116,6 @@ fn staging(stack: &[Frame]) -> Option<usize> {
     stack.iter().rposition(|frame| frame.kind == FrameKind::Stage)
 }
 
-/// Frames whose functions' names are remembered after their end, for messages.
-const ENDED_KEPT: usize = 64;
-
-thread_local! {
-    static ENDED: RefCell<VecDeque<(u64, Arc<str>)>> = const { RefCell::new(VecDeque::new()) };
-}
-
 static NEXT_FRAME: AtomicU64 = AtomicU64::new(1);
 
 /// Outputs of an op: nearly always one.
@@ -189,6 +181,9 @@ pub fn push(
     values: Option<&[Option<Py<Array>>]>,
     axis: Option<&str>,
 ) -> PyResult<(u64, Vec<Py<Array>>)> {
+    if kind == FrameKind::Stage {
+        checks::may_trace(name)?;
+    }
     let id = NEXT_FRAME.fetch_add(1, Ordering::Relaxed);
     let mut frame = Frame {
         id,
@@ -224,6 +219,11 @@ pub fn push(
     Ok((id, tracers))
 }
 
+/// Whether a function is being traced for compilation.
+pub fn is_staging() -> bool {
+    STACK.with_borrow(|stack| stack.iter().any(|frame| frame.kind == FrameKind::Stage))
+}
+
 /// Removes the frame and everything above it (left over by exceptions).
 fn remove(id: u64) -> Option<Frame> {
     // Dropped outside the borrow: destructors may run Python code.
@@ -236,20 +236,8 @@ fn remove(id: u64) -> Option<Frame> {
     }
     let frame = removed.pop()?;
     source::set_scope(frame.scope);
-    ENDED.with_borrow_mut(|ended| {
-        if ended.len() == ENDED_KEPT {
-            ended.pop_front();
-        }
-        ended.push_back((frame.id, frame.builder.program().name.clone()));
-    });
+    origin::remember(frame.id, frame.builder.program().name.clone());
     Some(frame)
-}
-
-/// The name of the function of a frame that ended not long ago.
-fn function_of(id: u64) -> Option<String> {
-    ENDED.with_borrow(|ended| {
-        ended.iter().rev().find(|(known, _)| *known == id).map(|(_, name)| name.to_string())
-    })
 }
 
 /// Drops the frame: tracing failed.
@@ -766,7 +754,7 @@ pub fn unexpected_tracer(array: &Bound<'_, Array>) -> PyErr {
     let (made, function) = match &array.get().data {
         Data::Tracer(tracer) => (
             tracer.source.line().map(|line| format!(", made at {line},")).unwrap_or_default(),
-            function_of(tracer.frame).map(|name| format!(", '{name}',")).unwrap_or_default(),
+            origin::function_of(tracer.frame).map(|name| format!(", '{name}',")).unwrap_or_default(),
         ),
         Data::Concrete(_) => Default::default(),
     };

@@ -113,11 +113,13 @@ _FLAGS = (
      "transformation are an error at its end."),
     ("jax_check_static_indices", parse_bool, False, "Whether static indices are bounds-checked."),
     ("jax_enable_checks", parse_bool, False, "Whether programs are verified between passes, and plans."),
-    ("jax_log_compiles", parse_bool, False, "Whether each compilation is logged as a warning."),
+    ("jax_log_compiles", parse_bool, False, "Whether each trace and compilation is logged as a "
+     "warning, with its time."),
     ("jax_log_checkpoint_residuals", parse_bool, False, "Whether checkpoint logs what it saves."),
     ("jax_explain_cache_misses", parse_bool, False, "Whether each retrace is logged with its "
      "cause."),
-    ("jax_no_tracing", parse_bool, False, "Whether tracing for jit is an error."),
+    ("jax_no_tracing", parse_bool, False, "Whether tracing a function for jit, make_jaxpr or a loop "
+     "is an error."),
     ("jax_no_execution", parse_bool, False, "Whether the execution of a program is an error."),
     ("jax_allow_f16_reductions", parse_bool, True, "Whether reductions may run in 16-bit floats."),
     ("jax_error_checking_behavior_nan", _ERROR_CHECK, "ignore", "What a NaN does."),
@@ -135,11 +137,15 @@ _FLAGS = (
     ("jax_persistent_cache_min_entry_size_bytes", parse_int, 0, "Smaller programs are not kept."),
     ("jax_raise_persistent_cache_errors", parse_bool, False, "Whether failures of the cache on "
      "disk are errors rather than warnings."),
-    ("jax_transfer_guard", _GUARD, None, "What transfers between host and devices do. There are "
-     "none: arrays are in the memory of the host."),
-    ("jax_transfer_guard_host_to_device", _GUARD, None, "What transfers from host to device do."),
-    ("jax_transfer_guard_device_to_device", _GUARD, None, "What transfers between devices do."),
-    ("jax_transfer_guard_device_to_host", _GUARD, None, "What transfers from device to host do."),
+    ("jax_transfer_guard", _GUARD, None, "What transfers do, in all directions: nothing (None and "
+     "'allow'), a warning in the log ('log') or an error ('disallow'). Those that are asked for, with "
+     "device_put, are let through but for 'log_explicit' and 'disallow_explicit'."),
+    ("jax_transfer_guard_host_to_device", _GUARD, None, "What transfers from host to device do: "
+     "NumPy arrays that become arrays, and Python numbers that jitted functions are given."),
+    ("jax_transfer_guard_device_to_device", _GUARD, None, "What transfers between devices do: the "
+     "copies of device_put(x, may_alias=False), for there is one device."),
+    ("jax_transfer_guard_device_to_host", _GUARD, None, "What transfers from device to host do: "
+     "there are none, for NumPy reads the memory of arrays."),
     ("jax_array_garbage_collection_guard", Choice("allow", "log", "fatal", optional=True), None,
      "What the collection of an array in a reference cycle does."),
     ("jax_thread_guard", parse_bool, False, "Whether use of one device by several threads is an "
@@ -232,6 +238,11 @@ config = Config()
 update = config.update
 transfer_guard_level = states["jax_transfer_guard"]
 checking_leaks = states["jax_check_tracer_leaks"]
+transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host = map(
+    states.get, _TRANSFER_GUARDS
+)
+no_tracing, no_execution = states["jax_no_tracing"], states["jax_no_execution"]
+softmax_custom_jvp = states["jax_softmax_custom_jvp"]
 
 
 @contextlib.contextmanager

@@ -89,6 +89,14 @@ class NamedAxisEffect(Effect):
     name: object
 
 
+@dataclasses.dataclass(frozen=True)
+class WriteEffect(Effect):
+    """The mutable array that a jaxpr's variable `input_index` stands for gets a value: one of the
+    jaxpr's outputs behind those of its function."""
+
+    input_index: object
+
+
 debug_effect = DebugEffect()
 ordered_debug_effect = OrderedDebugEffect()
 io_effect = IOEffect()

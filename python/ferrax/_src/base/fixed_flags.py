@@ -39,9 +39,6 @@ FIXED = {
     "jax_use_shardy_partitioner": ((True,), "there are no meshes of devices"),
     "jax_log_checkpoint_residuals": (
         (False,), "ad_checkpoint.print_saved_residuals shows what a checkpoint saves"),
-    "jax_no_tracing": (
-        (False,), "jit(max_traces=) limits how often a function is traced, and f.stats() counts it"),
-    "jax_no_execution": ((False,), "jit(f).lower(...).compile() compiles without running"),
     "jax_debug_key_reuse": (
         (False,), "the use of keys is not followed; split a key before each use"),
     "jax_allow_f16_reductions": ((True,), "reductions take the dtype that they are given"),

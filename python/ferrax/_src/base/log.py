@@ -38,4 +38,9 @@ def _show(logger) -> None:
         logger.addHandler(handler)
 
 
+def details() -> bool:
+    """Whether a flag asks for what is logged at the level DEBUG."""
+    return config.logging_level.value == "DEBUG" or bool(config.debug_log_modules.value)
+
+
 flags.on_flag_change(_on_flag)

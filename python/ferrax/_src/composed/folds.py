@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ferrax._core import Array, Tracer, bind, trace_program
+from ferrax._core import Array, bind, trace_program
 from ferrax._src.base import dtypes
 from ferrax._src.core import ShapeDtypeStruct, is_concrete, to_concrete_value
 from ferrax._src.core.jaxpr import ClosedJaxpr
@@ -25,6 +25,7 @@ from ferrax._src.lax.reduce import (
     reduce_xor,
 )
 from ferrax._src.lax.shape import _broadcast_to, concatenate, reshape, transpose
+from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import make_jaxpr
 from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.jit import jit
@@ -98,20 +99,24 @@ def scalar_jaxpr(name: str, computation: Callable, tree, like: list):
 
     Errors: ValueError if it returns another tree, other shapes or dtypes.
     """
-    known = known_monoid(computation)
-    if known is not None and len(like) == 1:
-        return _known_jaxpr(known, like[0].dtype)
+    monoid = known_monoid(computation)
+    if monoid is not None and len(like) == 1:
+        return _known_jaxpr(monoid, like[0].dtype)
+    types = [((), x.dtype, False) for x in (*like, *like)]
+    jaxpr, key = known.find(computation, (name, tree, *types))
+    if jaxpr is not None:
+        return jaxpr
     combine = _checked(name, computation, tree, like)
     count = len(like)
     program, captured, refs = trace_program(
-        lambda leaves: combine(leaves[:count], leaves[count:]),
-        "stage",
-        name,
-        [((), x.dtype, False) for x in (*like, *like)],
+        lambda leaves: combine(leaves[:count], leaves[count:]), "stage", name, types
     )
-    if refs is not None or any(isinstance(value, Tracer) for value in captured):
+    if not known.lasting(captured, refs):
         return None
-    return ClosedJaxpr(program, captured)
+    jaxpr = ClosedJaxpr(program, captured)
+    if key is not None:
+        known.keep(computation, key, jaxpr)
+    return jaxpr
 
 
 @functools.cache

@@ -265,6 +265,8 @@ class ClosedJaxpr:
 
     # What makes the jaxpr's debug_info, where more is known than the function's name.
     _describe: Callable[[], DebugInfo] | None = None
+    # Which inputs and which captured values are mutable arrays that get a value, by number.
+    _written: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     # One of them at least is there: a program is viewed as a jaxpr when that is asked for.
     _program: Any
@@ -302,6 +304,10 @@ class ClosedJaxpr:
             self._jaxpr = Jaxpr._of_program(self._program, self._captured, self._constants)
             if self._describe is not None:
                 self._jaxpr.debug_info = self._describe()
+            invars, constvars = self._jaxpr.invars, self._jaxpr.constvars
+            inputs, captured = self._written
+            variables = [*(invars[i] for i in inputs), *(constvars[i] for i in captured)]
+            self._jaxpr.effects |= frozenset(map(_effects.WriteEffect, variables))
         return self._jaxpr
 
     @property

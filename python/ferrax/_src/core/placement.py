@@ -9,6 +9,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.core import transfers
 from ferrax._src.core.devices import Device
 from ferrax._src.core.sharding import Sharding
 from ferrax._src.tree import tree_util
@@ -55,11 +56,13 @@ def device_put(
         array = core.as_array(leaf, "device_put")
         return _unshared(array) if may_alias is False and array is leaf else array
 
-    return tree_util.tree_map(put, x)
+    with transfers.explicit():
+        return tree_util.tree_map(put, x)
 
 
 def _unshared(array):
     """A copy with memory of its own. Tracers have none, and that of keys is not shown to anybody."""
+    transfers.copied(array)
     if isinstance(array, core.Tracer) or dtypes.issubdtype(array.dtype, dtypes.extended):
         return array.copy()
     with config.enable_x64(True):

@@ -6,7 +6,7 @@ Imported before all that traces.
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src.base import config, dtypes, errors, flags, log as log
+from ferrax._src.base import config, dtypes, errors, flags, log
 from ferrax._src.base.extended_dtypes import key_fry
 from ferrax._src.core import named_axes
 
@@ -35,10 +35,32 @@ def _on_context(context, process_wide) -> None:
 
 flags.on_context_change(_on_context)
 
-# In the order in which the native core takes them.
+_GUARD, _GUARDS = "jax_transfer_guard_host_to_device", "jax_transfer_guard"
+# Which values of a flag set a bit of those that the native core reads, in the order of the bits.
 _CHECKS = (
-    "jax_debug_nans", "jax_debug_infs", "jax_check_tracer_leaks", "jax_explain_cache_misses",
-)  # fmt: skip
+    ("jax_debug_nans", (True,)),
+    ("jax_debug_infs", (True,)),
+    ("jax_check_tracer_leaks", (True,)),
+    ("jax_explain_cache_misses", (True,)),
+    ("jax_log_compiles", (True,)),
+    ("jax_no_tracing", (True,)),
+    ("jax_no_execution", (True,)),
+    (_GUARD, ("log", "log_explicit")),
+    (_GUARD, ("disallow", "disallow_explicit")),
+)
+_LOG_COMPILES = 1 << 4
+_CHECKED = {name for name, _ in _CHECKS} | {_GUARDS, "jax_logging_level", "jax_debug_log_modules"}
+
+
+def _bits(read) -> int:
+    """The bits of the flags' values, as `read` gives them."""
+
+    def value(name):
+        own = read(flags.states[name])
+        return read(flags.states[_GUARDS]) if name == _GUARD and own is None else own
+
+    bits = (1 << bit for bit, (name, on) in enumerate(_CHECKS) if value(name) in on)
+    return sum(bits) | (_LOG_COMPILES if log.details() else 0)
 
 
 _verifies = False
@@ -55,17 +77,14 @@ def _verify(wanted: bool) -> None:
 def _on_flag(name, value, process_wide) -> None:
     if name == "jax_enable_checks":
         _verify(bool(flags.states[name].value))
-    if name not in _CHECKS:
+    if name not in _CHECKED:
         return
-    states = [flags.states[check] for check in _CHECKS]
     if process_wide:
-        nans, infs, leaks, retraces = (state.get_global() for state in states)
-        _core.set_checks(nans, infs, leaks, retraces, True)
-    if all(state.get_local() is None for state in states):
+        _core.set_checks(_bits(lambda state: state.get_global()), True)
+    if all(flags.states[check].get_local() is None for check in _CHECKED):
         _core.clear_checks()
     else:
-        nans, infs, leaks, retraces = (state.value for state in states)
-        _core.set_checks(nans, infs, leaks, retraces, False)
+        _core.set_checks(_bits(lambda state: state.value), False)
 
 
 flags.on_flag_change(_on_flag)

@@ -18,6 +18,8 @@ from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
 from ferrax._src.core.values import abstract_type
 from ferrax._src.state import arguments as ref_args
+from ferrax._src.tracing import known
+from ferrax._src.tracing.abstract_values import stand_in
 from ferrax._src.tree import tree_util
 
 
@@ -66,17 +68,18 @@ class Flat:
         else:
             aux_leaves = []
         out, self.out_tree = float0_leaves.flatten(result)
-        if self.structs is not None:
-            out = [self.keep_struct(number, leaf) for number, leaf in enumerate(out)]
+        out = [self.keep_struct(number, leaf) for number, leaf in enumerate(out)]
         self.num_out = len(out)
         return self.take_refs(out, result) + aux_leaves
 
     def keep_struct(self, number, leaf):
         """What stands in the program for a leaf of the output that has a type only."""
-        if isinstance(leaf, ShapeDtypeStruct):
-            self.structs[number] = leaf
-            return 0
-        return leaf
+        if not isinstance(leaf, ShapeDtypeStruct):
+            return leaf
+        if self.structs is None:
+            return stand_in(leaf)
+        self.structs[number] = leaf
+        return 0
 
     def place_refs(self, leaves):
         """The leaves with mutable arrays of this trace in their places."""
@@ -106,12 +109,23 @@ def stage(fun, args, kwargs, kind="stage", writes=False, structs=False):
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
     refs = ref_args.of_leaves(leaves)
+    types = [abstract_type(x) for x in leaves]
+    key = None
+    if not refs:
+        result, key = known.find(fun, (kind, structs, in_tree, *types))
+        if result is not None:
+            program, captured, flat = result
+            return program, list(captured), flat
     ref_args.check_distinct(refs, fun, kind, names)
     flat = Flat(fun, in_tree, refs=refs)
     flat.structs = {} if structs else None
     program, captured, flat.touched = _core.trace_program(
-        flat, kind, api_util.fun_name(fun), [abstract_type(x) for x in leaves], names
+        flat, kind, api_util.fun_name(fun), types, names
     )
+    if key is not None and known.lasting(captured, flat.touched):
+        # What is kept of a function must not keep it.
+        flat.fun = None
+        known.keep(fun, key, (program, tuple(captured), flat))
     if flat.touched is not None and flat.touched.count and not writes:
         raise ValueError(
             f"{api_util.fun_place(fun)} writes to a mutable array from outside, which is lost where "
@@ -162,8 +176,9 @@ def make_jaxpr(
 
     Args: static_argnums: as for `jit`; return_shape: whether to return, second, the tree of the
     outputs' shapes and dtypes; abstracted_axes: must be None. Mutable arrays are inputs like others
-    in it, and what they are given comes after the outputs. `axis_env` is pairs of a name and a
-    size: named axes that `fun` may use, as if it were mapped.
+    in it, and what they are given comes after the outputs: the jaxpr has a `WriteEffect` for each that
+    is given a value. `axis_env` is pairs of a name and a size: named axes that `fun` may use, as if it
+    were mapped.
 
     Example:
         >>> ferrax.make_jaxpr(lambda x: x * 2)(1.0)
@@ -173,7 +188,6 @@ def make_jaxpr(
     api_util.refuse_abstracted_axes("make_jaxpr", abstracted_axes)
     static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
 
-    @functools.wraps(fun)
     def make_jaxpr_f(*args, **kwargs):
         call, dynamic, held = fun, args, {}
         if static:
@@ -189,6 +203,9 @@ def make_jaxpr(
         with named_axes.named_axes_of(axis_env):
             program, captured, flat = stage(call, dynamic, kwargs, writes=True, structs=True)
         closed = ClosedJaxpr(program, captured)
+        if flat.touched is not None:
+            own = [entry.position for entry in flat.touched.written]
+            closed._written = flat.touched.written_arguments, own
         if flat.structs:
             closed = closed.with_outputs(flat.structs)
 
@@ -208,5 +225,7 @@ def make_jaxpr(
             return closed
         return closed, output_types(program, flat.out_tree, flat.structs)
 
-    make_jaxpr_f.__name__ = f"make_jaxpr({api_util.fun_name(fun)})"
+    functools.update_wrapper(make_jaxpr_f, fun)
+    make_jaxpr_f.__module__ = "ferrax"
+    make_jaxpr_f.__name__ = make_jaxpr_f.__qualname__ = f"make_jaxpr({api_util.fun_name(fun)})"
     return make_jaxpr_f

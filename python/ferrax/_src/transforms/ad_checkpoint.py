@@ -15,6 +15,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.state import arguments as ref_args
+from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import Flat, stage
 from ferrax._src.transforms.checkpoint_policies import native_policy
 from ferrax._src.tree import tree_util
@@ -85,31 +86,47 @@ def checkpoint(
     def checkpointed(*args, **kwargs):
         static = _static_positions(static_argnums, args)
         call, dynamic, named = fun, args, kwargs
+        given = ()
         if static or static_argnames & kwargs.keys():
             dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
             named = {key: value for key, value in kwargs.items() if key not in static_argnames}
             held = {key: value for key, value in kwargs.items() if key in static_argnames}
             call = _merging(fun, args, static, held)
+            values = {i: args[i] for i in sorted(static)} | held
+            given = tuple((key, type(value), value) for key, value in values.items())
         (call,), dynamic, named = ref_args.slots("checkpoint", [call], dynamic, named)
         dynamic, named = float0.hide((dynamic, named))
         leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
-        flat = Flat(call, in_tree, kind="checkpoint")
-        names = functools.partial(api_util.argument_names, call, dynamic, named)
-        types = [abstract_type(array) for array in arrays]
-        try:
-            program, captured, touched = _core.trace_program(
-                flat, "stage", api_util.fun_name(fun), types, names, arrays
-            )
-        except errors.ConcretizationTypeError as error:
-            _advise(error)
-            raise
+        program, captured, touched, out_tree = _traced(fun, call, given, arrays, in_tree, dynamic, named)
         results = _core.checkpoint_call(program, native, prevent_cse, [*arrays, *captured])
         if touched is not None:
             results = touched.write_back(results)
-        return flat.out_tree.unflatten(results)
+        return out_tree.unflatten(results)
 
     return checkpointed
+
+
+def _traced(fun, call, given, arrays, in_tree, args, kwargs):
+    """`(program, captured, touched, out_tree)` of a function whose arguments have these arrays as
+    leaves: of `call`, which is `fun` where these static arguments are given."""
+    types = [abstract_type(array) for array in arrays]
+    result, key = known.find(fun, ("checkpoint", given, in_tree, *types))
+    if result is not None:
+        return result
+    flat = Flat(call, in_tree, kind="checkpoint")
+    names = functools.partial(api_util.argument_names, call, args, kwargs)
+    try:
+        program, captured, touched = _core.trace_program(
+            flat, "stage", api_util.fun_name(fun), types, names, arrays
+        )
+    except errors.ConcretizationTypeError as error:
+        _advise(error)
+        raise
+    result = program, captured, touched, flat.out_tree
+    if key is not None and known.lasting(captured, touched):
+        known.keep(fun, key, result)
+    return result
 
 
 def remat(

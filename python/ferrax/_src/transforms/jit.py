@@ -18,7 +18,8 @@ from ferrax._src.base.flags import StateContext
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, devices
 from ferrax._src.core.sharding import Sharding
-from ferrax._src.tracing.staging import output_types, shape_of
+from ferrax._src.tracing import known
+from ferrax._src.tracing.staging import output_types
 from ferrax._src.transforms import stages, stats
 from ferrax._src.tree import tree_util
 
@@ -193,29 +194,8 @@ def _lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
 
 def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
-    try:
-        program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
-    except TypeError as error:
-        # What has only a type is no output of a compiled function.
-        if "returned a value of type ShapeDtypeStruct" not in str(error):
-            raise
-        return shape_of(*_without_statics(self, args, kwargs))
+    program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
     return output_types(program, out_tree)
-
-
-def _without_statics(jitted, args, kwargs):
-    """The function with its static arguments given, and the others."""
-    nums, names = jitted._options[0]
-    nums = tuple(sorted({num % len(args) for num in nums if -len(args) <= num < len(args)}))
-    kept, args = api_util.split_arguments(args, nums)
-    held = {name: value for name, value in kwargs.items() if name in names}
-    kwargs = {name: value for name, value in kwargs.items() if name not in names}
-
-    @functools.wraps(jitted._function)
-    def fun(*args, **kwargs):
-        return jitted._function(*api_util.join_arguments(nums, kept, args), **held, **kwargs)
-
-    return fun, args, kwargs
 
 
 def _stats(self) -> stats.JitStats:
@@ -261,6 +241,7 @@ def clear_caches() -> None:
     for by_options in list(_caches.values()):
         for cache in by_options.values():
             cache.clear()
+    known.forget()
     _core.clear_program_cache()
 
 

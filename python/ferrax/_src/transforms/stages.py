@@ -12,6 +12,7 @@ from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from ferrax._src.state import arguments as ref_args
+from ferrax._src.tracing import abstract_values
 from ferrax._src.tree import tree_util
 
 
@@ -155,10 +156,16 @@ def _places(program) -> str:
 class Lowered(_Stage):
     """A traced function, ready to be compiled.
 
+    Errors: TypeError if the function returned a type in place of an array.
+
     >>> lowered = ferrax.jit(lambda x: x + 1).lower(1.0)
     >>> lowered.out_info.dtype
     dtype('float32')
     """
+
+    def __init__(self, program, *args):
+        abstract_values.refuse(program)
+        super().__init__(program, *args)
 
     def compile(self, compiler_options: Any = None) -> Compiled:
         """Compiles for the CPU. `compiler_options` must be empty: there are none."""

@@ -13,8 +13,8 @@ import itertools
 import logging
 
 from ferrax import _core
-from ferrax._src.base import errors
-from ferrax._src.core import api_util, runtime
+from ferrax._src.base import config, errors
+from ferrax._src.core import api_util, avals, runtime
 from ferrax._src.tree import tree_util
 
 _logger = logging.getLogger(__name__)
@@ -125,6 +125,22 @@ def log_retrace(fun, before, after) -> None:
         "%s is traced again%s, because %s.",
         api_util.fun_place(fun), f" at {at}" if at else "", difference(fun, before, after),
     )  # fmt: skip
+
+
+def _log(text, *values) -> None:
+    """Logs as a warning if `jax_log_compiles` asks for it, else as a detail."""
+    _logger.log(logging.WARNING if config.log_compiles.value else logging.DEBUG, text, *values)
+
+
+def log_trace(fun, seconds) -> None:
+    """A function was traced for jit."""
+    _log("Traced %s in %.6f s.", api_util.fun_place(fun), seconds)
+
+
+def log_compile(name, types, seconds) -> None:
+    """A program with inputs of these types was compiled."""
+    types = ", ".join(avals.ShapedArray(*ty).str_short(True) for ty in types)
+    _log("Compiled %s of (%s) in %.6f s.", name, types, seconds)
 
 
 def difference(fun, before, after) -> Retrace:

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use ferrax_ir::{DType, Sizes};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -106,12 +106,26 @@ impl Key {
         }
         for (a, b) in self.statics.iter().zip(&other.statics) {
             let (left, right) = (a.value.bind(py), b.value.bind(py));
-            if a.name != b.name || !left.get_type().is(right.get_type()) || !left.eq(right)? {
+            if a.name != b.name || !left.get_type().is(right.get_type()) {
+                return Ok(false);
+            }
+            if !left.is(right) && !left.eq(right).map_err(|error| not_comparable(left, error))? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
+}
+
+/// A static argument whose `==` fails.
+fn not_comparable(value: &Bound<'_, PyAny>, cause: PyErr) -> PyErr {
+    let class = value.get_type().qualname().map(|name| name.to_string()).unwrap_or_default();
+    let error = PyValueError::new_err(format!(
+        "Static arguments are compared with == to find the program for a call, and for two of type {class} that failed \
+         ({cause}). Give the class an __eq__ that returns a bool, or make the argument dynamic."
+    ));
+    error.set_cause(value.py(), Some(cause));
+    error
 }
 
 impl Key {
@@ -209,6 +223,9 @@ pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
 
 pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {
     let hash = value.hash().map_err(|error| {
+        if !error.is_instance_of::<PyTypeError>(value.py()) {
+            return error;
+        }
         let shown = match &name {
             StaticName::Position(position) => format!("at position {position}"),
             StaticName::Keyword(name) => format!("'{name}'"),

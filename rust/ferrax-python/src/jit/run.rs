@@ -15,7 +15,7 @@ impl JitFunction {
         entry: &Entry,
         operands: &[Operand<'_>],
     ) -> PyResult<ferrax_cpu::Outputs> {
-        if checks::values().is_some() {
+        if checks::watched() {
             return self.run_checked(py, entry, operands);
         }
         let program = entry.program.get();
@@ -34,7 +34,7 @@ impl JitFunction {
         }
     }
 
-    /// Runs an entry whose results must not have certain values. Nothing is donated before that is
+    /// Runs an entry where runs are looked at: its arguments and the values of its results. Nothing is donated before that is
     /// known: the inputs may be needed for a second run.
     #[cold]
     fn run_checked(
@@ -43,6 +43,8 @@ impl JitFunction {
         entry: &Entry,
         operands: &[Operand<'_>],
     ) -> PyResult<ferrax_cpu::Outputs> {
+        checks::may_run(&self.name)?;
+        checks::arguments(py, operands)?;
         let program = entry.program.get();
         let executable = program.executable(py)?;
         let tensors = match &entry.donated {

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -63,6 +64,15 @@ impl JitFunction {
             ))?;
         }
         Ok(alike)
+    }
+
+    /// Called after the function was traced, which began then.
+    pub(super) fn after_trace(&self, py: Python<'_>, begun: Instant) -> PyResult<()> {
+        if checks::compiles() {
+            let log = explain(py)?.getattr(intern!(py, "log_trace"))?;
+            log.call1((self.function.bind(py), begun.elapsed().as_secs_f64()))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,16 +1,43 @@
 //! Where a traced value came from, for messages: the op that computed it, the arguments that it
 //! depends on, and the way back to one of them.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use ferrax_ir::{Atom, Equation, Op, Source, Var};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::VecDeque;
 
 use super::{Frame, STACK};
 use crate::array::{Array, Data, TracerData};
 
 /// Lines of a chain that are shown at its beginning and at its end, where it is longer.
 const SHOWN: (usize, usize) = (5, 3);
+
+/// Frames whose functions' names are remembered after their end.
+const ENDED_KEPT: usize = 64;
+
+thread_local! {
+    static ENDED: RefCell<VecDeque<(u64, Arc<str>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Called with the name of the function of a frame that ends.
+pub fn remember(frame: u64, function: Arc<str>) {
+    ENDED.with_borrow_mut(|ended| {
+        if ended.len() == ENDED_KEPT {
+            ended.pop_front();
+        }
+        ended.push_back((frame, function));
+    });
+}
+
+/// The name of the function of a frame that ended not long ago.
+pub fn function_of(frame: u64) -> Option<String> {
+    ENDED.with_borrow(|ended| {
+        ended.iter().rev().find(|(known, _)| *known == frame).map(|(_, name)| name.to_string())
+    })
+}
 
 /// The names of a frame's arguments; empty if nobody knows them.
 pub fn argument_names(py: Python<'_>, names: Option<&Py<PyAny>>) -> PyResult<Vec<String>> {

@@ -4,6 +4,7 @@
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 
 /// Equality by class and content; ordering is not defined.
 fn compare<T>(
@@ -110,6 +111,15 @@ key_class!(
     DictKey, key, "key", PyAny, 0x51,
     |key| Ok(format!("[{}]", key.repr()?.to_cow()?))
 );
+
+#[pymethods]
+impl DictKey {
+    /// The key of a dict may be any object; those of the other classes refer to nothing.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.key)
+    }
+}
+
 key_class!(
     /// The index of a list or tuple item; prints as `[idx]`.
     ///

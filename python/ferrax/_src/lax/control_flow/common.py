@@ -14,13 +14,26 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import api_util, float0 as float0_leaves
+from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.state import arguments as ref_args
+from ferrax._src.tracing import known
+from ferrax._src.tracing.abstract_values import stand_in
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
 # Stands for an argument that was not given.
 absent: Any = object()
+
+
+class OfUser:
+    """A function made of the user's function `func` and of what else it depends on, `rest`."""
+
+    __slots__ = ("func", "rest")
+
+    def __init__(self, func, *rest):
+        self.func = func
+        self.rest = rest
 
 
 class Body:
@@ -50,7 +63,9 @@ class Body:
         result = self.fun(*args)
         leaves, self.out_tree = float0_leaves.flatten(result)
         for index, leaf in enumerate(leaves):
-            if not isinstance(leaf, core.Array):
+            if isinstance(leaf, ShapeDtypeStruct):
+                leaves[index] = stand_in(leaf)
+            elif not isinstance(leaf, core.Array):
                 ref_args.check_returned(self.fun, self.kind, leaves, result)
                 _check_output(self.fun, self.out_tree, index, leaf)
         return leaves
@@ -101,22 +116,40 @@ def traced_leaves(leaves):
     return [leaf if isinstance(leaf, core.Array) else None for leaf in leaves]
 
 
-def trace(fun, trees, types, kind, leaves, refs=None):
-    """`(program, captured, out_tree, touched)`; what is captured are the program's first inputs.
+def traced_body(fun, trees, types, kind, leaves, refs=None):
+    """`(body, out_tree)` of a function of trees of these types, which may be known from before.
 
     `leaves` are the arguments that the body is first run with, or arrays that its arguments are
-    elements of. `touched` is None, or what `fun` does to mutable arrays: the values that it gives
-    to them are the program's last outputs.
+    elements of; `refs` are those that are mutable arrays, by number.
     """
+    user, rest = (fun.func, (type(fun), *fun.rest)) if isinstance(fun, OfUser) else (fun, ())
+    key = None
+    if not refs:
+        result, key = known.find(user, (*rest, *trees, *types))
+        if result is not None:
+            return result
     body = Body(fun, trees, kind, refs)
-    program, captured, touched = _core.trace_body(
+    traced = _core.trace_body(
         body,
         api_util.fun_name(fun),
         types,
         argument_names(fun, trees),
         traced_leaves(leaves),
     )
-    return program, captured, body.out_tree, touched
+    if key is not None and traced.lasts:
+        known.keep(user, key, (traced, body.out_tree))
+    return traced, body.out_tree
+
+
+def trace(fun, trees, types, kind, leaves, refs=None):
+    """`(program, captured, out_tree, touched)`; what is captured are the program's first inputs.
+
+    `touched` is None, or what `fun` does to mutable arrays: the values that it gives to them are the
+    program's last outputs.
+    """
+    traced, out_tree = traced_body(fun, trees, types, kind, leaves, refs)
+    program, captured, touched = traced.of_loop()
+    return program, captured, out_tree, touched
 
 
 def carry_refs(program, captured, touched, carry):

@@ -10,7 +10,6 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import config
-from ferrax._src.core import api_util
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
@@ -47,17 +46,14 @@ def _known(value):
     return None if value is None else np.asarray(value)[()]
 
 
-class _OfOne:
-    """A branch that takes one of the operands. `func` is the user's function."""
+class _OfOne(common.OfUser):
+    """A branch that takes one of the operands, that of this number."""
 
-    __slots__ = ("func", "number")
-
-    def __init__(self, func, number):
-        self.func = func
-        self.number = number
+    __slots__ = ()
 
     def __call__(self, *operands):
-        return self.func(operands[self.number])
+        (number,) = self.rest
+        return self.func(operands[number])
 
 
 def cond(
@@ -175,20 +171,15 @@ def _branches(name, index, funs, labels, operands, order):
         leaves += own
         trees.append(tree)
         types += own_types
-    bodies = [common.Body(funs[i], trees, name) for i in order]
-    programs, captured, touched = _core.trace_branches(
-        bodies,
-        [api_util.fun_name(body.fun) for body in bodies],
-        types,
-        [common.argument_names(body.fun, trees) for body in bodies],
-        common.traced_leaves(leaves),
-    )
+    bodies = [common.traced_body(funs[i], trees, types, name, leaves) for i in order]
+    programs, captured, touched = _core.unite_branches([body for body, _ in bodies])
+    out_trees = [tree for _, tree in bodies]
     common.check_branches(
         name,
         [labels[i] for i in order],
-        [body.fun for body in bodies],
-        [body.out_tree for body in bodies],
-        [program.out_types[: body.out_tree.num_leaves] for program, body in zip(programs, bodies)],
+        [funs[i] for i in order],
+        out_trees,
+        [program.out_types[: tree.num_leaves] for program, tree in zip(programs, out_trees)],
     )
     programs, refs = _write_alike(programs, touched)
     inputs = [*captured, *leaves]
@@ -209,9 +200,10 @@ def _branches(name, index, funs, labels, operands, order):
         next(chosen) if place is None else core.as_array(inputs[place], name)
         for place in handed_on
     ]
-    for ref, value in zip(refs, outputs[bodies[0].out_tree.num_leaves :]):
+    out_tree = out_trees[0]
+    for ref, value in zip(refs, outputs[out_tree.num_leaves :]):
         state.write(ref, value)
-    return bodies[0].out_tree.unflatten(outputs[: bodies[0].out_tree.num_leaves])
+    return out_tree.unflatten(outputs[: out_tree.num_leaves])
 
 
 def _write_alike(programs, touched):

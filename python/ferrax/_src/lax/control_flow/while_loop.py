@@ -374,13 +374,10 @@ def _as_dtype(bound, dtype):
     return bound if _core.type_of(bound)[1] == dtype else np.asarray(bound).astype(dtype)[()]
 
 
-class _ScanStep:
-    """The body of a loop with a known number of steps. `func` is the user's function."""
+class _ScanStep(common.OfUser):
+    """The body of a loop with a known number of steps."""
 
-    __slots__ = ("func",)
-
-    def __init__(self, func):
-        self.func = func
+    __slots__ = ()
 
     def __call__(self, loop_carry, _):
         i, value = loop_carry
@@ -391,13 +388,10 @@ class _ScanStep:
         return common.leaf_names(self.func, (index, value))
 
 
-class _WhileStep:
+class _WhileStep(common.OfUser):
     """The body of a loop whose end is a value of its carry."""
 
-    __slots__ = ("func",)
-
-    def __init__(self, func):
-        self.func = func
+    __slots__ = ()
 
     def __call__(self, loop_carry):
         i, upper, value = loop_carry
