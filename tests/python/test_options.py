@@ -699,6 +699,18 @@ def test_cycles_through_native_objects_are_collected(make):
         assert ferrax.tree_util.tree_leaves(again(*args)) == [4.0]
 
 
+def test_collections_while_jitted_functions_are_made():
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        arguments = divmod, "divmod", [], [], [], [], False, None, ferrax._core.JitCache()
+        # Enough for new memory to be asked for with each, which is when Python collects.
+        made = [ferrax._core.PjitFunction(*arguments) for _ in range(300)]
+    finally:
+        gc.set_threshold(*thresholds)
+    assert made[-1](7, 2)[1] == 1
+
+
 # Errors of arguments and of tracers.
 
 

@@ -684,8 +684,18 @@ impl JitFunction {
     /// Nothing is cleared here: a cycle goes through the cache, which can be, or through a function and
     /// so through an object of Python's that can be.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.function)?;
-        visit.call(&self.cache)
+        // Python 3.11 makes an object's `__dict__` before the fields are written, and may collect garbage
+        // at that: what it then shows are zeros.
+        // SAFETY: `Py` is a transparent wrapper of a pointer that is not null, so that an `Option` of it is
+        // laid out alike, and zeros are its `None`.
+        let (function, cache) = unsafe {
+            (
+                &*(&raw const self.function).cast::<Option<Py<PyAny>>>(),
+                &*(&raw const self.cache).cast::<Option<Py<JitCache>>>(),
+            )
+        };
+        visit.call(function.as_ref())?;
+        visit.call(cache.as_ref())
     }
 
     #[pyo3(signature = (*args, **kwargs))]
