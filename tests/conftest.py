@@ -5,12 +5,14 @@ else those that a hash of their names picks, about one in `ONE_IN`, and where th
 what is tested (`sin-float32-…`), one of each such. The choice is the same in each run; behaviour in
 documents runs as a whole. `--exhaustive` runs all (`make test-all`).
 
-Random tests take the same examples each time; `--hypothesis-profile=default` takes others.
+Random tests take the same examples each time. The exhaustive run draws a seed for them and prints it at
+its beginning and its end; `--hypothesis-seed` takes the examples of a seed again.
 `quick_oracle` is JAX without most of XLA's optimisations, for modules that compile much with it. All
 modules do without those that cost more to compile than they save here, unless XLA_FLAGS is set.
 """
 
 import os
+import random
 import zlib
 from itertools import groupby
 
@@ -27,11 +29,42 @@ WHOLE = 6
 ONE_IN = 5
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile("repeatable")
+settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--exhaustive", action="store_true", help="run all cases of all tables")
+    parser.addoption(
+        "--exhaustive", action="store_true", help="run all cases of all tables, random ones from a new seed"
+    )
+
+
+def is_random(config) -> bool:
+    """Whether random tests take the examples of a seed. A profile that is named has its own."""
+    given = config.getoption("exhaustive") or config.getoption("hypothesis_seed") is not None
+    return given and config.getoption("hypothesis_profile") is None
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads its seed
+def pytest_configure(config):
+    fresh = is_random(config)
+    settings.load_profile("fresh" if fresh else "repeatable")
+    if fresh and config.getoption("hypothesis_seed") is None:  # processes of xdist are given the same
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def seed_line(config) -> str:
+    seed = config.getoption("hypothesis_seed")
+    return f"random programs: pytest --exhaustive --hypothesis-seed={seed} runs these again"
+
+
+def pytest_report_header(config):
+    return seed_line(config) if is_random(config) else None
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """A quiet run has no header."""
+    if is_random(config):
+        terminalreporter.write_line(seed_line(config))
 
 
 def sample(names: list[str]) -> list[bool]:

@@ -56,7 +56,7 @@ def call(S, function, x):
 
 
 add("eigh", call, [(f, data(shape, dtype)) for f in (eigen, lower, upper) for dtype in LAPACK for shape in SQUARES],
-    (eigen, data((3, 3), np.float64, 5, special=False)), loose=20)
+    (eigen, data((3, 3), np.float64, 5, special=False)), loose=20, sums=True)
 add("svd", call, [(f, data(shape, dtype)) for f in (singular, singular_values, singular_full)
                   for dtype in LAPACK for shape in MATRICES],
-    (singular, data((3, 2), np.float64, 5, special=False)), loose=20)
+    (singular, data((3, 2), np.float64, 5, special=False)), loose=20, sums=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 import pytest
+from closeness import LARGEST, info
 from conformance_table import BF16, data
 from oracle import FERRAX, JAX, compare
 
@@ -22,18 +23,20 @@ FLOATS = (np.float32, np.float64, BF16, np.float16)
 COMPLEX = (np.complex64, np.complex128)
 INTS = (np.int8, np.uint8, np.int32, np.uint32, np.int64)
 ALL = (*FLOATS, *COMPLEX, *INTS, np.bool_)
-RTOL = {"bfloat16": 3e-2, "float16": 4e-3, "float32": 1e-5, "complex64": 1e-5}
 
 
 @dataclasses.dataclass
 class Row:
-    """`call(S, *arrays)`; `cases` are tuples of NumPy arrays, `points` of float64 or complex128."""
+    """`call(S, *arrays)`; `cases` are tuples of NumPy arrays, `points` of float64 or complex128.
+
+    Results are within `ulps`, those of the dtype if it is None, beside terms that cancel (`bounds`).
+    """
 
     name: str
     call: Callable
     cases: list
     points: list = dataclasses.field(default_factory=list)
-    loose: float = 1.0
+    ulps: float | None = None
     batch: bool = True
 
 
@@ -75,9 +78,12 @@ def row_tests(rows):
     return test_values, test_batches, test_derivatives
 
 
-def tolerance(arrays, results, row):
-    names = [np.asarray(x).dtype.name for x in (*arrays, *ferrax.tree_util.tree_leaves(results))]
-    return row.loose * max(RTOL.get(name, 1e-11) for name in names)
+def bounds(row, arrays):
+    """Terms are as large as the arguments or the results; those of half precision round to it."""
+    arrays = list(map(np.asarray, arrays))
+    terms = [float(np.abs(a[np.isfinite(a)].astype(complex)).max(initial=0.0)) for a in arrays]
+    halves = [a.dtype for a in arrays if a.dtype in (np.dtype(BF16), np.float16)]
+    return {"ulps": row.ulps, "cancels": (LARGEST, *terms), "through": max(halves, key=lambda d: info(d).eps, default=None)}
 
 
 def both(function):
@@ -96,9 +102,8 @@ def check_values(row):
         return [(fun(*arrays), ferrax.jit(fun)(*arrays)) for arrays in cases]
 
     for arrays, wanted, got in zip(row.cases, *both(run)):
-        rtol = tolerance(arrays, wanted, row)
         for how, result in zip(("eager", "jit"), got):
-            compare(result, wanted, f"{describe(row, arrays)} {how}", rtol=rtol, atol=rtol)
+            compare(result, wanted, f"{describe(row, arrays)} {how}", **bounds(row, arrays))
 
 
 def check_batches(row):
@@ -110,12 +115,11 @@ def check_batches(row):
             stacked = [np.stack([a, a[::-1] if a.ndim else a, a]) for a in map(np.asarray, arrays)]
             rows = [fun(*(jnp.asarray(a[k]) for a in stacked)) for k in range(3)]
             wanted = ferrax.tree_util.tree_map(lambda *leaves: jnp.stack(leaves), *rows)
-            rtol = tolerance(arrays, wanted, row)
             for axis in (0, -1):
                 moved = [jnp.asarray(np.moveaxis(a, 0, axis)) for a in stacked]
                 got = ferrax.jit(ferrax.vmap(fun, in_axes=axis))(*moved)
                 where = f"vmap {describe(row, arrays)} axis {axis}"
-                compare(got, wanted, where, rtol=rtol, atol=rtol, weak=False)
+                compare(got, wanted, where, weak=False, **bounds(row, arrays))
 
 
 def check_derivatives(row):
@@ -140,8 +144,8 @@ def check_derivatives(row):
             return S.jax.jit(all_orders)(*operands)
 
         wanted, got = both(run)
-        rtol = 1e-8 * row.loose
-        compare(got, wanted, f"derivatives of {describe(row, arrays)}", rtol, rtol, weak=False)
+        where = f"derivatives of {describe(row, arrays)}"
+        compare(got, wanted, where, weak=False, **bounds(row, arrays) | {"ulps": 64})
 
 
 def direction(like, step):

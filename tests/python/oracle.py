@@ -2,7 +2,7 @@
 
 A case takes a `Side` (the modules of one library) and returns a tree of arrays, numbers and
 strings, or raises. Both sides must return equal trees (values, dtypes, shapes, weak types) or
-raise errors of the same name.
+raise errors of the same name, where the test states that they do.
 """
 
 import dataclasses
@@ -10,10 +10,12 @@ import functools
 import importlib
 import types
 
+import errors_expected
 import jax
 import jax.numpy
 import numpy as np
 import pytest
+from closeness import ULPS, errors
 
 import ferrax
 import ferrax.numpy
@@ -39,14 +41,9 @@ def module(S, name):
     return importlib.import_module(f"{S.name}.{name}")
 
 
-TOLERANCE = {
-    "bfloat16": (4e-2, 4e-2),
-    "float16": (4e-3, 4e-3),
-    "float32": (2e-5, 2e-5),
-    "complex64": (2e-5, 2e-5),
-    "float64": (1e-10, 1e-10),
-    "complex128": (1e-10, 1e-10),
-}
+def compiled(S, function, *args):
+    """`function(*args)`; on JAX as one compiled program, which takes less than its operations singly."""
+    return jax.jit(function)(*args) if S is JAX else function(*args)
 
 
 class Raised:
@@ -71,32 +68,34 @@ def is_array(x):
     return isinstance(x, (ferrax.Array, jax.Array, np.ndarray, np.generic))
 
 
-def compare(ours, theirs, where="result", rtol=None, atol=None, weak=True):
-    """Asserts that a result equals the oracle's."""
+def compare(ours, theirs, where="result", weak=True, **bounds):
+    """Asserts that a result equals the oracle's, floats within bounds (`closeness.errors`). Two errors
+    of one class are equal, and the test has to state that it expects one (`errors_expected`)."""
     if isinstance(ours, Raised) or isinstance(theirs, Raised):
         assert isinstance(ours, Raised), f"{where}: ferrax returned {ours!r}, jax raised {theirs!r}"
         if not isinstance(theirs, Raised):
             raise AssertionError(f"{where}: jax returned {theirs!r}, ferrax raised") from ours.error
         assert ours.name == theirs.name, f"{where}: {ours!r} where jax has {theirs!r}"
+        errors_expected.record(ours.name)
         return
     if is_array(theirs):
         assert is_array(ours), f"{where}: {ours!r} where jax has {theirs!r}"
-        compare_arrays(ours, theirs, where, rtol, atol, weak)
+        compare_arrays(ours, theirs, where, weak, **bounds)
         return
     assert type(ours).__name__ == type(theirs).__name__, f"{where}: {ours!r} for {theirs!r}"
     if isinstance(theirs, dict):
         assert list(ours) == list(theirs), f"{where}: keys {list(ours)} for {list(theirs)}"
         for key in theirs:
-            compare(ours[key], theirs[key], f"{where}[{key!r}]", rtol, atol, weak)
+            compare(ours[key], theirs[key], f"{where}[{key!r}]", weak, **bounds)
     elif isinstance(theirs, (list, tuple)):
         assert len(ours) == len(theirs), f"{where}: {ours!r} for {theirs!r}"
         for index, (a, b) in enumerate(zip(ours, theirs)):
-            compare(a, b, f"{where}[{index}]", rtol, atol, weak)
+            compare(a, b, f"{where}[{index}]", weak, **bounds)
     else:
         assert ours == theirs, f"{where}: {ours!r} for {theirs!r}"
 
 
-def compare_arrays(ours, theirs, where="result", rtol=None, atol=None, weak=True):
+def compare_arrays(ours, theirs, where="result", weak=True, **bounds):
     assert ours.shape == theirs.shape, f"{where}: shape {ours.shape} for {theirs.shape}"
     assert ours.dtype.name == theirs.dtype.name, f"{where}: {ours.dtype} for {theirs.dtype}"
     if weak:
@@ -108,29 +107,23 @@ def compare_arrays(ours, theirs, where="result", rtol=None, atol=None, weak=True
     a, b = np.asarray(ours), np.asarray(theirs)
     if b.dtype == ferrax.float0:
         return
-    if b.dtype.name in TOLERANCE:
-        default = TOLERANCE[b.dtype.name]
-        wide = np.complex128 if b.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(
-            a.astype(wide),
-            b.astype(wide),
-            rtol=default[0] if rtol is None else rtol,
-            atol=default[1] if atol is None else atol,
-            err_msg=where,
-        )
+    if b.dtype.name in ULPS:
+        wrong = errors(a, b, **bounds)
+        assert wrong is None, f"{where}: {wrong}"
     else:
         np.testing.assert_array_equal(a, b, err_msg=where)
 
 
-def same(case=None, *, rtol=None, atol=None, weak=True):
-    """Makes a test of a case: both sides must agree; `weak` says whether in weak types, too."""
+def same(case=None, *, weak=True, **bounds):
+    """Makes a test of a case: both sides must agree, within `bounds` as `closeness.errors` takes them;
+    `weak` says whether in weak types, too."""
     if case is None:
-        return functools.partial(same, rtol=rtol, atol=atol, weak=weak)
+        return functools.partial(same, weak=weak, **bounds)
 
     @functools.wraps(case)
     def test(*args, **kwargs):
         run = functools.partial(_call, case, args, kwargs)
-        compare(attempt(run, FERRAX), attempt(run, JAX), rtol=rtol, atol=atol, weak=weak)
+        compare(attempt(run, FERRAX), attempt(run, JAX), weak=weak, **bounds)
 
     # pytest reads the parameters: those after the side are the test's own.
     import inspect

@@ -72,7 +72,7 @@ AT = [
     "i.at[5].set(1,mode='clip')", "i.at[5].set(1,mode='drop')",
     "i.at[5].set(1,mode='promise_in_bounds').shape", "i.at[5].set(1,mode='bogus')",
     "i.at[-1].get(wrap_negative_indices=False)", "i.at[:,1].set(7)", "i.at[0].set(1.5)",
-    "i.at[0].set(jnp.ones(4))", "i.at[[0]].set(1)", "i.at[0] = 1", "repr(i.at)", "repr(i.at[0])",
+    "i.at[0].set(jnp.ones(4))", "i.at[[0]].set(1)", "operator.setitem(i.at, 0, 1)", "repr(i.at)", "repr(i.at[0])",
     "i.at[0].set(1,indices_are_sorted=True,unique_indices=True)", "i.at[jnp.array([0,0])].add(1)",
     "i.at[jnp.array([True,False])].set(0)", "i.at[...,0].set(3)", "i.at[None].set(3)",
     "b.at[0].set(False)", "b.at[0].add(True)", "b.at[0].max(True)", "c.at[0].set(1j)",

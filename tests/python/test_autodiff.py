@@ -29,6 +29,7 @@ def test_argnums(S, name, argnums):
     return getattr(S.jax, name)(fun, argnums=argnums)(1.0, S.jnp.float32(2), 3.0)
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_has_aux(S):
     def fun(x, y):
@@ -52,6 +53,7 @@ def test_hessian_has_aux(S):
     return S.jax.hessian(lambda x: ((x**3).sum(), x * 2), has_aux=True)(S.jnp.arange(3.0))
 
 
+@pytest.mark.raises("TypeError")
 @same
 @pytest.mark.parametrize("result", ["single", "three"])
 def test_has_aux_needs_a_pair(S, result):
@@ -68,6 +70,7 @@ def test_keywords(S):
     return g(S.jnp.ones(2)), g(S.jnp.ones(2), scale=3.0), g(S.jnp.ones(2), extra=2.0)
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_keyword_only_call(S):
     return S.jax.grad(lambda x: x * 2)(x=1.0)
@@ -438,7 +441,7 @@ TOWERS = [
 ]
 
 
-@same(rtol=2e-4, atol=2e-4)
+@same(ulps=64)
 @pytest.mark.parametrize("kinds", TOWERS, ids="-".join)
 def test_nested(S, kinds):
     return tower(S, kinds, smooth(S))(S.jnp.float32(0.7))

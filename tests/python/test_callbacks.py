@@ -189,11 +189,13 @@ def test_nested_vmap(S, method):
     return S.jax.vmap(inner, in_axes=(0, None))(x, y), S.jax.jit(S.jax.vmap(inner, (0, None)))(x, y)
 
 
+@pytest.mark.raises("NotImplementedError")
 @same
 def test_vmap_without_method(S):
     return S.jax.vmap(lambda x: double(S, x))(S.jnp.ones(3))
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_unknown_method(S):
     return double(S, S.jnp.ones(3), vmap_method="all")
@@ -214,6 +216,7 @@ def test_io_callback_under_vmap(S):
     return out, sorted(seen)
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_ordered_io_callback_under_vmap(S):
     def f(x):
@@ -250,6 +253,7 @@ def test_conditions_of_batched_loops_call_once_more_than_there_are_steps(batched
 # Derivatives
 
 
+@pytest.mark.raises("ValueError")
 @pytest.mark.parametrize("transform", ["grad", "jvp", "linearize", "jit_grad"])
 @pytest.mark.parametrize("kind", ["pure", "io"])
 @same
@@ -399,6 +403,7 @@ def test_print_formats(S, jit):
     return sorted(printed(S, S.jax.jit(f) if jit else f, S.jnp.arange(2.0) / 3, 7)[0].splitlines())
 
 
+@pytest.mark.raises("IndexError", "KeyError", "ValueError")
 @pytest.mark.parametrize(
     "args,kwargs",
     [(("{} {}", 1), {}), (("{}", 1, 2), {}), (("{a}",), {"a": 1, "b": 2}), (("hi", 3), {}), (("{a}",), {"b": 1})],
@@ -551,6 +556,7 @@ def test_debug_callback(S):
     return out, sorted(map(repr, seen))
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_debug_callback_must_be_callable(S):
     S.jax.debug.callback(3, 1.0)
@@ -571,6 +577,7 @@ def fails(x):
     raise ValueError("no such value")
 
 
+@pytest.mark.raises("JaxRuntimeError")
 @pytest.mark.parametrize("how", ["eager", "jit", "io", "io_jit", "debug_jit", "vmap"])
 @same
 def test_errors_in_callbacks(S, how):
@@ -590,6 +597,7 @@ def test_errors_in_callbacks(S, how):
     return result
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_error_in_an_eager_debug_callback(S):
     S.jax.debug.callback(fails, 1.0)
@@ -623,6 +631,7 @@ WRONG = {
 }
 
 
+@pytest.mark.raises("JaxRuntimeError")
 @pytest.mark.parametrize("name", WRONG)
 @same
 def test_wrong_results(S, name):
@@ -634,6 +643,7 @@ def test_wrong_results_say_what_was_got():
         ferrax.jit(lambda x: ferrax.pure_callback(WRONG["shape"], spec(FERRAX), x))(1.0)
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_64_bit_results_are_refused(S):
     return S.jax.pure_callback(lambda x: x, spec(S, (), "float64"), 1.0)

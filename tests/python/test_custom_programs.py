@@ -109,6 +109,7 @@ def test_reverse_rules_in_loops_close_over_what_is_traced_outside():
         ferrax.grad(ferrax.jit(loop))(2.0, 1.0)
 
 
+@pytest.mark.raises("UnexpectedTracerError")
 @pytest.mark.parametrize("transform", ["grad", "jvp"])
 @same
 def test_a_function_of_constants_that_closes_over_what_is_differentiated(S, transform):
@@ -167,6 +168,7 @@ def test_keyword_only_arguments_keep_their_defaults(S, kind):
     return arrays(S, (f(1.0), S.jax.value_and_grad(f)(1.0), S.jax.jit(S.jax.grad(f))(1.0)))
 
 
+@pytest.mark.raises("TypeError")
 @pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
 @same
 def test_keyword_only_arguments_cannot_be_given(S, kind):

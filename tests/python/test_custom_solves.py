@@ -248,6 +248,6 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@same(rtol=2e-4, atol=2e-4)
+@same(ulps=64)
 def test_case(S, name):
     return arrays(S, CASES[name](S))

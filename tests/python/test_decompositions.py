@@ -192,11 +192,11 @@ def linalg(name, *shapes, label="", args=(), **options):
     keywords = options.pop("keywords", {})
     return row(f"{name}{label} {shapes} {args or ''}{keywords or ''}",
                lambda S, *xs: getattr(S.jnp.linalg, name)(*xs, *args, **keywords), *shapes,
-               **{"dtypes": (*table.LAPACK, np.int32), "loose": 20, "special": False} | options)
+               **{"dtypes": (*table.LAPACK, np.int32), "ulps": 64, "special": False} | options)
 
 
 def invariant(label, function, *shapes, **options):
-    return row(f"{label} {shapes}", function, *shapes, dtypes=table.LAPACK, special=False, loose=20, **options)
+    return row(f"{label} {shapes}", function, *shapes, dtypes=table.LAPACK, special=False, ulps=64, **options)
 
 
 def spectral(S, x):
@@ -271,7 +271,7 @@ def test_vmap_is_a_loop(fun, axis):
     want = ferrax.tree_util.tree_map(lambda *xs: jnp.stack(xs), *looped)
     for outer in (lambda f: f, ferrax.jit):
         got = outer(ferrax.vmap(one, in_axes=axis))(jnp.asarray(np.moveaxis(a, 0, axis)))
-        compare(got, want, rtol=1e-5, atol=1e-5)
+        compare(got, want, ulps=64)
 
 
 # ---------------------------------------------------------------------------- singular points
@@ -297,7 +297,7 @@ POINTS = {
 def test_singular_points(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compare(attempt(POINTS[name], FERRAX), attempt(POINTS[name], JAX), rtol=1e-4, atol=1e-4)
+        compare(attempt(POINTS[name], FERRAX), attempt(POINTS[name], JAX), ulps=256)
 
 
 def test_derivatives_of_full_matrices_say_so():
@@ -375,7 +375,7 @@ def test_jaxprs_run_again():
     for fun in (lambda x: table.eigen(FERRAX, x), lambda x: table.singular_full(FERRAX, x)):
         closed = ferrax.make_jaxpr(fun)(x)
         got = ferrax.core.eval_jaxpr(closed.jaxpr, closed.consts, x)
-        compare(list(got), list(fun(x)), rtol=1e-6, atol=1e-6)
+        compare(list(got), list(fun(x)), ulps=8)
 
 
 # `l` is jnp.linalg, `L` lax.linalg; h half precision, i integers, z of no elements.
@@ -404,6 +404,7 @@ def scope(S):
             "S": L.SvdAlgorithm.QR, "np": np}
 
 
+@pytest.mark.raises("NotImplementedError", "TypeError", "ValueError")
 @pytest.mark.parametrize("text", expressions(CALLS))
 def test_errors(text):
     code = compile(text, "<case>", "eval")
@@ -428,7 +429,7 @@ def test_arguments_dtypes_and_special_values(text):
     code = compile(text, "<case>", "eval")
     ours, theirs = (attempt(lambda S: eval(code, scope(S)), S) for S in (FERRAX, JAX))
     assert not hasattr(theirs, "error"), theirs
-    compare(ours, theirs, rtol=2e-5, atol=2e-6)
+    compare(ours, theirs)
 
 
 @pytest.mark.parametrize("p", ["fro", "nuc", 1, -1, np.inf, -np.inf])

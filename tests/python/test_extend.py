@@ -104,6 +104,7 @@ def test_hashes_of_counts(S):
     )
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_hashes_of_other_dtypes(S):
     random = module(S, "extend.random")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jjnp
 import numpy as np
 import pytest
+from oracle import compare_arrays
 
 import ferrax
 import ferrax.lax as lax
@@ -158,12 +159,10 @@ def windowed_turns(jnp, x):
 def test_more_views_than_a_kernel_has_loops(fun, size):
     x = np.arange(float(size), dtype=np.float32) / 7
     expected = jax.jit(lambda x: fun(jjnp, x))(x)
-    np.testing.assert_allclose(ferrax.jit(lambda x: fun(jnp, x))(x), expected, rtol=1e-5, atol=1e-5)
+    compare_arrays(ferrax.jit(lambda x: fun(jnp, x))(x), expected)
     loss = lambda jnp: lambda x: (fun(jnp, x) ** 2).sum()  # noqa: E731
     gradient = jax.jit(jax.grad(loss(jjnp)))(x)
-    np.testing.assert_allclose(
-        ferrax.jit(ferrax.grad(loss(jnp)))(x), gradient, rtol=1e-4, atol=1e-3
-    )
+    compare_arrays(ferrax.jit(ferrax.grad(loss(jnp)))(x), gradient)
 
 
 def test_verification_on_demand():

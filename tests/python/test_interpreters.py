@@ -442,6 +442,7 @@ FLAT_ERRORS = {
 }
 
 
+@pytest.mark.raises("ValueError")
 @pytest.mark.parametrize("name", FLAT_ERRORS)
 @same
 def test_errors_of_flat_functions(S, name):

@@ -155,7 +155,7 @@ def evaluate(S, jaxpr, consts, args, seen):
 
 @pytest.mark.parametrize("how", ["eager", "jit", "grad", "vmap"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "while"])
-@same(weak=False, rtol=1e-4)
+@same(weak=False)
 def test_evaluating_calls_by_their_jaxprs(S, name, how):
     closed = jaxpr_of(S, name)
     x = S.jnp.asarray(X)
@@ -186,7 +186,7 @@ def rebind(S, closed, x):
 
 @pytest.mark.parametrize("how", ["jit", "grad", "jvp"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "while"])
-@same(weak=False, rtol=1e-4)
+@same(weak=False)
 def test_calls_that_are_bound_again_keep_their_rules(S, name, how):
     if (name, how) == ("custom_vjp", "jvp"):
         how = "grad"
@@ -253,7 +253,7 @@ INVERTIBLE = {
 
 
 @pytest.mark.parametrize("name", INVERTIBLE)
-@same(weak=False, rtol=1e-4)
+@same(weak=False)
 def test_inverting_functions(S, name):
     fun = INVERTIBLE[name](S)
     x = S.jnp.asarray(np.float32(0.4))
@@ -299,7 +299,7 @@ REWRITTEN = {
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
-@same(weak=False, rtol=1e-4)
+@same(weak=False)
 def test_rewriting_primitives(S, name):
     """Sines become cosines and the other way round."""
     closed = jaxpr_of(S, name)

@@ -158,26 +158,31 @@ def test_static_default_need_not_be_given(S):
     return f(1.0), f(1.0, 3)
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_static_unhashable(S):
     return S.jax.jit(lambda x, n: x, static_argnums=1)(1.0, [1, 2])
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_static_unhashable_by_name(S):
     return S.jax.jit(lambda x, n: x, static_argnames="n")(1.0, n={})
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_static_array_is_unhashable(S):
     return S.jax.jit(lambda n: 1.0, static_argnums=0)(S.jnp.ones(2))
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_static_argnums_out_of_range(S):
     return S.jax.jit(lambda x: x, static_argnums=2)
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_static_argnames_unknown(S):
     return S.jax.jit(lambda x: x, static_argnames="y")
@@ -189,6 +194,7 @@ def test_static_names_into_kwargs(S):
     return f(2.0, n=3)
 
 
+@pytest.mark.raises("ValueError")
 @same
 def test_static_and_donated(S):
     return S.jax.jit(lambda x: x, static_argnums=0, donate_argnums=0)
@@ -276,23 +282,27 @@ def test_returns_none_and_numbers(S):
     return f(1.0)
 
 
+@pytest.mark.raises("TypeError")
 @same
 @pytest.mark.parametrize("value", ["text", object(), [1, "a"], {1, 2}])
 def test_leaves_that_are_not_arrays(S, value):
     return S.jax.jit(lambda x: 1.0)(value)
 
 
+@pytest.mark.raises("TypeError")
 @same
 @pytest.mark.parametrize("value", ["text", object, {1}])
 def test_outputs_that_are_not_arrays(S, value):
     return S.jax.jit(lambda: value)()
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_not_callable(S):
     return S.jax.jit(3)
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_static_over_generator(S):
     def generator(x):
@@ -301,6 +311,7 @@ def test_static_over_generator(S):
     return S.jax.jit(generator)
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_argument_count_errors(S):
     return S.jax.jit(lambda x, y: x)(1.0)
@@ -354,6 +365,7 @@ def test_methods(S):
     return model.static_self(2.0), Model.free(1.0), bound(2.0), Model.static_self(Model(4.0), 1.0)
 
 
+@pytest.mark.raises("TypeError")
 @same
 def test_method_without_static_self(S):
     class Model:
@@ -627,6 +639,7 @@ STAGE_ERRORS = {
 }
 
 
+@pytest.mark.raises("TypeError")
 @same
 @pytest.mark.parametrize("name", sorted(STAGE_ERRORS))
 def test_compiled_rejects(S, name):

@@ -101,6 +101,7 @@ def test_recursion_without_end(S):
         sys.setrecursionlimit(limit)
 
 
+@pytest.mark.raises("TracerArrayConversionError", "UnexpectedTracerError")
 @same
 @pytest.mark.parametrize("how", ["use", "jit", "numpy"])
 def test_escaped_tracers(S, how):

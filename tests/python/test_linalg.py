@@ -29,7 +29,7 @@ def norm(ord, shape, name="norm", dtypes=None, **options):
     dtypes = dtypes or (SOME if options else ALL)
     label = f"{name} {shape} ord={ord} {' '.join(f'{k}={v}' for k, v in options.items())}"
     return row(label, lambda S, x: getattr(S.jnp.linalg, name)(x, ord=ord, **options), shape,
-               dtypes=dtypes, loose=4)
+               dtypes=dtypes)
 
 
 NORMS = [
@@ -78,15 +78,15 @@ FUNCTIONS = [
     function("diagonal", (3, 3)), function("diagonal", (2, 3, 4), keywords={"offset": -1}),
     function("diagonal", (2, 3), keywords={"offset": 4}),
     function("matrix_transpose", (2, 3)), function("matrix_transpose", (2, 0, 3)),
-    *[row(f"matrix_power {n}", lambda S, x, n=n: S.jnp.linalg.matrix_power(x, n), (3, 3), loose=30)
+    *[row(f"matrix_power {n}", lambda S, x, n=n: S.jnp.linalg.matrix_power(x, n), (3, 3))
       for n in (0, 1, 2, 3, 6)],
-    row("matrix_power of a stack", lambda S, x: S.jnp.linalg.matrix_power(x, 3), (2, 2, 2), loose=30),
+    row("matrix_power of a stack", lambda S, x: S.jnp.linalg.matrix_power(x, 3), (2, 2, 2)),
     row("matrix_power of nothing", lambda S, x: S.jnp.linalg.matrix_power(x, 0), (2, 0, 0)),
 ]
 
 
 def chain(*shapes, **options):
-    return row(f"multi_dot {shapes}", lambda S, *xs: S.jnp.linalg.multi_dot(xs), *shapes, loose=30, **options)
+    return row(f"multi_dot {shapes}", lambda S, *xs: S.jnp.linalg.multi_dot(xs), *shapes, **options)
 
 
 FUNCTIONS += [
@@ -147,6 +147,7 @@ l.multi_dot([[[1]], m]); l.multi_dot([m, m, 1.0]); l.multi_dot(3); l.multi_dot([
 """
 
 
+@pytest.mark.raises("AxisError", "TypeError", "ValueError")
 @pytest.mark.parametrize("text", expressions(ERRORS))
 def test_errors(text):
     code = compile(text, "<case>", "eval")

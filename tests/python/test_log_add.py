@@ -35,7 +35,7 @@ def test_second_derivatives(S, name):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@same(rtol=1e-5, atol=1e-6)
+@same(ulps=84, cancels=0.1)
 def test_cumlogsumexp_between_equal_elements(S, reverse):
     """Its derivatives go through sums of two, which are smooth where these are equal."""
     x = S.jnp.array([0.1, 0.1, -1.0, -1.0, 0.1])

@@ -14,7 +14,7 @@ BETAS = [(np.asarray(b),) for b in (0.0, 5.3, np.float32(14), np.int32(3), np.fl
 
 ROWS = [
     row("i0", lambda S, x: S.jnp.i0(x), (9,), dtypes=REAL, points=[(np.array([-20.0, -7.9, -0.4, 0.01, 3.0, 8.1, 60.0]),)]),
-    row("i0 of large values", lambda S, x: S.jnp.i0(x), (2, 3), dtypes=REAL[:3], points=False, low=-80, high=80, loose=4),
+    row("i0 of large values", lambda S, x: S.jnp.i0(x), (2, 3), dtypes=REAL[:3], points=False, low=-80, high=80),
     row("i0 of a number", lambda S, x: S.jnp.i0(x), (), dtypes=REAL, points=False),
     Row("i0 where it overflows", lambda S, x: S.jnp.i0(x), [(np.array([89.0, 700, 710, 1e30], d),) for d in (np.float32, float)]),
     *[Row(f"kaiser {M}", lambda S, beta, M=M: S.jnp.kaiser(M, beta), BETAS, [(np.array(4.5),)] if M > 1 else [], batch=False)

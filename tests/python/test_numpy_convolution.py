@@ -12,7 +12,7 @@ SOME = (np.float32, np.float64, np.complex64, np.int32)
 
 def sums(name, n, m, mode, dtypes=SOME, **options):
     return row(f"{name} {n} {m} {mode}", lambda S, x, y: getattr(S.jnp, name)(x, y, mode), (n,), (m,),
-               dtypes=dtypes, special=False, loose=20, **options)
+               dtypes=dtypes, special=False, **options)
 
 
 ROWS = [
@@ -22,7 +22,7 @@ ROWS = [
     *[sums("convolve", n, m, mode) for n, m in ((40, 32), (37, 35), (60, 23)) for mode in ("full", "same", "valid")],
     *[sums("correlate", n, m, mode) for n, m in ((20, 55), (33, 33)) for mode in ("full", "valid")],
     *[row(f"{name} of {dtype} in {preferred}", lambda S, x, y, name=name, preferred=preferred: getattr(S.jnp, name)(
-          x, y, "full", preferred_element_type=preferred), (7,), (3,), dtypes=(dtype,), points=False, loose=4)
+          x, y, "full", preferred_element_type=preferred), (7,), (3,), dtypes=(dtype,), points=False)
       for name in ("convolve", "correlate")
       for dtype, preferred in (("int8", "int8"), ("int8", "int32"), ("int8", "float32"), ("uint8", "int32"), ("bool", "bool"),
                                ("bool", "int32"), ("float16", "float32"), ("float32", "float64"), ("complex64", "complex128"))],

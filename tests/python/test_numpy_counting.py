@@ -51,7 +51,7 @@ ROWS = [
               dtypes=[d for d in REAL if np.dtype(d).kind != "u"]),
     histogram("histogram of weights", lambda S, x, w: S.jnp.histogram(x, 4, weights=w), POINTS, weighted(float, 6)),
     histogram("histogram as a density", lambda S, x, w: S.jnp.histogram(x, 3, weights=w, density=True), POINTS,
-              weighted(float, 6), points=[(POINTS, weighted(float, 6) + 0.5)], loose=4),
+              weighted(float, 6), points=[(POINTS, weighted(float, 6) + 0.5)]),
     Row("histogram of special values", lambda S, x: S.jnp.histogram(x, S.jnp.asarray(EDGES)), [
         (np.array([np.nan, np.inf, -np.inf, 2.0, -2.0, -0.0]),), (np.array([np.nan]),), (np.zeros(0),)], batch=False),
     Row("histogram derivatives", lambda S, x, w: S.jnp.histogram(x, 3, weights=w), [], [(POINTS, weighted(float, 6))]),
@@ -65,12 +65,12 @@ ROWS = [
     histogram("histogram2d of edges", lambda S, x, y, e: S.jnp.histogram2d(x, y, e), POINTS, POINTS[::-1], EDGES),
     histogram("histogram2d in ranges", lambda S, x, y: S.jnp.histogram2d(x, y, 2, [(-1, 2), None]), POINTS, POINTS[::-1]),
     histogram("histogram2d as a density", lambda S, x, y, w: S.jnp.histogram2d(x, y, 2, weights=w, density=True), POINTS,
-              POINTS[::-1], weighted(float, 6), points=[(POINTS, POINTS[::-1] * 2, weighted(float, 6) + 0.5)], loose=4),
+              POINTS[::-1], weighted(float, 6), points=[(POINTS, POINTS[::-1] * 2, weighted(float, 6) + 0.5)]),
     row("histogramdd", lambda S, x: S.jnp.histogramdd(x, 3), (20, 3), dtypes=(np.float32, np.float64, np.float16), points=False),
     row("histogramdd of weights", lambda S, x, w: S.jnp.histogramdd(x, (2, 3), [None, (-1, 2)], w), (20, 2), (20,),
-        dtypes=(np.float32, np.float64, BF16), loose=4),
+        dtypes=(np.float32, np.float64, BF16)),
     row("histogramdd as a density", lambda S, x: S.jnp.histogramdd(x, 3, density=True), (20, 2),
-        dtypes=(np.float32, np.float64, np.float16), points=False, loose=4),
+        dtypes=(np.float32, np.float64, np.float16), points=False),
     Row("histogramdd of no points", lambda S, x: S.jnp.histogramdd(x, 2, [(0, 1), (0, 2)]), [(np.zeros((0, 2)),)], batch=False),
 ]
 

@@ -30,14 +30,14 @@ PAIRS = [
 @pytest.mark.parametrize("pair", PAIRS, ids=" ".join)
 @pytest.mark.parametrize("name", NAMES)
 def test_product(name, pair):
-    check(lambda n, a, b: getattr(n, name)(a, b), *[OPERANDS[k] for k in pair], atol=1e-4)
+    check(lambda n, a, b: getattr(n, name)(a, b), *[OPERANDS[k] for k in pair])
 
 
 @pytest.mark.parametrize(
     "axes", [0, 1, 2, 5, (1, 0), ((0,), (1,)), ((0, 1), (1, 0)), ((0,), (0, 1)), [1, 2, 3],
              (-1, 0)], ids=str)
 def test_tensordot(axes):
-    check(lambda n, a, b: n.tensordot(a, b, axes), normal(4, 3), normal(3, 4), atol=1e-4)
+    check(lambda n, a, b: n.tensordot(a, b, axes), normal(4, 3), normal(3, 4))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,7 @@ def test_cross_axes():
     check(lambda n, a: n.cross(a, a[::-1], axisc=0), normal(4, 3))
 
 
+@pytest.mark.raises("TypeError")
 @pytest.mark.parametrize("name", ["dot", "matmul", "vecdot", "inner", "vdot"])
 def test_preferred_element_type(name):
     a = normal(3, dtype=np.int8)

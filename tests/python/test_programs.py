@@ -1,7 +1,8 @@
 """Random programs through random compositions of jit, grad, vmap and jvp, against JAX.
 
 A program is a list of steps over a growing list of values; steps that do not fit the shapes at
-hand are left out, so every drawn program runs. The examples are the same in every run.
+hand are left out, so every drawn program runs. The quick run has the same examples each time, the
+exhaustive one draws a seed and prints it.
 """
 
 import numpy as np
@@ -156,6 +157,9 @@ def run(S, shapes, steps, kinds, whole):
     return (S.jax.jit(fun) if whole else fun)(*inputs_of(S, shapes))
 
 
+# Intermediate results are of size 1; what the programs chain amplifies their rounding.
+BOUNDS = {"ulps": 512, "cancels": 1.0}
+
 QUIET = settings(
     deadline=None,
     database=None,
@@ -169,7 +173,7 @@ def test_programs_against_jax(shapes, steps, kinds, staged):
     """JAX runs each example as one compiled function, ferrax staged as well as step by step."""
     theirs = run(JAX, shapes, steps, kinds, True)
     ours = run(FERRAX, shapes, steps, kinds, staged)
-    compare(ours, theirs, rtol=3e-4, atol=3e-4, weak=False)
+    compare(ours, theirs, **BOUNDS, weak=False)
 
 
 @settings(QUIET, max_examples=60)
@@ -177,7 +181,7 @@ def test_programs_against_jax(shapes, steps, kinds, staged):
 def test_staged_programs_equal_eager_ones(shapes, steps, kinds):
     eager = run(FERRAX, shapes, steps, kinds, False)
     staged = run(FERRAX, shapes, steps, kinds, True)
-    compare(staged, eager, rtol=3e-4, atol=3e-4, weak=True)
+    compare(staged, eager, **BOUNDS, weak=True)
 
 
 @settings(QUIET, max_examples=60)
@@ -192,5 +196,5 @@ def test_interpreter_equals_compiled_programs(shapes, steps, kinds):
     interpreted = traced._program.interpret(operands)
     compiled = traced._program.run(operands)
     optimised = traced._program.optimise().interpret(operands)
-    compare(list(compiled), list(interpreted), rtol=2e-4, atol=2e-4, weak=False)
-    compare(list(optimised), list(interpreted), rtol=2e-4, atol=2e-4, weak=False)
+    compare(list(compiled), list(interpreted), **BOUNDS, weak=False)
+    compare(list(optimised), list(interpreted), **BOUNDS, weak=False)

@@ -17,10 +17,10 @@ IMAGE = RNG.normal(size=(7, 9)).astype("float32")
 VOLUME = RNG.normal(size=(2, 6, 7, 3)).astype("float32")
 
 
-def check(case, *args, **tolerances):
+def check(case, *args, **bounds):
     """The same values, dtypes, weak types or error class on both libraries."""
     results = [attempt(lambda side: case(side, *map(side.jnp.asarray, args)), s) for s in (FERRAX, JAX)]
-    compare(*results, **tolerances)
+    compare(*results, **bounds)
 
 
 def mix(a, b):
@@ -35,6 +35,14 @@ def digits(a, b):
 def affine(a, b):
     """The composition of `x -> p x + q`: associative, not commutative."""
     return a[0] * b[0], a[1] * b[0] + b[1]
+
+
+def composed(S, x, axes):
+    """Along several axes the order shows. XLA's older emitters (`conftest.py`) have one of their own."""
+    compose = lambda x: S.lax.reduce((x, 2 * x), (1.0, 0.0), affine, axes)  # noqa: E731
+    if S is JAX:
+        compose = S.jax.jit(compose, compiler_options={"xla_cpu_use_fusion_emitters": True})
+    return compose(x)
 
 
 def first_greatest(S):
@@ -121,7 +129,7 @@ def test_windows_of_an_image(window, function):
     def case(S, x):
         return S.lax.reduce_window(x, init, make(S), *IMAGES[window])
 
-    check(case, IMAGE, rtol=2e-4, atol=2e-5)
+    check(case, IMAGE, ulps=64)
 
 
 @pytest.mark.parametrize("window", [name for name in IMAGES if type(IMAGES[name][-1]) is not str])
@@ -237,7 +245,7 @@ def test_derivatives(name):
         tangent = S.jnp.cos(3 * x)
         return S.jax.jvp(lambda x: run(S, x), (x,), (tangent,)), S.jax.grad(total(S))(x), S.jax.jit(S.jax.grad(total(S)))(x)
 
-    check(case, x, rtol=2e-4, atol=2e-4)
+    check(case, x, ulps=64)
 
 
 @pytest.mark.parametrize("combine, init", [("max", -np.inf), ("add", 0.0)])
@@ -303,8 +311,8 @@ REDUCES = {
     "sum and product": (lambda S, x: S.lax.reduce([x, x + 1], [0.0, 1.0], lambda a, b: [a[0] + b[0], a[1] * b[1]], (0, 1)), M),
     "generic": (lambda S, x: S.lax.reduce(x, 0.0, mix, (1,)), M),
     "composition": (lambda S, x: S.lax.reduce((x, 2 * x), (1.0, 0.0), affine, (0,)), IMAGE),
-    "composition of all": (lambda S, x: S.lax.reduce((x, 2 * x), (1.0, 0.0), affine, (1, 0)), IMAGE),
-    "composition of the middle": (lambda S, x: S.lax.reduce((x, 2 * x), (1.0, 0.0), affine, (2, 1)), VOLUME),
+    "composition of all": (lambda S, x: composed(S, x, (1, 0)), IMAGE),
+    "composition of the middle": (lambda S, x: composed(S, x, (2, 1)), VOLUME),
     "nothing": (lambda S, x: S.lax.reduce(x[:0], 1.0, mix, (0,)), M),
     "no rows": (lambda S, x: S.lax.reduce(x[:0], 1.0, mix, (1,)), M),
     "from a zero of another dtype": (lambda S, x: S.lax.reduce(x, 0, S.lax.add, (0,)), M),
@@ -362,6 +370,7 @@ ERRORS = {
 }  # fmt: skip
 
 
+@pytest.mark.raises("RuntimeError", "TypeError", "ValueError")
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name):
     check(lambda S: ERRORS[name](S))

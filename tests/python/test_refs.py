@@ -86,7 +86,7 @@ def test_donating_what_was_read_leaves_the_ref_alone():
 @pytest.mark.parametrize("dtype", ["int32", "float32", "bfloat16", "bool", "complex64", "uint8"])
 @pytest.mark.parametrize("value", [1, 1.5, True, 2j, np.int8(3), np.float16(2.5)])
 def test_values_are_cast_as_in_jax(dtype, value):
-    @same(rtol=1e-2)
+    @same
     def case(s):
         ref = s.jax.new_ref(s.jnp.zeros((), dtype))
         ref[...] = value

@@ -95,19 +95,19 @@ def test_as_a_scan(n, kept):
 
     gradients = ferrax.jit(ferrax.value_and_grad(ours, argnums=(0, 1)))(W, X, n)
     expected = reference.value_and_grad(theirs, argnums=(0, 1))(W, X)
-    compare(gradients, expected, rtol=2e-5, atol=2e-5, weak=False)
+    compare(gradients, expected, weak=False)
 
 
 @pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
 def test_second_derivatives_as_those_of_a_scan(kept):
     ours = ferrax.jit(ferrax.hessian(lambda x, n: recurrent(n, W, x, **kept)[1]))(X, 5)
     theirs = reference.hessian(lambda x: recurrent_reference(5, W, x)[1])(X)
-    compare(ours, theirs, rtol=2e-4, atol=2e-5, weak=False)
+    compare(ours, theirs, ulps=64, weak=False)
     twice = ferrax.grad(lambda x: (ferrax.grad(lambda x: recurrent(5, W, x, **kept)[1])(x) ** 2).sum())(X)
     expected = reference.grad(
         lambda x: (reference.grad(lambda x: recurrent_reference(5, W, x)[1])(x) ** 2).sum()
     )(X)
-    compare(twice, expected, rtol=2e-4, atol=2e-4, weak=False)
+    compare(twice, expected, ulps=64, weak=False)
 
 
 def test_third_derivatives_in_all_modes():

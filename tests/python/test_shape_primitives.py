@@ -68,7 +68,7 @@ def supported(name, transform):
     "name,transform",
     [(name, how) for name in BOUND for how in TRANSFORMS if supported(name, how)],
 )
-@same(weak=False, rtol=1e-4)
+@same(weak=False)
 def test_bound(S, name, transform):
     x = S.jnp.asarray(X) * 0.7 - 1.1
     return TRANSFORMS[transform](S, lambda x: BOUND[name](S, x), x)

@@ -46,6 +46,7 @@ CASES = {
 }
 
 
+@pytest.mark.raises("ConcretizationTypeError", "TracerIntegerConversionError", "ValueError")
 @pytest.mark.parametrize("name", CASES)
 @same
 def test_class(S, name):

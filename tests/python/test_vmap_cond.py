@@ -53,7 +53,7 @@ def test_the_form_is_chosen_by_cost():
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
-@same(rtol=1e-5, atol=1e-5, weak=False)
+@same(weak=False)
 def test_cond(S, x):
     f = functools.partial(choose, S)
     both = S.jax.vmap(f)
@@ -72,14 +72,14 @@ def test_cond(S, x):
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
-@same(rtol=1e-5, atol=1e-5, weak=False)
+@same(weak=False)
 def test_switch(S, x):
     i = S.jnp.array([0, 3, 2, -1, 9])
     f = S.jax.vmap(functools.partial(pick, S))
     return f(i, x), S.jax.jit(f)(i, x), S.jax.grad(lambda x: (f(i, x) ** 2).sum())(x)
 
 
-@same(rtol=1e-4, atol=1e-5, weak=False)
+@same(ulps=64, weak=False)
 def test_captured_and_shared_operands(S):
     """What all lanes share is not copied for each, and its gradient is that of all lanes."""
     x = S.jnp.asarray(LARGE[:, :60])

@@ -10,8 +10,8 @@ first section run ahead of each. A comment on a statement states what comes of i
 
 `jax`, `jnp`, `lax` and `np` are there from the start. A block opened with ```` ```python ferrax ````
 runs on ferrax only: there the two differ on purpose, and the prose says why. One opened with
-```` ```python pending ```` states what ferrax is still to do: there it may fail, and the test warns
-once it does not. README.md is run too, on ferrax.
+```` ```python pending Class ```` states what ferrax is still to do: until then each of its statements
+raises that class, and the test fails for another and once one works. README.md is run too, on ferrax.
 """
 
 import ast
@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 DIRECTORY = pathlib.Path(__file__).parent
-FENCE = re.compile(r"^```python(?: (?P<mark>ferrax|pending))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```python(?: (?P<mark>ferrax|pending (?P<class>\w+)))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 EXPECTED = re.compile(r'#\s*(?P<kind>=>|error:|warns:)\s*(?P<text>.*)$')
 CLASS = re.compile(r'(?P<name>\w+)(?:\s+"(?P<part>.*)")?$')
 
@@ -113,19 +113,18 @@ def test_spec(package, path, body):
         "lax": importlib.import_module(f"{package}.lax"),
         "np": np,
     }
-    for block in FENCE.finditer(body):
+    blocks = list(FENCE.finditer(body))
+    assert len(blocks) == body.count("```python"), f"{path.name}: a block is opened with something unknown"
+    for block in blocks:
         if block["mark"] == "ferrax" and package != "ferrax":
             continue
         code = "\n" * body.count("\n", 0, block.start("code")) + block["code"]
-        if block["mark"] != "pending" or package != "ferrax":
+        if block["class"] is None or package != "ferrax":
             run_block(code, namespace, path)
             continue
-        try:
-            run_block(code, namespace, path)
-        except (Exception, pytest.fail.Exception):
-            continue
-        line = body.count("\n", 0, block.start("code"))
-        warnings.warn(f"{path.name}:{line}: works now, remove 'pending'", stacklevel=1)
+        for statement in ast.parse(code).body:
+            where = f"{path.name}:{statement.lineno}"
+            check(statement, "error:", block["class"], namespace, f"{where}, pending", str(path))
 
 
 def run_block(code, namespace, path):

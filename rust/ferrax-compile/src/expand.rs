@@ -1,8 +1,8 @@
 //! First pass: one flat list of equations that all have a lowering.
 //!
-//! Calls are inlined and ops whose lowering is `Expand` are rewritten by their
-//! rows until none is left. The sub-programs of branches and loops go through
-//! the same, each once however often and however deep it is used.
+//! Calls are inlined, arguments with the weakness that callees were typed with, and ops whose
+//! lowering is `Expand` are rewritten by their rows until none is left. The sub-programs of branches
+//! and loops go through the same, each once however often and however deep it is used.
 
 use std::sync::Arc;
 
@@ -75,7 +75,8 @@ impl Expander {
     ) -> Result<SmallVec<[Atom; 1]>> {
         let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
         for (var, &argument) in program.inputs.iter().zip(arguments) {
-            map[var.index()] = Some(argument);
+            let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
+            map[var.index()] = Some(builder.with_weak(argument, weak)?);
         }
         for (var, tensor) in &program.constants {
             let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);

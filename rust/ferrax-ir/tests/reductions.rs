@@ -162,6 +162,25 @@ fn nan_is_extreme() {
 }
 
 #[test]
+fn negative_zero_is_less_than_zero() {
+    for zeros in [[0.0, -0.0], [-0.0, 0.0]] {
+        let x = f64s(&[2], &zeros);
+        for (kind, negative) in [(ReduceKind::Max, false), (ReduceKind::Min, true)] {
+            let found = values(&eval(reduce(kind, &[0]), &[x.clone()]))[0];
+            assert_eq!(found.is_sign_negative(), negative, "{kind:?} of {zeros:?}");
+        }
+        for (kind, negative) in [(CumulativeKind::Max, false), (CumulativeKind::Min, true)] {
+            let found = values(&eval(running(kind, 0, false), &[x.clone()]));
+            assert_eq!(found[0].is_sign_negative(), zeros[0].is_sign_negative());
+            assert_eq!(found[1].is_sign_negative(), negative, "{kind:?} of {zeros:?}");
+        }
+        // Indices go by values alone: the first of equal ones.
+        assert_eq!(ints(&eval(arg(ArgKind::Max, 0), &[x.clone()])), [0]);
+        assert_eq!(ints(&eval(arg(ArgKind::Min, 0), &[x.clone()])), [0]);
+    }
+}
+
+#[test]
 fn first_extremum() {
     let x = f64s(&[2, 3], &[1.0, 3.0, 3.0, 0.0, -1.0, -1.0]);
     assert_eq!(ints(&eval(arg(ArgKind::Max, 1), &[x.clone()])), [1, 0]);

@@ -171,7 +171,8 @@ fn extreme_without_infinity(dtype: DType, sign: f64) -> Option<Scalar> {
     })
 }
 
-/// The order that maxima follow: complex numbers lexicographically; `None` if a NaN is involved.
+/// The order of `argmax`: complex numbers lexicographically; `None` if a NaN is involved. Zeros of
+/// both signs are equal.
 pub fn order(left: Wide, right: Wide) -> Option<Ordering> {
     match (left, right) {
         (Wide::Int(a), Wide::Int(b)) => Some(a.cmp(&b)),

@@ -51,9 +51,8 @@ pub fn div<L: Formulas>(l: &mut L, x: Pair<L>, y: Pair<L>) -> Pair<L> {
     let scaled = l.mul(second, ratio);
     let re = l.add(first, scaled);
     let scaled = l.mul(first, ratio);
-    let difference = l.sub(second, scaled);
-    let negated = l.neg(difference);
-    let im = l.select(wide, difference, negated);
+    let (minuend, subtrahend) = (l.select(wide, second, scaled), l.select(wide, scaled, second));
+    let im = l.sub(minuend, subtrahend);
     let (re, im) = (l.div(re, denominator), l.div(im, denominator));
 
     let (nan_re, nan_im) = (l.is_nan(re), l.is_nan(im));
