@@ -114,7 +114,7 @@ pub fn arguments(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<()> {
 #[cold]
 fn guarded(value: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = value.py();
-    let module = py.import(intern!(py, "ferrax._src.transfers"))?;
+    let module = py.import(intern!(py, "ferrax._src.core.transfers"))?;
     module.call_method1(intern!(py, "guarded"), (value, bits() & NO_TRANSFERS != 0)).map(drop)
 }
 

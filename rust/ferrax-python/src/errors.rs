@@ -60,6 +60,6 @@ where
 /// The module with the classes, which is imported once.
 pub fn module(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || py.import("ferrax._src.errors").map(Bound::unbind))?;
+    let module = MODULE.get_or_try_init(py, || py.import("ferrax._src.base.errors").map(Bound::unbind))?;
     Ok(module.bind(py))
 }

@@ -345,7 +345,7 @@ impl JitFunction {
     /// The function's name, file and line.
     fn place(&self, py: Python<'_>) -> String {
         let place = || -> PyResult<String> {
-            py.import("ferrax._src.api_util")?
+            py.import("ferrax._src.core.api_util")?
                 .getattr("fun_place")?
                 .call1((self.function.bind(py),))?
                 .extract()
@@ -553,7 +553,7 @@ impl JitFunction {
             return Err(self.returned_ref(py, leaf, result));
         }
         let stand_in = py
-            .import(intern!(py, "ferrax._src.abstract_values"))?
+            .import(intern!(py, "ferrax._src.tracing.abstract_values"))?
             .call_method1(intern!(py, "stand_in"), (leaf,))?;
         if let Ok(array) = stand_in.cast_into::<Array>() {
             return Ok(Operand::Array(array));
@@ -628,7 +628,7 @@ fn is_float0(leaf: &Bound<'_, PyAny>) -> bool {
 
 /// The tree with nodes without leaves for its arrays of dtype float0, which programs know nothing of.
 fn hide_float0<'py>(py: Python<'py>, tree: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "ferrax._src.float0"))?.getattr("hide")?.call1((tree,))
+    py.import(intern!(py, "ferrax._src.core.float0"))?.getattr("hide")?.call1((tree,))
 }
 
 /// `tree::flatten`, quick where the tree is like the known one: then that is the result.
@@ -648,7 +648,7 @@ fn flatten_like<'py>(
 
 /// The function that names an argument's leaves for messages.
 fn leaf_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    py.import(intern!(py, "ferrax._src.api_util"))?.getattr(intern!(py, "argument_names"))
+    py.import(intern!(py, "ferrax._src.core.api_util"))?.getattr(intern!(py, "argument_names"))
 }
 
 #[pymethods]

@@ -97,7 +97,7 @@ pub fn conversion_error(array: &Bound<'_, Array>, class: &str) -> PyResult<PyErr
     let py = array.py();
     let origin = trace::describe(array)?;
     let location = crate::source::current(py).line().map(|line| line.to_string());
-    let constructor = py.import("ferrax._src.errors")?.getattr(class)?;
+    let constructor = py.import("ferrax._src.base.errors")?.getattr(class)?;
     let keywords = PyDict::new(py);
     keywords.set_item("origin", origin)?;
     keywords.set_item("location", location)?;

@@ -42,7 +42,7 @@ impl PyProgram {
         let begun = Instant::now();
         let made = py.detach(|| ferrax_cpu::compile(&self.program)).py(py)?;
         if checks::compiles() {
-            let log = py.import("ferrax._src.stats")?.getattr("log_compile")?;
+            let log = py.import("ferrax._src.transforms.stats")?.getattr("log_compile")?;
             log.call1((&*self.program.name, self.in_types(py)?, begun.elapsed().as_secs_f64()))?;
         }
         Ok(self.executable.get_or_init(|| Arc::new(made)))

@@ -251,6 +251,12 @@ def transfer_guard(new_val):
 
     Args:
         new_val: 'allow', 'log', 'disallow', 'log_explicit', 'disallow_explicit' or None.
+
+    Example:
+        >>> with ferrax.transfer_guard("disallow"):
+        ...     x = ferrax.device_put(np.arange(3.0))  # jnp.sin(np.arange(3.0)) raises
+        >>> x
+        Array([0., 1., 2.], dtype=float32)
     """
     with contextlib.ExitStack() as stack:
         for name in (*_TRANSFER_GUARDS, "jax_transfer_guard"):

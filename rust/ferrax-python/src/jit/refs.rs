@@ -1,4 +1,4 @@
-//! Mutable arrays in jitted functions: see `ferrax._src.refs`.
+//! Mutable arrays in jitted functions: see `ferrax._src.state`.
 //!
 //! A function's program gets the values of the mutable arrays that it closes over
 //! as its last inputs, and gives those that it writes as its last outputs. Each
@@ -62,7 +62,7 @@ impl JitFunction {
             let name = |index: usize| {
                 self.leaf_name(py, index, given).unwrap_or_else(|| format!("argument leaf {index}"))
             };
-            let message = py.import(intern!(py, "ferrax._src.refs"))?.call_method1(
+            let message = py.import(intern!(py, "ferrax._src.state"))?.call_method1(
                 intern!(py, "passed_twice"),
                 (leaf, self.function.bind(py), "jit", name(*first), name(*index)),
             )?;
@@ -82,7 +82,7 @@ impl JitFunction {
         if refs.is_empty() {
             return Ok(());
         }
-        let make = py.import(intern!(py, "ferrax._src.refs"))?.getattr(intern!(py, "argument"))?;
+        let make = py.import(intern!(py, "ferrax._src.state"))?.getattr(intern!(py, "argument"))?;
         for (index, actual) in refs {
             let name = self.leaf_name(py, *index, given);
             leaves[*index] = make.call1((&leaves[*index], index, name, actual))?.unbind();
@@ -97,7 +97,7 @@ impl JitFunction {
         result: &Bound<'_, PyAny>,
     ) -> PyErr {
         let message = || -> PyResult<String> {
-            py.import(intern!(py, "ferrax._src.refs"))?
+            py.import(intern!(py, "ferrax._src.state"))?
                 .call_method1(intern!(py, "returned"), (leaf, self.function.bind(py), "jit", result))?
                 .extract()
         };

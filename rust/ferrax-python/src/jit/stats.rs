@@ -77,7 +77,7 @@ impl JitFunction {
 }
 
 fn explain(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
-    py.import(intern!(py, "ferrax._src.stats"))
+    py.import(intern!(py, "ferrax._src.transforms.stats"))
 }
 
 #[pymethods]

@@ -223,7 +223,12 @@ fn kind_from_data(
 ///
 /// `type in registry`, `iter(registry)` (registered types in order) and `len(registry)` look at
 /// it. A registry lives as long as the process.
-#[pyclass(frozen, module = "ferrax._src.tree_util")]
+///
+/// Example:
+///     >>> registry = ferrax.tree_util.default_registry
+///     >>> dict in registry, int in registry
+///     (True, False)
+#[pyclass(frozen, module = "ferrax._src.tree.tree_util")]
 pub struct PyTreeRegistry {
     registry: &'static Registry,
 }
@@ -536,7 +541,7 @@ fn tree_map<'py>(
         if let Err(error) = definition.flatten_up_to(py, &other, &mut column) {
             if error.is_instance_of::<PyValueError>(py) {
                 // Raises a message that names the path, if it finds the difference.
-                py.import(intern!(py, "ferrax._src.tree_util"))?
+                py.import(intern!(py, "ferrax._src.tree.tree_util"))?
                     .getattr(intern!(py, "raise_prefix_error"))?
                     .call1(("tree_map tree", tree, other, is_leaf))?;
             }
