@@ -177,6 +177,10 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     return source_info.line or ""
 
 
+# How many paths are excluded: programs that were traced before name other lines.
+exclusions = 0
+
+
 def register_exclusion(path: str) -> None:
     """Says that code in files whose paths begin with this is a library's, not the user's: messages
     and equations name the line that calls it.
@@ -185,7 +189,9 @@ def register_exclusion(path: str) -> None:
 
     >>> ferrax.extend.source_info_util.register_exclusion("/opt/my_library/")
     """
+    global exclusions
     _core.exclude_from_source(path)
+    exclusions += 1
 
 
 class set_name_stack(contextlib.ContextDecorator):  # noqa: N801
@@ -281,5 +287,3 @@ def user_context(traceback: Any = None, *, name_stack: Any = None) -> Iterator[N
     """
     with contextlib.nullcontext() if name_stack is None else set_name_stack(name_stack):
         yield
-
-

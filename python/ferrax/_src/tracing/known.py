@@ -17,7 +17,7 @@ from __future__ import annotations
 import weakref
 
 from ferrax import _core
-from ferrax._src.base import config
+from ferrax._src.base import config, source_info
 
 KEPT = 4096
 
@@ -33,7 +33,7 @@ def find(fun, key):
     which is None for functions of which nothing is kept."""
     if str(getattr(fun, "__module__", None)).startswith("ferrax.") or config.check_tracer_leaks.value:
         return None, None
-    key = (key, _core.compilation_context())
+    key = (key, _core.compilation_context(), source_info.exclusions)
     try:
         result = _young.get(fun, {}).get(key)
         if result is None and (result := _old.get(fun, {}).get(key)) is not None:
