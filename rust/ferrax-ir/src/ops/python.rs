@@ -35,9 +35,7 @@ impl Promotion {
             }
             (Promotion::Counting, _) => "Truth values become integers first.",
             (Promotion::Logical, 1) => "What is not zero counts as true; the result is bool.",
-            (Promotion::Logical, _) => {
-                "What is not zero in `x` and `y` counts as true; the result is bool."
-            }
+            (Promotion::Logical, _) => "What is not zero in `x` and `y` counts as true; the result is bool.",
             (Promotion::Accepted, _) => {
                 "Dtypes whose elements are their own result are returned as they are."
             }
