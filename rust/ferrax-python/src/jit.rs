@@ -777,12 +777,6 @@ impl JitFunction {
         self.function.clone_ref(py)
     }
 
-    /// A method's object may keep the jitted method, and so itself. Clearing that object's `__dict__`
-    /// breaks the cycle.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.function)
-    }
-
     #[getter]
     fn _function_name<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         PyString::new(py, &self.name)

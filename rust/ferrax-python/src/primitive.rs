@@ -65,8 +65,8 @@ fn interned(name: &str) -> &'static str {
 /// `ferrax._src.primitive_rules`, which is imported once.
 pub fn rules(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module =
-        MODULE.get_or_try_init(py, || py.import("ferrax._src.transforms.primitive_rules").map(Bound::unbind))?;
+    let module = MODULE
+        .get_or_try_init(py, || py.import("ferrax._src.transforms.primitive_rules").map(Bound::unbind))?;
     Ok(module.bind(py))
 }
 

@@ -61,11 +61,10 @@ pub fn check(py: Python<'_>, watched: Watched, program: &Program, names: Option<
     let names = argument_names(py, names)?;
     let described: Vec<String> =
         leaked.iter().map(|tracer| description(tracer.get(), program, &names)).collect();
-    let error = py.import(intern!(py, "ferrax._src.tracing.leaks"))?.getattr(intern!(py, "error"))?.call1((
-        &*program.name,
-        PyList::new(py, leaked)?,
-        described,
-    ))?;
+    let error = py
+        .import(intern!(py, "ferrax._src.tracing.leaks"))?
+        .getattr(intern!(py, "error"))?
+        .call1((&*program.name, PyList::new(py, leaked)?, described))?;
     Err(PyErr::from_value(error))
 }
 
