@@ -29,7 +29,8 @@ ALL = (*FLOATS, *COMPLEX, *INTS, np.bool_)
 class Row:
     """`call(S, *arrays)`; `cases` are tuples of NumPy arrays, `points` of float64 or complex128.
 
-    Results are within `ulps`, those of the dtype if it is None, beside terms that cancel (`bounds`).
+    Results are within `ulps`, those of the dtype if it is None, beside terms that cancel (`bounds`);
+    derivatives within `derivative_ulps`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Row:
     cases: list
     points: list = dataclasses.field(default_factory=list)
     ulps: float | None = None
+    derivative_ulps: float = 64
     batch: bool = True
 
 
@@ -145,7 +147,7 @@ def check_derivatives(row):
 
         wanted, got = both(run)
         where = f"derivatives of {describe(row, arrays)}"
-        compare(got, wanted, where, weak=False, **bounds(row, arrays) | {"ulps": 64})
+        compare(got, wanted, where, weak=False, **bounds(row, arrays) | {"ulps": row.derivative_ulps})
 
 
 def direction(like, step):

@@ -318,7 +318,6 @@ CASES = {
     "unscaled": lambda S, jet: jet(
         lambda x: S.jnp.exp(x) * x, (0.5,), ((1.0, 0.5, 0.25),), factorial_scaled=False
     ),
-    "more_options": lambda S, jet: jet(S.jnp.sin, (0.5,), ((1.0,),), rules=None),
     "half": lambda S, jet: jet(
         lambda x: S.jnp.exp(x) / (1 + x), (S.jnp.float16(0.5),), ((S.jnp.float16(1), S.jnp.float16(0)),)
     ),

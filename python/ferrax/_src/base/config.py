@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from collections.abc import Iterator
 
 from ferrax._src.base.flags import (
     Choice,
@@ -246,7 +247,7 @@ softmax_custom_jvp = states["jax_softmax_custom_jvp"]
 
 
 @contextlib.contextmanager
-def transfer_guard(new_val):
+def transfer_guard(new_val: str | None) -> Iterator[None]:
     """Sets the level of the transfer guard, in all directions, for a block of this thread.
 
     Args:

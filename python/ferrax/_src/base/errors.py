@@ -292,9 +292,9 @@ class UnexpectedTracerError(JAXTypeError):
 class KeyReuseError(JAXTypeError):
     """A random key was used twice, while `jax_debug_key_reuse` is set.
 
-    Nothing raises it yet, since that flag cannot be set. Two samplers given the same key give
-    related numbers, where independent ones were meant: `ferrax.random.split` the key, and use each
-    new key once.
+    Nothing raises it yet, since that flag cannot be set. Cause: two samplers given the same key
+    give related numbers, where independent ones were meant. Cure: `ferrax.random.split` the key,
+    and use each new key once.
 
     Example:
         >>> k1, k2 = ferrax.random.split(ferrax.random.key(0))
@@ -321,7 +321,7 @@ class JaxprTypeError(TypeError):
 class InconclusiveDimensionOperation(Exception):
     """A question about a symbolic dimension has no answer that holds for all its values.
 
-    Nothing raises it yet: there are no symbolic dimensions (`export.symbolic_shape` says so). It is
+    Cause: none yet, for there are no symbolic dimensions (`export.symbolic_shape` says so); it is
     here for programs that catch it.
 
     Example:

@@ -52,7 +52,7 @@ def _guard(direction, flag, what, forbidden) -> None:
 def explicit():
     """A context for transfers from the host that are asked for: only `_explicit` levels guard them."""
     if level("host_to_device") in ("log", "disallow"):
-        return config.transfer_guard_host_to_device("allow")
+        return flags.states["jax_transfer_guard_host_to_device"]("allow")
     return contextlib.nullcontext()
 
 

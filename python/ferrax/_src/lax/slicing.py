@@ -188,12 +188,13 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
                 static_dtype = start.dtype
             break
     result = []
+    limits = np.iinfo(static_dtype)
     for start, size, wrap in zip(start_indices, shape, allow_negative):
         if isinstance(start, (int, np.integer)):
             value = operator.index(start)
             value = value + size if value < 0 and wrap else value
-            # The window is moved until it fits anyway: no start is too large for its type.
-            start = as_array(static_dtype.type(min(max(value, 0), size)))
+            # The window is moved until it fits: from the end of the type's range, too.
+            start = as_array(static_dtype.type(min(max(value, limits.min), limits.max)))
         else:
             start = _operand(start, name, 1)
             if start.ndim == 0 and wrap and start.dtype.kind in "iu":

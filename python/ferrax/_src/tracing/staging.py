@@ -204,8 +204,8 @@ def make_jaxpr(
             program, captured, flat = stage(call, dynamic, kwargs, writes=True, structs=True)
         closed = ClosedJaxpr(program, captured)
         if flat.touched is not None:
-            own = [entry.position for entry in flat.touched.written]
-            closed._written = flat.touched.written_arguments, own
+            own = tuple(entry.position for entry in flat.touched.written)
+            closed._written = tuple(flat.touched.written_arguments), own
         if flat.structs:
             closed = closed.with_outputs(flat.structs)
 

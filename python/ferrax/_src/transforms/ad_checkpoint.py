@@ -86,7 +86,7 @@ def checkpoint(
     def checkpointed(*args, **kwargs):
         static = _static_positions(static_argnums, args)
         call, dynamic, named = fun, args, kwargs
-        given = ()
+        given: tuple[tuple, ...] = ()
         if static or static_argnames & kwargs.keys():
             dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
             named = {key: value for key, value in kwargs.items() if key not in static_argnames}

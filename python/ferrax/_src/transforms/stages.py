@@ -163,7 +163,7 @@ class Lowered(_Stage):
     dtype('float32')
     """
 
-    def __init__(self, program, *args):
+    def __init__(self, program: Any, *args: Any) -> None:
         abstract_values.refuse(program)
         super().__init__(program, *args)
 

@@ -34,8 +34,8 @@ impl JitFunction {
         }
     }
 
-    /// Runs an entry where runs are looked at: its arguments and the values of its results. Nothing is donated before that is
-    /// known: the inputs may be needed for a second run.
+    /// Runs an entry where runs are looked at: its arguments and the values of its results. Nothing is
+    /// donated before those are known: the inputs may be needed for a second run.
     #[cold]
     fn run_checked(
         &self,
