@@ -71,20 +71,6 @@ fn examples() {
 }
 
 #[test]
-fn negative_zero_is_less_than_zero() {
-    for zeros in [[-0.0, 0.0], [0.0, -0.0]] {
-        let x = f64s(&[2], &zeros);
-        for (kind, expected) in [(ReduceKind::Max, 0.0), (ReduceKind::Min, -0.0)] {
-            assert_eq!(eval(reduce(kind, &[0]), &[x.clone()]).bytes(), f64s(&[], &[expected]).bytes());
-        }
-        for (kind, expected) in [(CumulativeKind::Max, 0.0), (CumulativeKind::Min, -0.0)] {
-            let last = eval(running(kind, 0, false), &[x.clone()]).bytes()[8..].to_vec();
-            assert_eq!(last, f64s(&[], &[expected]).bytes());
-        }
-    }
-}
-
-#[test]
 fn reduction_values() {
     use ReduceKind::*;
     let x = count(&[2, 3]);
