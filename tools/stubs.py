@@ -12,7 +12,7 @@ import types
 
 from generated import ROOT, emit
 
-from ferrax import _core
+from ferrax import _core, numpy
 
 PACKAGE = "python/ferrax/_core"
 BEGIN = "    # From Python, by tools/stubs.py:\n"
@@ -24,14 +24,14 @@ LEFT_OUT = {"__buffer__", "__setitem__", "flat"}
 SETTINGS = {"accuracy": "None"}
 
 
-def of_functions(module, names) -> str:
-    """The functions of a native module with their parameters."""
+def of_functions(module, names, exported) -> str:
+    """The functions of a native module with their parameters; `exported` is what a star imports."""
     lines = [
         "from ferrax._core import Array",
         "from ferrax._src.core.typing import ArrayLike",
         "",
         "__all__ = [",
-        *(f'    "{name}",' for name in sorted(module.__all__)),
+        *(f'    "{name}",' for name in sorted(exported)),
         "]",
         "",
     ]
@@ -111,8 +111,12 @@ def core_stub() -> str:
 
 
 def main() -> None:
-    emit(f"{PACKAGE}/lax.pyi", of_functions(_core.lax, {*_core.lax.__all__, "copy"}), __doc__)
-    emit(f"{PACKAGE}/ufuncs.pyi", of_functions(_core.ufuncs, _core.ufuncs.__all__), __doc__)
+    lax, ufuncs = _core.lax.__all__, _core.ufuncs.__all__
+    emit(f"{PACKAGE}/lax.pyi", of_functions(_core.lax, {*lax, "copy"}, lax), __doc__)
+    # To a type checker the first import of a name counts: a function that `ferrax.numpy` replaces by an
+    # object with methods, such as `add.reduce`, is not to be the name's first.
+    own = [name for name in ufuncs if getattr(numpy, name) is getattr(_core.ufuncs, name)]
+    emit(f"{PACKAGE}/ufuncs.pyi", of_functions(_core.ufuncs, ufuncs, own), __doc__)
     emit(f"{PACKAGE}/__init__.pyi", core_stub(), __doc__)
 
 

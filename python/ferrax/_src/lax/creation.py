@@ -20,6 +20,16 @@ from ferrax._src.lax.arguments import (
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
 
+__all__ = [
+    "broadcasted_iota",
+    "empty",
+    "full",
+    "full_like",
+    "iota",
+    "shape_as_value",
+    "zeros_like_array",
+]
+
 
 def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, sharding: Any = None) -> Array:
     """An array of one value; weakly typed if ``dtype`` is None and the value is.

@@ -16,6 +16,8 @@ from ferrax._src.lax.arguments import (
     reject_out_sharding as _reject_out_sharding,
 )
 
+__all__ = ["batch_matmul", "dot", "dot_general"]
+
 
 def dot_general(
     lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,

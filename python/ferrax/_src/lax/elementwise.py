@@ -24,6 +24,19 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.tree.tree_util import tree_map
 
+__all__ = [
+    "bitcast_convert_type",
+    "convert_element_type",
+    "dtype",
+    "integer_pow",
+    "mul",
+    "reciprocal",
+    "reduce_precision",
+    "round",
+    "select",
+    "stop_gradient",
+]
+
 T = TypeVar("T")
 
 _NUMBER_TYPES = (bool, int, float)

@@ -32,6 +32,18 @@ from ferrax._src.lax.creation import full
 from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.lax.slicing import _wrap_dynamic
 
+__all__ = [
+    "gather",
+    "index_take",
+    "scatter",
+    "scatter_add",
+    "scatter_apply",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_sub",
+]
+
 
 def _default_fill(dtype):
     """What an out-of-bounds gather yields: NaN, the lowest signed or the highest unsigned value."""

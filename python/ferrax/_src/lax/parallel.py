@@ -23,6 +23,22 @@ from ferrax._src.lax.reduce import reduce_max, reduce_min, reduce_sum
 from ferrax._src.lax.shape import expand_dims, reshape, squeeze, transpose
 from ferrax._src.tree import tree_util
 
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "pbroadcast",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pswapaxes",
+]
+
 
 def _split_names(axis_name, function):
     """The names and the positions among axes, checked."""

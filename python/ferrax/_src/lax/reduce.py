@@ -17,6 +17,23 @@ from ferrax._src.lax.arguments import (
     reject_out_sharding as _reject_out_sharding,
 )
 
+__all__ = [
+    "argmax",
+    "argmin",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "reduce_and",
+    "reduce_max",
+    "reduce_min",
+    "reduce_or",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_xor",
+]
+
 
 def _check_axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
     axes = _int_tuple(axes)

@@ -22,6 +22,26 @@ from ferrax._src.lax.arguments import (
     reject_out_sharding as _reject_out_sharding,
 )
 
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_like",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "collapse",
+    "concatenate",
+    "expand_dims",
+    "pad",
+    "reshape",
+    "rev",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+    "transpose",
+    "unstack",
+]
+
 
 def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
     if values and min(values) < 0:

@@ -27,6 +27,18 @@ from ferrax._src.lax.arguments import (
 )
 from ferrax._src.lax.shape import expand_dims, squeeze
 
+__all__ = [
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "index_in_dim",
+    "slice",
+    "slice_in_dim",
+]
+
 # A vector, or a scalar for each axis.
 Starts: TypeAlias = Array | np.ndarray | Sequence[ArrayLike]
 

@@ -12,6 +12,8 @@ from ferrax._core import Array, bind
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_axis as _canonical_axis, operand as _operand
 
+__all__ = ["sort", "sort_key_val", "top_k"]
+
 
 @overload
 def sort(

@@ -14,6 +14,8 @@ from ferrax._src.lax.shape import concatenate, expand_dims, reshape, rev
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.tree import tree_util
 
+__all__ = ["associative_scan"]
+
 
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Combines each prefix of ``elems`` along ``axis`` with an associative function.

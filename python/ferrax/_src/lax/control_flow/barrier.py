@@ -8,6 +8,8 @@ from ferrax import _core
 from ferrax._src.core import float0
 from ferrax._src.lax.control_flow.common import type_of
 
+__all__ = ["optimization_barrier"]
+
 
 def optimization_barrier(operand: Any, /) -> Any:
     """Its operand, which the compiler neither moves across this point nor computes together.

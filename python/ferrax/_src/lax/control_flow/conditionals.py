@@ -15,6 +15,8 @@ from ferrax._src.lax import elementwise
 from ferrax._src.lax.control_flow import common
 from ferrax._src.state import arguments as ref_args
 
+__all__ = ["cond", "switch"]
+
 
 def _operands(operands, operand):
     if operand is common.absent:

@@ -16,6 +16,8 @@ from ferrax._src.lax.shape import concatenate, expand_dims
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 
+__all__ = ["scan"]
+
 
 def scan(
     f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,

@@ -29,6 +29,8 @@ from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tree import tree_util
 
+__all__ = ["fori_loop", "while_loop"]
+
 
 def while_loop(
     cond_fun: Callable, body_fun: Callable, init_val: Any, *, max_steps: int | None = None,
