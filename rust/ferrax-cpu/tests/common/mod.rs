@@ -2,8 +2,16 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod generate;
+
 use ferrax_cpu::compile;
 use ferrax_ir::{DType, Program, Scalar, Tensor, interpret};
+
+/// Where what is random is decided.
+pub trait Choices {
+    /// A number below `bound`; 0 if that is 0.
+    fn below(&mut self, bound: usize) -> usize;
+}
 
 /// A small generator of reproducible numbers.
 pub struct Random(u64);
@@ -22,6 +30,12 @@ impl Random {
 
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+impl Choices for Random {
+    fn below(&mut self, bound: usize) -> usize {
+        Random::below(self, bound)
     }
 }
 
