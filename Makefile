@@ -14,12 +14,14 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run test test-rust test-python test-all wheel bench lint docs docs-check build clean help
+.PHONY: run test test-rust test-python test-all sanitize fuzz wheel bench lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make test        tests of the Rust crates and of the Python package, tables sampled"
-	@echo "make test-all    every case of every table"
+	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
+	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
+	@echo "make fuzz MINUTES=n  n minutes of each fuzz target, or of FUZZ_TARGETS=\"file text\""
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX"
 	@echo "make lint        formatting, lints, types, file lengths, layers"
@@ -65,6 +67,40 @@ test-python: $(BUILT) $(VENV)/.extra-test
 
 test-all: test-rust $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive
+	$(MAKE) sanitize
+	$(MAKE) fuzz FUZZ_SECONDS=20
+
+# One build serves the sanitizer and the fuzzer: tools/checked_rustc compiles the crates of this project,
+# their dependencies are those of `make test-rust`. It is the debug profile, so that the verifier and the
+# debug assertions are on too. Memory that cannot be had is an error here, as it is without a sanitizer.
+CHECKED := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/checked_rustc) cargo
+export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1
+
+# Miri knows neither the instructions of the numeric crates nor forks: it runs the tests of the parts.
+sanitize:
+	$(CHECKED) test -q --locked -p ferrax-cpu --lib --tests
+	@if cargo miri --version >/dev/null 2>&1; then echo cargo miri test -p ferrax-cpu --lib; \
+	cargo miri test -q --locked -p ferrax-cpu --lib --target-dir $(TARGET)/miri; \
+	else echo "sanitize: Miri is not installed, it was NOT run"; fi
+
+MINUTES ?= 5
+FUZZ_SECONDS ?= $(shell expr 60 '*' $(MINUTES))
+FUZZ_TARGETS ?= file text programs
+FUZZ_WORDS := fuzz/corpus/words
+
+# What the inputs of a target begin with; what it finds of interest is added to it.
+$(FUZZ_WORDS): rust/ferrax-ir/examples/fuzz_seeds.rs rust/ferrax-ir/tests/support/every_op.txt
+	cargo run -q --locked -p ferrax-ir --example fuzz_seeds fuzz/corpus
+
+fuzz: $(FUZZ_WORDS)
+	@command -v "$${CXX:-c++}" >/dev/null || \
+	{ echo "fuzz: libFuzzer is C++: install a compiler (apt-get install g++), or name one in CXX" >&2; exit 1; }
+	$(CHECKED) build -q --locked -p ferrax-fuzz --features fuzzing $(FUZZ_TARGETS:%=--bin %)
+	@set -e; for name in $(FUZZ_TARGETS); do echo "fuzz $$name: $(FUZZ_SECONDS) s"; \
+	mkdir -p fuzz/corpus/$$name fuzz/artifacts/$$name; \
+	$(TARGET)/debug/$$name fuzz/corpus/$$name -artifact_prefix=fuzz/artifacts/$$name/ \
+	  -dict=$(FUZZ_WORDS) -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=20 -rss_limit_mb=4096 \
+	  -print_final_stats=1; done
 
 # The same build as for $(BUILT): nothing is compiled a second time.
 wheel: $(VENV)/.tools
@@ -106,4 +142,4 @@ docs-check: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-lint
 	$(BIN)/python -m pytest -q tests/semantics -k README
 
 clean:
-	rm -rf $(VENV) target dist out python/ferrax/_core*.so
+	rm -rf $(VENV) target dist out fuzz/corpus fuzz/artifacts python/ferrax/_core*.so

@@ -12,6 +12,8 @@
 //! Blocks are aligned to 64 bytes, from [`HUGE`] on to huge pages. Arrays of at
 //! most 64 bytes live beside their reference count. Nothing here aborts: a
 //! refused allocation is [`ferrax_ir::Error::Memory`].
+//!
+//! Built for a sanitizer ([`EXACT`]), each array is an allocation of its own instead.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::VecDeque;
@@ -20,6 +22,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrax_ir::{Result, Storage, memory_error};
+
+/// Under a sanitizer an array is an allocation of exactly its bytes that no other array is given
+/// afterwards, so that it sees what is read or written behind an array, or after it was dropped.
+#[allow(unexpected_cfgs, reason = "`make sanitize` and `make fuzz` set `fuzzing`, as cargo-fuzz does")]
+const EXACT: bool = cfg!(any(fuzzing, miri));
 
 /// Arrays up to this size have no block of their own.
 const INLINE: usize = 64;
@@ -136,6 +143,11 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     pub fn new(len: usize) -> Result<Buffer> {
         let refused = || memory_error!("could not allocate {len} bytes for an array");
+        if EXACT {
+            let size = len.max(1);
+            let start = fresh(size).ok_or_else(refused)?.0;
+            return Ok(Buffer { start, len, size, class: 0 });
+        }
         let (class, size) = class_of(len.max(INLINE + 1)).ok_or_else(refused)?;
         let start = if size < LARGE { small(class, size) } else { large(size) };
         Ok(Buffer { start: start.ok_or_else(refused)?.0, len, size, class })
@@ -154,6 +166,10 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let block = Block(self.start);
+        if EXACT {
+            give_back(block, self.size);
+            return;
+        }
         if self.size >= LARGE {
             let gone = large_blocks().put(self.size, block);
             gone.into_iter().for_each(|(size, block)| unmap(block, size));
@@ -171,13 +187,25 @@ fn small(class: usize, size: usize) -> Option<Block> {
         WAITING.fetch_sub(size, Ordering::Relaxed);
         return Some(block);
     }
-    let layout = Layout::from_size_align(size, 64).ok()?;
-    // SAFETY: the layout's size is not zero: blocks are larger than `INLINE`.
-    let fresh = || NonNull::new(unsafe { alloc(layout) }).map(Block);
-    fresh().or_else(|| {
+    fresh(size).or_else(|| {
         release_cached();
-        fresh()
+        fresh(size)
     })
+}
+
+/// A block of the global allocator, of one byte at least.
+fn fresh(size: usize) -> Option<Block> {
+    let layout = Layout::from_size_align(size, 64).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the layout's size is not zero.
+    NonNull::new(unsafe { alloc(layout) }).map(Block)
+}
+
+/// Gives a block that [`fresh`] made back.
+fn give_back(block: Block, size: usize) {
+    if let Ok(layout) = Layout::from_size_align(size, 64) {
+        // SAFETY: `fresh` allocated the block with this layout, and its only owner gives it up here.
+        unsafe { dealloc(block.0.as_ptr(), layout) };
+    }
 }
 
 fn release_small() {
@@ -185,12 +213,7 @@ fn release_small() {
         let blocks = std::mem::take(&mut *list(class));
         let size = size_of_class(class);
         WAITING.fetch_sub(blocks.len() * size, Ordering::Relaxed);
-        if let Ok(layout) = Layout::from_size_align(size, 64) {
-            for block in blocks {
-                // SAFETY: `small` allocated the blocks of this class with this layout, and the list owned it.
-                unsafe { dealloc(block.0.as_ptr(), layout) };
-            }
-        }
+        blocks.into_iter().for_each(|block| give_back(block, size));
     }
 }
 
@@ -315,7 +338,7 @@ impl Storage for Inline {
 /// Storage for `len` bytes, and where they are. The pointer may be written
 /// through until the storage is next looked at, cloned or given away.
 pub fn storage(len: usize) -> Result<(Arc<dyn Storage>, *mut u8)> {
-    if len <= INLINE {
+    if len <= INLINE && !EXACT {
         let mut small = Arc::new(Inline { bytes: [0; INLINE], len });
         let pointer = match Arc::get_mut(&mut small) {
             Some(small) => small.bytes.as_mut_ptr(),
@@ -345,7 +368,7 @@ mod tests {
     #[test]
     fn blocks_are_reused_and_refusals_are_errors() {
         let first = Buffer::new(100_001).unwrap().pointer();
-        assert_eq!(Buffer::new(100_001).unwrap().pointer(), first);
+        assert!(EXACT || Buffer::new(100_001).unwrap().pointer() == first);
         assert!(matches!(Buffer::new(isize::MAX as usize), Err(ferrax_ir::Error::Memory(_))));
     }
 
@@ -358,7 +381,7 @@ mod tests {
         drop(many);
         assert!(waiting() <= LARGE_WAITING + SMALL_WAITING + room);
         // The block that was used last is still there.
-        assert_eq!(Buffer::new(64 << 20).unwrap().pointer(), first);
+        assert!(EXACT || Buffer::new(64 << 20).unwrap().pointer() == first);
         let few: Vec<Buffer> = (0..4096).map(|_| Buffer::new(40_000).unwrap()).collect();
         drop(few);
         assert!(waiting() <= LARGE_WAITING + SMALL_WAITING + room);
@@ -378,6 +401,6 @@ mod tests {
             x = y;
         }
         drop(x);
-        assert!(pointers.len() <= 2, "{pointers:?}");
+        assert!(EXACT || pointers.len() <= 2, "{pointers:?}");
     }
 }

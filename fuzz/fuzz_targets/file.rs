@@ -1,0 +1,34 @@
+//! Bytes to the reader of saved programs. Whatever they are, it gives a program that verifies,
+//! saves and loads again, or a parse error. The checksum of the header would stop nearly all
+//! changes, so that each input is also read with the header that its payload should have.
+
+#![no_main]
+
+use ferrax_ir::Error;
+use ferrax_ir::serial::{HEADER, MAGIC, VERSION, from_bytes, to_bytes};
+use libfuzzer_sys::fuzz_target;
+
+fn read(bytes: &[u8]) {
+    let (program, interface) = match from_bytes(bytes) {
+        Ok(loaded) => loaded,
+        Err(Error::Parse(text)) => return assert!(!text.is_empty()),
+        Err(other) => panic!("expected a parse error, got {other:?}"),
+    };
+    let again = to_bytes(&program, &interface).unwrap_or_else(|error| panic!("{error}\n{program}"));
+    let loaded = from_bytes(&again).unwrap_or_else(|error| panic!("{error}\n{program}"));
+    assert_eq!(loaded, (program.clone(), interface));
+    ferrax_fuzz::check(&program);
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    read(bytes);
+    if let Some(payload) = bytes.get(HEADER..) {
+        let mut sealed = Vec::with_capacity(bytes.len());
+        sealed.extend_from_slice(&MAGIC);
+        sealed.extend_from_slice(&VERSION.to_le_bytes());
+        sealed.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        sealed.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+        sealed.extend_from_slice(payload);
+        read(&sealed);
+    }
+});
