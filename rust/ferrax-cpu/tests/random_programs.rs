@@ -11,7 +11,7 @@ use ferrax_ir::{ArrayType, Builder, DType};
 
 #[test]
 fn compiled_programs_agree_with_the_interpreter() {
-    for seed in 0..400 {
+    for seed in 0..2000 {
         Case::new(&format!("seed {seed}"), &mut Random::new(seed)).check();
     }
 }
