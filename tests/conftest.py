@@ -26,7 +26,7 @@ os.environ.setdefault(
 )
 
 WHOLE = 6
-ONE_IN = 5
+ONE_IN = 10
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
