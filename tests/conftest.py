@@ -25,8 +25,8 @@ os.environ.setdefault(
     " --xla_cpu_prefer_vector_width=128",
 )
 
-WHOLE = 6
-ONE_IN = 10
+WHOLE = 4
+ONE_IN = 20
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
