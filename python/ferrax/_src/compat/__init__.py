@@ -1,0 +1,1 @@
+"""Programs written against JAX, run unmodified: names and modules that they import."""

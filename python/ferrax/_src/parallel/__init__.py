@@ -1,0 +1,1 @@
+"""Programs over the devices of a mesh."""

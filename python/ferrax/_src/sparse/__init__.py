@@ -1,0 +1,1 @@
+"""Sparse arrays, and functions of dense ones that take them."""
