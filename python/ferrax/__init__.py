@@ -24,6 +24,7 @@ from ferrax import (
     export as export,
     interpreters as interpreters,
     lax as lax,
+    monitoring as monitoring,
     nn as nn,
     numpy as numpy,
     ops as ops,

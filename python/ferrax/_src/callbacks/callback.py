@@ -180,11 +180,20 @@ def no_derivative(primitive, jvp, transpose):
     primitive_transposes[primitive] = refuse(transpose)
 
 
+def check_vmap_method(vmap_method) -> None:
+    """ValueError for what is no method of `vmap`."""
+    if vmap_method not in VMAP_METHODS:
+        raise ValueError(
+            f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: "
+            f"{vmap_method}"
+        )
+
+
 def batched_aval(size, aval):
     return aval.update(shape=(size, *aval.shape))
 
 
-def _primitive_with_results(name) -> Primitive:
+def primitive_with_results(name) -> Primitive:
     """A primitive that calls `callback` and gives arrays of the types `result_avals`."""
     primitive = callback_primitive(name)
 
@@ -202,7 +211,7 @@ def _bind(primitive, callback, result_shape_dtypes, args, kwargs, **params):
             f"{primitive.name}: sharding must be None or a SingleDeviceSharding, got "
             f"{params['sharding']!r} of type {type(params['sharding']).__name__}"
         )
-    avals, out_tree = _result_types(result_shape_dtypes)
+    avals, out_tree = result_types(result_shape_dtypes)
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
     callback = FlatCallback(callback, in_tree)
     outs = primitive.bind(*leaves, callback=callback, result_avals=avals, **params)
@@ -211,7 +220,7 @@ def _bind(primitive, callback, result_shape_dtypes, args, kwargs, **params):
 
 # pure_callback
 
-pure_callback_p = _primitive_with_results("pure_callback")
+pure_callback_p = primitive_with_results("pure_callback")
 
 
 @pure_callback_p.def_abstract_eval
@@ -232,37 +241,48 @@ def _batch_size(args, dims):
     return next(np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
 
 
-def _pure_callback_batch(args, dims, *, callback, result_avals, vmap_method, **params):
-    size = _batch_size(args, dims)
-    result_avals_batched = tuple(batched_aval(size, aval) for aval in result_avals)
-    if vmap_method in ("sequential", "sequential_unrolled"):
-        callback = over_lanes(callback, size, dims)
-    elif vmap_method in ("expand_dims", "broadcast_all"):
-        extent = size if vmap_method == "broadcast_all" else 1
-        args = [bdim_at_front(x, dim, extent) for x, dim in zip(args, dims)]
-    elif vmap_method == "legacy_vectorized":
-        args = [moveaxis(x, dim, 0) for x, dim in zip(args, dims)]
-    else:
-        raise NotImplementedError(
-            "vmap is only supported for the pure_callback primitive when vmap_method is one of "
-            "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
-            f"'legacy_vectorized'. Got {vmap_method=}."
+def batch_by_method(primitive, of_types=lambda callback, result_avals: callback) -> None:
+    """Gives a primitive the batching rule that goes by its parameter `vmap_method`.
+
+    `of_types(callback, result_avals)` is the callback over whole batches, whose results are of these
+    types.
+    """
+
+    def rule(args, dims, *, callback, result_avals, vmap_method, **params):
+        size = _batch_size(args, dims)
+        result_avals_batched = tuple(batched_aval(size, aval) for aval in result_avals)
+        if vmap_method in ("sequential", "sequential_unrolled"):
+            callback = over_lanes(callback, size, dims)
+        elif vmap_method in ("expand_dims", "broadcast_all"):
+            extent = size if vmap_method == "broadcast_all" else 1
+            args = [bdim_at_front(x, dim, extent) for x, dim in zip(args, dims)]
+            callback = of_types(callback, result_avals_batched)
+        elif vmap_method == "legacy_vectorized":
+            args = [moveaxis(x, dim, 0) for x, dim in zip(args, dims)]
+            callback = of_types(callback, result_avals_batched)
+        else:
+            raise NotImplementedError(
+                f"vmap is only supported for the {primitive.name} primitive when vmap_method is one "
+                "of 'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
+                f"'legacy_vectorized'. Got {vmap_method=}."
+            )
+        outs = primitive.bind(
+            *args,
+            callback=callback,
+            result_avals=result_avals_batched,
+            vmap_method=vmap_method,
+            **params,
         )
-    outs = pure_callback_p.bind(
-        *args,
-        callback=callback,
-        result_avals=result_avals_batched,
-        vmap_method=vmap_method,
-        **params,
-    )
-    return outs, [0] * len(outs)
+        return outs, [0] * len(outs)
+
+    primitive_batchers[primitive] = rule
 
 
-primitive_batchers[pure_callback_p] = _pure_callback_batch
+batch_by_method(pure_callback_p)
 
 
-def _result_types(result_shape_dtypes):
-    """The types of the results, flat, and their tree."""
+def result_types(result_shape_dtypes):
+    """The types of results of callbacks, flat, and their tree."""
     leaves, tree = tree_util.tree_flatten(result_shape_dtypes)
     avals = []
     for leaf in leaves:
@@ -308,18 +328,14 @@ def pure_callback(
         >>> ferrax.jit(lambda x: ferrax.pure_callback(np.sin, x, x))(jnp.float32(0.0))
         Array(0., dtype=float32)
     """
-    if vmap_method not in VMAP_METHODS:
-        raise ValueError(
-            f"vmap_method must be one of the allowed methods {list(VMAP_METHODS)}, but got: "
-            f"{vmap_method}"
-        )
+    check_vmap_method(vmap_method)
     settings = {"sharding": sharding, "vmap_method": vmap_method}
     return _bind(pure_callback_p, callback, result_shape_dtypes, args, kwargs, **settings)
 
 
 # io_callback
 
-io_callback_p = _primitive_with_results("io_callback")
+io_callback_p = primitive_with_results("io_callback")
 
 
 @io_callback_p.def_effectful_abstract_eval

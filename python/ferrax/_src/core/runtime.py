@@ -6,7 +6,7 @@ Imported before all that traces.
 from __future__ import annotations
 
 from ferrax import _core
-from ferrax._src.base import config, dtypes, errors, flags, log
+from ferrax._src.base import config, dtypes, errors, flags, log, monitoring
 from ferrax._src.base.extended_dtypes import key_fry
 from ferrax._src.core import named_axes
 
@@ -60,7 +60,7 @@ def _bits(read) -> int:
         return read(flags.states[_GUARDS]) if name == _GUARD and own is None else own
 
     bits = (1 << bit for bit, (name, on) in enumerate(_CHECKS) if value(name) in on)
-    return sum(bits) | (_LOG_COMPILES if log.details() else 0)
+    return sum(bits) | (_LOG_COMPILES if log.details() or monitoring.timed() else 0)
 
 
 _verifies = False
@@ -79,6 +79,11 @@ def _on_flag(name, value, process_wide) -> None:
         _verify(bool(flags.states[name].value))
     if name not in _CHECKED:
         return
+    _tell_checks(process_wide)
+
+
+def _tell_checks(process_wide: bool) -> None:
+    """Tells the native core the bits, of this thread if any of them is set for it alone."""
     if process_wide:
         _core.set_checks(_bits(lambda state: state.get_global()), True)
     if all(flags.states[check].get_local() is None for check in _CHECKED):
@@ -88,6 +93,7 @@ def _on_flag(name, value, process_wide) -> None:
 
 
 flags.on_flag_change(_on_flag)
+monitoring.on_change(lambda: _tell_checks(True))
 
 
 def named_context(number) -> dict:

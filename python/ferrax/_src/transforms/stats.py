@@ -13,11 +13,15 @@ import itertools
 import logging
 
 from ferrax import _core
-from ferrax._src.base import config, errors
+from ferrax._src.base import config, errors, monitoring
 from ferrax._src.core import api_util, avals, runtime
 from ferrax._src.tree import tree_util
 
 _logger = logging.getLogger(__name__)
+
+# JAX's names, for which programs listen.
+_TRACED = "/jax/core/compile/jaxpr_trace_duration"
+_COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +139,14 @@ def _log(text, *values) -> None:
 def log_trace(fun, seconds) -> None:
     """A function was traced for jit."""
     _log("Traced %s in %.6f s.", api_util.fun_place(fun), seconds)
+    monitoring.record_elapsed(_TRACED, seconds, api_util.fun_name(fun))
 
 
 def log_compile(name, types, seconds) -> None:
     """A program with inputs of these types was compiled."""
     types = ", ".join(avals.ShapedArray(*ty).str_short(True) for ty in types)
     _log("Compiled %s of (%s) in %.6f s.", name, types, seconds)
+    monitoring.record_elapsed(_COMPILED, seconds, f"jit({name})")
 
 
 def difference(fun, before, after) -> Retrace:

@@ -1,0 +1,1 @@
+"""Small libraries on top of ferrax: optimizers, and layers of neural networks."""
