@@ -24,6 +24,7 @@ from ferrax import (
     export as export,
     interpreters as interpreters,
     lax as lax,
+    memory as memory,
     monitoring as monitoring,
     nn as nn,
     numpy as numpy,
@@ -43,6 +44,13 @@ from ferrax._src.transforms.ad_checkpoint import (
     remat as remat,
 )
 from ferrax._src.core import ShapeDtypeStruct as ShapeDtypeStruct
+from ferrax._src.core.array import Shard as Shard
+from ferrax._src.core.mesh import (
+    make_mesh as make_mesh,
+    set_mesh as set_mesh,
+)
+from ferrax._src.core.partition import PartitionSpec as P
+from ferrax._src.core.sharding import NamedSharding as NamedSharding
 from ferrax._src.core.placement import (
     block_until_ready as block_until_ready,
     copy_to_host_async as copy_to_host_async,
@@ -124,6 +132,7 @@ from ferrax._src.core.devices import (
     devices as devices,
     host_count as host_count,
     host_id as host_id,
+    host_ids as host_ids,
     local_device_count as local_device_count,
     local_devices as local_devices,
     process_count as process_count,
@@ -140,4 +149,9 @@ from ferrax._src.state import (
     new_ref as new_ref,
 )
 from ferrax._src.numpy.ref_ops import empty_ref as empty_ref
+from ferrax._src.parallel.global_arrays import (
+    make_array_from_callback as make_array_from_callback,
+    make_array_from_process_local_data as make_array_from_process_local_data,
+    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+)
 from ferrax.version import __version__, __version_info__

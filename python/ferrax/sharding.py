@@ -1,5 +1,35 @@
-"""Where arrays live: `SingleDeviceSharding`."""
+"""Where arrays live: devices, meshes of them, and how arrays are divided over meshes."""
 
-from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
+from ferrax._src.core.mesh import (
+    AbstractDevice,
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    get_abstract_mesh,
+    get_mesh,
+    set_mesh,
+    use_abstract_mesh,
+)
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.sharding import (
+    NamedSharding,
+    Sharding,
+    SingleDeviceSharding,
+    make_single_device_sharding,
+)
 
-__all__ = ["Sharding", "SingleDeviceSharding"]
+__all__ = [
+    "AbstractDevice",
+    "AbstractMesh",
+    "AxisType",
+    "Mesh",
+    "NamedSharding",
+    "PartitionSpec",
+    "Sharding",
+    "SingleDeviceSharding",
+    "get_abstract_mesh",
+    "get_mesh",
+    "make_single_device_sharding",
+    "set_mesh",
+    "use_abstract_mesh",
+]

@@ -27,8 +27,8 @@ def test_where_an_array_lives(S):
 def test_errors_of_places():
     with pytest.raises(TypeError, match="requires a device"):
         ferrax.sharding.SingleDeviceSharding("cpu")
-    with pytest.raises(ValueError, match="pinned"):
-        ferrax.sharding.SingleDeviceSharding(ferrax.devices()[0], memory_kind="pinned")
+    with pytest.raises(ValueError, match="virtual"):
+        ferrax.sharding.SingleDeviceSharding(ferrax.devices()[0], memory_kind="virtual")
     for name in ("device", "src"):
         with pytest.raises(ValueError, match=f"device_put: {name} must be None, a device"):
             ferrax.device_put(1.0, **{name: "cpu"})

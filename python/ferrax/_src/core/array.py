@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
 from typing import Any, cast
@@ -14,19 +13,60 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.base.errors import ConcretizationTypeError
 from ferrax._src.core.devices import _CPU, Device
-from ferrax._src.core.sharding import SingleDeviceSharding
+from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.placements import placed, placement
+from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
 
-_WHOLE = SingleDeviceSharding(_CPU)
 
-
-@dataclasses.dataclass(frozen=True)
 class Shard:
-    """The part of an array that one device holds: `data` is the array's `index`."""
+    """The part of an array that one device holds: `data` is the array's `index`.
 
-    device: Device
-    index: tuple
-    replica_id: int
-    data: core.Array
+    Args: device: the device; sharding: how the array is laid out; global_shape: the array's; data:
+    the part, None if another process has it.
+
+    `replica_id` counts the copies of the part, which other devices may hold too.
+
+    >>> jnp.arange(3).addressable_shards[0].index
+    (slice(None, None, None),)
+    """
+
+    __slots__ = ("_device", "_sharding", "_global_shape", "_data")
+
+    def __init__(
+        self,
+        device: Device,
+        sharding: Sharding,
+        global_shape: tuple[int, ...],
+        data: core.Array | None = None,
+    ) -> None:
+        self._device = device
+        self._sharding = sharding
+        self._global_shape = global_shape
+        self._data = data
+
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    @property
+    def data(self) -> core.Array | None:
+        return self._data
+
+    @property
+    def index(self) -> tuple[slice, ...]:
+        """Which part of the array this is."""
+        return self._sharding.devices_indices_map(self._global_shape)[self._device]
+
+    @property
+    def replica_id(self) -> int:
+        """Which of the copies of the part this is."""
+        return self._sharding._replica_ids(len(self._global_shape))[self._device]
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+            f"data={self.data})"
+        )
 
 
 def _repr(self: core.Array) -> str:
@@ -59,7 +99,7 @@ def _str(self: core.Array) -> str:
     return str(np.asarray(self))
 
 
-def _format(self: core.Array, spec: str) -> str:
+def _formatted(self: core.Array, spec: str) -> str:
     if isinstance(self, core.Tracer):
         if spec:
             raise TypeError(
@@ -97,7 +137,9 @@ def _arrays_only(name, function):
     @functools.wraps(function)
     def method(self, *args, **kwargs):
         if isinstance(self, core.Tracer):
-            raise AttributeError(f"a tracer has no attribute {name!r}: {self!r} is a value in no memory")
+            raise AttributeError(
+                f"a tracer has no attribute {name!r}: {self!r} is a value in no memory"
+            )
         return function(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
@@ -106,27 +148,42 @@ def _arrays_only(name, function):
 
 def _devices(self: core.Array) -> set[Device]:
     """The devices that hold the array."""
-    return {_CPU}
+    return placement(self).sharding.device_set
 
 
-def _device(self: core.Array) -> Device:
-    """The device that holds the array."""
-    return _CPU
+def _device(self: core.Array) -> Device | Sharding:
+    """The device that holds the array, or its sharding if there are several."""
+    sharding = placement(self).sharding
+    return sharding._device_assignment[0] if sharding.num_devices == 1 else sharding
 
 
-def _sharding(self: core.Array) -> SingleDeviceSharding:
-    """How the array is laid out over devices: whole on one."""
-    return _WHOLE
+def _sharding(self: core.Array) -> Sharding:
+    """How the array is laid out over devices."""
+    return placement(self).sharding
+
+
+def _format(self: core.Array) -> Format:
+    """How the array is laid out over devices and in memory."""
+    return Format(dense(self.ndim), placement(self).sharding)
 
 
 def _addressable_data(self: core.Array, index: int) -> core.Array:
     """The part of the array on one of its devices: the array. Errors: IndexError."""
-    return (self,)[index]
+    sharding = placement(self).sharding
+    device = sharding._addressable_device_assignment[index]
+    if isinstance(sharding, SingleDeviceSharding):
+        return self
+    return placed(self, SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
 
 
 def _addressable_shards(self: core.Array) -> list[Shard]:
     """The parts of the array on this process's devices: one, the array."""
-    return [Shard(_CPU, (slice(None),) * self.ndim, 0, self)]
+    sharding = placement(self).sharding
+    devices = sharding._addressable_device_assignment
+    parts = [self] if len(devices) == 1 else map(self.addressable_data, range(len(devices)))
+    return [
+        Shard(device, sharding, self.shape, part) for device, part in zip(devices, parts)
+    ]
 
 
 def _on_device_size_in_bytes(self: core.Array) -> int:
@@ -146,12 +203,17 @@ def _is_ready(self: core.Array) -> bool:
 
 def _committed(self: core.Array) -> bool:
     """Whether the array was put on its device by request; programs then run there."""
-    return False
+    return placement(self).committed
 
 
-def _is_whole(self: core.Array) -> bool:
-    """True: one device holds the whole array."""
-    return True
+def _is_fully_addressable(self: core.Array) -> bool:
+    """Whether this process has all devices of the array."""
+    return placement(self).sharding.is_fully_addressable
+
+
+def _is_fully_replicated(self: core.Array) -> bool:
+    """Whether each of its devices holds the whole array."""
+    return placement(self).sharding.is_fully_replicated
 
 
 def _buffer(self: core.Array, flags: int) -> memoryview:
@@ -177,7 +239,7 @@ def install(Array) -> None:
     """Sets the methods on the array class; called once at import."""
     Array.__repr__ = _repr
     Array.__str__ = _str
-    Array.__format__ = _format
+    Array.__format__ = _formatted
     if sys.version_info >= (3, 12):
         Array.__buffer__ = _buffer
     Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
@@ -191,12 +253,13 @@ def install(Array) -> None:
         "addressable_shards": _addressable_shards,
         "global_shards": _addressable_shards,
         "committed": _committed,
-        "is_fully_addressable": _is_whole,
-        "is_fully_replicated": _is_whole,
+        "is_fully_addressable": _is_fully_addressable,
+        "is_fully_replicated": _is_fully_replicated,
     }.items():
         setattr(Array, name, property(_concrete_only(name, function)))
     for name, function in {"is_ready": _is_ready, "platform": _platform}.items():
         setattr(Array, name, _arrays_only(name, function))
     Array.sharding = property(_arrays_only("sharding", _sharding))
+    Array.format = property(_arrays_only("format", _format))
     Array.device = property(_arrays_only("device", _device))
     Array.copy = Array.clone = _copy

@@ -14,7 +14,17 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core.sharding import UnplacedSharding
+from ferrax._src.core.layout import Format
+from ferrax._src.core.mesh import mesh_of_specs
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placements import placement
+from ferrax._src.core.sharding import (
+    IndivisibleError,
+    NamedSharding,
+    Sharding,
+    of_type,
+    unplaced,
+)
 
 
 def _dtype(dtype):
@@ -61,7 +71,9 @@ class ShapedArray(AbstractValue):
         shape: tuple of ints.
         dtype: NumPy dtype or extended dtype.
         weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
-        sharding, manual_axis_type, memory_space: what there is on one device.
+        sharding: over which axes of a mesh the array is divided; given as a `NamedSharding`, and shown
+            by the explicit axes of the mesh alone.
+        manual_axis_type, memory_space: what there is on one device.
 
     Example:
         >>> ferrax.typeof(jnp.ones(3))
@@ -77,24 +89,30 @@ class ShapedArray(AbstractValue):
     array_abstraction_level = 2
 
     def __init__(
-        self, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
-        manual_axis_type: None = None, memory_space: Any = None,
+        self,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
+        *,
+        sharding: Any = None,
+        manual_axis_type: None = None,
+        memory_space: Any = None,
     ) -> None:
         if manual_axis_type is not None:
             raise NotImplementedError(
-                f"ShapedArray: there are no meshes of devices, got {manual_axis_type=!r}"
+                f"ShapedArray: types do not say over which axes values vary, got {manual_axis_type=!r}"
             )
         put = object.__setattr__
         put(self, "shape", _shape(shape))
         put(self, "dtype", _dtype(dtype))
         put(self, "weak_type", bool(weak_type))
-        put(self, "_sharding", None if type(sharding) is UnplacedSharding else sharding)
+        put(self, "_sharding", _stated(sharding, self.shape))
         put(self, "memory_space", memory_space)
 
     @property
     def sharding(self) -> Any:
         """How arrays of the type are laid out, where nothing was said: over no mesh."""
-        return UnplacedSharding(self.ndim) if self._sharding is None else self._sharding
+        return unplaced(self.ndim) if self._sharding is None else self._sharding
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"ShapedArray is immutable: use update({name}=...) to make another.")
@@ -159,12 +177,29 @@ class ShapedArray(AbstractValue):
     to_ct_aval = to_cotangent_aval = at_least_vspace = to_tangent_aval
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
-        """'float32[2,3]', or 'f32[2,3]' with short dtype names."""
+        """'float32[2,3]', or 'f32[2,3]' with short dtype names; 'float32[4@x]' where an axis is divided
+        over an explicit axis of a mesh."""
         if short_dtypes:
             name = dtypes.short_dtype_name(self.dtype)
         else:
             name = _dtype_name(self.dtype)
-        return f"{name}[{_shape_text(self.shape)}]"
+        extents, sums = self._extents_text()
+        return f"{name}[{extents}]{sums}"
+
+    def _extents_text(self):
+        if self._sharding is None:
+            return _shape_text(self.shape), ""
+        spec = self._sharding.spec
+        extents = [
+            f"{extent}@{_entry_text(entry)}" if entry else str(extent)
+            for extent, entry in zip(self.shape, spec.partitions)
+        ]
+        sums = [
+            f"{letter}:{','.join(sorted(map(str, names)))}"
+            for letter, names in (("U", spec.unreduced), ("R", spec.reduced))
+            if names
+        ]
+        return ",".join(extents), "{" + ", ".join(sums) + "}" if sums else ""
 
     def _key(self):
         return self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space
@@ -191,10 +226,42 @@ class ShapedArray(AbstractValue):
         return _make_shaped_array, self._key()
 
 
+def _entry_text(entry):
+    return f"({','.join(map(str, entry))})" if isinstance(entry, tuple) else str(entry)
+
+
+def _stated(sharding, shape):
+    """The sharding as types have it, or None where it says nothing. Errors: ValueError where the shape
+    does not fit, symbolic sizes aside."""
+    if sharding is None:
+        return None
+    if isinstance(sharding, PartitionSpec):
+        sharding = NamedSharding(_mesh_in_use("ShapedArray", sharding), sharding)
+    if not isinstance(sharding, NamedSharding):
+        raise TypeError(f"ShapedArray: sharding must be a NamedSharding or None, got {sharding!r}")
+    sharding.check_compatible_aval(shape)
+    if sharding.mesh.empty:
+        return None
+    sharding = of_type(sharding, len(shape))
+    if all(type(extent) is int for extent in shape):
+        try:
+            sharding.shard_shape(shape)
+        except IndivisibleError as error:
+            raise ValueError(f"ShapedArray: {error}") from None
+    return sharding
+
+
+def _mesh_in_use(function, spec):
+    mesh = mesh_of_specs()
+    if mesh.empty:
+        raise TypeError(
+            f"{function}: a PartitionSpec refers to the mesh of ferrax.set_mesh, and none is set; got {spec}"
+        )
+    return mesh
+
+
 def _make_shaped_array(shape, dtype, weak_type, sharding, memory_space):
-    return ShapedArray(
-        shape, dtype, weak_type, sharding=sharding, memory_space=memory_space
-    )
+    return ShapedArray(shape, dtype, weak_type, sharding=sharding, memory_space=memory_space)
 
 
 def _dtype_name(dtype):
@@ -207,11 +274,13 @@ class ShapeDtypeStruct:
     Args:
         shape: sequence of ints.
         dtype: a dtype; 64-bit dtypes are kept as they are.
-        sharding: how the array is laid out over devices, or None.
+        sharding: how the array is laid out over devices: a sharding, a `PartitionSpec` of the mesh in
+            use, a `Format`, or None.
         weak_type: whether the array's type is weak.
         manual_axis_type, is_ref: as in JAX; only their defaults are supported.
     Raises:
-        ValueError: if `dtype` is None.
+        ValueError: if `dtype` is None, or arrays of this shape cannot have this sharding.
+        TypeError: for a `PartitionSpec` where no mesh is in use.
 
     Example:
         >>> ferrax.eval_shape(jnp.sin, ferrax.ShapeDtypeStruct((3,), jnp.float32))
@@ -227,8 +296,14 @@ class ShapeDtypeStruct:
     is_ref = False
 
     def __init__(
-        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False,
-        manual_axis_type: None = None, is_ref: bool = False,
+        self,
+        shape: Any,
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
+        manual_axis_type: None = None,
+        is_ref: bool = False,
     ) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified, got None")
@@ -239,15 +314,17 @@ class ShapeDtypeStruct:
         put = object.__setattr__
         put(self, "shape", tuple(_extent(x) for x in shape))
         put(self, "dtype", _dtype(dtype))
-        put(self, "sharding", sharding)
+        put(self, "sharding", _struct_sharding(sharding, self.shape))
         put(self, "weak_type", bool(weak_type))
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
         """The struct that describes an array, a tracer or a type. It has a sharding if that is a type
-        which has one: arrays are on their device without having been put there."""
-        typed = isinstance(x, (ShapedArray, ShapeDtypeStruct))
-        sharding = x.sharding if typed else None
+        which has one, or an array that was put where it is."""
+        put = placement(x)
+        sharding = put.sharding if put.committed else None
+        if isinstance(x, (ShapedArray, ShapeDtypeStruct)):
+            sharding = x.sharding
         return cls(x.shape, x.dtype, sharding=sharding, weak_type=getattr(x, "weak_type", False))
 
     @property
@@ -292,6 +369,21 @@ class ShapeDtypeStruct:
         return _make_struct, self._key()
 
 
+def _struct_sharding(sharding, shape):
+    if isinstance(sharding, Format):
+        sharding = sharding.sharding
+    if isinstance(sharding, PartitionSpec):
+        sharding = NamedSharding(_mesh_in_use("ShapeDtypeStruct", sharding), sharding)
+    if sharding is not None and not isinstance(sharding, Sharding):
+        raise ValueError(
+            f"ShapeDtypeStruct: sharding must be a sharding, a PartitionSpec, a Format or None, got "
+            f"{sharding!r} of type {type(sharding).__name__}"
+        )
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+        sharding.check_compatible_aval(shape)
+    return sharding
+
+
 def _make_struct(shape, dtype, sharding, weak_type):
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
 
@@ -318,7 +410,7 @@ def unmapped_aval(size: int, axis: Any, aval: Any, explicit_mesh_axis: Any = Non
     """
     if explicit_mesh_axis is not None:
         raise NotImplementedError(
-            f"unmapped_aval: there are no meshes of devices, got {explicit_mesh_axis=!r}"
+            f"unmapped_aval: axes of batches are over no mesh, got {explicit_mesh_axis=!r}"
         )
     return aval.inc_rank(size, axis)
 

@@ -2,6 +2,99 @@
 
 from __future__ import annotations
 
+import enum
+import os
+import re
+import warnings
+from typing import Any
+
+# The kinds of memory that a device has, its own first. On the CPU they are one and the same.
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+
+
+class Space(enum.Enum):
+    """The kinds of memory that programs tell apart: the device's, and the host's. Here they are one.
+
+    >>> ferrax.device_put(jnp.ones(2), ferrax.memory.Space.Host).sharding.memory_kind
+    'pinned_host'
+    """
+
+    Device = enum.auto()
+    Host = enum.auto()
+    Any = enum.auto()
+
+
+class Memory:
+    """A memory of a device.
+
+    Attributes: `kind`, one of "device", "pinned_host", "unpinned_host"; `platform`,
+    `process_index`, `device_ids` as of the device.
+
+    >>> ferrax.devices()[0].default_memory().kind
+    'device'
+    """
+
+    __slots__ = ("kind", "_device")
+
+    def __init__(self, device: Device, kind: str) -> None:
+        self._device = device
+        self.kind = kind
+
+    @property
+    def platform(self) -> str:
+        return self._device.platform
+
+    @property
+    def process_index(self) -> int:
+        return self._device.process_index
+
+    @property
+    def device_ids(self) -> list[int]:
+        return [self._device.id]
+
+    def attached_to_devices(self) -> list[Device]:
+        """The devices whose memory this is."""
+        return [self._device]
+
+    addressable_by_devices = attached_to_devices
+
+    def __repr__(self) -> str:
+        name = f"{self.platform}_{self.kind}" if self.kind == "device" else self.kind
+        return f"{name.upper()}_{MEMORY_KINDS.index(self.kind)}"
+
+
+class Client:
+    """What a process runs programs by: its devices, and what they are.
+
+    Attributes: `platform`, `platform_version`, `runtime_type`.
+
+    >>> ferrax.devices()[0].client.device_count()
+    1
+    """
+
+    __slots__ = ("platform",)
+
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
+
+    platform_version = runtime_type = property(lambda self: self.platform)
+
+    def process_index(self) -> int:
+        """The number of this process."""
+        return 0
+
+    def devices(self) -> list[Device]:
+        """All devices."""
+        return devices(self.platform)
+
+    local_devices = devices
+
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return len(self.devices())
+
+    local_device_count = device_count
+
 
 class Device:
     """A device that arrays live on and programs run on.
@@ -12,25 +105,41 @@ class Device:
     (0, 'cpu')
     """
 
-    __slots__ = ("id", "platform", "device_kind", "process_index", "host_id")
+    __slots__ = (
+        "id", "platform", "device_kind", "process_index", "host_id", "task_id", "client",
+        "__weakref__",
+    )  # fmt: skip
 
-    def __init__(self, id: int, platform: str) -> None:
+    def __init__(self, id: int, client: Client) -> None:
         self.id = id
-        self.platform = platform
-        self.device_kind = platform
-        self.process_index = self.host_id = 0
-
-    @property
-    def client(self) -> Device:
-        return self
+        self.client = client
+        self.platform = self.device_kind = client.platform
+        self.process_index = self.host_id = self.task_id = client.process_index()
 
     @property
     def local_hardware_id(self) -> int:
         return self.id
 
+    def addressable_memories(self) -> list[Memory]:
+        """The kinds of memory that it can address: here all are the host's."""
+        return [Memory(self, kind) for kind in MEMORY_KINDS]
+
+    def default_memory(self) -> Memory:
+        """The memory that arrays are put in."""
+        return Memory(self, MEMORY_KINDS[0])
+
+    def memory(self, kind: str) -> Memory:
+        """The memory of this kind. Errors: ValueError if there is none."""
+        if kind not in MEMORY_KINDS:
+            raise ValueError(f"{self} has the memories {', '.join(MEMORY_KINDS)}; got {kind!r}")
+        return Memory(self, kind)
+
     def memory_stats(self) -> None:
         """None: memory is the host's."""
         return
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_number, (self.id,)
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
@@ -39,7 +148,28 @@ class Device:
         return f"{self.platform}:{self.id}"
 
 
-_CPU = Device(0, "cpu")
+_CPU = Device(0, Client("cpu"))
+
+
+def _of_number(number):
+    return devices()[number]
+
+
+_forced = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+_told = False
+
+
+def _tell_of_one_device() -> None:
+    """Warns, once, where the environment asks for more devices than the one there is."""
+    global _told
+    found = _forced.findall(os.environ.get("XLA_FLAGS", ""))
+    if not _told and found and int(found[-1]) > 1:
+        _told = True
+        warnings.warn(
+            f"XLA_FLAGS asks for {found[-1]} devices of the host. There is one: meshes and maps over "
+            "more than one device raise errors.",
+            stacklevel=3,
+        )
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -55,11 +185,14 @@ def devices(backend: str | None = None) -> list[Device]:
             f"Unknown backend: '{backend}' requested, but no platforms that are instances of it are "
             f"present. Platforms present are: cpu"
         )
+    _tell_of_one_device()
     return [_CPU]
 
 
 def local_devices(
-    process_index: int | None = None, backend: str | None = None, host_id: int | None = None,
+    process_index: int | None = None,
+    backend: str | None = None,
+    host_id: int | None = None,
 ) -> list[Device]:
     """The devices of a process, by its number; `host_id` is its older name.
 
@@ -129,6 +262,20 @@ def process_indices(backend: str | None = None) -> list[int]:
     [0]
     """
     return [device.process_index for device in devices(backend)]
+
+
+def host_ids(backend: str | None = None) -> list[int]:
+    """The older name of `process_indices`, which a warning says.
+
+    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     ferrax.host_ids()
+    [0]
+    """
+    warnings.warn("ferrax.host_ids is now called ferrax.process_indices", stacklevel=2)
+    return process_indices(backend)
 
 
 host_id = process_index

@@ -1,8 +1,8 @@
 """The named axes that functions are mapped over: which there are here, and how long they are.
 
 Invariant: within `named_axis` (and a rule that is traced later, `kept`) the native core knows the
-axes by a number that is the same for the same names and sizes, so that a function that was compiled
-under others is not taken for this one.
+axes, and the mesh in use, by a number that is the same for the same names, sizes and mesh, so that a
+function that was compiled under others is not taken for this one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from ferrax._src.base import errors
 # ((name, size), …), outermost first; the last of a name hides the others.
 Axes = tuple[tuple[Hashable, int], ...]
 
-_numbers: dict[Axes, int] = {(): 0}
+_NO_MESH = (None, None, ())
+# By axes and mesh in use.
+_numbers: dict[tuple[Axes, tuple], int] = {((), _NO_MESH): 0}
 _lock = threading.Lock()
 
 
 class _State(threading.local):
     def __init__(self):
         self.axes: Axes = ()
+        self.mesh: tuple = _NO_MESH
 
 
 _state = _State()
@@ -41,10 +44,21 @@ def _within(axes: Axes):
 
 
 def _set(axes):
-    with _lock:
-        number = _numbers.setdefault(axes, len(_numbers))
     _state.axes = axes
+    _tell()
+
+
+def _tell():
+    key = (_state.axes, _state.mesh)
+    with _lock:
+        number = _numbers.setdefault(key, len(_numbers))
     _core.set_axes(number)
+
+
+def set_mesh(mesh: tuple) -> None:
+    """The mesh in use on this thread, whatever describes it: a tuple, by which programs are known."""
+    _state.mesh = mesh
+    _tell()
 
 
 def named_axis(name, size):
@@ -75,7 +89,7 @@ def kept(rule):
 
 def numbered(number) -> Axes:
     """The axes that the native core knows by this number."""
-    return next((axes for axes, known in _numbers.items() if known == number), ())
+    return next((axes for (axes, _), known in _numbers.items() if known == number), ())
 
 
 def names() -> list:

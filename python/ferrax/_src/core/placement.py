@@ -9,9 +9,18 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
-from ferrax._src.core import transfers
-from ferrax._src.core.devices import Device
-from ferrax._src.core.sharding import Sharding
+from ferrax._src.core import placements, transfers
+from ferrax._src.core.devices import Device, Space, devices
+from ferrax._src.core.layout import Format, check_layout
+from ferrax._src.core.mesh import mesh_of_specs
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placements import placed, placement
+from ferrax._src.core.sharding import (
+    IndivisibleError,
+    NamedSharding,
+    Sharding,
+    SingleDeviceSharding,
+)
 from ferrax._src.tree import tree_util
 
 
@@ -30,34 +39,99 @@ copy_to_host_async = block_until_ready
 
 
 def device_put(
-    x: Any, device: Any = None, src: Any = None, *, donate: bool = False, may_alias: Any = None,
+    x: Any,
+    device: Any = None,
+    src: Any = None,
+    *,
+    donate: bool = False,
+    may_alias: Any = None,
 ) -> Any:
-    """The leaves of a tree as arrays on the device. There is one device, the CPU.
+    """The leaves of a tree as arrays that are where they are asked to be.
 
     Args:
-        device, src: where to and where from: None, a device, a sharding, or a tree of these above
-            the leaves.
+        x: a tree of arrays and scalars.
+        device, src: where to and where from: None (anywhere), a device, a sharding, a `PartitionSpec` of
+            the mesh in use, a `Format`, a `memory.Space`, or a tree of these above the leaves.
         donate: whether the memory of arrays may be reused, for which there is no need here: without
-            `may_alias=False` an array is its own result.
+            `may_alias=False` a result has the memory of its array.
         may_alias: False for results that share no memory with `x`.
 
-    Errors: ValueError for other places and trees, and for `donate` with `may_alias`.
-    x: a tree of arrays and scalars.
+    Errors: ValueError for other places and trees, for shardings that the leaf's shape does not fit
+    or that have other devices than there are, and for `donate` with `may_alias`;
+    NotImplementedError for layouts that arrays do not have.
 
     >>> ferrax.device_put({"a": np.float32(1.0)}, ferrax.devices()[0])
     {'a': Array(1., dtype=float32)}
     """
-    _check_places("device", device, x)
-    _check_places("src", src, x)
     if donate and may_alias:
         raise ValueError("device_put: donate and may_alias cannot both be true")
+    leaves, tree = tree_util.tree_flatten(x)
+    places = _places("device", device, x, len(leaves))
+    _places("src", src, x, len(leaves))
 
-    def put(leaf):
+    def put(leaf, place):
         array = core.as_array(leaf, "device_put")
-        return _unshared(array) if may_alias is False and array is leaf else array
+        place = _sharding(place, array)
+        if may_alias is False and array is leaf:
+            array = _unshared(array)
+        if place is None:
+            return array
+        return placed(array, place) if array is leaf else placements.place(array, place)
 
     with transfers.explicit():
-        return tree_util.tree_map(put, x)
+        return tree.unflatten([put(leaf, place) for leaf, place in zip(leaves, places)])
+
+
+def _sharding(place, array):
+    """The sharding that a place means for an array; None: wherever it is."""
+    layout = None
+    if isinstance(place, Format):
+        layout, place = place.layout, place.sharding
+        check_layout(layout, array.shape, "device_put")
+    if place is None:
+        return None
+    if isinstance(place, Space):
+        if isinstance(array, core.Tracer):
+            return None
+        return placement(array).sharding.with_memory_kind(_KINDS[place])
+    if isinstance(place, Device):
+        return SingleDeviceSharding(place)
+    if isinstance(place, PartitionSpec):
+        mesh = mesh_of_specs()
+        if mesh.empty:
+            raise ValueError(
+                f"device_put: a PartitionSpec refers to the mesh of ferrax.set_mesh, and none is set; got "
+                f"{place}"
+            )
+        place = NamedSharding(mesh, place)
+    check_fits(place, array.shape, "device_put")
+    return place
+
+
+_KINDS = {Space.Device: "device", Space.Host: "pinned_host", Space.Any: "device"}
+
+
+def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str) -> None:
+    """Errors: ValueError unless arrays of this shape can be laid out so over the devices there are."""
+    try:
+        if isinstance(sharding, NamedSharding):
+            sharding.shard_shape(shape)
+    except IndivisibleError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{function}: {error}") from None
+    check_devices(sharding, function)
+
+
+def check_devices(sharding: Sharding, function: str) -> None:
+    """Errors: ValueError unless the sharding's devices are those there are: one."""
+    if not sharding.is_fully_addressable:
+        raise ValueError(f"{function}: other processes have some of the devices of {sharding}")
+    if sharding.num_devices != 1:
+        raise ValueError(
+            f"{function} requires {sharding.num_devices} devices for {sharding}, but there is only one: "
+            f"{devices()[0]!r}"
+        )
 
 
 def _unshared(array):
@@ -69,15 +143,24 @@ def _unshared(array):
         return _core.array_from_numpy(np.asarray(array), array.weak_type)
 
 
-def _check_places(name, places, x) -> None:
-    for place in tree_util.tree_leaves(places):
-        if not isinstance(place, (Device, Sharding)):
+def _is_place(place) -> bool:
+    return isinstance(place, (Device, Sharding, PartitionSpec, Format, Space))
+
+
+def _places(name, places, x, count) -> list:
+    """The place for each leaf."""
+    if places is None or _is_place(places):
+        return [places] * count
+    for place in tree_util.tree_leaves(places, is_leaf=_is_place):
+        if not _is_place(place):
             raise ValueError(
-                f"device_put: {name} must be None, a device such as ferrax.devices()[0], a sharding, "
-                f"or a tree of these; got {place!r} of type {type(place).__name__}"
+                f"device_put: {name} must be None, a device such as ferrax.devices()[0], a sharding, a "
+                f"PartitionSpec, a Format, a memory.Space, or a tree of these; got {place!r} of type "
+                f"{type(place).__name__}"
             )
-    if places is not None and not isinstance(places, (Device, Sharding)):
-        tree_util.broadcast_prefix(places, x, is_leaf=lambda place: place is None)
+    return tree_util.broadcast_prefix(
+        places, x, is_leaf=lambda place: place is None or _is_place(place)
+    )
 
 
 def device_get(x: Any) -> Any:

@@ -16,6 +16,7 @@ from ferrax import _core
 from ferrax._core import Array, ArrayImpl, Tracer
 from ferrax._src.base import dtypes, errors
 from ferrax._src.base.dtypes import short_dtype_name as short_dtype_name
+from ferrax._src.core import placements
 from ferrax._src.core.avals import AbstractValue, ShapedArray
 from ferrax._src.core.typing import DTypeLike
 
@@ -59,7 +60,7 @@ def typeof(x: Any) -> ShapedArray:
         return rule(x)
     if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
         return ShapedArray(x.shape, x.dtype)
-    return ShapedArray(*_core.type_of(x))
+    return ShapedArray(*_core.type_of(x), sharding=placements.explicit_spec(x))
 
 
 get_aval = typeof

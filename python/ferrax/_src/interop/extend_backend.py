@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferrax import _core
-from ferrax._src.core.devices import Device, devices
+from ferrax._src.core.devices import Client, Device, devices
 from ferrax._src.transforms.jit import clear_caches
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 _caches: list = []
 
 
-def backends() -> dict[str, Device]:
+def backends() -> dict[str, Client]:
     """The backends by name: one.
 
     >>> list(ferrax.extend.backend.backends())
@@ -29,7 +29,7 @@ def backends() -> dict[str, Device]:
     return {device.platform: device.client for device in devices()}
 
 
-def get_backend(platform: str | None = None) -> Device:
+def get_backend(platform: str | Device | None = None) -> Client:
     """The backend of this platform, or the default one.
 
     Errors: RuntimeError for platforms that do not exist.

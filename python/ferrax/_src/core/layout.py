@@ -1,0 +1,147 @@
+"""How elements lie in memory: `Layout`, and `Format`, a layout with a sharding.
+
+There is one layout here, rows one after the other (`dense`); others are refused where arrays are put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ferrax._src.core.immutable import Immutable
+from ferrax._src.core.sharding import Sharding
+
+
+class AutoLayout:
+    """Any layout; `Layout.AUTO`."""
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+_AUTO = AutoLayout()
+
+
+class Layout(Immutable):
+    """The order of an array's axes in memory.
+
+    Args:
+        major_to_minor: the axes, the one with the largest steps first.
+        tiling: sizes of tiles within which elements lie together, or None.
+        sub_byte_element_size_in_bits: of elements smaller than a byte, else 0.
+
+    `Layout.AUTO` in its place leaves the choice to the compiler.
+
+    Example:
+        >>> ferrax.experimental.layout.Layout((0, 1)).major_to_minor
+        (0, 1)
+    """
+
+    __slots__ = ("major_to_minor", "tiling", "sub_byte_element_size_in_bits")
+    major_to_minor: tuple[int, ...]
+    tiling: tuple[tuple[int, ...], ...] | None
+    sub_byte_element_size_in_bits: int
+    AUTO = _AUTO
+
+    def __init__(
+        self,
+        major_to_minor: Sequence[int],
+        tiling: Sequence[Sequence[int]] | None = None,
+        sub_byte_element_size_in_bits: int = 0,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "major_to_minor", tuple(major_to_minor))
+        put(self, "tiling", None if tiling is None else tuple(map(tuple, tiling)))
+        put(self, "sub_byte_element_size_in_bits", sub_byte_element_size_in_bits)
+
+    def _key(self):
+        return self.major_to_minor, self.tiling, self.sub_byte_element_size_in_bits
+
+    def update(self, **changes: Any) -> Layout:
+        """The layout with other fields."""
+        return Layout(**(dict(zip(Layout.__slots__, self._key())) | changes))
+
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        """Errors: ValueError if arrays of this shape have another number of axes."""
+        if len(self.major_to_minor) != len(aval_shape):
+            raise ValueError(
+                f"major_to_minor names each axis of an array once: got {self.major_to_minor} for one "
+                f"of shape {tuple(aval_shape)}"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Layout, self._key()
+
+    def __repr__(self) -> str:
+        return (
+            f"Layout(major_to_minor={self.major_to_minor}, tiling={self.tiling}, "
+            f"sub_byte_element_size_in_bits={self.sub_byte_element_size_in_bits})"
+        )
+
+
+class Format(Immutable):
+    """A layout with a sharding: where an array is, and how it lies there.
+
+    Args:
+        layout: a `Layout`, `Layout.AUTO` or None.
+        sharding: a sharding, or None.
+
+    Errors: TypeError for others; ValueError for a `Layout` without a sharding.
+
+    Example:
+        >>> jnp.zeros((2, 3)).format.layout.major_to_minor
+        (0, 1)
+    """
+
+    __slots__ = ("layout", "sharding")
+    layout: Layout | AutoLayout | None
+    sharding: Sharding | None
+
+    def __init__(
+        self, layout: Layout | AutoLayout | None = None, sharding: Sharding | None = None
+    ) -> None:
+        if isinstance(layout, Layout) and sharding is None:
+            raise ValueError(f"Format: a layout needs a sharding, got {layout} without one")
+        if not isinstance(layout, (Layout, AutoLayout, type(None))):
+            raise TypeError(f"Format: layout must be a Layout, Layout.AUTO or None, got {layout!r}")
+        if not isinstance(sharding, (Sharding, type(None))):
+            raise TypeError(f"Format: sharding must be a Sharding or None, got {sharding!r}")
+        object.__setattr__(self, "layout", layout)
+        object.__setattr__(self, "sharding", sharding)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Format) and self._key() == other._key()
+
+    def _key(self):
+        return self.layout, self.sharding
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Format, self._key()
+
+    def __repr__(self) -> str:
+        return f"Format(layout={self.layout}, sharding={self.sharding})"
+
+
+def dense(rank: int) -> Layout:
+    """The layout of all arrays: rows one after the other."""
+    return Layout(tuple(range(rank)), (), 0)
+
+
+def check_layout(layout: Any, shape: Sequence[int], function: str) -> None:
+    """Errors: ValueError for a layout of another rank; NotImplementedError for any but `dense`."""
+    if not isinstance(layout, Layout):
+        return
+    layout.check_compatible_aval(shape)
+    if layout.major_to_minor != tuple(range(len(shape))) or layout.tiling not in (None, ()):
+        raise NotImplementedError(
+            f"{function}: arrays lie in memory row by row, as {dense(len(shape))} says; got {layout}"
+        )

@@ -1,0 +1,161 @@
+"""Arrays made of the parts that devices hold.
+
+In one process all parts are this process's. There is one device: its part is the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ferrax._src import core
+from ferrax._src.base import dtypes, errors
+from ferrax._src.core import Array, Tracer
+from ferrax._src.core.layout import Format, check_layout
+from ferrax._src.core.mesh import mesh_of_specs
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placement import check_devices, device_put
+from ferrax._src.core.placements import place, placed
+from ferrax._src.core.sharding import NamedSharding, Sharding
+from ferrax._src.tree import tree_util
+
+Shape = Sequence[int]
+
+
+def _sharding(sharding, shape, function) -> Sharding:
+    """The sharding that is meant, checked against the shape and the devices there are."""
+    if isinstance(sharding, Format):
+        check_layout(sharding.layout, shape, function)
+        sharding = sharding.sharding
+    if isinstance(sharding, PartitionSpec) and not mesh_of_specs().empty:
+        sharding = NamedSharding(mesh_of_specs(), sharding)
+    if not isinstance(sharding, Sharding):
+        raise TypeError(
+            f"{function}: sharding must be a sharding, a Format, or a PartitionSpec of the mesh in use; "
+            f"got {sharding!r} of type {type(sharding).__name__}"
+        )
+    check_devices(sharding, function)
+    return sharding
+
+
+def _check_part(part, shape, sharding, dtype, function) -> None:
+    expected = sharding.shard_shape(shape)
+    if tuple(part.shape) != expected:
+        raise ValueError(
+            f"{function}: of an array of shape {tuple(shape)} with {sharding} a device holds a part of "
+            f"shape {expected}, got one of shape {tuple(part.shape)}"
+        )
+    if dtype is not None and part.dtype != dtype:
+        raise ValueError(f"{function}: dtype is {dtype}, got a part of dtype {part.dtype}")
+
+
+def make_array_from_callback(
+    shape: Shape,
+    sharding: Sharding | Format,
+    data_callback: Callable[[tuple[slice, ...]], Any],
+    dtype: Any = None,
+) -> Array:
+    """An array whose parts a function gives.
+
+    Args:
+        shape: of the array.
+        sharding: how it is laid out.
+        data_callback: given the slices of the array that a device holds, returns that part.
+        dtype: of the array; None: that of the parts.
+
+    Errors: TypeError for other shardings; ValueError for parts of another shape or dtype, and for
+    devices that there are not.
+
+    Example:
+        >>> mesh = ferrax.make_mesh((1,), ("x",))
+        >>> data = np.arange(4.0)
+        >>> sharding = ferrax.NamedSharding(mesh, ferrax.P("x"))
+        >>> ferrax.make_array_from_callback((4,), sharding, lambda index: data[index])
+        Array([0., 1., 2., 3.], dtype=float32)
+    """
+    function = "make_array_from_callback"
+    sharding = _sharding(sharding, shape, function)
+    wanted = None if dtype is None else dtypes.canonicalize_dtype(dtype)
+    sharding.shard_shape(shape)
+    (index,) = sharding.addressable_devices_indices_map(shape).values()
+    part = data_callback(index)
+    if isinstance(part, Tracer):
+        raise errors.UnexpectedTracerError(
+            f"{function}: the callback returned a traced value, {part}; parts are arrays"
+        )
+    array = core.as_array(np.asarray(part) if isinstance(part, (list, tuple)) else part, function)
+    _check_part(array, shape, sharding, wanted, function)
+    return placed(array, sharding) if array is part else place(array, sharding)
+
+
+def make_array_from_process_local_data(
+    sharding: Any, local_data: Any, global_shape: Any = None
+) -> Any:
+    """Arrays of which each process has a part: with one process, the arrays themselves, put there.
+
+    Args:
+        sharding: how they are laid out, or a tree of this above the leaves.
+        local_data: a tree of arrays.
+        global_shape: the shapes of the whole, or a tree of shapes; None: as `local_data`.
+
+    Errors: ValueError for another `global_shape` than that of `local_data`; else as `device_put`.
+
+    >>> sharding = jnp.zeros(2).sharding
+    >>> ferrax.make_array_from_process_local_data(sharding, np.ones(2))
+    Array([1., 1.], dtype=float32)
+    """
+
+    def is_shape(x):
+        return x is None or isinstance(x, tuple) and all(isinstance(size, int) for size in x)
+
+    leaves = tree_util.tree_leaves(local_data)
+    shapes = [global_shape] * len(leaves)
+    if not is_shape(global_shape):
+        shapes = tree_util.broadcast_prefix(global_shape, local_data, is_leaf=is_shape)
+    for leaf, shape in zip(leaves, shapes):
+        if shape is not None and tuple(shape) != np.shape(leaf):
+            raise ValueError(
+                "make_array_from_process_local_data: with one process global_shape is None or the shape "
+                f"of local_data, {np.shape(leaf)}; got {shape}"
+            )
+    return device_put(local_data, sharding)
+
+
+def make_array_from_single_device_arrays(
+    shape: Shape, sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
+) -> Array:
+    """An array of parts that are on their devices.
+
+    Args:
+        shape: of the whole.
+        sharding: how it is laid out.
+        arrays: for each of its devices, in order, the part.
+        dtype: of the array; needed where there are no parts.
+
+    Errors: TypeError unless `arrays` is a list or tuple of arrays; ValueError for another number of
+    parts than of devices, and for parts of another shape or dtype.
+
+    >>> part = jnp.arange(3)
+    >>> ferrax.make_array_from_single_device_arrays((3,), part.sharding, [part])
+    Array([0, 1, 2], dtype=int32)
+    """
+    function = "make_array_from_single_device_arrays"
+    if not isinstance(arrays, (list, tuple)):
+        raise TypeError(
+            f"{function}: arrays must be a list or a tuple, got {type(arrays).__name__}"
+        )
+    if not arrays and dtype is None:
+        raise ValueError(f"{function}: without arrays, dtype says of what dtype the array is")
+    sharding = _sharding(sharding, shape, function)
+    for array in arrays:
+        if not isinstance(array, Array) or isinstance(array, Tracer):
+            raise TypeError(f"{function}: parts are arrays, got one of type {type(array).__name__}")
+    if len(arrays) != len(sharding.addressable_devices):
+        raise ValueError(
+            f"{function}: {sharding} has {len(sharding.addressable_devices)} devices of this process, got "
+            f"{len(arrays)} parts"
+        )
+    _check_part(arrays[0], shape, sharding, dtype, function)
+    return placed(arrays[0], sharding)
