@@ -20,6 +20,7 @@ import decompositions
 import dispatch
 import kernels
 import reductions
+import sampling
 import sorting
 import training
 from timing import libraries, number
@@ -75,7 +76,8 @@ def main() -> None:
     print("\n".join(table), flush=True)
     failed = False
     families = (
-        dispatch, compile_family, kernels, reductions, sorting, decompositions, control_flow, collectives, training,
+        dispatch, compile_family, kernels, reductions, sorting, sampling, decompositions, control_flow,
+        collectives, training,
     )  # fmt: skip
     for family in families:
         for row in family.ROWS:

@@ -1,5 +1,10 @@
 """Random numbers, as pure functions of explicit keys."""
 
+from ferrax._src.random.counts import (
+    binomial as binomial,
+    multinomial as multinomial,
+    poisson as poisson,
+)
 from ferrax._src.random.distributions import (
     double_sided_maxwell as double_sided_maxwell,
     geometric as geometric,
@@ -10,6 +15,20 @@ from ferrax._src.random.distributions import (
     triangular as triangular,
     wald as wald,
     weibull_min as weibull_min,
+)
+from ferrax._src.random.gamma import (
+    gamma as gamma,
+    loggamma as loggamma,
+    random_gamma_p as random_gamma_p,
+)
+from ferrax._src.random.gamma_family import (
+    ball as ball,
+    beta as beta,
+    chisquare as chisquare,
+    dirichlet as dirichlet,
+    f as f,
+    generalized_normal as generalized_normal,
+    t as t,
 )
 from ferrax._src.random.prng import (
     PRNGKey as PRNGKey,

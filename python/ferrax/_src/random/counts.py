@@ -1,0 +1,327 @@
+"""Random counts: Poisson, binomial and multinomial numbers.
+
+Invariants:
+- Keys are used as JAX uses them. A loop draws numbers for the whole shape from one key each time, so
+  that what an element gets does not depend on when others are done.
+- Each element belongs to one of two methods, by the size of its mean. For the other one it is done from the
+  start, so that a loop without elements of its own makes no step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferrax._src.base import dtypes
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
+from ferrax._src.numpy.util import promote_dtypes_inexact
+from ferrax._src.random.prng import canonicalize_shape, split, threefry_prng_impl
+from ferrax._src.random.samplers import (
+    _begin,
+    _check_arraylike,
+    _check_shape,
+    _sample_dtype,
+    _split,
+    uniform,
+)
+from ferrax._src.transforms.jit import jit
+
+# ---------------------------------------------------------------------------------------------
+# Poisson numbers.
+
+
+def poisson(
+    key: Array, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
+    out_sharding: Any = None,
+) -> Array:
+    """Poisson random numbers: k with probability `lam**k * exp(-lam) / k!`.
+
+    Args:
+        key: a single threefry key.
+        lam: float scalar or array: the mean, not negative.
+        shape: result shape, to which `lam` broadcasts; default: that of `lam`.
+        dtype: an integer dtype; default int32 (int64 with x64).
+    Returns:
+        Array of `dtype`; -1 where `lam` is NaN, negative or infinite.
+    Raises:
+        NotImplementedError: for keys of another generator.
+
+    The methods are Knuth's products of uniform numbers (The Art of Computer Programming, 3.4.1) for
+    means below 10, and else transformed rejection (Hörmann, "The transformed rejection method for
+    generating Poisson random variables", 1993).
+
+    Example:
+        >>> x = ferrax.random.poisson(ferrax.random.key(0), 4.0, (10000,))
+        >>> jnp.mean(x).round(1)
+        Array(4., dtype=float32)
+    """
+    key = _begin("poisson", key, out_sharding)
+    dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "poisson")
+    if key.dtype._impl != threefry_prng_impl:
+        raise NotImplementedError(
+            f"poisson takes keys of the generator threefry2x32, got one of {key.dtype._impl.name}"
+        )
+    shape = np.shape(lam) if shape is None else canonicalize_shape(shape, "poisson")
+    lam = lax.convert_element_type(jnp.broadcast_to(lam, shape), np.float32)
+    return _poisson(key, lam, shape, dtype)
+
+
+@jit(static_argnums=(2, 3))
+def _poisson(key, lam, shape, dtype):
+    small = (lam != lam) | (lam < 10)
+    steps = dtypes.iinfo(dtype).max
+    products = _poisson_products(key, lam, small, shape, dtype, steps)
+    rejection = _poisson_rejection(key, lam, small, shape, dtype, steps)
+    result = lax.select(small, products, rejection)
+    return lax.select(lam == 0, jnp.zeros_like(result), result)
+
+
+def _poisson_products(key, lam, mine, shape, dtype, steps):
+    """How many uniform numbers make a product above `exp(-lam)`."""
+    bound = -lam
+
+    def cond(state):
+        step, _, _, log_product = state
+        return (log_product > bound).any() & (step < steps)
+
+    def body(state):
+        step, k, key, log_product = state
+        key, subkey = _split(key)
+        k = lax.select(log_product > bound, k + 1, k)
+        return step + 1, k, key, log_product + lax.log(uniform(subkey, shape, np.float32))
+
+    log_product = jnp.where(mine, np.float32(0), np.float32(-np.inf))
+    start = (0, jnp.zeros(shape, dtype), key, log_product)
+    return (lax.while_loop(cond, body, start)[1] - 1).astype(dtype)
+
+
+def _poisson_rejection(key, lam, others, shape, dtype, steps):
+    """Hörmann's PTRS: a transformed uniform number, under a hat of the form a / (1/2 - |u|)**2 + b."""
+    # Any mean does where the result is not used.
+    lam = jnp.where(others, np.float32(1e5), lam)
+    log_lam = lax.log(lam)
+    b = 0.931 + 2.53 * lax.sqrt(lam)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2)
+
+    def cond(state):
+        step, _, accepted, _ = state
+        return (~accepted).any() & (step < steps)
+
+    def body(state):
+        step, k_out, accepted, key = state
+        key, u_key, v_key = _split(key, 3)
+        u = uniform(u_key, shape, lam.dtype) - 0.5
+        v = uniform(v_key, shape, lam.dtype)
+        us = 0.5 - lax.abs(u)
+        k = lax.floor((2 * a / us + b) * u + lam + 0.43)
+        log_ratio = lax.log(v * inverse_alpha / (a / (us * us) + b))
+        log_density = -lam + k * log_lam - lax.lgamma(k + 1)
+        at_once = (us >= 0.07) & (v <= v_r)
+        never = (k < 0) | ((us < 0.013) & (v > us))
+        accept = at_once | (~never & (log_ratio <= log_density))
+        return step + 1, lax.select(accept, k, k_out), accepted | accept, key
+
+    # An infinite mean accepts nothing.
+    start = (0, jnp.full(shape, -1, lam.dtype), others | (lam == np.inf), key)
+    return lax.while_loop(cond, body, start)[1].astype(dtype)
+
+
+# ---------------------------------------------------------------------------------------------
+# Binomial numbers.
+
+
+def binomial(
+    key: Array, n: ArrayLike, p: ArrayLike, shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Binomial random numbers: how many of `n` trials of probability `p` succeed.
+
+    Args:
+        key: a single key.
+        n: float or integer scalar or array: numbers of trials.
+        p: float scalar or array: probabilities.
+        shape: result shape, to which they broadcast; default: their broadcast shape.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `dtype`; NaN where `n` is NaN or negative or `p` is NaN or outside of [0, 1], infinite
+        where `n` is.
+    Raises:
+        ValueError: if `dtype` is no float dtype, or the parameters do not broadcast to `shape`.
+
+    The methods are sums of geometric numbers (Devroye, Non-Uniform Random Variate Generation, 1986,
+    X.4) for means up to 10, and else transformed rejection (Hörmann, "The generation of binomial random
+    variates", 1993).
+
+    Example:
+        >>> x = ferrax.random.binomial(ferrax.random.key(0), 20, 0.25, (10000,))
+        >>> jnp.mean(x).round(1)
+        Array(5., dtype=float32)
+    """
+    key = _begin("binomial", key)
+    _check_arraylike("binomial", n, p)
+    dtype = _sample_dtype("binomial", dtype)
+    if shape is not None:
+        shape = canonicalize_shape(shape, "binomial")
+    return _binomial(key, n, p, shape, dtype)
+
+
+@jit(static_argnums=(3, 4), inline=True)
+def _binomial(key, count, prob, shape, dtype):
+    if shape is None:
+        shape = tuple(lax.broadcast_shapes(np.shape(count), np.shape(prob)))
+    else:
+        _check_shape("binomial", shape, np.shape(count), np.shape(prob))
+    prob = jnp.asarray(prob)
+    prob = prob.astype(dtypes.to_inexact_dtype(prob.dtype))
+    count = jnp.broadcast_to(lax.convert_element_type(count, prob.dtype), shape)
+    prob = jnp.broadcast_to(prob, shape)
+
+    # Of the rarer outcome, so that its probability q is at most a half.
+    rare = prob < 0.5
+    q = jnp.where(rare, prob, 1 - prob)
+    bad_count = (count != count) | (count < 0)
+    bad_q = (q != q) | (q < 0)
+    q = jnp.where(bad_q, jnp.full_like(q, 0.01), q)
+    small = bad_count | (count * q <= 10)
+    endless = jnp.isinf(count)
+    count = lax.floor(count)
+    samples = lax.select(
+        small,
+        _binomial_sums(key, count, q, small & ~bad_count, shape, dtype),
+        _binomial_rejection(key, count, q, small | endless, shape, dtype),
+    )
+    bad = bad_count | bad_q
+    samples = jnp.where(bad, jnp.full_like(samples, np.nan), samples)
+    samples = jnp.where(endless & ~bad, jnp.full_like(samples, np.inf), samples)
+    keep = rare | bad_count | (prob != prob) | endless
+    return lax.select(keep, samples, count.astype(dtype) - samples)
+
+
+def _binomial_sums(key, count, q, mine, shape, dtype):
+    """How many geometric numbers have a sum of at most `count`."""
+    log_failure = lax.log1p(-q)
+    # Numbers of others are not used: their sum is beyond any count.
+    count = jnp.where(mine, count, jnp.zeros_like(count))
+
+    def cond(state):
+        return (state[1] <= count).any()
+
+    def body(state):
+        k, total, key = state
+        subkey, key = _split(key)
+        k = lax.select(total <= count, k + 1, k)
+        u = uniform(subkey, shape, q.dtype)
+        return k, total + lax.ceil(lax.log(u) / log_failure), key
+
+    total = jnp.where(mine, jnp.zeros_like(q), jnp.full_like(q, np.inf))
+    return (lax.while_loop(cond, body, (jnp.zeros_like(q), total, key))[0] - 1).astype(dtype)
+
+
+def _binomial_rejection(key, count, q, others, shape, dtype):
+    """Hörmann's BTRS: a transformed uniform number, under a hat of the form a / (1/2 - |u|)**2 + b."""
+    # Any count does where the result is not used.
+    count = jnp.where(others, jnp.full_like(count, 1e4), count)
+    q = jnp.where(others, jnp.full_like(q, 0.5), q)
+    deviation = lax.sqrt(count * q * (1 - q))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * q
+    c = count * q + 0.5
+    v_r = 0.92 - 4.2 / b
+    odds = q / (1 - q)
+    alpha = (2.83 + 5.1 / b) * deviation
+    mode = lax.floor((count + 1) * q)
+
+    def cond(state):
+        return (~state[1]).any()
+
+    def body(state):
+        k_out, accepted, key = state
+        key, u_key, v_key = _split(key, 3)
+        u = uniform(u_key, shape, q.dtype)
+        v = uniform(v_key, shape, q.dtype)
+        u = u - 0.5
+        us = 0.5 - lax.abs(u)
+        at_once = (us >= 0.07) & (v <= v_r)
+        k = lax.floor((2 * a / us + b) * u + c)
+        never = (k < 0) | (k > count)
+        log_ratio = lax.log(v * alpha / (a / (us * us) + b))
+        log_density = (
+            (mode + 0.5) * lax.log((mode + 1) / (odds * (count - mode + 1)))
+            + (count + 1) * lax.log((count - mode + 1) / (count - k + 1))
+            + (k + 0.5) * lax.log(odds * (count - k + 1) / (k + 1))
+            + _stirling_error(mode)
+            + _stirling_error(count - mode)
+            - _stirling_error(k)
+            - _stirling_error(count - k)
+        )
+        accept = at_once | (~never & (log_ratio <= log_density))
+        return lax.select(accept, k, k_out), accepted | accept, key
+
+    start = (jnp.full_like(q, -1), others, key)
+    return lax.while_loop(cond, body, start)[0].astype(dtype)
+
+
+# log(k!) less Stirling's formula for k + 1, (k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2, for k = 0 ... 9.
+_STIRLING_ERRORS = (
+    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
+    0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
+    0.00925546218271273, 0.00833056343336287,
+)  # fmt: skip
+
+
+def _stirling_error(k):
+    """What log(k!) has over Stirling's formula for k + 1: a table, then three terms of its series."""
+    square = (k + 1) * (k + 1)
+    series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (k + 1)
+    place = lax.floor(jnp.clip(k, 0, 9)).astype(np.int32)
+    known = jnp.take(jnp.array(_STIRLING_ERRORS, k.dtype), place, mode="clip")
+    return jnp.where(k <= 9, known, series)
+
+
+def multinomial(
+    key: Array, n: ArrayLike, p: ArrayLike, *, shape: Shape | None = None,
+    dtype: DTypeLike | None = None, unroll: int | bool = 1,
+) -> Array:
+    """Multinomial random vectors: how many of `n` trials have each of the outcomes.
+
+    Args:
+        key: a single key.
+        n: float or integer array that broadcasts to `p.shape[:-1]`: numbers of trials.
+        p: float array of shape (..., k): probabilities of the outcomes, whose sum is one.
+        shape: result shape, to which `p` broadcasts; default: that of `p`.
+        dtype: dtype of the result; default float32 (float64 with x64).
+        unroll: of the loop over outcomes; see `lax.scan`.
+    Returns:
+        Array of `shape` and `dtype`, whose sums along the last axis are `n`.
+
+    The method is a binomial number for each outcome, of the trials that are left.
+
+    Example:
+        >>> p = jnp.array([0.2, 0.3, 0.5])
+        >>> ferrax.random.multinomial(ferrax.random.key(0), 10, p).sum()
+        Array(10., dtype=float32)
+    """
+    key = _begin("multinomial", key)
+    _check_arraylike("multinomial", n, p)
+    n, p = promote_dtypes_inexact(jnp.asarray(n), jnp.asarray(p))
+    shape = p.shape if shape is None else canonicalize_shape(shape, "multinomial")
+    n, p = jnp.broadcast_to(n, shape[:-1]), jnp.broadcast_to(p, shape)
+
+    def draw(left, outcome):
+        ratio, key = outcome
+        count = binomial(key, left, jnp.clip(ratio, 0, 1), dtype=left.dtype)
+        return left - count, count
+
+    p = jnp.moveaxis(p, -1, 0)
+    tail = lax.cumsum(p, 0, reverse=True)
+    ratios = p / jnp.where(tail == 0, 1, tail)
+    keys = split(key, ratios.shape[0])
+    _, counts = lax.scan(draw, n, (ratios, keys), unroll=unroll)
+    counts = jnp.moveaxis(counts, 0, -1)
+    return counts.astype(float if dtype is None else dtype)
