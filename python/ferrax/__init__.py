@@ -22,6 +22,7 @@ from ferrax import (
     errors as errors,
     experimental as experimental,
     export as export,
+    image as image,
     interpreters as interpreters,
     lax as lax,
     memory as memory,
