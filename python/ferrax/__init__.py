@@ -25,6 +25,7 @@ from ferrax import (
     image as image,
     interpreters as interpreters,
     lax as lax,
+    lib as lib,
     memory as memory,
     monitoring as monitoring,
     nn as nn,

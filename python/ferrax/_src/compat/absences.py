@@ -1,0 +1,118 @@
+"""What a program reads that uses a name which ferrax lacks: the name in JAX, and what there is instead.
+
+The error is an AttributeError, so that `hasattr` and `getattr` with a default answer as they do for
+any module. Python drops the text of that where the name is imported (`from jax import x`): there
+it is an ImportError.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from typing import Any
+
+REMOVED = "it was removed from JAX before 0.10.2; use {}"
+MLIR = (
+    "there is no MLIR in ferrax. Lower a primitive to a function of existing operations: "
+    "mlir.register_lowering(prim, mlir.lower_fun(function, multiple_results=...))"
+)
+
+# By the name in JAX: of modules and of what is in them.
+INSTEAD = {
+    "jax.tree_map": REMOVED.format("jax.tree.map"),
+    "jax.tree_leaves": REMOVED.format("jax.tree.leaves"),
+    "jax.tree_flatten": REMOVED.format("jax.tree.flatten"),
+    "jax.tree_unflatten": REMOVED.format("jax.tree.unflatten"),
+    "jax.tree_structure": REMOVED.format("jax.tree.structure"),
+    "jax.tree_transpose": REMOVED.format("jax.tree.transpose"),
+    "jax.tree_multimap": REMOVED.format("jax.tree.map"),
+    "jax.device_put_replicated": REMOVED.format("jax.device_put with a sharding"),
+    "jax.device_put_sharded": REMOVED.format("jax.device_put with a sharding"),
+    "jax.linear_util": REMOVED.format("jax.extend.linear_util"),
+    "jax.abstract_arrays": REMOVED.format("jax.core.ShapedArray"),
+    "jax.pxla": REMOVED.format("jax.sharding"),
+    "jax.xla": REMOVED.format("jax.extend"),
+    "jax.lib.xla_bridge": REMOVED.format("jax.extend.backend"),
+    "jax.lib.xla_client": REMOVED.format("jax.extend.backend and jax.ffi"),
+    "jax.lib.xla_extension": REMOVED.format("jax.errors and jax.extend.backend"),
+    "jax.core.mapped_aval": REMOVED.format("jax.extend.core.mapped_aval"),
+    "jax.core.unmapped_aval": REMOVED.format("jax.extend.core.unmapped_aval"),
+    "jax.core.get_aval": REMOVED.format("jax.typeof"),
+    "jax.array_ref": REMOVED.format("jax.new_ref"),
+    "jax.ArrayRef": REMOVED.format("jax.Ref"),
+    "jax.experimental.enable_x64": REMOVED.format("jax.enable_x64"),
+    "jax.experimental.disable_x64": REMOVED.format("jax.enable_x64(False)"),
+    "jax.experimental.host_callback": REMOVED.format(
+        "jax.pure_callback, jax.experimental.io_callback or jax.debug.callback"
+    ),
+    "jax.experimental.maps": REMOVED.format("jax.vmap and jax.shard_map"),
+    "jax.experimental.pallas": "ferrax compiles kernels itself, from functions of jax.numpy and jax.lax",
+    "jax.experimental.mosaic": "it is for accelerators that ferrax has not; use jax.numpy and jax.lax",
+    "jax.experimental.jax2tf": "ferrax has no TensorFlow; jax.export saves compiled functions",
+    "jax.experimental.custom_partitioning": "it speaks to XLA's partitioner; use jax.shard_map",
+    "jax.experimental.key_reuse": "ferrax does not follow the use of keys",
+    "jax.profiler": "there is no trace for XLA's profiler; `f.stats()` of a jitted function says what "
+    "was compiled, and Python's profilers see the calls",
+}  # fmt: skip
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+
+
+def name_in_jax(module: str) -> str:
+    """The name under which JAX has a module of ferrax."""
+    return "jax" + module.removeprefix("ferrax")
+
+
+def message(path: str, name: str) -> str:
+    """What is said of the name `name` of JAX's module `path`."""
+    text = f"ferrax, which answers for JAX 0.10.2 here, has no {path}.{name}"
+    instead = INSTEAD.get(f"{path}.{name}")
+    return f"{text}: {instead}" if instead else text
+
+
+def _imports_from(frame: types.FrameType) -> bool:
+    """Whether the frame is at `from module import name`."""
+    return frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM if frame.f_lasti >= 0 else False
+
+
+class Absent:
+    """The `__getattr__` of a public module while imports of `jax` mean ferrax."""
+
+    def __init__(self, module: types.ModuleType):
+        self.module = module
+        self.own = vars(module).get("__getattr__")
+
+    def __call__(self, name: str) -> Any:
+        path, said = name_in_jax(self.module.__name__), None
+        if self.own is not None:
+            try:
+                return self.own(name)
+            except AttributeError as error:
+                said = str(error).partition(": ")[2]
+        text = message(path, name)
+        if said and f"{path}.{name}" not in INSTEAD:
+            text = f"{text}: {said}"
+        if name[:2] != "__" and _imports_from(sys._getframe(1)):
+            raise ImportError(text, name=path, path=getattr(self.module, "__file__", None))
+        raise AttributeError(text, name=name, obj=self.module)
+
+    def remove(self) -> None:
+        """The module is again as it was."""
+        if self.own is None:
+            del self.module.__getattr__
+        else:
+            self.module.__getattr__ = self.own  # type: ignore[method-assign]  # of a module, no method
+
+
+def explain(module: types.ModuleType) -> None:
+    """From now on a name that the module lacks is called by its name in JAX."""
+    if not isinstance(vars(module).get("__getattr__"), Absent):
+        module.__getattr__ = Absent(module)  # type: ignore[method-assign]  # of a module, no method
+
+
+def leave(module: types.ModuleType) -> None:
+    """Undoes `explain`."""
+    fallback = vars(module).get("__getattr__")
+    if isinstance(fallback, Absent):
+        fallback.remove()

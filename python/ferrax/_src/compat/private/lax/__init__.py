@@ -1,0 +1,3 @@
+"""Answers for `jax._src.lax`."""
+
+from ferrax._src.compat.private.lax import control_flow  # noqa: F401

@@ -1,0 +1,69 @@
+"""`python -m ferrax.compat`: runs a program as `python` does, with imports of `jax` meaning ferrax."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import types
+
+from ferrax._src.compat.finder import PATH
+from ferrax._src.compat.install import install
+
+USAGE = """\
+usage: python -m ferrax.compat SCRIPT [ARGUMENT...]
+       python -m ferrax.compat -m MODULE [ARGUMENT...]
+       python -m ferrax.compat -c COMMAND [ARGUMENT...]
+       python -m ferrax.compat --path
+
+Runs a program written against JAX on ferrax: `import jax` means ferrax in it. --path prints a folder
+that does the same for every Python which has it in PYTHONPATH:
+
+       PYTHONPATH="$(python -m ferrax.compat --path)" python SCRIPT
+"""
+
+
+def run_command(text: str) -> None:
+    """As `python -c` does."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__annotations__={}, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    exec(compile(text, "<string>", "exec"), main.__dict__)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs what the arguments name. Gives the exit status where that is not the program's own.
+
+    `sys.argv` and the first entry of `sys.path` are what they are without ferrax. The folder `PATH` comes
+    behind it, so that processes that the program starts by `multiprocessing` find the same `jax`.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if arguments else 2
+    if arguments == ["--path"]:
+        print(PATH)
+        return 0
+    kind = arguments[0]
+    if kind in ("-m", "-c") and len(arguments) < 2:
+        print(f"Argument expected for the {kind} option\n{USAGE}", end="", file=sys.stderr)
+        return 2
+    if kind.startswith("-") and kind not in ("-m", "-c"):
+        print(f"ferrax.compat knows no option {kind}\n{USAGE}", end="", file=sys.stderr)
+        return 2
+    install()
+    safe = getattr(sys.flags, "safe_path", False)  # Python 3.11
+    sys.path.insert(0 if safe else 1, str(PATH))
+    if kind == "-c":
+        sys.argv[:] = ["-c", *arguments[2:]]
+        if not safe:
+            sys.path[0] = ""
+        run_command(arguments[1])
+    elif kind == "-m":
+        sys.argv[:] = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = arguments
+        if not safe:
+            sys.path[0] = os.path.dirname(os.path.abspath(kind))
+        runpy.run_path(kind, run_name="__main__")
+    return 0
