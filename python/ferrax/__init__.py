@@ -91,6 +91,7 @@ from ferrax._src.transforms.jacobians import (
 from ferrax._src.transforms.checkpoint_policies import checkpoint_policies as checkpoint_policies
 from ferrax._src.callbacks.callback import pure_callback as pure_callback
 from ferrax._src.base.config import (
+    allow_f16_reductions as allow_f16_reductions,
     check_tracer_leaks as check_tracer_leaks,
     checking_leaks as checking_leaks,
     config as config,
@@ -117,6 +118,7 @@ from ferrax._src.base.config import (
     transfer_guard_device_to_host as transfer_guard_device_to_host,
     transfer_guard_host_to_device as transfer_guard_host_to_device,
 )
+from ferrax._src.base.user_contexts import make_user_context as make_user_context
 from ferrax._src.transforms.closures import closure_convert as closure_convert
 from ferrax._src.core import (
     ensure_compile_time_eval as ensure_compile_time_eval,

@@ -657,3 +657,25 @@ def test_integer_outputs_under_nested_derivatives(S):
     jitted = S.jax.jit(lambda x: S.jax.jvp(f, (x,), (x,)))(x)
     shapes = [(leaf.shape, S.jax.dtypes.float0 == leaf.dtype) for leaf in S.jax.tree_util.tree_leaves((nested, jitted))]
     return shapes, nested[1][1], jitted[1][1], S.jax.jacfwd(lambda x: S.jnp.argmax(x))(x)
+
+
+@same
+def test_arguments_among_residuals(s):
+    """What a derivative needs of the arguments can be let go of, and given again."""
+    y, back = s.jax.vjp(lambda x, w: 2 * (x @ w), s.jnp.ones((3, 4)), s.jnp.eye(4))
+    kept = [np.shape(value) for value in back.args_res]
+    back.args_res = [None, None]
+    back.args_res = [s.jnp.full((3, 4), 3.0), s.jnp.eye(4) * 5]
+    there, again = s.jax.tree.flatten(back)
+    return y, kept, back(y), s.jax.tree.unflatten(again, there)(y)
+
+
+def test_missing_arguments_among_residuals():
+    _, back = ferrax.vjp(jnp.multiply, 2.0, 3.0)
+    back.args_res[0] = None
+    with pytest.raises(ValueError, match="args_res has no value for leaf 0"):
+        back(1.0)
+    back.args_res[0] = jnp.ones(2)
+    with pytest.raises(ValueError, match="must have shape"):
+        back(1.0)
+    assert "NotNeeded" in repr(ferrax.vjp(jnp.sin, 1.0)[1].args_res)

@@ -7,6 +7,7 @@ import threading
 
 import jax
 import pytest
+from oracle import same
 
 from ferrax._src.base import config as cfg, flags
 
@@ -206,3 +207,31 @@ def test_command_line_flags():
     arguments = ["--jax_enable_x64", "other", "--jax_platforms", "cpu",
                  "--nojax_threefry_partitionable", "--", "--jax_debug_nans"]  # fmt: skip
     assert run_python(code, arguments).stdout.split() == ["True", "cpu", "False", "False"]
+
+
+@same
+def test_functions_depend_on_values_of_the_user(s):
+    units, traced = s.jax.make_user_context(1.0), []
+
+    @s.jax.jit
+    def f(x):
+        traced.append(units.value)
+        return x * units.value
+
+    with units(3.0):
+        inside = f(2.0), f(2.0)
+    outside = f(2.0)
+    units.set_global(5.0)
+    return inside, outside, f(2.0), units.get_global(), traced
+
+
+@same
+def test_sums_in_16_bits_may_be_refused(s):
+    x = s.jnp.ones((2, 1), s.jnp.bfloat16)
+    with s.jax.allow_f16_reductions(False):
+        refused = False
+        try:
+            s.jax.lax.reduce_sum(x, (0,))
+        except ValueError:
+            refused = True
+        return refused, s.jax.lax.reduce_sum(x, (1,)), s.jnp.sum(x)

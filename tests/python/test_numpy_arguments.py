@@ -123,3 +123,67 @@ def test_vectorize_follows_rank_promotion():
 @SIDES
 def test_a_jaxpr_maker_says_of_what(S):
     assert S.jax.make_jaxpr(S.jnp.sin).__name__ == "make_jaxpr(sin)"
+
+
+@same
+def test_arrays_of_keys(s):
+    keys = s.jax.random.split(s.jax.random.key(0))
+    made = [
+        s.jnp.zeros((2,), keys.dtype), s.jnp.zeros_like(keys), s.jnp.ones_like(keys), s.jnp.empty_like(keys[0]),
+        s.jnp.full_like(keys, keys[1]),
+    ]  # fmt: skip
+    return [s.jax.random.key_data(x) for x in made] + [s.jnp.isclose(keys, keys[:1])]
+
+
+@same
+def test_elements_by_one_hot(s):
+    x = s.jnp.arange(12.0).reshape(3, 4)
+    index = s.jnp.array([[0, -1], [2, 7], [3, 1]])
+
+    def taken(x):
+        return s.jnp.take_along_axis(x, index, 1, mode="one_hot")
+
+    return taken(x), s.jax.grad(lambda x: s.jnp.sum(taken(x) ** 2))(x), taken(x > 5)
+
+
+@same
+def test_coordinates_in_a_traced_shape(s):
+    return s.jax.jit(lambda n: s.jnp.unravel_index(s.jnp.array([5, -1, 30]), (n, 4)))(3)
+
+
+@same
+def test_sequences_are_compared(s):
+    return [
+        s.jnp.array_equiv([1, 2], [[1, 2], [1, 2]]), s.jnp.array_equiv([1, 2], [1, 3]),
+        s.jnp.array_equal([1, 2], (1, 2)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["constant", "empty", "edge", "mean"])
+@same
+def test_pads_stay_weak(s, mode):
+    return s.jnp.pad(s.jnp.array(1.0)[None], 1, mode=mode)[1:2]
+
+
+@same
+def test_grids_have_one_dtype(s):
+    with s.jax.numpy_dtype_promotion("strict"):
+        return s.jnp.mgrid[1:6:8j, 2:4], s.jnp.ogrid[1:6:8j, 2:4]
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 3), (2, 1, 3)])
+@same
+def test_steps_need_no_promotion_of_rank(s, shape):
+    with s.jax.numpy_rank_promotion("raise"):
+        return s.jnp.trapezoid(s.jnp.arange(24.0).reshape(2, 3, 4), dx=s.jnp.ones(shape))
+
+
+@pytest.mark.raises("ValueError", "OverflowError")
+@pytest.mark.parametrize("call", [
+    lambda s: s.jnp.asarray(np.ma.masked_array([1, 2], [True, False])),
+    lambda s: s.jnp.interp(0.0, s.jnp.arange(3.0), s.jnp.arange(3.0), period=np.array([1.0])),
+    lambda s: s.jax.eval_shape(s.jnp.searchsorted, s.jax.ShapeDtypeStruct((2**31,), np.float32), 1.0),
+])  # fmt: skip
+@same
+def test_refused_by_both(s, call):
+    return call(s)

@@ -165,15 +165,6 @@ def test_second_derivative(name):
         compare_arrays(got, expected)
 
 
-def test_generic_ufunc_has_no_reduction():
-    import ferrax.numpy as jnp
-
-    function = jnp.frompyfunc(lambda a, b: a * b + 1, 2, 1)
-    for method in ("reduce", "accumulate"):
-        with pytest.raises(NotImplementedError, match=method):
-            getattr(function, method)(jnp.arange(3))
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_frexp_and_ldexp_of_all_magnitudes(dtype):
     """Against NumPy: JAX takes subnormal numbers for zero."""

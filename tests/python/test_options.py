@@ -464,6 +464,7 @@ EFFECTS = {
     "jax_disable_jit": (True, sees_tracer),
     "jax_check_tracer_leaks": (True, leaking),
     "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
+    "jax_allow_f16_reductions": (False, lambda: lax.reduce_sum(jnp.ones(2, jnp.float16), (0,))),
     "jax_log_compiles": (True, lambda: logged(retraced)),
     "jax_explain_cache_misses": (True, lambda: logged(retraced)),
     "jax_logging_level": ("DEBUG", lambda: logged(retraced)),

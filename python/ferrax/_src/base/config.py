@@ -122,7 +122,13 @@ _FLAGS = (
     ("jax_no_tracing", parse_bool, False, "Whether tracing a function for jit, make_jaxpr or a loop "
      "is an error."),
     ("jax_no_execution", parse_bool, False, "Whether the execution of a program is an error."),
-    ("jax_allow_f16_reductions", parse_bool, True, "Whether reductions may run in 16-bit floats."),
+    (
+        "jax_allow_f16_reductions",
+        parse_bool,
+        True,
+        "Whether `lax.reduce_sum` may add in 16-bit "
+        "floats; if not, it is an error. (`jax.numpy.sum` adds in 32 bits.)",
+    ),
     ("jax_error_checking_behavior_nan", _ERROR_CHECK, "ignore", "What a NaN does."),
     ("jax_error_checking_behavior_divide", _ERROR_CHECK, "ignore", "What a division by zero does."),
     ("jax_error_checking_behavior_oob", _ERROR_CHECK, "ignore", "What a bad index does."),
@@ -217,6 +223,7 @@ for _flag in _FLAGS:
     globals()[_flag[0].removeprefix("jax_")] = declare(*_flag)
 
 # Those that `ferrax` exports, for type checkers: the table has put them here.
+allow_f16_reductions: State
 check_tracer_leaks: State
 debug_infs: State
 debug_key_reuse: State

@@ -41,7 +41,6 @@ FIXED = {
         (False,), "ad_checkpoint.print_saved_residuals shows what a checkpoint saves"),
     "jax_debug_key_reuse": (
         (False,), "the use of keys is not followed; split a key before each use"),
-    "jax_allow_f16_reductions": ((True,), "reductions take the dtype that they are given"),
     "jax_error_checking_behavior_nan": (
         ("ignore",), "jax_debug_nans makes NaNs errors, and experimental.checkify finds them"),
     "jax_error_checking_behavior_divide": (

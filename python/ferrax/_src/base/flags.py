@@ -41,6 +41,8 @@ _context: tuple[str, ...] = ()
 _context_set: frozenset[str] = frozenset()
 # Flags that are set together with another one, by its name.
 parts: dict[str, tuple[str, ...]] = {}
+# Values that programs added to the trace context; they are no flags of `config`.
+_of_users: dict[str, State] = {}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ def on_context_change(callback):
     global _context_hook
     previous, _context_hook = _context_hook, callback
     if callback is not None:
-        callback(tuple(states[name]._global for name in _context), True)
+        callback(_shared_context(), True)
         _notify_thread()
     return previous
 
@@ -163,7 +165,15 @@ def on_flag_change(callback):
 def trace_context() -> tuple:
     """The values, on this thread, of the flags of the trace context, in their order."""
     overrides = _local.__dict__
-    return tuple(overrides.get(name, states[name]._global) for name in _context)
+    return tuple(overrides.get(name, state._global) for name, state in _context_states())
+
+
+def _context_states():
+    return ((name, states[name] if name in states else _of_users[name]) for name in _context)
+
+
+def _shared_context() -> tuple:
+    return tuple(state._global for _, state in _context_states())
 
 
 def _notify_thread():
@@ -235,7 +245,7 @@ class State:
         for hook in _flag_hooks:
             hook(self._name, value, True)
         if self._name in _context_set and _context_hook is not None:
-            _context_hook(tuple(states[name]._global for name in _context), True)
+            _context_hook(_shared_context(), True)
             _notify_thread()
         for part in parts.get(self._name, ()):
             states[part]._set(value)
@@ -319,6 +329,20 @@ def declare_context(names) -> None:
     global _context, _context_set
     _context = tuple(names)
     _context_set = frozenset(names)
+
+
+def add_to_context(state: State) -> None:
+    """Makes a value that is no flag of `config` part of the trace context."""
+    _of_users[state.name] = state
+    declare_context((*_context, state.name))
+    if _context_hook is not None:
+        _context_hook(_shared_context(), True)
+        _notify_thread()
+
+
+def count_added() -> int:
+    """How many values programs added to the trace context."""
+    return len(_of_users)
 
 
 class Config:

@@ -41,6 +41,9 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
     Array([7., 7.], dtype=float32, weak_type=True)
     """
     shape = _canonical_shape(shape)
+    holds = getattr(fill_value, "dtype", None)
+    if isinstance(dtype, dtypes.ExtendedDType) and not isinstance(holds, dtypes.ExtendedDType):
+        return _full_of_keys(shape, fill_value, dtype, sharding)
     value = _operand(fill_value, "full", 1) if dtype is None else fill_value
     if getattr(value, "ndim", 0) != 0:
         raise TypeError(
@@ -54,6 +57,13 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
     if sharding is not None:
         return device_put(result, sharding)
     return result
+
+
+def _full_of_keys(shape, word, dtype, sharding):
+    """Keys of which each word of the data is `word`."""
+    words = full((*shape, *dtype._impl.key_shape), word, np.uint32)
+    keys = bind("random_wrap", (words,), {"impl": dtype._impl.name})
+    return keys if sharding is None else device_put(keys, sharding)
 
 
 def _literal(value, dtype):

@@ -6,8 +6,11 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ferrax._core import Array, bind
 from ferrax._src.base import dtypes
+from ferrax._src.base.config import config
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
     describe as _describe,
@@ -35,6 +38,9 @@ __all__ = [
 ]
 
 
+_HALVES = (np.dtype(np.float16), dtypes.bfloat16)
+
+
 def _check_axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
     axes = _int_tuple(axes)
     if len(set(axes)) != len(axes):
@@ -55,13 +61,20 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     """Sum over ``axes`` (non-negative); the dtype, which must be numeric, stays.
 
     Args: operand: the array; out_sharding: must be None. Errors: TypeError for bools, ValueError
-    for axes out of range or repeated.
+    for axes out of range or repeated, and of 16-bit floats if `jax_allow_f16_reductions` is False.
 
     >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))
     Array([3., 3.], dtype=float32)
     """
     _reject_out_sharding("reduce_sum", out_sharding)
-    return _reduction("reduce_sum", operand, axes)
+    x = _operand(operand, "reduce_sum")
+    if x.dtype in _HALVES and not config.jax_allow_f16_reductions:
+        if any(x.shape[axis] != 1 for axis in _check_axes(x, axes)):
+            raise ValueError(
+                f"reduce_sum: jax_allow_f16_reductions is False, and the operand {_describe(x)} would be "
+                "added in 16 bits; convert it first, for instance with x.astype('float32')"
+            )
+    return _reduction("reduce_sum", x, axes)
 
 
 def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:

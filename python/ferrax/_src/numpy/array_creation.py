@@ -190,6 +190,10 @@ def _to_array(x, dtype, copy):
             x, dtype) else as_array(np.asarray(x).astype(dtype))
     if isinstance(x, (np.ndarray, np.generic)):
         _check_numeric(x, x.dtype)
+        if isinstance(x, np.ma.MaskedArray):
+            raise ValueError(
+                "array: masks of NumPy's masked arrays are not kept; give x.filled(value) instead"
+            )
         if dtype is None or x.dtype == dtype:
             return as_array(np.array(x) if copy and isinstance(x, np.ndarray) else x)
         return convert(as_array(x), dtype)
@@ -418,6 +422,8 @@ def empty(
 
 
 def _filled(name, value, shape, dtype, device, out_sharding):
+    if dtype == dtypes.float0:
+        return np.zeros(canonical_shape(shape), dtypes.float0)
     dtype = dtypes.default_float_dtype() if dtype is None else user_dtype(dtype, name)
     shape = canonical_shape(shape)
     scalar = _SCALARS.get((value, dtype)) if shape else None

@@ -12,8 +12,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from ferrax._core import ufuncs
+from ferrax._core import Tracer, ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.config import numpy_dtype_promotion
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
@@ -303,7 +304,7 @@ def triu_indices(n: int, k: Any = 0, m: ArrayLike | None = None) -> tuple[Array,
 
 
 def _matrix_shape(name, arr):
-    dims = np.shape(arr) if not hasattr(arr, "shape") else tuple(arr.shape)
+    dims = tuple(arr.shape) if hasattr(arr, "shape") else ensure_array(arr, name).shape
     if len(dims) != 2:
         raise ValueError(f"Only 2-D inputs are accepted by jnp.{name}, got shape {dims}")
     return dims
@@ -409,15 +410,23 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:
     """Coordinates of flat indices in a C-ordered shape; indices out of bounds are clipped.
 
-    Args: indices: integers; shape: ints. Returns: a tuple of arrays of the shape of `indices`.
+    Args: indices: integers; shape: integers, which may be traced. Returns: a tuple of arrays of the
+    shape of `indices`.
 
     >>> jnp.unravel_index(jnp.array([1, 5]), (2, 3))
     (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
     indices = ensure_array(indices, "unravel_index")
-    sizes = canonical_shape(shape)
-    total = math.prod(sizes)
-    flat = clip(indices, -total, total - 1) if total else indices
+    sizes: Sequence[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if any(isinstance(size, Tracer) for size in sizes):
+        total: Any = 1
+        for size in sizes:
+            total = ufuncs.multiply(total, size)
+        flat = clip(indices, ufuncs.negative(total), ufuncs.subtract(total, 1))
+    else:
+        sizes = canonical_shape(shape)
+        total = math.prod(sizes)
+        flat = clip(indices, -total, total - 1) if total else indices
     flat = where(ufuncs.less(flat, 0), ufuncs.add(flat, total), flat)
     out = []
     for size in reversed(sizes):
@@ -494,11 +503,11 @@ def _axis_values(key):
 class _Grid:
     """The index arrays of a grid from slices: `mgrid` a dense one, `ogrid` one that broadcasts.
 
-    An imaginary step is a number of points, the last included.
+    An imaginary step is a number of points, the last included. All have the one dtype.
 
     >>> jnp.ogrid[0:2, 0:1:3j]
-    [Array([[0],
-           [1]], dtype=int32), Array([[0. , 0.5, 1. ]], dtype=float32)]
+    [Array([[0.],
+           [1.]], dtype=float32), Array([[0. , 0.5, 1. ]], dtype=float32)]
     """
 
     def __init__(self, name, sparse):
@@ -510,7 +519,10 @@ class _Grid:
     def __getitem__(self, key):
         if isinstance(key, slice):
             return _axis_values(key)
-        grid = meshgrid(*[_axis_values(k) for k in key], indexing="ij", sparse=self._sparse)
+        axes = [_axis_values(k) for k in key]
+        with numpy_dtype_promotion("standard"):
+            dtype = dtypes.result_type(*axes) if axes else None
+        grid = meshgrid(*[convert(x, dtype) for x in axes], indexing="ij", sparse=self._sparse)
         if self._sparse:
             return grid
         return stack(grid) if grid else as_array(np.zeros((0,), dtypes.default_int_dtype()))

@@ -198,7 +198,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     y, x = promote_dtypes_inexact(*ensure_arrays("trapezoid", y, dx if x is None else x))
     y = moveaxis(y, axis, -1)
     if given_steps:
-        steps = x
+        steps = lax.expand_dims(x, tuple(range(max(y.ndim - x.ndim, 0))))
     else:
         steps = diff(x) if x.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
     n = y.shape[-1]
@@ -257,6 +257,8 @@ def _interp(x, xp, fp, left, right, period):
         raise ValueError("interp: complex x have no order; only fp may be complex")
     if period is not None:
         period = convert(ufuncs.abs(ensure_array(period, "interp")), x.dtype)
+        if period.ndim:
+            raise ValueError(f"interp: period must be a scalar, got shape {period.shape}")
         x, xp = remainder(x, period), remainder(xp, period)
         xp, fp = _sorted_by_first(xp, fp)
         n = xp.shape[0]

@@ -263,11 +263,13 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     reflect_type = kwargs.get("reflect_type", "even")
     if reflect_type not in ("even", "odd"):
         raise ValueError(f"reflect_type must be 'even' or 'odd', got {reflect_type!r}")
-    return _pad(array, pad_width, mode, values, reflect_type, lengths)
+    out = _pad(array, pad_width, mode, values, reflect_type, lengths)
+    return convert(out, out.dtype, array.weak_type)
 
 
 @jit(static_argnames=("pad_width",))
 def _pad_scalar(array, value, pad_width):
     if not pad_width:
         return array
-    return lax.pad(array, convert(value, array.dtype), tuple((b, a, 0) for b, a in pad_width))
+    value = convert(value, array.dtype, array.weak_type)
+    return lax.pad(array, value, tuple((b, a, 0) for b, a in pad_width))

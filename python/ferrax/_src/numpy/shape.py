@@ -444,9 +444,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
 
 def _array_equal(name, a1, a2, equal_nan):
     try:
-        a1, a2 = as_array(np.asarray(a1)) if isinstance(a1, (list, tuple)) else ensure_array(
-            a1, name), as_array(np.asarray(a2)) if isinstance(a2, (list, tuple)) else ensure_array(
-            a2, name)
+        a1, a2 = asarray(a1), asarray(a2)
     except TypeError:
         return as_array(np.bool_(False))
     if tuple(a1.shape) != tuple(a2.shape):
@@ -467,8 +465,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     Array(True, dtype=bool)
     """
     try:
-        a1, a2 = ensure_arrays("array_equiv", a1, a2)
-        a1, a2 = broadcast_arrays(a1, a2)
+        a1, a2 = broadcast_arrays(asarray(a1), asarray(a2))
     except (TypeError, ValueError):
         return as_array(np.bool_(False))
     return _array_equal("array_equiv", a1, a2, False)

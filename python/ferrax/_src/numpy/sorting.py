@@ -310,7 +310,14 @@ def searchsorted(
     a, v = promote_dtypes(a, v)
     if rest:
         a = a[rest[0]]
-    dtype = _INT32 if a.shape[0] <= np.iinfo(np.int32).max else np.dtype(np.int64)
+    dtype = _INT32
+    if a.shape[0] > np.iinfo(np.int32).max:
+        dtype = dtypes.canonicalize_dtype(np.int64)
+        if dtype != np.int64:
+            raise OverflowError(
+                f"searchsorted: positions in an array of {a.shape[0]} elements need int64, which "
+                "jax_enable_x64 allows"
+            )
     if a.shape[0] == 0:
         return lax.full(v.shape, 0, dtype)
     return lax.convert_element_type(_SEARCHES[method](a, v, side), dtype)

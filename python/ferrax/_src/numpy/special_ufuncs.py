@@ -18,6 +18,7 @@ from ferrax._src.numpy.util import (
     constant,
     convert,
     ensure_array,
+    ensure_arrays,
     filler,
     is_subdtype,
     promote_args_inexact,
@@ -155,7 +156,7 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _integers(fun_name, x1, x2) -> tuple[Array, ...]:
-    check_array_like(fun_name, x1, x2)
+    x1, x2 = ensure_arrays(fun_name, x1, x2)
     dtype, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
     if not dtypes.issubdtype(dtype, np.integer):
         raise ValueError(f"Arguments to ferrax.numpy.{fun_name} must be integers, got {dtype}.")

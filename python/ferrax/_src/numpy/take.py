@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._core import Array, bind
+from ferrax._core import Array, bind, ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
 from ferrax._src.lax.arguments import canonical_axis, hashable_axis
-from ferrax._src.lax.creation import full
+from ferrax._src.lax.creation import broadcasted_iota, full, full_like
 from ferrax._src.lax.gather_scatter import _static_scalar, gather
+from ferrax._src.lax.reduce import reduce_or, reduce_sum
 from ferrax._src.lax.shape import (
     _broadcast_to,
     broadcast_shapes,
@@ -171,9 +172,10 @@ def take_along_axis(
       arr: array.
       indices: integer array of the same rank; other axes broadcast against ``arr``'s.
       axis: the axis; None takes from the flattened array by 1-D indices.
-      mode: "fill" (default), "clip" or "promise_in_bounds".
+      mode: "fill" (default), "clip", "promise_in_bounds", or "one_hot", which sums the products
+        with 0 or 1 instead of looking elements up, and gives 0 out of bounds.
       fill_value: scalar for mode "fill".
-      wrap_negative_indices: False if no index is negative.
+      wrap_negative_indices: False if no index is negative, which mode "promise_in_bounds" says too.
 
     >>> x = jnp.array([[3, 1], [2, 4]])
     >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1)
@@ -182,12 +184,17 @@ def take_along_axis(
     """
     arr = ensure_array(arr, "take_along_axis", 0)
     indices = ensure_array(indices, "take_along_axis", 1)
-    mode = GatherScatterMode.from_any(mode).core_name
+    mode = GatherScatterMode.from_any(mode)
+    mode = "one_hot" if mode is GatherScatterMode.ONE_HOT else mode.core_name
     if fill_value is not None:
         fill_value = _static_scalar(fill_value)
     if axis is not None:
         axis = operator.index(hashable_axis("take_along_axis", axis))
-    wrap = True if wrap_negative_indices is None else bool(wrap_negative_indices)
+    wrap = (
+        mode != "promise_in_bounds"
+        if wrap_negative_indices is None
+        else bool(wrap_negative_indices)
+    )
     return _take_along_axis_jit(arr, indices, axis, mode, fill_value, wrap)
 
 
@@ -200,9 +207,11 @@ def _take_along_axis(arr, indices, axis, mode, fill_value, wrap):
     out_shape[axis] = indices.shape[axis]
     if wrap and dtypes.issubdtype(indices.dtype, np.signedinteger):
         indices = wrap_negative(indices, size, _INT32)
-    if indices.dtype.itemsize < 4:
+    elif wrap and indices.dtype.itemsize < 4:
         indices = lax._convert_element_type(indices, _INT32)
 
+    if mode == "one_hot":
+        return _by_one_hot(arr, indices, axis)
     # Per other axis: both vary (a batch), only the array does (a window), or only the indices do.
     batch, window, gone = [], [], []
     for d in range(arr.ndim):
@@ -238,6 +247,18 @@ def _take_along_axis(arr, indices, axis, mode, fill_value, wrap):
         mode=mode,
         fill_value=fill_value,
     )
+
+
+def _by_one_hot(arr, indices, axis):
+    """The same as a sum over the axis, which is all of a product's derivative."""
+    places = expand_dims(indices, (axis + 1,))  # [..., index, 1, ...]
+    shape = tuple([1 if d != axis + 1 else arr.shape[axis] for d in range(places.ndim)])
+    hit = ufuncs.equal(places, broadcasted_iota(indices.dtype, shape, axis + 1))
+    values = expand_dims(arr, (axis,))
+    common = broadcast_shapes(hit.shape, values.shape)
+    hit, values = _broadcast_to(hit, common), _broadcast_to(values, common)
+    picked = lax.select(hit, values, full_like(values, 0))
+    return reduce_or(picked, (axis + 1,)) if arr.dtype == bool else reduce_sum(picked, (axis + 1,))
 
 
 _take_along_axis.__name__ = "take_along_axis"

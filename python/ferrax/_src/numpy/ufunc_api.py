@@ -15,10 +15,10 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
-from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.core import Array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy import cumulative, reductions, ufuncs as composed
+from ferrax._src.numpy import cumulative, reductions, ufunc_folds as folds, ufuncs as composed
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.logsumexp import logsumexp
 from ferrax._src.numpy.shape import reshape
@@ -51,10 +51,11 @@ class ufunc(functools.partial[T]):
     """
 
     __name__: str
-    nin: int
-    nout: int
-    nargs: int
-    identity: Any
+    _function: Callable[..., Any]
+    _nin: int
+    _nout: int
+    _nargs: int
+    _identity: Any
     _reduce: Callable[..., Array] | None
     _accumulate: Callable[..., Array] | None
     _at: Callable[..., Array] | None
@@ -68,20 +69,44 @@ class ufunc(functools.partial[T]):
         reduceat: Callable[..., Array] | None = None,
     ) -> ufunc[T]:
         self = super().__new__(cls, call or func)
+        self._function = func
         self.__name__ = getattr(func, "__name__", "ufunc") if name is None else name
         self.__doc__ = func.__doc__
-        self.nin, self.nout, self.nargs, self.identity = nin, nout, nargs or nin, identity
+        self._nin, self._nout, self._nargs, self._identity = nin, nout, nargs or nin, identity
         self._reduce, self._accumulate, self._at, self._reduceat = reduce, accumulate, at, reduceat
         return self
+
+    @property
+    def nin(self) -> int:
+        """The number of inputs."""
+        return self._nin
+
+    @property
+    def nout(self) -> int:
+        """The number of outputs."""
+        return self._nout
+
+    @property
+    def nargs(self) -> int:
+        """The number of inputs that functions see."""
+        return self._nargs
+
+    @property
+    def identity(self) -> Any:
+        """What an empty reduction gives; None if there is nothing."""
+        return self._identity
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 
+    def _key(self):
+        return self._function, self.nin, self.nout, self.identity
+
     def __hash__(self) -> int:
-        return id(self)
+        return hash(self._key())
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        return type(other) is ufunc and self._key() == other._key()
 
     def _require_binary(self, method):
         if (self.nin, self.nout) != (2, 1):
@@ -104,11 +129,12 @@ class ufunc(functools.partial[T]):
                 "needs for"
                 " elements that are left out: pass initial=.")
         if self._reduce is not None:
-            return self._reduce(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial,
-                                where=where)
-        raise NotImplementedError(
-            f"{self.__name__}.reduce: the function has no reduction of its own; write it with"
-            " those of add, multiply, maximum, minimum, logical or bitwise functions")
+            return self._reduce(
+                a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where
+            )
+        return folds.reduced(
+            self, ensure_array(a, f"{self.__name__}.reduce"), axis, dtype, keepdims, initial, where
+        )
 
     def accumulate(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Array:
         """Partial reductions along an axis."""
@@ -116,9 +142,7 @@ class ufunc(functools.partial[T]):
         reject_out(f"{self.__name__}.accumulate", out)
         if self._accumulate is not None:
             return self._accumulate(a, axis=axis, dtype=dtype)
-        raise NotImplementedError(
-            f"{self.__name__}.accumulate: the function has no cumulative form of its own; write it"
-            " with those of add, multiply, maximum, minimum, logaddexp or logical functions")
+        return folds.accumulated(self, ensure_array(a, f"{self.__name__}.accumulate"), axis, dtype)
 
     def outer(self, A: Any, B: Any, /) -> Array:
         """The function of all pairs of elements of two arrays."""
@@ -138,19 +162,26 @@ class ufunc(functools.partial[T]):
             return self._at(a, indices, b)
         if self.nin == 1:
             return a.at[indices].apply(self)
-        raise NotImplementedError(
-            f"{self.__name__}.at: the function cannot be applied repeatedly at one index; use"
-            f" a.at[indices].set({self.__name__}(a[indices], b)) for distinct indices")
+        self._require_binary("at")
+        return folds.applied_at(self, a, indices, b)
 
-    def reduceat(self, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Array:
-        """Reductions of slices between consecutive concrete indices along an axis."""
+    def reduceat(
+        self, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
+    ) -> Array:
+        """Reductions of slices between consecutive indices along an axis."""
         self._require_binary("reduceat")
         reject_out(f"{self.__name__}.reduceat", out)
         a = ensure_array(a, f"{self.__name__}.reduceat")
         axis = normalize_axis(axis, a.ndim)
+        if dtype is not None:
+            a = convert(a, user_dtype(dtype, "reduceat"))
+        if not is_concrete(indices):
+            return folds.reduced_between(self, a, indices, axis)
         starts = np.asarray(concrete_or_error(None, indices, "indices of reduceat"))
         if starts.ndim != 1:
             raise ValueError(f"reduceat: indices must be one-dimensional, got {starts.shape}")
+        if not starts.size:
+            return lax.slice_in_dim(a, 0, 0, axis=axis)
         n, parts = a.shape[axis], []
         for start, stop in zip(starts, [*starts[1:], n]):
             stop = stop if stop > start else start + 1
@@ -165,14 +196,13 @@ def frompyfunc(
     """A ufunc from a function of scalars, which is mapped by `vectorize`.
 
     Args: func: function of `nin` scalars with `nout` scalar results; identity: of reductions.
-    nin, nout: numbers of inputs and outputs. Its reductions raise NotImplementedError.
+    nin, nout: numbers of inputs and outputs. Its reductions go from left to right, in a loop.
 
     >>> hypotenuse = jnp.frompyfunc(lambda x, y: jnp.sqrt(x * x + y * y), 2, 1, identity=0)
     >>> hypotenuse(jnp.array([3.0, 5.0]), jnp.array([4.0, 12.0]))
     Array([ 5., 13.], dtype=float32)
     """
-    return ufunc(vectorize(func), nin, nout, name=getattr(func, "__name__", "func"),
-                 identity=identity)
+    return ufunc(func, nin, nout, call=vectorize(func), identity=identity)
 
 
 def _extremum(function):

@@ -201,6 +201,8 @@ def isclose(
     Array([ True, False], dtype=bool)
     """
     a, b = promote_args("isclose", a, b)
+    if is_subdtype(a, dtypes.extended):
+        return lax.eq(a, b)
     if is_subdtype(a, np.integer) or is_subdtype(a, np.bool_):
         a, b = promote_args_inexact("isclose", a, b)
     dtype = real_dtype(a.dtype)

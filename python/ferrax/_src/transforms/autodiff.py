@@ -16,6 +16,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import abstract_type, api_util
+from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.tracing.staging import stage
 from ferrax._src.transforms import derivative_checks as checks, stepwise
 from ferrax._src.transforms.gradient_refs import VJP
@@ -196,6 +197,11 @@ class _Push:
         self.point = point
         self.tree = tree
 
+    @property
+    def args(self) -> tuple[ClosedJaxpr]:
+        """The linear program, of residuals and tangents, for those who want to look at it."""
+        return (ClosedJaxpr(self.point.linear),)
+
     def __call__(self, residuals, *tangents):
         leaves, tree = tree_util.tree_flatten(tangents)
         checked = checks.check_tangents(
@@ -207,9 +213,20 @@ class _Push:
 class _Pull(_Push):
     """The transposed derivative at a point as a function of residuals and cotangents."""
 
-    __slots__ = ()
+    __slots__ = ("arguments",)
 
-    def __call__(self, residuals, cotangent):
+    def __init__(self, point, tree, residuals):
+        super().__init__(point, tree)
+        self.arguments = point.arguments_among(residuals)
+
+    def __call__(self, residuals, *given):
+        if len(given) != 1:
+            raise TypeError(
+                f"The function that vjp returned was called with {len(given)} arguments, but takes one: "
+                f"the cotangent of the output, of the structure {self.point.flat.out_tree}. If the output "
+                "is a tuple, so is it: f_vjp((a, b))"
+            )
+        (cotangent,) = given
         point = self.point
         leaves, tree = tree_util.tree_flatten(cotangent)
         if tree != point.flat.out_tree:
@@ -242,7 +259,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     api_util.check_callable(fun)
     point = Linearized(fun, primals, has_aux)
     out, aux, residuals = point.take()
-    f_vjp = VJP(_Pull(point, tree_util.tree_structure(primals)), residuals)
+    f_vjp = VJP(_Pull(point, tree_util.tree_structure(primals), residuals), residuals)
     return (out, f_vjp, aux) if has_aux else (out, f_vjp)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.core import as_array
 from ferrax._src.state import Ref
 from ferrax._src.tree import tree_util
 
-__all__ = ["VJP", "DidntWant", "DontWant", "GradRef", "GradValue", "ad"]
+__all__ = ["VJP", "DidntWant", "DontWant", "GradRef", "GradValue", "NotNeeded", "ad"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,10 +43,90 @@ ad = types.SimpleNamespace(
 )
 
 
-class VJP(tree_util.Partial):
-    """The function from output to input cotangents that `vjp` returns: a pytree of its residuals."""
+@tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotNeeded:
+    """Stands in `VJP.args_res` for an argument that the derivative does not use."""
 
-    func: Any
+
+class VJP:
+    """The function from output to input cotangents that `vjp` returns: a pytree of its residuals.
+
+    Attributes:
+        args_res: a list with one entry for each argument: its value as far as the derivative needs it,
+            else `NotNeeded()`. Entries can be set: to None between the passes, so that nothing
+            keeps the value alive, and to the value (or one like it) before the function is called.
+        opaque_residuals: the residuals that were computed.
+
+    Example:
+        >>> _, f_vjp = ferrax.vjp(jnp.multiply, 2.0, 3.0)
+        >>> f_vjp.args_res = [None, None]
+        >>> f_vjp.args_res = [2.0, 4.0]
+        >>> f_vjp(1.0)
+        (Array(4., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+
+    __slots__ = ("__weakref__", "_args_res", "_residuals", "func")
+
+    def __init__(self, func: Any, residuals: list[Any], args_res: list[Any] | None = None) -> None:
+        self.func = func
+        self._residuals = residuals
+        self._args_res = args_res  # once somebody asked; the residuals have None in their places
+
+    def __repr__(self) -> str:
+        return f"VJP({self.func.tree})"
+
+    def __call__(self, *cotangent: Any) -> tuple[Any, ...]:
+        return self.func(self._together(), *cotangent)
+
+    @property
+    def args_res(self) -> list[Any]:
+        if self._args_res is None:
+            leaves: list[Any] = [NotNeeded()] * len(self.func.point.in_types)
+            for place, number in enumerate(self.func.arguments):
+                if number is not None:
+                    leaves[number] = self._residuals[place]
+            self._residuals = self._opaque(self._residuals)
+            self._args_res = list(self.func.tree.unflatten(leaves))
+        return self._args_res
+
+    @args_res.setter
+    def args_res(self, values: Any) -> None:
+        self._residuals = self._opaque(self._residuals)
+        self._args_res = list(values)
+
+    @property
+    def opaque_residuals(self) -> list[Any]:
+        return [x for x, number in zip(self._residuals, self.func.arguments) if number is None]
+
+    def _opaque(self, residuals: list[Any]) -> list[Any]:
+        return [x if number is None else None for x, number in zip(residuals, self.func.arguments)]
+
+    def _together(self):
+        """The residuals, those that are arguments from where they may have been set."""
+        if self._args_res is None:
+            return self._residuals
+        leaves = self.func.tree.flatten_up_to(tuple(self._args_res))
+        found = []
+        for residual, number in zip(self._residuals, self.func.arguments):
+            if number is None:
+                found.append(residual)
+                continue
+            shape, dtype, _ = self.func.point.in_types[number]
+            value = leaves[number]
+            if value is None or isinstance(value, NotNeeded):
+                raise ValueError(
+                    f"args_res has no value for leaf {number} of the arguments, which the derivative "
+                    f"needs: set an array of shape {shape} and dtype {dtype} before the call"
+                )
+            value = as_array(value, "args_res")
+            if value.shape != shape or value.dtype != dtype:
+                raise ValueError(
+                    f"args_res for leaf {number} of the arguments must have shape {shape} and dtype "
+                    f"{dtype}, got {value.shape} and {value.dtype}"
+                )
+            found.append(value)
+        return found
 
     def with_refs(self, *wanted):
         """The same function, where `wanted` says for each leaf of the arguments what becomes of its
@@ -87,13 +168,8 @@ def _deliver(wanted, cotangent):
     return GradRef()
 
 
-def _rebuilt(func, children):
-    arguments, keywords = children
-    return VJP(func, *arguments, **keywords)
-
-
 tree_util.register_pytree_node(
     VJP,
-    lambda vjp: ((vjp.args, vjp.keywords), vjp.func),
-    _rebuilt,
+    lambda vjp: ((vjp._residuals, vjp._args_res), vjp.func),
+    lambda func, children: VJP(func, *children),
 )

@@ -133,8 +133,8 @@ class Linearized:
         self.in_types = [(a.shape, a.dtype, a.weak_type) for a in arrays]
         self.nonzero_in = [dtypes.has_tangent(a.dtype) for a in arrays]
         ordering = _reversed_inputs(self.flat.touched, len(captured))
-        primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
-        results = _core.apply_program(primal, arrays + captured)
+        self.primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
+        results = _core.apply_program(self.primal, arrays + captured)
         results, flags, self.reverses = write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
@@ -162,6 +162,15 @@ class Linearized:
         out = self.flat.out_tree.unflatten(results[:num_out])
         aux = self.flat.aux(results[num_out:]) if self.flat.has_aux else None
         return out, aux, residuals
+
+    def arguments_among(self, residuals) -> list[int | None]:
+        """For each residual, which leaf of the arguments it is; None where it was computed."""
+        positions = self.primal.forwarded()
+        count = len(self.in_types)
+        return [
+            n if n is not None and n < count else None
+            for n in positions[len(positions) - len(residuals) :]
+        ]
 
     def pushforward(self, residuals, tangents):
         """Output tangents (float0 for integers) for input tangents, all flat."""
