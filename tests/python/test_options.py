@@ -63,6 +63,12 @@ def test_environment_variables_for_other_programs_warn():
     assert "JAX_PLATFORMS is ignored: jax_platforms='tpu,cpu'" in result.stderr
 
 
+def test_there_is_one_cpu_device(caplog):
+    config.update("jax_num_cpu_devices", 8)
+    assert config.jax_num_cpu_devices == 1 == ferrax.device_count()
+    assert "there is one CPU device" in caplog.text
+
+
 def test_default_device_is_the_cpu():
     for value in (None, "cpu", CPU):
         with ferrax.default_device(value):
@@ -478,7 +484,7 @@ EFFECTS = {
 }  # fmt: skip
 # All values that these accept mean the same: the only device, and transfers that do not happen.
 # Programs are verified in any case where the native core is built for debugging.
-WITHOUT_EFFECT = {"jax_default_device", "jax_transfer_guard_device_to_host", "jax_enable_checks"}
+WITHOUT_EFFECT = {"jax_default_device", "jax_num_cpu_devices", "jax_transfer_guard_device_to_host", "jax_enable_checks"}
 
 
 def test_every_flag_has_an_effect_or_refuses_values():

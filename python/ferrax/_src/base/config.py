@@ -18,6 +18,7 @@ from ferrax._src.base.flags import (
     declare,
     declare_context,
     parse_bool,
+    parse_cpu_count,
     parse_device,
     parse_float,
     parse_int,
@@ -134,7 +135,8 @@ _FLAGS = (
     ("jax_error_checking_behavior_oob", _ERROR_CHECK, "ignore", "What a bad index does."),
     ("jax_platforms", parse_string, None, "Comma-separated platforms to start, best first."),
     ("jax_platform_name", parse_string, "", "The older form of jax_platforms."),
-    ("jax_num_cpu_devices", parse_int, -1, "How many CPU devices there are; -1: one."),
+    ("jax_num_cpu_devices", parse_cpu_count, -1, "How many CPU devices there are, which is one: of a "
+     "larger number the log says so, and the flag is 1."),
     ("jax_compilation_cache_dir", parse_string, None, "Where compiled programs are kept on disk."),
     ("jax_enable_compilation_cache", parse_bool, True, "Whether the cache on disk is used."),
     ("jax_compilation_cache_max_size", parse_int, -1, "The cache's largest size in bytes; -1: "

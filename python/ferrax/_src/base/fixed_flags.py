@@ -16,7 +16,6 @@ FIXED = {
     "jax_platforms": ((None, "", "cpu"), _ONE_CPU),
     "jax_platform_name": (("", "cpu"), _ONE_CPU),
     "jax_xla_backend": (("", "cpu"), _ONE_CPU),
-    "jax_num_cpu_devices": ((-1, 1), _ONE_CPU),
     "jax_cuda_visible_devices": (("all",), _ONE_CPU),
     "jax_rocm_visible_devices": (("all",), _ONE_CPU),
     "jax_cpu_collectives_implementation": (

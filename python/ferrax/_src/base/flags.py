@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import logging
 import os
 import sys
 import threading
@@ -57,6 +58,18 @@ def parse_int(name, value):
     if value is not None and not isinstance(value, int):
         raise ValueError(f"{name} must be an int or None, got {value!r} of type {type(value)}.")
     return value
+
+
+def parse_cpu_count(name, value):
+    """-1 or 1. Programs ask for more before they know what there is, then look at `devices()`."""
+    if parse_int(name, value) in (-1, 1):
+        return value
+    logging.getLogger("ferrax").warning(
+        "%s=%s: there is one CPU device, and the flag stays 1. Meshes and maps over more devices are errors.",
+        name,
+        value,
+    )
+    return 1
 
 
 def parse_float(name, value):
@@ -123,8 +136,8 @@ def _from_environment(name, parser, text):
             if lowered not in _TRUE and lowered not in _FALSE:
                 raise ValueError(f"{text!r} is neither a true nor a false word")
             return lowered in _TRUE
-        if parser is parse_int:
-            return int(text)
+        if parser in (parse_int, parse_cpu_count):
+            return parser(name, int(text))
         if parser is parse_float:
             return float(text)
         return parser(name, text)
