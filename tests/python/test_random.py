@@ -275,13 +275,16 @@ LOOPING = [
     ("chisquare", {"df": ALPHA}, None),
     ("dirichlet", {"alpha": ALPHA, "shape": (20,)}, None),
     ("dirichlet", {"alpha": np.ones((2, 3), F32), "dtype": BF16}, None),
-    ("f", {"dfnum": 3, "dfden": ALPHA, "shape": (5, 3)}, None),
+    ("f", {"dfnum": 3, "dfden": ALPHA}, None),
     ("t", {"df": ALPHA}, None),
     ("generalized_normal", {"p": 3.0, "shape": (20,)}, None),
     ("ball", {"d": 3, "p": 1, "shape": (10,)}, None),
     ("poisson", {"lam": np.linspace(0, 60, 61, dtype=F32), "shape": (5, 61)}, 0),
-    ("poisson", {"lam": np.array([np.nan, -1, 0, 4], F32), "dtype": np.int8}, 0),
+    ("poisson", {"lam": np.array([np.nan, -1, 0, 4], F32), "shape": (9, 4)}, 0),
+    ("poisson", {"lam": np.array([np.inf, 30], F32), "shape": (9, 2)}, 0),
+    ("poisson", {"lam": 7, "shape": (20,), "dtype": np.int8}, 0),
     ("binomial", {"n": np.arange(100), "p": 0.7}, 0),
+    ("binomial", {"n": 50, "p": 0.25, "shape": (5000,)}, 0),
     (
         "binomial",
         {
