@@ -92,6 +92,8 @@ from ferrax._src.transforms.checkpoint_policies import checkpoint_policies as ch
 from ferrax._src.callbacks.callback import pure_callback as pure_callback
 from ferrax._src.base.config import (
     allow_f16_reductions as allow_f16_reductions,
+    array_garbage_collection_guard as array_garbage_collection_guard,
+    auto_pcast as auto_pcast,
     check_tracer_leaks as check_tracer_leaks,
     checking_leaks as checking_leaks,
     config as config,
@@ -105,13 +107,16 @@ from ferrax._src.base.config import (
     enable_custom_prng as enable_custom_prng,
     enable_x64 as enable_x64,
     explain_cache_misses as explain_cache_misses,
+    jax2tf_associative_scan_reductions as jax2tf_associative_scan_reductions,
     legacy_prng_key as legacy_prng_key,
     log_compiles as log_compiles,
     no_execution as no_execution,
     no_tracing as no_tracing,
     numpy_dtype_promotion as numpy_dtype_promotion,
     numpy_rank_promotion as numpy_rank_promotion,
+    remove_size_one_mesh_axis_from_type as remove_size_one_mesh_axis_from_type,
     softmax_custom_jvp as softmax_custom_jvp,
+    thread_guard as thread_guard,
     threefry_partitionable as threefry_partitionable,
     transfer_guard as transfer_guard,
     transfer_guard_device_to_device as transfer_guard_device_to_device,
@@ -146,6 +151,9 @@ from ferrax._src.core.devices import (
 from ferrax._src.base.dtypes import float0 as float0
 from ferrax._src.base.effects import effects_barrier as effects_barrier
 from ferrax._src.transforms.gradient_refs import ad as ad
+from ferrax._src.interop.environment_info import (
+    print_environment_info as print_environment_info,
+)
 from ferrax._src.state import (
     Ref as Ref,
     free_ref as free_ref,

@@ -3,4 +3,6 @@
 from ferrax._core import PjitFunction as Wrapped
 from ferrax._src.transforms.stages import ArgInfo, Compiled, Lowered, OutInfo, Traced
 
-__all__ = ["ArgInfo", "Compiled", "Lowered", "OutInfo", "Traced", "Wrapped"]
+CompilerOptions = dict[str, str | bool]
+
+__all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "Traced", "Wrapped"]

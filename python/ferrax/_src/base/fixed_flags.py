@@ -32,7 +32,8 @@ FIXED = {
         ("xla_gpu_per_fusion_autotune_cache_dir",), _CACHE),
     "jax_array_garbage_collection_guard": (
         (None, "allow"), "arrays in reference cycles are collected like others"),
-    "jax_thread_guard": ((False,), "any thread may use the device"),
+    # It is about programs of several processes.
+    "jax_thread_guard": ((False, True), "a program is one process"),
     "jax_remove_size_one_mesh_axis_from_type": ((False,), "there are no meshes of devices"),
     "jax_auto_pcast": ((True,), "there are no meshes of devices"),
     "jax_use_shardy_partitioner": ((True,), "there are no meshes of devices"),

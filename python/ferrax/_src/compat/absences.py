@@ -13,10 +13,6 @@ import types
 from typing import Any
 
 REMOVED = "it was removed from JAX before 0.10.2; use {}"
-MLIR = (
-    "there is no MLIR in ferrax. Lower a primitive to a function of existing operations: "
-    "mlir.register_lowering(prim, mlir.lower_fun(function, multiple_results=...))"
-)
 
 # By the name in JAX: of modules and of what is in them.
 INSTEAD = {
@@ -52,6 +48,11 @@ INSTEAD = {
     "jax.experimental.jax2tf": "ferrax has no TensorFlow; jax.export saves compiled functions",
     "jax.experimental.custom_partitioning": "it speaks to XLA's partitioner; use jax.shard_map",
     "jax.experimental.key_reuse": "ferrax does not follow the use of keys",
+    "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",
+    "jax.experimental.primal_tangent_dtype": "tangents have the dtype of what they are of; "
+    "jax.custom_jvp and jax.custom_vjp may compute with another",
+    "jax.experimental.cur_qdd": "types of values do not change while a function is traced",
+    "jax.extend.ifrt_programs": "programs run in the process that compiles them",
     "jax.profiler": "there is no trace for XLA's profiler; `f.stats()` of a jitted function says what "
     "was compiled, and Python's profilers see the calls",
 }  # fmt: skip
@@ -59,15 +60,12 @@ INSTEAD = {
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
-def name_in_jax(module: str) -> str:
-    """The name under which JAX has a module of ferrax."""
-    return "jax" + module.removeprefix("ferrax")
-
-
 def message(path: str, name: str) -> str:
     """What is said of the name `name` of JAX's module `path`."""
     text = f"ferrax, which answers for JAX 0.10.2 here, has no {path}.{name}"
     instead = INSTEAD.get(f"{path}.{name}")
+    if instead is None and (path + ".").startswith(("jax._src.", "jaxlib.")):
+        instead = "the name is private to JAX"
     return f"{text}: {instead}" if instead else text
 
 
@@ -77,14 +75,14 @@ def _imports_from(frame: types.FrameType) -> bool:
 
 
 class Absent:
-    """The `__getattr__` of a public module while imports of `jax` mean ferrax."""
+    """The `__getattr__` of a module while imports of `jax` mean ferrax, which is `path` in JAX."""
 
-    def __init__(self, module: types.ModuleType):
-        self.module = module
+    def __init__(self, module: types.ModuleType, path: str):
+        self.module, self.path = module, path
         self.own = vars(module).get("__getattr__")
 
     def __call__(self, name: str) -> Any:
-        path, said = name_in_jax(self.module.__name__), None
+        path, said = self.path, None
         if self.own is not None:
             try:
                 return self.own(name)
@@ -105,10 +103,10 @@ class Absent:
             self.module.__getattr__ = self.own  # type: ignore[method-assign]  # of a module, no method
 
 
-def explain(module: types.ModuleType) -> None:
-    """From now on a name that the module lacks is called by its name in JAX."""
+def explain(module: types.ModuleType, path: str) -> None:
+    """From now on a name that the module lacks is called by its name in JAX, where this is `path`."""
     if not isinstance(vars(module).get("__getattr__"), Absent):
-        module.__getattr__ = Absent(module)  # type: ignore[method-assign]  # of a module, no method
+        module.__getattr__ = Absent(module, path)  # type: ignore[method-assign]  # of a module, no method
 
 
 def leave(module: types.ModuleType) -> None:

@@ -79,8 +79,7 @@ class Finder(importlib.abc.MetaPathFinder):
                 if error.name is None or not (own + ".").startswith(error.name + "."):
                     raise
         if module is not None and own is not None:
-            if is_public(own):
-                explain(module)
+            explain(module, name)
             spec = importlib.machinery.ModuleSpec(name, _Loader(own))
             if hasattr(module, "__path__"):
                 spec.submodule_search_locations = []

@@ -59,7 +59,7 @@ def install() -> None:
     sys.meta_path.insert(kinds.index(True) if True in kinds else 0, _finder)
     for name, module in known_modules().items():
         sys.modules[name] = module
-        explain(module)
+        explain(module, name)
     # Python makes `jax._src` an attribute of ferrax, too, where programs reach it without an import.
     for name in ("jax._src", "jaxlib"):
         sys.modules.pop(name, None)  # a module of `PATH`

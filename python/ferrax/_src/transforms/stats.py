@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 # JAX's names, for which programs listen.
 _TRACED = "/jax/core/compile/jaxpr_trace_duration"
-_COMPILED = "/jax/core/compile/backend_compile_duration"
+COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,7 @@ def log_compile(name, types, seconds) -> None:
     """A program with inputs of these types was compiled."""
     types = ", ".join(avals.ShapedArray(*ty).str_short(True) for ty in types)
     _log("Compiled %s of (%s) in %.6f s.", name, types, seconds)
-    monitoring.record_elapsed(_COMPILED, seconds, f"jit({name})")
+    monitoring.record_elapsed(COMPILED, seconds, f"jit({name})")
 
 
 def difference(fun, before, after) -> Retrace:

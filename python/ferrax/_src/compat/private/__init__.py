@@ -6,7 +6,7 @@ A module here has the name of JAX's. Most names are public ones under another na
 import importlib
 
 _MODULES = """
-    ad_checkpoint ad_util checkify core dispatch distributed dtypes effects flatten_util
+    ad_checkpoint ad_util checkify compiler core dispatch distributed dtypes effects flatten_util
     interpreters lax literals source_info_util state traceback_util tree_util util xla_bridge
 """.split()
 
@@ -15,4 +15,4 @@ def __getattr__(name):
     if name in _MODULES:
         # Reached as an attribute of `jax._src`, which needs no import in JAX.
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"ferrax has no jax._src.{name}: it is private to JAX")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
