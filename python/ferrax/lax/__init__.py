@@ -24,6 +24,31 @@ from ferrax._src.composed.shape_primitives import (
     tile_p as tile_p,
     unstack_p as unstack_p,
 )
+from ferrax._src.composed.special.bessel import (
+    bessel_i0e as bessel_i0e,
+    bessel_i0e_p as bessel_i0e_p,
+    bessel_i1e as bessel_i1e,
+    bessel_i1e_p as bessel_i1e_p,
+)
+from ferrax._src.composed.special.incomplete_beta import (
+    betainc as betainc,
+    regularized_incomplete_beta_p as regularized_incomplete_beta_p,
+)
+from ferrax._src.composed.special.incomplete_gamma import (
+    igamma as igamma,
+    igamma_grad_a as igamma_grad_a,
+    igamma_grad_a_p as igamma_grad_a_p,
+    igamma_p as igamma_p,
+    igammac as igammac,
+    igammac_p as igammac_p,
+    random_gamma_grad as random_gamma_grad,
+)
+from ferrax._src.composed.special.zeta import (
+    polygamma as polygamma,
+    polygamma_p as polygamma_p,
+    zeta as zeta,
+    zeta_p as zeta_p,
+)
 from ferrax._src.composed.window_primitives import (
     reduce_p as reduce_p,
     reduce_window_max_p as reduce_window_max_p,

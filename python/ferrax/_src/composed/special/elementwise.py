@@ -1,0 +1,114 @@
+"""Elementwise functions as primitives, and what their bodies are written with.
+
+In: a function of floating arrays of one shape and one dtype of 32 or 64 bits. Out: a primitive that is
+one equation in jaxprs, takes arrays of one floating dtype and of one shape (scalars and sizes of 1 are
+repeated), computes half precision in float32, and is batched by axes in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ferrax._src.base import dtypes
+from ferrax._src.core import Array, as_array
+from ferrax._src.core.primitives import Primitive, axis_primitive_batchers
+from ferrax._src.lax import api as lax
+from ferrax._src.lax.elementwise import _convert_element_type
+from ferrax._src.transforms.batching_rules import defbroadcasting
+from ferrax._src.transforms.composites import composite
+from ferrax._src.transforms.jit import jit
+
+
+def elementwise(name: str, body: Callable[..., Array]) -> Primitive:
+    """The primitive of a function of arrays of one shape. Parameters go to the function as keywords.
+
+    Errors, when it is applied: TypeError for dtypes that are not floating or differ, and for shapes of
+    different ranks.
+    """
+
+    def run(*args, **params):
+        dtype, shape = _common_type(name, args)
+        weak = all(x.weak_type for x in args)
+        wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+        arrays = [_convert_element_type(_broadcast(x, shape), wide, False) for x in args]
+        return _convert_element_type(body(*arrays, **params), dtype, weak)
+
+    primitive = composite(name, run)
+    # At once, too, it is one program and not one for each operation.
+    compiled: dict[tuple, Callable[..., Array]] = {}
+
+    def impl(*args, **params):
+        key = tuple(params.items())
+        if key not in compiled:
+            compiled[key] = jit(lambda *args: run(*args, **params))
+        return compiled[key](*(as_array(x) for x in args))
+
+    primitive.def_impl(impl)
+    del axis_primitive_batchers[primitive]
+    defbroadcasting(primitive)
+    return primitive
+
+
+def _common_type(name, args) -> tuple[np.dtype, tuple[int, ...]]:
+    for position, x in enumerate(args):
+        if not dtypes.issubdtype(x.dtype, np.floating):
+            raise TypeError(
+                f"{name} does not accept dtype {x.dtype} at position {position}: give it an array of"
+                " floats, by convert_element_type"
+            )
+    if len({x.dtype for x in args}) > 1:
+        raise TypeError(
+            f"{name} requires arguments to have the same dtypes, got "
+            f"{', '.join(str(x.dtype) for x in args)}; convert them with convert_element_type"
+        )
+    ranks = {x.ndim for x in args if x.ndim}
+    if len(ranks) > 1:
+        raise TypeError(
+            f"{name}: arrays must have the same number of dimensions, got {sorted(ranks)}; reshape or"
+            " broadcast them"
+        )
+    return args[0].dtype, lax.broadcast_shapes(*(x.shape for x in args))
+
+
+def _broadcast(x, shape):
+    if x.shape == shape:
+        return x
+    if x.ndim:
+        kept = tuple(i for i in range(x.ndim) if x.shape[i] == shape[i])
+        squeezed = lax.squeeze(x, tuple(i for i in range(x.ndim) if i not in kept))
+        return lax.broadcast_in_dim(squeezed, shape, kept)
+    return lax.broadcast_in_dim(x, shape, ())
+
+
+def is_double(x: Array) -> bool:
+    """Whether to compute to 53 bits rather than to 24."""
+    return x.dtype == np.float64
+
+
+def choose(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where the condition holds, else `y`: arrays of the condition's shape, one may be a number."""
+    if not isinstance(x, Array):
+        x = lax.full_like(y, x)
+    elif not isinstance(y, Array):
+        y = lax.full_like(x, y)
+    return lax.select(condition, x, y)
+
+
+def polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """The polynomial with these coefficients, the constant one first, by Horner's rule."""
+    total = lax.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    return total
+
+
+def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
+    """The sum of `coefficients[k] * T_k(x)` by Clenshaw's recurrence."""
+    doubled = x + x
+    last, before = lax.full_like(x, coefficients[-1]), lax.full_like(x, 0.0)
+    for coefficient in reversed(coefficients[1:-1]):
+        last, before = doubled * last - before + coefficient, last
+    return x * last - before + coefficients[0]
