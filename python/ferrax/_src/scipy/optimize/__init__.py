@@ -1,0 +1,1 @@
+"""Minimization: line searches, BFGS, L-BFGS."""

@@ -1,0 +1,11 @@
+"""``ferrax.scipy``: functions of SciPy."""
+
+from ferrax.scipy import (
+    cluster as cluster,
+    integrate as integrate,
+    interpolate as interpolate,
+    ndimage as ndimage,
+    optimize as optimize,
+    sparse as sparse,
+    spatial as spatial,
+)

@@ -1,0 +1,3 @@
+"""``ferrax.scipy.cluster.vq``: vector quantization."""
+
+from ferrax._src.scipy.vector_quantization import vq as vq

@@ -1,0 +1,3 @@
+"""``ferrax.scipy.ndimage``: values between the elements of arrays."""
+
+from ferrax._src.scipy.ndimage import map_coordinates as map_coordinates

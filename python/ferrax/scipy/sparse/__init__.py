@@ -1,0 +1,3 @@
+"""``ferrax.scipy.sparse``: solvers of linear systems."""
+
+from ferrax.scipy.sparse import linalg as linalg

@@ -1,0 +1,3 @@
+"""``ferrax.scipy.spatial``: rotations."""
+
+from ferrax.scipy.spatial import transform as transform
