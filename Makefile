@@ -14,10 +14,11 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run test test-rust test-python test-all sanitize fuzz wheel bench lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-python test-all sanitize fuzz wheel bench lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
+	@echo "make examples    programs of several fields, at small size, each with a checked result and a picture"
 	@echo "make test        tests of the Rust crates and of the Python package, tables sampled"
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
 	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
@@ -55,6 +56,14 @@ run: $(BUILT) $(VENV)/.extra-examples
 	$(BIN)/python examples/digits.py
 	$(CARGO_EXAMPLE) --locked
 	$(TARGET)/release/examples/digits out/digits
+
+# Each at small size: its result is checked, its picture is in out/.
+EXAMPLES := language_model vae bayesian_logistic nbody burgers graph_network
+
+examples: $(addprefix example-,$(EXAMPLES))
+
+example-%: $(BUILT) $(VENV)/.extra-examples
+	$(BIN)/python examples/$*.py --small
 
 test: test-rust test-python
 

@@ -51,7 +51,7 @@ class ufunc(functools.partial[T]):
     """
 
     __name__: str
-    _function: Callable[..., Any]
+    _call: Callable[..., Any]
     _nin: int
     _nout: int
     _nargs: int
@@ -69,12 +69,16 @@ class ufunc(functools.partial[T]):
         reduceat: Callable[..., Array] | None = None,
     ) -> ufunc[T]:
         self = super().__new__(cls, call or func)
-        self._function = func
+        self._call = func
         self.__name__ = getattr(func, "__name__", "ufunc") if name is None else name
         self.__doc__ = func.__doc__
         self._nin, self._nout, self._nargs, self._identity = nin, nout, nargs or nin, identity
         self._reduce, self._accumulate, self._at, self._reduceat = reduce, accumulate, at, reduceat
         return self
+
+    @property
+    def _func(self) -> Callable[..., Any]:
+        return self._call
 
     @property
     def nin(self) -> int:
@@ -100,7 +104,7 @@ class ufunc(functools.partial[T]):
         return f"<jnp.ufunc '{self.__name__}'>"
 
     def _key(self):
-        return self._function, self.nin, self.nout, self.identity
+        return self._call, self.nin, self.nout, self.identity
 
     def __hash__(self) -> int:
         return hash(self._key())

@@ -119,6 +119,8 @@ def reduced_between(ufunc, x, starts, axis):
         raise ValueError(f"reduceat: indices must be one-dimensional, got {starts.shape}")
     work = _common_dtype(ufunc, x, None, "reduceat")
     x = moveaxis(convert(x, work), axis, 0)
+    if not starts.shape[0]:
+        return moveaxis(x[:0], 0, axis)
     stops = lax.concatenate([starts[1:], lax.full((1,), x.shape[0], starts.dtype)], 0)
 
     def between(start, stop):
