@@ -4,6 +4,7 @@ from ferrax.scipy import (
     cluster as cluster,
     integrate as integrate,
     interpolate as interpolate,
+    linalg as linalg,
     ndimage as ndimage,
     optimize as optimize,
     sparse as sparse,

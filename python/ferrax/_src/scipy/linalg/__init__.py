@@ -1,0 +1,1 @@
+"""Matrices: special ones, decompositions under SciPy's names, functions of matrices."""
