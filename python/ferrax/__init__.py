@@ -161,9 +161,15 @@ from ferrax._src.state import (
     new_ref as new_ref,
 )
 from ferrax._src.numpy.ref_ops import empty_ref as empty_ref
+from ferrax._src.parallel.constraints import reshard as reshard
 from ferrax._src.parallel.global_arrays import (
     make_array_from_callback as make_array_from_callback,
     make_array_from_process_local_data as make_array_from_process_local_data,
     make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+)
+from ferrax._src.parallel.pmap import pmap as pmap
+from ferrax._src.parallel.shard_map import (
+    shard_map as shard_map,
+    smap as smap,
 )
 from ferrax.version import __version__, __version_info__

@@ -17,6 +17,7 @@ from ferrax._src.core.sharding import (
     SingleDeviceSharding,
     make_single_device_sharding,
 )
+from ferrax._src.parallel.constraints import auto_axes, explicit_axes, reshard
 
 __all__ = [
     "AbstractDevice",
@@ -27,9 +28,12 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
     "make_single_device_sharding",
+    "reshard",
     "set_mesh",
     "use_abstract_mesh",
 ]

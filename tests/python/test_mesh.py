@@ -14,7 +14,7 @@ import ferrax
 import ferrax.numpy as jnp
 
 
-def _names(S):
+def named(S):
     """What most tests ask for: the module of shardings, specs, the device, an Auto and an Explicit mesh
     of one device, and a mesh of eight that are not said."""
     sharding = S.jax.sharding
@@ -25,7 +25,7 @@ def _names(S):
     return sharding, sharding.PartitionSpec, device, auto, explicit, abstract
 
 
-def _outcomes(S, *cases):
+def outcomes(S, *cases):
     """What each case gives: text, or the name of the error's class."""
     found = [attempt(lambda S, case=case: repr(case()), S) for case in cases]
     return [getattr(outcome, "name", outcome) for outcome in found]
@@ -33,15 +33,19 @@ def _outcomes(S, *cases):
 
 @same
 def test_specs(S):
-    _, P, *_ = _names(S)
-    return _outcomes(
+    _, P, *_ = named(S)
+    return outcomes(
         S,
         lambda: P(("x",), [], ["x", "y"], None, P.UNCONSTRAINED),
         lambda: (P("x") is P(["x"]), P("x") == ("x",), P("x") == P("x", None), len(P("x", None))),
         lambda: (P("x") + P("y"), P("x") + ("y",), ("y",) + P("x"), P("x")[0], list(P("x", "y"))),
         lambda: P("x") + ["y"],
         lambda: (P("x", "y").index(("y",)), P("x").count("x"), P("x").partitions),
-        lambda: (P("x", unreduced={"y"}), P(None, reduced={"z"}), P(unreduced={"z"}, reduced={"x"})),
+        lambda: (
+            P("x", unreduced={"y"}),
+            P(None, reduced={"z"}),
+            P(unreduced={"z"}, reduced={"x"}),
+        ),
         lambda: P("x").update(partitions=("y",), unreduced={"x"}),
         lambda: pickle.loads(pickle.dumps(P("x", unreduced={"y"}))) is P("x", unreduced={"y"}),
         lambda: P("x", unreduced={"x"}),
@@ -57,9 +61,9 @@ def test_specs(S):
 
 @same
 def test_meshes(S):
-    sharding, _, device, auto, explicit, abstract = _names(S)
+    sharding, _, device, auto, explicit, abstract = named(S)
     Mesh, AbstractMesh, AxisType = sharding.Mesh, sharding.AbstractMesh, sharding.AxisType
-    return _outcomes(
+    return outcomes(
         S,
         lambda: (auto, str(auto), explicit, str(explicit), explicit.abstract_mesh, abstract),
         lambda: (Mesh([device], "x"), Mesh(device, ()), S.jax.make_mesh((1, 1), ("x", "y"))),
@@ -93,26 +97,44 @@ def test_meshes(S):
 
 @same
 def test_named_shardings(S):
-    sharding, P, device, auto, explicit, abstract = _names(S)
+    sharding, P, device, auto, explicit, abstract = named(S)
     Named, Single = sharding.NamedSharding, sharding.SingleDeviceSharding
     x = Named(auto, P("x"))
-    return _outcomes(
+    return outcomes(
         S,
         lambda: (x, Named(abstract, P("x")), Named(auto, P(), memory_kind="pinned_host")),
         lambda: (x == Named(auto, P("x")), x == Named(auto, P("x", None)), x == Single(device)),
         lambda: hash(x) == hash(Named(auto, P("x"))),
-        lambda: [Named(abstract, s).shard_shape((16, 8)) for s in (P("x", "y"), P(("y", "x")), P())],
+        lambda: [
+            Named(abstract, s).shard_shape((16, 8)) for s in (P("x", "y"), P(("y", "x")), P())
+        ],
         lambda: [Named(abstract, s).is_fully_replicated for s in (P("x"), P(), P(None, "y"))],
         lambda: [Named(abstract, s).replicated_axes == {"y"} for s in (P("x"), P())],
         lambda: Named(explicit, P(unreduced={"x"})).is_fully_replicated,
-        lambda: (x.num_devices, Named(abstract, P()).num_devices, x.memory_kind, x._device_assignment),
-        lambda: (x.device_set, x.addressable_devices, x.is_fully_addressable, x.has_addressable_devices),
+        lambda: (
+            x.num_devices,
+            Named(abstract, P()).num_devices,
+            x.memory_kind,
+            x._device_assignment,
+        ),
+        lambda: (
+            x.device_set,
+            x.addressable_devices,
+            x.is_fully_addressable,
+            x.has_addressable_devices,
+        ),
         lambda: (x.devices_indices_map((4, 3)), Named(auto, P()).devices_indices_map(())),
         lambda: (x.is_equivalent_to(Single(device), 1), Single(device).is_equivalent_to(x, 3)),
         lambda: Named(abstract, P("x")).is_equivalent_to(Named(abstract, P("x", None)), 2),
         lambda: Named(abstract, P("x")).is_equivalent_to(Named(abstract, P(None, "x")), 2),
-        lambda: Named(auto, P("x")).is_equivalent_to(Named(auto, P("x"), memory_kind="pinned_host"), 1),
-        lambda: (x.with_memory_kind("unpinned_host"), x.update(spec=P("y")), x.update(mesh=explicit)),
+        lambda: Named(auto, P("x")).is_equivalent_to(
+            Named(auto, P("x"), memory_kind="pinned_host"), 1
+        ),
+        lambda: (
+            x.with_memory_kind("unpinned_host"),
+            x.update(spec=P("y")),
+            x.update(mesh=explicit),
+        ),
         lambda: sharding.make_single_device_sharding(device, memory_kind="pinned_host"),
         lambda: Named(abstract, P("x", "y")).shard_shape((4, 7)),
         lambda: Named(abstract, P()).device_set,
@@ -152,14 +174,14 @@ def test_tiles_of_several_devices():
 
 @same
 def test_arrays_keep_the_place_that_they_were_put_in(S):
-    sharding, P, device, auto, explicit, abstract = _names(S)
+    sharding, P, device, auto, explicit, abstract = named(S)
     Named = sharding.NamedSharding
     x = S.jnp.arange(6.0).reshape(2, 3)
     put = S.jax.device_put(x, Named(auto, P("x")))
     shard = put.addressable_shards[0]
     tree = S.jax.device_put({"a": x, "b": [1, x]}, {"a": Named(auto, P("x")), "b": None})
     host = S.jax.device_put(put, S.jax.memory.Space.Host)
-    return _outcomes(
+    return outcomes(
         S,
         lambda: (x.sharding, x.committed, x.device, x.devices(), x.format),
         lambda: (put.sharding, put.committed, put.device, put.devices(), put.format),
@@ -181,14 +203,14 @@ def test_arrays_keep_the_place_that_they_were_put_in(S):
 
 @same
 def test_types_name_explicit_axes(S):
-    sharding, P, device, auto, explicit, _ = _names(S)
+    sharding, P, device, auto, explicit, _ = named(S)
     Named = sharding.NamedSharding
     mesh = sharding.AbstractMesh((2, 4), ("x", "y"), (sharding.AxisType.Explicit,) * 2)
     x = S.jnp.ones((4, 8))
     typed = S.jax.typeof(S.jax.device_put(x, Named(explicit, P("x"))))
     struct = S.jax.ShapeDtypeStruct((4,), np.float32, sharding=Named(explicit, P("x")))
     aval = S.jax.core.ShapedArray
-    return _outcomes(
+    return outcomes(
         S,
         lambda: (typed, str(typed), typed.sharding, typed == S.jax.typeof(x)),
         lambda: S.jax.typeof(S.jax.device_put(x, Named(auto, P("x")))).sharding,
@@ -203,7 +225,7 @@ def test_types_name_explicit_axes(S):
 
 @same
 def test_arrays_made_of_parts(S):
-    sharding, P, device, auto, explicit, _ = _names(S)
+    sharding, P, device, auto, explicit, _ = named(S)
     put = sharding.NamedSharding(auto, P("x"))
     data, x = np.arange(6.0, dtype=np.float32).reshape(2, 3), S.jnp.ones((2, 3))
     of_callback = S.jax.make_array_from_callback
@@ -211,7 +233,7 @@ def test_arrays_made_of_parts(S):
         S.jax.make_array_from_single_device_arrays, S.jax.make_array_from_process_local_data,
     )  # fmt: skip
     made = of_callback((2, 3), put, lambda index: data[index])
-    return made, _outcomes(
+    return made, outcomes(
         S,
         lambda: (made.sharding, made.committed, of_callback((2, 3), put, lambda index: x).sharding),
         lambda: of_callback((2, 3), put, lambda index: data, dtype=np.int32),
@@ -230,7 +252,7 @@ def test_arrays_made_of_parts(S):
 
 @same
 def test_the_mesh_in_use(S):
-    sharding, P, device, auto, explicit, abstract = _names(S)
+    sharding, P, device, auto, explicit, abstract = named(S)
     x = S.jnp.ones((2, 3))
     found = [sharding.get_mesh(), sharding.get_abstract_mesh()]
     with S.jax.set_mesh(explicit):
@@ -245,17 +267,19 @@ def test_the_mesh_in_use(S):
 
         noted = S.jax.jit(note)
         noted(x)
-        inside = _outcomes(S, lambda: S.jax.jit(lambda: sharding.get_mesh())())
+        inside = outcomes(S, lambda: S.jax.jit(lambda: sharding.get_mesh())())
         with S.jax.set_mesh(auto):
             found += [sharding.get_mesh()]
             noted(x)
         found += [sharding.get_mesh()]
     with sharding.use_abstract_mesh(abstract):
         found += [sharding.get_abstract_mesh()]
-        inside += _outcomes(S, lambda: sharding.use_abstract_mesh(explicit.abstract_mesh).__enter__())
+        inside += outcomes(
+            S, lambda: sharding.use_abstract_mesh(explicit.abstract_mesh).__enter__()
+        )
     with pytest.warns(DeprecationWarning), auto:
         found += [sharding.get_mesh()]
-    return repr(found + traced + [sharding.get_mesh()]), inside, _outcomes(
+    return repr(found + traced + [sharding.get_mesh()]), inside, outcomes(
         S,
         lambda: S.jax.set_mesh(abstract),
         lambda: sharding.use_abstract_mesh(explicit),

@@ -145,7 +145,7 @@ def test_options_of_jit_that_hold():
     whole = jnp.ones(2).sharding
     for options in (
         {"backend": "cpu"}, {"device": CPU}, {"compiler_options": {}}, {"keep_unused": True},
-        {"in_shardings": whole, "out_shardings": (whole,)}, {"in_shardings": (None, whole)},
+        {"in_shardings": whole, "out_shardings": whole}, {"in_shardings": (None,)},
     ):  # fmt: skip
         assert ferrax.jit(double, **options)(3.0) == 6.0
 

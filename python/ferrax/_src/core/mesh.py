@@ -7,6 +7,7 @@ is part of what jitted functions are known by (`named_axes`).
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -14,7 +15,7 @@ import math
 import threading
 import warnings
 import weakref
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -545,6 +546,17 @@ class use_abstract_mesh:  # noqa: N801
 
     def __exit__(self, *error: object) -> None:
         _use(abstract=self._before)
+
+
+@contextlib.contextmanager
+def using_abstract(mesh: AbstractMesh) -> Iterator[None]:
+    """A context in which this mesh is in use, whatever was before."""
+    before = _state.abstract
+    _use(abstract=mesh)
+    try:
+        yield
+    finally:
+        _use(abstract=before)
 
 
 def get_abstract_mesh() -> AbstractMesh:

@@ -21,6 +21,7 @@ from ferrax._src.core import api_util
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.transforms.autodiff import vjp
 from ferrax._src.transforms.jit import jit
+from ferrax._src.transforms.placed_jit import PlacedFunction
 from ferrax._src.tree import tree_util
 from ferrax._src.tree.tree_paths import equality_errors_pytreedef
 
@@ -286,6 +287,9 @@ def export(
         >>> exported.call(jnp.zeros(3))
         Array([0., 0., 0.], dtype=float32)
     """
+    if isinstance(fun_jit, PlacedFunction):
+        # Files are for one device: they say nothing of shardings.
+        fun_jit = fun_jit._jit
     if not isinstance(fun_jit, _core.PjitFunction):
         raise ValueError(
             f"Function to be exported must be the result of `jit`, got {fun_jit}; pass jit(f)"

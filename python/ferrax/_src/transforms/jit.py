@@ -17,11 +17,9 @@ from ferrax._src.base import config
 from ferrax._src.base.flags import StateContext
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, devices
-from ferrax._src.core.sharding import Sharding
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
-from ferrax._src.transforms import stages, stats
-from ferrax._src.tree import tree_util
+from ferrax._src.transforms import placed_jit, stages, stats
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -88,13 +86,15 @@ def jit(
         keep_unused: whether arguments that are not used are kept, as they always are: they cost
             nothing.
         device, backend: where the function runs; not both. There is one device, the CPU.
-        in_shardings, out_shardings: how arguments and results are laid out: None, the sharding of
-            the one device, or trees of these.
+        in_shardings, out_shardings: how positional arguments and results are laid out: None (not
+            said), a sharding, a `PartitionSpec` of the mesh in use, a `Format`, or trees of these above
+            them. Results keep theirs.
         compiler_options, abstracted_axes: must be empty: there are none.
 
     Errors: TypeError for leaves that are not arrays and for shardings and devices that are none;
-    RuntimeError for a backend that does not exist and for compiler options; ValueError for static
-    arguments without a hash and for positional-only ones by name; `errors.TooManyTracesError`
+    RuntimeError for a backend that does not exist, for compiler options and for a `PartitionSpec`
+    without a mesh in use; ValueError for static arguments without a hash, for positional-only ones by
+    name, and for shardings that do not fit; `errors.TooManyTracesError`
     beyond `max_traces`.
 
     The function returned has `lower`, `trace` and `eval_shape` as in JAX, and `stats()`, which
@@ -107,9 +107,11 @@ def jit(
         >>> scaled(1.0, jnp.arange(3.0))
         Array([2., 3., 4.], dtype=float32)
     """
-    _check_placement("in_shardings", in_shardings)
-    _check_placement("out_shardings", out_shardings)
+    placed_jit.check_leaves(in_shardings, "in_shardings")
+    placed_jit.check_leaves(out_shardings, "out_shardings")
     _check_backend(device, backend)
+    if (device or backend) and not (in_shardings is None and out_shardings is None):
+        raise ValueError("jit takes a device or backend, or shardings, not both")
     stages.check_compiler_options(compiler_options)
     api_util.refuse_abstracted_axes("jit", abstracted_axes)
     options = {
@@ -120,19 +122,11 @@ def jit(
         "inline": inline,
         "max_traces": max_traces,
     }
-    if fun is None:
-        return lambda fun: _make_jit(fun, **options)
-    return _make_jit(fun, **options)
 
+    def made(fun):
+        return placed_jit.with_places(_make_jit(fun, **options), in_shardings, out_shardings)
 
-def _check_placement(name, shardings) -> None:
-    """Errors: TypeError unless all leaves are None or shardings, which are those of the CPU."""
-    for leaf in tree_util.tree_leaves(shardings):
-        if not isinstance(leaf, Sharding):
-            raise TypeError(
-                f"jit: leaves of {name} must be None or shardings such as x.sharding, got {leaf!r} of "
-                f"type {type(leaf).__name__}"
-            )
+    return made if fun is None else made(fun)
 
 
 def _check_backend(device, backend) -> None:

@@ -11,6 +11,8 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import errors
 from ferrax._src.core.jaxpr import ClosedJaxpr, jaxprs_in_params
+from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.placements import WHOLE, placed
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
 from ferrax._src.tree import tree_util
@@ -45,7 +47,7 @@ class ArgInfo:
 
 
 class OutInfo:
-    """Shape and dtype of one output.
+    """Shape, dtype and, if it was said, sharding of one output.
 
     >>> ferrax.jit(lambda x: x + 1).lower(jnp.zeros(3)).out_info.shape
     (3,)
@@ -53,10 +55,10 @@ class OutInfo:
 
     __slots__ = ("shape", "dtype", "sharding")
 
-    def __init__(self, shape: Any, dtype: Any) -> None:
+    def __init__(self, shape: Any, dtype: Any, sharding: Any = None) -> None:
         self.shape = shape
         self.dtype = dtype
-        self.sharding = None
+        self.sharding = sharding
 
     def __repr__(self) -> str:
         return f"OutInfo({np.dtype(self.dtype).name}{list(self.shape)})"
@@ -66,7 +68,9 @@ class _Stage:
     """What all stages know: the program, its captured arrays, its trees."""
 
     # `refs` is None, or what the function does to mutable arrays: their values are the program's
-    # last inputs and outputs.
+    # last inputs and outputs. `_shardings` is None, or those of arguments and of results.
+
+    _shardings: tuple[list, list] | None = None
 
     def __init__(self, program, captured, in_tree, out_tree, donated, refs, name):
         self._program = program
@@ -80,6 +84,11 @@ class _Stage:
     def _args(self):
         trees = (self.in_tree, self.out_tree)
         return self._program, self._captured, *trees, self._donated, self._refs, self.fun_name
+
+    def _with_shardings(self, later):
+        """The later stage, with the shardings of this one."""
+        later._shardings = self._shardings
+        return later
 
     @property
     def args_info(self):
@@ -97,8 +106,11 @@ class _Stage:
         """Shape and dtype of each output, in the outputs' tree."""
         return self.out_tree.unflatten(
             [
-                OutInfo(shape, dtype)
-                for shape, dtype, _ in self._program.out_types[: self.out_tree.num_leaves]
+                OutInfo(shape, dtype, sharding)
+                for (shape, dtype, _), sharding in zip(
+                    self._program.out_types[: self.out_tree.num_leaves],
+                    self._shardings[1] if self._shardings else [None] * self.out_tree.num_leaves,
+                )
             ]
         )
 
@@ -134,7 +146,7 @@ class Traced(_Stage):
             )
         if _private_parameters is not None:
             raise ValueError("_private_parameters are of JAX's own; they must be None")
-        return Lowered(*self._args())
+        return self._with_shardings(Lowered(*self._args()))
 
 
 def _places(program) -> str:
@@ -171,7 +183,7 @@ class Lowered(_Stage):
         """Compiles for the CPU. `compiler_options` must be empty: there are none."""
         check_compiler_options(compiler_options)
         self._program.compile()
-        return Compiled(*self._args())
+        return self._with_shardings(Compiled(*self._args()))
 
     def as_text(self, dialect: Any = None, *, debug_info: Any = False) -> str:
         """The optimised program as text, in its only `dialect`, which None means; with `debug_info`
@@ -207,6 +219,42 @@ class Compiled(_Stage):
     def cost_analysis(self) -> dict[str, float]:
         """Rough costs: `flops`, one for each output element of each equation."""
         return {"flops": float(self._program.flops())}
+
+    def _places(self, side, count):
+        known = self._shardings[side] if self._shardings else []
+        return [WHOLE if where is None else where for where in known or [None] * count]
+
+    @property
+    def input_shardings(self) -> Any:
+        """The shardings of the arguments, in their tree."""
+        return self.in_tree.unflatten(self._places(0, self.in_tree.num_leaves))
+
+    @property
+    def output_shardings(self) -> Any:
+        """The shardings of the outputs, in their tree."""
+        return self.out_tree.unflatten(self._places(1, self.out_tree.num_leaves))
+
+    @property
+    def input_formats(self) -> Any:
+        """The formats of the arguments, in their tree."""
+        count = self.in_tree.num_leaves
+        return self.in_tree.unflatten(
+            [
+                Format(dense(len(shape)), where)
+                for (shape, _, _), where in zip(self._program.in_types, self._places(0, count))
+            ]
+        )
+
+    @property
+    def output_formats(self) -> Any:
+        """The formats of the outputs, in their tree."""
+        count = self.out_tree.num_leaves
+        return self.out_tree.unflatten(
+            [
+                Format(dense(len(shape)), where)
+                for (shape, _, _), where in zip(self._program.out_types, self._places(1, count))
+            ]
+        )
 
     def memory_analysis(self) -> None:
         """None: it is not known."""
@@ -255,4 +303,9 @@ class Compiled(_Stage):
             count = self.out_tree.num_leaves
             self._refs.write(results[count:], refs)
             results = results[:count]
+        if self._shardings:
+            results = [
+                x if where is None else placed(x, where)
+                for x, where in zip(results, self._shardings[1])
+            ]
         return self.out_tree.unflatten(results)

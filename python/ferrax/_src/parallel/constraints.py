@@ -1,0 +1,280 @@
+"""What a program says of where its values are: `with_sharding_constraint`, `reshard`, and functions
+whose axes of the mesh are of another type.
+
+Values are those given. Concrete arrays have the sharding from then on; of traced ones it is an
+equation of the jaxpr, the identity, and their type.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ferrax._src import core
+from ferrax._src.core.layout import Layout, check_layout
+from ferrax._src.core.mesh import (
+    AxisType,
+    Mesh,
+    concrete_mesh,
+    get_abstract_mesh,
+    using_abstract,
+)
+from ferrax._src.core.partition import PartitionSpec, filled, names_of
+from ferrax._src.core.placements import place, placed
+from ferrax._src.core.sharding import NamedSharding, Sharding
+from ferrax._src.transforms.composites import composite
+from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, over_devices, resolved
+from ferrax._src.tree import tree_util
+
+__all__ = [
+    "auto_axes", "device_put_p", "explicit_axes", "layout_constraint_p", "reshard", "reshard_p",
+    "sharding_constraint_p", "with_layout_constraint", "with_sharding_constraint",
+]  # fmt: skip
+
+
+def _identity(x, **params):
+    return x
+
+
+sharding_constraint_p = composite("sharding_constraint", _identity)
+reshard_p = composite("reshard", _identity)
+layout_constraint_p = composite("layout_constraint", _identity)
+device_put_p = composite("device_put", lambda *args, **params: list(args), multiple_results=True)
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The arrays, laid out so.
+
+    Args:
+        x: a tree of arrays.
+        shardings: a sharding, a `PartitionSpec` of the mesh in use, a `Format`, or a tree of these above
+            `x`.
+
+    Errors: TypeError for other shardings; RuntimeError for a `PartitionSpec` where no mesh is in use;
+    ValueError for None, for trees that do not fit, and where a sharding does not fit the array.
+
+    Example:
+        >>> mesh = ferrax.sharding.Mesh(ferrax.devices()[:1], ("x",))
+        >>> x = lax.with_sharding_constraint(jnp.arange(3), ferrax.NamedSharding(mesh, ferrax.P("x")))
+        >>> x.sharding.spec
+        P('x',)
+    """
+    function = "with_sharding_constraint"
+    check_leaves(shardings, "shardings", function)
+    leaves, tree = tree_util.tree_flatten(x)
+    places = tree_util.broadcast_prefix(shardings, x, is_leaf=is_leaf)
+    out = []
+    for leaf, where in zip(leaves, places):
+        if where is None:
+            raise ValueError(f"{function}: an array has the sharding None; pass a sharding")
+        leaf = core.as_array(leaf, function)
+        sharding = resolved(where, leaf.shape, "shardings", function)
+        if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
+            out.append(leaf if sharding is None else placed(leaf, sharding))
+            continue
+        named = sharding if sharding is not None else _named(where)
+        spec = named.spec.partitions if isinstance(named, NamedSharding) else ()
+        free = [n for n, entry in enumerate(spec) if entry is PartitionSpec.UNCONSTRAINED]
+        result = sharding_constraint_p.bind(
+            leaf,
+            sharding=named,
+            layout=None,
+            context_mesh=concrete_mesh(),
+            unconstrained_dims=frozenset(free),
+        )
+        out.append(_typed(result, named))
+    return tree.unflatten(out)
+
+
+def _named(where):
+    """A place as a sharding over the mesh in use, of which no devices are known."""
+    return NamedSharding(get_abstract_mesh(), where) if isinstance(where, PartitionSpec) else where
+
+
+def _typed(result, sharding):
+    """A value of the program, whose type has this sharding."""
+    if isinstance(result, core.Tracer) and isinstance(sharding, NamedSharding):
+        return place(result, sharding)
+    return result
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """The arrays, divided so over the explicit axes of a mesh.
+
+    Args:
+        xs: a tree of arrays.
+        out_shardings: a `NamedSharding`, a `PartitionSpec` of the mesh in use, or a tree of these above
+            `xs`.
+
+    Errors: TypeError for other shardings; ValueError for a `PartitionSpec` where no mesh is in use, for
+    axes that are not explicit, and where a sharding does not fit the array.
+
+    Example:
+        >>> with ferrax.set_mesh(ferrax.make_mesh((1,), ("x",))):
+        ...     ferrax.typeof(ferrax.reshard(jnp.ones((2, 3)), ferrax.P("x")))
+        ShapedArray(float32[2@x,3])
+    """
+    leaves, tree = tree_util.tree_flatten(xs)
+    places = tree_util.broadcast_prefix(out_shardings, xs, is_leaf=is_leaf)
+    out = []
+    for leaf, where in zip(leaves, places):
+        leaf = core.as_array(leaf, "reshard")
+        if where is None:
+            raise ValueError("reshard: an array has the sharding None; pass a sharding")
+        sharding = explicit_sharding(where, "reshard")
+        if sharding is None:
+            out.append(leaf)
+            continue
+        sharding = sharding.update(spec=filled(sharding.spec, leaf.ndim))
+        found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
+        if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
+            out.append(leaf if found is None else placed(leaf, found))
+            continue
+        abstract = sharding.update(mesh=sharding.mesh.abstract_mesh, memory_kind=None)
+        concrete = sharding.mesh if isinstance(sharding.mesh, Mesh) else None
+        result = reshard_p.bind(leaf, dst_sharding=abstract, concrete_mesh=concrete)
+        out.append(_typed(result, abstract))
+    return tree.unflatten(out)
+
+
+def explicit_sharding(where: Any, function: str) -> NamedSharding | None:
+    """The sharding over explicit axes that an argument `out_sharding` means; None for none.
+
+    Errors: as `reshard`.
+    """
+    if where is None:
+        return None
+    if isinstance(where, PartitionSpec):
+        mesh = get_abstract_mesh()
+        if mesh.empty:
+            raise ValueError(
+                f"{function}: {where} refers to the mesh in use, and there is none: set one with "
+                "ferrax.set_mesh, or pass a NamedSharding"
+            )
+        where = NamedSharding(over_devices(mesh) or mesh, where)
+    if not isinstance(where, NamedSharding):
+        raise TypeError(
+            f"{function}: a sharding must be a NamedSharding or a PartitionSpec, got {where!r} of type "
+            f"{type(where).__name__}"
+        )
+    if where.mesh.empty:
+        return None
+    explicit = where.mesh.explicit_axes
+    for name in names_of(where.spec.partitions):
+        if name not in explicit:
+            raise ValueError(
+                f"{function}: {where.spec} names the axis {name!r}, which is not Explicit in {where.mesh}"
+            )
+    return where
+
+
+def _over_other_axes(function, axes, kind):
+    """The mesh in use and the one with these axes of type `kind`. Errors: ValueError."""
+    mesh = get_abstract_mesh()
+    if mesh.empty:
+        raise ValueError(f"{function}: no mesh is in use; set one with ferrax.set_mesh")
+    names = (axes,) if isinstance(axes, str) else mesh.axis_names if axes is None else tuple(axes)
+    for name in names:
+        if name not in mesh.axis_names:
+            raise ValueError(f"{function}: {name!r} is no axis of {mesh}")
+    return mesh.update_axis_types(dict.fromkeys(names, kind))
+
+
+def auto_axes(
+    f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_sharding: Any = None
+) -> Any:
+    """A function in which axes of the mesh in use are `Auto` ones.
+
+    Args:
+        f: the function of arrays; without it, a decorator is returned.
+        axes: the names of the axes, one or a tuple; None: all.
+        out_sharding: the sharding of the results, or a tree of shardings above them; it may be given to
+            the call, by this name, instead.
+
+    Errors: TypeError if no `out_sharding` is given; ValueError where no mesh is in use; else as `reshard`.
+
+    Example:
+        >>> with ferrax.set_mesh(ferrax.make_mesh((1,), ("x",))):
+        ...     ferrax.sharding.auto_axes(jnp.sin, out_sharding=ferrax.P("x"))(jnp.zeros(2))
+        Array([0., 0.], dtype=float32)
+    """
+    if f is None:
+        return lambda f: auto_axes(f, axes=axes, out_sharding=out_sharding)
+
+    @functools.wraps(f)
+    def within(*args, **kwargs):
+        where = kwargs.pop("out_sharding", out_sharding)
+        if where is None:
+            raise TypeError("auto_axes: out_sharding is missing: give it to auto_axes or to the call")
+        with using_abstract(_over_other_axes("auto_axes", axes, AxisType.Auto)):
+            out = f(*args, **kwargs)
+        return reshard(out, where)
+
+    return within
+
+
+def explicit_axes(
+    f: Callable[..., Any] | None = None, /, *, axes: Any = None, in_sharding: Any = None
+) -> Any:
+    """A function in which axes of the mesh in use are `Explicit` ones.
+
+    Args:
+        f: the function of arrays; without it, a decorator is returned.
+        axes: the names of the axes, one or a tuple; None: all.
+        in_sharding: the sharding of the arguments, or a tree of shardings above them; it may be given
+            to the call, by this name, instead.
+
+    Errors: TypeError if no `in_sharding` is given; ValueError where no mesh is in use; else as `reshard`.
+
+    Example:
+        >>> mesh = ferrax.sharding.Mesh(ferrax.devices()[:1], ("x",))
+        >>> with ferrax.set_mesh(mesh):
+        ...     ferrax.sharding.explicit_axes(ferrax.typeof, in_sharding=ferrax.P("x"))(jnp.zeros(2))
+        ShapedArray(float32[2@x])
+    """
+    if f is None:
+        return lambda f: explicit_axes(f, axes=axes, in_sharding=in_sharding)
+
+    @functools.wraps(f)
+    def within(*args, **kwargs):
+        where = kwargs.pop("in_sharding", in_sharding)
+        if where is None:
+            raise TypeError("explicit_axes: in_sharding is missing: give it to explicit_axes or to the call")
+        explicit = _over_other_axes("explicit_axes", axes, AxisType.Explicit)
+        with using_abstract(explicit):
+            return f(*reshard(args, where), **kwargs)
+
+    return within
+
+
+def with_layout_constraint(x: Any, layouts: Any) -> Any:
+    """The arrays, lying so in memory. Arrays lie row by row, and no other layout can be asked for.
+
+    Args: x: a tree of arrays; layouts: a `Layout`, or a tree of these above `x`.
+
+    Errors: ValueError for others, and for layouts of another number of axes; NotImplementedError for
+    those that are not row by row.
+
+    >>> from ferrax.experimental.layout import Layout, with_layout_constraint
+    >>> with_layout_constraint(jnp.ones((1, 2)), Layout((0, 1)))
+    Array([[1., 1.]], dtype=float32)
+    """
+
+    def constrained(leaf, layout):
+        leaf = core.as_array(leaf, "with_layout_constraint")
+        if not isinstance(layout, Layout):
+            raise ValueError(f"with_layout_constraint: layouts must be Layouts, got {layout!r}")
+        check_layout(layout, leaf.shape, "with_layout_constraint")
+        if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
+            return leaf
+        return layout_constraint_p.bind(leaf, layout=layout)
+
+    leaves, tree = tree_util.tree_flatten(x)
+    wanted = tree_util.broadcast_prefix(layouts, x, is_leaf=lambda x: isinstance(x, Layout))
+    return tree.unflatten([constrained(leaf, layout) for leaf, layout in zip(leaves, wanted)])
+
+
+def sharding_of(value: Any) -> Sharding:
+    """The sharding of an array, or of a traced value's type."""
+    return core.typeof(value).sharding if isinstance(value, core.Tracer) else value.sharding

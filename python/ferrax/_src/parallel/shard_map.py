@@ -1,0 +1,528 @@
+"""`shard_map`: a program of one device, run by all devices of a mesh on their parts of the arguments.
+
+The function is traced once, for the types of the parts, with the axes of the mesh as named axes; the
+call is an equation `shard_map` over that jaxpr. Its meaning is the one program over whole arrays that
+`_whole` makes: arguments are cut into parts, the jaxpr is batched over each axis of the mesh, which
+makes operations of arrays of its collectives, and the results are put together. Derivatives, batches
+and machine code are those of that program. An axis of size one needs no batch: its parts are the
+arrays, and what the jaxpr does stays as it is.
+
+Invariant: nothing is run over a mesh of more devices than there are (`placement.check_devices`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Set as AbstractSet
+from typing import Any, TypeVar
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.base import effects
+from ferrax._src.core import api_util, named_axes, placements
+from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.lowering import lower_fun, register_lowering
+from ferrax._src.core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    concrete_mesh,
+    get_abstract_mesh,
+    using_abstract,
+)
+from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
+from ferrax._src.core.placement import check_devices
+from ferrax._src.core.primitives import (
+    Primitive,
+    axis_primitive_batchers,
+    primitive_jvps,
+    primitive_transposes,
+)
+from ferrax._src.core.sharding import NamedSharding
+from ferrax._src.lax.shape import broadcast, reshape, transpose
+from ferrax._src.lax.slicing import index_in_dim
+from ferrax._src.parallel.varying import varying
+from ferrax._src.tracing import staging
+from ferrax._src.transforms.ad import Zero, is_undefined_primal
+from ferrax._src.tree import tree_util
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class InferSpecs:
+    """In the place of specs: those of the arguments' types."""
+
+    def __repr__(self) -> str:
+        return "ferrax.sharding.Infer"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _infer, ()
+
+
+Infer = InferSpecs()
+
+
+def _infer():
+    return Infer
+
+
+def shard_map(
+    f: F | None = None, /, *, out_specs: Any, in_specs: Any = Infer,
+    mesh: Mesh | AbstractMesh | None = None, axis_names: AbstractSet[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """A function that runs `f` on each device of a mesh, on that device's part of the arguments.
+
+    Args:
+        f: the function of the parts. Collectives such as `lax.psum` know the axes of the mesh by name.
+            Without it, a decorator is returned.
+        in_specs: for each argument a `PartitionSpec`, or a tree of these above its leaves: over which
+            axes of the mesh it is cut. What no spec names, all devices get. None in place of a spec passes
+            the argument as it is. Not given, specs are those of the arguments' types, for a mesh of
+            explicit axes.
+        out_specs: of the results: how parts are put together. Along axes that a spec does not name,
+            all devices have the same, and one of them is taken.
+        mesh: the mesh; None: the one in use.
+        axis_names: the axes that `f` is run over; empty: all of them. Arguments are whole along others.
+        check_vma: whether to check that what `out_specs` says to be the same on all devices is.
+
+    Errors: TypeError for specs that are none and for other meshes; ValueError for names that are no
+    axes, for specs that are longer than an argument has axes or whose parts would not be equal,
+    for results that may differ between devices where `out_specs` says that they do not, for trees
+    that do not fit, and for meshes of more devices than there are.
+
+    Example:
+        >>> mesh = ferrax.make_mesh((1,), ("x",))
+        >>> total = ferrax.shard_map(
+        ...     lambda x: lax.psum(x.sum(), "x"), mesh=mesh,
+        ...     in_specs=ferrax.P("x"), out_specs=ferrax.P())
+        >>> total(jnp.arange(4.0))
+        Array(6., dtype=float32)
+    """
+    options = {"in_specs": in_specs, "out_specs": out_specs, "mesh": mesh}
+    options |= {"axis_names": axis_names, "check_vma": check_vma}
+    if f is None:
+        return lambda f: _shard_map(f, **options)
+    return _shard_map(f, **options)
+
+
+def smap(
+    f: F | None = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Hashable
+) -> Any:
+    """`shard_map` over one axis of the mesh in use, by numbers of axes in place of specs.
+
+    Args:
+        f: the function of the parts; without it, a decorator is returned.
+        in_axes: for each argument the axis that is cut, or None; one for all, or a tuple of these or
+            trees of them.
+        out_axes: the axes along which results are put together, or None.
+        axis_name: the axis of the mesh.
+
+    Errors: TypeError for axes that are not ints; else as `shard_map`.
+
+    Example:
+        >>> with ferrax.set_mesh(ferrax.make_mesh((1,), ("x",))):
+        ...     ferrax.smap(lambda x: 2 * x, in_axes=0, out_axes=0, axis_name="x")(jnp.arange(3))
+        Array([0, 2, 4], dtype=int32)
+    """
+    if f is None:
+        return lambda f: smap(f, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+    if isinstance(axis_name, (list, tuple)):
+        raise TypeError(f"smap: axis_name is one name, got {axis_name!r}")
+    if in_axes is not Infer and not isinstance(in_axes, (int, tuple, type(None))):
+        raise TypeError(f"smap: in_axes must be an int, None or a tuple of these, got {in_axes!r}")
+    for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if axes is not Infer and not all(type(x) is int for x in tree_util.tree_leaves(axes)):
+            raise TypeError(f"smap: {what} must be ints and None, or trees of these, got {axes!r}")
+
+    def spec(axis):
+        if axis is None:
+            return PartitionSpec()
+        return _AtAxis(axis, axis_name) if axis < 0 else PartitionSpec(*[None] * axis, axis_name)
+
+    def specs(axes):
+        return tree_util.tree_map(spec, axes, is_leaf=lambda x: x is None)
+
+    return _shard_map(
+        f,
+        in_specs=Infer if in_axes is Infer else specs(in_axes),
+        out_specs=specs(out_axes),
+        mesh=None,
+        axis_names={axis_name},
+        check_vma=True,
+    )
+
+
+class _AtAxis:
+    """The spec that cuts an axis counted from the end, until the number of axes is known."""
+
+    def __init__(self, axis, name):
+        self.axis, self.name = axis, name
+
+    def of_rank(self, rank):
+        if self.axis + rank < 0:
+            raise ValueError(f"smap: axis {self.axis} is out of bounds for {rank} axes")
+        return PartitionSpec(*[None] * (self.axis + rank), self.name)
+
+
+def _is_spec(x):
+    return isinstance(x, (PartitionSpec, _AtAxis))
+
+
+def _shard_map(f, *, in_specs, out_specs, mesh, axis_names, check_vma):
+    if not callable(f):
+        raise TypeError(f"shard_map requires a function, got {f!r} of type {type(f).__name__}")
+
+    @functools.wraps(f)
+    def sharded(*args):
+        used, manual = _checked(mesh, axis_names, in_specs, out_specs)
+        leaves, tree = tree_util.tree_flatten(args)
+        specs = _prefix(in_specs, args, "in_specs")
+        given = [x for x, spec in zip(leaves, specs) if spec is not None]
+        flat_specs = [spec for spec in specs if spec is not None]
+
+        def body(*parts):
+            rest = iter(parts)
+            merged = [x if spec is None else next(rest) for x, spec in zip(leaves, specs)]
+            return f(*tree.unflatten(merged))
+
+        functools.update_wrapper(body, f)
+        return mapped(body, given, flat_specs, out_specs, used, manual, check_vma)
+
+    return sharded
+
+
+def mapped(body, args, in_specs, out_specs, mesh, manual, check_vma):
+    """What `body(*parts of args)` returns on all devices, put together: `shard_map` of a function of
+    arrays, whose `in_specs` are flat. `out_specs` may be a function that is called when `body` was."""
+    args = [core.as_array(x, "shard_map") for x in args]
+    in_specs = [_of_argument(spec, x, mesh, manual) for spec, x in zip(in_specs, args)]
+    parts = [_part(number, x, spec, mesh) for number, (x, spec) in enumerate(zip(args, in_specs))]
+    order = [name for name in mesh.axis_names if name in manual]
+    axes = [(name, mesh.shape[name]) for name in order]
+    # Jitted functions in the body know the mesh by its axes, which are manual there.
+    known = mesh.abstract_mesh if get_abstract_mesh().empty else get_abstract_mesh()
+    if not manual <= set(known.axis_names):
+        known = mesh.abstract_mesh
+    inside = known.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
+    with named_axes.named_axes_of(axes), using_abstract(inside):
+        program, captured, flat = staging.stage(body, parts, {})
+    out_specs = out_specs() if callable(out_specs) else out_specs
+    out_types = program.out_types[: flat.out_tree.num_leaves]
+    dummy = flat.out_tree.unflatten(range(len(out_types)))
+    specs = [
+        spec.of_rank(len(shape)) if isinstance(spec, _AtAxis) else spec
+        for spec, (shape, _, _) in zip(_prefix(out_specs, dummy, "out_specs"), out_types)
+    ]
+    jaxpr = ClosedJaxpr(program).jaxpr
+    in_specs = (*in_specs, *[PartitionSpec()] * len(captured))
+    _check_outputs(body, jaxpr, in_specs, specs, manual, check_vma)
+    results = shard_map_p.bind(
+        *args,
+        *captured,
+        jaxpr=jaxpr,
+        mesh=mesh,
+        in_specs=in_specs,
+        out_specs=tuple(specs),
+        check_vma=check_vma,
+        newly_manual_axes=frozenset(manual),
+    )
+    return flat.out_tree.unflatten(results)
+
+
+# ---------------------------------------------------------------------------------------------
+# Checks.
+
+
+def _checked(mesh, axis_names, in_specs, out_specs) -> tuple:
+    """The mesh, and the axes that are manual."""
+    context = get_abstract_mesh()
+    if mesh is None:
+        if context.empty:
+            raise ValueError("shard_map: no mesh was given, and none is in use (ferrax.set_mesh)")
+        concrete = concrete_mesh()
+        mesh = context if concrete.empty or concrete.abstract_mesh != context else concrete
+    elif not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise TypeError(f"shard_map: mesh must be a Mesh or an AbstractMesh, got {mesh!r}")
+    elif not context.empty and mesh.abstract_mesh != context:
+        raise ValueError(f"shard_map: the mesh in use is {context}, and {mesh} was given")
+    if mesh.empty:
+        raise ValueError(f"shard_map requires a mesh with devices, got {mesh!r}")
+    if not isinstance(axis_names, AbstractSet):
+        raise TypeError(f"shard_map: axis_names must be a set of names, got {axis_names!r}")
+    manual = frozenset(axis_names) or frozenset(mesh.axis_names) - set(mesh.manual_axes)
+    if not manual <= set(mesh.axis_names):
+        raise ValueError(f"shard_map: axis_names={set(manual)} are not all axes of {mesh}")
+    if in_specs is Infer:
+        if not manual <= set(mesh.explicit_axes):
+            raise TypeError(
+                f"shard_map: in_specs may be left out for explicit axes alone; got {set(manual)} of {mesh}"
+            )
+    elif in_specs is not None:
+        _check_specs("in_specs", in_specs, manual)
+    _check_specs("out_specs", out_specs, manual)
+    return mesh, manual
+
+
+def _check_specs(what, specs, manual) -> None:
+    leaves = tree_util.tree_leaves(specs, is_leaf=_is_spec)
+    for spec in leaves:
+        if not _is_spec(spec):
+            raise TypeError(
+                f"shard_map: {what} must be PartitionSpecs, or a tree of these, got {spec!r} of type "
+                f"{type(spec).__name__}"
+            )
+        names = [spec.name] if isinstance(spec, _AtAxis) else names_of(spec.partitions)
+        for name in names:
+            if name not in manual:
+                raise ValueError(
+                    f"shard_map: {what} has {spec}, whose axis {name!r} is not among {set(manual)}"
+                )
+
+
+def _prefix(specs, tree, what) -> list:
+    if specs is Infer:
+        return [Infer] * len(tree_util.tree_leaves(tree))
+    try:
+        return tree_util.broadcast_prefix(specs, tree, is_leaf=lambda x: x is None or _is_spec(x))
+    except ValueError as error:
+        raise ValueError(f"shard_map {what} do not fit the tree that they are for: {error}") from None
+
+
+def _of_argument(spec, x, mesh, manual) -> PartitionSpec:
+    """The spec that is meant for an argument."""
+    if isinstance(spec, _AtAxis):
+        return spec.of_rank(x.ndim)
+    if spec is not Infer:
+        return spec
+    known = core.typeof(x).sharding.spec
+    entries = [
+        tuple(name for name in entry_names(entry) if name in manual) for entry in known.partitions
+    ]
+    return PartitionSpec(*entries)
+
+
+def _counts(spec, rank, mesh) -> list[int]:
+    """Into how many parts each axis is cut."""
+    sizes = [math.prod(mesh.shape[name] for name in entry_names(e)) for e in spec.partitions]
+    return sizes + [1] * (rank - len(sizes))
+
+
+def _part(number, x, spec, mesh):
+    """The type of one device's part of an argument."""
+    if len(spec) > x.ndim:
+        hint = " For scalars the spec is P()." if x.ndim == 0 else ""
+        raise ValueError(
+            f"shard_map: in_specs has {spec} for argument leaf {number}, which has {x.ndim} axes and not "
+            f"{len(spec)}: its type is {core.typeof(x).str_short()}.{hint}"
+        )
+    counts = _counts(spec, x.ndim, mesh)
+    for axis, (size, count) in enumerate(zip(x.shape, counts)):
+        if size % count:
+            raise ValueError(
+                f"shard_map: {spec} cuts axis {axis} of argument leaf {number}, of type "
+                f"{core.typeof(x).str_short()}, into {count} parts, which {size} is not divisible by"
+            )
+    shape = tuple(size // count for size, count in zip(x.shape, counts))
+    return core.ShapeDtypeStruct(shape, x.dtype, weak_type=x.weak_type)
+
+
+def _check_outputs(fun, jaxpr, in_specs, out_specs, manual, check_vma) -> None:
+    for number, (spec, aval) in enumerate(zip(out_specs, jaxpr.outvars)):
+        if len(spec) > aval.aval.ndim:
+            raise ValueError(
+                f"shard_map: out_specs has {spec} for output {number} of {api_util.fun_name(fun)}, which has "
+                f"{aval.aval.ndim} axes: its type is {aval.aval.str_short()}"
+            )
+    if not check_vma:
+        return
+    inputs = [frozenset(names_of(spec.partitions)) for spec in in_specs]
+    for number, (spec, axes) in enumerate(zip(out_specs, varying(jaxpr, inputs))):
+        more = (axes & manual) - set(names_of(spec.partitions)) - spec.unreduced
+        if more:
+            raise ValueError(
+                f"shard_map: out_specs says by {spec} that output {number} of {api_util.fun_name(fun)} is the "
+                f"same along {', '.join(sorted(map(repr, more)))}, but it may differ there. Name the axes in "
+                "the spec, reduce the value over them, or pass check_vma=False if you know better."
+            )
+
+
+# ---------------------------------------------------------------------------------------------
+# The program over whole arrays.
+
+
+def _cut(x, spec, order, mesh):
+    """The parts of an array, along new leading axes: those of `order` that cut it, in that order."""
+    counts = [[mesh.shape[name] for name in entry_names(entry)] for entry in spec.partitions]
+    counts += [[] for _ in range(x.ndim - len(counts))]
+    named = names_of(spec.partitions)
+    sizes: list[int] = []
+    local: list[int] = []
+    places: list[int] = []
+    for size, parts in zip(x.shape, counts):
+        places += range(len(sizes), len(sizes) + len(parts))
+        sizes += [*parts, size // math.prod(parts)]
+        local.append(len(sizes) - 1)
+    place = dict(zip(named, places))
+    front = [place[name] for name in order if name in place]
+    return transpose(reshape(x, sizes), front + local)
+
+
+def _join(x, spec, axes, mesh):
+    """The array that parts make which lie along the axes `axes`, by name; one that lies along none is
+    the same on all devices."""
+    named = names_of(spec.partitions)
+    for name in [name for name in axes if name not in named]:
+        x = index_in_dim(x, 0, axes[name], keepdims=False)
+        axes = {n: at - (at > axes[name]) for n, at in axes.items() if n != name}
+    missing = [name for name in named if name not in axes]
+    x = broadcast(x, [mesh.shape[name] for name in missing])
+    axes = {name: at + len(missing) for name, at in axes.items()}
+    axes |= {name: number for number, name in enumerate(missing)}
+    local = [axis for axis in range(x.ndim) if axis not in axes.values()]
+    order, sizes = [], []
+    entries = [entry_names(entry) for entry in spec.partitions]
+    entries += [()] * (len(local) - len(entries))
+    for axis, names in zip(local, entries):
+        order += [*(axes[name] for name in names), axis]
+        sizes.append(x.shape[axis] * math.prod(mesh.shape[name] for name in names))
+    return reshape(transpose(x, order), sizes)
+
+
+def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes):
+    """What the equation computes, of whole arrays."""
+    check_devices(NamedSharding(_with_devices(mesh), PartitionSpec()), "shard_map")
+    program = ClosedJaxpr(jaxpr)._to_program()
+    manual = [name for name in mesh.axis_names if name in newly_manual_axes]
+    large = [name for name in manual if mesh.shape[name] > 1]
+    cut = [[name for name in large if name in names_of(spec.partitions)] for spec in in_specs]
+    values = [_cut(x, spec, large, mesh) if large else x for x, spec in zip(args, in_specs)]
+    outputs: list[dict] = [{} for _ in out_specs]
+    for name in reversed(manual):
+        dims = [0 if name in names else None for names in cut]
+        program, found = program.batch(mesh.shape[name], dims, None, named_axes.text(name))
+        for axes, dim in zip(outputs, found):
+            if dim is not None:
+                axes |= {known: at + (dim <= at) for known, at in axes.items()}
+                axes[name] = dim
+    results = _core.apply_program(program, values)
+    return [
+        _join(x, spec, axes, mesh) if axes or large else x
+        for x, spec, axes in zip(results, out_specs, outputs)
+    ]
+
+
+def _with_devices(mesh):
+    """The mesh, with the devices there are if it says none."""
+    if isinstance(mesh, Mesh):
+        return mesh
+    if mesh.size != 1:
+        raise ValueError(f"shard_map requires {mesh.size} devices for {mesh}, but there is only one")
+    known = concrete_mesh()
+    return _one_device() if known.size != 1 else known
+
+
+def _one_device():
+    return Mesh([placements.WHOLE._device], ("device",))
+
+
+def _staged(args, params):
+    """The program of `_whole` for arguments of these types."""
+    types = [core.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in args]
+    program, captured, _ = staging.stage(lambda *args: _whole(*args, **params), types, {})
+    return program.bind_constants(captured) if captured else program
+
+
+def _impl(*args, **params):
+    results = _whole(*(core.as_array(x, "shard_map") for x in args), **params)
+    if not isinstance(params["mesh"], Mesh):
+        return results
+    return [
+        x if isinstance(x, core.Tracer) else placements.placed(x, NamedSharding(params["mesh"], spec))
+        for x, spec in zip(results, params["out_specs"])
+    ]
+
+
+def _abstract_eval(*avals, jaxpr, mesh, out_specs, newly_manual_axes, **params):
+    outs = []
+    for atom, spec in zip(jaxpr.outvars, out_specs):
+        aval = atom.aval
+        counts = _counts(spec, aval.ndim, mesh)
+        shape = tuple(size * count for size, count in zip(aval.shape, counts))
+        outs.append(core.ShapedArray(shape, aval.dtype, aval.weak_type))
+    own = {effects.NamedAxisEffect(name) for name in newly_manual_axes}
+    return outs, set(jaxpr.effects) - own
+
+
+def _jvp(primals, tangents, **params):
+    # Two programs, so that reverse mode finds the outputs without tangents.
+    given = [t for t in tangents if type(t) is not Zero]
+    primal, linear, flags = _staged(primals, params).linearize(
+        [type(t) is not Zero for t in tangents]
+    )
+    results = _core.apply_program(primal, list(primals))
+    outs, residuals = results[: len(flags)], results[len(flags) :]
+    moved = iter(_core.apply_program(linear, [*residuals, *given]))
+    return outs, [
+        next(moved) if flag else Zero.from_primal_value(out) for out, flag in zip(outs, flags)
+    ]
+
+
+def _transpose(cotangents, *args, **params):
+    linear = [is_undefined_primal(x) for x in args]
+    types = [x.aval if flag else core.typeof(x) for x, flag in zip(args, linear)]
+    given = [type(ct) is not Zero for ct in cotangents]
+    program, flags = _staged(types, params).transpose(linear, given)
+    operands = [x for x, flag in zip(args, linear) if not flag]
+    operands += [ct for ct in cotangents if type(ct) is not Zero]
+    found = iter(_core.apply_program(program, operands))
+    return [next(found) if flag else None for flag in flags]
+
+
+def _batch(size, axis_name, trace_type, args, dims, **params):
+    types = []
+    for x, dim in zip(args, dims):
+        aval = core.typeof(x)
+        types.append(aval if dim is None else aval.dec_rank(size, dim))
+    axis = None if axis_name is None else named_axes.text(axis_name)
+    program, out_dims = _staged(types, params).batch(size, list(dims), None, axis)
+    return _core.apply_program(program, list(args)), out_dims
+
+
+shard_map_p = Primitive("shard_map")
+shard_map_p.multiple_results = True
+shard_map_p.def_impl(_impl)
+shard_map_p.def_effectful_abstract_eval(_abstract_eval)
+primitive_jvps[shard_map_p] = _jvp
+primitive_transposes[shard_map_p] = _transpose
+axis_primitive_batchers[shard_map_p] = _batch
+register_lowering(shard_map_p, lower_fun(_whole, multiple_results=True))
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """The values as ones that may differ along an axis of a mesh, or that are sums over it.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the axis, or a tuple of axes, over which `shard_map` runs the function.
+        to: "varying", "reduced" or "unreduced".
+
+    Types do not say over which axes values differ (`shard_map` finds it out), so that the values are
+    those given.
+
+    Errors: ValueError outside of functions that are mapped over the axes, and for another `to`.
+
+    >>> mesh = ferrax.make_mesh((1,), ("x",))
+    >>> spec = ferrax.P("x")
+    >>> ferrax.shard_map(
+    ...     lambda x: x + lax.pcast(jnp.ones(2), "x", to="varying"), mesh=mesh,
+    ...     in_specs=spec, out_specs=spec)(jnp.zeros(2))
+    Array([1., 1.], dtype=float32)
+    """
+    if to not in ("varying", "reduced", "unreduced"):
+        raise ValueError(f"pcast: to must be 'varying', 'reduced' or 'unreduced', got {to!r}")
+    for name in named_axes.as_names(axis_name):
+        if name not in named_axes.names():
+            raise ValueError(f"pcast: no function is mapped over the axis {name!r} here")
+    return tree_util.tree_map(lambda leaf: core.as_array(leaf, "pcast"), x)

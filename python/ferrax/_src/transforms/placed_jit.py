@@ -1,0 +1,194 @@
+"""Jitted functions whose arguments or results have shardings (`jit(f, in_shardings=…)`).
+
+Such a function is a jitted one and two trees of shardings above its arguments and its results. The
+program is the same: on one device all shardings mean the whole array. What is done here, around the
+native call, is to check that they fit and to say where results are.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ferrax import _core
+from ferrax._src import core
+from ferrax._src.core.layout import AutoLayout, Format, check_layout
+from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh, mesh_of_specs
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placement import check_fits
+from ferrax._src.core.placements import place, placed
+from ferrax._src.core.sharding import IndivisibleError, NamedSharding, Sharding
+from ferrax._src.transforms import stages
+from ferrax._src.tree import tree_util
+
+
+def is_leaf(x: Any) -> bool:
+    """Whether this is the place of something, in a tree of places."""
+    return x is None or isinstance(x, (Sharding, PartitionSpec, Format, AutoLayout))
+
+
+def check_leaves(shardings: Any, what: str, function: str = "jit") -> None:
+    """Errors: TypeError unless all leaves are shardings, `PartitionSpec`s, `Format`s or None."""
+    for leaf in tree_util.tree_leaves(shardings, is_leaf=is_leaf):
+        if not is_leaf(leaf):
+            raise TypeError(
+                f"{function}: leaves of {what} must be None, shardings such as x.sharding, PartitionSpecs or "
+                f"Formats; got {leaf!r} of type {type(leaf).__name__}"
+            )
+
+
+def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit") -> Sharding | None:
+    """The sharding that is meant, checked against the shape.
+
+    Errors: RuntimeError for a `PartitionSpec` where no mesh is in use; ValueError where it does not fit.
+    """
+    if isinstance(place, Format):
+        check_layout(place.layout, shape, function)
+        place = place.sharding
+    if isinstance(place, PartitionSpec):
+        mesh = mesh_of_specs()
+        if mesh.empty:
+            raise RuntimeError(
+                f"{function}: {what} has {place}, which refers to the mesh in use, and there is none: set one "
+                "with ferrax.set_mesh, or pass a NamedSharding"
+            )
+        place = NamedSharding(mesh, place)
+    if place is None or isinstance(place, AutoLayout):
+        return None
+    if isinstance(place, NamedSharding) and isinstance(place.mesh, AbstractMesh):
+        over = over_devices(place.mesh)
+        if over is None:
+            place.shard_shape(shape)
+            return None
+        place = place.update(mesh=over)
+    try:
+        check_fits(place, shape, function)
+    except IndivisibleError as error:
+        raise ValueError(f"{function}: {what}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{error} ({what})") from None
+    return place
+
+
+def over_devices(mesh: AbstractMesh) -> Mesh | None:
+    """The mesh over the devices of the one in use, which has these axes; else None."""
+    concrete = concrete_mesh()
+    if concrete.shape_tuple != mesh.shape_tuple:
+        return None
+    return concrete.update(axis_types=mesh.axis_types)
+
+
+class PlacedFunction:
+    """A jitted function with shardings of its arguments, of its results, or of both."""
+
+    def __init__(self, jitted: Any, in_shardings: Any, out_shardings: Any) -> None:
+        functools.update_wrapper(self, jitted)
+        self._jit = jitted
+        self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
+        self._out = out_shardings
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_jit":
+            raise AttributeError(name)
+        return getattr(self._jit, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_places, (self._jit, self._in, self._out)
+
+    def __repr__(self) -> str:
+        return repr(self._jit)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        known = self._inputs(args, kwargs)
+        out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
+        places = self._outputs(tree, [np.shape(x) for x in out], known)
+        return tree.unflatten(
+            [x if where is None else _put(x, where) for x, where in zip(out, places)]
+        )
+
+    def _dynamic(self, args) -> tuple:
+        numbers = {number % len(args) for number in self._jit._options[0][0]} if args else set()
+        return tuple(x for number, x in enumerate(args) if number not in numbers)
+
+    def _inputs(self, args, kwargs) -> list:
+        """The shardings of the leaves of the arguments, None where nothing is said, all checked."""
+        dynamic = self._dynamic(args)
+        if self._in is None:
+            return []
+        if kwargs:
+            raise ValueError(
+                f"jit: with in_shardings, arguments are positional; got the keywords {', '.join(kwargs)}"
+            )
+        places = _prefix(self._in, dynamic, "in_shardings")
+        leaves = tree_util.tree_leaves(dynamic)
+        return [
+            resolved(where, np.shape(x), "in_shardings") for where, x in zip(places, leaves)
+        ]
+
+    def _outputs(self, tree, shapes, known) -> list:
+        """The shardings of the results, all checked. Where nothing is said they are on the mesh that the
+        arguments are said to be on, undivided."""
+        dummy = tree.unflatten(range(len(shapes)))
+        places = _prefix(self._out, dummy, "out_shardings")
+        places = [
+            resolved(where, shape, "out_shardings") for where, shape in zip(places, shapes)
+        ]
+        said = [where for where in [*places, *known] if where is not None]
+        rest = said[0] if said else None
+        if isinstance(rest, NamedSharding):
+            rest = NamedSharding(rest.mesh, PartitionSpec())
+        return [rest if where is None else where for where in places]
+
+    def _stage(self, staged, args, kwargs):
+        known = self._inputs(args, kwargs)
+        shapes = [shape for shape, _, _ in staged._program.out_types[: staged.out_tree.num_leaves]]
+        staged._shardings = known, self._outputs(staged.out_tree, shapes, known)
+        return staged
+
+    def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
+        """Traces for these (possibly abstract) arguments."""
+        return self._stage(self._jit.trace(*args, **kwargs), args, kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
+        """Traces and lowers for these (possibly abstract) arguments."""
+        return self._stage(self._jit.lower(*args, **kwargs), args, kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs' shapes, dtypes and shardings, without running."""
+        self._inputs(args, kwargs)
+        out, tree = tree_util.tree_flatten(self._jit.eval_shape(*args, **kwargs))
+        places = self._outputs(tree, [x.shape for x in out], [])
+        return tree.unflatten([x.update(sharding=where) for x, where in zip(out, places)])
+
+
+# Libraries tell jitted functions by the name of their class.
+PlacedFunction.__name__ = PlacedFunction.__qualname__ = "PjitFunction"
+
+
+def _put(x, where):
+    """A result, where it is. One that is no argument is nobody else's."""
+    if isinstance(x, core.Tracer):
+        return place(x, where) if isinstance(where, NamedSharding) else x
+    return placed(x, where)
+
+
+def _prefix(places, tree, what) -> list:
+    try:
+        return tree_util.broadcast_prefix(places, tree, is_leaf=is_leaf)
+    except ValueError as error:
+        raise ValueError(f"jit: {what} must be a tree above that of what they are for: {error}") from None
+
+
+def with_places(jitted: _core.PjitFunction, in_shardings: Any, out_shardings: Any) -> Any:
+    """The jitted function with these shardings; itself where they say nothing."""
+    said = [
+        leaf
+        for leaf in tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)
+        if leaf is not None
+    ]
+    return PlacedFunction(jitted, in_shardings, out_shardings) if said else jitted

@@ -1,0 +1,187 @@
+"""What programs say of where arguments, values and results are: `jit(in_shardings=…)`, constraints,
+layouts, explicit axes."""
+
+import pickle
+
+import pytest
+from oracle import module, same
+from test_mesh import named, outcomes
+
+import ferrax
+import ferrax.numpy as jnp
+
+
+def _places(S, tree):
+    return [(repr(leaf.sharding), leaf.committed) for leaf in S.jax.tree.leaves(tree)]
+
+
+@same
+def test_shardings_of_jitted_functions(S):
+    sharding, P, device, auto, explicit, _ = named(S)
+    Named = sharding.NamedSharding
+    x = S.jnp.arange(6.0).reshape(2, 3)
+    jit = S.jax.jit
+    on = Named(auto, P("x"))
+    f = jit(
+        lambda a, b: {"a": a + b["b"], "c": b["b"]},
+        in_shardings=(on, None),
+        out_shardings={"a": on, "c": Named(auto, P())},
+    )
+    static = jit(lambda n, a: n * a, static_argnums=0, in_shardings=(on,), out_shardings=on)
+    single = jit(lambda a: a, in_shardings=sharding.SingleDeviceSharding(device))
+    compiled = f.lower(x, {"b": x}).compile()
+    with S.jax.set_mesh(auto):
+        of_specs = jit(lambda a: a * 2, in_shardings=P("x"), out_shardings=P(None, "y"))(x)
+    shape = S.jax.eval_shape(jit(lambda a: a, out_shardings=on), x)
+    return f(x, {"b": x}), _places(S, [f(x, {"b": x}), static(2, x), single(x), of_specs, compiled(x, {"b": x})]), outcomes(
+        S,
+        lambda: (type(f).__name__, f.__name__, compiled.output_shardings, shape.sharding),
+        lambda: compiled.input_shardings[0][0],
+        lambda: compiled.output_formats["a"],
+        lambda: _places(S, jit(lambda a: f(a, {"b": a}), out_shardings=on)(x)),
+        lambda: float(S.jax.grad(lambda a: f(a, {"b": a})["a"].sum())(x).sum()),
+        lambda: S.jax.vmap(f)(x[None], {"b": x[None]})["a"].shape,
+        lambda: jit(lambda a: a, in_shardings=P("x"))(x),
+        lambda: jit(lambda a: a, in_shardings=device),
+        lambda: jit(lambda a: a, out_shardings="x"),
+        lambda: jit(lambda a: a, in_shardings=on, device=device),
+        lambda: jit(lambda a: a, in_shardings=Named(auto, P("x", None, None)))(x),
+        lambda: jit(lambda a: a, out_shardings=Named(auto, P("x", None, None)))(x),
+        lambda: jit(lambda a: a, in_shardings=(on, on))(x),
+        lambda: jit(lambda a: a, out_shardings=(on, on))(x),
+        lambda: jit(lambda a: a, in_shardings=on)(a=x),
+    )  # fmt: skip
+
+
+@same
+def test_constraints(S):
+    sharding, P, device, auto, explicit, _ = named(S)
+    Named, constrain, jit = sharding.NamedSharding, S.lax.with_sharding_constraint, S.jax.jit
+    x = S.jnp.arange(6.0).reshape(2, 3)
+    on = Named(auto, P("x"))
+
+    def loss(a):
+        return (
+            constrain({"a": a**2, "b": a}, {"a": on, "b": Named(auto, P(None, "y"))})["a"] ** 2
+        ).sum()
+
+    (eqn,) = S.jax.make_jaxpr(lambda a: constrain(a, Named(auto, P(P.UNCONSTRAINED))))(x).eqns
+    with S.jax.set_mesh(auto):
+        of_specs = constrain(S.jax.device_put(x, on), P("y"))
+        traced = jit(lambda a: constrain(a, P("y")))(x)
+    values = S.jax.grad(loss)(x), jit(S.jax.hessian(loss))(x), S.jax.vmap(loss)(x[None]), traced
+    return values, _places(S, [constrain(x, on), of_specs]), outcomes(
+        S,
+        lambda: (eqn.primitive.name, eqn.primitive is S.lax.sharding_constraint_p, sorted(eqn.params)),
+        lambda: (eqn.params["sharding"], eqn.params["layout"], eqn.params["unconstrained_dims"]),
+        lambda: constrain(x, P("x")),
+        lambda: constrain(x, None),
+        lambda: constrain(x, device),
+        lambda: constrain(x, Named(auto, P("x", None, None))),
+        lambda: constrain([x, x], [on]),
+    )  # fmt: skip
+
+
+@same
+def test_explicit_axes(S):
+    sharding, P, device, auto, explicit, _ = named(S)
+    Named, reshard = sharding.NamedSharding, S.jax.reshard
+    x = S.jnp.arange(6.0).reshape(2, 3)
+    seen = []
+
+    def note(a):
+        a = reshard(a, P("x"))
+        seen.append(S.jax.typeof(a))
+        return S.jnp.sin(a).sum()
+
+    with S.jax.set_mesh(explicit):
+        put = reshard([x, x], [P("x"), P()])
+        values = S.jax.grad(note)(x), S.jax.jit(note)(x)
+        within = sharding.auto_axes(lambda a: a * 2, out_sharding=P("x"))(x)
+        at_call = sharding.auto_axes(lambda a: a * 2)(x, out_sharding=P(None))
+        no_sharding = outcomes(S, lambda: sharding.auto_axes(lambda a: a)(x))
+    with S.jax.set_mesh(auto):
+        sharding.explicit_axes(lambda a: seen.append(S.jax.typeof(a)), in_sharding=P("x"))(x)
+    return values, within, _places(S, [put, within, at_call]), repr(seen), no_sharding + outcomes(
+        S,
+        lambda: reshard(x, Named(explicit, P("x"))).sharding,
+        lambda: reshard(x, P("x")),
+        lambda: reshard(x, Named(auto, P("x"))),
+        lambda: reshard(x, device),
+        lambda: reshard(x, None).sharding,
+    )  # fmt: skip
+
+
+@same
+def test_layouts(S):
+    layout = module(S, "experimental.layout")
+    Layout, Format = layout.Layout, layout.Format
+    x = S.jnp.arange(6.0).reshape(2, 3)
+    rows = Layout((0, 1))
+    return outcomes(
+        S,
+        lambda: (
+            rows,
+            Layout((1, 0), ((2,),)),
+            Layout.AUTO,
+            rows == Layout((0, 1)),
+            rows == x.format.layout,
+        ),
+        lambda: hash(rows) == hash(Layout([0, 1])),
+        lambda: (Format(), Format(Layout.AUTO), Format(rows, x.sharding)),
+        lambda: Format(rows, x.sharding) == Format(rows, x.sharding),
+        lambda: S.jax.device_put(x, Format(rows, x.sharding)).format,
+        lambda: layout.with_layout_constraint(x, rows).shape,
+        lambda: S.jax.jit(lambda a: layout.with_layout_constraint(a * 2, rows))(x),
+        lambda: S.jax.jit(lambda a: a, out_shardings=Format(Layout.AUTO))(x).format.layout,
+        lambda: Format(rows),
+        lambda: Format("rows"),
+        lambda: Format(None, "here"),
+        lambda: layout.with_layout_constraint(x, Layout((0,))),
+        lambda: layout.with_layout_constraint(x, "rows"),
+    )
+
+
+def test_layouts_that_arrays_do_not_have():
+    from ferrax.experimental.layout import Format, Layout, with_layout_constraint
+
+    x = jnp.ones((2, 3))
+    columns = Layout((1, 0))
+    for put in (
+        lambda: ferrax.device_put(x, Format(columns, x.sharding)),
+        lambda: with_layout_constraint(x, columns),
+        lambda: ferrax.jit(lambda x: x, out_shardings=Format(columns, x.sharding))(x),
+    ):
+        with pytest.raises(NotImplementedError, match="row by row"):
+            put()
+
+
+def test_placed_functions_are_methods_and_pickles():
+    mesh = ferrax.make_mesh((1,), ("x",))
+    on = ferrax.NamedSharding(mesh, ferrax.P("x"))
+
+    class Model:
+        @ferrax.jit(out_shardings=on, static_argnums=0)
+        def apply(self, x):
+            return x + 1
+
+    assert Model().apply(jnp.ones(2)).sharding == on
+    again = pickle.loads(pickle.dumps(ferrax.jit(jnp.sin, out_shardings=on)))
+    assert again(jnp.ones(2)).sharding == on
+    assert type(ferrax.jit(jnp.sin, in_shardings=(None,))) is type(ferrax.jit(jnp.sin))
+
+
+def test_one_function_is_traced_for_each_mesh():
+    """The mesh in use is part of what a program is known by."""
+    traces = []
+
+    @ferrax.jit
+    def f(x):
+        traces.append(ferrax.sharding.get_abstract_mesh().axis_names)
+        return x + 1
+
+    for name in ("x", "y", "x"):
+        with ferrax.set_mesh(ferrax.make_mesh((1,), (name,))):
+            f(jnp.ones(2))
+    f(jnp.ones(2))
+    assert traces == [("x",), ("y",), ()]
