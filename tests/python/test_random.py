@@ -404,6 +404,18 @@ def test_vmap_of_gamma_is_that_of_jax(in_axes):
     assert_same(case(ferrax), case(jax), None)
 
 
+@pytest.mark.parametrize("name", ["gamma", "loggamma", "beta", "dirichlet", "chisquare"])
+def test_derivatives_in_parameters(name):
+    a = np.array([0.05, 0.5, 1, 3, 500], F32)
+    more = (2.0,) if name == "beta" else ()
+
+    def case(library):
+        sampler = getattr(library.random, name)
+        return library.grad(lambda a: (sampler(library.random.key(1), a, *more) * a).sum())(a)
+
+    assert_same(case(ferrax), case(jax), 64)
+
+
 def test_gamma_is_one_equation():
     jaxpr = ferrax.make_jaxpr(lambda key: random.gamma(key, 2.0, (3,)))(random.key(0))
     assert "random_gamma[log_space=False" in str(jaxpr)

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.base import dtypes
+from ferrax._src.composed.special.incomplete_gamma import random_gamma_grad
 from ferrax._src.core import Array
 from ferrax._src.core.avals import ShapedArray
 from ferrax._src.core.lowering import lower_fun, register_lowering
@@ -37,6 +39,7 @@ from ferrax._src.random.samplers import (
     normal,
     uniform,
 )
+from ferrax._src.transforms.ad import defjvp2
 from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.jit import jit
 
@@ -143,7 +146,18 @@ def _batch(args, dims, *, log_space):
     return random_gamma_p.bind(key, a, log_space=log_space), 0
 
 
+def _slope(t, sample, key, a, *, log_space):
+    """The tangent of the sample: along what leaves the distribution function at it as it is (Figurnov,
+    Mohamed and Mnih, "Implicit reparameterization gradients", 2018)."""
+    if not log_space:
+        return t * random_gamma_grad(a, sample)
+    x = lax.exp(sample)
+    x = lax.select(x == 0, lax.full_like(x, dtypes.finfo(x.dtype).tiny), x)
+    return t * (random_gamma_grad(a, x) / x)
+
+
 primitive_batchers[random_gamma_p] = _batch
+defjvp2(random_gamma_p, None, _slope)
 register_lowering(random_gamma_p, lower_fun(_random_gamma, multiple_results=False))
 
 
