@@ -240,8 +240,54 @@ def test_traced_masks_that_need_their_count():
     x, mask = fjnp.array(X), fjnp.array([True, False, True])
     error = ferrax.errors.NonConcreteBooleanIndexError
     with pytest.raises(error):
-        ferrax.jit(lambda x, m: x.at[m].set(fjnp.ones((2, 4, 5))))(x, mask)
-    with pytest.raises(error):
         ferrax.jit(lambda x, m: x.at[m].get())(x, mask)
     with pytest.raises(error):
         ferrax.jit(lambda x, m: x.at[m, fjnp.array([0, 1])].set(1.0))(x, mask)
+
+
+MASK = np.random.default_rng(0).random((4, 5)) > 0.4
+VALUED = [
+    (lambda m: (m[:, 0],), (4, 5, 3)), (lambda m: (m,), (20, 3)), (lambda m: (m,), (12, 1)),
+    (lambda m: (slice(None), m[0]), (4, 5, 3)), (lambda m: (..., m[0], slice(0, 2)), (5, 1)),
+    (lambda m: (m, None), (20, 1, 3)), (lambda m: (m, 1), (20,)), (lambda m: (m,), (7, 3)), (lambda m: (m,), (0, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["set", "add", "multiply", "max"])
+@pytest.mark.parametrize("index, shape", VALUED)
+def test_values_for_the_elements_of_a_traced_mask(index, shape, method):
+    """The k-th True takes the k-th value, as in NumPy; those beyond the last value stay."""
+    x = np.arange(60, dtype=np.float32).reshape(4, 5, 3)
+    values = np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+
+    def update(x, mask, values):
+        return getattr(x.at[index(mask)], method)(values)
+
+    got = ferrax.jit(update)(x, MASK, values)
+    at = index(MASK)
+    axis = next(i for i, item in enumerate(at) if isinstance(item, np.ndarray))
+    at_values = values.ndim - x[at].ndim + sum(item is not None for item in at[:axis])
+    if at[0] is ...:
+        at_values = 0
+    count = MASK[:, 0].sum() if at[axis].ndim == 1 and axis == 0 else at[axis].sum()
+    kept = min(count, values.shape[at_values])
+    flat = np.flatnonzero(at[axis])[:kept]
+    short = np.zeros(at[axis].size, bool)
+    short[flat] = True
+    at = (*at[:axis], short.reshape(at[axis].shape), *at[axis + 1 :])
+    given = np.take(values, np.arange(kept), axis=at_values)
+    expected = x.copy()
+    operation = {"add": np.add, "multiply": np.multiply, "max": np.maximum}.get(method)
+    expected[at] = given if operation is None else operation(expected[at], given)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_values_for_a_traced_mask_have_derivatives_and_batches():
+    mask = fjnp.array([[1, 0, 1, 1, 0], [0, 0, 0, 1, 1]], bool)
+
+    def total(values, mask):
+        return fjnp.sum(fjnp.arange(5.0).at[mask].set(values) ** 2)
+
+    values = fjnp.array([10.0, 20.0, 30.0])
+    got = ferrax.vmap(ferrax.jit(ferrax.grad(total)), in_axes=(None, 0))(values, mask)
+    np.testing.assert_array_equal(got, [[20, 40, 60], [20, 40, 0]])

@@ -115,7 +115,7 @@ def test_keywords_and_errors(text):
 
 
 def test_traced_arguments_name_the_way_out():
-    with pytest.raises(ferrax.errors.ConcretizationTypeError, match="static `length`"):
+    with pytest.raises(ferrax.errors.ConcretizationTypeError, match="length=n"):
         ferrax.jit(jnp.bincount)(jnp.arange(3))
     with pytest.raises(ferrax.errors.ConcretizationTypeError, match="'bins' argument"):
         ferrax.jit(jnp.histogram)(jnp.arange(3.0), 3)

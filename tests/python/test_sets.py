@@ -70,7 +70,7 @@ def test_values(expression):
 @pytest.mark.parametrize("name", ["unique", "union1d", "intersect1d", "setdiff1d", "setxor1d"])
 def test_sizes_are_needed_under_jit(name):
     arguments = [ferrax_numpy.arange(3)] * (1 if name == "unique" else 2)
-    with pytest.raises(ferrax.errors.ConcretizationTypeError, match=f"size argument of jnp.{name}"):
+    with pytest.raises(ferrax.errors.ConcretizationTypeError, match=rf"jnp.{name}\(.*size=n"):
         ferrax.jit(getattr(ferrax_numpy, name))(*arguments)
 
 

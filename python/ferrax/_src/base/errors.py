@@ -244,9 +244,9 @@ class NonConcreteBooleanIndexError(JAXIndexError):
             f"Array boolean indices must be concrete; got the {_describe(tracer)}.\n"
             f"{_where(location)}{_origin(tracer, origin)}"
             "The result's shape would depend on values that are not known while the function is "
-            "traced. Use jnp.where(mask, x, fill) or the where= argument of reductions; use "
-            "x.at[...] with jnp.where for assignments; or bound the size with "
-            "jnp.nonzero(mask, size=...)."
+            "traced. Keep the shape with jnp.where(mask, x, fill), reduce with jnp.sum(x, where=mask), "
+            "or take at most n elements: x[jnp.nonzero(mask, size=n, fill_value=0)], "
+            "jnp.compress(mask, x, size=n). Updates take masks: x.at[mask].set(values)."
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
-from ferrax._src.numpy.nonzero import nonzero
+from ferrax._src.numpy.nonzero import nonzero_for
 from ferrax._src.numpy.util import check_array_like, where as select_where
 
 
@@ -41,7 +41,7 @@ def where(
     if x is None and y is None:
         check_array_like("where", condition)
 
-        return nonzero(condition, size=size, fill_value=fill_value)
+        return nonzero_for("where", condition, size, fill_value)
     check_array_like("where", condition, x, y)
     if size is not None or fill_value is not None:
         raise ValueError(

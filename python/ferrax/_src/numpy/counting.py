@@ -66,7 +66,8 @@ def bincount(
     minlength = concrete_or_error(operator.index, minlength, "'minlength' argument of jnp.bincount")
     if length is None:
         values = concrete_or_error(
-            np.asarray, x, "'x' argument of jnp.bincount: pass a static `length` argument."
+            np.asarray, x, "The largest element decides the shape. Say how many bins there are: "
+            "jnp.bincount(x, length=n)."
         )
         length = max(minlength, int(max(0, values.max())) + 1 if values.size else 0)
     else:

@@ -26,7 +26,12 @@ from ferrax._src.lax.shape import _broadcast_to, reshape, stack
 from ferrax._src.lax.slicing import slice_in_dim
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.take import _resized, take
-from ferrax._src.numpy.util import check_array_like, ensure_array, where as select_where
+from ferrax._src.numpy.util import (
+    check_array_like,
+    ensure_array,
+    needs_size,
+    where as select_where,
+)
 from ferrax._src.transforms.jit import jit
 
 
@@ -45,7 +50,12 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
     >>> jnp.nonzero(jnp.array([0, 3, 0, 5]))
     (Array([1, 3], dtype=int32),)
     """
-    a = ensure_array(a, "nonzero")
+    return nonzero_for("nonzero", a, size, fill_value)
+
+
+def nonzero_for(name: str, a, size, fill_value, arguments: str = "x"):
+    """`nonzero` as the function `jnp.name` calls it, of which errors show a call with `arguments`."""
+    a = ensure_array(a, name)
     if a.ndim == 0:
         raise ValueError(
             "nonzero: a scalar has no axis to index; make it a vector first, by "
@@ -55,8 +65,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) ->
         value = concrete_or_error(
             None,
             a,
-            "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero "
-            "within transformations.",
+            needs_size(name, arguments),
         )
         dtype = _default_int()
         return tuple([as_array(index.astype(dtype)) for index in np.nonzero(np.asarray(value))])
@@ -118,7 +127,7 @@ def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None
     """
     a = ensure_array(a, "flatnonzero")
     flat = reshape(a, (math.prod(a.shape),))
-    return nonzero(flat, size=size, fill_value=fill_value)[0]
+    return nonzero_for("flatnonzero", flat, size, fill_value)[0]
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
@@ -136,7 +145,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
         if size is None:
             size = int(bool(concrete_or_error(None, a, "size argument of jnp.argwhere")))
         return full((operator.index(size), 0), 0, dtype)
-    places = nonzero(a, size=size, fill_value=fill_value)
+    places = nonzero_for("argwhere", a, size, fill_value)
     return stack(places, 1)
 
 
@@ -173,7 +182,7 @@ def compress(
             raise ValueError(f"compress: condition is true beyond the axis, of {length} elements")
         condition = slice_in_dim(condition, 0, length)
     if size is None:
-        (places,) = nonzero(condition)
+        (places,) = nonzero_for("compress", condition, None, None, "mask, x")
         return take(a, places, axis, mode="clip")
     size = operator.index(size)
     if not 0 <= size <= length:

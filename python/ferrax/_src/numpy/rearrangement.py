@@ -83,7 +83,8 @@ def repeat(
         )
     if total_repeat_length is None:
         concrete = np.asarray(concrete_or_error(
-            None, repeats, "'repeats' argument of jnp.repeat; give total_repeat_length under jit"))
+            None, repeats, "The sum of the repeats decides the shape. Say it: jnp.repeat(x, repeats, "
+            "total_repeat_length=n)."))
         if (concrete < 0).any():
             raise TypeError(f"jnp.repeat: repeats must not be negative, got {concrete}")
         if concrete.size == 1:

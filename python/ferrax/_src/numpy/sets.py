@@ -22,13 +22,12 @@ from ferrax._src.numpy.util import (
     convert,
     ensure_arrays,
     is_subdtype,
+    needs_size,
     normalize_axis,
     promote_dtypes,
     where as select_where,
 )
 from ferrax._src.transforms.jit import jit
-
-_SIZE = "give the size argument of jnp.{} to use it within transformations."
 
 
 def _flat(x: Array) -> Array:
@@ -47,7 +46,7 @@ def _static_size(name: str, size):
 def _require_known(name: str, size, *arrays) -> None:
     if size is None:
         for x in arrays:
-            concrete_or_error(None, x, f"The error arose in jnp.{name}(): {_SIZE.format(name)}")
+            concrete_or_error(None, x, needs_size(name, "x" if len(arrays) == 1 else "x, y"))
 
 
 def _marked(mask: Array, size, fill: int) -> Array:

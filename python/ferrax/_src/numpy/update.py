@@ -5,7 +5,8 @@ An update becomes
   a scatter           in general
   an elementwise op   if the index covers the array
   a select            if the index holds one boolean mask and the values do not depend on how many
-                      of its elements are True; so a traced mask works here
+                      of its elements are True, or the mask is traced: then the k-th element that is
+                      True takes the k-th value, and those without a value stay as they are
 
 Invariants: the result has the operand's shape, dtype and weak type; updates out of bounds are
 dropped unless ``mode`` says otherwise.
@@ -22,8 +23,14 @@ from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
 from ferrax._src.base.errors import NonConcreteBooleanIndexError
 from ferrax._src.core import as_array
-from ferrax._src.core.op_types import GatherScatterMode, ScatterDimensionNumbers
+from ferrax._src.core.op_types import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
 from ferrax._src.lax import elementwise as lax, gather_scatter
+from ferrax._src.lax.creation import full
+from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.index_parse import Mask, Range, parse
@@ -246,6 +253,9 @@ def _masked_update(op: str, x: Array, entries: list, values: Array, mode, wrap: 
     mask = _only_mask(entries)
     traced_masks = [e for e in entries if type(e) is Mask and not e.concrete]
     aligned = None if mask is None else _values_for_mask(entries, mask, values)
+    if mask is not None and aligned is None and traced_masks:
+        mask, aligned = _values_in_order(entries, mask, values)
+        entries = [mask if type(entry) is Mask else entry for entry in entries]
     if mask is None or aligned is None:
         if traced_masks:
             raise NonConcreteBooleanIndexError(traced_masks[0].value)
@@ -263,22 +273,52 @@ def _values_for_mask(entries: list, mask: Mask, values: Array) -> Array | None:
     """The values aligned to the region around a mask, or None if they are one for each True."""
     if values.ndim == 0:
         return values
+    at = _picked_axis(entries, mask, values)
+    if at is None:
+        return None
+    if at < 0:
+        return values
+    if values.shape[at] != 1:
+        return None
+    shape = (*values.shape[:at], *([1] * mask.value.ndim), *values.shape[at + 1 :])
+    return reshape(values, shape)
+
+
+def _picked_axis(entries: list, mask: Mask, values: Array) -> int | None:
+    """The axis of the values that runs over the mask's True elements; negative if they have none, None
+    if they do not fit or the mask's axis moves to the front."""
     integers = [i for i, entry in enumerate(entries) if type(entry) is int]
     if integers:
         span = [*integers, next(i for i, entry in enumerate(entries) if type(entry) is Mask)]
         if max(span) - min(span) != len(span) - 1:
-            return None  # advanced indices apart: the mask's axis moves to the front
-    rank = sum(
-        [
-            mask.value.ndim if type(entry) is Mask else entry is None or type(entry) is Range
-            for entry in entries
-        ]
-    )
-    picked_rank = rank - mask.value.ndim + 1
-    at = _mask_axis(entries) - (picked_rank - values.ndim)
-    if at < 0:
-        return values
-    if values.ndim > picked_rank or values.shape[at] != 1:
+            return None  # advanced indices apart
+    axes = [entry is None or type(entry) is Range for entry in entries]
+    picked_rank = sum(axes) + 1
+    if values.ndim > picked_rank:
         return None
-    shape = (*values.shape[:at], *([1] * mask.value.ndim), *values.shape[at + 1 :])
-    return reshape(values, shape)
+    return _mask_axis(entries) - (picked_rank - values.ndim)
+
+
+def _values_in_order(entries: list, mask: Mask, values: Array):
+    """The elements of a traced mask that have a value, and the values aligned to its region; None for
+    the values where other advanced indices move the mask's axis to the front."""
+    at = _picked_axis(entries, mask, values)
+    if at is None or at < 0:
+        return mask, None
+    count = values.shape[at]
+    flags = reshape(mask.value, (mask.value.size,))
+    order = lax.sub(cumsum(lax._convert_element_type(flags, np.dtype(np.int32)), 0), np.int32(1))
+    has_value = lax.bitwise_and(mask.value, reshape(lax.lt(order, np.int32(count)), mask.value.shape))
+    if not count:
+        return Mask(has_value, False), full((), 0, values.dtype)
+    numbers = GatherDimensionNumbers(
+        offset_dims=tuple(d for d in range(values.ndim) if d != at),
+        collapsed_slice_dims=(at,),
+        start_index_map=(at,),
+    )
+    sizes = tuple(1 if d == at else size for d, size in enumerate(values.shape))
+    taken = gather_scatter.gather(
+        values, reshape(order, (order.size, 1)), numbers, sizes, mode=GatherScatterMode.CLIP
+    )
+    aligned = reshape(taken, (*values.shape[:at], *mask.value.shape, *values.shape[at + 1 :]))
+    return Mask(has_value, False), aligned

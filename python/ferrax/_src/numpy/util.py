@@ -73,6 +73,14 @@ def reject_out(fun_name: str, out) -> None:
         )
 
 
+def needs_size(name: str, arguments: str) -> str:
+    """What an error says where the values of a traced array decide how many results there are."""
+    return (
+        f"How many results jnp.{name} has depends on values. Say how many at most, and what stands for "
+        f"those that are missing: jnp.{name}({arguments}, size=n, fill_value=0)."
+    )
+
+
 def weak(x) -> bool:
     """True if `x` is weakly typed: a Python scalar or a weak array."""
     if isinstance(x, Array):
