@@ -107,6 +107,14 @@ def shard_map(
     return _shard_map(f, **options)
 
 
+def shard_map_of_old(
+    f: Callable[..., Any], mesh: Mesh | AbstractMesh, in_specs: Any, out_specs: Any,
+    check_rep: bool = True,
+) -> Any:
+    """`shard_map` with the arguments of `experimental.shard_map`; `check_rep` is `check_vma` now."""
+    return shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=check_rep)
+
+
 def smap(
     f: F | None = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Hashable
 ) -> Any:
