@@ -1,0 +1,6 @@
+"""Random numbers by an object that has a state."""
+
+from ferrax._src.random.stateful import (
+    StatefulPRNG as StatefulPRNG,
+    stateful_rng as stateful_rng,
+)
