@@ -20,6 +20,7 @@ help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make examples    programs of several fields, at small size, each with a checked result and a picture"
 	@echo "make test        tests of the Rust crates and of the Python package, tables sampled"
+	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ..."
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
 	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
 	@echo "make fuzz MINUTES=n  n minutes of each fuzz target, or of FUZZ_TARGETS=\"file text\""
@@ -73,6 +74,9 @@ test-rust:
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-ecosystem: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-ecosystem
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/ecosystem
 
 test-all: test-rust $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive

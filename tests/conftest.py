@@ -3,7 +3,7 @@
 By default each test function runs with some of its cases: all of a table of at most `WHOLE` cases,
 else those that a hash of their names picks, about one in `ONE_IN`, and where the names begin with
 what is tested (`sin-float32-…`), one of each such. The choice is the same in each run; behaviour in
-documents runs as a whole. `--exhaustive` runs all (`make test-all`).
+documents and programs of libraries run as a whole. `--exhaustive` runs all (`make test-all`).
 
 Random tests take the same examples each time. The exhaustive run draws a seed for them and prints it at
 its beginning and its end; `--hypothesis-seed` takes the examples of a seed again.
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config, items):
     kept, left_out = [], []
     for _, cases in groupby(items, key=lambda item: (item.path, item.originalname)):
         cases = list(cases)
-        if cases[0].path.parent.name == "semantics":
+        if cases[0].path.parent.name in ("semantics", "ecosystem"):
             kept += cases
             continue
         for case, runs in zip(cases, sample([case.name for case in cases])):

@@ -1,0 +1,38 @@
+"""Libraries that import `jax`, unmodified: programs that use them give what they give on JAX.
+
+Each program runs in a process of its own, by `python -m ferrax.compat`. What it prints on JAX 0.10.2 is
+in `reference.json`, which `run_programs.py` writes. `make test-ecosystem` installs the libraries; without
+them there is nothing to run here.
+"""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import run_programs
+
+MODULES = {"jaxtyping": ("jaxtyping", "beartype"), "haiku": ("haiku", "optax")}
+REFERENCE = json.loads(run_programs.REFERENCE.read_text(encoding="utf-8"))
+
+
+def test_each_program_has_its_results():
+    assert sorted(REFERENCE) == run_programs.NAMES
+
+
+@pytest.mark.parametrize("name", run_programs.NAMES)
+def test_a_library_computes_what_it_computes_on_jax(name):
+    for module in MODULES.get(name, (name,)):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed: make test-ecosystem")
+    found, expected = run_programs.run(name, on_ferrax=True), REFERENCE[name]
+    assert sorted(found) == sorted(expected)
+    for key, wanted in expected.items():
+        got = found[key]
+        if "text" in wanted:
+            assert got == wanted, key
+            continue
+        assert (got["dtype"], got["shape"]) == (wanted["dtype"], wanted["shape"]), key
+        np.testing.assert_allclose(
+            got["value"], wanted["value"], rtol=wanted["rtol"], atol=wanted["atol"], err_msg=key
+        )
