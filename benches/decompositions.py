@@ -22,7 +22,34 @@ def _spread(library, a):
     return jnp.sum(vectors * jnp.tanh(values))
 
 
+def _definite(*shape):
+    a = _matrices(*shape)
+    return np.matmul(a, np.swapaxes(a, -1, -2)) + np.eye(shape[-1], dtype=np.float32)
+
+
+def _regular(*shape):
+    return _matrices(*shape) + 3 * np.eye(shape[-1], dtype=np.float32)
+
+
+FACTORS = {
+    "cholesky": (_definite, lambda lib, a: lib.jnp.linalg.cholesky(a)),
+    "lu": (_regular, lambda lib, a: lib.jax.lax.linalg.lu(a)),
+    "qr": (_regular, lambda lib, a: lib.jnp.linalg.qr(a)),
+    "solve": (_regular, lambda lib, a: lib.jnp.linalg.solve(a, a[..., :1])),
+    "inv": (_regular, lambda lib, a: lib.jnp.linalg.inv(a)),
+    "det": (_regular, lambda lib, a: lib.jnp.linalg.det(a)),
+}
+LARGE = [(f"`{name}` of 512×512", make(512, 512), run) for name, (make, run) in FACTORS.items()]
+BATCHES = [
+    (f"`{name}` of {count:,} matrices of {size}×{size}", FACTORS[name][0](count, size, size), FACTORS[name][1])
+    for name in ("cholesky", "lu", "solve", "inv", "det")
+    for count, size in ((10_000, 3), (1_000, 16))
+]  # fmt: skip
+
 CASES = [
+    *LARGE, *BATCHES,
+    ("`svd` of 512×512", _matrices(512, 512), lambda lib, a: lib.jnp.linalg.svd(a)),
+    ("`eigh` of 512×512", _symmetric(512, 512), lambda lib, a: lib.jnp.linalg.eigh(a)),
     ("`eigh` of 256×256", _symmetric(256, 256), lambda lib, a: lib.jnp.linalg.eigh(a)),
     ("gradient through `eigh` of 256×256", _symmetric(256, 256),
      lambda lib, a: lib.jax.grad(lambda a: _spread(lib, a))(a)),

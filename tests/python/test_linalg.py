@@ -193,17 +193,10 @@ def test_orders_of_singular_values(ord):
         check(call, jit=True)
 
 
-def test_negative_powers_say_what_they_need():
-    with pytest.raises(NotImplementedError, match=r"matrix_power: the exponent -2.*inverse"):
-        jnp.linalg.matrix_power(jnp.ones((2, 2)), -2)
-
-
 def test_absent_names_say_what_to_use():
     import ferrax.numpy.linalg as linalg
 
-    assert linalg is jnp.linalg and not hasattr(linalg, "qr")
-    with pytest.raises(AttributeError, match=r"numpy\.linalg' has no attribute 'inv'.*pure_callback"):
-        linalg.inv  # noqa: B018
+    assert linalg is jnp.linalg
     with pytest.raises(AttributeError, match="has no attribute 'nothing'$"):
         linalg.nothing  # noqa: B018
     jax_names = {name for name in dir(jax.numpy.linalg) if not name.startswith("_")}

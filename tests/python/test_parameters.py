@@ -101,7 +101,6 @@ EXCEPTIONS = {
     ("polyval", "unroll"): "how often a loop's body is repeated; there is no loop",
     ("zeros", "key"): PROTOCOL,
     ("ones", "key"): PROTOCOL,
-    ("orthogonal", "scale column_axis"): "its initializer refuses whatever it is given",
     ("str_short", "short_dtypes mesh_axis_types"): PROTOCOL,
     ("is_equivalent_to", "ndim"): PROTOCOL,
     ("check_compatible_aval", "aval_shape"): PROTOCOL,

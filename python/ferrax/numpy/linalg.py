@@ -1,8 +1,7 @@
-"""Linear algebra on ferrax arrays: norms, products, powers, eigenvalues, singular values."""
+"""Linear algebra on ferrax arrays: norms, products, systems, eigenvalues, singular values."""
 
 from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.numpy.decompositions import (
-    cond as cond,
     eigh as eigh,
     eigvalsh as eigvalsh,
     matrix_rank as matrix_rank,
@@ -11,6 +10,7 @@ from ferrax._src.numpy.decompositions import (
     svdvals as svdvals,
 )
 from ferrax._src.numpy.linalg import (
+    cond as cond,
     cross as cross,
     diagonal as diagonal,
     matmul as matmul,
@@ -25,12 +25,23 @@ from ferrax._src.numpy.linalg import (
     vecdot as vecdot,
     vector_norm as vector_norm,
 )
+from ferrax._src.numpy.systems import (
+    cholesky as cholesky,
+    det as det,
+    inv as inv,
+    lstsq as lstsq,
+    qr as qr,
+    slogdet as slogdet,
+    solve as solve,
+    tensorinv as tensorinv,
+    tensorsolve as tensorsolve,
+)
 
 __getattr__ = _absent(
     __name__,
     _group(
-        "cholesky det eig eigvals inv lstsq qr slogdet solve tensorinv tensorsolve",
-        "the decompositions of matrices that are implemented are eigh and svd. For values that are "
+        "eig eigvals",
+        "the decompositions of matrices that are implemented are cholesky, eigh, qr and svd. For values that are "
         "not traced there is numpy.linalg; in traced functions ferrax.pure_callback calls it",
     ),
 )

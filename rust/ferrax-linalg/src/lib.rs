@@ -3,18 +3,29 @@
 //! Matrices are slices, row by row. The crate is one of its own because faer is generic: its code is
 //! made where it is used, which takes longer than the rest of the backend.
 //!
-//! A matrix with an element that is not finite, and one for which the iteration does not end, gives
+//! Batches of small matrices are computed side by side (`small`). Triangular and orthonormal factors have
+//! LAPACK's signs, pivots and places.
+//!
+//! Of eigenvalues and singular values: a matrix with an element that is not finite, and one for which the iteration does not end, gives
 //! NaN, as LAPACK's callers have it. Squares of very large or small elements are no numbers: such
 //! matrices are multiplied by a power of two first, which is exact, as LAPACK's drivers do
 //! (Anderson et al., LAPACK Users' Guide, 3rd ed., 1999).
 
+mod cholesky;
 mod eigh;
+mod lanes;
+mod layout;
+mod lu;
 mod magnitude;
+mod reflections;
+mod small;
 mod svd;
+mod triangular;
 
 use faer::traits::ComplexField;
 pub use faer::{c32, c64};
 
+use crate::lanes::{Complex, Reals};
 use crate::magnitude::Real as Number;
 
 /// The vectors that a singular value decomposition gives, to be overwritten: the left ones as
@@ -26,7 +37,33 @@ pub struct SingularVectors<'a, T> {
     pub full: bool,
 }
 
-/// The elements of matrices.
+/// What elimination gives of a batch, to be overwritten: both factors in one matrix, the row that each row
+/// was exchanged with, and the rows in their last order.
+pub struct Factored<'a, T> {
+    pub factors: &'a mut [T],
+    pub pivots: &'a mut [i32],
+    pub order: &'a mut [i32],
+}
+
+/// How a triangular system is read: `op(a) x = b`, or `x op(a) = b` unless `from_left`.
+#[derive(Clone, Copy, Debug)]
+pub struct Triangle {
+    pub from_left: bool,
+    pub lower: bool,
+    pub transposed: bool,
+    pub conjugated: bool,
+    /// Whether the diagonal is 1, whatever stands there.
+    pub unit: bool,
+}
+
+/// Where the product of reflections stands, and whether its adjoint does.
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    pub left: bool,
+    pub adjoint: bool,
+}
+
+/// The elements of matrices. Matrices have rows and columns.
 pub trait Scalar: Copy + Send + Sync + Sized + 'static {
     /// The type of eigenvalues and singular values.
     type Real: Number;
@@ -44,6 +81,38 @@ pub trait Scalar: Copy + Send + Sync + Sized + 'static {
         values: &mut [Self::Real],
         vectors: Option<SingularVectors<'_, Self>>,
     );
+
+    /// The lower triangular factors of a batch of Hermitian matrices of which the lower triangle is read,
+    /// with zeros above; NaN, of matrices that are not positive definite.
+    fn cholesky(a: &[Self], size: usize, factors: &mut [Self]);
+
+    /// Elimination with exchanges of rows, of a batch.
+    fn lu(a: &[Self], rows: usize, columns: usize, out: Factored<'_, Self>);
+
+    /// Solves a batch of triangular systems; `x` holds the right-hand sides, of so many rows and columns,
+    /// and then the solutions.
+    fn solve_triangular(how: &Triangle, a: &[Self], x: &mut [Self], rows: usize, columns: usize);
+
+    /// The factor `R` of one matrix, with the reflections below its diagonal, and their factors.
+    fn geqrf(a: &[Self], rows: usize, columns: usize, packed: &mut [Self], taus: &mut [Self]);
+
+    /// The same with columns of the longest rest first. `order` tells by what is not 0 which columns come
+    /// first in any case, and is overwritten by their numbers, from 1.
+    fn geqp3(
+        a: &[Self],
+        rows: usize,
+        columns: usize,
+        packed: &mut [Self],
+        order: &mut [i32],
+        taus: &mut [Self],
+    );
+
+    /// The first columns of the product of one matrix's reflections.
+    fn householder_product(a: &[Self], taus: &[Self], rows: usize, columns: usize, q: &mut [Self]);
+
+    /// The product of one matrix's reflections times `c`, which is overwritten; `columns` and `others` are
+    /// those of the reflections and the other size of `c`.
+    fn ormqr(side: Side, a: &[Self], taus: &[Self], columns: usize, others: usize, c: &mut [Self]);
 }
 
 /// What the decompositions need to know of faer's elements.
@@ -60,10 +129,19 @@ trait Element: ComplexField<Real = <Self as Scalar>::Real> + Scalar {
     fn largest_part(self) -> <Self as Scalar>::Real;
     /// `self` times a power of two.
     fn scaled(self, exponent: i32) -> Self;
+    /// The real and the imaginary part.
+    fn parts(self) -> (<Self as Scalar>::Real, <Self as Scalar>::Real);
+    fn of_parts(re: <Self as Scalar>::Real, im: <Self as Scalar>::Real) -> Self;
+    /// The sum of the parts' absolute values, by which pivots are chosen.
+    fn size(self) -> <Self as Scalar>::Real;
+    /// `self / by`.
+    fn quotient(self, by: Self) -> Self;
+    fn zero_real() -> <Self as Scalar>::Real;
+    fn least_inverted() -> <Self as Scalar>::Real;
 }
 
 macro_rules! scalars {
-    ($($t:ty, $real:ident, $unknown:expr, $is_number:expr, $conjugate:expr, $real_part:expr,
+    ($($t:ty, $real:ident, $lanes:ty, $unknown:expr, $is_number:expr, $conjugate:expr, $real_part:expr,
       $parts:expr, $with_parts:expr;)*) => {$(
         impl Scalar for $t {
             type Real = $real;
@@ -80,6 +158,62 @@ macro_rules! scalars {
                 vectors: Option<SingularVectors<'_, $t>>,
             ) {
                 svd::svd(a, rows, columns, values, vectors);
+            }
+
+            fn cholesky(a: &[$t], size: usize, factors: &mut [$t]) {
+                let each = (size * size).max(1);
+                if small::suits(size, a.len() / each) {
+                    return small::cholesky::<$lanes>(a, size, factors);
+                }
+                for (a, factors) in a.chunks_exact(each).zip(factors.chunks_exact_mut(each)) {
+                    cholesky::cholesky(a, size, factors);
+                }
+            }
+
+            fn lu(a: &[$t], rows: usize, columns: usize, out: Factored<'_, $t>) {
+                let (each, least) = ((rows * columns).max(1), rows.min(columns).max(1));
+                if small::suits(rows.max(columns), a.len() / each) {
+                    return small::lu::<$lanes>(a, rows, columns, out);
+                }
+                let factors = out.factors.chunks_exact_mut(each);
+                let places = out.pivots.chunks_exact_mut(least).zip(out.order.chunks_exact_mut(rows.max(1)));
+                for ((a, factors), (pivots, order)) in a.chunks_exact(each).zip(factors).zip(places) {
+                    lu::lu(a, rows, columns, Factored { factors, pivots, order });
+                }
+            }
+
+            fn solve_triangular(how: &Triangle, a: &[$t], x: &mut [$t], rows: usize, columns: usize) {
+                let size = if how.from_left { rows } else { columns };
+                let (each, sides) = ((size * size).max(1), (rows * columns).max(1));
+                if small::suits(size, a.len() / each) && rows.max(columns) <= 4 * size.max(8) {
+                    return small::solve::<$lanes>(how, a, x, rows, columns);
+                }
+                for (a, x) in a.chunks_exact(each).zip(x.chunks_exact_mut(sides)) {
+                    triangular::solve(how, a, x, rows, columns);
+                }
+            }
+
+            fn geqrf(a: &[$t], rows: usize, columns: usize, packed: &mut [$t], taus: &mut [$t]) {
+                reflections::geqrf(a, rows, columns, packed, taus);
+            }
+
+            fn geqp3(
+                a: &[$t],
+                rows: usize,
+                columns: usize,
+                packed: &mut [$t],
+                order: &mut [i32],
+                taus: &mut [$t],
+            ) {
+                reflections::geqp3(a, rows, columns, packed, order, taus);
+            }
+
+            fn householder_product(a: &[$t], taus: &[$t], rows: usize, columns: usize, q: &mut [$t]) {
+                reflections::householder_product(a, taus, rows, columns, q);
+            }
+
+            fn ormqr(side: Side, a: &[$t], taus: &[$t], columns: usize, others: usize, c: &mut [$t]) {
+                reflections::ormqr(side, a, taus, columns, others, c);
             }
         }
 
@@ -108,16 +242,44 @@ macro_rules! scalars {
                 let (re, im): ($real, $real) = $parts(self);
                 $with_parts(re.times_power_of_two(exponent), im.times_power_of_two(exponent))
             }
+
+            fn parts(self) -> ($real, $real) {
+                $parts(self)
+            }
+
+            fn of_parts(re: $real, im: $real) -> $t {
+                $with_parts(re, im)
+            }
+
+            #[inline(always)]
+            fn size(self) -> $real {
+                let (re, im): ($real, $real) = $parts(self);
+                re.abs() + im.abs()
+            }
+
+            fn quotient(self, by: $t) -> $t {
+                self / by
+            }
+
+            #[inline(always)]
+            fn zero_real() -> $real {
+                0.0
+            }
+
+            #[inline(always)]
+            fn least_inverted() -> $real {
+                <$real as Number>::least_inverted()
+            }
         }
     )*};
 }
 
 scalars! {
-    f32, f32, f32::NAN, f32::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
-    f64, f64, f64::NAN, f64::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
-    c32, f32, c32::new(f32::NAN, f32::NAN), c32::is_finite, |x: c32| x.conj(), |x: c32| x.re,
+    f32, f32, Reals<f32, 16>, f32::NAN, f32::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
+    f64, f64, Reals<f64, 8>, f64::NAN, f64::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
+    c32, f32, Complex<Reals<f32, 16>>, c32::new(f32::NAN, f32::NAN), c32::is_finite, |x: c32| x.conj(), |x: c32| x.re,
         |x: c32| (x.re, x.im), c32::new;
-    c64, f64, c64::new(f64::NAN, f64::NAN), c64::is_finite, |x: c64| x.conj(), |x: c64| x.re,
+    c64, f64, Complex<Reals<f64, 8>>, c64::new(f64::NAN, f64::NAN), c64::is_finite, |x: c64| x.conj(), |x: c64| x.re,
         |x: c64| (x.re, x.im), c64::new;
 }
 

@@ -15,6 +15,15 @@ pub trait Real: RealField + Copy {
 
     /// `self` times `2^exponent`, rounded once.
     fn times_power_of_two(self, exponent: i32) -> Self;
+
+    /// The root of the sum of squares, which may not be numbers themselves.
+    fn hypot(self, other: Self) -> Self;
+
+    /// The absolute value of `self` with the sign of `other`, which a zero has too.
+    fn with_sign_of(self, other: Self) -> Self;
+
+    /// The least number whose inverse is a number.
+    fn least_inverted() -> Self;
 }
 
 impl Real for f64 {
@@ -35,6 +44,18 @@ impl Real for f64 {
         let half = exponent / 2;
         self * power_of_two(half) * power_of_two(exponent - half)
     }
+
+    fn hypot(self, other: f64) -> f64 {
+        f64::hypot(self, other)
+    }
+
+    fn with_sign_of(self, other: f64) -> f64 {
+        self.copysign(other)
+    }
+
+    fn least_inverted() -> f64 {
+        f64::MIN_POSITIVE
+    }
 }
 
 impl Real for f32 {
@@ -46,6 +67,18 @@ impl Real for f32 {
 
     fn times_power_of_two(self, exponent: i32) -> f32 {
         f64::from(self).times_power_of_two(exponent) as f32
+    }
+
+    fn hypot(self, other: f32) -> f32 {
+        f32::hypot(self, other)
+    }
+
+    fn with_sign_of(self, other: f32) -> f32 {
+        self.copysign(other)
+    }
+
+    fn least_inverted() -> f32 {
+        f32::MIN_POSITIVE
     }
 }
 

@@ -32,6 +32,7 @@ _ADDED = {
     ),
     **dict.fromkeys(("dot_general", "reduce_sum"), {"out_sharding": None}),
     **dict.fromkeys(("eigh", "svd"), {"algorithm": None, "subset_by_index": None}),
+    **dict.fromkeys(("geqp3", "qr"), {"use_magma": None}),
 }  # fmt: skip
 
 # Parameters of JAX's primitives that the native core has no use for.
@@ -39,7 +40,7 @@ _IGNORED = frozenset(
     {
         "accuracy", "sharding", "out_sharding", "in_shardings", "out_shardings", "in_layouts",
         "out_layouts", "donated_invars", "ctx_mesh", "keep_unused", "compiler_options_kvs",
-        "linear", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
+        "linear", "use_magma", "_split_transpose", "input_dtype", "update_jaxpr", "update_consts", "out_trees",
     }
 )  # fmt: skip
 
@@ -110,7 +111,6 @@ def shown_scatter(params) -> dict:
 def _native_indexing(params):
     numbers = params.pop("dimension_numbers", None)
     if numbers is not None:
-
         gathers = "slice_sizes" in params
         kind = GatherDimensionNumbers if gathers else ScatterDimensionNumbers
         params |= dict(zip(kind._fields, map(tuple, numbers)))

@@ -100,8 +100,7 @@ class Primitive:
     def abstract_eval(self, *args: Any, **params: Any) -> Any:
         """What `def_abstract_eval` was given. Errors: NotImplementedError without it."""
         raise NotImplementedError(
-            f"Abstract evaluation for '{self.name}' not implemented: give it with "
-            "def_abstract_eval"
+            f"Abstract evaluation for '{self.name}' not implemented: give it with def_abstract_eval"
         )
 
     def get_bind_params(self, params: Any) -> dict[str, Any]:
@@ -202,12 +201,18 @@ _MULTIPLE_RESULTS = frozenset(
     {
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
         "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
-        "custom_linear_solve", "custom_vmap_call", "sort", "top_k", "eigh", "svd",
+        "custom_linear_solve", "custom_vmap_call", "sort", "top_k", "eigh", "svd", "lu", "qr", "geqrf",
+        "geqp3",
     }
 )  # fmt: skip
 
 # Ops whose primitives are in `lax.linalg`.
-LINALG = frozenset({"eigh", "svd"})
+LINALG = frozenset(
+    {
+        "cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr", "svd",
+        "triangular_solve",
+    }
+)  # fmt: skip
 
 _builtin: dict[str, BuiltinPrimitive] = {}
 

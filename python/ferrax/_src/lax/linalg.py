@@ -1,4 +1,4 @@
-"""``ferrax.lax.linalg``: decompositions of matrices.
+"""``ferrax.lax.linalg``: eigenvalues and singular values of matrices.
 
 Matrices are the last two axes, all leading axes are batches. The dtypes are those of LAPACK:
 float32, float64, complex64 and complex128.
@@ -186,20 +186,21 @@ def svd(
     return results[0] if isinstance(results, (list, tuple)) else results
 
 
-def _check_rank(name: str, x: Array) -> None:
-    if x.ndim < 2:
+def _check_rank(name: str, x: Array, rank: int = 2, position: int = 0) -> None:
+    if x.ndim < rank:
         raise TypeError(
-            f"Input 0 to {name} must have rank at least 2, but got shape={tuple(x.shape)}"
+            f"Input {position} to {name} must have rank at least {rank}, but got"
+            f" shape={tuple(x.shape)}"
         )
 
 
-def _check_dtype(name: str, x: Array) -> None:
+def _check_dtype(name: str, x: Array, position: int = 0) -> None:
     if x.dtype in _DTYPES:
         return
     if not dtypes.issubdtype(x.dtype, np.inexact):
         raise TypeError(
-            f"{name} does not accept dtype {x.dtype} at position 0. Accepted dtypes at position 0"
-            " are subtypes of floating, complexfloating; convert it with astype."
+            f"{name} does not accept dtype {x.dtype} at position {position}. Accepted dtypes at"
+            f" position {position} are subtypes of floating, complexfloating; convert it with astype."
         )
     raise NotImplementedError(
         f"{name}: Unsupported dtype {x.dtype}. Expected float32, float64, complex64 or complex128;"

@@ -15,7 +15,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike, Shape
-from ferrax._src.numpy import api as jnp
+from ferrax._src.numpy import api as jnp, systems as jnp_linalg
 from ferrax._src.random import samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
 
@@ -28,7 +28,9 @@ class Initializer(Protocol):
     True
     """
 
-    def __call__(self, key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
+    def __call__(
+        self, key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None
+    ) -> Array:
         raise NotImplementedError("Initializer is a protocol: call one of its implementations.")
 
 
@@ -46,7 +48,9 @@ def _check_sharding(name, out_sharding):
         )
 
 
-def zeros(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
+def zeros(
+    key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None
+) -> Array:
     """An initializer that gives zeros. The key is not used.
 
     Args: key: any; shape: ints; dtype: default float32; out_sharding: where to put the array.
@@ -58,7 +62,9 @@ def zeros(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding
     return jnp.zeros(shape, _dtype(dtype))
 
 
-def ones(key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None) -> Array:
+def ones(
+    key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None
+) -> Array:
     """An initializer that gives ones. The key is not used.
 
     Args: key: any; shape: ints; dtype: default float32; out_sharding: where to put the array.
@@ -125,7 +131,10 @@ def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
 
 
 def truncated_normal(
-    stddev: float = 1e-2, dtype: DTypeLike | None = None, lower: Any = -2.0, upper: Any = 2.0,
+    stddev: float = 1e-2,
+    dtype: DTypeLike | None = None,
+    lower: Any = -2.0,
+    upper: Any = 2.0,
 ) -> Initializer:
     """An initializer that gives normal numbers, cut off at `lower` and `upper` times `stddev`.
 
@@ -141,7 +150,9 @@ def truncated_normal(
 
     def init(key, shape, dtype=default, out_sharding=None):
         dtype = _dtype(dtype)
-        standard = random.truncated_normal(key, lower, upper, shape, dtype, out_sharding=out_sharding)
+        standard = random.truncated_normal(
+            key, lower, upper, shape, dtype, out_sharding=out_sharding
+        )
         return jnp.array(stddev, dtype) * standard
 
     return init
@@ -189,8 +200,12 @@ def _complex_truncated_normal(key, upper, shape, dtype):
 
 
 def variance_scaling(
-    scale: Any, mode: Any, distribution: str, in_axis: int | Sequence[int] = -2,
-    out_axis: int | Sequence[int] = -1, batch_axis: int | Sequence[int] = (),
+    scale: Any,
+    mode: Any,
+    distribution: str,
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
     dtype: DTypeLike | None = None,
 ) -> Initializer:
     """An initializer whose numbers have variance `scale / n`, with n a layer's inputs or outputs.
@@ -266,15 +281,20 @@ def variance_scaling(
 
 class _MakeScaled(Protocol):
     def __call__(
-        self, in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
-        batch_axis: int | Sequence[int] = (), dtype: DTypeLike | None = None,
+        self,
+        in_axis: int | Sequence[int] = -2,
+        out_axis: int | Sequence[int] = -1,
+        batch_axis: int | Sequence[int] = (),
+        dtype: DTypeLike | None = None,
     ) -> Initializer: ...
 
 
 def _scaled(name, scale, mode, distribution, summary) -> _MakeScaled:
     def make(
-        in_axis: int | Sequence[int] = -2, out_axis: int | Sequence[int] = -1,
-        batch_axis: int | Sequence[int] = (), dtype: DTypeLike | None = None,
+        in_axis: int | Sequence[int] = -2,
+        out_axis: int | Sequence[int] = -1,
+        batch_axis: int | Sequence[int] = (),
+        dtype: DTypeLike | None = None,
     ) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
@@ -320,7 +340,17 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
-def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
+def _orthonormal(key, rows, columns, dtype):
+    """Orthonormal rows or columns, whichever there are fewer of."""
+    normal = random.normal(key, (max(rows, columns), min(rows, columns)), dtype)
+    q, r = jnp_linalg.qr(normal)
+    q = q * jnp.expand_dims(jnp.sign(jnp.diagonal(r)), -2)
+    return q.T if rows < columns else q
+
+
+def orthogonal(
+    scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
+) -> Initializer:
     """An initializer that gives uniformly distributed orthogonal matrices, times `scale`.
 
     Args:
@@ -330,8 +360,10 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None 
         dtype: default dtype of the result.
     Returns:
         An initializer. It raises ValueError for shapes of fewer than two axes, and
-        NotImplementedError for those with elements: they need a QR factorisation, which there is
-        not yet.
+        NotImplementedError for 16-bit floats.
+
+    The matrix is `Q` of the QR factors of normal numbers, with the signs by which `R` has a positive
+    diagonal (Mezzadri, How to generate random matrices from the classical compact groups, 2007).
 
     >>> ferrax.nn.initializers.orthogonal()(ferrax.random.key(0), (0, 3)).shape
     (0, 3)
@@ -346,14 +378,17 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None 
             raise ValueError(f"orthogonal: a matrix needs two axes or more, got shape {shape}")
         if 0 in shape:
             return jnp.zeros(shape, dtype=dtype)
-        raise NotImplementedError(
-            "the orthogonal initializer needs QR factorisations, which this version does not have"
-        )
+        rest = tuple(np.delete(shape, column_axis))
+        columns = shape[column_axis]
+        matrix = _orthonormal(key, math.prod(rest), columns, dtype).reshape(*rest, columns)
+        return jnp.array(scale, dtype) * jnp.moveaxis(matrix, -1, column_axis)
 
     return init
 
 
-def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
+def delta_orthogonal(
+    scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
+) -> Initializer:
     """An initializer of convolution kernels: orthogonal at the centre, zero elsewhere.
 
     The last two axes run over inputs and outputs, the one to three before them over space (Xiao et
@@ -361,8 +396,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike |
 
     Args: scale, column_axis, dtype: as in `orthogonal`.
     Returns: An initializer. It raises ValueError for shapes of fewer than 3 or more than 5 axes, or
-    with more inputs than outputs, and NotImplementedError for those with elements, as `orthogonal`
-    does.
+    with more inputs than outputs, and NotImplementedError for 16-bit floats.
 
     >>> ferrax.nn.initializers.delta_orthogonal()(ferrax.random.key(0), (3, 0, 2)).shape
     (3, 0, 2)

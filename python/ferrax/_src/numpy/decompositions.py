@@ -16,7 +16,6 @@ from ferrax._src.lax.linalg import adjoint, symmetrize
 from ferrax._src.numpy import array_creation, products, reductions, shape
 from ferrax._src.numpy.take import take_along_axis
 from ferrax._src.numpy.util import (
-    constant,
     convert,
     ensure_array,
     promote_dtypes_inexact,
@@ -87,22 +86,35 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L", *, symmetrize_input: bool = True) ->
 
 @overload
 def svd(
-    a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True,
-    hermitian: bool = False, subset_by_index: tuple[int, int] | None = None,
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
 ) -> SVDResult: ...
 @overload
 def svd(
-    a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False],
-    hermitian: bool = False, subset_by_index: tuple[int, int] | None = None,
+    a: ArrayLike,
+    full_matrices: bool = True,
+    *,
+    compute_uv: Literal[False],
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
 ) -> Array: ...
 @overload
 def svd(
-    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True,
-    hermitian: bool = False, subset_by_index: tuple[int, int] | None = None,
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
 ) -> Any: ...
 @jit(static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index"))
 def svd(
-    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
 ) -> SVDResult | Array:
     """Singular value decomposition, `a = U @ diag(S) @ Vh`.
@@ -156,7 +168,10 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 @jit(static_argnames=("hermitian",))
 def matrix_rank(
-    M: Any, rtol: ArrayLike | None = None, *, hermitian: bool = False,
+    M: Any,
+    rtol: ArrayLike | None = None,
+    *,
+    hermitian: bool = False,
     tol: ArrayLike | None = None,
 ) -> Array:
     """How many singular values are greater than a tolerance: int32 (...), of matrices (..., m, n).
@@ -186,54 +201,14 @@ def matrix_rank(
     return reductions.sum(ufuncs.greater(s, lax.expand_dims(rtol, (rtol.ndim,))), axis=-1)
 
 
-@jit(static_argnames=("p",))
-def cond(x: ArrayLike, p: ArrayLike | None = None) -> Array:
-    """Condition numbers (...) of matrices (..., m, n).
-
-    Args: x: array; p: None or 2: the largest singular value divided by the smallest; -2: the
-    inverse of that.
-    Raises: ValueError below rank 2, for no elements, for another order, and for another order's
-    matrices that are not square; NotImplementedError for "fro", "nuc", 1, -1, inf and -inf, which
-    are made of the inverse.
-
-    >>> jnp.linalg.cond(jnp.array([[4.0, 0.0], [0.0, 2.0]]))
-    Array(2., dtype=float32)
-    """
-    x = ensure_array(x, "cond")
-    got = f"got shape {tuple(x.shape)}"
-    if x.ndim < 2:
-        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; {got}")
-    if 0 in x.shape[-2:]:
-        raise ValueError(f"jnp.linalg.cond: input array must not be empty; {got}")
-    if p is None or p == 2:
-        s = svdvals(x)
-        return ufuncs.true_divide(s[..., 0], s[..., -1])
-    if p != -2:
-        if x.shape[-2] != x.shape[-1]:
-            raise ValueError(f"jnp.linalg.cond: for {p=}, array must be square; {got}")
-        if p in ("f", "fro", "nuc", 1, -1, np.inf, -np.inf):
-            raise NotImplementedError(
-                f"ferrax.numpy.linalg.cond: p={p!r} is made of the inverse of the matrix, which is"
-                " not implemented. Use p=2 or -2, or numpy.linalg.cond of a value that is not"
-                " traced."
-            )
-        raise ValueError(
-            f"Invalid order '{p}' for matrix norm: expected None, 'fro', 'nuc', 1, -1, 2, -2, inf"
-            " or -inf."
-        )
-    s = svdvals(x)
-    out = ufuncs.true_divide(s[..., -1], s[..., 0])
-    # 0 / 0 of the zero matrix.
-    known = ufuncs.logical_not(reductions.any(lax.ne(x, x), axis=(-2, -1)))
-    undefined = ufuncs.logical_and(lax.ne(out, out), known)
-    return where(undefined, constant(np.inf, out), out)
-
-
 # ---------------------------------------------------------------------------- pseudo-inverse
 
 
 def pinv(
-    a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
+    a: ArrayLike,
+    rtol: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
     rcond: ArrayLike | None = None,
 ) -> Array:
     """Moore-Penrose pseudo-inverses (..., n, m) of matrices (..., m, n).

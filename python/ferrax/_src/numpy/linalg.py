@@ -1,5 +1,5 @@
 """Linear algebra: norms, products, powers, diagonals. What decomposes matrices is in
-`decompositions`.
+`decompositions` and `systems`.
 
 Invariant: a norm of integers is taken in floats, except the orders 1, inf and -inf of
 `vector_norm`, which are integers themselves.
@@ -18,7 +18,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy import decompositions, matrices, products, reductions, shape
+from ferrax._src.numpy import decompositions, matrices, products, reductions, shape, systems
 from ferrax._src.numpy.util import (
     broadcast_to,
     constant,
@@ -29,6 +29,7 @@ from ferrax._src.numpy.util import (
     promote_dtypes,
     promote_dtypes_inexact,
     strong_constant,
+    where,
 )
 from ferrax._src.transforms.jit import jit
 
@@ -103,7 +104,9 @@ def _norm_of_singular_values(x, ord, axes, keepdims):
     return lax.expand_dims(out, axes) if keepdims else out
 
 
-def vector_norm(x: ArrayLike, /, *, axis: Axis | None = None, keepdims: bool = False, ord: Any = 2) -> Array:
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis | None = None, keepdims: bool = False, ord: Any = 2
+) -> Array:
     """Norm of the elements along axes, as of one vector.
 
     Args: x: array. axis: None (all axes, flattened), an axis or several. keepdims: keep the axes
@@ -168,11 +171,53 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
     return norm(x, ord=ord, axis=(-2, -1), keepdims=keepdims)
 
 
+@jit(static_argnames=("p",))
+def cond(x: ArrayLike, p: ArrayLike | None = None) -> Array:
+    """Condition numbers (...) of matrices (..., m, n).
+
+    Args: x: array; p: None or 2: the largest singular value divided by the smallest; -2: the
+    inverse of that; "fro", "nuc", 1, -1, inf and -inf: this norm of the matrix times that of its
+    inverse. A matrix without an inverse has inf.
+    Raises: ValueError below rank 2, for no elements, for another order, and for another order's
+    matrices that are not square.
+
+    >>> jnp.linalg.cond(jnp.array([[4.0, 0.0], [0.0, 2.0]]))
+    Array(2., dtype=float32)
+    """
+    x = ensure_array(x, "cond")
+    got = f"got shape {tuple(x.shape)}"
+    if x.ndim < 2:
+        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; {got}")
+    if 0 in x.shape[-2:]:
+        raise ValueError(f"jnp.linalg.cond: input array must not be empty; {got}")
+    if p is None or p == 2:
+        s = decompositions.svdvals(x)
+        return ufuncs.true_divide(s[..., 0], s[..., -1])
+    if p != -2:
+        if x.shape[-2] != x.shape[-1]:
+            raise ValueError(f"jnp.linalg.cond: for {p=}, array must be square; {got}")
+        out = ufuncs.multiply(
+            norm(x, ord=p, axis=(-2, -1)), norm(systems.inv(x), ord=p, axis=(-2, -1))
+        )
+    else:
+        s = decompositions.svdvals(x)
+        out = ufuncs.true_divide(s[..., -1], s[..., 0])
+    # 0 / 0 of the zero matrix, and inf - inf of one without an inverse.
+    known = ufuncs.logical_not(reductions.any(lax.ne(x, x), axis=(-2, -1)))
+    undefined = ufuncs.logical_and(lax.ne(out, out), known)
+    return where(undefined, constant(np.inf, out), out)
+
+
 # ---------------------------------------------------------------------------- products
 
 
 def vecdot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
     """`jnp.vecdot`: dot products along an axis, the first vector conjugated.
@@ -189,7 +234,11 @@ def vecdot(
 
 
 def matmul(
-    x1: ArrayLike, x2: ArrayLike, /, *, precision: Any = None,
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
     """`jnp.matmul`: the matrix product, over leading axes that broadcast.
@@ -207,8 +256,14 @@ def matmul(
 
 
 def tensordot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axes: Axis = 2, precision: Any = None,
-    preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axes: Axis = 2,
+    precision: Any = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: Any = None,
 ) -> Array:
     """`jnp.tensordot`: sums of products over `axes`, a number of axes or a pair of lists.
 
@@ -344,9 +399,10 @@ def _chain_order(sizes):
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """Square matrices of the last two axes, multiplied `n` times, by repeated squaring.
 
-    Args: a: array (..., m, m); n: a constant, 0 gives the identity matrices. The dtype is kept.
+    Args: a: array (..., m, m); n: a constant, 0 gives the identity matrices, and a negative one powers of
+    the inverses, in floats; else the dtype is kept.
     Raises: TypeError for matrices that are not square and an `n` that is no integer;
-    NotImplementedError for a negative `n`, which needs an inverse.
+    NotImplementedError for a negative `n` and 16-bit floats.
 
     (Knuth, The Art of Computer Programming, vol. 2, section 4.6.3.)
 
@@ -367,10 +423,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
             f"ferrax.numpy.linalg.matrix_power: the exponent must be an integer, got {n!r}"
         ) from None
     if n < 0:
-        raise NotImplementedError(
-            f"ferrax.numpy.linalg.matrix_power: the exponent {n} is negative, and there is no"
-            " inverse of a matrix here. Pass the inverse and a positive exponent."
-        )
+        a, n = systems.inv(a), -n
     if n == 0:
         return broadcast_to(matrices.eye(a.shape[-1], dtype=a.dtype), tuple(a.shape))
     square: Array = a

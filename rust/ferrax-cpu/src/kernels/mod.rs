@@ -9,6 +9,7 @@ mod control;
 pub mod copy;
 pub mod cumulative;
 mod decompositions;
+mod factorisations;
 pub mod gemm;
 mod panels;
 pub mod reference;
@@ -73,6 +74,13 @@ pub fn bind(
         Op::TopK(op) => sort::bind_top_k(op, inputs),
         Op::Eigh(op) => decompositions::eigh(op, inputs, outputs),
         Op::Svd(op) => decompositions::svd(op, inputs, outputs),
+        Op::Cholesky(_)
+        | Op::Lu(_)
+        | Op::TriangularSolve(_)
+        | Op::Geqrf(_)
+        | Op::Geqp3(_)
+        | Op::HouseholderProduct(_)
+        | Op::Ormqr(_) => factorisations::bind(op, inputs, outputs),
         _ => None,
     };
     // Rare dtypes, ops from outside, reductions of complex numbers in their order.

@@ -104,7 +104,7 @@ pub use custom::{
 pub use dot::{DotGeneral, Precision};
 pub use gather::{Gather, GatherMode};
 pub use identities::{Copy, Name, OptimizationBarrier, StopGradient};
-pub use linalg::{Eigh, Svd};
+pub use linalg::{Cholesky, Eigh, Geqp3, Geqrf, HouseholderProduct, Lu, Ormqr, Qr, Svd, TriangularSolve};
 pub use order::{key_ranks, total_ranks};
 pub use policy::{Policy, PolicyHandle, Saveable};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};
@@ -139,7 +139,7 @@ macro_rules! with_all_ops {
             // Order.
             Sort, TopK,
             // Decompositions.
-            Eigh, Svd,
+            Eigh, Svd, Cholesky, Lu, Qr, Geqrf, Geqp3, HouseholderProduct, Ormqr, TriangularSolve,
             // Products.
             DotGeneral,
             // Random bits.

@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::jacobi::{Matrix, hermitian};
+use super::jacobi::hermitian;
 use super::*;
+use crate::op_struct;
 use crate::rules::{self, Jvp, Lowering, Row, Rules, Types, not_linear};
-use crate::{ShowShape, op_struct};
 
 op_struct! {
     /// Eigenvectors as columns, and real eigenvalues, of Hermitian matrices of which one triangle is

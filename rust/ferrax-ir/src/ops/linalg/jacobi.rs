@@ -3,34 +3,10 @@
 //! Golub and Van Loan, Matrix Computations, 4th ed., sections 8.5 (symmetric matrices) and 8.6.3
 //! (one-sided, for singular values); for complex ones with the phase of the element to remove.
 
+use super::matrix::*;
+
 /// Sweeps after which rotations end; convergence is quadratic, ten are many.
 const SWEEPS: usize = 60;
-
-type Number = (f64, f64);
-
-fn mul(x: Number, y: Number) -> Number {
-    (x.0 * y.0 - x.1 * y.1, x.0 * y.1 + x.1 * y.0)
-}
-
-fn conj(x: Number) -> Number {
-    (x.0, -x.1)
-}
-
-fn add(x: Number, y: Number) -> Number {
-    (x.0 + y.0, x.1 + y.1)
-}
-
-fn scale(x: Number, by: f64) -> Number {
-    (x.0 * by, x.1 * by)
-}
-
-/// A matrix, row by row.
-#[derive(Clone, Debug)]
-pub struct Matrix {
-    pub rows: usize,
-    pub columns: usize,
-    pub elements: Vec<Number>,
-}
 
 /// The unitary that makes the element between two columns zero.
 struct Rotation {
@@ -55,49 +31,6 @@ impl Rotation {
 }
 
 impl Matrix {
-    pub fn new(rows: usize, columns: usize, elements: Vec<Number>) -> Matrix {
-        Matrix { rows, columns, elements }
-    }
-
-    pub fn identity(size: usize) -> Matrix {
-        let one = |index| if index % (size + 1) == 0 { (1.0, 0.0) } else { (0.0, 0.0) };
-        Matrix::new(size, size, (0..size * size).map(one).collect())
-    }
-
-    pub fn at(&self, row: usize, column: usize) -> Number {
-        self.elements[row * self.columns + column]
-    }
-
-    fn set(&mut self, row: usize, column: usize, value: Number) {
-        self.elements[row * self.columns + column] = value;
-    }
-
-    pub fn adjoint(&self) -> Matrix {
-        let elements = (0..self.rows * self.columns)
-            .map(|index| conj(self.at(index % self.rows, index / self.rows)))
-            .collect();
-        Matrix::new(self.columns, self.rows, elements)
-    }
-
-    /// The columns of these numbers.
-    pub fn take(&self, columns: &[usize]) -> Matrix {
-        let elements = (0..self.rows).flat_map(|row| columns.iter().map(move |&column| self.at(row, column)));
-        Matrix::new(self.rows, columns.len(), elements.collect())
-    }
-
-    /// The `n` for which the largest part of an element is in `[0.5, 1)` times `2^n`. Matrices are
-    /// multiplied by such powers, which is exact, for products of elements to be numbers.
-    fn exponent(&self) -> i32 {
-        let largest = self.elements.iter().fold(0.0f64, |most, x| most.max(x.0.abs()).max(x.1.abs()));
-        if largest.is_finite() { libm::frexp(largest).1 } else { 0 }
-    }
-
-    fn multiply(&mut self, exponent: i32) {
-        for x in &mut self.elements {
-            *x = (libm::ldexp(x.0, exponent), libm::ldexp(x.1, exponent));
-        }
-    }
-
     fn rotate_columns(&mut self, p: usize, q: usize, by: &Rotation) {
         for row in 0..self.rows {
             let (x, y) = (self.at(row, p), self.at(row, q));
@@ -106,23 +39,6 @@ impl Matrix {
             let mixed = scale(mul(by.phase, x), by.sine);
             self.set(row, q, add(mixed, scale(y, by.cosine)));
         }
-    }
-
-    /// The inner product of two columns.
-    fn inner(&self, p: usize, q: usize) -> Number {
-        (0..self.rows).fold((0.0, 0.0), |sum, row| add(sum, mul(conj(self.at(row, p)), self.at(row, q))))
-    }
-
-    /// `self` plus a multiple of column `from` of `other` in column `to`.
-    fn add_column(&mut self, to: usize, other: &[Number], by: Number) {
-        for (row, &value) in other.iter().enumerate() {
-            let sum = add(self.at(row, to), mul(by, value));
-            self.set(row, to, sum);
-        }
-    }
-
-    fn column(&self, column: usize) -> Vec<Number> {
-        (0..self.rows).map(|row| self.at(row, column)).collect()
     }
 }
 

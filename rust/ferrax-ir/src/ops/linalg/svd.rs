@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::super::Compare;
 use super::jacobi::singular;
 use super::*;
 use crate::op_struct;
@@ -20,15 +19,7 @@ impl Row for Svd {
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let [operand] = operands(Self::NAME, inputs)?;
         let (rows, columns) = matrices(Self::NAME, operand)?;
-        let least = match (rows.as_const(), columns.as_const()) {
-            _ if rows == columns => rows.clone(),
-            (Some(rows), Some(columns)) => Dim::Const(rows.min(columns)),
-            _ => {
-                return Err(unsupported!(
-                    "svd of matrices of symbolic sizes that are not square, got {operand}"
-                ));
-            }
-        };
+        let least = least(Self::NAME, &rows, &columns)?;
         let mut types = Types::from_iter([of_batch(operand, &[&least], operand.dtype.real())]);
         if self.compute_uv {
             let [left, right] = if self.full_matrices { [&rows, &columns] } else { [&least, &least] };
