@@ -3,8 +3,9 @@ layouts, explicit axes."""
 
 import pickle
 
+import numpy as np
 import pytest
-from oracle import module, same
+from oracle import compiled, module, same
 from test_mesh import named, outcomes
 
 import ferrax
@@ -140,6 +141,71 @@ def test_layouts(S):
         lambda: layout.with_layout_constraint(x, Layout((0,))),
         lambda: layout.with_layout_constraint(x, "rows"),
     )
+
+
+@same
+def test_where_results_are_asked_to_be(S):
+    sharding, P, device, auto, explicit, _ = named(S)
+    Named, jnp, x = sharding.NamedSharding, S.jnp, S.jnp.arange(6.0).reshape(2, 3)
+    key = S.jax.random.key(0)
+    put = Named(explicit, P("x"))
+
+    def everything(where):
+        return (
+            jnp.zeros((2, 3), out_sharding=where), jnp.full((2,), 3, out_sharding=where),
+            S.jax.random.normal(key, (2, 3), out_sharding=where), jnp.dot(x, x.T, out_sharding=where),
+            jnp.einsum("ij,kj->ik", x, x, out_sharding=where), x.at[0].get(out_sharding=P(None)),
+            jnp.reshape(x, (3, 2), out_sharding=where), jnp.repeat(x, 2, 0, out_sharding=where, total_repeat_length=4),
+            S.jax.nn.initializers.zeros(key, (2, 2), out_sharding=where),
+        )  # fmt: skip
+
+    with S.jax.set_mesh(explicit):
+        values = compiled(S, lambda: everything(P("x")))
+        made = _places(
+            S, [jnp.ones((2, 3), out_sharding=P("x")), jnp.arange(4, out_sharding=P("x"))]
+        )
+    wrong = [P("x"), Named(auto, P("x")), "x", device]
+    return values, made, S.jax.vmap(S.jnp.sin, spmd_axis_name="x")(x), outcomes(
+        S,
+        lambda: jnp.zeros((2, 3), out_sharding=put).sharding,
+        *(lambda where=where: jnp.zeros((2, 3), out_sharding=where) for where in wrong),
+        *(lambda where=where: jnp.dot(x, x.T, out_sharding=where) for where in wrong),
+        *(lambda where=where: S.jax.random.normal(key, (2,), out_sharding=where) for where in wrong),
+    )  # fmt: skip
+
+
+@same
+def test_axes_of_size_one_may_be_left_out_of_types(S):
+    sharding, P, device, auto, explicit, _ = named(S)
+    mesh = sharding.AbstractMesh((1, 2), ("x", "y"), (sharding.AxisType.Explicit,) * 2)
+    with S.jax.remove_size_one_mesh_axis_from_type(True):
+        aval = S.jax.core.ShapedArray(
+            (4, 2), np.float32, sharding=sharding.NamedSharding(mesh, P("x", "y"))
+        )
+        put = S.jax.device_put(S.jnp.ones(4), sharding.NamedSharding(explicit, P("x")))
+        return str(aval), repr(aval.sharding.spec), str(S.jax.typeof(put))
+
+
+@same
+def test_rules_of_partitions_are_not_asked_on_one_device(S):
+    partitioning = module(S, "experimental.custom_partitioning").custom_partitioning
+
+    @partitioning
+    def f(x):
+        return 2 * x
+
+    no_rules = outcomes(S, lambda: f(S.jnp.ones(2)))
+    f.def_partition(
+        infer_sharding_from_operands=lambda mesh, args, result: args[0].sharding,
+        partition=lambda mesh, args, result: (
+            mesh,
+            lambda x: 2 * x,
+            result.sharding,
+            (args[0].sharding,),
+        ),
+        sharding_rule="i -> i",
+    )
+    return f(S.jnp.ones(2)), S.jax.jit(f)(S.jnp.ones(2)), no_rules
 
 
 def test_layouts_that_arrays_do_not_have():

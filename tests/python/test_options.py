@@ -452,6 +452,12 @@ def sees_tracer():
 GIVEN = np.ones(2, np.float32)
 key = ferrax.random.key
 # A value other than the default, and a call whose outcome it changes.
+def _on_a_mesh():
+    """The type of an array over an explicit axis of size one."""
+    mesh = ferrax.make_mesh((1,), ("x",))
+    return ferrax.typeof(ferrax.device_put(jnp.ones(2), ferrax.NamedSharding(mesh, ferrax.P("x"))))
+
+
 EFFECTS = {
     "jax_enable_x64": (True, lambda: jnp.arange(2).dtype),
     "jax_explicit_x64_dtypes": (cfg.ExplicitX64Mode.ERROR, lambda: jnp.zeros(2, "int64")),
@@ -470,6 +476,7 @@ EFFECTS = {
     "jax_disable_jit": (True, sees_tracer),
     "jax_check_tracer_leaks": (True, leaking),
     "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
+    "jax_remove_size_one_mesh_axis_from_type": (True, lambda: str(_on_a_mesh())),
     "jax_allow_f16_reductions": (False, lambda: lax.reduce_sum(jnp.ones(2, jnp.float16), (0,))),
     "jax_log_compiles": (True, lambda: logged(retraced)),
     "jax_explain_cache_misses": (True, lambda: logged(retraced)),

@@ -34,7 +34,6 @@ FIXED = {
         (None, "allow"), "arrays in reference cycles are collected like others"),
     # It is about programs of several processes.
     "jax_thread_guard": ((False, True), "a program is one process"),
-    "jax_remove_size_one_mesh_axis_from_type": ((False,), "there are no meshes of devices"),
     "jax_auto_pcast": ((True,), "there are no meshes of devices"),
     "jax_use_shardy_partitioner": ((True,), "there are no meshes of devices"),
     "jax_log_checkpoint_residuals": (

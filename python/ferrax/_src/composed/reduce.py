@@ -24,9 +24,9 @@ from ferrax._src.core import ensure_compile_time_eval
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import (
+    check_out_sharding as _check_out_sharding,
     describe as _describe,
     operand as _operand,
-    reject_out_sharding as _reject_out_sharding,
 )
 from ferrax._src.lax.reduce import _check_axes
 from ferrax._src.tree import tree_util
@@ -56,7 +56,7 @@ def reduce(
     >>> lax.reduce(jnp.arange(4), 0, lax.add, (0,))
     Array(6, dtype=int32)
     """
-    _reject_out_sharding("reduce", out_sharding)
+    _check_out_sharding("reduce", out_sharding)
     flat, tree = tree_flatten(operands)
     flat_init, init_tree = tree_flatten(init_values)
     if tree != init_tree:

@@ -253,6 +253,7 @@ def install(Array) -> None:
         "addressable_shards": _addressable_shards,
         "global_shards": _addressable_shards,
         "committed": _committed,
+        "_committed": _committed,
         "is_fully_addressable": _is_fully_addressable,
         "is_fully_replicated": _is_fully_replicated,
     }.items():

@@ -588,12 +588,12 @@ def get_mesh() -> Mesh:
     return concrete_mesh()
 
 
-def mesh_of_specs() -> Mesh | AbstractMesh:
+def mesh_of_specs(entered: bool = True) -> Mesh | AbstractMesh:
     """The mesh that `PartitionSpec`s in the place of shardings refer to: that of `set_mesh` or
-    `use_abstract_mesh`, or of `with mesh`; an empty one where there is none."""
+    `use_abstract_mesh` or, if it is `entered`, of `with mesh`; an empty one where there is none."""
     concrete, abstract = concrete_mesh(), get_abstract_mesh()
     if not concrete.empty and (abstract.empty or concrete.abstract_mesh == abstract):
         return concrete
     if not abstract.empty:
         return abstract
-    return _state.entered[-1] if _state.entered else EMPTY_MESH
+    return _state.entered[-1] if entered and _state.entered else EMPTY_MESH

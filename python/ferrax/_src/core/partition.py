@@ -37,6 +37,10 @@ def _canonical(entry):
     """One entry: lists are tuples, a tuple of one name is the name, of none None."""
     if isinstance(entry, (tuple, list)):
         entry = tuple(entry)
+        if any(isinstance(name, tuple) for name in entry):
+            raise ValueError(
+                f"PartitionSpec: an entry is a name or a tuple of names, got tuples in a tuple: {entry}"
+            )
         return None if not entry else entry[0] if len(entry) == 1 else entry
     return entry
 
@@ -62,7 +66,7 @@ class PartitionSpec(Immutable):
         reduced: names of axes over which the array is whole, and its derivative unreduced.
 
     Errors: TypeError unless `unreduced` and `reduced` are sets; ValueError where a name is in two
-    places.
+    places, and for tuples in tuples.
 
     Example:
         >>> ferrax.P("x", None, ("y", "z"))

@@ -11,9 +11,15 @@ from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.core import placements, transfers
 from ferrax._src.core.devices import Device, Space, devices
-from ferrax._src.core.layout import Format, check_layout
-from ferrax._src.core.mesh import mesh_of_specs
-from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.layout import AutoLayout, Format, check_layout
+from ferrax._src.core.mesh import (
+    AbstractMesh,
+    Mesh,
+    concrete_mesh,
+    get_abstract_mesh,
+    mesh_of_specs,
+)
+from ferrax._src.core.partition import PartitionSpec, filled, names_of
 from ferrax._src.core.placements import placed, placement
 from ferrax._src.core.sharding import (
     IndivisibleError,
@@ -95,10 +101,13 @@ def device_put(
 
 def _sharding(place, array):
     """The sharding that a place means for an array; None: wherever it is."""
-    layout = None
     if isinstance(place, Format):
-        layout, place = place.layout, place.sharding
-        check_layout(layout, array.shape, "device_put")
+        check_layout(place.layout, array.shape, "device_put")
+        if isinstance(place.layout, AutoLayout) or place.sharding is None:
+            raise ValueError(
+                f"device_put: a Format says of what layout and where arrays are to be, got {place}"
+            )
+        place = place.sharding
     if place is None:
         return None
     if isinstance(place, Space):
@@ -108,7 +117,7 @@ def _sharding(place, array):
     if isinstance(place, Device):
         return SingleDeviceSharding(place)
     if isinstance(place, PartitionSpec):
-        mesh = mesh_of_specs()
+        mesh = mesh_of_specs(entered=False)
         if mesh.empty:
             raise ValueError(
                 f"device_put: a PartitionSpec refers to the mesh of ferrax.set_mesh, and none is set; got "
@@ -189,3 +198,44 @@ def device_get(x: Any) -> Any:
         return np.asarray(leaf) if is_array and isinstance(leaf.dtype, np.dtype) else leaf
 
     return tree_util.tree_map(get, x)
+
+
+def over_devices(mesh: AbstractMesh) -> Mesh | None:
+    """The mesh over the devices of the one in use, which has these axes; else None."""
+    concrete = concrete_mesh()
+    if concrete.shape_tuple != mesh.shape_tuple:
+        return None
+    return concrete.update(axis_types=mesh.axis_types)
+
+
+def explicit_sharding(where: Any, function: str, rank: int = 0) -> NamedSharding | None:
+    """The sharding over explicit axes that an argument `out_sharding` means for arrays of this rank; None
+    for none.
+
+    Errors: TypeError for other shardings; ValueError for a `PartitionSpec` where no mesh is in use, and for
+    axes that are not explicit.
+    """
+    if where is None:
+        return None
+    if isinstance(where, PartitionSpec):
+        mesh = get_abstract_mesh()
+        if mesh.empty:
+            raise ValueError(
+                f"{function}: {where} refers to the mesh in use, and there is none: set one with "
+                "ferrax.set_mesh, or pass a NamedSharding"
+            )
+        where = NamedSharding(over_devices(mesh) or mesh, where)
+    if not isinstance(where, NamedSharding):
+        raise TypeError(
+            f"{function}: a sharding must be a NamedSharding or a PartitionSpec, got {where!r} of type "
+            f"{type(where).__name__}"
+        )
+    if where.mesh.empty:
+        return None
+    explicit = where.mesh.explicit_axes
+    for name in names_of(where.spec.partitions):
+        if name not in explicit:
+            raise ValueError(
+                f"{function}: {where.spec} names the axis {name!r}, which is not Explicit in {where.mesh}"
+            )
+    return where.update(spec=filled(where.spec, rank))

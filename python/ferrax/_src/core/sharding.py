@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.base import config
 from ferrax._src.core.devices import MEMORY_KINDS, Device, devices
 from ferrax._src.core.immutable import Immutable
 from ferrax._src.core.mesh import EMPTY_ABSTRACT_MESH, AbstractMesh, Mesh
@@ -301,6 +302,11 @@ class NamedSharding(Immutable, Sharding):
             )
         if isinstance(mesh, Mesh) and not mesh.empty:
             memory_kind = _memory_kind(memory_kind, mesh.devices.flat[0])
+        elif memory_kind not in (None, *MEMORY_KINDS):
+            raise ValueError(
+                f"NamedSharding: there is no memory of kind {memory_kind!r}; kinds are "
+                f"{', '.join(MEMORY_KINDS)}"
+            )
         object.__setattr__(self, "mesh", mesh)
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "_memory_kind", memory_kind)
@@ -458,6 +464,8 @@ def of_type(sharding: NamedSharding, rank: int) -> NamedSharding:
     entry for each axis of the array."""
     mesh = sharding.mesh.abstract_mesh
     explicit = set(mesh.explicit_axes)
+    if config.remove_size_one_mesh_axis_from_type.value:
+        explicit -= {name for name, size in mesh.shape_tuple if size == 1}
 
     def kept(entry):
         if isinstance(entry, tuple):
@@ -466,4 +474,5 @@ def of_type(sharding: NamedSharding, rank: int) -> NamedSharding:
 
     spec = sharding.spec
     entries = [kept(entry) for entry in spec.partitions] + [None] * (rank - len(spec))
-    return NamedSharding(mesh, spec.update(partitions=entries))
+    unreduced, reduced = spec.unreduced & explicit, spec.reduced & explicit
+    return NamedSharding(mesh, spec.update(entries, unreduced, reduced))

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from ferrax._core import Array
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
+from ferrax._src.core.mesh import Mesh
+from ferrax._src.core.placement import check_devices, explicit_sharding
 
 index = operator.index
 
@@ -92,10 +94,13 @@ def describe(x: Array) -> str:
     return f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
-def reject_out_sharding(name: str, out_sharding) -> None:
-    """Results are whole on one device. Errors: TypeError for another `out_sharding` than None."""
+def check_out_sharding(name: str, out_sharding) -> None:
+    """Checks where a result is asked to be. There is one device, on which all results are.
+
+    Errors: TypeError for what is no sharding; ValueError for a `PartitionSpec` where no mesh is in use, for
+    axes that are not explicit, and for meshes of other devices.
+    """
     if out_sharding is not None:
-        raise TypeError(
-            f"{name}: out_sharding must be None, for there are no meshes of devices; got "
-            f"{out_sharding!r} of type {type(out_sharding).__name__}"
-        )
+        sharding = explicit_sharding(out_sharding, f"{name}: out_sharding")
+        if sharding is not None and isinstance(sharding.mesh, Mesh):
+            check_devices(sharding, name)

@@ -13,9 +13,9 @@ from ferrax._src.core.placement import device_put
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
+    check_out_sharding as _check_out_sharding,
     known_axis,
     operand as _operand,
-    reject_out_sharding as _reject_out_sharding,
 )
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.shape import _nonnegative, broadcast_in_dim, concatenate, expand_dims
@@ -87,7 +87,7 @@ def empty(shape: Shape, dtype: DTypeLike, *, out_sharding: Any = None) -> Array:
     >>> lax.empty((2,), jnp.int32)
     Array([0, 0], dtype=int32)
     """
-    _reject_out_sharding("empty", out_sharding)
+    _check_out_sharding("empty", out_sharding)
     return full(shape, 0, dtype)
 
 
@@ -146,7 +146,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Shape, dimension: int, *, out_shar
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int32)
     """
-    _reject_out_sharding("broadcasted_iota", out_sharding)
+    _check_out_sharding("broadcasted_iota", out_sharding)
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "iota")
     shape = _canonical_shape(shape)
     _nonnegative("iota", "shape", shape)

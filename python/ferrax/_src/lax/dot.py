@@ -11,9 +11,9 @@ from ferrax._src.core import Array
 from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
+    check_out_sharding as _check_out_sharding,
     int_tuple as _int_tuple,
     operand as _operand,
-    reject_out_sharding as _reject_out_sharding,
 )
 
 __all__ = ["batch_matmul", "dot", "dot_general"]
@@ -38,7 +38,7 @@ def dot_general(
     >>> lax.dot_general(x, x, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 3)
     """
-    _reject_out_sharding("dot_general", out_sharding)
+    _check_out_sharding("dot_general", out_sharding)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_contract, rhs_contract = _int_tuple(lhs_contract), _int_tuple(rhs_contract)
     lhs_batch, rhs_batch = _int_tuple(lhs_batch), _int_tuple(rhs_batch)

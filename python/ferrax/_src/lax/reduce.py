@@ -13,11 +13,11 @@ from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
+    check_out_sharding as _check_out_sharding,
     describe as _describe,
     int_tuple as _int_tuple,
     known_axis,
     operand as _operand,
-    reject_out_sharding as _reject_out_sharding,
 )
 
 __all__ = [
@@ -66,7 +66,7 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))
     Array([3., 3.], dtype=float32)
     """
-    _reject_out_sharding("reduce_sum", out_sharding)
+    _check_out_sharding("reduce_sum", out_sharding)
     x = _operand(operand, "reduce_sum")
     if x.dtype in _HALVES and not config.jax_allow_f16_reductions:
         if any(x.shape[axis] != 1 for axis in _check_axes(x, axes)):

@@ -16,10 +16,10 @@ from ferrax._src.core.typing import ArrayLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_axis as _canonical_axis,
     canonical_shape as _canonical_shape,
+    check_out_sharding as _check_out_sharding,
     describe as _describe,
     int_tuple as _int_tuple,
     operand as _operand,
-    reject_out_sharding as _reject_out_sharding,
 )
 
 __all__ = [
@@ -82,7 +82,7 @@ def broadcast_in_dim(
     (2, 3)
     """
     if out_sharding is not None:
-        _reject_out_sharding("broadcast_in_dim", out_sharding)
+        _check_out_sharding("broadcast_in_dim", out_sharding)
     shape = _canonical_shape(shape)
     dims = _int_tuple(broadcast_dimensions)
     operand = _operand(operand, "broadcast_in_dim")
@@ -189,7 +189,7 @@ def reshape(
     (2, 3)
     """
     if out_sharding is not None:
-        _reject_out_sharding("reshape", out_sharding)
+        _check_out_sharding("reshape", out_sharding)
     operand = _operand(operand, "reshape")
     sizes = _canonical_shape(new_sizes)
     if sizes and min(sizes) < 0:

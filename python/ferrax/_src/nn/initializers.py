@@ -15,6 +15,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike, Shape
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp, systems as jnp_linalg
 from ferrax._src.random import samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
@@ -40,14 +41,6 @@ def _dtype(dtype):
     return dtypes.check_and_canonicalize_user_dtype(dtype, "nn.initializers")
 
 
-def _check_sharding(name, out_sharding):
-    if out_sharding is not None:
-        raise NotImplementedError(
-            f"the out_sharding argument of the initializer {name} is not supported yet: apply "
-            "ferrax.lax.with_sharding_constraint to the result."
-        )
-
-
 def zeros(
     key: Array, shape: Shape, dtype: DTypeLike | None = None, out_sharding: Any = None
 ) -> Array:
@@ -58,7 +51,7 @@ def zeros(
     >>> ferrax.nn.initializers.zeros(ferrax.random.key(0), (2,))
     Array([0., 0.], dtype=float32)
     """
-    _check_sharding("zeros", out_sharding)
+    check_out_sharding("zeros", out_sharding)
     return jnp.zeros(shape, _dtype(dtype))
 
 
@@ -72,7 +65,7 @@ def ones(
     >>> ferrax.nn.initializers.ones(ferrax.random.key(0), (2,))
     Array([1., 1.], dtype=float32)
     """
-    _check_sharding("ones", out_sharding)
+    check_out_sharding("ones", out_sharding)
     return jnp.ones(shape, _dtype(dtype))
 
 
@@ -86,7 +79,7 @@ def constant(value: Any, dtype: DTypeLike | None = None) -> Initializer:
     default = dtype
 
     def init(key, shape, dtype=default, out_sharding=None):
-        _check_sharding("constant", out_sharding)
+        check_out_sharding("constant", out_sharding)
         return jnp.full(shape, value, dtype=_dtype(dtype))
 
     return init
@@ -257,7 +250,7 @@ def variance_scaling(
             if is_real:
                 samples = random.uniform(key, shape, dtype, -1, out_sharding=out_sharding)
                 return samples * jnp.sqrt(3 * variance)
-            _check_sharding("variance_scaling of a complex dtype", out_sharding)
+            check_out_sharding("variance_scaling of a complex dtype", out_sharding)
             return _complex_uniform(key, shape, dtype) * jnp.sqrt(variance)
         if distribution == "truncated_normal":
             if is_real:
@@ -267,7 +260,7 @@ def variance_scaling(
                     key, -2, 2, shape, dtype, out_sharding=out_sharding
                 )
                 return samples * stddev
-            _check_sharding("variance_scaling of a complex dtype", out_sharding)
+            check_out_sharding("variance_scaling of a complex dtype", out_sharding)
             # The same for a complex one, cut off at modulus two.
             stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
             return _complex_truncated_normal(key, 2, shape, dtype) * stddev
@@ -371,7 +364,7 @@ def orthogonal(
     default = dtype
 
     def init(key, shape, dtype=default, out_sharding=None):
-        _check_sharding("orthogonal", out_sharding)
+        check_out_sharding("orthogonal", out_sharding)
         dtype = _dtype(dtype)
         shape = canonicalize_shape(shape, "nn.initializers.orthogonal")
         if len(shape) < 2:
@@ -404,7 +397,7 @@ def delta_orthogonal(
     default = dtype
 
     def init(key, shape, dtype=default, out_sharding=None):
-        _check_sharding("delta_orthogonal", out_sharding)
+        check_out_sharding("delta_orthogonal", out_sharding)
         dtype = _dtype(dtype)
         shape = canonicalize_shape(shape, "nn.initializers.delta_orthogonal")
         if len(shape) not in (3, 4, 5):

@@ -18,8 +18,7 @@ from ferrax._core import bind, ufuncs
 from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
-from ferrax._src.core.placement import device_put
-from ferrax._src.core.sharding import Sharding
+from ferrax._src.core.placement import device_put, explicit_sharding
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import (
@@ -38,14 +37,9 @@ from ferrax._src.transforms.jit import jit
 
 
 def _place(x, device, out_sharding=None):
-    """Moves a finished array to a requested device or sharding. Errors: as `device_put`; TypeError
-    for an `out_sharding` that is no sharding."""
-    if out_sharding is not None and not isinstance(out_sharding, Sharding):
-        raise TypeError(
-            "out_sharding must be None or a sharding such as x.sharding, got "
-            f"{out_sharding!r} of type {type(out_sharding).__name__}"
-        )
-    target = out_sharding if device is None else device
+    """Moves a finished array to a requested device or sharding. Errors: as `device_put`; those of
+    `explicit_sharding` for `out_sharding`."""
+    target = explicit_sharding(out_sharding, "out_sharding", x.ndim) if device is None else device
     if target is None:
         return x
 

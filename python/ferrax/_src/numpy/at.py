@@ -8,7 +8,7 @@ from typing import Any
 from ferrax import _core
 from ferrax._core import Array
 from ferrax._src.core.typing import ArrayLike
-from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.lax.creation import full_like
 from ferrax._src.numpy.index_parse import parse, reject_large_integers
 from ferrax._src.numpy.indexing import static_getitem
@@ -67,7 +67,7 @@ class IndexUpdateRef:
         >>> jnp.arange(3.0).at[5].get(mode="fill", fill_value=-1)
         Array(-1., dtype=float32)
         """
-        reject_out_sharding("at[].get", out_sharding)
+        check_out_sharding("at[].get", out_sharding)
         reject_large_integers(self.index)
         x = self.array
         return static_getitem(
@@ -91,7 +91,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = values``. Where indices repeat, which value stays is unspecified."""
-        reject_out_sharding("at[].set", out_sharding)
+        check_out_sharding("at[].set", out_sharding)
         return update(
             "scatter", self.array, self.index, values, indices_are_sorted, unique_indices, mode,
             wrap_negative_indices,
@@ -108,7 +108,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] += values``, once for each time that an index occurs."""
-        reject_out_sharding("at[].add", out_sharding)
+        check_out_sharding("at[].add", out_sharding)
         return update(
             "scatter_add", self.array, self.index, values, indices_are_sorted, unique_indices,
             mode, wrap_negative_indices,
@@ -125,7 +125,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] -= values``, once for each time that an index occurs."""
-        reject_out_sharding("at[].subtract", out_sharding)
+        check_out_sharding("at[].subtract", out_sharding)
         return update(
             "scatter_sub", self.array, self.index, values, indices_are_sorted, unique_indices,
             mode, wrap_negative_indices,
@@ -145,7 +145,7 @@ class IndexUpdateRef:
 
         Its derivative needs ``unique_indices=True`` (or an index without arrays).
         """
-        reject_out_sharding("at[].multiply", out_sharding)
+        check_out_sharding("at[].multiply", out_sharding)
         return update(
             "scatter_mul", self.array, self.index, values, indices_are_sorted, unique_indices,
             mode, wrap_negative_indices,
@@ -165,7 +165,7 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] /= values``, once for each time that an index occurs; integers become
         floating."""
-        reject_out_sharding("at[].divide", out_sharding)
+        check_out_sharding("at[].divide", out_sharding)
         divisor = update(
             "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
             unique_indices, mode, wrap_negative_indices,
@@ -183,7 +183,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] **= values``, once for each time that an index occurs."""
-        reject_out_sharding("at[].power", out_sharding)
+        check_out_sharding("at[].power", out_sharding)
         exponent = update(
             "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
             unique_indices, mode, wrap_negative_indices,
@@ -201,7 +201,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = minimum(x[index], values)``."""
-        reject_out_sharding("at[].min", out_sharding)
+        check_out_sharding("at[].min", out_sharding)
         return update(
             "scatter_min", self.array, self.index, values, indices_are_sorted, unique_indices,
             mode, wrap_negative_indices,
@@ -218,7 +218,7 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = maximum(x[index], values)``."""
-        reject_out_sharding("at[].max", out_sharding)
+        check_out_sharding("at[].max", out_sharding)
         return update(
             "scatter_max", self.array, self.index, values, indices_are_sorted, unique_indices,
             mode, wrap_negative_indices,

@@ -17,7 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy.util import convert, ensure_arrays, reject_out, user_dtype
 from ferrax._src.transforms.jit import jit
 
@@ -261,7 +261,7 @@ def einsum(
     >>> jnp.einsum("ij,ij->i", jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 1], [2, 2]]))
     Array([ 3, 14], dtype=int32)
     """
-    reject_out_sharding("einsum", out_sharding)
+    check_out_sharding("einsum", out_sharding)
     reject_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved(subscripts, operands)

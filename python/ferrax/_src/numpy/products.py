@@ -16,7 +16,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy.util import (
     AxisError,
     broadcast_to,
@@ -67,7 +67,7 @@ def dot(
     >>> jnp.dot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
     """
-    reject_out_sharding("dot", out_sharding)
+    check_out_sharding("dot", out_sharding)
     a, b = ensure_arrays("dot", a, b)
     contract: tuple[tuple[int, ...], tuple[int, ...]]
     if a.ndim == 0 or b.ndim == 0:
@@ -96,7 +96,7 @@ def matmul(
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
-    reject_out_sharding("matmul", out_sharding)
+    check_out_sharding("matmul", out_sharding)
     a, b = ensure_arrays("matmul", a, b)
     for i, x in enumerate((a, b)):
         if x.ndim < 1:
@@ -313,7 +313,7 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 2)), axes=[[0, 1], [1, 0]])
     Array(6., dtype=float32)
     """
-    reject_out_sharding("tensordot", out_sharding)
+    check_out_sharding("tensordot", out_sharding)
     a, b = ensure_arrays("tensordot", a, b)
     if isinstance(axes, (list, tuple)) and len(axes) == 2:
         left, right = ((x,) if isinstance(x, (int, np.integer)) else tuple(x) for x in axes)

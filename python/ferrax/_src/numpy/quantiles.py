@@ -14,7 +14,7 @@ import numpy as np
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.typing import ArrayLike, Axis
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.lax.gather_scatter import gather
 from ferrax._src.numpy import cumulative, reductions, ufuncs
 from ferrax._src.numpy.util import (
@@ -296,7 +296,7 @@ def percentile(
     >>> jnp.percentile(jnp.array([4.0, 1.0, 2.0]), 25)
     Array(1.5, dtype=float32)
     """
-    reject_out_sharding("percentile", out_sharding)
+    check_out_sharding("percentile", out_sharding)
     check_array_like("percentile", a, q)
     return quantile(a, _hundredths("percentile", q), axis, out, overwrite_input, method, keepdims,
                     weights=weights)

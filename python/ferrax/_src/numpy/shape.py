@@ -17,7 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, Shape
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import reject_out_sharding
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.ufuncs import isnan
 from ferrax._src.numpy.util import (
@@ -189,7 +189,7 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    reject_out_sharding("reshape", out_sharding)
+    check_out_sharding("reshape", out_sharding)
     del copy
     a = ensure_array(a, "reshape")
     sizes = _resolve_shape(a, shape)
@@ -217,7 +217,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F")
     Array([1, 3, 2, 4], dtype=int32)
     """
-    reject_out_sharding("ravel", out_sharding)
+    check_out_sharding("ravel", out_sharding)
     if order == "K":
         raise NotImplementedError(
             "ravel: order='K' asks for a layout in memory, which arrays do not show; use 'C' or "
@@ -397,7 +397,7 @@ def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: Any = None) ->
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int32)
     """
-    reject_out_sharding("broadcast_to", out_sharding)
+    check_out_sharding("broadcast_to", out_sharding)
     return _broadcast_to(ensure_array(array, "broadcast_to"), canonical_shape(shape))
 
 

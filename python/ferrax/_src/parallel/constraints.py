@@ -20,11 +20,12 @@ from ferrax._src.core.mesh import (
     get_abstract_mesh,
     using_abstract,
 )
-from ferrax._src.core.partition import PartitionSpec, filled, names_of
+from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.placement import explicit_sharding
 from ferrax._src.core.placements import place, placed
 from ferrax._src.core.sharding import NamedSharding, Sharding
 from ferrax._src.transforms.composites import composite
-from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, over_devices, resolved
+from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
 from ferrax._src.tree import tree_util
 
 __all__ = [
@@ -122,11 +123,10 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         leaf = core.as_array(leaf, "reshard")
         if where is None:
             raise ValueError("reshard: an array has the sharding None; pass a sharding")
-        sharding = explicit_sharding(where, "reshard")
+        sharding = explicit_sharding(where, "reshard", leaf.ndim)
         if sharding is None:
             out.append(leaf)
             continue
-        sharding = sharding.update(spec=filled(sharding.spec, leaf.ndim))
         found = resolved(sharding, leaf.shape, "out_shardings", "reshard")
         if not isinstance(leaf, core.Tracer) and core.trace_state_clean():
             out.append(leaf if found is None else placed(leaf, found))
@@ -136,37 +136,6 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         result = reshard_p.bind(leaf, dst_sharding=abstract, concrete_mesh=concrete)
         out.append(_typed(result, abstract))
     return tree.unflatten(out)
-
-
-def explicit_sharding(where: Any, function: str) -> NamedSharding | None:
-    """The sharding over explicit axes that an argument `out_sharding` means; None for none.
-
-    Errors: as `reshard`.
-    """
-    if where is None:
-        return None
-    if isinstance(where, PartitionSpec):
-        mesh = get_abstract_mesh()
-        if mesh.empty:
-            raise ValueError(
-                f"{function}: {where} refers to the mesh in use, and there is none: set one with "
-                "ferrax.set_mesh, or pass a NamedSharding"
-            )
-        where = NamedSharding(over_devices(mesh) or mesh, where)
-    if not isinstance(where, NamedSharding):
-        raise TypeError(
-            f"{function}: a sharding must be a NamedSharding or a PartitionSpec, got {where!r} of type "
-            f"{type(where).__name__}"
-        )
-    if where.mesh.empty:
-        return None
-    explicit = where.mesh.explicit_axes
-    for name in names_of(where.spec.partitions):
-        if name not in explicit:
-            raise ValueError(
-                f"{function}: {where.spec} names the axis {name!r}, which is not Explicit in {where.mesh}"
-            )
-    return where
 
 
 def _over_other_axes(function, axes, kind):
@@ -207,7 +176,10 @@ def auto_axes(
         where = kwargs.pop("out_sharding", out_sharding)
         if where is None:
             raise TypeError("auto_axes: out_sharding is missing: give it to auto_axes or to the call")
-        with using_abstract(_over_other_axes("auto_axes", axes, AxisType.Auto)):
+        mesh = _over_other_axes("auto_axes", axes, AxisType.Auto)
+        if mesh == get_abstract_mesh():
+            return f(*args, **kwargs)
+        with using_abstract(mesh):
             out = f(*args, **kwargs)
         return reshard(out, where)
 
@@ -242,6 +214,8 @@ def explicit_axes(
         if where is None:
             raise TypeError("explicit_axes: in_sharding is missing: give it to explicit_axes or to the call")
         explicit = _over_other_axes("explicit_axes", axes, AxisType.Explicit)
+        if explicit == get_abstract_mesh():
+            return f(*args, **kwargs)
         with using_abstract(explicit):
             return f(*reshard(args, where), **kwargs)
 

@@ -150,7 +150,9 @@ def make_array_from_single_device_arrays(
         raise ValueError(f"{function}: without arrays, dtype says of what dtype the array is")
     sharding = _sharding(sharding, shape, function)
     for array in arrays:
-        if not isinstance(array, Array) or isinstance(array, Tracer):
+        if isinstance(array, Tracer):
+            raise ValueError(f"{function}: parts are arrays with values, got the traced {array}")
+        if not isinstance(array, Array):
             raise TypeError(f"{function}: parts are arrays, got one of type {type(array).__name__}")
     if len(arrays) != len(sharding.addressable_devices):
         raise ValueError(

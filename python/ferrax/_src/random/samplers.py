@@ -21,6 +21,7 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.prng import canonicalize_shape, check_key, random_bits, random_split
 from ferrax._src.transforms.jit import jit
@@ -30,14 +31,6 @@ _UINT_DTYPES = {bits: np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)}
 
 # ---------------------------------------------------------------------------------------------
 # Arguments.
-
-
-def _unsupported_sharding(name, out_sharding):
-    if out_sharding is not None:
-        raise NotImplementedError(
-            f"the out_sharding argument of ferrax.random.{name} is not supported yet: apply "
-            "ferrax.lax.with_sharding_constraint to the result."
-        )
 
 
 def _sample_dtype(name, dtype, default=float, kind=np.floating, error=ValueError):
@@ -96,7 +89,7 @@ def _check_arraylike(name, *arguments):
 
 def _begin(name, key, out_sharding=None):
     key, _ = check_key(name, key)
-    _unsupported_sharding(name, out_sharding)
+    check_out_sharding(name, out_sharding)
     return key
 
 

@@ -121,7 +121,9 @@ def vmap(
             on the batch.
         axis_name: a name for the axis, by which `lax.psum` and its like see the whole batch.
         axis_size: its size, needed where nothing is mapped.
-        spmd_axis_name, sum_match: must be None and False.
+        spmd_axis_name: the axes of a mesh that the batch is divided over, one or a tuple: there is one
+            device, which has the whole batch.
+        sum_match: must be False.
 
     Errors: ValueError for sizes or trees that do not fit, TypeError for axes that are not ints.
 
@@ -129,8 +131,7 @@ def vmap(
         >>> ferrax.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2))
         Array([2., 2., 2.], dtype=float32)
     """
-    if spmd_axis_name is not None:
-        raise NotImplementedError("vmap: spmd_axis_name needs several devices")
+    hash(spmd_axis_name)  # TypeError for what is no name
     if sum_match:
         raise NotImplementedError(
             "vmap: sum_match is not supported: results without the batch axis are repeated along it"

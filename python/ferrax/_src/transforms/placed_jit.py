@@ -15,9 +15,9 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
-from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh, mesh_of_specs
+from ferrax._src.core.mesh import AbstractMesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
-from ferrax._src.core.placement import check_fits
+from ferrax._src.core.placement import check_fits, over_devices
 from ferrax._src.core.placements import place, placed
 from ferrax._src.core.sharding import IndivisibleError, NamedSharding, Sharding
 from ferrax._src.transforms import stages
@@ -30,13 +30,18 @@ def is_leaf(x: Any) -> bool:
 
 
 def check_leaves(shardings: Any, what: str, function: str = "jit") -> None:
-    """Errors: TypeError unless all leaves are shardings, `PartitionSpec`s, `Format`s or None."""
+    """Errors: TypeError unless all leaves are shardings, `PartitionSpec`s, `Format`s or None; ValueError
+    for `jit` and a spec with UNCONSTRAINED."""
     for leaf in tree_util.tree_leaves(shardings, is_leaf=is_leaf):
         if not is_leaf(leaf):
             raise TypeError(
                 f"{function}: leaves of {what} must be None, shardings such as x.sharding, PartitionSpecs or "
                 f"Formats; got {leaf!r} of type {type(leaf).__name__}"
             )
+        spec = leaf.spec if isinstance(leaf, NamedSharding) else leaf
+        if function == "jit" and isinstance(spec, PartitionSpec):
+            if PartitionSpec.UNCONSTRAINED in spec.partitions:
+                raise ValueError(f"jit: {what} says where arrays are; got {leaf}, which leaves it open")
 
 
 def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit") -> Sharding | None:
@@ -48,7 +53,7 @@ def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit
         check_layout(place.layout, shape, function)
         place = place.sharding
     if isinstance(place, PartitionSpec):
-        mesh = mesh_of_specs()
+        mesh = mesh_of_specs(entered=function != "jit")
         if mesh.empty:
             raise RuntimeError(
                 f"{function}: {what} has {place}, which refers to the mesh in use, and there is none: set one "
@@ -70,14 +75,6 @@ def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit
     except ValueError as error:
         raise ValueError(f"{error} ({what})") from None
     return place
-
-
-def over_devices(mesh: AbstractMesh) -> Mesh | None:
-    """The mesh over the devices of the one in use, which has these axes; else None."""
-    concrete = concrete_mesh()
-    if concrete.shape_tuple != mesh.shape_tuple:
-        return None
-    return concrete.update(axis_types=mesh.axis_types)
 
 
 class PlacedFunction:
