@@ -5,6 +5,7 @@ Each `same` case runs on ferrax and on JAX and must give the same result or erro
 
 import functools
 import gc
+import inspect
 import weakref
 
 import numpy as np
@@ -324,7 +325,8 @@ def test_metadata(S):
         return x
 
     f = S.jax.jit(named)
-    return f.__name__, f.__doc__, f.__wrapped__ is named
+    signature = str(inspect.signature(f, follow_wrapped=False))
+    return f.__name__, f.__doc__, f.__wrapped__ is named, signature
 
 
 @same

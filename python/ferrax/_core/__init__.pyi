@@ -332,6 +332,7 @@ class PjitFunction(Generic[_P, _R]):
     __name__: str
     __qualname__: str
     __wrapped__: Callable[_P, _R]
+    __signature__: Any
     _options: Any
     def __new__(
         cls, function: Callable[_P, _R], name: str, static_argnums: list[int],

@@ -8,6 +8,7 @@ programs, and the caches that all jits of one function share.
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
@@ -210,8 +211,16 @@ def _reduce(self) -> tuple[Any, ...]:
     return _resolved_jit, (self._function, *self._options), self.__dict__
 
 
+class _Signature:
+    """The signature of the function, for `inspect`, as that of what is called."""
+
+    def __get__(self, jitted: Any, owner: Any = None) -> inspect.Signature | None:
+        return None if jitted is None else inspect.signature(jitted._function)
+
+
 _METHODS = {
     "__reduce__": _reduce,
+    "__signature__": _Signature(),
     "stats": _stats,
     "trace": _trace,
     "lower": _lower,
