@@ -6,8 +6,10 @@ from ferrax._src.random.counts import (
     poisson as poisson,
 )
 from ferrax._src.random.distributions import (
+    cauchy as cauchy,
     double_sided_maxwell as double_sided_maxwell,
     geometric as geometric,
+    logistic as logistic,
     lognormal as lognormal,
     maxwell as maxwell,
     pareto as pareto,
@@ -45,12 +47,10 @@ from ferrax._src.random.samplers import (
     bernoulli as bernoulli,
     bits as bits,
     categorical as categorical,
-    cauchy as cauchy,
     choice as choice,
     exponential as exponential,
     gumbel as gumbel,
     laplace as laplace,
-    logistic as logistic,
     normal as normal,
     permutation as permutation,
     rademacher as rademacher,

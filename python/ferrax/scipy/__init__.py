@@ -9,4 +9,5 @@ from ferrax.scipy import (
     optimize as optimize,
     sparse as sparse,
     spatial as spatial,
+    stats as stats,
 )

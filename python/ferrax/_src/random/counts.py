@@ -20,6 +20,7 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_dtypes_inexact
+from ferrax._src.random.placement import placed
 from ferrax._src.random.prng import canonicalize_shape, split, threefry_prng_impl
 from ferrax._src.random.samplers import (
     _begin,
@@ -35,6 +36,7 @@ from ferrax._src.transforms.jit import jit
 # Poisson numbers.
 
 
+@placed
 def poisson(
     key: Array, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -60,7 +62,7 @@ def poisson(
         >>> jnp.mean(x).round(1)
         Array(4., dtype=float32)
     """
-    key = _begin("poisson", key, out_sharding)
+    key = _begin("poisson", key)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "poisson")
     if key.dtype._impl != threefry_prng_impl:
         raise NotImplementedError(

@@ -1,6 +1,6 @@
-"""Samplers of `ferrax.random` with parameters, composed of those in `random`.
+"""Samplers of `ferrax.random` that are composed of those in `samplers`, most of them with parameters.
 
-The invariants are those of `random`: JAX's use of keys, and formulas in the result's dtype.
+The invariants are those of `samplers`: JAX's use of keys, and formulas in the result's dtype.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
+from ferrax._src.random.placement import placed
 from ferrax._src.random.prng import canonicalize_shape
 from ferrax._src.random.samplers import (
     _begin,
@@ -31,15 +32,16 @@ from ferrax._src.random.samplers import (
 from ferrax._src.transforms.jit import jit
 
 
-def _of_parameter(name, sample, key, parameter, shape, dtype, out_sharding):
+def _of_parameter(name, sample, key, parameter, shape, dtype):
     """Samples of a distribution of real numbers with a parameter that goes with the shape."""
-    key = _begin(name, key, out_sharding)
+    key = _begin(name, key)
     dtype = _sample_dtype(name, dtype)
     shape = _shape_with(name, shape, parameter)
     _check_castable(name, dtype, parameter)
     return sample(key, parameter, shape, dtype)
 
 
+@placed
 def pareto(
     key: Array, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -57,7 +59,7 @@ def pareto(
     >>> ferrax.random.pareto(ferrax.random.key(0), 2.0, (100,)).min() >= 1
     Array(True, dtype=bool)
     """
-    return _of_parameter("pareto", _pareto, key, b, shape, dtype, out_sharding)
+    return _of_parameter("pareto", _pareto, key, b, shape, dtype)
 
 
 @jit(static_argnums=(2, 3))
@@ -65,6 +67,7 @@ def _pareto(key, b, shape, dtype):
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
 
+@placed
 def rayleigh(
     key: Array, scale: Any, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -82,7 +85,7 @@ def rayleigh(
     >>> ferrax.random.rayleigh(ferrax.random.key(0), 2.0, (100,)).min() >= 0
     Array(True, dtype=bool)
     """
-    return _of_parameter("rayleigh", _rayleigh, key, scale, shape, dtype, out_sharding)
+    return _of_parameter("rayleigh", _rayleigh, key, scale, shape, dtype)
 
 
 @jit(static_argnums=(2, 3))
@@ -92,6 +95,7 @@ def _rayleigh(key, scale, shape, dtype):
     return lax.mul(scale, lax.sqrt(lax.mul(log_u, lax.full_like(log_u, -2))))
 
 
+@placed
 def lognormal(
     key: Array, sigma: ArrayLike = np.float32(1), shape: Shape | None = None,  # noqa: B008
     dtype: DTypeLike | None = None, *, out_sharding: Any = None,
@@ -109,7 +113,7 @@ def lognormal(
     >>> ferrax.random.lognormal(ferrax.random.key(0), 0.5, (100,)).min() > 0
     Array(True, dtype=bool)
     """
-    key = _begin("lognormal", key, out_sharding)
+    key = _begin("lognormal", key)
     dtype = _sample_dtype("lognormal", dtype, kind=np.inexact)
     shape = _shape_with("lognormal", shape, sigma)
     _check_castable("lognormal", dtype, sigma)
@@ -150,6 +154,7 @@ def _weibull_min(key, scale, concentration, shape, dtype):
     return scale * exponential ** (1.0 / concentration)
 
 
+@placed
 def triangular(
     key: Array, left: ArrayLike, mode: Any, right: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike | None = None, *, out_sharding: Any = None,
@@ -168,7 +173,7 @@ def triangular(
     >>> x.min() >= 0, x.max() <= 1
     (Array(True, dtype=bool), Array(True, dtype=bool))
     """
-    key = _begin("triangular", key, out_sharding)
+    key = _begin("triangular", key)
     dtype = _sample_dtype("triangular", dtype)
     shape = _shape_with("triangular", shape, left, mode, right)
     _check_castable("triangular", dtype, left, mode, right)
@@ -186,6 +191,7 @@ def _triangular(key, left, mode, right, shape, dtype):
     return lax.select(u < (mode - left) / (right - left), rising, falling)
 
 
+@placed
 def maxwell(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -201,7 +207,7 @@ def maxwell(
     >>> ferrax.random.maxwell(ferrax.random.key(0), (100,)).min() > 0
     Array(True, dtype=bool)
     """
-    return _standard("maxwell", _maxwell, key, shape, dtype, out_sharding)
+    return _standard("maxwell", _maxwell, key, shape, dtype)
 
 
 @jit(static_argnums=(1, 2))
@@ -241,6 +247,7 @@ def _double_sided_maxwell(key, loc, scale, shape, dtype):
     return rademacher(sign_key, shape, dtype) * lengths * scale + loc
 
 
+@placed
 def wald(
     key: Array, mean: Any, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -260,7 +267,7 @@ def wald(
     >>> ferrax.random.wald(ferrax.random.key(0), 2.0, (100,)).min() > 0
     Array(True, dtype=bool)
     """
-    return _of_parameter("wald", _wald, key, mean, shape, dtype, out_sharding)
+    return _of_parameter("wald", _wald, key, mean, shape, dtype)
 
 
 @jit(static_argnums=(2, 3))
@@ -276,6 +283,7 @@ def _wald(key, mean, shape, dtype):
     return lax.select(lax.le(u, mean / (mean + x)), x, mean_squared / x)
 
 
+@placed
 def geometric(
     key: Array, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -293,7 +301,7 @@ def geometric(
     >>> ferrax.random.geometric(ferrax.random.key(0), jnp.array([1.0, 1.0]))
     Array([1, 1], dtype=int32)
     """
-    key = _begin("geometric", key, out_sharding)
+    key = _begin("geometric", key)
     dtype = _sample_dtype("geometric", dtype, default=int, kind=np.integer)
     shape = _shape_with("geometric", shape, p)
     _check_arraylike("geometric", p)
@@ -308,3 +316,55 @@ def _geometric(key, p, shape, dtype):
     log_u = lax.log(jnp.where(u == 0, 1, u))
     log_failure = jnp.broadcast_to(lax.log1p(-p), shape)
     return (lax.floor(lax.div(log_u, log_failure)) + 1).astype(dtype)
+
+
+@placed
+def logistic(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+) -> Array:
+    """Logistic random numbers, whose distribution function is the sigmoid.
+
+    Args:
+        key: a single key.
+        shape: result shape.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `shape` and `dtype`.
+
+    >>> ferrax.random.logistic(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    return _standard("logistic", _logistic, key, shape, dtype)
+
+
+@jit(static_argnums=(1, 2))
+def _logistic(key, shape, dtype):
+    # The inverse of the distribution function: the logit of a number in (0, 1).
+    probability = uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
+    return lax.log(probability) - lax.log1p(-probability)
+
+
+@placed
+def cauchy(
+    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
+) -> Array:
+    """Cauchy random numbers: density `1 / (pi * (1 + x**2))`.
+
+    Args:
+        key: a single key.
+        shape: result shape.
+        dtype: a float dtype; default float32 (float64 with x64).
+    Returns:
+        Array of `shape` and `dtype`.
+
+    >>> ferrax.random.cauchy(ferrax.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    return _standard("cauchy", _cauchy, key, shape, dtype)
+
+
+@jit(static_argnums=(1, 2))
+def _cauchy(key, shape, dtype):
+    u = uniform(key, shape, dtype, minval=dtypes.finfo(dtype).eps, maxval=1.0)
+    pi, half = np.array(np.pi, dtype), np.array(0.5, dtype)
+    return lax.tan(lax.mul(pi, lax.sub(u, half)))

@@ -29,6 +29,7 @@ from ferrax._src.core.primitives import Primitive, primitive_batchers
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
+from ferrax._src.random.placement import placed
 from ferrax._src.random.prng import canonicalize_shape
 from ferrax._src.random.samplers import (
     _begin,
@@ -161,6 +162,7 @@ defjvp2(random_gamma_p, None, _slope)
 register_lowering(random_gamma_p, lower_fun(_random_gamma, multiple_results=False))
 
 
+@placed
 def gamma(
     key: Array, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -185,9 +187,10 @@ def gamma(
         >>> jnp.round(jnp.mean(x))
         Array(3., dtype=float32)
     """
-    return _sample("gamma", key, a, shape, dtype, False, out_sharding)
+    return _sample("gamma", key, a, shape, dtype, False)
 
 
+@placed
 def loggamma(
     key: Array, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -210,11 +213,11 @@ def loggamma(
     >>> jnp.allclose(jnp.exp(ferrax.random.loggamma(key, 2.0)), ferrax.random.gamma(key, 2.0))
     Array(True, dtype=bool)
     """
-    return _sample("loggamma", key, a, shape, dtype, True, out_sharding)
+    return _sample("loggamma", key, a, shape, dtype, True)
 
 
-def _sample(name, key, a, shape, dtype, log_space, out_sharding):
-    key = _begin(name, key, out_sharding)
+def _sample(name, key, a, shape, dtype, log_space):
+    key = _begin(name, key)
     dtype = _sample_dtype(name, dtype)
     if shape is not None:
         shape = canonicalize_shape(shape, name)

@@ -16,6 +16,7 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.gamma import gamma, loggamma
+from ferrax._src.random.placement import placed
 from ferrax._src.random.prng import canonicalize_shape
 from ferrax._src.random.samplers import (
     _begin,
@@ -31,6 +32,7 @@ from ferrax._src.random.samplers import (
 from ferrax._src.transforms.jit import jit
 
 
+@placed
 def beta(
     key: Array, a: ArrayLike, b: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike | None = None, *, out_sharding: Any = None,
@@ -51,7 +53,7 @@ def beta(
     >>> jnp.mean(x).round(2)
     Array(0.25, dtype=float32)
     """
-    key = _begin("beta", key, out_sharding)
+    key = _begin("beta", key)
     dtype = _sample_dtype("beta", dtype)
     _check_castable("beta", dtype, a, b)
     return _beta(key, a, b, _shape_with("beta", shape, a, b), dtype)
@@ -67,6 +69,7 @@ def _beta(key, a, b, shape, dtype):
     return x / (x + y)
 
 
+@placed
 def chisquare(
     key: Array, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -86,7 +89,7 @@ def chisquare(
     >>> ferrax.random.chisquare(ferrax.random.key(0), 3.0, (10000,)).mean().round(0)
     Array(3., dtype=float32)
     """
-    key = _begin("chisquare", key, out_sharding)
+    key = _begin("chisquare", key)
     dtype = _sample_dtype("chisquare", dtype)
     shape = _shape_with("chisquare", shape, df)
     _check_castable("chisquare", dtype, df)
@@ -99,6 +102,7 @@ def _chisquare(key, df, shape, dtype):
     return lax.exp(loggamma(key, half, shape, dtype)) * np.array(2, dtype)
 
 
+@placed
 def f(
     key: Array, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike | None = None, *, out_sharding: Any = None,
@@ -116,7 +120,7 @@ def f(
     >>> ferrax.random.f(ferrax.random.key(0), 3.0, 5.0, (2, 3)).shape
     (2, 3)
     """
-    key = _begin("f", key, out_sharding)
+    key = _begin("f", key)
     dtype = _sample_dtype("f", dtype)
     shape = _shape_with("f", shape, dfnum, dfden)
     _check_castable("f", dtype, dfnum, dfden)
@@ -131,6 +135,7 @@ def _f(key, dfnum, dfden, shape, dtype):
     return num / (chisquare(den_key, dfden, shape, dtype) / dfden)
 
 
+@placed
 def t(
     key: Array, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -148,7 +153,7 @@ def t(
     >>> ferrax.random.t(ferrax.random.key(0), 4.0, (2, 3)).shape
     (2, 3)
     """
-    key = _begin("t", key, out_sharding)
+    key = _begin("t", key)
     dtype = _sample_dtype("t", dtype)
     shape = _shape_with("t", shape, df)
     _check_castable("t", dtype, df)
@@ -162,6 +167,7 @@ def _t(key, df, shape, dtype):
     return normal(normal_key, shape, dtype) * lax.sqrt(half / gamma(gamma_key, half, shape, dtype))
 
 
+@placed
 def dirichlet(
     key: Array, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -186,7 +192,7 @@ def dirichlet(
         >>> x.shape, jnp.allclose(x.sum(-1), 1)
         ((4, 3), Array(True, dtype=bool))
     """
-    key = _begin("dirichlet", key, out_sharding)
+    key = _begin("dirichlet", key)
     dtype = _sample_dtype("dirichlet", dtype)
     if shape is not None:
         shape = canonicalize_shape(shape, "dirichlet")
@@ -210,6 +216,7 @@ def _dirichlet(key, alpha, shape, dtype):
     return x / jnp.sum(x, axis=-1, keepdims=True)
 
 
+@placed
 def generalized_normal(
     key: Array, p: Any, shape: Shape = (), dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -230,7 +237,7 @@ def generalized_normal(
     (2, 3)
     """
     shape = canonicalize_shape(shape, "generalized_normal")
-    key = _begin("generalized_normal", key, out_sharding)
+    key = _begin("generalized_normal", key)
     return _generalized_normal(key, p, shape, _sample_dtype("generalized_normal", dtype))
 
 
@@ -241,6 +248,7 @@ def _generalized_normal(key, p, shape, dtype):
     return rademacher(sign_key, shape, dtype) * x ** (1 / p)
 
 
+@placed
 def ball(
     key: Array, d: int, p: Any = 2, shape: Shape = (), dtype: DTypeLike | None = None, *,
     out_sharding: Any = None,
@@ -266,7 +274,7 @@ def ball(
     Array(True, dtype=bool)
     """
     shape = canonicalize_shape(shape, "ball")
-    key = _begin("ball", key, out_sharding)
+    key = _begin("ball", key)
     dtype = _sample_dtype("ball", dtype)
     d = core.concrete_or_error(index, d, "The error occurred in ferrax.random.ball()")
     return _ball(key, p, d, shape, dtype)

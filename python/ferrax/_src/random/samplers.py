@@ -21,8 +21,8 @@ from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp
+from ferrax._src.random.placement import placed
 from ferrax._src.random.prng import canonicalize_shape, check_key, random_bits, random_split
 from ferrax._src.transforms.jit import jit
 
@@ -87,15 +87,14 @@ def _check_arraylike(name, *arguments):
             )
 
 
-def _begin(name, key, out_sharding=None):
+def _begin(name, key):
     key, _ = check_key(name, key)
-    check_out_sharding(name, out_sharding)
     return key
 
 
-def _standard(name, sample, key, shape, dtype, out_sharding):
+def _standard(name, sample, key, shape, dtype):
     """Samples of a distribution of real numbers without parameters."""
-    key = _begin(name, key, out_sharding)
+    key = _begin(name, key)
     dtype = _sample_dtype(name, dtype)
     return sample(key, canonicalize_shape(shape, name), dtype)
 
@@ -108,6 +107,7 @@ def _split(key, num=2):
 # Bits, uniform numbers, integers.
 
 
+@placed
 def bits(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -126,13 +126,14 @@ def bits(
         >>> ferrax.random.bits(ferrax.random.key(0), (2,))
         Array([4070199207, 4202968722], dtype=uint32)
     """
-    key = _begin("bits", key, out_sharding)
+    key = _begin("bits", key)
     if dtype is None:
         dtype = dtypes.default_uint_dtype()
     words = _sample_dtype("bits", dtype, kind=np.unsignedinteger)
     return random_bits(key, words.itemsize * 8, canonicalize_shape(shape, "bits"))
 
 
+@placed
 def uniform(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0, *, out_sharding: Any = None,
@@ -153,7 +154,7 @@ def uniform(
         >>> ferrax.random.uniform(ferrax.random.key(0), (4,))
         Array([0.947667  , 0.9785799 , 0.33229148, 0.46866846], dtype=float32)
     """
-    key = _begin("uniform", key, out_sharding)
+    key = _begin("uniform", key)
     dtype = _sample_dtype("uniform", dtype)
     return _uniform(key, minval, maxval, canonicalize_shape(shape, "uniform"), dtype)
 
@@ -181,6 +182,7 @@ def _uniform(key, minval, maxval, shape, dtype):
     return lax.max(minval, lax.reshape(samples, shape))
 
 
+@placed
 def randint(
     key: Array, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike | None = None,
     *, out_sharding: Any = None,
@@ -205,7 +207,7 @@ def randint(
         >>> x.min() >= 0, x.max() < 10
         (Array(True, dtype=bool), Array(True, dtype=bool))
     """
-    key = _begin("randint", key, out_sharding)
+    key = _begin("randint", key)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "randint")
     shape = canonicalize_shape(shape, "randint")
     if not dtypes.issubdtype(dtype, np.integer):
@@ -267,6 +269,7 @@ def _randint(key, minval, maxval, shape, dtype):
     return lax.add(jnp.broadcast_to(minval, shape), offset)
 
 
+@placed
 def bernoulli(
     key: Array, p: ArrayLike = 0.5, shape: Shape | None = None, mode: Any = "low", *,
     out_sharding: Any = None,
@@ -292,7 +295,7 @@ def bernoulli(
         shape = canonicalize_shape(shape, "bernoulli")
     if mode not in ("high", "low"):
         raise ValueError(f"bernoulli: mode has to be 'high' or 'low', got {mode!r}")
-    key = _begin("bernoulli", key, out_sharding)
+    key = _begin("bernoulli", key)
     dtype = dtypes.dtype(p)
     if not dtypes.issubdtype(dtype, np.floating):
         raise TypeError(f"bernoulli: p has to be a float, got {dtype}")
@@ -311,6 +314,7 @@ def _bernoulli(key, p, shape, mode):
     return fine * 2 ** -dtypes.finfo(p.dtype).nmant < p - coarse
 
 
+@placed
 def rademacher(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -326,7 +330,7 @@ def rademacher(
     >>> jnp.abs(ferrax.random.rademacher(ferrax.random.key(0), (3,)))
     Array([1, 1, 1], dtype=int32)
     """
-    key = _begin("rademacher", key, out_sharding)
+    key = _begin("rademacher", key)
     dtype = dtypes.check_and_canonicalize_user_dtype(int if dtype is None else dtype, "rademacher")
     return _rademacher(key, canonicalize_shape(shape, "rademacher"), dtype)
 
@@ -340,6 +344,7 @@ def _rademacher(key, shape, dtype):
 # Permutations and choices.
 
 
+@placed
 def permutation(
     key: Array, x: ArrayLike, axis: Any = 0, independent: bool = False, *,
     out_sharding: Any = None,
@@ -360,7 +365,7 @@ def permutation(
         >>> jnp.sort(ferrax.random.permutation(ferrax.random.key(0), 5))
         Array([0, 1, 2, 3, 4], dtype=int32)
     """
-    key = _begin("permutation", key, out_sharding)
+    key = _begin("permutation", key)
     _check_arraylike("permutation", x)
     ndim = np.ndim(x) or 1
     if not -ndim <= axis < ndim:
@@ -473,6 +478,7 @@ def _weighted_index(key, p, shape, population, draws, replace, mode):
     return lax.top_k(noisy, k=draws)[1].astype(int)
 
 
+@placed
 def categorical(
     key: Array, logits: ArrayLike, axis: Any = -1, shape: Shape | None = None,
     replace: bool = True, mode: Any = None, *, out_sharding: Any = None,
@@ -498,7 +504,7 @@ def categorical(
         >>> ferrax.random.categorical(ferrax.random.key(0), jnp.log(jnp.array([0.0, 1.0, 0.0])))
         Array(1, dtype=int32)
     """
-    key = _begin("categorical", key, out_sharding)
+    key = _begin("categorical", key)
     _check_arraylike("categorical", logits)
     logits = jnp.asarray(logits)
     if not -logits.ndim <= axis < logits.ndim:
@@ -532,6 +538,7 @@ def categorical(
 # Continuous distributions without parameters of their own.
 
 
+@placed
 def normal(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -554,7 +561,7 @@ def normal(
         >>> jnp.std(weights).round(2)
         Array(0.1, dtype=float32)
     """
-    key = _begin("normal", key, out_sharding)
+    key = _begin("normal", key)
     dtype = _sample_dtype("normal", dtype, kind=np.inexact)
     return _normal(key, canonicalize_shape(shape, "normal"), dtype)
 
@@ -578,6 +585,7 @@ def _normal_real(key, shape, dtype):
     return lax.erf_inv(u) * np.array(np.sqrt(2), dtype)
 
 
+@placed
 def truncated_normal(
     key: Array, lower: Any, upper: Any, shape: Shape | None = None, dtype: DTypeLike | None = None,
     *, out_sharding: Any = None,
@@ -601,7 +609,7 @@ def truncated_normal(
     """
     if shape is not None:
         shape = canonicalize_shape(shape, "truncated_normal")
-    key = _begin("truncated_normal", key, out_sharding)
+    key = _begin("truncated_normal", key)
     dtype = _sample_dtype("truncated_normal", dtype)
     return _truncated_normal(key, lower, upper, shape, dtype)
 
@@ -623,6 +631,7 @@ def _truncated_normal(key, lower, upper, shape, dtype):
     )
 
 
+@placed
 def exponential(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -638,7 +647,7 @@ def exponential(
     >>> ferrax.random.exponential(ferrax.random.key(0), (100,)).min() >= 0
     Array(True, dtype=bool)
     """
-    return _standard("exponential", _exponential, key, shape, dtype, out_sharding)
+    return _standard("exponential", _exponential, key, shape, dtype)
 
 
 @jit(static_argnums=(1, 2))
@@ -647,6 +656,7 @@ def _exponential(key, shape, dtype):
     return lax.neg(lax.log1p(lax.neg(uniform(key, shape, dtype))))
 
 
+@placed
 def gumbel(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, mode: Any = None, *,
     out_sharding: Any = None,
@@ -669,7 +679,7 @@ def gumbel(
     >>> ferrax.random.gumbel(ferrax.random.key(0), (2, 3)).shape
     (2, 3)
     """
-    key = _begin("gumbel", key, out_sharding)
+    key = _begin("gumbel", key)
     dtype = _sample_dtype("gumbel", dtype)
     shape = canonicalize_shape(shape, "gumbel")
     if mode is None:
@@ -718,6 +728,7 @@ def _fixed_point_to_float32(words):
     return lax.bitcast_convert_type(exponent | mantissa, np.float32)
 
 
+@placed
 def laplace(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -733,7 +744,7 @@ def laplace(
     >>> ferrax.random.laplace(ferrax.random.key(0), (2, 3)).shape
     (2, 3)
     """
-    return _standard("laplace", _laplace, key, shape, dtype, out_sharding)
+    return _standard("laplace", _laplace, key, shape, dtype)
 
 
 @jit(static_argnums=(1, 2))
@@ -741,53 +752,3 @@ def _laplace(key, shape, dtype):
     # The inverse of the distribution function, of a number in (-1, 1): -1 is left out, as 1 is.
     signed = uniform(key, shape, dtype, dtypes.finfo(dtype).epsneg - 1.0, 1.0)
     return lax.sign(signed) * lax.log1p(-lax.abs(signed))
-
-
-def logistic(
-    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-) -> Array:
-    """Logistic random numbers, whose distribution function is the sigmoid.
-
-    Args:
-        key: a single key.
-        shape: result shape.
-        dtype: a float dtype; default float32 (float64 with x64).
-    Returns:
-        Array of `shape` and `dtype`.
-
-    >>> ferrax.random.logistic(ferrax.random.key(0), (2, 3)).shape
-    (2, 3)
-    """
-    return _standard("logistic", _logistic, key, shape, dtype, out_sharding)
-
-
-@jit(static_argnums=(1, 2))
-def _logistic(key, shape, dtype):
-    # The inverse of the distribution function: the logit of a number in (0, 1).
-    probability = uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
-    return lax.log(probability) - lax.log1p(-probability)
-
-
-def cauchy(
-    key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
-) -> Array:
-    """Cauchy random numbers: density `1 / (pi * (1 + x**2))`.
-
-    Args:
-        key: a single key.
-        shape: result shape.
-        dtype: a float dtype; default float32 (float64 with x64).
-    Returns:
-        Array of `shape` and `dtype`.
-
-    >>> ferrax.random.cauchy(ferrax.random.key(0), (2, 3)).shape
-    (2, 3)
-    """
-    return _standard("cauchy", _cauchy, key, shape, dtype, out_sharding)
-
-
-@jit(static_argnums=(1, 2))
-def _cauchy(key, shape, dtype):
-    u = uniform(key, shape, dtype, minval=dtypes.finfo(dtype).eps, maxval=1.0)
-    pi, half = np.array(np.pi, dtype), np.array(0.5, dtype)
-    return lax.tan(lax.mul(pi, lax.sub(u, half)))

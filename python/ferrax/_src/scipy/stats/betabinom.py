@@ -1,0 +1,43 @@
+"""The beta-binomial distribution: a binomial one whose probability is beta distributed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
+from ferrax._src.numpy.util import promote_args_inexact
+from ferrax._src.scipy.stats.common import betaln
+from ferrax._src.transforms.jit import jit
+
+
+@jit
+def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Logarithm of the probability `C(n, k) * B(k + a, n - k + b) / B(a, b)`.
+
+    Args: k: array: the number of successes. n: number of trials. a, b: positive parameters of the
+        beta distribution. loc: shift of k.
+    They broadcast, and integers become floats. Raises: TypeError for what is no array or number.
+
+    >>> stats.betabinom.logpmf(2, 5, 2.0, 3.0)
+    Array(-1.4350843, dtype=float32, weak_type=True)
+    """
+    k, n, a, b, loc = promote_args_inexact("betabinom.logpmf", k, n, a, b, loc)
+    y = lax.floor(k) - loc
+    log_choices = -(lax.log1p(n) + betaln(n - y + 1, y + 1))
+    log_probs = log_choices + (betaln(y + a, n - y + b) - betaln(a, b))
+    log_probs = jnp.where((y == 0) & (n == 0), 0.0, log_probs)
+    log_probs = jnp.where((y < -loc) | (y > n) | (y + a <= 0), -np.inf, log_probs)
+    return jnp.where((n < 0) | (a <= 0) | (b <= 0), np.nan, log_probs)
+
+
+@jit(inline=True)
+def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Probability; see `logpmf`.
+
+    >>> stats.betabinom.pmf(2, 5, 2.0, 3.0)
+    Array(0.23809528, dtype=float32, weak_type=True)
+    """
+    return lax.exp(logpmf(k, n, a, b, loc))

@@ -1,0 +1,43 @@
+"""The binomial distribution: how many of n trials of probability p succeed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
+from ferrax._src.numpy.util import promote_args_inexact
+from ferrax._src.scipy.stats.common import gammaln, xlog1py, xlogy
+from ferrax._src.transforms.jit import jit
+
+
+@jit(inline=True)
+def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Logarithm of the probability `C(n, k) * p**k * (1 - p)**(n - k)`.
+
+    Args: k: array: the number of successes. n: number of trials. p: probability of a success. loc:
+        shift of k.
+    They broadcast, and integers become floats. Raises: TypeError for what is no array or number.
+
+    >>> stats.binom.logpmf(2, 5, 0.5)
+    Array(-1.1631508, dtype=float32, weak_type=True)
+    """
+    k, n, p, loc = promote_args_inexact("binom.logpmf", k, n, p, loc)
+    y = k - loc
+    log_choices = gammaln(n + 1) - (gammaln(y + 1) + gammaln(n - y + 1))
+    log_outcome = xlogy(y, p) + xlog1py(n - y, -p)
+    certain = ((y == 0) & (n == 0)) | (log_outcome == 0)
+    log_probs = jnp.where(certain, 0.0, log_choices + log_outcome)
+    return jnp.where((k >= loc) & (k < loc + n + 1), log_probs, -np.inf)
+
+
+@jit(inline=True)
+def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """Probability; see `logpmf`.
+
+    >>> stats.binom.pmf(2, 5, 0.5)
+    Array(0.3125, dtype=float32, weak_type=True)
+    """
+    return lax.exp(logpmf(k, n, p, loc))

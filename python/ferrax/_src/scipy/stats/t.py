@@ -1,0 +1,40 @@
+"""Student's t distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
+from ferrax._src.lax import api as lax
+from ferrax._src.numpy.util import promote_args_inexact
+from ferrax._src.transforms.jit import jit
+
+
+@jit(inline=True)
+def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Logarithm of the density, proportional to `(1 + y**2 / df)**(-(df + 1) / 2)`, `y = (x - loc)
+    / scale`.
+
+    Args: x: array. df: degrees of freedom, positive. loc, scale: shift and width.
+    They broadcast, and integers become floats. Raises: TypeError for what is no array or number.
+
+    >>> stats.t.logpdf(1.0, 3.0)
+    Array(-1.5762529, dtype=float32, weak_type=True)
+    """
+    x, df, loc, scale = promote_args_inexact("t.logpdf", x, df, loc, scale)
+    y = (x - loc) / scale
+    half = df / 2
+    log_root = lax.log(scale * scale * np.pi * df) / 2
+    log_total = lax.lgamma(half) + log_root - lax.lgamma(half + 0.5)
+    return -(log_total + (half + 0.5) * lax.log1p(y * y / df))
+
+
+@jit(inline=True)
+def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """Density; see `logpdf`.
+
+    >>> stats.t.pdf(1.0, 3.0)
+    Array(0.20674835, dtype=float32, weak_type=True)
+    """
+    return lax.exp(logpdf(x, df, loc, scale))

@@ -1,0 +1,11 @@
+"""The left-skewed Gumbel distribution: of the smallest of many values."""
+
+from ferrax._src.scipy.stats.gumbel_l import (
+    cdf as cdf,
+    logcdf as logcdf,
+    logpdf as logpdf,
+    logsf as logsf,
+    pdf as pdf,
+    ppf as ppf,
+    sf as sf,
+)

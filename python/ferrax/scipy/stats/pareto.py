@@ -1,0 +1,11 @@
+"""The Pareto distribution."""
+
+from ferrax._src.scipy.stats.pareto import (
+    cdf as cdf,
+    logcdf as logcdf,
+    logpdf as logpdf,
+    logsf as logsf,
+    pdf as pdf,
+    ppf as ppf,
+    sf as sf,
+)

@@ -1,0 +1,6 @@
+"""The von Mises distribution on the circle."""
+
+from ferrax._src.scipy.stats.vonmises import (
+    logpdf as logpdf,
+    pdf as pdf,
+)

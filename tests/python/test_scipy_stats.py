@@ -1,0 +1,157 @@
+"""Distributions and statistics of `scipy.stats`: values and derivatives, beside JAX's."""
+
+import importlib
+import inspect
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from closeness import LARGEST
+from oracle import FERRAX, JAX, compare, compiled, module, same
+
+import ferrax
+from ferrax.scipy import stats
+
+F32 = np.float32
+X = np.array([-2.0, -0.4, 0.0, 0.3, 0.8, 1.0, 3.5, 20.0], F32)
+K = np.array([-1.0, 0, 1, 2, 3, 4, 7, 9], F32)
+Q = np.array([-0.1, 0.0, 0.01, 0.3, 0.5, 0.9, 1.0, np.nan], F32)
+A = np.array([0.3, 1, 2, 5, 0.7, 1.5, 3, 40], F32)
+B = np.array([2, 0.6, 3, 1, 12, 0.5, 1, 30], F32)
+N = np.array([1, 5, 2, 2, 9, 4, 8, 30], F32)
+P = np.array([0.1, 0.5, 0.9, 0.3, 0.7, 0.2, 0.99, 0.6], F32)
+# What each takes after its first argument, and whether that is a number of events.
+PARAMETERS = {
+    "bernoulli": ([P], True), "beta": ([A, B], False), "betabinom": ([N, A, B], True),
+    "binom": ([N, P], True), "cauchy": ([], False), "chi2": ([A], False), "expon": ([], False),
+    "gamma": ([A], False), "gennorm": ([A], False), "geom": ([P], True), "gumbel_l": ([], False),
+    "gumbel_r": ([], False), "laplace": ([], False), "logistic": ([], False), "nbinom": ([N, P], True),
+    "norm": ([], False), "pareto": ([B], False), "poisson": ([A], True), "t": ([A], False),
+    "truncnorm": ([-B, A], False), "uniform": ([], False), "vonmises": ([A], False), "wrapcauchy": ([P], False),
+}  # fmt: skip
+# Where two logarithms of the gamma function, or probabilities of tails, cancel.
+CANCELS = {"betabinom": 100.0, "binom": 100.0, "nbinom": 100.0, "truncnorm": 20.0, "chi2": 10.0, "beta": 10.0}
+
+
+def functions(name):
+    return [f for f in dir(getattr(stats, name)) if f[0] != "_" and f != "entropy"]
+
+
+def arguments(function, name):
+    parameters, counted = PARAMETERS[name]
+    first = K if counted else X
+    if function in ("ppf", "isf"):
+        # SciPy's own inverses are NaN outside of the interval, JAX's of some are what the formula gives.
+        first = Q if name not in ("logistic", "norm") else Q[2:7]
+        parameters = [x[: len(first)] for x in parameters]
+    shift = [F32(0.25), F32(1.5)] if name not in ("poisson", "nbinom", "binom", "geom", "betabinom") else []
+    taken = len(inspect.signature(getattr(getattr(stats, name), function)).parameters) - 1
+    return [first, *parameters, *shift][: taken + 1]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_values(name):
+    def case(S):
+        def values():
+            distribution = module(S, f"scipy.stats.{name}")
+            return {f: getattr(distribution, f)(*arguments(f, name)) for f in functions(name)}
+
+        return compiled(S, values)
+
+    compare(case(FERRAX), case(JAX), cancels=CANCELS.get(name, LARGEST))
+
+
+# JAX has no derivatives of the Gumbel distributions.
+@pytest.mark.parametrize("name", [n for n in PARAMETERS if not n.startswith("gumbel")])
+def test_derivatives(name):
+    log = "logpmf" if PARAMETERS[name][1] else "logpdf"
+    first = np.array([1, 1, 2, 1, 2, 3, 1, 9], F32) if PARAMETERS[name][1] else X + F32(0.011)
+
+    def case(S):
+        function = getattr(module(S, f"scipy.stats.{name}"), log)
+
+        def total(*args):
+            found = function(*args)
+            return S.jnp.sum(S.jnp.where(S.jnp.isfinite(found), found, 0))
+
+        args = [first, *arguments(log, name)[1:]]
+        return S.jax.jit(S.jax.grad(total, tuple(range(len(args)))))(*args)
+
+    compare(case(FERRAX), case(JAX), ulps=64)
+
+
+@same
+def test_python_numbers_and_integers(S):
+    norm, poisson = module(S, "scipy.stats.norm"), module(S, "scipy.stats.poisson")
+    return [norm.pdf(1.0), norm.cdf(1), norm.ppf(0.3), poisson.pmf(2, 3)]
+
+
+# Probabilities are exponentials of differences of logarithms up to 300.
+@same(ulps=256)
+def test_entropy(S):
+    return module(S, "scipy.stats.poisson").entropy(np.arange(0, 200, 40, dtype=F32).reshape(5, 1), np.zeros(2, F32))
+
+
+@same
+def test_vectors(S):
+    dirichlet, multinomial = module(S, "scipy.stats.dirichlet"), module(S, "scipy.stats.multinomial")
+    x = np.array([[0.2, 0.5], [0.3, 0.1], [0.5, 0.4]], F32)
+    alpha = np.array([1, 2, 0.5], F32)
+    return [
+        dirichlet.logpdf(x, alpha), dirichlet.pdf(x[:2], alpha), dirichlet.logpdf(x + 1, alpha),
+        multinomial.logpmf(np.array([1, 2, 3]), 6, x[:, 0]), multinomial.pmf(np.array([1, 2, 3]), 5, x[:, 0]),
+    ]  # fmt: skip
+
+
+@same
+def test_modes_and_ranks(S):
+    x = np.array([[3, 1, 3, 2], [1, 1, 2, 2], [5, 1, 5, 5]])
+    s = module(S, "scipy.stats")
+    methods = ("average", "min", "max", "dense", "ordinal")
+    return [
+        tuple(s.mode(x, axis=0)), tuple(s.mode(x, axis=None, keepdims=True)), tuple(s.mode(x[:0], axis=0)),
+        [s.rankdata(x, m) for m in methods], s.rankdata(x, "min", axis=1),
+        s.rankdata(np.array([1, np.nan, 2], F32)), s.sem(x, axis=1), s.sem(x, axis=None, ddof=0),
+        s.sem(np.array([1, np.nan, 2, 5], F32), nan_policy="omit"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("S", [FERRAX, JAX], ids=["ferrax", "jax"])
+def test_errors(S):
+    s = module(S, "scipy.stats")
+    norm, dirichlet, multinomial = (module(S, f"scipy.stats.{n}") for n in ("norm", "dirichlet", "multinomial"))
+    for error, call in [
+        (TypeError, lambda: norm.pdf([1.0])),
+        (TypeError, lambda: norm.cdf(np.ones(2, np.float16))),
+        (ValueError, lambda: dirichlet.pdf(np.ones(4, F32), np.ones(2, F32))),
+        (ValueError, lambda: dirichlet.pdf(np.ones(2, F32), np.ones((2, 2), F32))),
+        (ValueError, lambda: multinomial.pmf(np.ones(2, F32), 2, np.ones(2, F32))),
+        (ValueError, lambda: s.mode(np.ones(2), nan_policy="no")),
+        (NotImplementedError, lambda: s.mode(np.ones(2), nan_policy="omit")),
+        (ValueError, lambda: s.rankdata(np.ones(2), "no")),
+        (NotImplementedError, lambda: s.rankdata(np.ones(2), nan_policy="raise")),
+        (ValueError, lambda: s.sem(np.ones(2), nan_policy="raise")),
+    ]:
+        with pytest.raises(error):
+            call()
+
+
+def test_tails_of_the_normal_distribution():
+    # Beyond where the probability itself underflows.
+    x = np.array([-30.0, -12.0, -9.9, 4.9, 5.1, 9.0], F32)
+    compare(stats.norm.logcdf(x), jax.scipy.stats.norm.logcdf(x))
+    slope = ferrax.vmap(ferrax.grad(stats.norm.logcdf))
+    # The exponential of a difference of terms of 450.
+    compare(slope(x), jax.vmap(jax.grad(jax.scipy.stats.norm.logcdf))(x), ulps=256)
+
+
+def test_public_names_are_those_of_jax():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = importlib.import_module("jax.scipy.stats")
+        names = {n for n in dir(theirs) if n[0] != "_"}
+        for name in PARAMETERS:
+            there = importlib.import_module(f"jax.scipy.stats.{name}")
+            assert {n for n in dir(there) if n[0] != "_"} <= set(dir(getattr(stats, name))), name
+    assert names - set(dir(stats)) == {"gaussian_kde", "multivariate_normal"}
