@@ -209,3 +209,12 @@ except RuntimeError as error:
     print(error)
 assert not ferrax.compat.is_installed()
 """)  # fmt: skip
+
+
+def test_pjit_is_jit():
+    import ferrax
+    from ferrax.experimental import pjit
+
+    with pytest.warns(DeprecationWarning, match="Use ferrax.jit"):
+        assert pjit.pjit is ferrax.jit
+    assert not hasattr(pjit, "other")

@@ -1,5 +1,7 @@
 """Differentiation rules of primitives: registries and what rules are written with."""
 
+from __future__ import annotations as annotations  # a name of JAX's module
+
 from ferrax._src.interop.ad_functions import jvp as jvp, linearize as linearize
 from ferrax._src.tracing.traces import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 from ferrax._src.transforms.ad import (
