@@ -16,6 +16,7 @@ import sys
 import collectives
 import compile as compile_family
 import control_flow
+import convolutions
 import decompositions
 import dispatch
 import kernels
@@ -76,8 +77,8 @@ def main() -> None:
     print("\n".join(table), flush=True)
     failed = False
     families = (
-        dispatch, compile_family, kernels, reductions, sorting, sampling, decompositions, control_flow,
-        collectives, training,
+        dispatch, compile_family, kernels, reductions, convolutions, sorting, sampling, decompositions,
+        control_flow, collectives, training,
     )  # fmt: skip
     for family in families:
         for row in family.ROWS:

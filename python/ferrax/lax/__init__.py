@@ -58,8 +58,8 @@ from ferrax._src.composed.window_primitives import (
     select_and_gather_add_p as select_and_gather_add_p,
     select_and_scatter_add_p as select_and_scatter_add_p,
 )
+from ferrax._src.composed.window_scatter import select_and_scatter_p as select_and_scatter_p
 from ferrax._src.composed.windows import (
-    padtype_to_pads as padtype_to_pads,
     reduce_window_shape_tuple as reduce_window_shape_tuple,
 )
 from ferrax._src.core.primitives import LINALG as _LINALG, named_primitives as _named_primitives

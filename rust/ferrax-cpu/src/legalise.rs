@@ -1,6 +1,6 @@
 //! Rewrites of programs into what the CPU's library kernels take.
 //!
-//! Products of halves, or with a result dtype of their own, become products in
+//! Products and convolutions of halves, or with a result dtype of their own, become ones in
 //! the dtype of accumulation between conversions, which fuse with their
 //! neighbours. Products of vectors, or of batches of them, become sums of
 //! products of elements, which fuse too and have the accuracy of sums.
@@ -8,8 +8,10 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::DotGeneral;
-use ferrax_ir::{Atom, Axes, Builder, DType, Dim, Equation, Op, Program, Result, builder::substitute};
+use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral};
+use ferrax_ir::{
+    Atom, Axes, Builder, DType, Dim, Equation, Op, Program, Result, builder::substitute, internal_error,
+};
 use rustc_hash::FxHashMap;
 
 /// The dtype in which a product is computed.
@@ -42,13 +44,16 @@ fn accumulation(left: DType, right: DType, out: DType) -> DType {
 
 fn needs(program: &Program) -> bool {
     program.equations.iter().any(|equation| match &equation.op {
-        Op::DotGeneral(op) => {
-            let dtypes = dtypes(program, equation);
-            dtypes.iter().any(|&dtype| dtype != accumulation(dtypes[0], dtypes[1], dtypes[2]))
-                || is_of_vectors(op, program, equation)
-        }
+        Op::DotGeneral(op) => is_converted(program, equation) || is_of_vectors(op, program, equation),
+        Op::ConvGeneralDilated(_) => is_converted(program, equation),
         op => !op.programs().is_empty(),
     })
+}
+
+/// Whether operands and result of a product do not all have the dtype of accumulation.
+fn is_converted(program: &Program, equation: &Equation) -> bool {
+    let dtypes = dtypes(program, equation);
+    dtypes.iter().any(|&dtype| dtype != accumulation(dtypes[0], dtypes[1], dtypes[2]))
 }
 
 fn dtypes(program: &Program, equation: &Equation) -> [DType; 3] {
@@ -120,18 +125,26 @@ fn rewrite(program: Program, done: &mut FxHashMap<usize, (Arc<Program>, Arc<Prog
         let inputs = substitute(&map, &equation.inputs)?;
         builder.source = equation.source;
         let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
-        if let Op::DotGeneral(op) = &equation.op {
+        if matches!(equation.op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_)) {
             let [left, right, out] = dtypes(&program, equation);
             let wide = accumulation(left, right, out);
             let a = builder.convert(inputs[0], wide)?;
             let b = builder.convert(inputs[1], wide)?;
-            let product = if is_of_vectors(op, &program, equation) {
-                let ty = program.type_of(&Atom::Var(equation.outputs[0]));
-                let shape = ty.as_array().map(|array| array.shape.to_vec()).unwrap_or_default();
-                sum_of_products(&mut builder, op, a, b, &shape)?
-            } else {
-                let plain = DotGeneral { preferred_element_type: Some(wide), ..op.clone() };
-                builder.emit1(plain, &[a, b])?
+            let product = match &equation.op {
+                Op::DotGeneral(op) if is_of_vectors(op, &program, equation) => {
+                    let ty = program.type_of(&Atom::Var(equation.outputs[0]));
+                    let shape = ty.as_array().map(|array| array.shape.to_vec()).unwrap_or_default();
+                    sum_of_products(&mut builder, op, a, b, &shape)?
+                }
+                Op::DotGeneral(op) => {
+                    let plain = DotGeneral { preferred_element_type: Some(wide), ..op.clone() };
+                    builder.emit1(plain, &[a, b])?
+                }
+                Op::ConvGeneralDilated(op) => {
+                    let plain = ConvGeneralDilated { preferred_element_type: Some(wide), ..op.clone() };
+                    builder.emit1(plain, &[a, b])?
+                }
+                _ => return Err(internal_error!("{} is no product", equation.op.name())),
             };
             map[equation.outputs[0].index()] = Some(builder.convert(product, out)?);
             continue;

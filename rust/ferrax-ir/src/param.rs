@@ -207,6 +207,22 @@ impl ToParam for (usize, usize) {
     }
 }
 
+impl ToParam for (i64, i64) {
+    fn to_param(&self) -> Param {
+        Param::List(vec![Param::Int(self.0), Param::Int(self.1)])
+    }
+
+    fn from_param(value: Param) -> Result<Self> {
+        match &value {
+            Param::List(values) => match values.as_slice() {
+                [Param::Int(a), Param::Int(b)] => Ok((*a, *b)),
+                _ => wrong("two integers", &value),
+            },
+            _ => wrong("two integers", &value),
+        }
+    }
+}
+
 impl ToParam for (i64, i64, i64) {
     fn to_param(&self) -> Param {
         Param::List(vec![Param::Int(self.0), Param::Int(self.1), Param::Int(self.2)])

@@ -480,3 +480,75 @@ fn batches_of_products() {
         }
     }
 }
+
+/// Convolutions with their operands' sizes: plain, strided and dilated, cropped, in another order of axes,
+/// and with groups of either kind.
+fn convolutions() -> Vec<(ConvGeneralDilated, [ArrayType; 2])> {
+    let f = |sizes: &[usize]| ArrayType::of_sizes(sizes, DType::F64);
+    let axes = |axes: &[usize]| axes.iter().copied().collect();
+    let op = ConvGeneralDilated {
+        window_strides: axes(&[1]),
+        padding: vec![(0, 0)],
+        lhs_dilation: axes(&[1]),
+        rhs_dilation: axes(&[1]),
+        dims: ConvDims { lhs: axes(&[0, 1, 2]), rhs: axes(&[0, 1, 2]), out: axes(&[0, 1, 2]) },
+        feature_group_count: 1,
+        batch_group_count: 1,
+        precision: None,
+        preferred_element_type: None,
+    };
+    let dilated = ConvGeneralDilated {
+        window_strides: axes(&[2]),
+        padding: vec![(3, 1)],
+        lhs_dilation: axes(&[3]),
+        rhs_dilation: axes(&[2]),
+        ..op.clone()
+    };
+    let mixed = ConvGeneralDilated {
+        window_strides: axes(&[2, 1]),
+        padding: vec![(1, 0), (-1, 2)],
+        lhs_dilation: axes(&[1, 2]),
+        rhs_dilation: axes(&[1, 1]),
+        dims: ConvDims { lhs: axes(&[3, 1, 2, 0]), rhs: axes(&[1, 3, 0, 2]), out: axes(&[2, 0, 3, 1]) },
+        ..op.clone()
+    };
+    let features = ConvGeneralDilated { feature_group_count: 2, ..dilated.clone() };
+    let batches = ConvGeneralDilated { batch_group_count: 3, ..dilated.clone() };
+    let none = ConvGeneralDilated {
+        window_strides: axes(&[]),
+        padding: vec![],
+        lhs_dilation: axes(&[]),
+        rhs_dilation: axes(&[]),
+        dims: ConvDims { lhs: axes(&[1, 0]), rhs: axes(&[0, 1]), out: axes(&[0, 1]) },
+        ..op.clone()
+    };
+    vec![
+        (op, [f(&[2, 3, 5]), f(&[4, 3, 2])]),
+        (dilated, [f(&[2, 3, 5]), f(&[4, 3, 3])]),
+        (mixed, [f(&[4, 3, 5, 2]), f(&[3, 4, 2, 3])]),
+        (features, [f(&[2, 6, 5]), f(&[4, 3, 3])]),
+        (batches, [f(&[6, 2, 5]), f(&[3, 2, 3])]),
+        (none, [f(&[3, 2]), f(&[4, 3])]),
+    ]
+}
+
+#[test]
+fn transposes_of_convolutions() {
+    for (op, types) in convolutions() {
+        check_transpose(op.clone(), &types, &[0]);
+        check_transpose(op, &types, &[1]);
+    }
+}
+
+#[test]
+fn batches_of_convolutions() {
+    for (op, types) in convolutions() {
+        for left in [None, Some(0), Some(1), Some(2)] {
+            for right in [None, Some(0), Some(1), Some(2)] {
+                if left.or(right).is_some() {
+                    check_batch(op.clone(), &types, &[left, right]);
+                }
+            }
+        }
+    }
+}

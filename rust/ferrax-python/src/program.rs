@@ -167,6 +167,12 @@ fn flops(program: &Program) -> u64 {
                     let contracted: Sizes = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).collect();
                     outputs.saturating_mul(count_of(&contracted)).saturating_mul(2)
                 }
+                Op::ConvGeneralDilated(conv) => {
+                    let rhs = program.type_of(&equation.inputs[1]);
+                    let sizes = rhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
+                    let terms: Sizes = conv.dims.rhs[1..].iter().map(|&axis| sizes[axis]).collect();
+                    outputs.saturating_mul(count_of(&terms)).saturating_mul(2)
+                }
                 op => op.programs().into_iter().map(of).fold(0u64, u64::saturating_add).max(outputs),
             }
         };

@@ -34,7 +34,8 @@ def window_params(windows) -> dict:
     return dict(zip(_FIELDS, values))
 
 
-def _of(x, params):
+def windows_of(x, params):
+    """The windows over an array that an equation has these parameters for."""
     return _known(x.shape, *(_static(params.get(name)) for name in _FIELDS))
 
 
@@ -57,11 +58,11 @@ def _batched_params(params, dim):
 
 
 def _sum(operand, **params):
-    return _windows.window_sum(_of(operand, params), operand)
+    return _windows.window_sum(windows_of(operand, params), operand)
 
 
 def _extreme(name, operand, **params):
-    return _windows.window_extreme(name, _of(operand, params), operand)
+    return _windows.window_extreme(name, windows_of(operand, params), operand)
 
 
 def _linear_jvp(primitive, primals, tangents, **params):
@@ -86,7 +87,17 @@ def _register_window(primitive):
     axis_primitive_batchers[primitive] = functools.partial(_window_batch, primitive)
 
 
+def _sum_transpose(cotangent, operand, **params):
+    if type(cotangent) is Zero:
+        return [Zero(operand.aval.to_tangent_aval())]
+    windows = windows_of(operand.aval, params)
+    if _windows.are_apart(windows):
+        return [_windows.window_sum_transposed(windows, cotangent)]
+    return composite_transpose(lambda x, **p: [_sum(x, **p)], [cotangent], [operand], params)
+
+
 reduce_window_sum_p = composite("reduce_window_sum", _sum)
+primitive_transposes[reduce_window_sum_p] = _sum_transpose
 primitive_jvps[reduce_window_sum_p] = functools.partial(_linear_jvp, reduce_window_sum_p)
 _register_window(reduce_window_sum_p)
 
@@ -99,7 +110,7 @@ for _primitive in (reduce_window_max_p, reduce_window_min_p):
 
 def _gather_add(tangents, operand, *, select_prim, **params):
     name = "max" if select_prim.name == "ge" else "min"
-    return _windows.window_picked(name, _of(operand, params), tangents, operand)
+    return _windows.window_picked(name, windows_of(operand, params), tangents, operand)
 
 
 def _scatter_add(source, operand, *, select_prim, **params):
@@ -168,7 +179,7 @@ def _combiner(name, jaxpr, consts, like):
 def _reduce_window(*args, jaxpr, consts, **params):
     flat, init = args[: len(args) // 2], args[len(args) // 2 :]
     combine = _combiner("reduce_window", jaxpr, consts, flat)
-    return _windows.windows_reduced(jaxpr, combine, _of(flat[0], params), list(flat), list(init))
+    return _windows.windows_reduced(jaxpr, combine, windows_of(flat[0], params), list(flat), list(init))
 
 
 def _reduce(*args, computation, jaxpr, dimensions):

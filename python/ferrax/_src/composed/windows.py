@@ -28,9 +28,10 @@ from ferrax._src.core.op_types import GatherDimensionNumbers
 from ferrax._src.lax import elementwise
 from ferrax._src.lax.arguments import int_tuple
 from ferrax._src.lax.control_flow.scan import scan
+from ferrax._src.lax.convolution_shapes import padtype_to_pads
 from ferrax._src.lax.creation import full_like, iota
 from ferrax._src.lax.gather_scatter import gather
-from ferrax._src.lax.shape import _broadcast_to, expand_dims, pad, reshape
+from ferrax._src.lax.shape import _broadcast_to, broadcast_in_dim, expand_dims, pad, reshape
 from ferrax._src.lax.slicing import dynamic_slice, slice
 from ferrax._src.transforms.jit import jit
 from ferrax._src.tree import tree_util
@@ -40,43 +41,6 @@ UNROLLED = 64
 # Along an axis, windows up to these lengths are combined place by place: those that overlap, and
 # those that do not, for which each element is read once.
 DIRECT, DIRECT_BLOCKS = 4, 16
-
-
-def padtype_to_pads(
-    in_shape: Sequence[int],
-    window_shape: Sequence[int],
-    window_strides: Sequence[int],
-    padding: str,
-) -> list[tuple[int, int]]:
-    """The padding ``(low, high)`` of each axis that a name stands for.
-
-    ``"VALID"`` pads nothing. ``"SAME"`` makes ``ceil(size / stride)`` windows, and puts the odd
-    element of padding at the end; ``"SAME_LOWER"`` puts it at the beginning.
-
-    Errors: TypeError for a padding that is no string, RuntimeError for another name.
-    Args: in_shape: the array's shape; window_shape, window_strides: the windows' sizes and steps;
-    padding: the name.
-
-    >>> lax.padtype_to_pads((6,), (2,), (1,), "SAME")
-    [(0, 1)]
-    """
-    if not isinstance(padding, str):
-        raise TypeError(
-            f"Unknown padding type: {padding}; expected 'VALID', 'SAME' or 'SAME_LOWER'."
-        )
-    name = padding.upper()
-    if name == "VALID":
-        return [(0, 0)] * len(in_shape)
-    if name not in ("SAME", "SAME_LOWER"):
-        raise RuntimeError(
-            f"Unrecognized padding {padding!r}: expected 'VALID', 'SAME' or 'SAME_LOWER'"
-        )
-    pads = []
-    for size, window, stride in zip(in_shape, window_shape, window_strides):
-        total = max((-(-size // stride) - 1) * stride + window - size, 0)
-        less, more = total // 2, total - total // 2
-        pads.append((less, more) if name == "SAME" else (more, less))
-    return pads
 
 
 class Windows:
@@ -225,6 +189,36 @@ def window_sum(windows, x):
     for axis in range(x.ndim):
         result = _along(_one(elementwise.add), MONOIDS["add"][0], False, windows, axis, [result])[0]
     return elementwise._convert_element_type(result, x.dtype, x.weak_type)
+
+
+def are_apart(windows) -> bool:
+    """Whether no element is in two windows, and elements of the operand and of a window have no
+    gaps."""
+    return all(
+        d == e == 1 and stride >= size
+        for d, e, stride, size in zip(windows.base, windows.steps, windows.strides, windows.sizes)
+    )
+
+
+@jit(static_argnums=0)
+def window_sum_transposed(windows, cotangent):
+    """The cotangent of an operand of whose windows, which are apart, sums were taken: each element
+    has that of its window. It is repeated, not added up."""
+    x = cotangent
+    zero = full_like(x, 0, shape=())
+    for axis, (low, _) in enumerate(windows.pads):
+        size, stride, count = windows.sizes[axis], windows.strides[axis], windows.out[axis]
+        if size > 1 or stride > 1:
+            before, after = x.shape[:axis], x.shape[axis + 1 :]
+            kept = tuple(a for a in range(x.ndim + 1) if a != axis + 1)
+            x = broadcast_in_dim(x, (*before, count, size, *after), kept)
+            gaps = [(0, stride - size if a == axis + 1 else 0, 0) for a in range(x.ndim)]
+            x = reshape(pad(x, zero, gaps), (*before, count * stride, *after))
+        missing = windows.shape[axis] + low - x.shape[axis]
+        if low or missing:
+            config = [(-low, missing, 0) if a == axis else (0, 0, 0) for a in range(x.ndim)]
+            x = pad(x, zero, config)
+    return x
 
 
 def _one(combine):

@@ -99,6 +99,26 @@ DotDimensionNumbers: TypeAlias = tuple[
 ]
 
 
+class ConvDimensionNumbers(NamedTuple):
+    """Which axis of a convolution's arrays is which.
+
+    `lhs_spec` and `out_spec` are (batch, feature, spatial ...), `rhs_spec` is (output feature, input
+    feature, spatial ...), as numbers of axes.
+
+    >>> lax.conv_dimension_numbers((1, 8, 3), (2, 3, 4), ("NWC", "WIO", "NWC"))
+    ConvDimensionNumbers(lhs_spec=(0, 2, 1), rhs_spec=(2, 1, 0), out_spec=(0, 2, 1))
+    """
+
+    lhs_spec: Sequence[int]
+    rhs_spec: Sequence[int]
+    out_spec: Sequence[int]
+
+
+ConvGeneralDilatedDimensionNumbers: TypeAlias = (
+    "tuple[str, str, str] | ConvDimensionNumbers | None"
+)
+
+
 def _preset_precision(name: str) -> Precision:
     if name == "DEFAULT" or "F8" in name or name in ("BF16_BF16_BF16", "BF16_BF16_F32"):
         return Precision.DEFAULT

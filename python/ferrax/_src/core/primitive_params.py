@@ -18,10 +18,13 @@ from ferrax._src.base import effects
 from ferrax._src.base.extended_dtypes import PRNG_IMPLS
 from ferrax._src.core import named_axes
 from ferrax._src.core.op_types import (
+    ConvDimensionNumbers,
     GatherDimensionNumbers,
     GatherScatterMode,
+    Precision,
     RoundingMethod,
     ScatterDimensionNumbers,
+    precision_name,
 )
 
 # What each equation of these has beside the native parameters.
@@ -30,7 +33,9 @@ _ADDED = {
     **dict.fromkeys(
         ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), {"sharding": None}
     ),
-    **dict.fromkeys(("dot_general", "reduce_sum"), {"out_sharding": None}),
+    **dict.fromkeys(
+        ("conv_general_dilated", "dot_general", "reduce_sum"), {"out_sharding": None}
+    ),
     **dict.fromkeys(("eigh", "svd"), {"algorithm": None, "subset_by_index": None}),
     **dict.fromkeys(("geqp3", "qr"), {"use_magma": None}),
 }  # fmt: skip
@@ -118,6 +123,21 @@ def _native_indexing(params):
     if mode is not None and not isinstance(mode, str):
         params["mode"] = mode.core_name
     return params
+
+
+def _shown_convolution(op, params, operands, num_outputs):
+    name = params["precision"]
+    return params | {
+        "dimension_numbers": ConvDimensionNumbers(*params["dimension_numbers"]),
+        "precision": None if name is None else (Precision(name),) * 2,
+    }
+
+
+def _native_convolution(params):
+    return params | {
+        "dimension_numbers": tuple(map(tuple, params["dimension_numbers"])),
+        "precision": precision_name(params.get("precision")),
+    }
 
 
 def _shown_jit(op, params, operands, num_outputs):
@@ -234,6 +254,7 @@ def _native_collective(op, params):
 
 # Rules by op. Modules above that know of jaxprs and of rules of derivatives add theirs.
 SHOWN = {
+    "conv_general_dilated": _shown_convolution,
     "gather": _shown_gather,
     "jit": _shown_jit,
     "while": _shown_while,
@@ -246,6 +267,7 @@ SHOWN = {
 }
 
 NATIVE: dict[str, Callable[[dict], dict]] = {
+    "conv_general_dilated": _native_convolution,
     "gather": _native_indexing,
     **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,

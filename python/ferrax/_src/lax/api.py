@@ -5,6 +5,8 @@
 from ferrax._core.lax import *
 from ferrax._src.core.op_types import (
     AccuracyMode as AccuracyMode,
+    ConvDimensionNumbers as ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
     DotAlgorithm as DotAlgorithm,
     DotAlgorithmPreset as DotAlgorithmPreset,
     DotDimensionNumbers as DotDimensionNumbers,
@@ -21,6 +23,9 @@ from ferrax._src.lax.control_flow.barrier import *
 from ferrax._src.lax.control_flow.conditionals import *
 from ferrax._src.lax.control_flow.scan import *
 from ferrax._src.lax.control_flow.while_loop import *
+from ferrax._src.lax.convolution import *
+from ferrax._src.lax.convolution_patches import *
+from ferrax._src.lax.convolution_shapes import *
 from ferrax._src.lax.creation import *
 from ferrax._src.lax.dot import *
 from ferrax._src.lax.elementwise import *

@@ -6,6 +6,7 @@
 
 mod body;
 mod control;
+mod conv;
 pub mod copy;
 pub mod cumulative;
 mod decompositions;
@@ -65,6 +66,7 @@ pub fn bind(
         Op::Sweeps(op) => Some(sweeps::sweeps(op, nested)?),
         Op::Scan(op) => Some(control::scan(op, nested)?),
         Op::DotGeneral(op) => Some(gemm::bind(op, inputs, outputs)?),
+        Op::ConvGeneralDilated(op) => Some(conv::bind(op, inputs, outputs)?),
         Op::Gather(op) => Some(windows::gather(op, inputs, outputs)?),
         Op::Scatter(op) => windows::scatter(op, inputs, outputs)?,
         Op::DynamicSlice(op) => Some(windows::dynamic_slice(op, inputs, outputs)?),

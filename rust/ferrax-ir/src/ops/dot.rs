@@ -269,7 +269,7 @@ fn offsets(mut index: usize, sizes: &[usize], strides: &[(usize, usize)]) -> (us
     (left, right)
 }
 
-fn value(tensor: &Tensor, index: usize) -> Result<Wide> {
+pub(super) fn value(tensor: &Tensor, index: usize) -> Result<Wide> {
     let size = tensor.dtype().size();
     load(tensor.dtype(), &tensor.bytes()[index * size..])
         .ok_or_else(|| internal_error!("elements of {} have no value", tensor.dtype()))
@@ -283,7 +283,7 @@ fn complex(value: Wide) -> (f64, f64) {
     }
 }
 
-fn product(x: Wide, y: Wide) -> Wide {
+pub(super) fn product(x: Wide, y: Wide) -> Wide {
     match (x, y) {
         (Wide::Int(x), Wide::Int(y)) => Wide::Int(x.wrapping_mul(y)),
         (Wide::Complex(..), _) | (_, Wide::Complex(..)) => {
@@ -294,7 +294,7 @@ fn product(x: Wide, y: Wide) -> Wide {
     }
 }
 
-fn add(x: Wide, y: Wide) -> Wide {
+pub(super) fn add(x: Wide, y: Wide) -> Wide {
     match (x, y) {
         (Wide::Int(x), Wide::Int(y)) => Wide::Int(x.wrapping_add(y)),
         (Wide::Float(x), Wide::Float(y)) => Wide::Float(x + y),

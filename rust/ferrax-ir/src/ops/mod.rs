@@ -57,6 +57,7 @@ mod complex;
 mod complex_inverse;
 pub mod control;
 mod convert;
+mod convolution;
 mod cumulative;
 mod custom;
 mod derive;
@@ -97,6 +98,7 @@ pub use common::Accept;
 pub use compare::{Compare, CompareRow};
 pub use control::{Cond, Scan, While};
 pub use convert::{BitcastConvertType, ConvertElementType};
+pub use convolution::{ConvDims, ConvGeneralDilated};
 pub use cumulative::{Cumulative, CumulativeKind, CumulativeRow};
 pub use custom::{
     CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
@@ -141,7 +143,7 @@ macro_rules! with_all_ops {
             // Decompositions.
             Eigh, Svd, Cholesky, Lu, Qr, Geqrf, Geqp3, HouseholderProduct, Ormqr, TriangularSolve,
             // Products.
-            DotGeneral,
+            DotGeneral, ConvGeneralDilated,
             // Random bits.
             Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
             // Over named axes.

@@ -103,6 +103,13 @@ fn leaf(program: &Program, equation: &ferrax_ir::Equation) -> Cost {
             let work = output * contracted;
             (if by_vector { 2.0 * work } else { 0.5 * work }, 0.5 * work)
         }
+        Op::ConvGeneralDilated(op) => {
+            let window = program.type_of(&equation.inputs[1]);
+            let sizes = window.as_array().map(|ty| ty.shape.clone()).unwrap_or_default();
+            let terms = op.dims.rhs.iter().skip(1).filter_map(|&axis| sizes.get(axis)?.as_const());
+            let work = output * terms.map(|size| size as f64).product::<f64>();
+            (0.5 * work, 0.5 * work)
+        }
         Op::Unary(Unary::Neg | Unary::Abs | Unary::Not | Unary::Square | Unary::Real | Unary::Imag) => {
             (output, output)
         }

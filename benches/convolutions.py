@@ -1,0 +1,85 @@
+"""Convolutions beside JAX: whole, their derivatives, in loops, depthwise, along one axis; first calls."""
+
+from __future__ import annotations
+
+import numpy as np
+from timing import timed, timed_once
+
+NHWC = ("NHWC", "HWIO", "NHWC")
+
+
+def _normal(*shape):
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _conv(library, x, w, **options):
+    numbers = options.pop("numbers", NHWC)
+    ones = (1,) * (x.ndim - 2)
+    conv = library.jax.lax.conv_general_dilated
+    return conv(x, w, ones, "SAME", dimension_numbers=numbers, **options)
+
+
+def _call(function, *shapes):
+    """Prepares the jitted `function(library, *arrays)`."""
+
+    def prepare(library):
+        arrays = [library.jax.device_put(_normal(*shape)) for shape in shapes]
+        run = library.jax.jit(lambda *arrays: function(library, *arrays))
+        return lambda: library.jax.block_until_ready(run(*arrays))
+
+    return prepare
+
+
+def _gradient(argument, **options):
+    """The derivative by one operand, for a cotangent."""
+
+    def function(library, x, w, ct):
+        operands = [x, w]
+
+        def of(value):
+            operands[argument] = value
+            return _conv(library, *operands, **options)
+
+        return library.jax.vjp(of, operands[argument])[1](ct)
+
+    return function
+
+
+def _loop(library, x, w):
+    def step(i, total):
+        return total + _conv(library, x + i, w).mean()
+
+    return library.jax.lax.fori_loop(0, 4, step, library.jnp.float32(0))
+
+
+def _first(library):
+    x, w = (library.jax.device_put(_normal(*shape)) for shape in ((4, 16, 16, 8), (3, 3, 8, 16)))
+    run = library.jax.jit(lambda x, w: _conv(library, x, w))
+    return lambda: library.jax.block_until_ready(run(x, w))
+
+
+IMAGES, WINDOW, RESULT = (32, 64, 64, 32), (3, 3, 32, 64), (32, 64, 64, 64)
+DEPTHWISE = {"feature_group_count": 32}
+FEATURES_FIRST = {"numbers": ("NCHW", "OIHW", "NCHW")}
+ALONG = {"numbers": ("NCW", "OIW", "NCW")}
+
+
+def _row(name, function, *shapes):
+    return timed(name, "ms", None, _call(function, *shapes), rounds=3, samples=1)
+
+
+ROWS = [
+    _row("3×3 convolution, 32×64×64×32 to 64 features", _conv, IMAGES, WINDOW),
+    _row("its derivative by the images", _gradient(0), IMAGES, WINDOW, RESULT),
+    _row("its derivative by the window", _gradient(1), IMAGES, WINDOW, RESULT),
+    _row("4 of an eighth of it in `fori_loop`", _loop, (4, 64, 64, 32), WINDOW),
+    _row("3×3 convolution, features first", lambda lib, x, w: _conv(lib, x, w, **FEATURES_FIRST),
+         (32, 32, 64, 64), (64, 32, 3, 3)),
+    _row("depthwise 3×3 convolution, 32×64×64×32", lambda lib, x, w: _conv(lib, x, w, **DEPTHWISE),
+         IMAGES, (3, 3, 1, 32)),
+    _row("its derivative by the images", _gradient(0, **DEPTHWISE), IMAGES, (3, 3, 1, 32), IMAGES),
+    _row("its derivative by the window", _gradient(1, **DEPTHWISE), IMAGES, (3, 3, 1, 32), IMAGES),
+    _row("convolution along an axis, 16×64×4096, window 7", lambda lib, x, w: _conv(lib, x, w, **ALONG),
+         (16, 64, 4096), (64, 64, 7)),
+    timed_once("first call of a convolution", "ms", None, _first, rounds=3),
+]  # fmt: skip

@@ -1,0 +1,319 @@
+//! The innermost loops of products of matrices: a few rows of the result, as many vectors wide as
+//! registers hold, over a block of terms.
+//!
+//! One operand is broadcast, element by element; the other is read in vectors, from panels that have a
+//! row of [`Micro::width`] elements for each term. Each loop is compiled for each instruction set; all
+//! add the terms of an element in order, those with fused multiplication where the machine has it.
+
+use bytemuck::Pod;
+
+use crate::vm::isa::{Isa, isa};
+
+/// Terms of a block: a panel of so many rows of two vectors is three quarters of a small L1 cache.
+pub const TERMS: usize = 192;
+/// From one row of broadcast elements to the next, where their terms are adjacent: an odd number of
+/// cache lines, so that rows do not fall into one set of the cache.
+pub const ROW: usize = 208;
+
+/// `f(terms, a, a_step, b, b_step, c, c_step, first)`: `c[i][j] = sum over k of a(i, k) * b[k][j]`, added to
+/// `c` unless it is the first block.
+pub type Block<T> = unsafe fn(usize, *const T, usize, *const T, usize, *mut T, usize, bool);
+
+/// Numbers that convolutions are computed in. Integers are unsigned and wrap.
+pub trait Number: Pod + Send + Sync + std::fmt::Debug + 'static {
+    fn negate(self) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn mul_add(self, by: Self, to: Self) -> Self;
+    fn micro() -> Micro<Self>;
+}
+
+/// The block functions of a dtype on this machine.
+#[derive(Clone, Copy)]
+pub struct Micro<T: 'static> {
+    pub lanes: usize,
+    /// Rows of the result that the functions compute, descending.
+    pub rows: &'static [usize],
+    /// By position in `rows`, then for one and two vectors.
+    adjacent_terms: &'static [[Block<T>; 2]],
+    adjacent_rows: &'static [[Block<T>; 2]],
+}
+
+impl<T> std::fmt::Debug for Micro<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Micro({} lanes)", self.lanes)
+    }
+}
+
+impl<T> Micro<T> {
+    /// Elements of two vectors.
+    pub fn width(&self) -> usize {
+        2 * self.lanes
+    }
+
+    /// Rows of the largest block.
+    pub fn most_rows(&self) -> usize {
+        self.rows[0]
+    }
+
+    /// The function for the first of `rows` rows and `columns` columns, and how many rows it computes: more
+    /// than there are, if no function computes as few. `adjacent_rows` if broadcast elements of one term
+    /// are adjacent, else those of one row are.
+    pub fn select(&self, rows: usize, columns: usize, adjacent_rows: bool) -> (Block<T>, usize) {
+        let at = self.rows.iter().rposition(|&count| count >= rows).unwrap_or(0);
+        let table = if adjacent_rows { self.adjacent_rows } else { self.adjacent_terms };
+        (table[at][usize::from(columns > self.lanes)], self.rows[at])
+    }
+}
+
+/// A vector register.
+trait Lanes<T>: Copy {
+    const COUNT: usize;
+    /// # Safety
+    /// `from` is valid for reading a vector; the machine has the vector's instruction set.
+    unsafe fn load(from: *const T) -> Self;
+    /// # Safety
+    /// `to` is valid for writing a vector; the machine has the vector's instruction set.
+    unsafe fn store(self, to: *mut T);
+    /// # Safety
+    /// The machine has the vector's instruction set.
+    unsafe fn splat(value: T) -> Self;
+    /// `self * by + to`.
+    ///
+    /// # Safety
+    /// The machine has the vector's instruction set.
+    unsafe fn mul_add(self, by: Self, to: Self) -> Self;
+    /// # Safety
+    /// The machine has the vector's instruction set.
+    unsafe fn add(self, other: Self) -> Self;
+}
+
+/// A vector that the compiler makes registers of.
+#[derive(Clone, Copy)]
+struct Plain<T, const N: usize>([T; N]);
+
+impl<T: Number, const N: usize> Lanes<T> for Plain<T, N> {
+    const COUNT: usize = N;
+
+    #[inline(always)]
+    unsafe fn load(from: *const T) -> Self {
+        // SAFETY: the caller's promise.
+        Plain(unsafe { from.cast::<[T; N]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut T) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[T; N]>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: T) -> Self {
+        Plain([value; N])
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+        Plain(std::array::from_fn(|i| self.0[i].mul_add(by.0[i], to.0[i])))
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        Plain(std::array::from_fn(|i| self.0[i].add(other.0[i])))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    macro_rules! lanes {
+        ($($vector:ident $t:ident $count:literal: $load:ident $store:ident $splat:ident $fma:ident $add:ident;)*) => {$(
+            impl Lanes<$t> for $vector {
+                const COUNT: usize = $count;
+
+                #[inline(always)]
+                unsafe fn load(from: *const $t) -> Self {
+                    // SAFETY: the caller's promise; the instruction asks for no alignment.
+                    unsafe { $load(from) }
+                }
+
+                #[inline(always)]
+                unsafe fn store(self, to: *mut $t) {
+                    // SAFETY: the caller's promise; the instruction asks for no alignment.
+                    unsafe { $store(to, self) }
+                }
+
+                #[inline(always)]
+                unsafe fn splat(value: $t) -> Self {
+                    // SAFETY: the caller promises the instruction set.
+                    unsafe { $splat(value) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+                    // SAFETY: the caller promises the instruction set.
+                    unsafe { $fma(self, by, to) }
+                }
+
+                #[inline(always)]
+                unsafe fn add(self, other: Self) -> Self {
+                    // SAFETY: the caller promises the instruction set.
+                    unsafe { $add(self, other) }
+                }
+            }
+        )*};
+    }
+
+    lanes! {
+        __m512 f32 16: _mm512_loadu_ps _mm512_storeu_ps _mm512_set1_ps _mm512_fmadd_ps _mm512_add_ps;
+        __m512d f64 8: _mm512_loadu_pd _mm512_storeu_pd _mm512_set1_pd _mm512_fmadd_pd _mm512_add_pd;
+        __m256 f32 8: _mm256_loadu_ps _mm256_storeu_ps _mm256_set1_ps _mm256_fmadd_ps _mm256_add_ps;
+        __m256d f64 4: _mm256_loadu_pd _mm256_storeu_pd _mm256_set1_pd _mm256_fmadd_pd _mm256_add_pd;
+    }
+}
+
+/// # Safety
+/// `a` has `R` rows of `terms` elements, [`ROW`] apart if `TERMS_ADJACENT`, else its terms are `a_step`
+/// apart; `b` has `terms` rows of `N` vectors, `b_step` apart; `c` has `R` rows of `N` vectors, `c_step`
+/// apart, that nobody else uses. The machine has the instruction set of `V`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the operands of a product of matrices")]
+unsafe fn block<T: Number, V: Lanes<T>, const R: usize, const N: usize, const TERMS_ADJACENT: bool>(
+    terms: usize,
+    mut a: *const T,
+    a_step: usize,
+    mut b: *const T,
+    b_step: usize,
+    c: *mut T,
+    c_step: usize,
+    first: bool,
+) {
+    // SAFETY: term k reads its element of each row of `a` and its row of `b`; `c` is read and written inside of
+    // its rows. The pointers move at most one step behind the last term, which `wrapping_add` allows.
+    unsafe {
+        let mut sums = [[V::splat(T::zeroed()); N]; R];
+        for _ in 0..terms {
+            let line: [V; N] = std::array::from_fn(|j| V::load(b.add(j * V::COUNT)));
+            for (i, row) in sums.iter_mut().enumerate() {
+                let x = V::splat(*a.add(if TERMS_ADJACENT { i * ROW } else { i }));
+                for (sum, &y) in row.iter_mut().zip(&line) {
+                    *sum = x.mul_add(y, *sum);
+                }
+            }
+            a = a.wrapping_add(if TERMS_ADJACENT { 1 } else { a_step });
+            b = b.wrapping_add(b_step);
+        }
+        for (i, row) in sums.iter().enumerate() {
+            for (j, &sum) in row.iter().enumerate() {
+                let to = c.add(i * c_step + j * V::COUNT);
+                let sum = if first { sum } else { V::load(to).add(sum) };
+                sum.store(to);
+            }
+        }
+    }
+}
+
+macro_rules! versions {
+    ($($name:ident $($features:literal)?;)*) => {$(
+        $(#[cfg(target_arch = "x86_64")] #[target_feature(enable = $features)])?
+        #[allow(clippy::too_many_arguments, reason = "as `block`")]
+        unsafe fn $name<T: Number, V: Lanes<T>, const R: usize, const N: usize, const TERMS_ADJACENT: bool>(
+            terms: usize, a: *const T, a_step: usize, b: *const T, b_step: usize, c: *mut T, c_step: usize,
+            first: bool,
+        ) {
+            // SAFETY: as `block` asks.
+            unsafe { block::<T, V, R, N, TERMS_ADJACENT>(terms, a, a_step, b, b_step, c, c_step, first) }
+        }
+    )*};
+}
+
+versions! {
+    baseline;
+    avx2 "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
+    avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c";
+}
+
+/// The table of the blocks of one vector type, with these numbers of rows.
+macro_rules! table {
+    ($version:ident $t:ident $v:ty: $($rows:literal)*) => {
+        Micro {
+            lanes: <$v as Lanes<$t>>::COUNT,
+            rows: &[$($rows),*],
+            adjacent_terms: &[$([$version::<$t, $v, $rows, 1, true>, $version::<$t, $v, $rows, 2, true>]),*],
+            adjacent_rows: &[$([$version::<$t, $v, $rows, 1, false>, $version::<$t, $v, $rows, 2, false>]),*],
+        }
+    };
+}
+
+macro_rules! floats {
+    ($($t:ident $wide:ident $half:ident $plain:literal;)*) => {$(
+        impl Number for $t {
+            fn negate(self) -> $t {
+                -self
+            }
+
+            #[inline(always)]
+            fn add(self, other: $t) -> $t {
+                self + other
+            }
+
+            #[inline(always)]
+            fn mul_add(self, by: $t, to: $t) -> $t {
+                self * by + to
+            }
+
+            fn micro() -> Micro<$t> {
+                match isa() {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => table!(avx512 $t std::arch::x86_64::$wide: 12 8 4 2 1),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => table!(avx2 $t std::arch::x86_64::$half: 6 4 2 1),
+                    Isa::Baseline => table!(baseline $t Plain<$t, $plain>: 4 2 1),
+                }
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32 __m512 __m256 4;
+    f64 __m512d __m256d 2;
+}
+
+macro_rules! integers {
+    ($($t:ident $lanes:literal;)*) => {$(
+        impl Number for $t {
+            fn negate(self) -> $t {
+                self.wrapping_neg()
+            }
+
+            #[inline(always)]
+            fn add(self, other: $t) -> $t {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn mul_add(self, by: $t, to: $t) -> $t {
+                self.wrapping_mul(by).wrapping_add(to)
+            }
+
+            fn micro() -> Micro<$t> {
+                match isa() {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => table!(avx512 $t Plain<$t, $lanes>: 8 2 1),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => table!(avx2 $t Plain<$t, $lanes>: 4 1),
+                    Isa::Baseline => table!(baseline $t Plain<$t, $lanes>: 4 1),
+                }
+            }
+        }
+    )*};
+}
+
+integers! {
+    u8 16;
+    u16 16;
+    u32 16;
+    u64 8;
+}
