@@ -106,11 +106,11 @@ fn along_an_axis() {
 #[test]
 fn large() {
     let ulps = 200_000;
-    check(&features_last([(1, 1), (1, 1)]), DType::F32, &[2, 20, 33, 24], &[3, 3, 24, 40], ulps);
-    check(&plain(&[(1, 1), (1, 1)]), DType::F32, &[2, 24, 20, 33], &[40, 24, 3, 3], ulps);
-    check(&plain(&[(3, 3)]), DType::F32, &[1, 40, 300], &[270, 40, 7], ulps);
+    check(&features_last([(1, 1), (1, 1)]), DType::F32, &[1, 20, 33, 24], &[3, 3, 24, 33], ulps);
+    check(&plain(&[(1, 1), (1, 1)]), DType::F32, &[1, 24, 20, 33], &[33, 24, 3, 3], ulps);
+    check(&plain(&[(3, 3)]), DType::F32, &[1, 20, 300], &[250, 20, 3], ulps);
     let strided = ConvGeneralDilated { window_strides: axes(&[2, 2]), ..features_last([(1, 1), (0, 1)]) };
-    check(&strided, DType::F32, &[2, 21, 33, 8], &[3, 3, 8, 17], ulps);
+    check(&strided, DType::F32, &[1, 21, 33, 8], &[3, 3, 8, 17], ulps);
     for op in [features_last([(1, 1), (1, 1)]), plain(&[(1, 1), (1, 1)])] {
         // Depthwise; then the derivative for such a window: long sums, in groups of the batch.
         let last = op.dims.lhs[1] == 3;
@@ -126,11 +126,11 @@ fn large() {
         };
         let gradient = ConvGeneralDilated { dims, ..op };
         let grouped = ConvGeneralDilated { batch_group_count: 20, ..gradient.clone() };
-        check(&grouped, DType::F32, &sizes(6, 20, 40, 41), &sizes(6, 20, 40, 41), ulps);
-        check(&gradient, DType::F32, &sizes(6, 6, 40, 41), &sizes(6, 9, 40, 41), ulps);
+        check(&grouped, DType::F32, &sizes(3, 20, 40, 41), &sizes(3, 20, 40, 41), ulps);
+        check(&gradient, DType::F32, &sizes(3, 5, 40, 41), &sizes(3, 7, 40, 41), ulps);
     }
     // A long window over one feature.
-    check(&plain(&[(999, 999)]), DType::F32, &[1, 1, 5000], &[1, 1, 1000], ulps);
+    check(&plain(&[(599, 599)]), DType::F32, &[1, 1, 2500], &[1, 1, 600], ulps);
 }
 
 #[test]
