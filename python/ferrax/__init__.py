@@ -98,6 +98,7 @@ from ferrax._src.base.config import (
     check_tracer_leaks as check_tracer_leaks,
     checking_leaks as checking_leaks,
     config as config,
+    debug_index as debug_index,
     debug_infs as debug_infs,
     debug_key_reuse as debug_key_reuse,
     debug_nans as debug_nans,

@@ -14,7 +14,8 @@ from ferrax._src.core import (
     array,
     runtime,  # noqa: F401  the settings, before anything is traced
 )
-from ferrax._src.numpy import array_methods, at, indexing, ref_ops
+from ferrax._src.callbacks.debugging import debug_callback
+from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
 from ferrax._src.transforms import custom_views  # noqa: F401
 
 array_methods.install(_core.Array)
@@ -22,3 +23,4 @@ indexing.install(_core.Array)
 at.install(_core.Array)
 array.install(_core.Array)
 ref_ops.install(state.Ref)
+index_checks.callback = debug_callback

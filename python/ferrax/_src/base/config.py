@@ -114,6 +114,8 @@ _FLAGS = (
     ("jax_check_tracer_leaks", parse_bool, False, "Whether tracers that outlive their "
      "transformation are an error at its end."),
     ("jax_check_static_indices", parse_bool, False, "Whether static indices are bounds-checked."),
+    ("jax_debug_index", parse_bool, False, "Whether an index out of bounds is an error, also in compiled "
+     "programs: of x[i], x.at[i], take and take_along_axis without mode=."),
     ("jax_enable_checks", parse_bool, False, "Whether programs are verified between passes, and plans."),
     ("jax_log_compiles", parse_bool, False, "Whether each trace and compilation is logged as a "
      "warning, with its time."),
@@ -217,6 +219,7 @@ TRACE_CONTEXT = (
     "jax_remove_size_one_mesh_axis_from_type",
     "jax_auto_pcast",
     "jax_no_execution",
+    "jax_debug_index",
 )
 
 declare_context(TRACE_CONTEXT)
@@ -229,6 +232,7 @@ allow_f16_reductions: State
 array_garbage_collection_guard: State
 auto_pcast: State
 check_tracer_leaks: State
+debug_index: State
 debug_infs: State
 debug_key_reuse: State
 debug_nans: State

@@ -330,6 +330,11 @@ class InconclusiveDimensionOperation(Exception):
     """
 
 
+class IndexCheckError(IndexError):
+    """An index is out of bounds, under `jax_debug_index`. A callback that raises it does so for the
+    program, which ends with this error."""
+
+
 class JaxRuntimeError(RuntimeError):
     """A compiled program failed while it ran.
 

@@ -392,6 +392,10 @@ class Config:
     def x64_enabled(self) -> bool:
         return states["jax_enable_x64"].value
 
+    @property
+    def debug_index(self) -> bool:
+        return states["jax_debug_index"].value
+
     def __getattr__(self, name):
         state = states.get(name)
         if state is None:

@@ -118,6 +118,8 @@ def run_callback(name, callback, arguments, avals):
     arguments = [_words(core.as_array(argument, name)) for argument in arguments]
     try:
         results = [np.asarray(leaf) for leaf in callback(*arguments)]
+    except errors.IndexCheckError:
+        raise
     except Exception as error:
         raise _failure(f"{name} failed: {place(callback)}", error)  # noqa: B904
     if len(results) != len(avals):

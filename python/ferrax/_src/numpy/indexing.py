@@ -23,6 +23,7 @@ from ferrax._src.core import as_array
 from ferrax._src.core.op_types import GatherScatterMode
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.lax.gather_scatter import _default_fill, _static_scalar
+from ferrax._src.numpy import index_checks
 from ferrax._src.numpy.basic_index import (
     basic_getitem,
     cached_steps,
@@ -74,6 +75,8 @@ def getitem(x: Array, index) -> Array:
         # The most common advanced index: one array along the first axis.
         entry = ("a", index.shape, index.dtype.kind == "i")
         plan = plan_for(shape, (entry, *((":",) * (len(shape) - 1))))
+        if index_checks.wanted():
+            index_checks.check("x[i]", index, shape[0], 0, True)
         if isinstance(x, Tracer) or isinstance(index, Tracer):
             return _gather(plan, _DEFAULT_MODE, None, False, False, True, x, (), (index,))
         return _compiled_gather(plan, _DEFAULT_MODE, None, False, False, True, x, (), (index,))
@@ -98,6 +101,8 @@ def static_getitem(
     """``x`` at parsed entries; the other arguments are those of ``.at[].get``."""
     mode_name = _DEFAULT_MODE if mode is None else GatherScatterMode.from_any(mode).core_name
     entries = concrete_masks(entries)
+    if index_checks.wanted(mode):
+        index_checks.check_entries("x[i]", x.shape, entries, wrap)
     entries, empty = _settle_booleans(entries)
     has_scalars = has_arrays = False
     for entry in entries:

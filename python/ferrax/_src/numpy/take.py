@@ -28,6 +28,7 @@ from ferrax._src.lax.shape import (
     reshape,
     squeeze,
 )
+from ferrax._src.numpy import index_checks
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.numpy.index_plan import wrap_negative
 from ferrax._src.numpy.util import ensure_array
@@ -77,6 +78,11 @@ def take(
         fill_value = _static_scalar(fill_value)
         if isinstance(fill_value, float) and fill_value != fill_value:
             fill_value = None  # NaN is the default; as a key it would equal nothing
+    if index_checks.wanted(mode) and dtypes.issubdtype(indices.dtype, np.integer):
+        if axis is None:
+            index_checks.check("take", indices, a.size, 0, True)
+        elif a.ndim:
+            index_checks.check("take", indices, a.shape[axis], canonical_axis(axis, a.ndim), True)
     return _take_jit(
         a, indices, axis, mode, bool(unique_indices), bool(indices_are_sorted), fill_value
     )
@@ -184,6 +190,7 @@ def take_along_axis(
     """
     arr = ensure_array(arr, "take_along_axis", 0)
     indices = ensure_array(indices, "take_along_axis", 1)
+    checked = index_checks.wanted(mode) and dtypes.issubdtype(indices.dtype, np.integer)
     mode = GatherScatterMode.from_any(mode)
     mode = "one_hot" if mode is GatherScatterMode.ONE_HOT else mode.core_name
     if fill_value is not None:
@@ -195,6 +202,9 @@ def take_along_axis(
         if wrap_negative_indices is None
         else bool(wrap_negative_indices)
     )
+    if checked:
+        size, at = (arr.size, 0) if axis is None else (arr.shape[axis], canonical_axis(axis, arr.ndim))
+        index_checks.check("take_along_axis", indices, size, at, wrap)
     return _take_along_axis_jit(arr, indices, axis, mode, fill_value, wrap)
 
 

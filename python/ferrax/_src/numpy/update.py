@@ -32,6 +32,7 @@ from ferrax._src.lax import elementwise as lax, gather_scatter
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.reduce import cumsum
 from ferrax._src.lax.shape import _broadcast_to, reshape
+from ferrax._src.numpy import index_checks
 from ferrax._src.numpy.array_creation import asarray
 from ferrax._src.numpy.index_parse import Mask, Range, parse
 from ferrax._src.numpy.index_plan import as_arguments, traced
@@ -66,6 +67,8 @@ def update(op: str, x, index, values, is_sorted, unique, mode, wrap: bool) -> Ar
         if result is not None:
             return result
         entries = concrete_masks(entries)
+    if index_checks.wanted(mode):
+        index_checks.check_entries("x.at[i]", x.shape, entries, wrap)
     entries, empty = _settle_booleans(entries)
     plan, starts, arrays = structure_of(x.shape, entries, wrap)
     if not plan.has_arrays:
@@ -90,6 +93,8 @@ def apply_at(x, index, func, is_sorted: bool, unique: bool, mode, wrap: bool) ->
     if mask is not None:
         return _masked(x, entries, mask, lambda region: func(region), mode, wrap)
     entries, empty = _settle_booleans(concrete_masks(entries))
+    if index_checks.wanted(mode):
+        index_checks.check_entries("x.at[i].apply", x.shape, entries, wrap)
     mode = GatherScatterMode.from_any(mode)
     plan, starts, arrays = structure_of(x.shape, entries, wrap)
     if empty is not None or 0 in plan.core_shape or 0 in x.shape:
