@@ -388,3 +388,10 @@ def test_check_static_indices(name):
     check(case)
     expected, got = both(case)
     assert str(expected) == str(got)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.uint32, np.uint64])
+def test_numpy_indices_of_all_integer_types(dtype):
+    index = np.array([0, 100], dtype)
+    for x in (jax.numpy.arange(5.0), ferrax.numpy.arange(5.0)):
+        np.testing.assert_array_equal(x[index], [0, 4])

@@ -477,6 +477,7 @@ EFFECTS = {
     "jax_check_tracer_leaks": (True, leaking),
     "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
     "jax_remove_size_one_mesh_axis_from_type": (True, lambda: str(_on_a_mesh())),
+    "jax_debug_index": (True, lambda: jnp.ones(2)[jnp.array([5])]),
     "jax_allow_f16_reductions": (False, lambda: lax.reduce_sum(jnp.ones(2, jnp.float16), (0,))),
     "jax_log_compiles": (True, lambda: logged(retraced)),
     "jax_explain_cache_misses": (True, lambda: logged(retraced)),

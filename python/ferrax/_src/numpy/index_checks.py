@@ -50,9 +50,9 @@ def check(operation: str, index: Any, size: int, axis: int, wrap: bool) -> None:
     line = _core.user_location()
     if not isinstance(index, Tracer):
         values = np.asarray(index)
-        bad = (values >= size) | (values < (-size if wrap else 0))
-        if bad.any():
-            _report(operation, size, axis, line, True, values[bad].ravel()[0])
+        missing = values[(values >= size) | (values < (-size if wrap else 0))]
+        if missing.size:
+            _report(operation, size, axis, line, True, missing.ravel()[0])
         return
     flat = lax.reshape(index, (index.size,))
     if not index.size:

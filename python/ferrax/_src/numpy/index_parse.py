@@ -226,7 +226,8 @@ def _range(item: slice, size: int, position: int) -> Range:
 
 def numpy_index_array(value: np.ndarray, size: int, wrap: bool, dtype: np.dtype) -> Array:
     """A NumPy index array as an array, negative entries wrapped and extremes kept out of bounds."""
-    value = value.astype(np.int64) if value.dtype.kind == "i" else np.minimum(value, _INT32.max)
+    if value.dtype.itemsize == 8 and value.dtype.kind == "u":
+        value = np.minimum(value, _INT32.max)  # out of bounds all the same
     value = value.astype(np.int64)
     if wrap:
         value = np.where(value < 0, value + size, value)

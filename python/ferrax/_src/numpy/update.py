@@ -55,7 +55,7 @@ _COMBINE = {
 
 def update(op: str, x, index, values, is_sorted, unique, mode, wrap: bool) -> Array:
     """``x`` with ``values`` scattered (set, added, …) at an index expression."""
-    if mode is None and wrap:
+    if mode is None and wrap and not index_checks.wanted():
         result = update_at(x, index, values, op)
         if result is not None:
             return result
