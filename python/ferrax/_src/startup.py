@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src import state
+from ferrax._src.callbacks.debugging import debug_callback
 from ferrax._src.core import (
     array,
     runtime,  # noqa: F401  the settings, before anything is traced
 )
-from ferrax._src.callbacks.debugging import debug_callback
 from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
 from ferrax._src.transforms import custom_views  # noqa: F401
 

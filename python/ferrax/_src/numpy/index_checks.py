@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ferrax import _core
-from ferrax._core import Array, Tracer
+from ferrax._core import Tracer
 from ferrax._src.base import config, errors
 from ferrax._src.core import as_array
 from ferrax._src.lax import api as lax
