@@ -368,5 +368,5 @@ class Slerp(NamedTuple):
         place = jnp.maximum(jnp.searchsorted(self.times, rows) - 1, 0)
         part = (rows - self.times[place]) / self.timedelta[place]
         turns = Rotation.from_rotvec(self.rotvecs[place] * part[:, None])
-        result = self.rotations[place].__mul__(turns)  # mypy takes `*` for the tuple's
+        result = Rotation.from_quat(_product(self.rotations.quat[place], turns.quat))
         return result if when.ndim else Rotation(result.quat[0])
