@@ -32,6 +32,10 @@ from ferrax._src.random.gamma_family import (
     generalized_normal as generalized_normal,
     t as t,
 )
+from ferrax._src.random.matrices import (
+    multivariate_normal as multivariate_normal,
+    orthogonal as orthogonal,
+)
 from ferrax._src.random.prng import (
     PRNGKey as PRNGKey,
     clone as clone,

@@ -1,6 +1,7 @@
 """Distributions, each a module, and statistics of samples."""
 
 from ferrax._src.scipy.stats.descriptive import mode as mode, rankdata as rankdata, sem as sem
+from ferrax._src.scipy.stats.kde import gaussian_kde as gaussian_kde
 from ferrax.scipy.stats import (
     bernoulli as bernoulli,
     beta as beta,
@@ -18,6 +19,7 @@ from ferrax.scipy.stats import (
     laplace as laplace,
     logistic as logistic,
     multinomial as multinomial,
+    multivariate_normal as multivariate_normal,
     nbinom as nbinom,
     norm as norm,
     pareto as pareto,
