@@ -2,6 +2,7 @@
 
 from ferrax.scipy import (
     cluster as cluster,
+    fft as fft,
     integrate as integrate,
     interpolate as interpolate,
     linalg as linalg,

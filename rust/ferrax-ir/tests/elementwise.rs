@@ -425,6 +425,10 @@ fn integer_arithmetic() {
         (Binary::ShiftRightArithmetic, DType::U2, 2, 1, 3),
         (Binary::ShiftRightLogical, DType::I4, -5, 1, 5),
         (Binary::ShiftRightLogical, DType::I4, -5, 4, 0),
+        (Binary::MulHigh, DType::I8, -100, 3, -2),
+        (Binary::MulHigh, DType::U8, 200, 3, 2),
+        (Binary::MulHigh, DType::I64, i64::MIN.into(), i64::MIN.into(), 1 << 62),
+        (Binary::MulHigh, DType::U4, 15, 15, 14),
     ];
     for &(op, dtype, x, y, expected) in table {
         assert_eq!(apply(op, dtype, x, y), expected, "{op:?} {dtype} {x} {y}");

@@ -171,6 +171,19 @@ class RoundingMethod(enum.IntEnum):
     TO_NEAREST_EVEN = 1
 
 
+class FftType(enum.IntEnum):
+    """Which Fourier transform ``lax.fft`` computes: forward, inverse, of reals, to reals.
+
+    >>> lax.fft(jnp.ones(4), lax.FftType.RFFT, (4,))
+    Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
 class AccuracyMode(enum.Enum):
     """Requested accuracy of an elementwise function. All of ours are within 2 ulp.
 

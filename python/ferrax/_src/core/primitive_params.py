@@ -19,6 +19,7 @@ from ferrax._src.base.extended_dtypes import PRNG_IMPLS
 from ferrax._src.core import named_axes
 from ferrax._src.core.op_types import (
     ConvDimensionNumbers,
+    FftType,
     GatherDimensionNumbers,
     GatherScatterMode,
     Precision,
@@ -188,6 +189,14 @@ def _shown_round(op, params, operands, num_outputs):
     return {"rounding_method": RoundingMethod(params["rounding_method"])}
 
 
+def _shown_fft(op, params, operands, num_outputs):
+    return params | {"fft_type": FftType(params["fft_type"])}
+
+
+def _native_fft(params):
+    return params | {"fft_type": int(params["fft_type"])}
+
+
 def _shown_key(op, params, operands, num_outputs):
     return params | {"impl": PRNG_IMPLS.get(params["impl"], params["impl"])}
 
@@ -261,6 +270,7 @@ SHOWN = {
     "remat2": _shown_remat,
     "conj": _shown_conj,
     "round": _shown_round,
+    "fft": _shown_fft,
     "random_seed": _shown_key,
     "random_wrap": _shown_key,
     **dict.fromkeys(_AXIS_PARAMS, _shown_collective),
@@ -272,6 +282,7 @@ NATIVE: dict[str, Callable[[dict], dict]] = {
     **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,
     "while": _native_while,
+    "fft": _native_fft,
     "random_seed": _native_key,
     "random_wrap": _native_key,
     "mul": _native_mul,

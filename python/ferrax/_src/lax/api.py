@@ -10,6 +10,7 @@ from ferrax._src.core.op_types import (
     DotAlgorithm as DotAlgorithm,
     DotAlgorithmPreset as DotAlgorithmPreset,
     DotDimensionNumbers as DotDimensionNumbers,
+    FftType as FftType,
     GatherDimensionNumbers as GatherDimensionNumbers,
     GatherScatterMode as GatherScatterMode,
     Precision as Precision,
@@ -30,6 +31,7 @@ from ferrax._src.lax.creation import *
 from ferrax._src.lax.dot import *
 from ferrax._src.lax.elementwise import *
 from ferrax._src.lax.elementwise import _convert_element_type as _convert_element_type
+from ferrax._src.lax.fft import *
 from ferrax._src.lax.gather_scatter import *
 from ferrax._src.lax.parallel import *
 from ferrax._src.lax.reduce import *

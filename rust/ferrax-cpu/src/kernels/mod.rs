@@ -11,6 +11,7 @@ pub mod copy;
 pub mod cumulative;
 mod decompositions;
 mod factorisations;
+mod fft;
 pub mod gemm;
 mod panels;
 pub mod reference;
@@ -83,6 +84,7 @@ pub fn bind(
         | Op::Geqp3(_)
         | Op::HouseholderProduct(_)
         | Op::Ormqr(_) => factorisations::bind(op, inputs, outputs),
+        Op::Fft(op) => fft::bind(op, inputs, outputs),
         _ => None,
     };
     // Rare dtypes, ops from outside, reductions of complex numbers in their order.

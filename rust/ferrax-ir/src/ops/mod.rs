@@ -63,6 +63,7 @@ mod custom;
 mod derive;
 mod dot;
 mod evaluate;
+mod fft;
 mod formula;
 mod gather;
 mod identities;
@@ -104,6 +105,7 @@ pub use custom::{
     CustomJvp, CustomLinear, CustomVjp, FlaggedProgram, JvpHandle, JvpRule, VjpHandle, VjpRule, ZeroLike,
 };
 pub use dot::{DotGeneral, Precision};
+pub use fft::{Fft, FftType};
 pub use gather::{Gather, GatherMode};
 pub use identities::{Copy, Name, OptimizationBarrier, StopGradient};
 pub use linalg::{Cholesky, Eigh, Geqp3, Geqrf, HouseholderProduct, Lu, Ormqr, Qr, Svd, TriangularSolve};
@@ -142,6 +144,8 @@ macro_rules! with_all_ops {
             Sort, TopK,
             // Decompositions.
             Eigh, Svd, Cholesky, Lu, Qr, Geqrf, Geqp3, HouseholderProduct, Ormqr, TriangularSolve,
+            // Transforms.
+            Fft,
             // Products.
             DotGeneral, ConvGeneralDilated,
             // Random bits.

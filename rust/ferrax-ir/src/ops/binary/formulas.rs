@@ -55,6 +55,50 @@ fn signed_type(ty: ScalarType) -> ScalarType {
     }
 }
 
+/// The high half of a product.
+pub fn mulhi(dtype: DType, x: i128, y: i128) -> i128 {
+    let bits = dtype.bits();
+    // Of unsigned 64-bit numbers a product has 128 bits; other products are in the range of `i128`.
+    if dtype.is_unsigned() { ((x as u128).wrapping_mul(y as u128) >> bits) as i128 } else { (x * y) >> bits }
+}
+
+/// Up to 32 bits in a register of 64; of more, the product is the sum of those of halves, as in long
+/// multiplication (Warren, Hacker's Delight, 2nd ed., section 8-2). Shifts of signed numbers keep the sign,
+/// so that the upper halves are signed and the lower ones are not.
+pub fn emit_mulhi(body: &mut Body, dtype: DType, x: Reg, y: Reg) -> Reg {
+    let ty = body.type_of(x);
+    let (wide, shift) = if dtype.is_unsigned() {
+        (ScalarType::U64, ScalarOp::ShrLogical)
+    } else {
+        (ScalarType::I64, ScalarOp::ShrArithmetic)
+    };
+    if dtype.bits() <= 32 {
+        let mut extended = |x: Reg| {
+            let x = if dtype.is_unsigned() { body.low_bits(dtype, x) } else { body.sign_extended(dtype, x) };
+            body.convert(x, wide)
+        };
+        let (x, y) = (extended(x), extended(y));
+        let product = body.op(ScalarOp::Mul, &[x, y]);
+        let bits = body.int(wide, dtype.bits() as i64);
+        let high = body.op(shift, &[product, bits]);
+        return body.convert(high, ty);
+    }
+    let (half, mask) = (body.int(wide, 32), body.int(wide, 0xffff_ffff));
+    let mut halves = |x: Reg| (body.op(shift, &[x, half]), body.op(ScalarOp::And, &[x, mask]));
+    let ((x1, x0), (y1, y0)) = (halves(x), halves(y));
+    let low = body.op(ScalarOp::Mul, &[x0, y0]);
+    let carry = body.op(ScalarOp::ShrLogical, &[low, half]);
+    let cross = body.op(ScalarOp::Mul, &[x1, y0]);
+    let middle = body.op(ScalarOp::Add, &[cross, carry]);
+    let (above, below) = (body.op(shift, &[middle, half]), body.op(ScalarOp::And, &[middle, mask]));
+    let cross = body.op(ScalarOp::Mul, &[x0, y1]);
+    let middle = body.op(ScalarOp::Add, &[cross, below]);
+    let carry = body.op(shift, &[middle, half]);
+    let high = body.op(ScalarOp::Mul, &[x1, y1]);
+    let high = body.op(ScalarOp::Add, &[high, above]);
+    body.op(ScalarOp::Add, &[high, carry])
+}
+
 /// One step in the last place of the format that `dtype` is stored in.
 pub fn emit_nextafter(body: &mut Body, dtype: DType, x: Reg, y: Reg) -> Reg {
     let ty = body.type_of(x);

@@ -1,0 +1,8 @@
+"""Cosine transforms of ferrax arrays."""
+
+from ferrax._src.scipy.fft import (
+    dct as dct,
+    dctn as dctn,
+    idct as idct,
+    idctn as idctn,
+)
