@@ -5,14 +5,38 @@ compiler. ``ferrax.numpy`` is built on them.
 """
 
 # ruff: noqa: F401, F403
+from ferrax._src.callbacks.rng_uniform import (
+    rng_uniform as rng_uniform,
+    rng_uniform_p as rng_uniform_p,
+)
+from ferrax._src.composed.approx_top_k import (
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
+    approx_top_k_p as approx_top_k_p,
+)
+from ferrax._src.composed.composite_calls import (
+    composite as composite,
+    composite_p as composite_p,
+    platform_dependent as platform_dependent,
+)
 from ferrax._src.composed.custom_solves import (
     custom_linear_solve as custom_linear_solve,
     custom_root as custom_root,
     linear_solve_p as linear_solve_p,
 )
+from ferrax._src.composed.ragged_dot import (
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    ragged_dot as ragged_dot,
+    ragged_dot_general as ragged_dot_general,
+    ragged_dot_general_p as ragged_dot_general_p,
+)
 from ferrax._src.composed.reduce import (
     reduce as reduce,
     reduce_window as reduce_window,
+)
+from ferrax._src.composed.scaled_dot import (
+    scaled_dot as scaled_dot,
+    scaled_dot_p as scaled_dot_p,
 )
 from ferrax._src.composed.shape_primitives import (
     dce_sink as dce_sink,
@@ -48,6 +72,15 @@ from ferrax._src.composed.special.zeta import (
     polygamma_p as polygamma_p,
     zeta as zeta,
     zeta_p as zeta_p,
+)
+from ferrax._src.composed.tokens import (
+    after_all as after_all,
+    after_all_p as after_all_p,
+    create_token as create_token,
+    create_token_p as create_token_p,
+    eq_to_p as eq_to_p,
+    le_to_p as le_to_p,
+    lt_to_p as lt_to_p,
 )
 from ferrax._src.composed.window_primitives import (
     reduce_p as reduce_p,

@@ -1,0 +1,251 @@
+"""``lax.ragged_dot_general``: products of arrays of which one axis is divided into groups.
+
+The groups lie one after the other along the ragged axis, and what lies behind them all belongs to none.
+The ragged operand is spread along a new axis of groups, with zeros where an element is of another group;
+the product over that is a `dot_general`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ferrax._src.base import dtypes
+from ferrax._src.core import Array
+from ferrax._src.core.typing import DTypeLike
+from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import operand as _operand, reject_out_sharding
+from ferrax._src.transforms.composites import composite
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class RaggedDotDimensionNumbers:
+    """The axes of ``lax.ragged_dot_general``.
+
+    Args:
+      dot_dimension_numbers: those of `dot_general`: ((lhs contracting, rhs contracting),
+        (lhs batch, rhs batch)).
+      lhs_ragged_dimensions: the one axis of the left operand that is divided into groups.
+      rhs_group_dimensions: the axis of the right operand that has an entry for each group, where the
+        ragged axis is not contracted and no batch; else none.
+
+    >>> lax.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0]).lhs_ragged_dimensions
+    (0,)
+    """
+
+    dot_dimension_numbers: Any
+    lhs_ragged_dimensions: tuple[int, ...]
+    rhs_group_dimensions: tuple[int, ...]
+
+    def __init__(
+        self, dot_dimension_numbers: Any, lhs_ragged_dimensions: Sequence[int],
+        rhs_group_dimensions: Sequence[int],
+    ) -> None:
+        numbers = tuple(tuple(tuple(axes) for axes in pair) for pair in dot_dimension_numbers)
+        object.__setattr__(self, "dot_dimension_numbers", numbers)
+        object.__setattr__(self, "lhs_ragged_dimensions", tuple(lhs_ragged_dimensions))
+        object.__setattr__(self, "rhs_group_dimensions", tuple(rhs_group_dimensions))
+
+
+_ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+
+
+def ragged_dot(
+    lhs: Array, rhs: Array, group_sizes: Array, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None, group_offset: Array | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Products of groups of rows with a matrix for each group.
+
+    Args:
+      lhs: array (m, k): the rows.
+      rhs: array (g, k, n): the matrices.
+      group_sizes: integers (g,): how many rows are in each group, one after the other.
+      precision, preferred_element_type: as for `dot_general`.
+      group_offset, out_sharding: None.
+
+    Returns an array (m, n). Rows behind the last group give zeros.
+
+    Errors: TypeError for shapes and dtypes that do not fit; NotImplementedError for a group_offset.
+
+    >>> rows, matrices = jnp.ones((3, 2)), jnp.stack([jnp.eye(2), 2 * jnp.eye(2)])
+    >>> lax.ragged_dot(rows, matrices, jnp.array([1, 1]))
+    Array([[1., 1.],
+           [2., 2.],
+           [0., 0.]], dtype=float32)
+    """
+    return ragged_dot_general(
+        lhs, rhs, group_sizes, _ROWS, precision, preferred_element_type, group_offset, out_sharding
+    )
+
+
+def ragged_dot_general(
+    lhs: Array, rhs: Array, group_sizes: Array,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers, precision: Any = None,
+    preferred_element_type: DTypeLike | None = None, group_offset: Array | None = None,
+    out_sharding: Any = None,
+) -> Array:
+    """`dot_general` with an axis that is divided into groups.
+
+    Args:
+      lhs, rhs: arrays.
+      group_sizes: integers (g,), how many elements are in each group, one after the other; or such
+        numbers for each index of the axes before the ragged one, (..., g).
+      ragged_dot_dimension_numbers: which axes are contracted, batches, ragged and of groups. Of a
+        ragged axis that is free, each group meets an entry of the right operand's axis of groups. One
+        that is contracted gives a product for each group, in front of the result's axes. Of one that
+        is a batch, groups make no difference.
+      precision, preferred_element_type: as for `dot_general`.
+      group_offset, out_sharding: None.
+
+    Errors: TypeError for axes, shapes and dtypes that do not fit; NotImplementedError for a
+    group_offset.
+
+    >>> numbers = lax.RaggedDotDimensionNumbers((([0], [0]), ([], [])), [0], [])
+    >>> lax.ragged_dot_general(jnp.ones((3, 1)), jnp.ones((3, 1)), jnp.array([1, 2]), numbers).ravel()
+    Array([1., 2.], dtype=float32)
+    """
+    reject_out_sharding("ragged_dot_general", out_sharding)
+    if preferred_element_type is not None:
+        preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
+            preferred_element_type, "ragged_dot_general"
+        )
+    return ragged_dot_general_p.bind(
+        _operand(lhs, "ragged_dot_general"),
+        _operand(rhs, "ragged_dot_general", 1),
+        _operand(group_sizes, "ragged_dot_general", 2),
+        ragged_dot_dimension_numbers=ragged_dot_dimension_numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+        group_offset=group_offset,
+        out_sharding=None,
+    )
+
+
+def _free(rank: int, *used: Sequence[int]) -> list[int]:
+    return [axis for axis in range(rank) if not any(axis in axes for axes in used)]
+
+
+def _before(axes: Sequence[int], axis: int) -> list[int]:
+    return list(axes[: list(axes).index(axis)])
+
+
+def _checked(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbers) -> int:
+    """The ragged axis, checked with the others."""
+    name = "ragged_dot_general"
+    if len(numbers.lhs_ragged_dimensions) != 1:
+        raise TypeError(
+            f"{name} expects exactly one lhs ragged dimension, got {numbers.lhs_ragged_dimensions}"
+        )
+    (ragged,) = numbers.lhs_ragged_dimensions
+    if not 0 <= ragged < lhs.ndim:
+        raise TypeError(
+            f"{name} requires lhs ragged dimension numbers to be nonnegative and less than the number"
+            f" of axes of the lhs value, got {ragged} for lhs of rank {lhs.ndim}."
+        )
+    if not dtypes.issubdtype(sizes.dtype, np.integer):
+        raise TypeError(f"{name} requires group_sizes to be integers, got {sizes.dtype}")
+    if sizes.ndim == 0:
+        raise TypeError(f"{name} requires group_sizes to have an axis, got a scalar")
+    (l_contract, r_contract), (l_batch, r_batch) = numbers.dot_dimension_numbers
+    groups = numbers.rhs_group_dimensions
+    if ragged in l_contract or ragged in l_batch:
+        if groups:
+            raise TypeError(
+                f"{name} requires zero group dimensions in the rhs when lhs ragged dimension is"
+                f" contracting or batch, got {groups}"
+            )
+        return ragged
+    if len(groups) != 1:
+        raise TypeError(
+            f"{name} requires exactly one rhs group dimension when lhs ragged dimension is"
+            f" noncontracting, got {groups}"
+        )
+    (group,) = groups
+    if not 0 <= group < rhs.ndim:
+        raise TypeError(
+            f"{name} requires rhs group dimension numbers to be nonnegative and less than the number"
+            f" of axes of the rhs value, got {group} for rhs of rank {rhs.ndim}."
+        )
+    if group in r_batch or group in r_contract:
+        raise TypeError(
+            f"{name} requires rhs group dimension numbers to be distinct from contracting and batch"
+            f" dimensions, got {group}"
+        )
+    if rhs.shape[group] != sizes.shape[-1]:
+        raise TypeError(
+            f"expected rhs group dimension size to be {sizes.shape[-1]}, got {rhs.shape[group]}."
+        )
+    return ragged
+
+
+def _spread(x: Array, axis: int, sizes: Array, outer: Sequence[int]) -> Array:
+    """`x` with an axis of groups in front, zero where an element along `axis` is of another group.
+
+    `sizes` is (g,), or has an axis for each of `outer` before that.
+    """
+    expected = (*(x.shape[i] for i in outer), sizes.shape[-1])
+    if sizes.ndim == 1:
+        outer = []
+    elif tuple(sizes.shape) != expected:
+        raise TypeError(
+            f"expected group_sizes to have shape {expected}, got {tuple(sizes.shape)}."
+        )
+    shape = (sizes.shape[-1], *x.shape)
+    ends = lax.cumsum(sizes, axis=sizes.ndim - 1)
+    bounds = [lax.sub(ends, sizes), ends]
+    places = lax.broadcasted_iota(sizes.dtype, shape, axis + 1)
+    starts, ends = (_in_order(b, shape, outer) for b in bounds)
+    inside = lax.bitwise_and(lax.le(starts, places), lax.lt(places, ends))
+    x = lax.broadcast_in_dim(x, shape, range(1, len(shape)))
+    return lax.select(inside, x, lax.full_like(x, 0))
+
+
+def _in_order(bounds: Array, shape: tuple[int, ...], outer: Sequence[int]) -> Array:
+    """`bounds`, of axes `outer` and groups, in the shape of groups and all axes."""
+    order = sorted(range(len(outer)), key=lambda i: outer[i])
+    bounds = lax.transpose(bounds, (bounds.ndim - 1, *order))
+    return lax.broadcast_in_dim(bounds, shape, (0, *(outer[i] + 1 for i in order)))
+
+
+def _run(
+    lhs: Array, rhs: Array, sizes: Array, *,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers, precision: Any,
+    preferred_element_type: Any, group_offset: Any, out_sharding: Any,
+) -> Array:
+    if group_offset is not None:
+        raise NotImplementedError(
+            "ragged_dot_general: group_offset is not available; slice rhs and group_sizes instead"
+        )
+    numbers = ragged_dot_dimension_numbers
+    ragged = _checked(lhs, rhs, sizes, numbers)
+    (l_contract, r_contract), (l_batch, r_batch) = map(tuple, numbers.dot_dimension_numbers)
+
+    def product(x, y, contracting, batch):
+        return lax.dot_general(
+            x, y, (contracting, batch), precision=precision,
+            preferred_element_type=preferred_element_type,
+        )
+
+    def after(axes):
+        return [axis + 1 for axis in axes]
+
+    if ragged in l_batch:
+        return product(lhs, rhs, (l_contract, r_contract), (l_batch, r_batch))
+    if ragged in l_contract:
+        other = r_contract[l_contract.index(ragged)]
+        x = _spread(lhs, ragged, sizes, [*l_batch, *_before(l_contract, ragged)])
+        y = _spread(rhs, other, sizes, [*r_batch, *_before(r_contract, other)])
+        batch = ([0, *after(l_batch)], [0, *after(r_batch)])
+        return product(x, y, (after(l_contract), after(r_contract)), batch)
+    free = _free(lhs.ndim, l_contract, l_batch)
+    x = _spread(lhs, ragged, sizes, [*l_batch, *_before(free, ragged)])
+    group = numbers.rhs_group_dimensions[0]
+    contracting = ([*after(l_contract), 0], [*r_contract, group])
+    return product(x, rhs, contracting, (after(l_batch), r_batch))
+
+
+ragged_dot_general_p = composite("ragged_dot_general", _run)
