@@ -19,6 +19,7 @@ import control_flow
 import convolutions
 import decompositions
 import dispatch
+import fourier
 import kernels
 import reductions
 import sampling
@@ -78,7 +79,7 @@ def main() -> None:
     failed = False
     families = (
         dispatch, compile_family, kernels, reductions, convolutions, sorting, sampling, decompositions,
-        control_flow, collectives, training,
+        fourier, control_flow, collectives, training,
     )  # fmt: skip
     for family in families:
         for row in family.ROWS:
