@@ -143,13 +143,18 @@ impl Function {
             .collect()
     }
 
-    /// The only accuracy that there is: the default one.
+    /// There is one accuracy, which is both the default and the highest one.
     fn check_shown(&self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if value.is_none() {
             return Ok(());
         }
+        let modes = value.py().import("ferrax._src.core.op_types")?.getattr("AccuracyMode")?;
+        if value.is_instance(&modes)? {
+            return Ok(());
+        }
         Err(PyNotImplementedError::new_err(format!(
-            "{} has one implementation, within a few units in the last place; {key} must be None, got {value}",
+            "{} has one implementation, within a few units in the last place; {key} must be None or a \
+             lax.AccuracyMode, got {value}",
             self.label
         )))
     }

@@ -28,8 +28,8 @@ composite_p = composites.composite(
 def _without_rule(what: str) -> Callable[..., NoReturn]:
     def rule(*args: Any, **params: Any) -> NoReturn:
         raise ValueError(
-            f"{what} for composite not implemented: what replaces a composite has no derivative. Put it"
-            " into a function with ferrax.custom_jvp or ferrax.custom_vjp, which gives one."
+            f"a composite has no {what}: what may replace it has no derivative. Call it in a function with"
+            " ferrax.custom_jvp or ferrax.custom_vjp, which gives one."
         )
 
     return rule
@@ -87,7 +87,7 @@ def composite(
         if any(isinstance(value, core.Tracer) for value in kwargs.values()):
             raise UnexpectedTracerError(
                 f"composite '{name}': an attribute (keyword argument) is a traced value. What is not"
-                " known while tracing has to be a positional argument."
+                " known while tracing has to be passed by position."
             )
         arrays = [core.as_array(x, name) for x in flat]
         of_attributes = functools.partial(decomposition, **kwargs)
@@ -96,8 +96,8 @@ def composite(
         )
         if any(isinstance(const, core.Tracer) for const in closed.consts):
             raise UnexpectedTracerError(
-                f"composite '{name}': its function uses a traced value that is not among its arguments."
-                " Pass it as a positional argument."
+                f"composite '{name}': its function uses a traced value from outside. Pass it to the"
+                " function instead."
             )
         attributes = []
         for key, value in kwargs.items():

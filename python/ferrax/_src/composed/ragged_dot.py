@@ -125,12 +125,12 @@ def ragged_dot_general(
     )
 
 
-def _free(rank: int, *used: Sequence[int]) -> list[int]:
-    return [axis for axis in range(rank) if not any(axis in axes for axes in used)]
-
-
-def _before(axes: Sequence[int], axis: int) -> list[int]:
-    return list(axes[: list(axes).index(axis)])
+def _outer(x: Array, axis: int, contract: Sequence[int], batch: Sequence[int]) -> list[int]:
+    """The axes that group sizes may differ along: batches, and those of its kind before this one."""
+    free = [i for i in range(x.ndim) if i not in contract and i not in batch]
+    kind = next(list(axes) for axes in (contract, batch, free) if axis in axes)
+    before = kind[: kind.index(axis)]
+    return before if axis in batch else [*batch, *before]
 
 
 def _checked(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbers) -> int:
@@ -151,6 +151,12 @@ def _checked(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNu
     if sizes.ndim == 0:
         raise TypeError(f"{name} requires group_sizes to have an axis, got a scalar")
     (l_contract, r_contract), (l_batch, r_batch) = numbers.dot_dimension_numbers
+    if sizes.ndim > 1:
+        expected = (*(lhs.shape[i] for i in _outer(lhs, ragged, l_contract, l_batch)), sizes.shape[-1])
+        if tuple(sizes.shape) != expected:
+            raise TypeError(
+                f"expected group_sizes to have shape {expected}, got {tuple(sizes.shape)}."
+            )
     groups = numbers.rhs_group_dimensions
     if ragged in l_contract or ragged in l_batch:
         if groups:
@@ -187,13 +193,8 @@ def _spread(x: Array, axis: int, sizes: Array, outer: Sequence[int]) -> Array:
 
     `sizes` is (g,), or has an axis for each of `outer` before that.
     """
-    expected = (*(x.shape[i] for i in outer), sizes.shape[-1])
     if sizes.ndim == 1:
         outer = []
-    elif tuple(sizes.shape) != expected:
-        raise TypeError(
-            f"expected group_sizes to have shape {expected}, got {tuple(sizes.shape)}."
-        )
     shape = (sizes.shape[-1], *x.shape)
     ends = lax.cumsum(sizes, axis=sizes.ndim - 1)
     bounds = [lax.sub(ends, sizes), ends]
@@ -237,12 +238,11 @@ def _run(
         return product(lhs, rhs, (l_contract, r_contract), (l_batch, r_batch))
     if ragged in l_contract:
         other = r_contract[l_contract.index(ragged)]
-        x = _spread(lhs, ragged, sizes, [*l_batch, *_before(l_contract, ragged)])
-        y = _spread(rhs, other, sizes, [*r_batch, *_before(r_contract, other)])
+        x = _spread(lhs, ragged, sizes, _outer(lhs, ragged, l_contract, l_batch))
+        y = _spread(rhs, other, sizes, _outer(rhs, other, r_contract, r_batch))
         batch = ([0, *after(l_batch)], [0, *after(r_batch)])
         return product(x, y, (after(l_contract), after(r_contract)), batch)
-    free = _free(lhs.ndim, l_contract, l_batch)
-    x = _spread(lhs, ragged, sizes, [*l_batch, *_before(free, ragged)])
+    x = _spread(lhs, ragged, sizes, _outer(lhs, ragged, l_contract, l_batch))
     group = numbers.rhs_group_dimensions[0]
     contracting = ([*after(l_contract), 0], [*r_contract, group])
     return product(x, rhs, contracting, (after(l_batch), r_batch))

@@ -185,7 +185,7 @@ class FftType(enum.IntEnum):
 
 
 class AccuracyMode(enum.Enum):
-    """Requested accuracy of an elementwise function. All of ours are within 2 ulp.
+    """Requested accuracy of an elementwise function: there is one, which is the highest.
 
     >>> lax.AccuracyMode.DEFAULT.name
     'DEFAULT'

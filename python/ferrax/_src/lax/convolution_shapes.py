@@ -49,7 +49,8 @@ def padtype_to_pads(
     pads = []
     for size, window, stride in zip(in_shape, window_shape, window_strides):
         total = max((-(-size // stride) - 1) * stride + window - size, 0)
-        less, more = total // 2, total - total // 2
+        less = int(total) // 2
+        more = int(total) - less
         pads.append((less, more) if name == "SAME" else (more, less))
     return pads
 

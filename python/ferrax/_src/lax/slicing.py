@@ -192,6 +192,12 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
             "Length of allow_negative_indices must match number of operand dimensions "
             f"({len(allow_negative)} vs {tuple(shape)})"
         )
+    typed = {dtypes.canonicalize_dtype(s.dtype) for s in start_indices if isinstance(s, np.generic)}
+    if len(typed) > 1:
+        raise TypeError(
+            f"index arguments to {name} must be integers of the same type, got"
+            f" {', '.join(sorted(map(str, typed)))}"
+        )
     start_indices = _widened(start_indices)
     static_dtype = np.dtype(np.int32)
     for start in start_indices:

@@ -571,4 +571,4 @@ def _shifted(name: str, x: ArrayLike, axes: int | Sequence[int] | None, sign: in
         axes = tuple(range(x.ndim))
     elif isinstance(axes, int):
         axes = (axes,)
-    return roll(x, tuple(sign * (x.shape[axis] // 2) for axis in axes), tuple(axes))
+    return roll(x, np.array([sign * (x.shape[axis] // 2) for axis in axes], int), tuple(axes))

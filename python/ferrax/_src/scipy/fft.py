@@ -145,7 +145,7 @@ def _axes(
     if axes is None:
         chosen = tuple(range(x.ndim - (x.ndim if s is None else len(s)), x.ndim))
     else:
-        listed = (axes,) if np.ndim(axes) == 0 else tuple(axes)  # type: ignore[arg-type]  # told apart by rank
+        listed = np.ravel(axes).tolist()
         chosen = tuple(canonical_axis(axis, x.ndim) for axis in listed)
     return dict(zip(chosen, s or ())), chosen
 
