@@ -19,6 +19,7 @@ from ferrax._src.core import Array, as_array
 from ferrax._src.core.op_types import FftType
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import canonical_axis
 from ferrax._src.numpy.array_creation import arange, array
 from ferrax._src.numpy.rearrangement import roll
 from ferrax._src.numpy.shape import moveaxis
@@ -70,6 +71,8 @@ def _transform(
             raise ValueError(
                 f"jnp.fft.{name}: Shape and axes have different lengths: s={s}, axes={axes}"
             )
+    if axes is not None:
+        axes = [canonical_axis(axis, x.ndim) for axis in axes]
     count = len(axes) if axes is not None else x.ndim if s is None else len(s)
     if axes is not None and len(axes) != len(set(axes)):
         raise ValueError(f"jnp.fft.{name} does not support repeated axes. Got axes {axes}.")
