@@ -17,7 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.arguments import operand as _operand, reject_out_sharding
+from ferrax._src.lax.arguments import check_out_sharding, operand as _operand
 from ferrax._src.transforms.composites import composite
 
 
@@ -65,7 +65,7 @@ def ragged_dot(
       rhs: array (g, k, n): the matrices.
       group_sizes: integers (g,): how many rows are in each group, one after the other.
       precision, preferred_element_type: as for `dot_general`.
-      group_offset, out_sharding: None.
+      group_offset: None; out_sharding: as for `dot_general`.
 
     Returns an array (m, n). Rows behind the last group give zeros.
 
@@ -99,7 +99,7 @@ def ragged_dot_general(
         that is contracted gives a product for each group, in front of the result's axes. Of one that
         is a batch, groups make no difference.
       precision, preferred_element_type: as for `dot_general`.
-      group_offset, out_sharding: None.
+      group_offset: None; out_sharding: as for `dot_general`.
 
     Errors: TypeError for axes, shapes and dtypes that do not fit; NotImplementedError for a
     group_offset.
@@ -108,7 +108,7 @@ def ragged_dot_general(
     >>> lax.ragged_dot_general(jnp.ones((3, 1)), jnp.ones((3, 1)), jnp.array([1, 2]), numbers).ravel()
     Array([1., 2.], dtype=float32)
     """
-    reject_out_sharding("ragged_dot_general", out_sharding)
+    check_out_sharding("ragged_dot_general", out_sharding)
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
             preferred_element_type, "ragged_dot_general"

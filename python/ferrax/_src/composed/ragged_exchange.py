@@ -122,7 +122,11 @@ def _column(x: Array) -> Array:
 
 
 class _Inlined(Primitive):
-    """Recorded as what it is made of, whose collectives name the axis."""
+    """Recorded as what it is made of, whose collectives name the axis.
+
+    >>> lax.ragged_all_to_all_p
+    ragged_all_to_all
+    """
 
     def bind(self, *args: Any, **params: Any) -> Any:
         return self.impl(*args, **params)

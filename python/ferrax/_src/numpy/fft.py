@@ -245,7 +245,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     bounds, an unknown norm.
 
     >>> jnp.fft.hfft(jnp.array([1.0, 2.0, 3.0]))
-    Array([12., -4.,  0., -4.], dtype=float32)
+    Array([ 8., -2.,  0., -2.], dtype=float32)
     """
     _check_axis("hfft", axis)
     x = ufuncs.conj(ensure_array(a, "jnp.fft.hfft"))
@@ -269,8 +269,8 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     Errors: TypeError for what is no array; ValueError for n below 1, several axes, an axis out of
     bounds, an unknown norm and complex or 16-bit `a`.
 
-    >>> jnp.fft.ihfft(jnp.array([12.0, -4.0, 0.0, -4.0]))
-    Array([1.-0.j, 2.-0.j, 3.-0.j], dtype=complex64)
+    >>> jnp.fft.ihfft(jnp.array([8.0, -2.0, 0.0, -2.0]))
+    Array([1.+0.j, 2.+0.j, 3.+0.j], dtype=complex64)
     """
     _check_axis("ihfft", axis)
     x = ensure_array(a, "jnp.fft.ihfft")

@@ -218,7 +218,7 @@ def dctn(
     Errors: those of `dct`, and ValueError for more sizes than axes of `x`.
 
     >>> ferrax.scipy.fft.dctn(jnp.eye(2)).round(3)
-    Array([[4., 0.],
+    Array([[8., 0.],
            [0., 4.]], dtype=float32)
     """
     x = _checked("dctn", x, type, norm)
@@ -237,9 +237,10 @@ def idctn(
 
     Args: x, type, s, axes, norm: as for `dctn`, with its errors.
 
-    >>> ferrax.scipy.fft.idctn(4 * jnp.eye(2)).round(3)
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
+    >>> x = jnp.array([[1.0, 2.0], [3.0, 5.0]])
+    >>> ferrax.scipy.fft.idctn(ferrax.scipy.fft.dctn(x)).round(3)
+    Array([[1., 2.],
+           [3., 5.]], dtype=float32)
     """
     x = _checked("idctn", x, type, norm)
     sizes, chosen = _axes("idctn", x, s, axes)
