@@ -59,7 +59,8 @@ run: $(BUILT) $(VENV)/.extra-examples
 	$(TARGET)/release/examples/digits out/digits
 
 # Each at small size: its result is checked, its picture is in out/.
-EXAMPLES := language_model vae bayesian_logistic nbody burgers graph_network
+EXAMPLES := cnn_digits language_model vae gaussian_process bayesian_logistic burgers nbody control \
+	graph_network
 
 examples: $(addprefix example-,$(EXAMPLES))
 
