@@ -56,6 +56,36 @@ def _jit_dict(library):
     return lambda: fun(tree)
 
 
+def _over_a_mesh(library):
+    """A mesh of one device, and an array that is on it."""
+    sharding = library.jax.sharding
+    mesh = sharding.Mesh(library.jax.devices()[:1], ("x",))
+    placed = sharding.NamedSharding(mesh, sharding.PartitionSpec("x"))
+    return mesh, placed, library.jax.device_put(np.arange(8, dtype=np.float32), placed)
+
+
+def _jit_shardings(library):
+    _, placed, x = _over_a_mesh(library)
+    fun = library.jax.jit(lambda x: x + 1, in_shardings=placed, out_shardings=placed)
+    return lambda: fun(x)
+
+
+def _shard_map(library):
+    mesh, placed, x = _over_a_mesh(library)
+    spec = library.jax.sharding.PartitionSpec
+    total = lambda x: library.jax.lax.psum(x, "x")  # noqa: E731
+    fun = library.jax.jit(
+        library.jax.shard_map(total, mesh=mesh, in_specs=spec("x"), out_specs=spec())
+    )
+    return lambda: fun(x)
+
+
+def _pmap(library):
+    fun = library.jax.pmap(lambda x: library.jax.lax.psum(x, "i"), axis_name="i")
+    x = fun(np.ones((1, 8), np.float32))
+    return lambda: fun(x)
+
+
 def _new_shape(library):
     x = library.jax.device_put(np.ones(next(_new_length), np.float32)).block_until_ready()
     return lambda: library.jnp.exp(x).block_until_ready()
@@ -118,6 +148,9 @@ ROWS = [
     timed("eager `jnp.stack([x, x])`, 8 floats each", "µs", None, _stack),
     timed("warm `jit(f)(x)`", "µs", 1.0, _jit_one),
     timed("warm `jit(f)` of a dict of 50 arrays", "µs", 20.0, _jit_dict),
+    timed("warm `jit(f, in_shardings=…, out_shardings=…)(x)`", "µs", None, _jit_shardings),
+    timed("warm `jit(shard_map(f))(x)`", "µs", None, _shard_map),
+    timed("warm `pmap(f)(x)`", "µs", None, _pmap),
     timed_once("first eager `exp` of a new shape", "µs", 200.0, _new_shape, rounds=30),
     Row("`import`, beyond NumPy's own", "ms", 80.0, _import_seconds),
     Row("extension module, stripped", "MB", 15.0, _module_megabytes),

@@ -55,6 +55,11 @@ def _tell():
     _core.set_axes(number)
 
 
+def mesh_in_use() -> tuple:
+    """What `set_mesh` was given last on this thread."""
+    return _state.mesh
+
+
 def set_mesh(mesh: tuple) -> None:
     """The mesh in use on this thread, whatever describes it: a tuple, by which programs are known."""
     _state.mesh = mesh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,7 @@ def _sharding(place, array):
 _KINDS = {Space.Device: "device", Space.Host: "pinned_host", Space.Any: "device"}
 
 
+@functools.lru_cache(4096)
 def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str) -> None:
     """Errors: ValueError unless arrays of this shape can be laid out so over the devices there are."""
     try:

@@ -135,6 +135,17 @@ class PmapFunction:
 
     def _prepared(self, args, kwargs) -> tuple[_Program, list]:
         """The program, and the leaves of the arguments that are not static."""
+        if not self._options.static:
+            leaves, tree = tree_util.tree_flatten((args, kwargs))
+            key = tree, tuple(map(np.shape, leaves))
+            program = self._programs.get(key)
+            if program is None:
+                program = self._programs[key] = self._found(args, kwargs)[0]
+            return program, leaves
+        return self._found(args, kwargs)
+
+    def _found(self, args, kwargs) -> tuple[_Program, list]:
+        """As `_prepared`, with all checks."""
         options, count = self._options, len(args)
         static = {}
         for number in options.static:
@@ -242,7 +253,9 @@ class _Program:
 
     def __init__(self, fun, options, static, count, in_tree, axes, size, donated):
         self.in_tree = in_tree
+        # Of the outputs, once the function was traced.
         self.specs = None
+        self.places: list[NamedSharding] = []
         name = options.axis_name
         known = local_devices(backend=options.backend) if options.devices is None else options.devices
         self.mesh = Mesh(np.array(known[:size], dtype=object), (name,))
@@ -267,7 +280,9 @@ class _Program:
                 if axis is not None and not -rank - 1 <= axis <= rank:
                     raise ValueError(f"pmap: out_axes has {axis} for an output of {rank} axes")
             places = [a if a is None else a % (rank + 1) for a, rank in zip(places, ranks)]
-            self.specs = out_tree.unflatten([self._spec(axis) for axis in places])
+            specs = [self._spec(axis) for axis in places]
+            self.specs = out_tree.unflatten(specs)
+            self.places = [self.sharding(spec) for spec in specs]
             return out_tree.unflatten(
                 [x if axis is None else expand_dims(x, (axis,)) for x, axis in zip(out, places)]
             )
@@ -282,6 +297,11 @@ class _Program:
         over_all.__name__ = api_util.fun_name(fun)
         self.run = jit(over_all, donate_argnums=donated)
 
+    @functools.cache  # noqa: B019  programs live as long as their function
+    def sharding(self, spec):
+        """The sharding of outputs of this spec: one object."""
+        return NamedSharding(self.mesh, spec)
+
     def _spec(self, axis):
         if axis is None:
             return PartitionSpec()
@@ -290,10 +310,9 @@ class _Program:
     def placed(self, out):
         """The outputs, where the program put them."""
         leaves, tree = tree_util.tree_flatten(out)
-        specs = tree_util.tree_leaves(self.specs)
         return tree.unflatten(
             [
-                x if isinstance(x, core.Tracer) else placed(x, NamedSharding(self.mesh, spec))
-                for x, spec in zip(leaves, specs)
+                x if isinstance(x, core.Tracer) else placed(x, where)
+                for x, where in zip(leaves, self.places)
             ]
         )

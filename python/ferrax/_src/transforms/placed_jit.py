@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.core import named_axes
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import AbstractMesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
@@ -85,6 +86,10 @@ class PlacedFunction:
         self._jit = jitted
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
         self._out = out_shardings
+        self._static = jitted._options[0][0]
+        # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
+        # those of results.
+        self._known: dict[Any, tuple[list, dict[Any, list]]] = {}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -101,15 +106,28 @@ class PlacedFunction:
         return repr(self._jit)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        known = self._inputs(args, kwargs)
+        dynamic = self._dynamic(args) if self._static else args
+        leaves, tree = tree_util.tree_flatten((dynamic, kwargs))
+        # What was checked once for these trees and shapes, and under this mesh, holds.
+        key = tree, tuple([getattr(x, "shape", ()) for x in leaves]), named_axes.mesh_in_use()
+        known = self._known.get(key)
+        if known is None:
+            known = _kept(self._known, key, (self._inputs(args, kwargs), {}))
         out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
-        places = self._outputs(tree, [np.shape(x) for x in out], known)
+        shapes = tuple([x.shape for x in out])
+        places = known[1].get((tree, shapes))
+        if places is None:
+            places = _kept(known[1], (tree, shapes), self._outputs(tree, shapes, known[0]))
+        given = set(map(id, leaves))
         return tree.unflatten(
-            [x if where is None else _put(x, where) for x, where in zip(out, places)]
+            [
+                x if where is None else _put(x, where, id(x) in given)
+                for x, where in zip(out, places)
+            ]
         )
 
     def _dynamic(self, args) -> tuple:
-        numbers = {number % len(args) for number in self._jit._options[0][0]} if args else set()
+        numbers = {number % len(args) for number in self._static} if args else set()
         return tuple(x for number, x in enumerate(args) if number not in numbers)
 
     def _inputs(self, args, kwargs) -> list:
@@ -167,11 +185,22 @@ class PlacedFunction:
 PlacedFunction.__name__ = PlacedFunction.__qualname__ = "PjitFunction"
 
 
-def _put(x, where):
-    """A result, where it is. One that is no argument is nobody else's."""
+# How many lists of shardings a function keeps.
+_MOST = 4096
+
+
+def _kept(table, key, found):
+    if len(table) >= _MOST:
+        table.clear()
+    table[key] = found
+    return found
+
+
+def _put(x, where, given):
+    """A result, where it is. One that is no argument (`given`) is nobody else's."""
     if isinstance(x, core.Tracer):
-        return place(x, where) if isinstance(where, NamedSharding) else x
-    return placed(x, where)
+        return place(x, where) if isinstance(where, NamedSharding) and not given else x
+    return placed(x, where) if given else place(x, where)
 
 
 def _prefix(places, tree, what) -> list:
