@@ -59,7 +59,7 @@ run: $(BUILT) $(VENV)/.extra-examples
 	$(TARGET)/release/examples/digits out/digits
 
 # Each at small size: its result is checked, its picture is in out/.
-EXAMPLES := cnn_digits language_model vae gaussian_process bayesian_logistic burgers nbody control \
+EXAMPLES := cnn_digits language_model vae gaussian_process bayesian_logistic burgers nbody control deblur \
 	graph_network
 
 examples: $(addprefix example-,$(EXAMPLES))
