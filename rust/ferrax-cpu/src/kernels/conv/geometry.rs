@@ -61,6 +61,9 @@ pub struct Classes {
     pub gaps: bool,
 }
 
+/// Elements from which on a line is worth beginning.
+pub const LINE: usize = 8;
+
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -203,6 +206,10 @@ impl Problem {
         }
         for axes in [&mut self.rows, &mut self.terms] {
             axes.sort_by_key(|axis| std::cmp::Reverse(axis.read.unsigned_abs()));
+        }
+        // Where lines run along rows, terms without a guard are the innermost: so runs are not cut by guards.
+        if self.rows.last().is_some_and(|axis| axis.read == 1 && axis.count >= LINE) {
+            self.terms.sort_by_key(|axis| axis.guard.is_none());
         }
         for axes in [&mut self.rows, &mut self.terms, &mut self.columns] {
             let mut joined = AxisList::new();

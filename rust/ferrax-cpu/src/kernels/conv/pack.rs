@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::geometry::{Axis, Guard};
+use super::geometry::{Axis, Guard, LINE};
 use super::micro::Number;
 use crate::vm::isa::{Isa, isa};
 
@@ -157,19 +157,20 @@ unsafe fn copy<T: Number>(
 ) {
     // SAFETY: indices are below their counts.
     unsafe {
-        if term_stride == 1 && to.term == 1 {
+        // Short lines cost more than elements one by one along the longer side.
+        if term_stride == 1 && to.term == 1 && (terms >= LINE || terms >= free) {
             for i in 0..free {
                 line(from.offset(i as isize * free_stride), to.start.add(i * to.free), terms);
             }
-        } else if free_stride == 1 && to.free == 1 {
+        } else if free_stride == 1 && to.free == 1 && free >= LINE {
             for j in 0..terms {
                 line(from.offset(j as isize * term_stride), to.start.add(j * to.term), free);
             }
-        } else if to.free == 1 && terms > 0 && free_stride.unsigned_abs() < 64 {
+        } else if free >= terms {
             for j in 0..terms {
-                let (from, to) = (from.offset(j as isize * term_stride), to.start.add(j * to.term));
+                let (from, line) = (from.offset(j as isize * term_stride), to.start.add(j * to.term));
                 for i in 0..free {
-                    *to.add(i) = *from.offset(i as isize * free_stride);
+                    *line.add(i * to.free) = *from.offset(i as isize * free_stride);
                 }
             }
         } else {

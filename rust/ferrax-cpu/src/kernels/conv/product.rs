@@ -101,7 +101,7 @@ fn weights(problem: &Problem) -> View {
 /// Cycles that it takes about to begin with the elements of two runs, to begin with a line of them, and to copy
 /// an element of a line and another one.
 const PAIR: f64 = 25.0;
-const LINE: f64 = 4.0;
+const LINE: f64 = 12.0;
 const ADJACENT: f64 = 0.15;
 const APART: f64 = 1.2;
 
