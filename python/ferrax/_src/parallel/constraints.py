@@ -23,7 +23,7 @@ from ferrax._src.core.mesh import (
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import explicit_sharding
 from ferrax._src.core.placements import place, placed
-from ferrax._src.core.sharding import NamedSharding, Sharding
+from ferrax._src.core.sharding import NamedSharding
 from ferrax._src.transforms.composites import composite
 from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
 from ferrax._src.tree import tree_util
@@ -247,8 +247,3 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     leaves, tree = tree_util.tree_flatten(x)
     wanted = tree_util.broadcast_prefix(layouts, x, is_leaf=lambda x: isinstance(x, Layout))
     return tree.unflatten([constrained(leaf, layout) for leaf, layout in zip(leaves, wanted)])
-
-
-def sharding_of(value: Any) -> Sharding:
-    """The sharding of an array, or of a traced value's type."""
-    return core.typeof(value).sharding if isinstance(value, core.Tracer) else value.sharding

@@ -185,8 +185,8 @@ class PmapFunction:
             if len(in_axes) not in (total, len(dynamic)):
                 raise ValueError(
                     f"pmap: in_axes must be an int, None, or a tuple with an entry for each positional "
-                    f"argument; got {in_axes} for {total} arguments. Each argument passed by keyword is "
-                    "mapped over axis 0"
+                    f"argument; got {in_axes} for {total} arguments (each argument passed by keyword is "
+                    "mapped over axis 0)"
                 )
             if len(in_axes) == total:
                 in_axes = tuple(in_axes[number] for number in numbers)
