@@ -48,8 +48,8 @@ def ragged_all_to_all(
     Array([[1., 3., 0.],
            [2., 4., 0.]], dtype=float32)
     """
-    arrays = (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)
-    arrays = tuple(_operand(x, "ragged_all_to_all", i) for i, x in enumerate(arrays))
+    given = (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)
+    arrays = tuple(_operand(x, "ragged_all_to_all", i) for i, x in enumerate(given))
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     return ragged_all_to_all_p.bind(
         *arrays, axis_name=names, axis_index_groups=axis_index_groups
