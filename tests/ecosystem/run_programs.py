@@ -25,16 +25,17 @@ def run(name: str, on_ferrax: bool) -> dict:
     environment.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
     how = ["-m", "ferrax.compat"] if on_ferrax else []
     command = [sys.executable, *how, str(HERE / "programs" / f"with_{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     return json.loads(line.removeprefix("RESULT "))
 
 
 def main(names: list[str]) -> None:
-    found = json.loads(REFERENCE.read_text(encoding="utf-8")) if REFERENCE.exists() else {}
     for name in names or NAMES:
-        found[name] = run(name, on_ferrax=False)
+        numbers = run(name, on_ferrax=False)
+        found = json.loads(REFERENCE.read_text(encoding="utf-8")) if REFERENCE.exists() else {}
+        found[name] = numbers
         lines = [
             f"{json.dumps(program)}: {{\n"
             + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(numbers.items()))
