@@ -215,9 +215,10 @@ def vmap(
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
         made = iter(flat.restore(results[: len(out_types)]))
-        return out_tree.unflatten(
+        result = out_tree.unflatten(
             [leaf if float0_leaves.is_float0(leaf) else next(made) for leaf in out]
         )
+        return vmappables.finished(result, size, out_axes) if vmappables.vmappables else result
 
     return vmap_f
 

@@ -25,8 +25,12 @@ _make_iota: dict = {}
 
 
 def register_vmappable(
-    data_type: Any, spec_type: Any, axis_size_type: Any, to_elt: Callable[..., Any],
-    from_elt: Callable[..., Any], make_iota: Callable[..., Any],
+    data_type: Any,
+    spec_type: Any,
+    axis_size_type: Any,
+    to_elt: Callable[..., Any],
+    from_elt: Callable[..., Any],
+    make_iota: Callable[..., Any],
 ) -> None:
     """Says how `vmap` maps over values of a type.
 
@@ -88,8 +92,8 @@ def is_vmappable(value) -> bool:
 
 
 def is_spec(value) -> bool:
-    """Whether a value is an axis of a registered type."""
-    return any(type(value) is spec for spec, _ in vmappables.values())
+    """Whether a value is an axis of a registered type; whole numbers are axes of arrays, too."""
+    return any(type(value) is spec and spec is not int for spec, _ in vmappables.values())
 
 
 def _is_axis(value) -> bool:
@@ -182,9 +186,7 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
         rest = iter(arrays)
         own = [_Elements.element(x, axis, rest, index) for x, axis in zip(leaves, axes)]
         own_args, own_kwargs = tree.unflatten(own)
-        found, out_tree = tree_util.tree_flatten(
-            fun(*own_args, **own_kwargs), is_leaf=is_vmappable
-        )
+        found, out_tree = tree_util.tree_flatten(fun(*own_args, **own_kwargs), is_leaf=is_vmappable)
         outs[:] = found
         out_specs[:] = _axes("out_axes", out_axes, out_tree)
         noted = []
@@ -206,6 +208,20 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
     moved = iter([_moved(x, axis) for x, axis in zip(results, places)])
     found = [_batched(x, spec, size, lambda *_: next(moved)) for x, spec in zip(outs, out_specs)]
     return out_tree.unflatten(found)
+
+
+def finished(result, size, out_axes):
+    """What `vmap` returns, where values of registered types that are trees have batches of arrays."""
+    leaves, tree = tree_util.tree_flatten(result, is_leaf=is_vmappable)
+    if not any(map(is_vmappable, leaves)):
+        return result
+    axes = _axes("out_axes", out_axes, tree)
+    return tree.unflatten(
+        _from_elt[type(leaf)](lambda size, array, axis: array, size, leaf, axis)
+        if is_vmappable(leaf) and axis is not None
+        else leaf
+        for leaf, axis in zip(leaves, axes)
+    )
 
 
 def _moved(x, axis):
