@@ -8,6 +8,7 @@ from ferrax.scipy import (
     linalg as linalg,
     ndimage as ndimage,
     optimize as optimize,
+    signal as signal,
     sparse as sparse,
     spatial as spatial,
     stats as stats,
