@@ -11,5 +11,6 @@ from ferrax.scipy import (
     signal as signal,
     sparse as sparse,
     spatial as spatial,
+    special as special,
     stats as stats,
 )

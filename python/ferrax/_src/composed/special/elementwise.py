@@ -33,7 +33,7 @@ def elementwise(name: str, body: Callable[..., Array]) -> Primitive:
         dtype, shape = _common_type(name, args)
         weak = all(x.weak_type for x in args)
         wide = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-        arrays = [_convert_element_type(_broadcast(x, shape), wide, False) for x in args]
+        arrays = [_convert_element_type(broadcast(x, shape), wide, False) for x in args]
         return _convert_element_type(body(*arrays, **params), dtype, weak)
 
     primitive = composite(name, run)
@@ -73,7 +73,15 @@ def _common_type(name, args) -> tuple[np.dtype, tuple[int, ...]]:
     return args[0].dtype, lax.broadcast_shapes(*(x.shape for x in args))
 
 
-def _broadcast(x, shape):
+def of_one_shape(*args: Any) -> list[Array]:
+    """Arrays of one rank, and scalars, repeated to their common shape."""
+    arrays = [as_array(x) for x in args]
+    shape = lax.broadcast_shapes(*(x.shape for x in arrays))
+    return [broadcast(x, shape) for x in arrays]
+
+
+def broadcast(x: Array, shape: tuple[int, ...]) -> Array:
+    """`x` with its axes of size 1 repeated to this shape, of the same rank; scalars everywhere."""
     if x.shape == shape:
         return x
     if x.ndim:

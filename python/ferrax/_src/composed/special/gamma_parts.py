@@ -15,7 +15,7 @@ from ferrax._src.composed.special.elementwise import choose, is_double, polynomi
 from ferrax._src.lax import api as lax
 
 # Stirling's series: B_2k / (2k (2k - 1)), DLMF 5.11.1.
-_STIRLING = (
+STIRLING = (
     0.08333333333333333,
     -0.002777777777777778,
     0.0007936507936507937,
@@ -59,7 +59,7 @@ _LGAMMA1P = (
 def stirling_remainder(a: Any) -> Any:
     """`lgamma(a) - (a - 1/2) log(a) + a - log(2 pi) / 2` for `a` from 8."""
     inverse = 1.0 / a
-    return inverse * polynomial(_STIRLING if is_double(a) else _STIRLING[:4], inverse * inverse)
+    return inverse * polynomial(STIRLING if is_double(a) else STIRLING[:4], inverse * inverse)
 
 
 def lgamma1p(a: Any) -> Any:

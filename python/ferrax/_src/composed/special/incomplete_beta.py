@@ -18,7 +18,7 @@ import functools
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.composed.special.elementwise import choose, elementwise, is_double
+from ferrax._src.composed.special.elementwise import choose, elementwise, is_double, of_one_shape
 from ferrax._src.composed.special.gamma_parts import binomial_density, times_log
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
@@ -115,6 +115,7 @@ def _no_derivative(name, t, a, b, x):
 
 
 def _density(t, a, b, x):
+    a, b, x = of_one_shape(a, b, x)
     log_beta = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
     return t * lax.exp(
         times_log(b - 1.0, lax.log1p(-x)) + times_log(a - 1.0, lax.log(x)) - log_beta

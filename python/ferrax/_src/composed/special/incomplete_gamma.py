@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ferrax._src.composed.special.elementwise import choose, elementwise, is_double
+from ferrax._src.composed.special.elementwise import choose, elementwise, is_double, of_one_shape
 from ferrax._src.composed.special.gamma_parts import (
     deviance_over_square,
     lgamma1p,
@@ -114,7 +114,7 @@ def _series(a, x):
     return top
 
 
-def _fraction(a, x):
+def upper_fraction(a, x):
     """`Q(a, x) Gamma(a) x^-a e^x` for x > max(a, 2), from its last term backwards.
 
     The fraction begins with the fixed point of its recurrence, which its tail is near. Its terms are
@@ -170,7 +170,7 @@ def _both(a, x):
     q_near = _upper_near_zero(choose(near, series_a, 1.0), choose(near, series_x, 1.0))
     q_lower = choose(near & (p_lower > 0.5), q_near, 1.0 - p_lower)
     upper = ~(uniform | lower)
-    q_upper = density * a * _fraction(choose(upper, a, 1.0), choose(upper, x, 2.0))
+    q_upper = density * a * upper_fraction(choose(upper, a, 1.0), choose(upper, x, 2.0))
     p = choose(uniform, p_uniform, choose(lower, p_lower, 1.0 - q_upper))
     q = choose(uniform, q_uniform, choose(lower, q_lower, q_upper))
     return p, q
@@ -240,7 +240,7 @@ def _random_gamma_grad(a, x):
     # Q = density(a, x) a fraction.
     upper = ~(uniform | lower)
     high_a, high_x = choose(upper, a_in, 1.0), choose(upper, x_in, 2.0)
-    value, change = jvp(lambda a: _fraction(a, high_x), (high_a,), (one,))
+    value, change = jvp(lambda a: upper_fraction(a, high_x), (high_a,), (one,))
     high = (value * (log_slope + 1.0 / a_in) + change) * x_in
     found = choose(uniform, middle, choose(lower, low, high))
     found = choose(x == 0.0, 0.0, found)
@@ -255,6 +255,7 @@ random_gamma_grad_p = elementwise("random_gamma_grad", _random_gamma_grad)
 
 def _density(a, x):
     """dP/dx."""
+    a, x = of_one_shape(a, x)
     return lax.exp(times_log(a - 1.0, lax.log(x)) - x - lax.lgamma(a))
 
 

@@ -1,0 +1,237 @@
+"""Logarithms beside products and powers: logit, entropies, Box-Cox transforms, softmax.
+
+In: arrays and numbers; integers become floats. Values and derivatives at 0 are limits where there are some.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferrax._src.composed.special.elementwise import choose
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
+from ferrax._src.lax import api as lax
+from ferrax._src.nn.functions import log_softmax as _log_softmax, softmax as _softmax
+from ferrax._src.numpy.util import promote_args_inexact
+from ferrax._src.scipy.special.arguments import apply, real_arguments
+from ferrax._src.transforms.custom_jvp import custom_jvp
+
+
+@custom_jvp
+def _logit(x):
+    # Of a quotient near 1 by what it differs by.
+    near = lax.abs(x - 0.5) < 0.2
+    return choose(near, lax.log1p((2.0 * x - 1.0) / (1.0 - x)), lax.log(x / (1.0 - x)))
+
+
+@_logit.defjvp
+def _(primals, tangents):
+    ((x,), (t,)) = primals, tangents
+    return _logit(x), t / (x * (1.0 - x))
+
+
+def logit(x: ArrayLike) -> Array:
+    """`log(x / (1 - x))`, elementwise.
+
+    Args: x: array of numbers; integers become floats.
+
+    >>> ferrax.scipy.special.logit(jnp.array([0.5, 0.75]))
+    Array([0.       , 1.0986123], dtype=float32)
+    """
+    return apply(_logit, promote_args_inexact("logit", x), weak=True)
+
+
+def expit(x: ArrayLike) -> Array:
+    """The logistic function `1 / (1 + e^-x)`, elementwise.
+
+    Args: x: array of numbers; integers become floats.
+
+    >>> ferrax.scipy.special.expit(jnp.array([0.0, 1.0]))
+    Array([0.5      , 0.7310586], dtype=float32)
+    """
+    (x,) = promote_args_inexact("expit", x)
+    return lax.logistic(x)
+
+
+def _times(logarithm, x, y):
+    """`x * logarithm(y)`, 0 for x = 0 unless y is NaN."""
+    counts = (x != 0.0) | lax.ne(y, y)
+    return choose(counts, x * logarithm(y), 0.0)
+
+
+@custom_jvp
+def _xlogy(x, y):
+    return _times(lax.log, x, y)
+
+
+@_xlogy.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return _xlogy(x, y), dx * lax.log(y) + dy * x / y
+
+
+def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log(y)`, 0 for `x == 0` unless y is NaN, elementwise.
+
+    Args: x, y: arrays of numbers that broadcast together; integers become floats.
+
+    >>> ferrax.scipy.special.xlogy(jnp.array([0.0, 2.0]), jnp.array([0.0, 3.0]))
+    Array([0.       , 2.1972246], dtype=float32)
+    """
+    return apply(_xlogy, promote_args_inexact("xlogy", x, y), weak=True)
+
+
+@custom_jvp
+def _xlog1py(x, y):
+    return _times(lax.log1p, x, y)
+
+
+@_xlog1py.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return _xlog1py(x, y), dx * lax.log1p(y) + dy * x / (1.0 + y)
+
+
+def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x * log1p(y)`, 0 for `x == 0` unless y is NaN, elementwise.
+
+    Args: x, y: arrays of numbers that broadcast together; integers become floats.
+
+    >>> ferrax.scipy.special.xlog1py(jnp.array([0.0, 2.0]), jnp.array([-1.0, 2.0]))
+    Array([0.       , 2.1972246], dtype=float32)
+    """
+    return apply(_xlog1py, promote_args_inexact("xlog1py", x, y), weak=True)
+
+
+@custom_jvp
+def _xlogx(x):
+    return _times(lax.log, x, x)
+
+
+@_xlogx.defjvp
+def _(primals, tangents):
+    ((x,), (t,)) = primals, tangents
+    return _xlogx(x), t * (lax.log(x) + 1.0)
+
+
+def _entr(x):
+    return choose(x < 0.0, -np.inf, -_xlogx(x))
+
+
+def entr(x: ArrayLike) -> Array:
+    """The entropy `-x log(x)`, elementwise: 0 at 0, where its slope is infinite, -inf below.
+
+    Args: x: array of real numbers; integers become floats. Errors: ValueError for complex ones.
+
+    >>> ferrax.scipy.special.entr(jnp.array([0.0, 0.5]))
+    Array([-0.       ,  0.3465736], dtype=float32)
+    """
+    return apply(_entr, real_arguments("entr", x), weak=True)
+
+
+def _rel_entr(p, q):
+    both = (p > 0.0) & (q > 0.0)
+    x, y = choose(both, p, 1.0), choose(both, q, 1.0)
+    near = (x < 2.0 * y) & (y < 2.0 * x)
+    ratio = lax.log1p((x - y) / choose(near, y, 1.0))
+    found = x * choose(near, ratio, lax.log(x) - lax.log(y))
+    return choose(both, found, choose((p == 0.0) & (q >= 0.0), 0.0, lax.full_like(p, np.inf)))
+
+
+def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
+    """The relative entropy `p log(p / q)`, elementwise: 0 for `p == 0 <= q`, infinite for other numbers that
+    are not positive.
+
+    Args: p, q: arrays of real numbers that broadcast together; integers become floats. Errors: ValueError
+    for complex ones.
+
+    >>> ferrax.scipy.special.rel_entr(jnp.array([0.0, 0.5]), 0.25)
+    Array([0.       , 0.3465736], dtype=float32)
+    """
+    return apply(_rel_entr, real_arguments("rel_entr", p, q), weak=True)
+
+
+def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
+    """`rel_entr(p, q) - p + q`, the Kullback-Leibler divergence of numbers that need not add up to 1,
+    elementwise.
+
+    Args: p, q: arrays of real numbers that broadcast together; integers become floats. Errors: ValueError
+    for complex ones.
+
+    >>> ferrax.scipy.special.kl_div(jnp.array([0.0, 0.5]), 0.25)
+    Array([0.25      , 0.09657359], dtype=float32)
+    """
+    return apply(_kl_div, real_arguments("kl_div", p, q), weak=True)
+
+
+def _kl_div(p, q):
+    return _rel_entr(p, q) - p + q
+
+
+def _power_of_log(logarithm, power):
+    """`(e^(power logarithm) - 1) / power`, the logarithm for a power of 0."""
+    flat = power == 0.0
+    some = choose(flat, 1.0, power)
+    return choose(flat, logarithm, lax.expm1(some * logarithm) / some)
+
+
+def _boxcox(x, power):
+    return _power_of_log(lax.log(x), power)
+
+
+def _boxcox1p(x, power):
+    return _power_of_log(lax.log1p(x), power)
+
+
+def boxcox(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """The Box-Cox transform `(x^lmbda - 1) / lmbda`, `log(x)` for `lmbda == 0`, elementwise.
+
+    Args: x, lmbda: arrays of numbers that broadcast together; integers become floats.
+
+    Box and Cox, An analysis of transformations, J. Royal Statistical Society B 26 (1964).
+
+    >>> ferrax.scipy.special.boxcox(2.0, jnp.array([0.0, 2.0]))
+    Array([0.6931472, 1.5      ], dtype=float32)
+    """
+    return apply(_boxcox, promote_args_inexact("boxcox", x, lmbda), weak=True)
+
+
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike) -> Array:
+    """The Box-Cox transform of `1 + x`, accurate for small x, elementwise.
+
+    Args: x, lmbda: arrays of numbers that broadcast together; integers become floats.
+
+    Box and Cox, An analysis of transformations, J. Royal Statistical Society B 26 (1964).
+
+    >>> ferrax.scipy.special.boxcox1p(1.0, jnp.array([0.0, 2.0]))
+    Array([0.6931472, 1.5      ], dtype=float32)
+    """
+    return apply(_boxcox1p, promote_args_inexact("boxcox1p", x, lmbda), weak=True)
+
+
+def softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
+    """`exp(x)` over its sum along one axis, several or all.
+
+    Args: x: array of numbers; integers become floats. axis: which; default: all.
+
+    As `ferrax.nn.softmax`, with another default.
+
+    >>> ferrax.scipy.special.softmax(jnp.array([0.0, 1.0]))
+    Array([0.26894143, 0.7310586 ], dtype=float32)
+    """
+    return _softmax(x, axis=axis)
+
+
+def log_softmax(x: ArrayLike, /, *, axis: Any = None) -> Array:
+    """The logarithm of `softmax(x, axis=axis)`.
+
+    Args: x: array of numbers; integers become floats. axis: which; default: all.
+
+    As `ferrax.nn.log_softmax`, with another default.
+
+    >>> ferrax.scipy.special.log_softmax(jnp.array([0.0, 1.0]))
+    Array([-1.3132616 , -0.31326166], dtype=float32)
+    """
+    return _log_softmax(x, axis=axis)
