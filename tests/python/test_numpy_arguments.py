@@ -84,6 +84,15 @@ def test_device_get_keeps_keys(s):
     return s.jax.device_get({"key": key, "x": s.jnp.ones(2)})
 
 
+@same
+def test_device_get_keeps_what_is_traced(s):
+    def f(x):
+        return s.jax.device_get({"x": x})["x"] * x
+
+    x = s.jnp.arange(3.0)
+    return s.jax.jit(f)(x), s.jax.vmap(s.jax.grad(f))(x)
+
+
 @SIDES
 def test_strict_promotion_inside_of_functions_is_not_the_users(S):
     with S.jax.numpy_dtype_promotion("strict"):

@@ -188,15 +188,15 @@ def _places(name, places, x, count) -> list:
 def device_get(x: Any) -> Any:
     """The leaves of a tree as NumPy arrays.
 
-    Args: x: a tree; keys, which NumPy has no dtype for, and leaves that are no arrays
-    stay as they are.
+    Args: x: a tree; keys, which NumPy has no dtype for, values that are being traced, and leaves that
+    are no arrays stay as they are.
 
     >>> ferrax.device_get({"a": jnp.arange(3)})
     {'a': array([0, 1, 2], dtype=int32)}
     """
 
     def get(leaf):
-        is_array = isinstance(leaf, core.Array)
+        is_array = isinstance(leaf, core.Array) and not isinstance(leaf, core.Tracer)
         return np.asarray(leaf) if is_array and isinstance(leaf.dtype, np.dtype) else leaf
 
     return tree_util.tree_map(get, x)
