@@ -13,7 +13,6 @@ import pytest
 import run_programs
 
 MODULES = {"jaxtyping": ("jaxtyping", "beartype"), "haiku": ("haiku", "optax")}
-NEED_SPECIAL = ("blackjax", "haiku", "jaxopt", "optax")
 REFERENCE = json.loads(run_programs.REFERENCE.read_text(encoding="utf-8"))
 
 
@@ -26,8 +25,6 @@ def test_a_library_computes_what_it_computes_on_jax(name):
     for module in MODULES.get(name, (name,)):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed: make test-ecosystem")
-    if name in NEED_SPECIAL and importlib.util.find_spec("ferrax.scipy.special") is None:
-        pytest.skip(f"{name} imports jax.scipy.special, which is not there yet")
     found, expected = run_programs.run(name, on_ferrax=True), REFERENCE[name]
     assert sorted(found) == sorted(expected)
     for key, wanted in expected.items():

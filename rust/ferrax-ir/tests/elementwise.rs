@@ -427,7 +427,7 @@ fn integer_arithmetic() {
         (Binary::ShiftRightLogical, DType::I4, -5, 4, 0),
         (Binary::MulHigh, DType::I8, -100, 3, -2),
         (Binary::MulHigh, DType::U8, 200, 3, 2),
-        (Binary::MulHigh, DType::I64, i64::MIN.into(), i64::MIN.into(), 1 << 62),
+        (Binary::MulHigh, DType::I64, i64::MIN, i64::MIN, 1 << 62),
         (Binary::MulHigh, DType::U4, 15, 15, 14),
     ];
     for &(op, dtype, x, y, expected) in table {

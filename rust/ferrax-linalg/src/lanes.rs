@@ -59,14 +59,14 @@ impl<R: Real, const N: usize> Reals<R, N> {
     #[inline(always)]
     fn subtract(&mut self, x: &Self, y: &Self) {
         for ((to, &x), &y) in self.0.iter_mut().zip(&x.0).zip(&y.0) {
-            *to = *to - x * y;
+            *to -= x * y;
         }
     }
 
     #[inline(always)]
     fn add(&mut self, x: &Self, y: &Self) {
         for ((to, &x), &y) in self.0.iter_mut().zip(&x.0).zip(&y.0) {
-            *to = *to + x * y;
+            *to += x * y;
         }
     }
 

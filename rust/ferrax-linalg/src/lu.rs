@@ -101,7 +101,7 @@ fn eliminate<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [i32]) {
         let factors = factors.as_slice_mut();
         if most >= T::least_inverted() {
             let inverse = T::recip_impl(&top);
-            factors.iter_mut().for_each(|x| *x = *x * inverse);
+            factors.iter_mut().for_each(|x| *x *= inverse);
         } else {
             factors.iter_mut().for_each(|x| *x = x.quotient(top));
         }
@@ -119,7 +119,7 @@ fn subtract<T: Element>(factors: &[T], mut right: MatMut<'_, T>, step: usize) {
                 let (top, rest) = line.as_slice_mut().split_at_mut(step + 1);
                 let by = top[step];
                 for (x, &factor) in rest.iter_mut().zip(factors) {
-                    *x = *x - factor * by;
+                    *x -= factor * by;
                 }
             }
         },

@@ -37,7 +37,7 @@ fn reflection<T: Element>(x: ColMut<'_, T>) -> (T, T) {
     let (re, im) = first[0].parts();
     let multiple = -re.hypot(im).hypot(rest.norm_l2()).with_sign_of(re);
     let inverse = T::recip_impl(&(first[0] - T::from_real_impl(&multiple)));
-    (0..rest.nrows()).for_each(|row| rest[row] = rest[row] * inverse);
+    (0..rest.nrows()).for_each(|row| rest[row] *= inverse);
     let tau = T::of_parts((multiple - re) / multiple, -im / multiple);
     (tau, T::from_real_impl(&multiple.times_power_of_two(-by)))
 }

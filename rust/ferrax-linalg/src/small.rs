@@ -124,8 +124,8 @@ pub(crate) fn lu<L: Lanes>(a: &[L::Of], rows: usize, columns: usize, out: Factor
             let mut pivots = vec![[0; MOST]; least];
             for group in groups::<L>(a.len() / (rows * columns).max(1), rows * columns) {
                 group.read(a, &mut whole);
-                for step in 0..least {
-                    pivots[step] = eliminate(&mut whole, rows, columns, step);
+                for (step, pivot) in pivots.iter_mut().enumerate() {
+                    *pivot = eliminate(&mut whole, rows, columns, step);
                 }
                 group.write(&whole, out.factors);
                 for lane in 0..L::COUNT.min(group.count - group.start) {

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ferrax._src import core
-from ferrax._src.composed.windows import padtype_to_pads
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.convolution_shapes import padtype_to_pads
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import canonical_shape
 from ferrax._src.sparse.base import in_bounds, masked, out_of_bounds, over_batches
