@@ -34,6 +34,7 @@ from ferrax import (
     ops as ops,
     random as random,
     ref as ref,
+    scipy as scipy,
     sharding as sharding,
     stages as stages,
     tree as tree,

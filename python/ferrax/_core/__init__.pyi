@@ -17,7 +17,8 @@ from ferrax._core.pytree import PyTreeDef as PyTreeDef, PyTreeRegistry
 from ferrax._src.core.array import Shard
 from ferrax._src.core.avals import ShapedArray
 from ferrax._src.core.devices import Device
-from ferrax._src.core.sharding import SingleDeviceSharding
+from ferrax._src.core.layout import Format
+from ferrax._src.core.sharding import Sharding
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.numpy.at import IndexUpdateHelper
 from ferrax._src.transforms.stages import Lowered, Traced
