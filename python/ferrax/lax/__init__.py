@@ -36,6 +36,11 @@ from ferrax._src.composed.ragged_exchange import (
     ragged_all_to_all as ragged_all_to_all,
     ragged_all_to_all_p as ragged_all_to_all_p,
 )
+from ferrax._src.composed.random_bits import (
+    RandomAlgorithm as RandomAlgorithm,
+    rng_bit_generator as rng_bit_generator,
+    rng_bit_generator_p as rng_bit_generator_p,
+)
 from ferrax._src.composed.reduce import (
     reduce as reduce,
     reduce_window as reduce_window,

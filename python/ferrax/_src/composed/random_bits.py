@@ -1,0 +1,172 @@
+"""Bits of counter-based generators from a state of 128 bits, as `lax` names them.
+
+In: a state of four 32-bit words, the key and a counter, least significant words first. Out: the state after so
+many blocks, and bits. Block i is the cipher of the counter plus i:
+
+- Philox-4x32, 10 rounds: four words a block; the counter is 128 bits wide, with the key above it.
+- Threefry-2x32, 20 rounds: two words a block, beside each other along the first axis of even size, else along the
+  longest one, of which the last word is cut off; of 64 bits one element a block. The counter has 64 bits.
+
+Both are of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). Narrow dtypes take
+the low bits of a word each, 64 bits two words, low first.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import numpy as np
+
+from ferrax._core import bind
+from ferrax._src import core
+from ferrax._src.base import dtypes
+from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
+from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.transforms.composites import composite
+
+__all__ = ["RandomAlgorithm", "rng_bit_generator", "rng_bit_generator_p"]
+
+
+class RandomAlgorithm(enum.IntEnum):
+    """A generator of bits: `RNG_DEFAULT` is `RNG_PHILOX` on CPUs.
+
+    >>> print(lax.RandomAlgorithm.RNG_PHILOX)
+    RNG_PHILOX
+    """
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+
+
+def _word(value, like):
+    return lax.full_like(like, np.uint32(value & 0xFFFFFFFF))
+
+
+def _high_product(a, b):
+    """The high word of the product of an array of words and a number."""
+    mask, sixteen = _word(0xFFFF, a), _word(16, a)
+    b_low, b_high = _word(b & 0xFFFF, a), _word(b >> 16, a)
+    a_low, a_high = a & mask, lax.shift_right_logical(a, sixteen)
+    middle = a_high * b_low + lax.shift_right_logical(a_low * b_low, sixteen)
+    other = a_low * b_high + (middle & mask)
+    return a_high * b_high + lax.shift_right_logical(middle, sixteen) + lax.shift_right_logical(other, sixteen)
+
+
+def _philox(counter, key):
+    """Ten rounds of Philox-4x32 over arrays of words."""
+    (x0, x1, x2, x3), (k0, k1) = counter, key
+    for _ in range(10):
+        high0, low0 = _high_product(x0, _MULTIPLIERS[0]), x0 * _word(_MULTIPLIERS[0], x0)
+        high1, low1 = _high_product(x2, _MULTIPLIERS[1]), x2 * _word(_MULTIPLIERS[1], x2)
+        x0, x1, x2, x3 = high1 ^ x1 ^ k0, low1, high0 ^ x3 ^ k1, low0
+        k0, k1 = k0 + _word(_KEY_STEPS[0], k0), k1 + _word(_KEY_STEPS[1], k1)
+    return x0, x1, x2, x3
+
+
+def _advance(low, high, steps):
+    """A counter of two words plus words, and whether it passed its end."""
+    sum_low = low + steps
+    carry = (sum_low < low).astype(np.uint32)
+    sum_high = high + carry
+    return sum_low, sum_high, ((carry == 1) & (sum_high == 0)).astype(np.uint32)
+
+
+def _halved(shape):
+    """The axis along which Threefry lays its two words beside each other, and the shape of the blocks."""
+    if not shape:
+        return 0, (1,)
+    axis = next((n for n, size in enumerate(shape) if size % 2 == 0), shape.index(max(shape)))
+    return axis, (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])
+
+
+def _run(key, *, shape, dtype, algorithm, out_sharding=None):
+    wide_key = key.dtype == np.uint64
+    state = lax.bitcast_convert_type(key, np.uint32).reshape(4) if wide_key else key
+    dtype = np.dtype(dtype)
+    double = dtype.itemsize == 8
+    threefry = algorithm == RandomAlgorithm.RNG_THREE_FRY
+    size = math.prod(shape)
+    axis, halves = _halved(shape)
+    if threefry:
+        blocks = size if double else math.prod(halves)
+    else:
+        blocks = -(-size // (2 if double else 4))
+    k0, k1, low, high = (lax.broadcast(state[i], (blocks,)) for i in range(4))
+    low, high, over = _advance(low, high, lax.iota(np.uint32, blocks))
+    if threefry:
+        found = bind("threefry2x32", (k0, k1, low, high), {})
+    else:
+        top = k0 + over
+        found = _philox((low, high, top, k1 + ((top == 0) & (over == 1)).astype(np.uint32)), (k0, k1))
+    if threefry and not double:
+        sides = [lax.expand_dims(x.reshape(halves), (axis + 1,)) for x in found]
+        pairs = lax.concatenate(sides, axis + 1)
+        padded = pairs.reshape(*halves[:axis], 2 * halves[axis], *halves[axis + 1 :])
+        bits = lax.slice_in_dim(padded, 0, shape[axis] if shape else 1, axis=axis)
+        bits = lax.convert_element_type(bits, dtype)
+    else:
+        stream = lax.concatenate([lax.expand_dims(x, (1,)) for x in found], 1).reshape(-1)
+        if double:
+            bits = lax.bitcast_convert_type(stream[: 2 * size].reshape(size, 2), np.uint64)
+        else:
+            bits = lax.convert_element_type(stream[:size], dtype)
+    end_low, end_high, _ = _advance(state[2], state[3], np.uint32(blocks))
+    after = lax.concatenate([state[:2], lax.stack([end_low, end_high])], 0)
+    if wide_key:
+        after = lax.bitcast_convert_type(after.reshape(2, 2), np.uint64)
+    return after, bits.reshape(shape)
+
+
+rng_bit_generator_p = composite("rng_bit_generator", _run, multiple_results=True)
+
+
+def rng_bit_generator(
+    key: ArrayLike, shape: Shape, dtype: DTypeLike = np.uint32,
+    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *, out_sharding: Any = None,
+) -> tuple[Array, Array]:
+    """Bits of a counter-based generator, and its state after them.
+
+    Args:
+        key: the state: uint32 array of shape (4,), or uint64 array of shape (2,).
+        shape: shape of the bits.
+        dtype: uint8, uint16, uint32 or uint64.
+        algorithm: Philox-4x32 or Threefry-2x32.
+    Returns:
+        The next state, like `key`, and the bits.
+    Raises:
+        TypeError: for another dtype, and for a key of another shape or dtype.
+
+    Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+
+    Example:
+        >>> key, bits = lax.rng_bit_generator(jnp.array([1, 2, 3, 4], jnp.uint32), (2,))
+        >>> key, bits
+        (Array([1, 2, 4, 4], dtype=uint32), Array([512747620, 1297222615], dtype=uint32))
+    """
+    state = core.as_array(key, "rng_bit_generator")
+    check_out_sharding("rng_bit_generator", out_sharding)
+    if (state.shape, state.dtype.name) not in (((4,), "uint32"), ((2,), "uint64")):
+        raise TypeError(
+            "rng_bit_generator takes a key of four uint32 or two uint64, got "
+            f"{state.dtype}{list(state.shape)}"
+        )
+    found = dtypes.check_and_canonicalize_user_dtype(dtype, "rng_bit_generator")
+    if found.name not in ("uint8", "uint16", "uint32", "uint64"):
+        raise TypeError(f"rng_bit_generator makes unsigned integers of 8 to 64 bits, got dtype {found}")
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    after, bits = rng_bit_generator_p.bind(
+        state, shape=extents, dtype=found, algorithm=algorithm, out_sharding=None
+    )
+    return after, bits

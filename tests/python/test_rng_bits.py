@@ -1,0 +1,46 @@
+"""Bits of counter-based generators from a state, beside JAX's: `lax.rng_bit_generator`."""
+
+import numpy as np
+import pytest
+from oracle import FERRAX, JAX, compare
+
+import ferrax
+from ferrax import lax
+
+STATES = [[1, 2, 3, 4], [1, 2, 2**32 - 1, 2**32 - 1], [2**32 - 1] * 4]
+SHAPES = [(), (7,), (2, 3), (3, 4), (3, 5), (0, 2)]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("algorithm", ["RNG_DEFAULT", "RNG_PHILOX", "RNG_THREE_FRY"])
+def test_bits(algorithm, x64):
+    def case(S):
+        kind = getattr(S.lax.RandomAlgorithm, algorithm)
+        types = ["uint8", "uint16", "uint32"] + ["uint64"] * x64
+
+        def bits(state):
+            return [S.lax.rng_bit_generator(state, (3, 3), dtype, kind) for dtype in types]
+
+        with S.jax.enable_x64(x64):
+            found = [S.jax.jit(bits)(np.array(state, np.uint32)) for state in STATES]
+            found += [S.lax.rng_bit_generator(found[0][0][0], shape, algorithm=kind) for shape in SHAPES]
+            if x64:
+                wide = np.array([1 + (2 << 32), 3 + (4 << 32)], np.uint64)
+                found.append(S.lax.rng_bit_generator(wide, (5,), "uint32", kind))
+            return found
+
+    compare(case(FERRAX), case(JAX))
+
+
+def test_batches_and_errors():
+    states = np.array(STATES, np.uint32)
+    batched = ferrax.vmap(lambda state: lax.rng_bit_generator(state, (3,))[1])(states)
+    np.testing.assert_array_equal(batched[1], lax.rng_bit_generator(states[1], (3,))[1])
+    assert "rng_bit_generator[" in str(ferrax.make_jaxpr(lambda x: lax.rng_bit_generator(x, (3,)))(states[0]))
+    for error, call in [
+        (TypeError, lambda: lax.rng_bit_generator(states, (3,))),
+        (TypeError, lambda: lax.rng_bit_generator(states[0].astype(np.int32), (3,))),
+        (TypeError, lambda: lax.rng_bit_generator(states[0], (3,), np.float32)),
+    ]:
+        with pytest.raises(error):
+            call()
