@@ -9,11 +9,15 @@ many blocks, and bits. Block i is the cipher of the counter plus i:
 
 Both are of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). Narrow dtypes take
 the low bits of a word each, 64 bits two words, low first.
+
+A batch of states has the bits that the first state gives in the shape of the whole batch, and only that state moves
+on: as in JAX, where the batch is one draw.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from typing import Any
 
@@ -23,10 +27,13 @@ from ferrax._core import bind
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
+from ferrax._src.core.primitives import axis_primitive_batchers
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.composites import composite
+from ferrax._src.transforms.jit import jit
 
 __all__ = ["RandomAlgorithm", "rng_bit_generator", "rng_bit_generator_p"]
 
@@ -54,22 +61,12 @@ def _word(value, like):
     return lax.full_like(like, np.uint32(value & 0xFFFFFFFF))
 
 
-def _high_product(a, b):
-    """The high word of the product of an array of words and a number."""
-    mask, sixteen = _word(0xFFFF, a), _word(16, a)
-    b_low, b_high = _word(b & 0xFFFF, a), _word(b >> 16, a)
-    a_low, a_high = a & mask, lax.shift_right_logical(a, sixteen)
-    middle = a_high * b_low + lax.shift_right_logical(a_low * b_low, sixteen)
-    other = a_low * b_high + (middle & mask)
-    return a_high * b_high + lax.shift_right_logical(middle, sixteen) + lax.shift_right_logical(other, sixteen)
-
-
 def _philox(counter, key):
     """Ten rounds of Philox-4x32 over arrays of words."""
     (x0, x1, x2, x3), (k0, k1) = counter, key
     for _ in range(10):
-        high0, low0 = _high_product(x0, _MULTIPLIERS[0]), x0 * _word(_MULTIPLIERS[0], x0)
-        high1, low1 = _high_product(x2, _MULTIPLIERS[1]), x2 * _word(_MULTIPLIERS[1], x2)
+        m0, m1 = _word(_MULTIPLIERS[0], x0), _word(_MULTIPLIERS[1], x0)
+        high0, low0, high1, low1 = lax.mulhi(x0, m0), x0 * m0, lax.mulhi(x2, m1), x2 * m1
         x0, x1, x2, x3 = high1 ^ x1 ^ k0, low1, high0 ^ x3 ^ k1, low0
         k0, k1 = k0 + _word(_KEY_STEPS[0], k0), k1 + _word(_KEY_STEPS[1], k1)
     return x0, x1, x2, x3
@@ -91,7 +88,8 @@ def _halved(shape):
     return axis, (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])
 
 
-def _run(key, *, shape, dtype, algorithm, out_sharding=None):
+@functools.partial(jit, static_argnames=("shape", "dtype", "algorithm"), inline=True)
+def _generate(key, shape, dtype, algorithm):
     wide_key = key.dtype == np.uint64
     state = lax.bitcast_convert_type(key, np.uint32).reshape(4) if wide_key else key
     dtype = np.dtype(dtype)
@@ -126,10 +124,24 @@ def _run(key, *, shape, dtype, algorithm, out_sharding=None):
     after = lax.concatenate([state[:2], lax.stack([end_low, end_high])], 0)
     if wide_key:
         after = lax.bitcast_convert_type(after.reshape(2, 2), np.uint64)
-    return after, bits.reshape(shape)
+    return after, lax.reshape(bits, shape)
+
+
+def _run(key, *, shape, dtype, algorithm, out_sharding=None):
+    return _generate(key, shape, dtype, algorithm)
+
+
+def _batch(size, axis_name, trace_type, args, dims, *, shape, dtype, algorithm, out_sharding=None):
+    keys = moveaxis(args[0], dims[0], 0)
+    shape = (size, *shape)
+    after, bits = rng_bit_generator_p.bind(
+        keys[0], shape=shape, dtype=dtype, algorithm=algorithm, out_sharding=None
+    )
+    return (lax.dynamic_update_index_in_dim(keys, after, 0, 0), bits), (0, 0)
 
 
 rng_bit_generator_p = composite("rng_bit_generator", _run, multiple_results=True)
+axis_primitive_batchers[rng_bit_generator_p] = _batch
 
 
 def rng_bit_generator(
@@ -143,6 +155,7 @@ def rng_bit_generator(
         shape: shape of the bits.
         dtype: uint8, uint16, uint32 or uint64.
         algorithm: Philox-4x32 or Threefry-2x32.
+        out_sharding: where the bits are put.
     Returns:
         The next state, like `key`, and the bits.
     Raises:
