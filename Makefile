@@ -123,7 +123,7 @@ wheel: $(VENV)/.tools
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tools/try_wheel.py dist
 
-bench: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples
+bench: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples $(VENV)/.extra-ecosystem
 	$(BIN)/python benches/run.py $(BENCH_ARGS)
 
 # clippy and rustfmt are components of the toolchain: without them a note is printed instead.

@@ -1,7 +1,7 @@
 """Runs the benchmarks and prints their table in Markdown.
 
     python benches/run.py                  all rows
-    python benches/run.py --only eager     rows whose name contains the text
+    python benches/run.py --only eager     rows whose name, after that of their file, contains the text
     python benches/run.py --write          also puts the table into README.md
 """
 
@@ -19,8 +19,11 @@ import control_flow
 import convolutions
 import decompositions
 import dispatch
+import first_calls
 import fourier
+import functions
 import kernels
+import optax_adam
 import reductions
 import sampling
 import sorting
@@ -78,12 +81,12 @@ def main() -> None:
     print("\n".join(table), flush=True)
     failed = False
     families = (
-        dispatch, compile_family, kernels, reductions, convolutions, sorting, sampling, decompositions,
-        fourier, control_flow, collectives, training,
+        dispatch, compile_family, kernels, reductions, convolutions, functions, sorting, sampling,
+        decompositions, fourier, first_calls, control_flow, collectives, training, optax_adam,
     )  # fmt: skip
     for family in families:
         for row in family.ROWS:
-            if options.only not in row.name:
+            if options.only not in f"{family.__name__}: {row.name}":
                 continue
             try:
                 text = line(row, row.measure(found))

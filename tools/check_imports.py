@@ -70,7 +70,7 @@ def check(name: str, source: str) -> list[str]:
         found += [
             (node.lineno, f"a public module defines {node.name}: define it in _src")
             for node in tree.body
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name != "__getattr__"
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name not in ("__getattr__", "__dir__")
         ]
     return [f"python/ferrax/{name}:{line}: {message}" for line, message in found]
 

@@ -5,7 +5,7 @@
 #![no_main]
 
 use ferrax_ir::Error;
-use ferrax_ir::serial::{HEADER, MAGIC, VERSION, from_bytes, to_bytes};
+use ferrax_ir::serial::{from_bytes, seal, to_bytes};
 use libfuzzer_sys::fuzz_target;
 
 fn read(bytes: &[u8]) {
@@ -22,13 +22,7 @@ fn read(bytes: &[u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes);
-    if let Some(payload) = bytes.get(HEADER..) {
-        let mut sealed = Vec::with_capacity(bytes.len());
-        sealed.extend_from_slice(&MAGIC);
-        sealed.extend_from_slice(&VERSION.to_le_bytes());
-        sealed.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
-        sealed.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-        sealed.extend_from_slice(payload);
-        read(&sealed);
-    }
+    let mut sealed = bytes.to_vec();
+    seal(&mut sealed);
+    read(&sealed);
 });

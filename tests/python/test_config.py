@@ -25,8 +25,10 @@ def restore_flags():
 
 def test_defaults_are_those_of_jax():
     ours, theirs = config.values, jax.config.values
-    skipped = {"jax_platforms", "jax_enable_x64"}  # these may come from the environment
-    for name in ours.keys() - skipped:
+    environment = {"jax_platforms", "jax_enable_x64"}  # these may come from there
+    own = {"jax_debug_index"}
+    assert not own & theirs.keys(), "these have become JAX's"
+    for name in ours.keys() - environment - own:
         assert name in theirs, name
         default = theirs[name]
         assert ours[name] == (default.value if hasattr(default, "value") else default), name

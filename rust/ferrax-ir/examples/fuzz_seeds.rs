@@ -35,10 +35,10 @@ fn main() -> std::io::Result<()> {
     }
     let ops = ferrax_ir::op::documented_ops().into_iter().map(|(name, _)| name);
     let dtypes = DType::ALL.iter().flat_map(|dtype| [dtype.name(), dtype.short_name()]);
-    let mut names =
+    let names =
         programs.iter().flat_map(|program| &program.equations).flat_map(|equation| equation.op.params());
     let words: std::collections::BTreeSet<&str> =
-        ops.chain(dtypes).chain(names.by_ref().map(|(name, _)| name)).collect();
+        ops.chain(dtypes).chain(names.map(|(name, _)| name)).collect();
     let lines: String = words.iter().map(|word| format!("\"{word}\"\n")).collect();
     std::fs::write(directory.join("words"), lines)
 }

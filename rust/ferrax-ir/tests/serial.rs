@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferrax_ir::ops::{Binary, Call, Copy, Unary};
 use ferrax_ir::program::Effect;
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types};
-use ferrax_ir::serial::{HEADER, Interface, MAX_DEPTH, VERSION, from_bytes, to_bytes};
+use ferrax_ir::serial::{HEADER, Interface, MAX_DEPTH, VERSION, from_bytes, seal, to_bytes};
 use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
     ArrayType, Atom, Builder, DType, Dim, Error, Extension, Op, Param, Program, Result, Source, SourceLine,
@@ -230,17 +230,6 @@ fn refusal(bytes: &[u8]) -> String {
         Err(Error::Parse(text)) => text,
         other => panic!("expected a refusal, got {other:?}"),
     }
-}
-
-/// The header again, for a payload that was changed.
-fn seal(bytes: &mut [u8]) {
-    if bytes.len() < HEADER {
-        return;
-    }
-    let checksum = crc32fast::hash(&bytes[HEADER..]);
-    let length = (bytes.len() - HEADER) as u64;
-    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-    bytes[16..24].copy_from_slice(&length.to_le_bytes());
 }
 
 #[test]

@@ -78,8 +78,8 @@ def conv_general_dilated(
     if isinstance(padding, str):
         if left != ones:
             raise ValueError(
-                "String padding is not implemented for transposed convolution using this op. "
-                "Please either exactly specify the required padding or use conv_transpose."
+                f"conv_general_dilated: the padding {padding!r} says nothing of an array that is dilated "
+                f"(lhs_dilation is {left}): give a pair of widths for each spatial axis, or call conv_transpose"
             )
         sizes = [lhs.shape[axis] for axis in numbers.lhs_spec[2:]]
         window = _dilated([rhs.shape[axis] for axis in numbers.rhs_spec[2:]], right)
@@ -124,8 +124,8 @@ def _pairs(padding) -> tuple[tuple[int, int], ...]:
         return tuple((operator.index(low), operator.index(high)) for low, high in padding)
     except (TypeError, ValueError):
         raise ValueError(
-            "padding argument to conv_general_dilated should be a string or a sequence of "
-            f"(low, high) pairs, got {padding}"
+            "conv_general_dilated: expected as padding \"VALID\", \"SAME\", \"SAME_LOWER\" or a pair of widths "
+            f"for each spatial axis, got {padding}"
         ) from None
 
 

@@ -95,9 +95,10 @@ pub fn to_bytes_up_to(program: &Program, interface: &Interface, orders: usize) -
     Ok(bytes)
 }
 
-/// Writes the header over the first bytes, for the payload that follows them.
-fn seal(bytes: &mut [u8]) {
-    let (header, payload) = bytes.split_at_mut(HEADER);
+/// Writes the header over the first bytes, for the payload that follows them: what changes a payload,
+/// as a fuzzer does, seals it again. Fewer bytes than a header's stay as they are.
+pub fn seal(bytes: &mut [u8]) {
+    let Some((header, payload)) = bytes.split_at_mut_checked(HEADER) else { return };
     header[..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
     header[12..16].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());

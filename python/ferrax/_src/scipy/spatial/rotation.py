@@ -183,7 +183,7 @@ class Rotation(NamedTuple):
         shape = (4,) if num is None else (num, 4)
         return cls(_unit(samplers.normal(random_key, shape)))
 
-    def __getitem__(self, indexer: Any) -> Rotation:  # type: ignore[override]  # of rotations, not of fields
+    def __getitem__(self, indexer: Any) -> Rotation:
         if self.single:
             raise TypeError("Single rotation is not subscriptable.")
         return Rotation(self.quat[indexer])
