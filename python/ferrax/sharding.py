@@ -1,5 +1,6 @@
 """Where arrays live: devices, meshes of them, and how arrays are divided over meshes."""
 
+from ferrax._src.core.manual_axes import ManualAxisType
 from ferrax._src.core.mesh import (
     AbstractDevice,
     AbstractMesh,
@@ -23,6 +24,7 @@ __all__ = [
     "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "ManualAxisType",
     "Mesh",
     "NamedSharding",
     "PartitionSpec",

@@ -155,6 +155,22 @@ def test_named_shardings(S):
     )
 
 
+@same
+def test_manual_axes(S):
+    Manual = S.jax.sharding.ManualAxisType
+    mesh = S.jax.sharding.AbstractMesh((2, 4), ("x", "y"), (S.jax.sharding.AxisType.Manual,) * 2)
+    one = Manual(varying=frozenset({"x"}), reduced=frozenset({"z"}))
+    return outcomes(
+        S,
+        lambda: (Manual(), Manual(unreduced=frozenset({"x"})), one.to_ct_mat().unreduced, one.empty),
+        lambda: (Manual().empty, one.invarying(mesh), len(one.vur), one == one.update(), hash(one) == hash(one)),
+        lambda: pickle.loads(pickle.dumps(one)) == one,
+        lambda: Manual(varying=frozenset({"x"}), unreduced=frozenset({"x"})),
+        lambda: Manual(varying=frozenset({"x"}), reduced=frozenset({"x"})),
+        lambda: Manual(frozenset({"x"})),
+    )
+
+
 def test_tiles_of_several_devices():
     """What the general rules say where there are more devices than this machine has."""
     made = [ferrax.Device(number, ferrax.devices()[0].client) for number in range(8)]
