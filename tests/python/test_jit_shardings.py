@@ -208,6 +208,36 @@ def test_rules_of_partitions_are_not_asked_on_one_device(S):
     return f(S.jnp.ones(2)), S.jax.jit(f)(S.jnp.ones(2)), no_rules
 
 
+@same
+def test_rules_written_as_text(S):
+    partitioning = module(S, "experimental.custom_partitioning")
+
+    def rule(text, **said):
+        f = partitioning.custom_partitioning(lambda x: x)
+        f.def_partition(partition=lambda *args: None, sharding_rule=text, **said)
+        rule = f.sharding_rule
+        return rule.operand_mappings, rule.result_mappings, rule.reduction_factors, rule.factor_sizes
+
+    Rule, Mapping = partitioning.SdyShardingRule, partitioning.ArrayMapping
+    return outcomes(
+        S,
+        lambda: rule("i j, j k -> i k", reduction_factors=("j",)),
+        lambda: rule("... (a b), ...1 c -> ... a b", c=2) is None,
+        lambda: rule("... (a b)->a_1 (b d)", a=2, b=3, d=5),
+        lambda: rule("i -> , i", permutation_factors=("i",)),
+        lambda: rule("i, j"),
+        lambda: rule("i -> (j)"),
+        lambda: rule("(i j -> i"),
+        lambda: rule("i ... -> i"),
+        lambda: rule("i -> i", need_replication_factors=("k",)),
+        lambda: rule("i -> i", reduction_factors=("i",), need_replication_factors=("i",)),
+        lambda: rule("(i j) -> i", i=2),
+        lambda: rule("1i -> i"),
+        lambda: rule(None, i=2),
+        lambda: rule(Rule((Mapping("i"),), (Mapping("i"),)), reduction_factors=("i",)),
+    )
+
+
 def test_layouts_that_arrays_do_not_have():
     from ferrax.experimental.layout import Format, Layout, with_layout_constraint
 

@@ -97,6 +97,8 @@ HINT = "a promise about the arguments, without which the result is right too"
 COPY = "arrays are immutable: whether memory is shared cannot be seen"
 MAGMA = "a library for GPUs: which one computes"
 PROTOCOL = "others of this signature read it"
+ALONE = "how processes find and wait for each other; there is one, and several are refused"
+WIRES = "which devices are next to each other, of which a CPU has none"
 # Parameters that change nothing, and why.
 EXCEPTIONS = {
     ("jit", "keep_unused"): "arguments that are not used are always kept, and cost nothing",
@@ -126,6 +128,12 @@ EXCEPTIONS = {
     ("register_backend_cache", "for_what"): "a description",
     ("get_opaque_trace_state", "convention"): "JAX's reads it neither",
     ("find_top_trace", "_"): "JAX's reads it neither",
+    ("create_device_mesh", "contiguous_submeshes allow_split_physical_axes"): WIRES,
+    ("create_hybrid_device_mesh", "allow_split_physical_axes"): WIRES,
+    ("broadcast_one_to_all", "is_source"): "there is one process, the source",
+    ("reached_preemption_sync_point", "step_id"): "nobody says that the one process ends",
+    ("initialize", "initialization_timeout heartbeat_timeout_seconds"): ALONE,
+    ("initialize", "shutdown_timeout_seconds coordinator_bind_address"): ALONE,
 }
 
 

@@ -93,6 +93,7 @@ def test_shardings_are_inspected_when_a_program_runs(capsys):
 def test_one_process():
     distributed = ferrax.distributed
     address = {"coordinator_address": "localhost:1234"}
+    one = {**address, "num_processes": 1, "process_id": 0}
     for arguments, error in (
         ({}, ValueError),
         (address, ValueError),
@@ -100,11 +101,18 @@ def test_one_process():
         ({**address, "num_processes": 1, "process_id": 1}, ValueError),
         ({**address, "num_processes": "1", "process_id": 0}, TypeError),
         ({**address, "num_processes": 2, "process_id": 0}, NotImplementedError),
+        ({**one, "cluster_detection_method": "slurm"}, NotImplementedError),
+        ({**one, "local_device_ids": [0, 1]}, ValueError),
+        ({**one, "local_device_ids": "0"}, TypeError),
+        ({**one, "slice_index": 1, "partition_index": 2}, ValueError),
     ):
         with pytest.raises(error):
             distributed.initialize(**arguments)
         assert not distributed.is_initialized()
-    distributed.initialize("localhost:1234", 1, 0)
+    distributed.initialize(
+        **one, local_device_ids=0, partition_index=3, cluster_detection_method="deactivate"
+    )
+    assert ferrax._src.parallel.distributed.global_state.partition_index == 3
     with pytest.raises(RuntimeError, match="once"):
         distributed.initialize("localhost:1234", 1, 0)
     assert distributed.is_initialized()

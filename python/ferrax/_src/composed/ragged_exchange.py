@@ -136,13 +136,6 @@ ragged_all_to_all_p = _Inlined("ragged_all_to_all")
 ragged_all_to_all_p.def_impl(_run)
 
 
-def _one_device(name: str) -> NoReturn:
-    raise NotImplementedError(
-        f"lax.{name}: there is one device, and nothing to send to or receive from. Instances of a mapped"
-        " function exchange values by lax.ppermute"
-    )
-
-
 def psend(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> NoReturn:
     """Sends between devices, of which there is one here: always a NotImplementedError.
 
@@ -152,7 +145,7 @@ def psend(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> NoRet
     Traceback (most recent call last):
     NotImplementedError: ...
     """
-    _one_device("psend")
+    raise NotImplementedError(_ONE_DEVICE.format("psend"))
 
 
 def precv(
@@ -167,4 +160,10 @@ def precv(
     Traceback (most recent call last):
     NotImplementedError: ...
     """
-    _one_device("precv")
+    raise NotImplementedError(_ONE_DEVICE.format("precv"))
+
+
+_ONE_DEVICE = (
+    "lax.{}: there is one device, and nothing to send to or receive from. Instances of a mapped function"
+    " exchange values by lax.ppermute"
+)

@@ -3,65 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ferrax._src.core import api_util
+from ferrax._src.parallel.sharding_rule import (
+    BATCHING,
+    ArrayMapping,
+    CompoundFactor,
+    SdyShardingRule,
+    rule_of_text,
+)
 
 __all__ = ["BATCHING", "ArrayMapping", "CompoundFactor", "SdyShardingRule", "custom_partitioning"]
-
-# In a rule, the axes that come before those that are named.
-BATCHING = "…"
-
-
-class CompoundFactor(tuple):
-    """Factors of a rule that make one axis together, the first the major one.
-
-    >>> from ferrax.experimental.custom_partitioning import CompoundFactor
-    >>> CompoundFactor("i", "j")
-    ('i', 'j')
-    """
-
-    def __new__(cls, *factors: str) -> CompoundFactor:
-        if len(factors) < 2 or not all(isinstance(factor, str) for factor in factors):
-            raise ValueError(f"CompoundFactor: at least two names are needed, got {factors}")
-        return super().__new__(cls, factors)
-
-
-class ArrayMapping(tuple):
-    """The factors of the axes of an array, in a rule.
-
-    >>> from ferrax.experimental.custom_partitioning import ArrayMapping
-    >>> ArrayMapping("i", "j")
-    ('i', 'j')
-    """
-
-    def __new__(cls, *factors: str | CompoundFactor) -> ArrayMapping:
-        for factor in factors:
-            if not isinstance(factor, (str, CompoundFactor)):
-                raise ValueError(f"ArrayMapping: factors are names, got {factor!r}")
-        return super().__new__(cls, factors)
-
-
-class SdyShardingRule:
-    """Which axes of operands and results go together.
-
-    Args: operand_mappings, result_mappings: an `ArrayMapping` for each; factor_sizes: sizes of factors that
-    are parts of an axis.
-
-    >>> from ferrax.experimental.custom_partitioning import ArrayMapping, SdyShardingRule
-    >>> SdyShardingRule((ArrayMapping("i"),), (ArrayMapping("i"),)).result_mappings
-    (('i',),)
-    """
-
-    def __init__(
-        self, operand_mappings: Sequence[ArrayMapping], result_mappings: Sequence[ArrayMapping],
-        **factor_sizes: int,
-    ) -> None:
-        self.operand_mappings = tuple(operand_mappings)
-        self.result_mappings = tuple(result_mappings)
-        self.factor_sizes = factor_sizes
-
 
 class custom_partitioning:  # noqa: N801
     """A function with rules of its own for how it is divided over the devices of a mesh.
@@ -93,22 +47,48 @@ class custom_partitioning:  # noqa: N801
         self.partition: Callable[..., Any] | None = None
         self.infer_sharding_from_operands: Callable[..., Any] | None = None
         self.propagate_user_sharding: Callable[..., Any] | None = None
+        self.decode_shardings = True
         self.sharding_rule: Any = None
 
     def def_partition(
         self, partition: Callable[..., Any],
         infer_sharding_from_operands: Callable[..., Any] | None = None,
         propagate_user_sharding: Callable[..., Any] | None = None, decode_shardings: bool = True,
-        sharding_rule: Any = None, *, reduction_factors: Any = (), need_replication_factors: Any = (),
-        permutation_factors: Any = (), **factor_sizes: int,
+        sharding_rule: Any = None, *, reduction_factors: tuple[str, ...] = (),
+        need_replication_factors: tuple[str, ...] = (), permutation_factors: tuple[str, ...] = (),
+        **factor_sizes: int,
     ) -> Callable[..., Any]:
-        """Gives the rules: `partition(mesh, argument types, result types)` and those that say how results
-        are divided. They are asked where there are several devices."""
+        """Gives the rules, which are asked where there are several devices. Returns `partition`.
+
+        Args:
+            partition: `partition(mesh, argument types, result types)`.
+            infer_sharding_from_operands, propagate_user_sharding: how results are divided, as functions.
+            decode_shardings: whether these are given shardings.
+            sharding_rule: how results are divided, as text (`"i j -> j i"`), an `SdyShardingRule`, or a
+                function that returns one.
+            reduction_factors, need_replication_factors, permutation_factors, factor_sizes: with text, what
+                it says of these factors.
+
+        Errors: TypeError for rules that are no functions; ValueError for text that is no rule, and for
+        factors without text.
+        """
         rules = (partition, infer_sharding_from_operands, propagate_user_sharding)
         for rule in rules:
             if rule is not None and not callable(rule):
                 raise TypeError(f"custom_partitioning: rules are functions, got {rule!r}")
+        said: dict[str, Any] = {
+            "reduction_factors": reduction_factors, "need_replication_factors": need_replication_factors,
+            "permutation_factors": permutation_factors, **factor_sizes,
+        }  # fmt: skip
+        if sharding_rule is None or isinstance(sharding_rule, SdyShardingRule) or callable(sharding_rule):
+            if unknown := [name for name, value in said.items() if value != ()]:
+                raise ValueError(
+                    f"custom_partitioning: {', '.join(unknown)} are for a sharding_rule that is text"
+                )
+        else:
+            sharding_rule = rule_of_text(sharding_rule, **said)
         self.partition, self.infer_sharding_from_operands, self.propagate_user_sharding = rules
+        self.decode_shardings = decode_shardings
         self.sharding_rule = sharding_rule
         return partition
 

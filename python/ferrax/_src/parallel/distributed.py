@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import warnings
 from collections.abc import Sequence
+
+from ferrax._src.core.devices import local_devices
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
 
 
 class State:
-    """What `initialize` was told. `client` and `service` are None: one process needs none."""
+    """What `initialize` was told. What joins processes is None: one process needs none."""
 
     client = None
     service = None
+    preemption_sync_manager = None
 
     def __init__(self) -> None:
         self.coordinator_address: str | None = None
         self.process_id = 0
         self.num_processes = 1
+        self.partition_index: int | None = None
 
 
 global_state = State()
@@ -36,18 +42,38 @@ def initialize(
     Args:
         coordinator_address: the address and port of process 0; None: what JAX_COORDINATOR_ADDRESS says.
         num_processes, process_id: how many processes there are, and which this is.
-        local_device_ids, cluster_detection_method, initialization_timeout, heartbeat_timeout_seconds,
-            shutdown_timeout_seconds, coordinator_bind_address, slice_index, partition_index: for several
-            processes, of which there are none.
+        local_device_ids: the number of a device, or several: those that this process has, all there are.
+            None: what JAX_LOCAL_DEVICE_IDS says, else all.
+        cluster_detection_method: None, or "deactivate": address and numbers are those given.
+        initialization_timeout, heartbeat_timeout_seconds, shutdown_timeout_seconds,
+            coordinator_bind_address: how processes find and wait for each other; one has none to wait for.
+        partition_index: the group of machines that this process is in, kept in the state. None: what
+            JAX_PARTITION_INDEX says. slice_index: its old name.
 
-    Errors: ValueError if the address or a number is missing or makes no sense; TypeError for numbers that
-    are none; RuntimeError if it was called before; NotImplementedError for several processes.
+    Errors: ValueError if the address or a number is missing or makes no sense, or other devices are named
+    than there are; TypeError for numbers that are none; RuntimeError if it was called before;
+    NotImplementedError for several processes and for methods that find a cluster.
 
     >>> ferrax.distributed.initialize("localhost:1234", num_processes=1, process_id=0)
     >>> ferrax.distributed.is_initialized()
     True
     >>> ferrax.distributed.shutdown()
     """
+    if cluster_detection_method not in (None, "deactivate"):
+        raise NotImplementedError(
+            f"distributed.initialize: cluster_detection_method={cluster_detection_method!r} looks for other "
+            "processes, and programs run in one: pass coordinator_address, num_processes=1 and process_id=0"
+        )
+    if slice_index is not None:
+        if partition_index is not None:
+            raise ValueError(
+                "distributed.initialize: slice_index is the old name of partition_index; got both"
+            )
+        warnings.warn("slice_index is deprecated: use partition_index", DeprecationWarning, stacklevel=2)
+        partition_index = slice_index
+    elif partition_index is None and "JAX_PARTITION_INDEX" in os.environ:
+        partition_index = int(os.environ["JAX_PARTITION_INDEX"])
+    _check_devices(local_device_ids)
     address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
     missing = {
         "coordinator_address": address, "num_processes": num_processes, "process_id": process_id
@@ -68,9 +94,25 @@ def initialize(
         raise RuntimeError("distributed.initialize should only be called once")
     if num_processes > 1:
         raise NotImplementedError(
-            f"distributed.initialize: programs run in one process, got num_processes={num_processes}"
+            f"distributed.initialize: programs run in one process, got num_processes={num_processes}; start "
+            "one, with num_processes=1 and process_id=0, whose threads share the work of each operation"
         )
     global_state.coordinator_address = address
+    global_state.partition_index = partition_index
+
+
+def _check_devices(numbers) -> None:
+    """Errors: ValueError unless these are the numbers of all devices of this process."""
+    if numbers is None and (text := os.environ.get("JAX_LOCAL_DEVICE_IDS")):
+        numbers = [int(number) for number in text.split(",")]
+    if numbers is None:
+        return
+    there = [device.id for device in local_devices()]
+    asked = [operator.index(n) for n in ([numbers] if isinstance(numbers, int) else numbers)]
+    if sorted(asked) != there:
+        raise ValueError(
+            f"distributed.initialize: local_device_ids must name the devices there are, {there}, got {asked}"
+        )
 
 
 def is_initialized() -> bool:
@@ -88,3 +130,4 @@ def shutdown() -> None:
     >>> ferrax.distributed.shutdown()
     """
     global_state.coordinator_address = None
+    global_state.partition_index = None

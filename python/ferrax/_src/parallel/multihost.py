@@ -125,15 +125,19 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
     """This process's parts of arrays over a mesh: with one process, all of them.
 
     Args and errors: as for `host_local_array_to_global_array`; global_inputs: a tree of arrays;
-    global_mesh: the mesh; pspecs: the specs.
+    global_mesh: the mesh, over this process's part of which they are; pspecs: the specs.
 
     >>> from ferrax.experimental import multihost_utils
     >>> mesh = ferrax.make_mesh((1,), ("x",))
     >>> multihost_utils.global_array_to_host_local_array(jnp.arange(2), mesh, ferrax.P("x"))
     Array([0, 1], dtype=int32)
     """
-    _specs(pspecs, global_inputs, "global_array_to_host_local_array")
-    return device_put(global_inputs)
+    leaves, tree = tree_util.tree_flatten(global_inputs)
+    specs = _specs(pspecs, global_inputs, "global_array_to_host_local_array")
+    local = global_mesh.local_mesh
+    return tree.unflatten(
+        [device_put(x, NamedSharding(local, spec)) for x, spec in zip(leaves, specs)]
+    )
 
 
 @contextlib.contextmanager
@@ -150,5 +154,7 @@ def live_devices(devices: Sequence[Any]) -> Iterator[list[Any]]:
     ...     print(str(error).split(":")[0])
     live_devices
     """
-    raise RuntimeError("live_devices: ferrax.distributed is not initialized for several processes")
+    raise RuntimeError(
+        f"live_devices: ferrax.distributed is not initialized for several processes, which could tell of {devices}"
+    )
     yield []
