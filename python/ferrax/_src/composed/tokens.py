@@ -56,15 +56,15 @@ def _after_all(*operands: Any) -> Token:
             raise TypeError(
                 f"Arguments to after_all must be tokens, got {operand!r} of type {type(operand)}"
             )
-    return Token(np.zeros(0, np.bool_))
+    return Token(None)
 
 
 tree_util.register_pytree_node(
-    Token, lambda token: ((), None), lambda data, leaves: Token(np.zeros(0, np.bool_))
+    Token, lambda token: ((), None), lambda data, leaves: Token(None)
 )
 
 create_token_p = _TokenPrimitive("create_token")
-create_token_p.def_impl(lambda: Token(np.zeros(0, np.bool_)))
+create_token_p.def_impl(lambda: Token(None))
 after_all_p = _TokenPrimitive("after_all")
 after_all_p.def_impl(_after_all)
 

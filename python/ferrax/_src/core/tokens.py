@@ -30,7 +30,7 @@ class AbstractToken(AbstractValue):
 
 
 class Token:
-    """A token that holds an array, for programs that hand one on.
+    """A token, which may hold an array, for programs that hand one on.
 
     >>> token = ferrax.extend.core.Token(jnp.zeros(1))
     >>> token.block_until_ready() is token
@@ -41,6 +41,7 @@ class Token:
         self._buf = buf
 
     def block_until_ready(self) -> Token:
-        """Waits for the array."""
-        self._buf.block_until_ready()
+        """Waits for the array, if there is one."""
+        if self._buf is not None:
+            self._buf.block_until_ready()
         return self

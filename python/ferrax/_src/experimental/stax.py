@@ -245,9 +245,9 @@ def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
     `Tanh`, `Relu`, `Exp`, `LogSoftmax`, `Softmax`, `Softplus`, `Sigmoid`, `Elu`, `LeakyRelu`, `Selu`
     and `Gelu` are such layers.
 
-    >>> init, apply = stax.elementwise(jnp.power, x2=2)
-    >>> apply((), jnp.array([1.0, 3.0]))
-    Array([1., 9.], dtype=float32)
+    >>> init, apply = stax.elementwise(ferrax.nn.leaky_relu, negative_slope=0.5)
+    >>> apply((), jnp.array([-1.0, 3.0]))
+    Array([-0.5,  3. ], dtype=float32)
     """
     return (
         lambda rng, input_shape: (input_shape, ()),
