@@ -615,6 +615,7 @@ def test_index_arguments(S):
 
     x = S.jnp.arange(3.0)
     indices = [S.jnp.int32(2), S.jnp.int32(7), S.jnp.int32(-4), S.jnp.array([0, 3])]
+    indices.append(((0, 5),))
     outs = [C.checkify(f, errors=C.index_checks)(x, i) for i in indices]
     outs.append(C.checkify(by_value, errors=C.index_checks)(x, S.jnp.int32(2)))
     return [(message(error), out) for error, out in outs]
@@ -649,3 +650,18 @@ def test_outputs_of_all_dtypes():
     error, (half, keys, small, nothing) = ferrax.jit(ours.checkify(f))(-1.0, ferrax.random.key(0))
     assert message(error) == f"negative {jnp.bfloat16(-1)} False (`check` failed)"
     assert (half.dtype, keys.shape, small.dtype, nothing) == ("float16", (2,), "uint8", None)
+
+
+@same
+def test_devices_of_a_mesh(S):
+    C = lib(S)
+    mesh = S.jax.make_mesh((1,), ("x",), axis_types=(S.jax.sharding.AxisType.Auto,))
+    spec = S.jax.sharding.PartitionSpec("x")
+    divided = S.jax.shard_map(lambda x, y: x / y, mesh=mesh, in_specs=spec, out_specs=spec)
+    functions = {"pmap": S.jax.pmap(lambda x, y: x / y), "shard_map": divided}
+    points = S.jnp.ones(1), S.jnp.zeros(1)
+    return {
+        (name, kind): bool(C.checkify(f, errors=getattr(C, kind))(*points)[0].get())
+        for name, f in functions.items()
+        for kind in ("automatic_checks", "nan_checks", "user_checks")
+    }

@@ -1,3 +1,4 @@
 """What may still change."""
 
 from ferrax._src.callbacks.callback import io_callback as io_callback
+from ferrax._src.experimental.hijax import cur_qdd as cur_qdd

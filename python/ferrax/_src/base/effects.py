@@ -14,21 +14,32 @@ class Effect:
 
 
 class EffectTypeSet:
-    """Classes of effects that something holds for, their subclasses included."""
+    """Classes of effects that something holds for, their subclasses included.
+
+    >>> class Heat(ferrax.extend.core.Effect):
+    ...     pass
+    >>> ferrax.experimental.hijax.control_flow_allowed_effects.add_type(Heat)
+    >>> ferrax.experimental.hijax.control_flow_allowed_effects.contains(Heat())
+    True
+    """
 
     def __init__(self):
         self._types: set[type] = set()
 
     def add_type(self, effect_type: type) -> None:
+        """From now on it holds for effects of this class."""
         self._types.add(effect_type)
 
     def contains(self, effect) -> bool:
+        """Whether it holds for the effect."""
         return isinstance(effect, tuple(self._types))
 
     def filter_in(self, effects) -> list:
+        """Those effects for which it holds."""
         return [effect for effect in effects if self.contains(effect)]
 
     def filter_not_in(self, effects) -> list:
+        """Those effects for which it does not hold."""
         return [effect for effect in effects if not self.contains(effect)]
 
 

@@ -51,9 +51,6 @@ INSTEAD = {
     "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",
     "jax.experimental.primal_tangent_dtype": "tangents have the dtype of what they are of; "
     "jax.custom_jvp and jax.custom_vjp may compute with another",
-    "jax.experimental.cur_qdd": "types of values do not change while a function is traced",
-    "jax.experimental.hijax": "values are arrays, and trees of arrays: register a type of your own "
-    "with jax.tree_util",
     "jax.experimental.compilation_cache": "programs are compiled anew in each process, which takes "
     "milliseconds; jax.export saves them",
     "jax.experimental.colocated_python": "a program is one process; jax.pure_callback calls Python",

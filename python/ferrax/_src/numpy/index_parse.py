@@ -25,6 +25,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import as_array, concrete_or_error, is_concrete, traced_values
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.numpy.array_creation import array
+from ferrax._src.tree import tree_util
 
 _VALID = (
     "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
@@ -169,7 +170,7 @@ def _read_array(item, position: int):
     if isinstance(item, str):
         raise TypeError(f"string indexing is not supported; got idx={item!r}")
     if isinstance(item, (list, tuple)):
-        if any(isinstance(leaf, Array) for leaf in item):
+        if any(isinstance(leaf, Array) for leaf in tree_util.tree_leaves(item)):
             return _read_array(array(item), position)
         item = np.asarray(item)
     if isinstance(item, (np.ndarray, np.generic, float, complex)):

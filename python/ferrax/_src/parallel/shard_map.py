@@ -435,8 +435,8 @@ def _one_device():
     return Mesh([placements.WHOLE._device], ("device",))
 
 
-def _staged(args, params):
-    """The program of `_whole` for arguments of these types."""
+def staged_whole(args: Any, params: Any) -> Any:
+    """The program over whole arrays of an equation with these parameters, for arguments of these types."""
     types = [core.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type) for x in args]
     program, captured, _ = staging.stage(lambda *args: _whole(*args, **params), types, {})
     return program.bind_constants(captured) if captured else program
@@ -466,7 +466,7 @@ def _abstract_eval(*avals, jaxpr, mesh, out_specs, newly_manual_axes, **params):
 def _jvp(primals, tangents, **params):
     # Two programs, so that reverse mode finds the outputs without tangents.
     given = [t for t in tangents if type(t) is not Zero]
-    primal, linear, flags = _staged(primals, params).linearize(
+    primal, linear, flags = staged_whole(primals, params).linearize(
         [type(t) is not Zero for t in tangents]
     )
     results = _core.apply_program(primal, list(primals))
@@ -481,7 +481,7 @@ def _transpose(cotangents, *args, **params):
     linear = [is_undefined_primal(x) for x in args]
     types = [x.aval if flag else core.typeof(x) for x, flag in zip(args, linear)]
     given = [type(ct) is not Zero for ct in cotangents]
-    program, flags = _staged(types, params).transpose(linear, given)
+    program, flags = staged_whole(types, params).transpose(linear, given)
     operands = [x for x, flag in zip(args, linear) if not flag]
     operands += [ct for ct in cotangents if type(ct) is not Zero]
     found = iter(_core.apply_program(program, operands))
@@ -494,7 +494,7 @@ def _batch(size, axis_name, trace_type, args, dims, **params):
         aval = core.typeof(x)
         types.append(aval if dim is None else aval.dec_rank(size, dim))
     axis = None if axis_name is None else named_axes.text(axis_name)
-    program, out_dims = _staged(types, params).batch(size, list(dims), None, axis)
+    program, out_dims = staged_whole(types, params).batch(size, list(dims), None, axis)
     return _core.apply_program(program, list(args)), out_dims
 
 

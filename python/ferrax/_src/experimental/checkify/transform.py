@@ -34,6 +34,7 @@ from ferrax._src.experimental.checkify.error import (
     init_error,
 )
 from ferrax._src.experimental.checkify.primitive import check_p, eager_check_p
+from ferrax._src.parallel.shard_map import shard_map_p, staged_whole
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.autodiff import jvp, vjp
 from ferrax._src.transforms.custom_batching import custom_vmap_p
@@ -404,6 +405,13 @@ def _inlined(param):
     return rule
 
 
+def _mapped(error, categories, eqn, values):
+    """Of functions over the devices of a mesh: what they compute of whole arrays is checked."""
+    closed = ClosedJaxpr(staged_whole(values, eqn.params))
+    part, outs = _checked(closed, categories, _part(error, [closed], categories), values)
+    return error._updated(part), outs
+
+
 def _discharge(error, categories, eqn, values):
     """A check: its error follows this one."""
     return error._followed_by(eqn.params["err_tree"].unflatten(values), categories), []
@@ -421,9 +429,8 @@ def _rules():
     }
     rules: dict[Any, Any] = {builtin(name): rule for name, rule in by_name.items()}
     rules[custom_vmap_p] = _inlined("call")
-    return rules | dict.fromkeys(
-        _CHECKS, _discharge
-    )
+    rules[shard_map_p] = _mapped
+    return rules | dict.fromkeys(_CHECKS, _discharge)
 
 
 _CHECKS = check_p, eager_check_p

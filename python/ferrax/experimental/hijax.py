@@ -1,0 +1,20 @@
+"""``ferrax.experimental.hijax``: types of values that are no arrays, and primitives over them."""
+
+from ferrax._src.base.effects import control_flow_allowed_effects as control_flow_allowed_effects
+from ferrax._src.core.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray
+from ferrax._src.experimental.hijax import (
+    AvalMutableQDD as AvalMutableQDD,
+    AvalQDD as AvalQDD,
+    HiPrimitive as HiPrimitive,
+    HiType as HiType,
+    MutableHiType as MutableHiType,
+    aval_method as aval_method,
+    aval_property as aval_property,
+    register_hitype as register_hitype,
+)
+from ferrax._src.state import AbstractRef as AbstractRef
+from ferrax._src.transforms.ad import (
+    Zero as Zero,
+    instantiate_zeros as instantiate_zeros,
+    is_undefined_primal as is_undefined_primal,
+)
