@@ -327,6 +327,34 @@ def test_mlir_lowerings_are_refused():
     M.mlir.register_lowering(p, lambda ctx, x: [x])
     with pytest.raises(NotImplementedError, match="'low'.*MLIR"):
         ferrax.jit(p.bind)(1.0)
+    with pytest.raises(NotImplementedError, match="'abacus', which is no platform"):
+        M.mlir.register_lowering(p, lambda ctx, x: [x], platform="abacus")
+
+
+def test_what_is_lowered_to_mlir_is_called_where_it_is_known():
+    M = modules(FERRAX)
+    p = M.core.Primitive("called")
+    calls = []
+    p.def_abstract_eval(lambda x, *, scale: x)
+    M.mlir.register_lowering(p, lambda ctx, x, scale: [x])
+
+    @p.def_impl
+    def impl(x, *, scale):
+        calls.append(scale)
+        return np.float32(scale) * np.asarray(x)
+
+    M.ad.deflinear(p, lambda ct, scale: [p.bind(ct, scale=scale)])
+    M.batching.defvectorized(p)
+    f = ferrax.jit(lambda x: jnp.sum(p.bind(jnp.sin(x), scale=3.0)))
+    x = jnp.array([0.5, 2.0])
+    np.testing.assert_allclose(f(x), 3 * np.sum(np.sin(x)), rtol=1e-6)
+    np.testing.assert_allclose(f(x), 3 * np.sum(np.sin(x)), rtol=1e-6)
+    assert calls == [3.0, 3.0]
+    np.testing.assert_allclose(ferrax.jit(ferrax.grad(f))(x), 3 * np.cos(x), rtol=1e-6)
+    np.testing.assert_allclose(ferrax.vmap(f)(x[:, None]), 3 * np.sin(x), rtol=1e-6)
+    p.def_impl(lambda x, *, scale: np.zeros(3, np.int32))
+    with pytest.raises(TypeError, match=r"implementation of 'called': an output must be float32\[2\]"):
+        f(x)
 
 
 @same

@@ -14,10 +14,12 @@ __all__ = ["lower_fun", "register_lowering"]
 class LoweredFunction:
     """A lowering given as a function of existing operations."""
 
-    def __init__(self, function, multiple_results):
+    def __init__(self, function, multiple_results, writes_mlir=False):
         functools.update_wrapper(self, function)
         self.function = function
         self.multiple_results = multiple_results
+        # Stands for a lowering that is no such function, and is not called.
+        self.writes_mlir = writes_mlir
 
     def __call__(self, *args, **params):
         return self.function(*args, **params)
@@ -47,11 +49,14 @@ def register_lowering(
     """Gives the lowering of a primitive: what `lower_fun` returns. Returns the rule; without
     `rule` it is a decorator.
 
-    Errors: NotImplementedError for lowerings that write MLIR, which this compiler does not have,
-    raised where the primitive is compiled.
+    A lowering that writes MLIR, which this compiler does not have, is not called: compiled programs
+    call the function that `def_impl` was given, as `pure_callback` does.
 
-    Args: prim: the primitive; rule: the lowering; platform, inline, cacheable, kwargs: as for all
-    platforms, or what there is.
+    Errors: NotImplementedError where the primitive is compiled if there is none, and for a platform that
+    JAX does not know.
+
+    Args: prim: the primitive; rule: the lowering; platform: None for all, or that which it is for; inline,
+    cacheable, kwargs: what there is to say of XLA's code.
 
     >>> from ferrax.interpreters import mlir
     >>> thrice_p = ferrax.core.Primitive("thrice")
@@ -62,12 +67,22 @@ def register_lowering(
     """
     if rule is None:
         return lambda rule: register_lowering(prim, rule, platform, inline, cacheable, **kwargs)
+    if platform is not None and platform not in _PLATFORMS:
+        raise NotImplementedError(
+            f"register_lowering: the lowering of '{prim}' is for {platform!r}, which is no platform; they are "
+            f"{', '.join(_PLATFORMS)}"
+        )
     if platform not in (None, "cpu"):
         return rule
     lowerings[prim] = (
-        rule if isinstance(rule, LoweredFunction) else LoweredFunction(_no_mlir(prim, rule), True)
+        rule
+        if isinstance(rule, LoweredFunction)
+        else LoweredFunction(_no_mlir(prim, rule), True, writes_mlir=True)
     )
     return rule
+
+
+_PLATFORMS = "cpu", "cuda", "gpu", "rocm", "tpu", "oneapi", "mps", "METAL"
 
 
 def _no_mlir(prim, rule):
@@ -75,7 +90,8 @@ def _no_mlir(prim, rule):
         raise NotImplementedError(
             f"Lowering rule for '{prim}': {getattr(rule, '__name__', rule)} writes MLIR, which "
             "this compiler does not have. Give the lowering as a function of existing operations: "
-            f"mlir.register_lowering({prim}_p, mlir.lower_fun(function, multiple_results=...))"
+            f"mlir.register_lowering({prim}_p, mlir.lower_fun(function, multiple_results=...)); or what it "
+            f"computes: {prim}_p.def_impl(function)"
         )
 
     return lower

@@ -44,18 +44,37 @@ def abstract_eval(primitive, params, types):
     return types, bool(happen) and not ordered, ordered, texts
 
 
+def _host(primitive):
+    """The Python code that a primitive is in compiled programs, or None: what `def_impl` was given, where
+    the lowering is no function of existing operations."""
+    if primitive._host is not None:
+        return primitive._host
+    lower = primitives.lowerings.get(primitive)
+    if lower is None or not lower.writes_mlir or "impl" not in vars(primitive):
+        return None
+    return None if _asks_for_lowering(primitive.impl) else primitive.impl
+
+
+def _asks_for_lowering(impl) -> bool:
+    return getattr(impl, "func", impl) is primitives.apply_primitive
+
+
 def is_host(primitive) -> bool:
     """Whether the primitive runs as Python code in compiled programs."""
-    return primitive._host is not None
+    return _host(primitive) is not None
 
 
 def evaluate(primitive, params, arrays, types):
     """The outputs for concrete arrays."""
-    if primitive._host is None:
+    host = _host(primitive)
+    if host is None:
         program, _ = lowering(primitive, params, [_type(array) for array in arrays], types)
         return program.run(arrays)
-    results = primitive._host(*arrays, **params)
-    return results if primitive.multiple_results else [results]
+    results = host(*arrays, **params)
+    results = list(results) if primitive.multiple_results else [results]
+    if primitive._host is not None:  # one of ferrax's own, which gives these types
+        return results
+    return _outputs(results, types, f"the implementation of '{primitive}'")
 
 
 def jvp(primitive, params, types, nonzero, out_types):
