@@ -25,8 +25,8 @@ def _mean_pool(library, x):
 def _special(name):
     def function(library, x):
         special = importlib.import_module(f"{library.name}.scipy.special")
-        return getattr(special, name)(*{"betainc": (x, x + 1, x / 11), "igamma": (x, x + 0.5),
-                                        "zeta": (x + 1.1, x)}.get(name, (x,)))
+        several = {"betainc": (x, x + 1, x / 11), "gammainc": (x, x + 0.5), "zeta": (x + 1.1, x)}
+        return getattr(special, name)(*several.get(name, (x,)))
 
     return function
 
@@ -52,7 +52,7 @@ CASES = [
     ("mean-pool 3×3 by 2, 32×64×64×32", IMAGES, _mean_pool),
     ("its gradient", IMAGES, lambda lib, x: lib.jax.grad(lambda x: (_mean_pool(lib, x) ** 2).sum())(x)),
     *((f"`{name}` of 1M floats", POSITIVE, _special(name))
-      for name in ("gammaln", "digamma", "igamma", "betainc", "i0e", "i1e", "ndtri", "zeta")),
+      for name in ("gammaln", "digamma", "gammainc", "betainc", "i0e", "i1e", "ndtri", "zeta")),
     ("`image.resize` of 8×64×64×32 to 128×128, bilinear", IMAGES[:8], _resize("bilinear")),
     ("the same, cubic", IMAGES[:8], _resize("cubic")),
 ]  # fmt: skip

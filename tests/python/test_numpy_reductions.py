@@ -5,6 +5,9 @@ import pytest
 from numpy_oracle import check
 from oracle import compare_arrays
 
+import ferrax
+import ferrax.numpy as jnp
+
 INTS = np.array([[3, -3, 0], [7, -8, 1]])
 FLOATS = np.array([[3.5, np.nan, 0.5], [7.5, -7.5, 1.5]], np.float32)
 MASK = INTS > 0
@@ -114,3 +117,19 @@ def test_half_precision_accumulates_wider():
 
     ones = jnp.asarray(np.ones(4096, ml_dtypes.bfloat16))
     assert float(jnp.sum(ones)) == 4096.0 and jnp.mean(ones).dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_products_of_finite_numbers_with_a_zero_are_zero(dtype):
+    """However the terms are grouped: parts of them overflow. True infinities give NaN, as in IEEE 754."""
+    with ferrax.enable_x64(True):
+        large = jnp.full((3, 900), 1e4, dtype)
+        for zero_at in (0, 5, 899):
+            x = large.at[:, zero_at].set(0)
+            assert jnp.prod(x, axis=1).tolist() == [0, 0, 0]
+            assert jnp.prod(x) == ferrax.jit(jnp.prod)(x) == ferrax.vmap(jnp.prod)(x)[1] == 0
+            assert jnp.isnan(jnp.prod(x.at[0, 7].set(jnp.inf)))
+            assert jnp.isnan(jnp.prod(x.at[0, 7].set(jnp.nan)))
+        assert jnp.prod(large, axis=1).tolist() == [jnp.inf] * 3
+        assert jnp.prod(large.at[1, 4].mul(-1), axis=0)[4] < 0
+        assert jnp.prod(large.at[1, 4].mul(-1)) == -jnp.inf

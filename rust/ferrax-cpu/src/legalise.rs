@@ -4,11 +4,12 @@
 //! the dtype of accumulation between conversions, which fuse with their
 //! neighbours. Products of vectors, or of batches of them, become sums of
 //! products of elements, which fuse too and have the accuracy of sums.
+//! Long reductions by multiplication are made safe from parts that overflow beside a zero.
 //! Sub-programs are rewritten too, each once.
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral};
+use ferrax_ir::ops::{Binary, Compare, ConvGeneralDilated, DotGeneral, Reduce, ReduceKind, Unary};
 use ferrax_ir::{
     Atom, Axes, Builder, DType, Dim, Equation, Op, Program, Result, builder::substitute, internal_error,
 };
@@ -46,6 +47,7 @@ fn needs(program: &Program) -> bool {
     program.equations.iter().any(|equation| match &equation.op {
         Op::DotGeneral(op) => is_converted(program, equation) || is_of_vectors(op, program, equation),
         Op::ConvGeneralDilated(_) => is_converted(program, equation),
+        Op::Reduce(op) => is_long_product(op, program, equation),
         op => !op.programs().is_empty(),
     })
 }
@@ -102,6 +104,33 @@ fn sum_of_products(b: &mut Builder, op: &DotGeneral, left: Atom, right: Atom, ou
     b.reshape(sum, out)
 }
 
+/// Whether more floats are multiplied than a tree takes in order, so that a part of them may overflow.
+fn is_long_product(op: &Reduce, program: &Program, equation: &Equation) -> bool {
+    let ty = equation.inputs.first().map(|atom| program.type_of(atom));
+    op.kind == ReduceKind::Prod
+        && ty.as_ref().and_then(|ty| ty.as_array()).is_some_and(|array| {
+            let sizes = array.sizes().unwrap_or_default();
+            let terms = op
+                .axes
+                .iter()
+                .filter_map(|&axis| sizes.get(axis))
+                .try_fold(1usize, |n, &size| n.checked_mul(size));
+            array.dtype.is_float() && terms.is_none_or(|terms| terms > 2)
+        })
+}
+
+/// A product of floats, where finite terms with a zero among them give zero: the partial products of a
+/// tree may overflow to infinity on one side and be zero on the other, whose product would be NaN.
+fn safe_product(b: &mut Builder, op: &Reduce, x: Atom) -> Result<Atom> {
+    let product = b.reduce(ReduceKind::Prod, x, &op.axes)?;
+    let finite = b.unary(Unary::IsFinite, x)?;
+    let finite = b.reduce(ReduceKind::And, finite, &op.axes)?;
+    let lost = b.compare(Compare::Ne, product, product)?;
+    let lost = b.binary(Binary::And, lost, finite)?;
+    let zeros = b.zeros_like(product)?;
+    b.select(lost, zeros, product)
+}
+
 /// A flat program whose library calls the CPU has kernels for.
 pub fn legalise(program: Program) -> Result<Program> {
     rewrite(program, &mut FxHashMap::default())
@@ -147,6 +176,12 @@ fn rewrite(program: Program, done: &mut FxHashMap<usize, (Arc<Program>, Arc<Prog
                 _ => return Err(internal_error!("{} is no product", equation.op.name())),
             };
             map[equation.outputs[0].index()] = Some(builder.convert(product, out)?);
+            continue;
+        }
+        if let Op::Reduce(op) = &equation.op
+            && is_long_product(op, &program, equation)
+        {
+            map[equation.outputs[0].index()] = Some(safe_product(&mut builder, op, inputs[0])?);
             continue;
         }
         let op = equation.op.map_programs(|callee| -> Result<Arc<Program>> {
