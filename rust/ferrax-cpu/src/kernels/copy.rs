@@ -11,6 +11,26 @@ pub struct CopyLoop {
     pub to: isize,
 }
 
+/// The same loops with as few as possible: those of one step go, those that continue one another join.
+pub fn merged(loops: impl IntoIterator<Item = CopyLoop>) -> SmallVec<[CopyLoop; 6]> {
+    let mut kept: SmallVec<[CopyLoop; 6]> = SmallVec::new();
+    for next in loops {
+        if next.count == 1 {
+            continue;
+        }
+        match kept.last_mut() {
+            Some(last)
+                if last.from == next.from * next.count as isize
+                    && last.to == next.to * next.count as isize =>
+            {
+                *last = CopyLoop { count: last.count * next.count, ..next };
+            }
+            _ => kept.push(next),
+        }
+    }
+    kept
+}
+
 /// A copy of a strided box of elements; loops outermost first, the innermost
 /// runs of adjacent bytes copied at once.
 #[derive(Clone, Debug)]
@@ -22,21 +42,7 @@ pub struct StridedCopy {
 impl StridedCopy {
     /// Loops over elements of `element` bytes.
     pub fn new(loops: impl IntoIterator<Item = CopyLoop>, element: usize) -> StridedCopy {
-        let mut kept: SmallVec<[CopyLoop; 6]> = SmallVec::new();
-        for next in loops {
-            if next.count == 1 {
-                continue;
-            }
-            match kept.last_mut() {
-                Some(last)
-                    if last.from == next.from * next.count as isize
-                        && last.to == next.to * next.count as isize =>
-                {
-                    *last = CopyLoop { count: last.count * next.count, ..next };
-                }
-                _ => kept.push(next),
-            }
-        }
+        let mut kept = merged(loops);
         let mut run = element;
         if let Some(last) = kept.last().copied()
             && last.from == element as isize

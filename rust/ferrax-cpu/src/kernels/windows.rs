@@ -6,7 +6,7 @@ use ferrax_ir::{DType, Result, internal_error};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
-use super::copy::{CopyLoop, StridedCopy, byte_strides};
+use super::copy::{CopyLoop, StridedCopy, byte_strides, merged};
 use super::singles::Singles;
 use super::{Call, Kernel};
 use crate::pool;
@@ -306,7 +306,7 @@ pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Resu
     Ok(Some(Box::new(ScatterKernel {
         placement,
         copy: combine.is_none().then(|| StridedCopy::new(loops.iter().copied(), element)),
-        loops,
+        loops: merged(loops),
         combine,
         operand_bytes: operand.bytes(),
         empty: updates.sizes.contains(&0) || element == 0,
@@ -381,7 +381,7 @@ combined_halves!(bf16 f16);
 
 /// # Safety
 /// The loops stay inside both arrays, which do not overlap.
-unsafe fn each<T: Copy>(loops: &[CopyLoop], to: *mut u8, from: *const u8, f: &impl Fn(T, T) -> T) {
+unsafe fn each<T: Copy>(loops: &[CopyLoop], to: *mut u8, from: *const u8, f: impl Fn(T, T) -> T + Copy) {
     // SAFETY: the loops' indices stay below their counts, so `to` and `from` stay inside both arrays, which
     // are apart; elements lie at multiples of their size from the start of an array, which is aligned.
     unsafe {
@@ -389,6 +389,16 @@ unsafe fn each<T: Copy>(loops: &[CopyLoop], to: *mut u8, from: *const u8, f: &im
             [] => {
                 let to = to.cast::<T>();
                 *to = f(*to, *from.cast::<T>());
+            }
+            // Adjacent elements, as slices: the compiler makes vectors of these.
+            &[CopyLoop { count, from: step, to: same }]
+                if step == same && step == size_of::<T>() as isize =>
+            {
+                let to = std::slice::from_raw_parts_mut(to.cast::<T>(), count);
+                let from = std::slice::from_raw_parts(from.cast::<T>(), count);
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = f(*to, *from);
+                }
             }
             [first, rest @ ..] => {
                 for i in 0..first.count as isize {
@@ -405,23 +415,23 @@ fn combine(kind: ScatterKind, dtype: DType) -> Option<Combine> {
             match kind {
                 ScatterKind::Add => |loops, to, from| {
                     // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
-                    unsafe { each::<$t>(loops, to, from, &Combined::add) }
+                    unsafe { each::<$t>(loops, to, from, Combined::add) }
                 },
                 ScatterKind::Sub => |loops, to, from| {
                     // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
-                    unsafe { each::<$t>(loops, to, from, &Combined::sub) }
+                    unsafe { each::<$t>(loops, to, from, Combined::sub) }
                 },
                 ScatterKind::Mul => |loops, to, from| {
                     // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
-                    unsafe { each::<$t>(loops, to, from, &Combined::mul) }
+                    unsafe { each::<$t>(loops, to, from, Combined::mul) }
                 },
                 ScatterKind::Min => |loops, to, from| {
                     // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
-                    unsafe { each::<$t>(loops, to, from, &Combined::min) }
+                    unsafe { each::<$t>(loops, to, from, Combined::min) }
                 },
                 ScatterKind::Max => |loops, to, from| {
                     // SAFETY: `Combine` asks what `each` asks, of arrays of type `$t`.
-                    unsafe { each::<$t>(loops, to, from, &Combined::max) }
+                    unsafe { each::<$t>(loops, to, from, Combined::max) }
                 },
                 ScatterKind::Set => return None,
             }

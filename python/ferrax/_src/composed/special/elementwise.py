@@ -7,6 +7,7 @@ repeated), computes half precision in float32, and is batched by axes in front.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -114,9 +115,24 @@ def polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 
 def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
-    """The sum of `coefficients[k] * T_k(x)` by Clenshaw's recurrence."""
+    """The sum of `coefficients[k] * T_k(x)`: by Horner's rule where that is as accurate in the dtype, since
+    it takes two operations for a coefficient, else by Clenshaw's recurrence, which takes three."""
+    powers = None if is_double(x) else _in_powers(tuple(coefficients))
+    if powers is not None:
+        return polynomial(powers, x)
     doubled = x + x
     last, before = lax.full_like(x, coefficients[-1]), lax.full_like(x, 0.0)
     for coefficient in reversed(coefficients[1:-1]):
         last, before = doubled * last - before + coefficient, last
     return x * last - before + coefficients[0]
+
+
+@functools.cache
+def _in_powers(coefficients: tuple[float, ...]) -> tuple[float, ...] | None:
+    """The coefficients of the same polynomial in powers, if their sum does not cancel on [-1, 1]: the terms
+    are at most four times the value, and the small ones have small errors."""
+    powers = np.polynomial.chebyshev.cheb2poly(coefficients)
+    t = np.linspace(-1, 1, 201)
+    terms = np.polynomial.polynomial.polyval(np.abs(t), np.abs(powers))
+    value = np.abs(np.polynomial.chebyshev.chebval(t, coefficients))
+    return tuple(powers.tolist()) if np.all(terms <= 4 * value) else None
