@@ -1,7 +1,22 @@
 """``ferrax.lax.linalg``: decompositions of matrices, as primitives and as functions."""
 
-from ferrax._src.base.absent import absent as _absent, group as _group
+from ferrax._src.composed.matrix_updates import (
+    cholesky_update as cholesky_update,
+    cholesky_update_p as cholesky_update_p,
+    qdwh as qdwh,
+    symmetric_product as symmetric_product,
+    symmetric_product_p as symmetric_product_p,
+)
 from ferrax._src.core.primitives import builtin as _builtin
+from ferrax._src.lax.eigen import (
+    EigImplementation as EigImplementation,
+    eig as eig,
+    hessenberg as hessenberg,
+    lu_pivots_to_permutation as lu_pivots_to_permutation,
+    schur as schur,
+    tridiagonal as tridiagonal,
+    tridiagonal_solve as tridiagonal_solve,
+)
 from ferrax._src.lax.factorisations import (
     cholesky as cholesky,
     householder_product as householder_product,
@@ -18,23 +33,16 @@ from ferrax._src.lax.linalg import (
 )
 
 cholesky_p = _builtin("cholesky")
+eig_p = _builtin("eig")
 eigh_p = _builtin("eigh")
+hessenberg_p = _builtin("hessenberg")
 householder_product_p = _builtin("householder_product")
 lu_p = _builtin("lu")
+lu_pivots_to_permutation_p = _builtin("lu_pivots_to_permutation")
 ormqr_p = _builtin("ormqr")
 qr_p = _builtin("qr")
+schur_p = _builtin("schur")
 svd_p = _builtin("svd")
 triangular_solve_p = _builtin("triangular_solve")
-
-__getattr__ = _absent(
-    __name__,
-    _group(
-        "EigImplementation cholesky_update cholesky_update_p eig eig_p "
-        "hessenberg hessenberg_p "
-        "lu_pivots_to_permutation lu_pivots_to_permutation_p qdwh schur "
-        "schur_p symmetric_product symmetric_product_p "
-        "tridiagonal tridiagonal_p tridiagonal_solve tridiagonal_solve_p",
-        "the decompositions that are implemented are cholesky, eigh, lu, qr and svd. For values that "
-        "are not traced there is numpy.linalg; in traced functions ferrax.pure_callback calls it",
-    ),
-)
+tridiagonal_p = _builtin("tridiagonal")
+tridiagonal_solve_p = _builtin("tridiagonal_solve")

@@ -1,8 +1,9 @@
 """Linear algebra on ferrax arrays: norms, products, systems, eigenvalues, singular values."""
 
-from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.numpy.decompositions import (
+    eig as eig,
     eigh as eigh,
+    eigvals as eigvals,
     eigvalsh as eigvalsh,
     matrix_rank as matrix_rank,
     pinv as pinv,
@@ -35,13 +36,4 @@ from ferrax._src.numpy.systems import (
     solve as solve,
     tensorinv as tensorinv,
     tensorsolve as tensorsolve,
-)
-
-__getattr__ = _absent(
-    __name__,
-    _group(
-        "eig eigvals",
-        "the decompositions of matrices that are implemented are cholesky, eigh, qr and svd. For values that are "
-        "not traced there is numpy.linalg; in traced functions ferrax.pure_callback calls it",
-    ),
 )

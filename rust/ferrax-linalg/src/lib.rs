@@ -12,18 +12,23 @@
 //! (Anderson et al., LAPACK Users' Guide, 3rd ed., 1999).
 
 mod cholesky;
+mod eig;
 mod eigh;
+mod hessenberg;
 mod lanes;
 mod layout;
 mod lu;
 mod magnitude;
 mod reflections;
+mod schur;
 mod small;
 mod svd;
 mod triangular;
+mod tridiagonal_solve;
 
 use faer::traits::ComplexField;
 pub use faer::{c32, c64};
+pub use tridiagonal_solve::Diagonals;
 
 use crate::lanes::{Complex, Reals};
 use crate::magnitude::Real as Number;
@@ -56,6 +61,15 @@ pub struct Triangle {
     pub unit: bool,
 }
 
+/// The tridiagonal form of a matrix, to be overwritten: the matrix with reflections in the triangle that
+/// is read, the diagonal, the elements beside it, and the reflections' factors.
+pub struct Tridiagonal<'a, T: Scalar> {
+    pub packed: &'a mut [T],
+    pub diagonal: &'a mut [T::Real],
+    pub beside: &'a mut [T::Real],
+    pub taus: &'a mut [T],
+}
+
 /// Where the product of reflections stands, and whether its adjoint does.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
@@ -67,6 +81,9 @@ pub struct Side {
 pub trait Scalar: Copy + Send + Sync + Sized + 'static {
     /// The type of eigenvalues and singular values.
     type Real: Number;
+
+    /// The type of eigenvalues of matrices of any kind.
+    type Complex: Scalar;
 
     /// The eigenvalues, ascending, and the eigenvectors, as columns, of the Hermitian matrix `a` of
     /// this size, of which the lower or the upper triangle is read.
@@ -113,6 +130,28 @@ pub trait Scalar: Copy + Send + Sync + Sized + 'static {
     /// The product of one matrix's reflections times `c`, which is overwritten; `columns` and `others` are
     /// those of the reflections and the other size of `c`.
     fn ormqr(side: Side, a: &[Self], taus: &[Self], columns: usize, others: usize, c: &mut [Self]);
+
+    /// Hessenberg's form of one matrix, with the reflections below it, and their factors.
+    fn hessenberg(a: &[Self], size: usize, packed: &mut [Self], taus: &mut [Self]);
+
+    /// The tridiagonal form of one Hermitian matrix.
+    fn tridiagonal(a: &[Self], size: usize, lower: bool, out: Tridiagonal<'_, Self>);
+
+    /// Solves one tridiagonal system; `x` holds the right-hand sides and then the solutions. A singular
+    /// matrix gives NaN unless `perturb`.
+    fn solve_tridiagonal(of: &Diagonals<'_, Self>, perturb: bool, x: &mut [Self]);
+
+    /// Schur's form of one matrix, and its vectors.
+    fn schur(a: &[Self], size: usize, form: &mut [Self], vectors: Option<&mut [Self]>);
+
+    /// The eigenvalues of one matrix, and left and right eigenvectors as columns.
+    fn eig(
+        a: &[Self],
+        size: usize,
+        values: &mut [Self::Complex],
+        left: Option<&mut [Self::Complex]>,
+        right: Option<&mut [Self::Complex]>,
+    );
 }
 
 /// What the decompositions need to know of faer's elements.
@@ -136,15 +175,18 @@ trait Element: ComplexField<Real = <Self as Scalar>::Real> + Scalar {
     fn size(self) -> <Self as Scalar>::Real;
     /// `self / by`.
     fn quotient(self, by: Self) -> Self;
+    /// The square root.
+    fn square_root(self) -> Self;
     fn zero_real() -> <Self as Scalar>::Real;
     fn least_inverted() -> <Self as Scalar>::Real;
 }
 
 macro_rules! scalars {
-    ($($t:ty, $real:ident, $lanes:ty, $unknown:expr, $is_number:expr, $conjugate:expr, $real_part:expr,
+    ($($t:ty, $real:ident, $complex:ty, $lanes:ty, $iterate:path, $unknown:expr, $is_number:expr, $conjugate:expr, $real_part:expr,
       $parts:expr, $with_parts:expr;)*) => {$(
         impl Scalar for $t {
             type Real = $real;
+            type Complex = $complex;
 
             fn eigh(a: &[$t], size: usize, lower: bool, vectors: &mut [$t], values: &mut [$real]) {
                 eigh::eigh(a, size, lower, vectors, values);
@@ -215,6 +257,32 @@ macro_rules! scalars {
             fn ormqr(side: Side, a: &[$t], taus: &[$t], columns: usize, others: usize, c: &mut [$t]) {
                 reflections::ormqr(side, a, taus, columns, others, c);
             }
+
+            fn hessenberg(a: &[$t], size: usize, packed: &mut [$t], taus: &mut [$t]) {
+                hessenberg::hessenberg(a, size, packed, taus);
+            }
+
+            fn tridiagonal(a: &[$t], size: usize, lower: bool, out: Tridiagonal<'_, $t>) {
+                hessenberg::tridiagonal(a, size, lower, out);
+            }
+
+            fn solve_tridiagonal(of: &Diagonals<'_, $t>, perturb: bool, x: &mut [$t]) {
+                tridiagonal_solve::solve(of, perturb, x);
+            }
+
+            fn schur(a: &[$t], size: usize, form: &mut [$t], vectors: Option<&mut [$t]>) {
+                eig::schur_of(a, size, $iterate, form, vectors);
+            }
+
+            fn eig(
+                a: &[$t],
+                size: usize,
+                values: &mut [$complex],
+                left: Option<&mut [$complex]>,
+                right: Option<&mut [$complex]>,
+            ) {
+                eig::eig(a, size, $iterate, values, left, right);
+            }
         }
 
         impl Element for $t {
@@ -261,6 +329,10 @@ macro_rules! scalars {
                 self / by
             }
 
+            fn square_root(self) -> $t {
+                self.sqrt()
+            }
+
             #[inline(always)]
             fn zero_real() -> $real {
                 0.0
@@ -275,11 +347,11 @@ macro_rules! scalars {
 }
 
 scalars! {
-    f32, f32, Reals<f32, 16>, f32::NAN, f32::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
-    f64, f64, Reals<f64, 8>, f64::NAN, f64::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
-    c32, f32, Complex<Reals<f32, 16>>, c32::new(f32::NAN, f32::NAN), c32::is_finite, |x: c32| x.conj(), |x: c32| x.re,
+    f32, f32, c32, Reals<f32, 16>, schur::of_real, f32::NAN, f32::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
+    f64, f64, c64, Reals<f64, 8>, schur::of_real, f64::NAN, f64::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
+    c32, f32, c32, Complex<Reals<f32, 16>>, schur::of_complex, c32::new(f32::NAN, f32::NAN), c32::is_finite, |x: c32| x.conj(), |x: c32| x.re,
         |x: c32| (x.re, x.im), c32::new;
-    c64, f64, Complex<Reals<f64, 8>>, c64::new(f64::NAN, f64::NAN), c64::is_finite, |x: c64| x.conj(), |x: c64| x.re,
+    c64, f64, c64, Complex<Reals<f64, 8>>, schur::of_complex, c64::new(f64::NAN, f64::NAN), c64::is_finite, |x: c64| x.conj(), |x: c64| x.re,
         |x: c64| (x.re, x.im), c64::new;
 }
 

@@ -24,6 +24,20 @@ pub trait Real: RealField + Copy {
 
     /// The least number whose inverse is a number.
     fn least_inverted() -> Self;
+
+    /// The distance from 1 to the next number.
+    fn unit() -> Self;
+
+    fn of(x: f64) -> Self;
+
+    /// The absolute value.
+    fn size(self) -> Self;
+
+    fn root(self) -> Self;
+
+    fn largest(self, other: Self) -> Self {
+        if self >= other { self } else { other }
+    }
 }
 
 impl Real for f64 {
@@ -56,6 +70,22 @@ impl Real for f64 {
     fn least_inverted() -> f64 {
         f64::MIN_POSITIVE
     }
+
+    fn unit() -> f64 {
+        f64::EPSILON
+    }
+
+    fn of(x: f64) -> f64 {
+        x
+    }
+
+    fn size(self) -> f64 {
+        self.abs()
+    }
+
+    fn root(self) -> f64 {
+        self.sqrt()
+    }
 }
 
 impl Real for f32 {
@@ -79,6 +109,22 @@ impl Real for f32 {
 
     fn least_inverted() -> f32 {
         f32::MIN_POSITIVE
+    }
+
+    fn unit() -> f32 {
+        f32::EPSILON
+    }
+
+    fn of(x: f64) -> f32 {
+        x as f32
+    }
+
+    fn size(self) -> f32 {
+        self.abs()
+    }
+
+    fn root(self) -> f32 {
+        self.sqrt()
     }
 }
 

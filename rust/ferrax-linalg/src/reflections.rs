@@ -19,7 +19,7 @@ const BLOCK: usize = 32;
 
 /// The reflection that makes a column a multiple of the first unit vector: `tau` and that multiple. The
 /// rest of `v` takes the place of the column's.
-fn reflection<T: Element>(x: ColMut<'_, T>) -> (T, T) {
+pub(crate) fn reflection<T: Element>(x: ColMut<'_, T>) -> (T, T) {
     let (mut first, mut rest) = x.split_at_row_mut(1);
     let (re, im) = first[0].parts();
     let zero = Real::<T>::zero_impl();
@@ -288,7 +288,13 @@ fn accumulated<T: Element>(v: MatRef<'_, T>, taus: &[T]) -> Mat<T> {
 
 /// `c` becomes `Q c`, or `Q^H c`. Blocks of `c` above and left of where `c` still is the identity matrix
 /// are not touched if `unit`.
-fn multiply<T: Element>(v: MatRef<'_, T>, taus: &[T], adjoint: bool, unit: bool, mut c: MatMut<'_, T>) {
+pub(crate) fn multiply<T: Element>(
+    v: MatRef<'_, T>,
+    taus: &[T],
+    adjoint: bool,
+    unit: bool,
+    mut c: MatMut<'_, T>,
+) {
     let rows = v.nrows();
     let blocks = taus.len().div_ceil(BLOCK);
     for number in 0..blocks {

@@ -39,6 +39,8 @@ _ADDED = {
     ),
     **dict.fromkeys(("eigh", "svd"), {"algorithm": None, "subset_by_index": None}),
     **dict.fromkeys(("geqp3", "qr"), {"use_magma": None}),
+    "eig": {"implementation": None},
+    "schur": {"select_callable": None, "sort_eig_vals": False},
 }  # fmt: skip
 
 # Parameters of JAX's primitives that the native core has no use for.
@@ -226,6 +228,20 @@ def _native_decomposition(op, params):
     return params
 
 
+def _native_eig(params):
+    value = params.pop("implementation", None)
+    if value is not None and getattr(value, "value", value) != "lapack":
+        raise ValueError(f"eig: implementation={value!r} is not supported on CPU; pass None")
+    return params
+
+
+def _native_schur(params):
+    params.pop("select_callable", None)
+    if params.pop("sort_eig_vals", False):
+        raise NotImplementedError("schur: eigenvalues cannot be sorted; pass sort_eig_vals=False")
+    return params
+
+
 # The parameter of each collective that names its axes, and whether there is a tuple of them.
 _AXIS_PARAMS = {
     **dict.fromkeys(("psum", "pmax", "pmin"), ("axes", True)),
@@ -287,5 +303,7 @@ NATIVE: dict[str, Callable[[dict], dict]] = {
     "random_wrap": _native_key,
     "mul": _native_mul,
     **{op: functools.partial(_native_decomposition, op) for op in ("eigh", "svd")},
+    "eig": _native_eig,
+    "schur": _native_schur,
     **{op: functools.partial(_native_collective, op) for op in _AXIS_PARAMS},
 }

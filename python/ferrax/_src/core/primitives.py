@@ -202,15 +202,16 @@ _MULTIPLE_RESULTS = frozenset(
         "jit", "cond", "while", "scan", "remat2", "custom_jvp_call", "custom_vjp_call",
         "custom_lin", "optimization_barrier", "sweeps", "threefry2x32", "linear_call",
         "custom_linear_solve", "custom_vmap_call", "sort", "top_k", "eigh", "svd", "lu", "qr", "geqrf",
-        "geqp3",
+        "geqp3", "eig", "schur", "hessenberg", "tridiagonal",
     }
 )  # fmt: skip
 
 # Ops whose primitives are in `lax.linalg`.
 LINALG = frozenset(
     {
-        "cholesky", "eigh", "geqp3", "geqrf", "householder_product", "lu", "ormqr", "qr", "svd",
-        "triangular_solve",
+        "cholesky", "eig", "eigh", "geqp3", "geqrf", "hessenberg", "householder_product", "lu",
+        "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "triangular_solve", "tridiagonal",
+        "tridiagonal_solve",
     }
 )  # fmt: skip
 

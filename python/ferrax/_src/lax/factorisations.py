@@ -235,7 +235,7 @@ def qr(
     """
     del use_magma
     params = {"pivoting": bool(pivoting), "full_matrices": bool(full_matrices)}
-    return tuple(bind("qr", (_matrix(x, "qr"),), params))  # two or three
+    return tuple(bind("qr", (_matrix(x, "qr"),), params))
 
 
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:

@@ -95,7 +95,10 @@ from ferrax._src.numpy.einsum import (
     einsum as einsum,
     einsum_path as einsum_path,
 )
-from ferrax._src.numpy.fitting import polyfit as polyfit
+from ferrax._src.numpy.fitting import (
+    polyfit as polyfit,
+    roots as roots,
+)
 from ferrax._src.numpy.index_tricks import (
     c_ as c_,
     index_exp as index_exp,

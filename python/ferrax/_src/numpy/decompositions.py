@@ -11,7 +11,7 @@ from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
-from ferrax._src.lax import api as lax, linalg as lax_linalg
+from ferrax._src.lax import api as lax, eigen, linalg as lax_linalg
 from ferrax._src.lax.linalg import adjoint, symmetrize
 from ferrax._src.numpy import array_creation, products, reductions, shape
 from ferrax._src.numpy.take import take_along_axis
@@ -25,6 +25,13 @@ from ferrax._src.numpy.util import (
 )
 from ferrax._src.transforms.custom_jvp import custom_jvp
 from ferrax._src.transforms.jit import jit
+
+
+class EigResult(NamedTuple):
+    """What `eig` returns: `eigenvalues` (..., n) and `eigenvectors` (..., n, n), as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class EighResult(NamedTuple):
@@ -43,6 +50,38 @@ class SVDResult(NamedTuple):
 
 
 # ---------------------------------------------------------------------------- eigenvalues
+
+
+def eig(a: ArrayLike) -> EigResult:
+    """Eigenvalues and eigenvectors of square matrices, `a @ v = v * w`.
+
+    Args: a: array (..., n, n); integers become floats. Returns `EigResult`: complex eigenvalues (..., n), in
+    no order, and eigenvectors (..., n, n) as columns of length 1. A matrix that is not finite gives NaN.
+    Raises: TypeError below rank 2; ValueError for matrices that are not square; NotImplementedError for
+    16-bit floats and for derivatives of eigenvectors (see `lax.linalg.eig`).
+
+    (Golub and Van Loan, Matrix Computations, 4th ed., chapter 7.)
+
+    >>> jnp.linalg.eig(jnp.array([[2.0, 1.0], [0.0, 3.0]])).eigenvalues
+    Array([2.+0.j, 3.+0.j], dtype=complex64)
+    """
+    (a,) = promote_dtypes_inexact(ensure_array(a, "jnp.linalg.eig"))
+    return EigResult(*eigen.eig(a, compute_left_eigenvectors=False))
+
+
+@jit
+def eigvals(a: ArrayLike) -> Array:
+    """Eigenvalues (..., n) of square matrices (..., n, n), as `eig`: complex, in no order.
+
+    Their derivatives are those of `eig`'s, which are NaN or inf where eigenvectors do not span.
+
+    Args: a: array; integers become floats.
+
+    >>> jnp.linalg.eigvals(jnp.array([[0.0, -1.0], [1.0, 0.0]]))
+    Array([0.+1.j, 0.-1.j], dtype=complex64)
+    """
+    (a,) = promote_dtypes_inexact(ensure_array(a, "jnp.linalg.eigvals"))
+    return eigen.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
 
 @jit(static_argnames=("UPLO", "symmetrize_input"))

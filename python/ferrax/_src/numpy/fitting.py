@@ -1,4 +1,4 @@
-"""Polynomials that fit data best."""
+"""Polynomials that fit data best, and roots of polynomials."""
 
 from __future__ import annotations
 
@@ -11,8 +11,22 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
-from ferrax._src.numpy import matrices, products, reductions, systems
-from ferrax._src.numpy.util import ensure_array, ensure_arrays, promote_dtypes_inexact
+from ferrax._src.numpy import (
+    array_creation,
+    decompositions,
+    matrices,
+    products,
+    rearrangement,
+    reductions,
+    systems,
+)
+from ferrax._src.numpy.util import (
+    ensure_array,
+    ensure_arrays,
+    promote_dtypes_inexact,
+    strong_constant,
+    where,
+)
 from ferrax._src.transforms.jit import jit
 
 
@@ -88,3 +102,57 @@ def polyfit(
     if y.ndim == 1:
         return p, inverse * factor
     return p, lax.expand_dims(inverse, (2,)) * np.ones(1, inverse.dtype) * factor
+
+
+def _roots(p):
+    """Eigenvalues of the companion matrix."""
+    if p.shape[0] < 2:
+        return array_creation.array([], dtype=dtypes.to_complex_dtype(p.dtype))
+    companion = matrices.eye(p.shape[0] - 1, k=-1, dtype=p.dtype)
+    return decompositions.eigvals(companion.at[0].set(-p[1:] / p[0]))
+
+
+@jit
+def _roots_after(p, zeros):
+    """All roots that there may be: those of zeros in front are NaN and come last."""
+    size = p.shape[0]
+    p = where(lax.eq(zeros, size), strong_constant(1, p), p)
+    found = _roots(rearrangement.roll(p, -zeros))
+    is_zero = lax.convert_element_type(lax.eq(found, lax.full_like(found, 0)), np.int32)
+    _, order = lax.sort((is_zero, lax.iota(np.int32, size - 1)), num_keys=1)
+    found = found[order]
+    known = lax.lt(lax.iota(np.int32, size - 1), size - 1 - zeros)
+    return where(known, found, complex(np.nan, np.nan))
+
+
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
+    """The roots of a polynomial, as eigenvalues of its companion matrix.
+
+    Args: p: vector of n + 1 coefficients, the highest power first; integers become floats. strip_zeros:
+    cut zeros in front, of which the values must be known; else roots that they leave undefined are NaN
+    and come last.
+    Returns a complex vector of n roots, in no order, fewer where zeros are cut.
+    Raises: ValueError for other ranks.
+
+    (Golub and Van Loan, Matrix Computations, 4th ed., section 7.4.6.)
+
+    >>> jnp.roots(jnp.array([1.0, 0.0, 4.0]))
+    Array([0.+2.j, 0.-2.j], dtype=complex64)
+    """
+    (p,) = promote_dtypes_inexact(ensure_array(p, "roots"))
+    if p.ndim == 0:
+        p = lax.reshape(p, (1,))
+    if p.ndim != 1:
+        raise ValueError(f"roots: expected a vector of coefficients, got shape {tuple(p.shape)}")
+    if p.size < 2:
+        return array_creation.array([], dtype=dtypes.to_complex_dtype(p.dtype))
+    is_zero = lax.eq(p, strong_constant(0, p))
+    zeros = where(reductions.all(is_zero), p.shape[0], reductions.argmin(is_zero))
+    if not strip_zeros:
+        return _roots_after(p, zeros)
+    zeros = concrete_or_error(
+        int,
+        zeros,
+        "The number of zeros in front, in jnp.roots(): in traced functions pass strip_zeros=False.",
+    )
+    return _roots(p[zeros:])

@@ -15,6 +15,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.numpy import decompositions
 from ferrax._src.numpy.convolution import convolve
 from ferrax._src.numpy.joining import concatenate
 from ferrax._src.numpy.shape import trim_zeros
@@ -217,10 +218,9 @@ def _divide(u, v):
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with these roots and the first coefficient 1, in floats.
 
-    Args: seq_of_zeros: a vector of n roots (n + 1 coefficients) or one root. No roots give the
-    scalar 1.
-    Raises: ValueError for other ranks; NotImplementedError for a square matrix, whose roots would
-    be its eigenvalues.
+    Args: seq_of_zeros: a vector of n roots (n + 1 coefficients), one root, or a square matrix, whose
+    eigenvalues are taken: the result is its characteristic polynomial. No roots give the scalar 1.
+    Raises: ValueError for other shapes; NotImplementedError for a matrix of 16-bit floats.
 
     >>> jnp.poly(jnp.array([1.0, 2.0]))
     Array([ 1., -3.,  2.], dtype=float32)
@@ -229,11 +229,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
     if roots.ndim == 0:
         roots = lax.reshape(roots, (1,))
     if roots.ndim == 2 and roots.shape[0] == roots.shape[1] != 0:
-        raise NotImplementedError(
-            f"jnp.poly: the argument is a matrix of shape {tuple(roots.shape)}, of which the"
-            " eigenvalues would be the roots, and there is no eigendecomposition here. Pass the"
-            " roots as a vector."
-        )
+        roots = decompositions.eigvals(roots)
     if roots.ndim != 1:
         raise ValueError(
             f"input must be 1d or non-empty square 2d array, got shape {tuple(roots.shape)}"

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use ferrax_compile::Argument;
 use ferrax_ir::{DType, Op, Result};
-use ferrax_linalg::{Factored, Scalar, Side, Triangle, c32, c64};
+use ferrax_linalg::{Diagonals, Factored, Scalar, Side, Triangle, Tridiagonal, c32, c64};
 
 use super::{Call, Kernel};
 use crate::pool;
@@ -26,6 +26,14 @@ enum What {
     Geqp3,
     Product,
     Ormqr(Side),
+    Hessenberg,
+    /// Of the lower triangle, or of the upper one.
+    Tridiagonal(bool),
+    /// Whether pivots that are as good as zero are changed.
+    SolveTridiagonal(bool),
+    Schur,
+    /// Whether there are left eigenvectors.
+    Eig(bool),
 }
 
 /// What is computed of the matrices of a batch. Sizes are elements a matrix, or vector, of each operand.
@@ -62,10 +70,19 @@ pub fn bind(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dy
         Op::Geqp3(_) => What::Geqp3,
         Op::HouseholderProduct(_) => What::Product,
         Op::Ormqr(op) => What::Ormqr(Side { left: op.left, adjoint: op.transpose }),
+        Op::Hessenberg(_) => What::Hessenberg,
+        Op::Tridiagonal(op) => What::Tridiagonal(op.lower),
+        Op::TridiagonalSolve(op) => What::SolveTridiagonal(op.perturb_singular),
+        Op::Schur(_) => What::Schur,
+        Op::Eig(op) => What::Eig(op.compute_left_eigenvectors),
         _ => return None,
     };
-    let [.., rows, columns] = *inputs[0].sizes.as_slice() else { return None };
-    let count: usize = inputs[0].sizes.iter().rev().skip(2).product();
+    let (rows, columns, batch) = match (what, inputs[0].sizes.as_slice()) {
+        (What::SolveTridiagonal(_), [batch @ .., size]) => (*size, 1, batch),
+        (_, [batch @ .., rows, columns]) => (*rows, *columns, batch),
+        _ => return None,
+    };
+    let count: usize = batch.iter().product();
     let nothing = |argument: &Argument| argument.sizes.contains(&0);
     // Without factors the product of reflections is the identity.
     if nothing(&inputs[0]) || nothing(&outputs[0]) {
@@ -184,6 +201,64 @@ unsafe fn run<T: Scalar>(of: &Factorisation, matrices: Range<usize>, call: &Call
             let (all, taus) = (output(0).chunks_exact_mut(of.outputs[0]), input(1));
             for (number, (a, q)) in input(0).chunks_exact(of.inputs[0]).zip(all).enumerate() {
                 T::householder_product(a, &taus[number * of.inputs[1]..][..of.inputs[1]], rows, columns, q);
+            }
+        }
+        What::Hessenberg => {
+            let taus = &mut output(1)[..];
+            let packed = output(0).chunks_exact_mut(of.outputs[0]);
+            for (number, (a, packed)) in input(0).chunks_exact(of.inputs[0]).zip(packed).enumerate() {
+                T::hessenberg(a, rows, packed, &mut taus[number * of.outputs[1]..][..of.outputs[1]]);
+            }
+        }
+        What::Tridiagonal(lower) => {
+            // SAFETY: as above; the op gives the second and the third output in the type of real parts.
+            let reals = |at: usize| unsafe { write::<T::Real>(call.outputs[at], of.outputs[at], &matrices) };
+            let (diagonal, beside, taus) = (reals(1), reals(2), output(3));
+            let packed = output(0).chunks_exact_mut(of.outputs[0]);
+            for (number, (a, packed)) in input(0).chunks_exact(of.inputs[0]).zip(packed).enumerate() {
+                let less = number * (rows - 1)..(number + 1) * (rows - 1);
+                let out = Tridiagonal {
+                    packed,
+                    diagonal: &mut diagonal[number * rows..(number + 1) * rows],
+                    beside: &mut beside[less.clone()],
+                    taus: &mut taus[less],
+                };
+                T::tridiagonal(a, rows, lower, out);
+            }
+        }
+        What::SolveTridiagonal(perturb) => {
+            let x = output(0);
+            x.copy_from_slice(input(3));
+            let (lower, middle, upper) = (input(0), input(1), input(2));
+            for (number, x) in x.chunks_exact_mut(of.outputs[0]).enumerate() {
+                let own = number * rows..(number + 1) * rows;
+                let of = Diagonals {
+                    lower: &lower[own.clone()],
+                    middle: &middle[own.clone()],
+                    upper: &upper[own],
+                };
+                T::solve_tridiagonal(&of, perturb, x);
+            }
+        }
+        What::Schur => {
+            let each = of.outputs[0];
+            let mut vectors = (of.outputs.len() > 1).then(|| output(1).chunks_exact_mut(each));
+            for (a, form) in input(0).chunks_exact(each).zip(output(0).chunks_exact_mut(each)) {
+                T::schur(a, rows, form, vectors.as_mut().and_then(Iterator::next));
+            }
+        }
+        What::Eig(has_left) => {
+            let each = of.inputs[0];
+            // SAFETY: as above; the op gives all outputs in the complex type of its operand.
+            let complex =
+                |at: usize| unsafe { write::<T::Complex>(call.outputs[at], of.outputs[at], &matrices) };
+            let values = complex(0).chunks_exact_mut(rows);
+            let mut left = has_left.then(|| complex(1).chunks_exact_mut(each));
+            let place = 1 + usize::from(has_left);
+            let mut right = (of.outputs.len() > place).then(|| complex(place).chunks_exact_mut(each));
+            for (a, values) in input(0).chunks_exact(each).zip(values) {
+                let left = left.as_mut().and_then(Iterator::next);
+                T::eig(a, rows, values, left, right.as_mut().and_then(Iterator::next));
             }
         }
         What::Ormqr(side) => {

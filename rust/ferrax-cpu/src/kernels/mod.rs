@@ -83,7 +83,12 @@ pub fn bind(
         | Op::Geqrf(_)
         | Op::Geqp3(_)
         | Op::HouseholderProduct(_)
-        | Op::Ormqr(_) => factorisations::bind(op, inputs, outputs),
+        | Op::Ormqr(_)
+        | Op::Hessenberg(_)
+        | Op::Tridiagonal(_)
+        | Op::TridiagonalSolve(_)
+        | Op::Schur(_)
+        | Op::Eig(_) => factorisations::bind(op, inputs, outputs),
         Op::Fft(op) => fft::bind(op, inputs, outputs),
         _ => None,
     };

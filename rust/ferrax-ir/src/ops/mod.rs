@@ -108,7 +108,10 @@ pub use dot::{DotGeneral, Precision};
 pub use fft::{Fft, FftType};
 pub use gather::{Gather, GatherMode};
 pub use identities::{Copy, Name, OptimizationBarrier, StopGradient};
-pub use linalg::{Cholesky, Eigh, Geqp3, Geqrf, HouseholderProduct, Lu, Ormqr, Qr, Svd, TriangularSolve};
+pub use linalg::{
+    Cholesky, Eig, Eigh, Geqp3, Geqrf, Hessenberg, HouseholderProduct, Lu, LuPivotsToPermutation, Ormqr, Qr,
+    Schur, Svd, TriangularSolve, Tridiagonal, TridiagonalSolve,
+};
 pub use order::{key_ranks, total_ranks};
 pub use policy::{Policy, PolicyHandle, Saveable};
 pub use random::{RandomBits, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap, Threefry2x32};
@@ -144,6 +147,7 @@ macro_rules! with_all_ops {
             Sort, TopK,
             // Decompositions.
             Eigh, Svd, Cholesky, Lu, Qr, Geqrf, Geqp3, HouseholderProduct, Ormqr, TriangularSolve,
+            LuPivotsToPermutation, Tridiagonal, TridiagonalSolve, Hessenberg, Schur, Eig,
             // Transforms.
             Fft,
             // Products.

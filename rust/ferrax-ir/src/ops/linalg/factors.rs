@@ -161,3 +161,57 @@ pub fn multiply(a: &Matrix, taus: &[Number], adjoint: bool, mut c: Matrix) -> Ma
     }
     c
 }
+
+/// `H` of `a = Q H Q^H`, zero below the elements next to the diagonal, where the reflections are; and
+/// their factors.
+pub fn hessenberg(mut a: Matrix) -> (Matrix, Vec<Number>) {
+    let size = a.rows;
+    let mut taus = Vec::new();
+    for step in 0..size.saturating_sub(1) {
+        let mut x: Vec<Number> = (step + 1..size).map(|row| a.at(row, step)).collect();
+        let (tau, multiple) = reflection(&mut x);
+        // From the right: the adjoint of the reflection's adjoint on the adjoint.
+        let mut turned = a.adjoint();
+        reflect(&mut turned, step + 1, &x[1..], conj(tau), 0..size);
+        a = turned.adjoint();
+        reflect(&mut a, step + 1, &x[1..], conj(tau), step + 1..size);
+        a.set(step + 1, step, (multiple, 0.0));
+        for (at, &v) in x[1..].iter().enumerate() {
+            a.set(step + 2 + at, step, v);
+        }
+        taus.push(tau);
+    }
+    (a, taus)
+}
+
+/// The tridiagonal form of a Hermitian matrix: reflections in the triangle that is read, the diagonal,
+/// the elements beside it, and the reflections' factors.
+pub fn tridiagonal(a: &Matrix, lower: bool) -> (Matrix, Vec<f64>, Vec<f64>, Vec<Number>) {
+    let size = a.rows;
+    // The upper triangle is the lower one of rows and columns in reverse.
+    let place = |at: usize| if lower { at } else { size - 1 - at };
+    let hermitian = (0..size * size).map(|index| {
+        let (row, column) = (index / size, index % size);
+        match row.cmp(&column) {
+            std::cmp::Ordering::Greater => a.at(place(row), place(column)),
+            std::cmp::Ordering::Equal => (a.at(place(row), place(column)).0, 0.0),
+            std::cmp::Ordering::Less => conj(a.at(place(column), place(row))),
+        }
+    });
+    let (reduced, mut taus) = hessenberg(Matrix::new(size, size, hermitian.collect()));
+    let mut packed = a.clone();
+    for row in 0..size {
+        for column in 0..=row {
+            let value = reduced.at(row, column);
+            packed.set(place(row), place(column), if row - column < 2 { (value.0, 0.0) } else { value });
+        }
+    }
+    let mut diagonal: Vec<f64> = (0..size).map(|at| reduced.at(at, at).0).collect();
+    let mut beside: Vec<f64> = (1..size).map(|at| reduced.at(at, at - 1).0).collect();
+    if !lower {
+        diagonal.reverse();
+        beside.reverse();
+        taus.reverse();
+    }
+    (packed, diagonal, beside, taus)
+}

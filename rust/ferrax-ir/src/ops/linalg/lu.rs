@@ -48,7 +48,7 @@ pub(super) fn permutation(b: &mut Builder, order: Atom, like: Atom) -> Result<At
 }
 
 /// The rows of `x` in this order.
-fn in_order(b: &mut Builder, x: Atom, order: Atom) -> Result<Atom> {
+pub(super) fn in_order(b: &mut Builder, x: Atom, order: Atom) -> Result<Atom> {
     let shape = b.shape(x);
     let columns = &shape[shape.len() - 1];
     let places = spread(b, order, columns, false)?;

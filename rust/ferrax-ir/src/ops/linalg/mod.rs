@@ -1,21 +1,25 @@
 //! Decompositions of matrices: the last two axes of the operand. All axes before are a batch.
 //!
 //! Reference evaluation is in double precision: of eigenvalues and singular values by Jacobi's
-//! rotations (`jacobi.rs`), where matrices with an element that is not finite have NaN results; of
+//! rotations (`jacobi.rs`) and by QR iteration (`iteration.rs`), where matrices with an element that is not finite have NaN results; of
 //! factorisations by the textbook's loops (`factors.rs`). Signs, pivots and the places of results are
 //! LAPACK's (Anderson et al., LAPACK Users' Guide, 3rd ed., 1999).
 
 mod cholesky;
+mod eig;
 mod eigh;
 mod factors;
+mod iteration;
 mod jacobi;
 mod lu;
 mod matrix;
+mod pivots;
 mod qr;
 mod qr_derivative;
 mod reflectors;
 mod svd;
 mod triangular;
+mod tridiagonal;
 
 use smallvec::SmallVec;
 
@@ -32,12 +36,15 @@ use crate::{
 use self::matrix::{Matrix, Number};
 
 pub use cholesky::Cholesky;
+pub use eig::{Eig, Schur};
 pub use eigh::Eigh;
 pub use lu::Lu;
+pub use pivots::LuPivotsToPermutation;
 pub use qr::Qr;
 pub use reflectors::{Geqp3, Geqrf, HouseholderProduct, Ormqr};
 pub use svd::Svd;
 pub use triangular::TriangularSolve;
+pub use tridiagonal::{Hessenberg, Tridiagonal, TridiagonalSolve};
 
 /// Whether decompositions compute in this dtype.
 fn check_computes(op: &str, dtype: DType, position: usize) -> Result<()> {
@@ -233,7 +240,7 @@ fn matmul(b: &mut Builder, x: Atom, y: Atom) -> Result<Atom> {
         rhs_contracting: Axes::from_slice(&[rank - 2]),
         lhs_batch: batch.clone(),
         rhs_batch: batch,
-        precision: None,
+        precision: Some(super::Precision::Highest),
         preferred_element_type: None,
     };
     b.emit1(op, &[x, y])

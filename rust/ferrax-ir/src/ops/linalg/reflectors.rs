@@ -49,6 +49,8 @@ macro_rules! without_derivative {
         }
     };
 }
+pub(super) use without_derivative;
+
 impl Row for Geqrf {
     row_identity!();
 
