@@ -208,7 +208,7 @@ def test_eigenvectors_without_derivatives_say_so():
 # `l` is jnp.linalg, `L` lax.linalg; h half precision, i integers, r a matrix that is not square.
 CALLS = """
 L.eig(i); L.eig(h); L.eig(r); L.eig(v); L.eig(m, implementation=E.MAGMA); L.schur(r); L.schur(i); L.schur(m, sort_eig_vals=True); L.hessenberg(r)
-L.hessenberg(n.zeros((0, 0))); L.tridiagonal(r); L.tridiagonal(i); L.tridiagonal_solve(v, v, v, v); L.tridiagonal_solve(v, v, m[0], m)
+L.tridiagonal(r); L.tridiagonal(i); L.tridiagonal_solve(v, v, v, v); L.tridiagonal_solve(v, v, m[0], m)
 L.lu_pivots_to_permutation(i[0], 1); L.lu_pivots_to_permutation(v, 3); L.cholesky_update(m, v); L.cholesky_update(i, i[0]); L.symmetric_product(r, r)
 L.qdwh(r); l.eig(r); l.eigvals(r); l.eigvals(h); l.eigvals(v); n.roots(m); n.poly(n.ones((2, 3)))
 """
