@@ -5,6 +5,7 @@ import warnings
 
 import conformance_collectives  # noqa: F401  adds to the table
 import conformance_control  # noqa: F401  adds to the table
+import conformance_eigen  # noqa: F401  adds to the table
 import conformance_factors  # noqa: F401  adds to the table
 import conformance_linalg  # noqa: F401  adds to the table
 import conformance_signal  # noqa: F401  adds to the table

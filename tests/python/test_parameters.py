@@ -98,6 +98,7 @@ COPY = "arrays are immutable: whether memory is shared cannot be seen"
 MAGMA = "a library for GPUs: which one computes"
 PROTOCOL = "others of this signature read it"
 ALONE = "how processes find and wait for each other; there is one, and several are refused"
+LAPACK = "SciPy writes over operands, looks for infinities and NaN, or takes another routine; nothing to do here"
 WIRES = "which devices are next to each other, of which a CPU has none"
 # Parameters that change nothing, and why.
 EXCEPTIONS = {
@@ -116,6 +117,19 @@ EXCEPTIONS = {
     ("str_short", "short_dtypes mesh_axis_types"): PROTOCOL,
     ("geqp3", "use_magma"): MAGMA,
     ("qr", "use_magma"): MAGMA,
+    ("schur", "select_callable"): "JAX's reads it neither: eigenvalues cannot be sorted",
+    ("eigh_tridiagonal", "key"): "JAX's draws first vectors by it; nothing is random here",
+    ("expm_frechet", "method"): "JAX's reads it neither",
+    ("solve", "overwrite_a overwrite_b debug check_finite"): LAPACK,
+    ("solve_triangular", "overwrite_b debug check_finite"): LAPACK,
+    ("eigh", "overwrite_a overwrite_b turbo check_finite"): LAPACK,
+    ("qr", "overwrite_a lwork check_finite"): LAPACK,
+    ("qr_multiply", "overwrite_a overwrite_c"): LAPACK,
+    ("svd", "overwrite_a check_finite lapack_driver"): LAPACK,
+    ("rsf2csf", "check_finite"): LAPACK,
+    **{(name, "overwrite_b check_finite"): LAPACK for name in ("cho_solve", "lu_solve")},
+    **{(name, "overwrite_a check_finite"): LAPACK
+       for name in ("cho_factor", "cholesky", "det", "hessenberg", "inv", "lu", "lu_factor")},
     ("vq", "check_finite"): "values of traced arrays raise no errors",
     ("check_compatible_aval", "aval_shape"): PROTOCOL,
     ("call_impl", "params"): PROTOCOL,

@@ -24,8 +24,6 @@ from ferrax._src.transforms.jit import jit
 @jit(static_argnames=("lower",))
 def _cholesky(a, lower):
     (a,) = promote_dtypes_inexact(a)
-    if a.ndim < 2:
-        raise TypeError(f"cholesky takes arrays (..., n, n), got shape {tuple(a.shape)}")
     factor = factorisations.cholesky(a if lower else adjoint(a), symmetrize_input=False)
     return factor if lower else adjoint(factor)
 
@@ -43,8 +41,8 @@ def cholesky(
 
     Returns an array (..., n, n), with NaN in the triangle where a matrix is not positive definite.
 
-    Errors: TypeError below rank 2; ValueError for matrices that are not square; NotImplementedError for
-    16-bit floats.
+    Errors: TypeError or ValueError below rank 2; ValueError for matrices that are not square;
+    NotImplementedError for 16-bit floats.
 
     (Golub and Van Loan, Matrix Computations, 4th ed., section 4.2.)
 

@@ -171,7 +171,7 @@ def _bisected(d, e, tol, first, last):
 
 
 def _dense(d, e):
-    return jnp.diag(d.astype(e.dtype)) + jnp.diag(jnp.conj(e), -1)
+    return jnp.diag(d.astype(e.dtype)) + jnp.diag(e, 1) + jnp.diag(jnp.conj(e), -1)
 
 
 def _decomposed(d, e):

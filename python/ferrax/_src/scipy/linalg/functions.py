@@ -281,7 +281,8 @@ def funm(
     A = jnp.asarray(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ValueError(f"funm takes one square matrix, got shape {tuple(A.shape)}")
-    t, z = rsf2csf(*schur(A))
+    real, basis = schur(A)
+    t, z = rsf2csf(real, basis)
     values = jnp.asarray(func(jnp.diagonal(t))).astype(t.dtype)
     f, least = _of_triangular(t, values)
     f = product(product(z, f), adjoint(z))

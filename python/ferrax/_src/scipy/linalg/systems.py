@@ -42,8 +42,14 @@ def _right_hand_side(name: str, matrix: Array, b: Array) -> str:
 
 # ---------------------------------------------------------------------------- triangular systems
 
-_OPERATIONS = {0: (False, False), 1: (True, False), 2: (True, True)}
-_OPERATIONS |= {"N": (False, False), "T": (True, False), "C": (True, True)}
+_OPERATIONS: dict[int | str, tuple[bool, bool]] = {
+    0: (False, False),
+    1: (True, False),
+    2: (True, True),
+    "N": (False, False),
+    "T": (True, False),
+    "C": (True, True),
+}
 
 
 def _triangular(a, b, lower, transposed=False, conjugated=False, unit=False):
