@@ -11,6 +11,7 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.core import Array
+from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import canonical_shape
@@ -240,9 +241,14 @@ def out_of_bounds(indices: Array, keep: Array, shape: Sequence[int]) -> Array:
     return jnp.where(keep[..., None], indices, limits)
 
 
-def count_stored(mat: Array, n_batch: int = 0, n_dense: int = 0) -> Array:
-    """The largest number of nonzero elements in a batch."""
-    mask = mat != 0
+def count_in_batches(mat: ArrayLike, n_batch: int = 0, n_dense: int = 0) -> Array:
+    """The number of nonzero elements in each batch."""
+    mask = jnp.asarray(mat) != 0
     if n_dense:
-        mask = mask.any(tuple(range(mat.ndim - n_dense, mat.ndim)))
-    return mask.sum(tuple(range(n_batch, mask.ndim))).max(initial=0)
+        mask = mask.any(tuple(range(mask.ndim - n_dense, mask.ndim)))
+    return mask.sum(tuple(range(n_batch, mask.ndim)))
+
+
+def count_stored(mat: ArrayLike, n_batch: int = 0, n_dense: int = 0) -> Array:
+    """The largest number of nonzero elements in a batch."""
+    return count_in_batches(mat, n_batch, n_dense).max(initial=0)

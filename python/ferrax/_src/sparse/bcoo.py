@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferrax._src.core import Array, concrete_or_error
+from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp
 from ferrax._src.sparse.base import (
     JAXSparse,
@@ -340,7 +342,11 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
         return mat
     data, indices = bcoo_transpose_p.bind(mat.data, mat.indices, permutation=axes, spinfo=mat._info)
     shape = tuple(mat.shape[axis] for axis in axes)
-    return BCOO((data, indices), shape=shape, unique_indices=mat.unique_indices)
+    sparse = mat._layout.parts(axes)[1]
+    return BCOO(
+        (data, indices), shape=shape, unique_indices=mat.unique_indices,
+        indices_sorted=mat.indices_sorted and list(sparse) == sorted(sparse),
+    )  # fmt: skip
 
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
@@ -395,7 +401,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
 
 
 def bcoo_dot_general(
-    lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers: Any, precision: None = None,
+    lhs: BCOO | Array, rhs: BCOO | Array, *, dimension_numbers: Any, precision: Any = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
 ) -> BCOO | Array:  # fmt: skip
     """`lax.dot_general` where one or both arrays are sparse.
@@ -404,8 +410,9 @@ def bcoo_dot_general(
         lhs, rhs: BCOO or dense arrays of one dtype.
         dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`. Batch dimensions
             have to be batch axes of sparse arrays; dense axes are not contracted.
-        precision: must be None: products of stored elements are exact to rounding.
+        precision: as for `lax.dot_general`, checked: products are of full precision whatever it says.
         preferred_element_type: the dtype of the result.
+        out_sharding: where the result is to be.
 
     Returns: a dense array where one of them is dense, else a BCOO array.
 
@@ -416,6 +423,8 @@ def bcoo_dot_general(
     >>> sparse.bcoo_dot_general(2 * sparse.eye(2), jnp.arange(2.0), dimension_numbers=numbers)
     Array([0., 2.], dtype=float32)
     """
+    precision_name(precision)
+    check_out_sharding("bcoo_dot_general", out_sharding)
     axes = dimensions(dimension_numbers)
     numbers = ((axes.lhs_contract, axes.rhs_contract), (axes.lhs_batch, axes.rhs_batch))
     settings = {

@@ -154,12 +154,10 @@ def _groups(indices, shape):
 
 def _sort_indices(data, indices, *, spinfo):
     layout = layout_of(data, indices, spinfo.shape)
-
-    def one(data, indices):
-        order = _order(indices)
-        return data[order], indices[order]
-
-    return list(over_batches(one, layout.n_batch)(data, indices))
+    # Batches that share indices share their order.
+    order = over_batches(_order, layout.n_batch)(indices)
+    taken = over_batches(lambda x, order: x[order], layout.n_batch)
+    return [taken(data, order), taken(indices, order)]
 
 
 def _sum_duplicates(data, indices, *, spinfo, nse):

@@ -14,9 +14,11 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.core import Array
+from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.convolution_shapes import padtype_to_pads
+from ferrax._src.lax.arguments import check_out_sharding
+from ferrax._src.lax.convolution_shapes import conv_dimension_numbers, padtype_to_pads
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import canonical_shape
 from ferrax._src.sparse.base import in_bounds, masked, out_of_bounds, over_batches
@@ -54,13 +56,15 @@ def bcoo_broadcast_in_dim(
     """`lax.broadcast_in_dim` of a sparse array.
 
     Args: mat: BCOO array; shape: of the result; broadcast_dimensions: where its axes are there. New axes
-    before the last batch axis are batch axes, those behind the first dense axis are dense, others
-    sparse; elements are stored once for each place along new sparse axes.
+    before the first sparse or dense axis are batch axes, those behind the first dense axis are dense,
+    others sparse; elements are stored once for each place along new sparse axes. sharding: where the
+    result is to be.
 
     >>> from ferrax.experimental import sparse
     >>> sparse.bcoo_broadcast_in_dim(sparse.eye(2), shape=(2, 1, 2), broadcast_dimensions=(0, 2))
     BCOO(float32[2, 1, 2], nse=2)
     """
+    check_out_sharding("bcoo_broadcast_in_dim", sharding)
     layout = _checked(mat)
     shape, axes = canonical_shape(shape), tuple(int(axis) for axis in broadcast_dimensions)
     if len(axes) != mat.ndim or any(a >= b for a, b in zip(axes, axes[1:])):
@@ -72,7 +76,7 @@ def bcoo_broadcast_in_dim(
             f"bcoo_broadcast_in_dim: shape {mat.shape} does not broadcast to {shape} at {axes}"
         )
     batch, sparse, dense = layout.parts(axes)
-    n_batch = 1 + max(batch) if batch else 0
+    n_batch = min(axes[layout.n_batch :], default=len(shape))
     n_dense = len(shape) - min(dense) if dense else 0
     n_sparse = len(shape) - n_batch - n_dense
     sparse_sizes = shape[n_batch : n_batch + n_sparse]
@@ -197,13 +201,14 @@ def bcoo_reshape(
     """`lax.reshape` of a sparse array.
 
     Args: mat: BCOO array; new_sizes: the new shape; dimensions: the order in which axes are read, by
-    default their own. Batch and dense axes stay such where the new shape keeps them apart from the
-    sparse ones, and become sparse otherwise.
+    default their own; sharding: where the result is to be. Batch and dense axes stay such where the new
+    shape keeps them apart from the sparse ones, and become sparse otherwise.
 
     >>> from ferrax.experimental import sparse
     >>> sparse.bcoo_reshape(sparse.eye(4), new_sizes=(2, 8))
     BCOO(float32[2, 8], nse=4)
     """
+    check_out_sharding("bcoo_reshape", sharding)
     new = canonical_shape(new_sizes)
     if math.prod(new) != mat.size:
         raise TypeError(f"bcoo_reshape: shape {mat.shape} has another size than {new}")
@@ -473,18 +478,20 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The elementwise product of two sparse arrays of one rank; axes of size 1 go with any size.
 
-    Args: lhs, rhs: BCOO arrays with as many batch and dense axes.
+    Args: lhs, rhs: BCOO arrays with as many dense axes. The result has the batch axes that both have.
 
     >>> from ferrax.experimental import sparse
     >>> sparse.bcoo_multiply_sparse(sparse.eye(2), sparse.eye(2)).todense()
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    n_batch = min(lhs.n_batch, rhs.n_batch)
+    lhs, rhs = (bcoo_update_layout(mat, n_batch=n_batch) for mat in (lhs, rhs))
     left, right = _checked(lhs), _checked(rhs)
     if left[:3] != right[:3]:
         raise NotImplementedError(
-            f"bcoo_multiply_sparse: both arrays must have one layout, got {left} and {right}; use "
-            "update_layout"
+            "bcoo_multiply_sparse: both arrays must have one rank and as many dense axes, got shapes "
+            f"{lhs.shape} and {rhs.shape} with {left.n_dense} and {right.n_dense}; use update_layout"
         )
     shape = tuple(np.broadcast_shapes(lhs.shape, rhs.shape))
     a, b = left.parts(lhs.shape)[1], right.parts(rhs.shape)[1]
@@ -641,7 +648,8 @@ def bcoo_conv_general_dilated(
         window_strides, lhs_dilation, rhs_dilation: must be 1; feature_group_count, batch_group_count: 1.
         padding: "SAME", "VALID", "SAME_LOWER" or a pair.
         dimension_numbers: must be the default, or mean it.
-        precision: must be None or the default; preferred_element_type: the dtype of the result.
+        precision: as for `lax.conv_general_dilated`, checked: products are of full precision.
+        preferred_element_type: the dtype of the result; out_sharding: where it is to be.
 
     Errors: NotImplementedError for other arguments.
 
@@ -656,6 +664,13 @@ def bcoo_conv_general_dilated(
     ):  # fmt: skip
         if value is not None and any(int(k) != 1 for k in value):
             raise NotImplementedError(f"bcoo convolution: {name} must be 1, got {tuple(value)}")
+    precision_name(precision)
+    check_out_sharding("bcoo_conv_general_dilated", out_sharding)
+    default = conv_dimension_numbers(lhs.shape, rhs.shape, None)
+    if conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers) != default:
+        raise NotImplementedError(
+            f"bcoo convolution: dimension_numbers must mean {default}, got {dimension_numbers}"
+        )
     if feature_group_count != 1 or batch_group_count != 1:
         raise NotImplementedError("bcoo convolution: groups are not supported")
     if lhs.ndim != 3 or rhs.ndim != 3 or {*lhs.shape[:2], *rhs.shape[:2]} != {1}:

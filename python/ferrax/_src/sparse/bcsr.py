@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.core import Array
+from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
+from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp
 from ferrax._src.sparse.base import JAXSparse, SparseInfo, over_batches, sparse_primitive
 from ferrax._src.sparse.bcoo import (
@@ -220,7 +222,7 @@ class BCSR(JAXSparse):
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
         """NotImplementedError: rows cannot become columns; use `to_bcoo().transpose()`."""
         raise NotImplementedError(
-            "Tranpose is not implemented for BCSR arrays: use to_bcoo().transpose()"
+            "Transpose is not implemented for BCSR arrays: use to_bcoo().transpose()"
         )
 
     def tree_flatten(self) -> tuple[Any, Any]:
@@ -351,18 +353,21 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
 
 
 def bcsr_dot_general(
-    lhs: BCSR | Array, rhs: Array, *, dimension_numbers: Any, precision: None = None,
+    lhs: BCSR | Array, rhs: Array, *, dimension_numbers: Any, precision: Any = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
 ) -> BCSR | BCOO | Array:  # fmt: skip
     """`lax.dot_general` of a BCSR and a dense array.
 
-    Args: lhs, rhs, dimension_numbers, precision, preferred_element_type: as for `bcoo_dot_general`.
+    Args: lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding: as for
+    `bcoo_dot_general`.
 
     >>> from ferrax.experimental import sparse
     >>> m = sparse.BCSR.fromdense(jnp.eye(2))
     >>> sparse.bcsr_dot_general(m, jnp.arange(2.0), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([0., 1.], dtype=float32)
     """
+    precision_name(precision)
+    check_out_sharding("bcsr_dot_general", out_sharding)
     if not isinstance(lhs, BCSR) or isinstance(rhs, JAXSparse):
         # What is on the right is viewed as coordinates; two sparse arrays have a sparse product.
         parts = [x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs)]
@@ -390,7 +395,7 @@ def bcsr_broadcast_in_dim(
 ) -> BCSR:
     """`lax.broadcast_in_dim` of a BCSR array.
 
-    Args: mat, shape, broadcast_dimensions: as for `bcoo_broadcast_in_dim`. New axes are batch and dense ones:
+    Args: mat, shape, broadcast_dimensions, sharding: as for `bcoo_broadcast_in_dim`. New axes are batch and dense ones:
     NotImplementedError for others.
 
     >>> from ferrax.experimental import sparse
@@ -398,27 +403,13 @@ def bcsr_broadcast_in_dim(
     >>> sparse.bcsr_broadcast_in_dim(m, shape=(3, 2, 2), broadcast_dimensions=(1, 2))
     BCSR(float32[3, 2, 2], nse=2, n_batch=1)
     """
-    wanted, axes = tuple(shape), tuple(int(axis) for axis in broadcast_dimensions)
-    first = axes[mat.n_batch]
-    view = mat.to_bcoo()
-    if first > mat.n_batch:
-        # Axes before the rows become batch axes of size 1, then of theirs.
-        view = BCOO(
-            (view.data.reshape((1,) * (first - mat.n_batch) + view.data.shape),
-             view.indices.reshape((1,) * (first - mat.n_batch) + view.indices.shape)),
-            shape=(1,) * (first - mat.n_batch) + view.shape,
-            indices_sorted=view.indices_sorted, unique_indices=view.unique_indices,
-        )  # fmt: skip
-        lead = tuple(range(first))
-        if mat.n_batch and axes[: mat.n_batch] != lead[first - mat.n_batch :]:
-            raise NotImplementedError(
-                f"bcsr_broadcast_in_dim: new axes have to be before batch axes, got {axes} for {mat}"
-            )
-        axes = (*lead, *axes[mat.n_batch :])
-    result = bcoo_broadcast_in_dim(view, shape=wanted, broadcast_dimensions=axes)
+    result = bcoo_broadcast_in_dim(
+        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions, sharding=sharding
+    )
     if result.n_sparse != 2:
         raise NotImplementedError(
-            f"bcsr_broadcast_in_dim: new axes between rows, columns and dense axes are not supported, got {axes}"
+            "bcsr_broadcast_in_dim: new axes between rows, columns and dense axes are not supported, got "
+            f"{tuple(broadcast_dimensions)}"
         )
     return BCSR.from_bcoo(result)
 

@@ -22,6 +22,13 @@ from ferrax._src.sparse.bcsr import _rows
 from ferrax._src.tree import tree_util
 
 
+def _diagonal(rows: int, columns: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the elements of a diagonal, above the main one if k is positive."""
+    size = max(0, min(rows + min(k, 0), columns - max(k, 0)))
+    places = np.arange(size)
+    return places - min(k, 0), places + max(k, 0)
+
+
 class _Matrix(JAXSparse):
     """What the three formats share. Buffers are `data` and two vectors of integers."""
 
@@ -57,7 +64,7 @@ class _Matrix(JAXSparse):
 
     @classmethod
     def _eye(cls, N, M, k, *, dtype=None, index_dtype="int32"):
-        return cls.fromdense(jnp.eye(N, M, k, dtype=dtype), index_dtype=index_dtype)
+        raise NotImplementedError
 
     def tree_flatten(self) -> tuple[Any, Any]:
         """The buffers, and the shape."""
@@ -119,6 +126,12 @@ class COO(_Matrix):
     ) -> COO:
         """Of a dense matrix; as `coo_fromdense`."""
         return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    @classmethod
+    def _eye(cls, N, M, k, *, dtype=None, index_dtype="int32"):
+        row, col = _diagonal(N, M, k)
+        buffers = (jnp.ones(row.size, dtype), *(jnp.asarray(x, index_dtype) for x in (row, col)))
+        return cls(buffers, shape=(N, M), rows_sorted=True, cols_sorted=True)
 
     def todense(self) -> Array:
         """The dense matrix."""
@@ -184,6 +197,13 @@ class CSR(_Matrix):
         """Of a dense matrix; as `csr_fromdense`."""
         return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
+    @classmethod
+    def _eye(cls, N, M, k, *, dtype=None, index_dtype="int32"):
+        row, col = _diagonal(N, M, k)
+        starts = np.searchsorted(row, np.arange(N + 1))
+        buffers = (jnp.ones(row.size, dtype), *(jnp.asarray(x, index_dtype) for x in (col, starts)))
+        return cls(buffers, shape=(N, M))
+
     def todense(self) -> Array:
         """The dense matrix."""
         return csr_todense(self)
@@ -225,6 +245,10 @@ class CSC(_Matrix):
     ) -> CSC:
         """Of a dense matrix; as `csr_fromdense`."""
         return csr_fromdense(jnp.asarray(mat).T, nse=nse, index_dtype=index_dtype).T
+
+    @classmethod
+    def _eye(cls, N, M, k, *, dtype=None, index_dtype="int32"):
+        return CSR._eye(M, N, -k, dtype=dtype, index_dtype=index_dtype).T
 
     def todense(self) -> Array:
         """The dense matrix."""

@@ -105,7 +105,7 @@ def _element(cont, get_index, mat, axis):
         return mat
     if not 0 <= axis < mat.n_batch:
         raise ValueError(
-            f"vmap maps a BCOO array over its batch axes: in_axes={axis} is not below n_batch={mat.n_batch}"
+            f"vmap maps a sparse array over its batch axes: in_axes={axis} is not below n_batch={mat.n_batch}"
         )
     buffers = []
     for buffer in mat._bufs:
@@ -113,7 +113,7 @@ def _element(cont, get_index, mat, axis):
         sizes[axis] = mat.shape[axis]
         buffers.append(cont(jnp.broadcast_to(buffer, sizes), axis))
     shape = mat.shape[:axis] + mat.shape[axis + 1 :]
-    return BCOO.tree_unflatten(mat._info._replace(shape=shape)._asdict(), buffers)
+    return type(mat).tree_unflatten(mat._info._replace(shape=shape)._asdict(), buffers)
 
 
 def _batch(cont, size, mat, axis):
@@ -122,16 +122,17 @@ def _batch(cont, size, mat, axis):
         return mat
     if not 0 <= axis <= mat.n_batch:
         raise ValueError(
-            f"vmap puts batches of BCOO arrays among batch axes: out_axes={axis} is above n_batch={mat.n_batch}"
+            f"vmap puts batches of sparse arrays among batch axes: out_axes={axis} is above n_batch={mat.n_batch}"
         )
     buffers = [cont(size, buffer, axis) for buffer in mat._bufs]
     shape = (*mat.shape[:axis], size, *mat.shape[axis:])
-    return BCOO.tree_unflatten(mat._info._replace(shape=shape)._asdict(), buffers)
+    return type(mat).tree_unflatten(mat._info._replace(shape=shape)._asdict(), buffers)
 
 
 _install()
 # The numbers of elements are made as for arrays.
 _NO_IOTA: Any = None
-register_vmappable(BCOO, int, int, _element, _batch, _NO_IOTA)
+for _format in (BCOO, BCSR):
+    register_vmappable(_format, int, int, _element, _batch, _NO_IOTA)
 
 __all__ = ["rules"]

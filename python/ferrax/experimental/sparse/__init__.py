@@ -107,9 +107,14 @@ from ferrax._src.sparse.transform import (
     sparsify as sparsify,
 )
 from ferrax.experimental.sparse import (
+    ad as ad,
+    api as api,
     bcoo as bcoo,
     bcsr as bcsr,
     coo as coo,
     csr as csr,
+    linalg as linalg,
+    random as random,
+    transform as transform,
     util as util,
 )

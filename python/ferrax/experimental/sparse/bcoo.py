@@ -39,3 +39,9 @@ from ferrax._src.sparse.bcoo_structure import (
     bcoo_slice as bcoo_slice,
     bcoo_squeeze as bcoo_squeeze,
 )
+from ferrax._src.sparse.buffers import (
+    _bcoo_dot_general as _bcoo_dot_general,
+    _bcoo_extract as _bcoo_extract,
+    _bcoo_fromdense as _bcoo_fromdense,
+    _bcoo_todense as _bcoo_todense,
+)

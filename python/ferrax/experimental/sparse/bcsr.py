@@ -14,3 +14,9 @@ from ferrax._src.sparse.bcsr import (
     bcsr_todense as bcsr_todense,
     bcsr_todense_p as bcsr_todense_p,
 )
+from ferrax._src.sparse.buffers import (
+    _bcoo_to_bcsr as _bcoo_to_bcsr,
+    _bcsr_fromdense as _bcsr_fromdense,
+    _bcsr_to_bcoo as _bcsr_to_bcoo,
+    _bcsr_todense as _bcsr_todense,
+)

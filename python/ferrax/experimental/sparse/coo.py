@@ -1,5 +1,12 @@
 """The format COO."""
 
+from ferrax._src.sparse.buffers import (
+    COOInfo as COOInfo,
+    _coo_fromdense as _coo_fromdense,
+    _coo_matmat as _coo_matmat,
+    _coo_matvec as _coo_matvec,
+    _coo_todense as _coo_todense,
+)
 from ferrax._src.sparse.coo import (
     COO as COO,
     coo_fromdense as coo_fromdense,

@@ -1,5 +1,11 @@
 """The formats CSR and CSC."""
 
+from ferrax._src.sparse.buffers import (
+    _csr_fromdense as _csr_fromdense,
+    _csr_matmat as _csr_matmat,
+    _csr_matvec as _csr_matvec,
+    _csr_todense as _csr_todense,
+)
 from ferrax._src.sparse.coo import (
     CSC as CSC,
     CSR as CSR,

@@ -6,3 +6,8 @@ from ferrax._src.sparse.base import (
     SparseEfficiencyWarning as SparseEfficiencyWarning,
     SparseInfo as SparseInfo,
 )
+from ferrax._src.sparse.buffers import (
+    _count_stored_elements as _count_stored_elements,
+    _count_stored_elements_per_batch as _count_stored_elements_per_batch,
+    _csr_to_coo as _csr_to_coo,
+)

@@ -1,0 +1,3 @@
+"""Systems of equations with sparse matrices."""
+
+from ferrax._src.sparse.linalg import spsolve as spsolve

@@ -1,0 +1,3 @@
+"""Random sparse arrays."""
+
+from ferrax._src.sparse.creation import random_bcoo as random_bcoo
