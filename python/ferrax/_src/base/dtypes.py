@@ -362,8 +362,7 @@ def scalar_type_of(x: Any) -> type:
 def scalar_type_to_dtype(typ, value=None):
     """The default dtype of a Python scalar type.
 
-    Raises:
-        OverflowError: if `typ` is int and `value` does not fit that dtype.
+    Errors: OverflowError for an int `value` outside of the range of that dtype.
     """
     d = _default_of_python_type[typ]()
     if typ is int and value is not None:
@@ -436,10 +435,10 @@ def _canonicalize_explicit(d, fun_name):
         "environment variable JAX_ENABLE_X64."
     )
     if mode == config.ExplicitX64Mode.ERROR:
-        raise ValueError(f"Explicitly requested dtype {d}{where} is not available. {cure}")
+        raise ValueError(f"Explicitly requested dtype {d}{where}, while 64-bit dtypes are off. {cure}")
     narrow = _to_32_bits[d]
     warnings.warn(
-        f"Explicitly requested dtype {d}{where} is not available, and will be truncated to dtype "
+        f"Explicitly requested dtype {d}{where}, while 64-bit dtypes are off: the result has dtype "
         f"{narrow}. {cure}",
         stacklevel=_user_stacklevel(),
     )

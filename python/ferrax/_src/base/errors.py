@@ -212,7 +212,7 @@ class TracerArrayConversionError(JAXTypeError):
 
     def __init__(self, tracer: Any, *, origin: str | None = None, location: str | None = None) -> None:
         super().__init__(
-            f"The numpy.ndarray conversion method __array__() was called on the "
+            f"NumPy called __array__(), for an array of concrete values, on the "
             f"{_describe(tracer)}.\n{_where(location)}{_origin(tracer, origin)}"
             "NumPy needs the values, which are not known while the function is traced. Use the "
             "function's counterpart in ferrax.numpy; convert NumPy arrays that are indexed by traced "

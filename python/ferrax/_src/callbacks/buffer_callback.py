@@ -137,10 +137,10 @@ def _types(*avals, callback, result_avals, has_side_effect, vmap_method):
 
 no_derivative(
     buffer_callback_p,
-    "Buffer callbacks do not support JVP. Please use `ferrax.custom_jvp` to use callbacks while taking "
-    "gradients.",
-    "Buffer callbacks do not support transpose. Please use `ferrax.custom_vjp` to use callbacks while "
-    "taking gradients.",
+    "buffer_callback has no JVP: Python code that is called back cannot be differentiated. Give the "
+    "function around it a rule, with ferrax.custom_jvp or ferrax.custom_vjp.",
+    "buffer_callback has no transpose: Python code that is called back cannot be run backwards. Give "
+    "the function around it a rule with ferrax.custom_vjp.",
 )
 batch_by_method(
     buffer_callback_p, lambda callback, types: dataclasses.replace(callback, types=types)

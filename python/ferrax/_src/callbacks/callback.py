@@ -232,10 +232,10 @@ def _pure_callback_types(*avals, callback, result_avals, sharding, vmap_method):
 
 no_derivative(
     pure_callback_p,
-    "Pure callbacks do not support JVP. Please use `ferrax.custom_jvp` to use callbacks while taking "
-    "gradients.",
-    "Pure callbacks do not support transpose. Please use `ferrax.custom_vjp` to use callbacks while "
-    "taking gradients.",
+    "pure_callback has no JVP: Python code that is called back cannot be differentiated. Give the "
+    "function around it a rule, with ferrax.custom_jvp or ferrax.custom_vjp.",
+    "pure_callback has no transpose: Python code that is called back cannot be run backwards. Give "
+    "the function around it a rule with ferrax.custom_vjp.",
 )
 
 
@@ -264,9 +264,10 @@ def batch_by_method(primitive, of_types=lambda callback, result_avals: callback)
             callback = of_types(callback, result_avals_batched)
         else:
             raise NotImplementedError(
-                f"vmap is only supported for the {primitive.name} primitive when vmap_method is one "
-                "of 'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
-                f"'legacy_vectorized'. Got {vmap_method=}."
+                f"{primitive.name} under vmap: {vmap_method=} does not say how a batch is called "
+                "back. Pass vmap_method='sequential' or 'sequential_unrolled' for a call for each "
+                "element, 'expand_dims', 'broadcast_all' or 'legacy_vectorized' for one call with "
+                "all of them."
             )
         outs = primitive.bind(
             *args,

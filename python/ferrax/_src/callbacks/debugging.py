@@ -210,9 +210,9 @@ class _FormatCheck(string.Formatter):
         unused = [name for name in kwargs if name not in used_args]
         if unused:
             raise ValueError(
-                f"Unused keyword arguments to `ferrax.debug.print`: {unused}. You may be passing an "
-                'f-string (i.e, `f"{x}"`) into `ferrax.debug.print` and instead should pass in a '
-                "regular string."
+                f"ferrax.debug.print: the format does not use the keyword arguments {unused}. An "
+                'f-string is filled in before the call: write print("{x}", x=x), not '
+                'print(f"{x}", x=x).'
             )
 
 

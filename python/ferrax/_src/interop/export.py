@@ -172,9 +172,8 @@ class Exported:
             for path, got, want, why in differences
         ]
         return (
-            "The invocation args and kwargs must have the same pytree structure as those with "
-            "which "
-            f"'{self.fun_name}' was exported. They differ:\n"
+            f"'{self.fun_name}' was exported for arguments of another pytree structure than those "
+            "of this call:\n"
             + "\n".join(lines)
         )
 
@@ -292,7 +291,7 @@ def export(
         fun_jit = fun_jit._jit
     if not isinstance(fun_jit, _core.PjitFunction):
         raise ValueError(
-            f"Function to be exported must be the result of `jit`, got {fun_jit}; pass jit(f)"
+            f"export: expected a function that jit returned, got {fun_jit}; pass jit(f)"
         )
     if _override_lowering_rules is not None:
         raise NotImplementedError("export: there are no lowering rules to override")
@@ -463,8 +462,8 @@ def _write_tree(tree):
         for key in auxiliary:
             if not isinstance(key, str):
                 raise TypeError(
-                    f"Serialization is supported only for dictionaries with string keys. "
-                    f"Got the key {key!r} of type {type(key).__name__}."
+                    "export: keys of dictionaries are written as strings; got the key "
+                    f"{key!r} of type {type(key).__name__}. Rename it, or pass a list."
                 )
         return {"dict": dict(zip(auxiliary, children))}
     if kind not in _written_types:

@@ -93,9 +93,11 @@ def _positions(argnums, count) -> tuple[int, ...]:
     for position in positions:
         if not -count <= position < count:
             raise ValueError(
-                f"Positional argument indices, e.g. for `static_argnums`, must have value greater "
-                f"than or equal to -len(args) and less than len(args), but got {position} for "
-                f"{count} arguments."
+                f"static_argnums, donate_argnums: position {position} names none of {count} "
+                f"positional arguments; expected {-count} to {count - 1}."
+                if count
+                else f"static_argnums, donate_argnums: got position {position}, but no positional "
+                "arguments."
             )
     return tuple(position % count for position in positions)
 
@@ -217,8 +219,7 @@ def flatten_axes(
             else ""
         )
         raise ValueError(
-            f"{name} specification must be a tree prefix of the corresponding value, got "
-            f"specification {axis_tree} for value tree {treedef}: {error}{hint}"
+            f"{name}: expected a tree prefix of {treedef}, got {axis_tree}: {error}{hint}"
         ) from None
 
 

@@ -20,18 +20,17 @@ def type_text(ref) -> str:
 
 def passed_twice(ref, fun, kind, first, second) -> str:
     return (
-        "only one reference to a mutable array may be passed as an argument to a function, but "
-        f"when tracing {api_util.fun_place(fun)} for {kind} the mutable array reference of type "
-        f"{type_text(ref)} appeared at both {first} and {second}. Pass it once, or pass a copy: "
-        f"new_ref(ref[...]).{at_user_line()}"
+        f"{kind} of {api_util.fun_place(fun)}: a mutable array reference of type {type_text(ref)} "
+        f"appeared at both {first} and {second}, so that a write to one would change the other. "
+        f"Pass it once, or pass a copy: new_ref(ref[...]).{at_user_line()}"
     )
 
 
 def both(ref, fun, kind, name) -> str:
     name = f" {name}" if name else ""
     return (
-        f"when tracing {api_util.fun_place(fun)} for {kind}, a mutable array reference of type "
-        f"{type_text(ref)} was both closed over and passed as the argument{name}. Use the argument "
+        f"{kind} of {api_util.fun_place(fun)}: a mutable array reference of type {type_text(ref)} "
+        f"comes in twice, as the argument{name} and closed over. Use the argument "
         f"alone in the function.{at_user_line()}"
     )
 
@@ -44,17 +43,17 @@ def returned(ref, fun, kind, result) -> str:
             break
     origin = f"\n\nThe returned mutable array was {_origin(ref)}." if ref._made else ""
     return (
-        f"function {api_util.fun_place(fun)} traced for {kind} returned a mutable array reference "
-        f"of type {type_text(ref)}{path}, but mutable array references cannot be returned. Return "
-        f"its value, ref[...], and make a ref of it outside.{origin}"
+        f"{kind} of {api_util.fun_place(fun)}: the result has a mutable array reference of type "
+        f"{type_text(ref)}{path}; results are values, which do not change afterwards. Return "
+        f"ref[...], and make a ref of it outside.{origin}"
     )
 
 
 def not_mapped(ref):
     return ValueError(
-        "performing a set/swap or addupdate operation inside vmap on an unbatched array reference "
-        f"of type {type_text(ref)}, which vmap does not map over. Move the array reference to be a "
-        "mapped argument of the vmapped function, with one element for each of the batch."
+        "vmap: every element of the batch writes to an unbatched array reference, of type "
+        f"{type_text(ref)}, and there is no order of these writes. Pass a reference "
+        "with an element for each as an argument that vmap maps over."
         f"{at_user_line()}"
     )
 
@@ -63,9 +62,9 @@ def differentiated_write(entry):
     """The error for a value that depends on differentiated arguments, in a ref from outside."""
     at = f"\nAt {entry.line}." if entry.line else ""
     return ValueError(
-        "performing a set/swap operation with a differentiated value on a non-differentiated array "
-        f"reference of type {type_text(entry.ref)}. Write lax.stop_gradient(value), or make the "
-        f"reference inside of the differentiated function.{at}"
+        f"a differentiated value is written to a reference of type {type_text(entry.ref)} from outside "
+        "of the differentiated function, where its derivative would be lost. Write "
+        f"lax.stop_gradient(value), or make the reference inside of the differentiated function.{at}"
     )
 
 

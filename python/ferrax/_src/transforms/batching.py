@@ -36,7 +36,7 @@ def _check_axes(axes, name):
         pass
     elif not hasattr(axes, "__index__"):
         raise TypeError(
-            f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but got "
+            f"vmap: {name} must be an int, None, or a tree of these, got {axes!r} of type "
             f"{type(axes).__name__}."
         )
     for leaf in tree_util.tree_leaves(axes, is_leaf=_is_axis_leaf):
@@ -44,9 +44,8 @@ def _check_axes(axes, name):
             continue
         if type(leaf) is not int:
             raise TypeError(
-                f"vmap {name} must be an int, None, or a (pytree of a) tuple or list of them, but "
-                "got "
-                f"{axes!r}."
+                f"vmap: {name} must be an int, None, or a tree of these, got {leaf!r} of type "
+                f"{type(leaf).__name__} in {axes!r}."
             )
 
 
@@ -56,9 +55,8 @@ def _flatten_axes(name, tree_like, axes, what):
         return tree_util.broadcast_prefix(axes, tree_like, is_leaf=_is_axis_leaf)
     except ValueError as error:
         raise ValueError(
-            f"vmap {name} specification must be a tree prefix of the corresponding value, got "
-            f"specification {axes} for value tree {tree_util.tree_structure(tree_like)} ({what}): "
-            f"{error}"
+            f"vmap: {name} has to be a tree prefix of the {what}, got {axes} for "
+            f"{tree_util.tree_structure(tree_like)}: {error}"
         ) from None
 
 
@@ -67,11 +65,10 @@ def _batch_size(fun, arrays, axes, names, axis_size):
     for index, (array, axis) in enumerate(zip(arrays, axes)):
         if not -array.ndim <= axis < array.ndim:
             raise ValueError(
-                f"vmap was requested to map its argument along axis {axis}, which implies that "
-                "its rank "
-                f"should be at least {axis + 1 if axis >= 0 else -axis}, but is only {array.ndim} "
-                "(its "
-                f"shape is {array.shape})"
+                f"vmap: in_axes asks for axis {axis} of an argument that has rank {array.ndim} and "
+                f"shape {array.shape}; expected an axis of {-array.ndim} to {array.ndim - 1}"
+                if array.ndim
+                else f"vmap: in_axes asks for axis {axis} of a scalar; pass None for it"
             )
         sizes.setdefault(array.shape[axis], []).append((index, axis))
     if axis_size is not None:
@@ -85,7 +82,7 @@ def _batch_size(fun, arrays, axes, names, axis_size):
         return size
     if not sizes:
         raise ValueError(
-            "vmap must have at least one non-None value in in_axes, or axis_size must be given"
+            "vmap: no argument is mapped; give in_axes at least one non-None entry, or pass axis_size"
         )
     labels = names()
     lines = [
@@ -96,8 +93,8 @@ def _batch_size(fun, arrays, axes, names, axis_size):
     ]
     extra = "" if axis_size is None else f"\n  * axis_size is {axis_size}"
     raise ValueError(
-        f"vmap got inconsistent sizes for array axes to be mapped, in the call of "
-        f"{api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
+        f"vmap got inconsistent sizes for array axes to be mapped (the axes that in_axes names have "
+        f"to be equally long), in the call of {api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
     )
 
 
@@ -150,10 +147,8 @@ def vmap(
             )
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
-                f"vmap in_axes must be an int, None, or a tuple with an entry for each positional "
-                "argument, got "
-                f"len(in_axes)={len(in_axes)}, "
-                f"len(args)={len(args)}"
+                f"vmap: in_axes={in_axes} has {len(in_axes)} entries, but the call has {len(args)} "
+                "positional arguments. Give an entry for each, or one int or None for all."
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))
         names = functools.partial(api_util.argument_names, fun, args, kwargs, tangents=True)

@@ -250,8 +250,8 @@ class _FlatJvp:
         tangent_leaves, tangent_tree = tree_util.tree_flatten(out_tangents, is_leaf=is_zero)
         if out_tree != tangent_tree:
             raise TypeError(
-                f"{rule} must produce primal and tangent outputs with equal container (pytree) "
-                f"structures, but got {out_tree} and {tangent_tree} respectively."
+                f"{rule}: the tangents that it returns have the pytree structure {tangent_tree}, "
+                f"expected that of the primal outputs, {out_tree}."
             )
         primals = call.checked_output(out_leaves, out_tree, rule)
         types = array_types(primals)
@@ -269,9 +269,8 @@ class _FlatJvp:
             if tuple(got) != expected[:2]:
                 shown = show((*got, False)) if got[1] is not None else repr(leaf)
                 raise TypeError(
-                    f"{rule} must produce primal and tangent outputs with corresponding shapes and "
-                    f"dtypes. Expected {show(expected)} (the tangent type of {show(ty)}) but got "
-                    f"{shown}."
+                    f"{rule}: a tangent that it returns has type {shown}, expected {show(expected)} "
+                    f"(the tangent type of the output {show(ty)})."
                 )
             there = not float0 and not is_zero(leaf)
             self.flags.append(there)

@@ -242,7 +242,7 @@ def pair(result, rule, what):
     """The two parts of what a rule returned; TypeError if it is no pair of `what`."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(
-            f"{rule} must produce a pair (list or tuple of length two) of {what}, but got {result}."
+            f"{rule}: expected a pair of {what}, as a tuple or list, got {result}."
         )
     return result
 

@@ -58,25 +58,23 @@ def check_input_dtype(name, array, holomorphic, allow_int):
         if allow_int:
             return
         raise TypeError(
-            f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
-            f"np.inexact), but got {dtype.name}. PRNG keys have no derivatives; close over them, or "
-            "set allow_int to True."
+            f"{name}: expected inputs of real or complex numbers, got {dtype.name}. PRNG keys have no "
+            "derivatives; close over them, or pass allow_int=True."
         )
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise TypeError(
-                f"{name} with holomorphic=True requires inputs with complex dtype, got "
-                f"{dtype.name}; convert them with astype"
+                f"{name}: holomorphic=True is for complex inputs, got {dtype.name}; convert them "
+                "with astype"
             )
     elif dtypes.issubdtype(dtype, np.integer) or dtypes.issubdtype(dtype, np.bool_):
         if not allow_int:
             raise TypeError(
-                f"{name} requires real- or complex-valued inputs, got "
-                f"{dtype.name}. Convert it to a float; for integers and booleans there are vjp and "
-                "allow_int=True."
+                f"{name}: expected inputs of real or complex numbers, got {dtype.name}. Convert it "
+                "to a float; for integers and booleans there are vjp and allow_int=True."
             )
     elif not dtypes.issubdtype(dtype, np.inexact):
-        raise TypeError(f"{name} requires numeric inputs, got {dtype.name}.")
+        raise TypeError(f"{name}: expected inputs that are numbers, got {dtype.name}.")
 
 
 def check_output(name, types, tree, holomorphic):
@@ -95,28 +93,25 @@ def check_output(name, types, tree, holomorphic):
     if holomorphic:
         if not dtypes.issubdtype(dtype, np.complexfloating):
             raise TypeError(
-                "grad with holomorphic=True requires outputs with complex dtype, but got "
-                f"{dtype.name}."
+                f"grad: holomorphic=True is for functions with complex results, got {dtype.name}; "
+                "leave it out, or convert the result with astype."
             )
     elif not dtypes.issubdtype(dtype, np.floating):
         advice = (
-            " For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-            "non-holomorphic functions involving complex outputs, use vjp directly."
+            " Pass holomorphic=True if the function is; for other complex functions there is vjp."
             if dtypes.issubdtype(dtype, np.complexfloating)
-            else " For differentiation of functions with integer outputs, use vjp directly."
+            else " Convert it to a float, or use vjp, whose cotangents of integers are float0."
         )
         raise TypeError(
-            f"grad requires real-valued outputs (output dtype that is a sub-dtype of np.floating), "
-            f"but got {dtype.name}.{advice}"
+            f"grad: expected a real result, of a floating dtype, got {dtype.name}.{advice}"
         )
 
 
 def check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeError):
     if tree != tangent_tree:
         raise TypeError(
-            f"primal and tangent arguments to {name} must have the same tree structure; primals "
-            "have "
-            f"tree structure {tree} whereas tangents have tree structure {tangent_tree}."
+            f"{name}: the tangents have the pytree structure {tangent_tree}, expected that of the "
+            f"primals, {tree}."
         )
     checked: list[Any] = []
     for (primal_shape, primal_dtype, _), tangent in zip(types, tangents):
@@ -128,17 +123,17 @@ def check_tangents(name, types, tangents, tree, tangent_tree, wrong_dtype=TypeEr
             shape, dtype = tangent.shape, tangent.dtype
         if dtype != expected:
             raise wrong_dtype(
-                f"primal and tangent arguments to {name} do not match; dtypes must be equal, or "
-                "in case "
-                f"of int/bool primal dtype the tangent dtype must be float0. Got primal dtype "
-                f"{primal_dtype.name} and so expected tangent dtype {np.dtype(expected).name}, "
-                "but got "
-                f"tangent dtype {np.dtype(dtype).name} instead."
+                f"{name}: a primal of dtype {primal_dtype.name} takes a tangent of dtype "
+                f"{np.dtype(expected).name}, got {np.dtype(dtype).name}. "
+                + (
+                    "Convert the tangent with astype."
+                    if expected != dtypes.float0
+                    else "Integers and booleans do not vary: np.zeros(shape, ferrax.dtypes.float0)."
+                )
             )
         if shape != primal_shape:
             raise ValueError(
-                f"{name} called with different primal and tangent shapes; got primal shape "
-                f"{primal_shape} and tangent shape as {shape}."
+                f"{name}: a primal of shape {primal_shape} takes a tangent of that shape, got {shape}."
             )
         checked.append(tangent)
     return checked
@@ -157,10 +152,8 @@ def check_cotangents(leaves, types):
             got_shape, got_dtype = leaf.shape, leaf.dtype
         if got_shape != shape or got_dtype != dtype:
             raise ValueError(
-                f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got "
-                f"{np.dtype(got_dtype).name}{list(got_shape)}, but expected "
-                f"{dtype.name}{list(shape)} "
-                f"because the corresponding output of the differentiated function had that type"
+                f"vjp: a cotangent has type {np.dtype(got_dtype).name}{list(got_shape)}, expected "
+                f"that of the output of the function, {dtype.name}{list(shape)}"
             )
         checked.append(leaf)
     return checked

@@ -50,10 +50,8 @@ def _check_jacobian_input(name, leaves, holomorphic, allow_int=False):
         if not holomorphic and name == "jacfwd":
             if dtypes.issubdtype(leaf.dtype, np.complexfloating):
                 raise TypeError(
-                    f"jacfwd requires real-valued inputs (input dtype that is a sub-dtype of "
-                    f"np.floating), but got {leaf.dtype.name}. For holomorphic differentiation, "
-                    "pass "
-                    f"holomorphic=True. For others use jvp directly."
+                    f"jacfwd: expected real inputs, got {leaf.dtype.name}. Pass holomorphic=True if "
+                    "the function is; for other complex functions there is jvp."
                 )
 
 
@@ -97,8 +95,8 @@ def jacfwd(
             for leaf in tree_util.tree_leaves(out):
                 if not dtypes.issubdtype(leaf.dtype, np.complexfloating):
                     raise TypeError(
-                        "jacfwd with holomorphic=True requires outputs with complex dtype, "
-                        f"got {leaf.dtype.name}"
+                        "jacfwd: holomorphic=True is for functions with complex results, got "
+                        f"{leaf.dtype.name}; leave it out, or convert the result with astype"
                     )
 
         def columns_of(column):

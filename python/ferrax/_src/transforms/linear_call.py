@@ -72,8 +72,8 @@ def linear_call(
         place = f"linear_call: the output of {api_util.fun_place(fun_transpose)}"
         if flat.out_tree != lin_tree:
             raise TypeError(
-                "linear_call: transpose output pytree structure must match that of linear inputs, "
-                f"got output structure {flat.out_tree} and input structure {lin_tree}."
+                f"{place} has the pytree structure {flat.out_tree}, expected that of the linear "
+                f"arguments, {lin_tree}."
             )
         for got, expected in zip(transposed.out_types, lin_types):
             if tuple(got[:2]) != tuple(expected[:2]):

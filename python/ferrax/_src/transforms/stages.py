@@ -268,9 +268,8 @@ class Compiled(_Stage):
         leaves, tree = tree_util.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             raise TypeError(
-                "Function compiled with input pytree does not match the input pytree it was "
-                "called with: "
-                f"{self.fun_name} was compiled for {self.in_tree}, got {tree}."
+                f"{self.fun_name} was compiled for arguments of the pytree structure {self.in_tree}, "
+                f"got {tree}; lower and compile it for these, or call the jitted function."
             )
         refs = ref_args.of_leaves(leaves)
         leaves = ref_args.values(leaves, refs)
@@ -278,11 +277,9 @@ class Compiled(_Stage):
         for index, (leaf, expected) in enumerate(zip(leaves, self._program.in_types)):
             if isinstance(leaf, core.Tracer):
                 raise TypeError(
-                    "Cannot apply transformations to a function lowered and compiled for a "
-                    "particular "
-                    f"signature. Detected argument of Tracer type {leaf._type_text()}; transform "
-                    "the "
-                    f"original function instead."
+                    f"{self.fun_name} is compiled and runs on concrete arrays; got a tracer of type "
+                    f"{leaf._type_text()} for argument {index}. Transform or call the function that "
+                    "it was lowered from."
                 )
             array = core.as_array(leaf, self.fun_name)
             shape, dtype, weak = expected
@@ -291,10 +288,9 @@ class Compiled(_Stage):
                 array = _core.array_from_numpy(np.asarray(leaf, dtype), True)
             if array.shape != shape or array.dtype != dtype:
                 raise TypeError(
-                    "Argument types differ from the types for which this computation was "
-                    "compiled: "
-                    f"argument {index} of {self.fun_name} has {array._type_text()}, expected "
-                    f"{core.ShapedArray(shape, dtype).str_short(True)}."
+                    f"{self.fun_name} was compiled for argument {index} of type "
+                    f"{core.ShapedArray(shape, dtype).str_short(True)}, got {array._type_text()}; "
+                    "lower and compile it for that, or call the jitted function."
                 )
             arrays.append(array)
         held = [] if self._refs is None else self._refs.read(refs, self.fun_name)

@@ -106,8 +106,7 @@ def _axes(name, axes, tree):
         return tree_util.broadcast_prefix(axes, dummy, is_leaf=_is_axis)
     except ValueError as error:
         raise ValueError(
-            f"vmap {name} specification must be a tree prefix of the corresponding value, got "
-            f"specification {axes} for value tree {tree}: {error}"
+            f"vmap: {name} has to be a tree prefix of {tree}, got {axes}: {error}"
         ) from None
 
 
@@ -173,7 +172,7 @@ def call(vmap, fun, in_axes, out_axes, axis_name, axis_size, args, kwargs):
     sizes = [x.shape[axis] for x, axis in zip(elements.arrays, elements.axes) if axis is not None]
     if axis_size is None and not sizes:
         raise ValueError(
-            "vmap must have at least one non-None value in in_axes, or axis_size must be given"
+            "vmap: no argument is mapped; give in_axes at least one non-None entry, or pass axis_size"
         )
     size = sizes[0] if axis_size is None else axis_size
     outs: list[Any] = []

@@ -151,9 +151,8 @@ def _prefix_errors(path: KeyPath, prefix: Any, full: Any, is_leaf):
     def error(what: str, details: str) -> Callable[[str], ValueError]:
         def make(name: str) -> ValueError:
             return ValueError(
-                f"pytree structure error: different {what} at key path\n"
-                f"    {name}{keystr(path)}\n"
-                f"At that key path, the prefix pytree {name} has a subtree of type{details}"
+                f"pytree structure error: different {what} at key path\n    {name}{keystr(path)}\n"
+                f"Got {details}"
             )
 
         return make
@@ -162,40 +161,38 @@ def _prefix_errors(path: KeyPath, prefix: Any, full: Any, is_leaf):
     if kind is not type(full):
         yield error(
             "types",
-            f"\n    {kind}\nbut at the same key path the full pytree has a subtree of different "
-            f"type\n    {type(full)}.",
+            f"{kind} in the prefix, {type(full)} in the full tree.",
         )
         return
     full_level = _one_level(full, None)
     if full_level is None:
         return
     (pairs, data), (full_pairs, full_data) = level, full_level
-    same_but = "but at the same key path the full pytree has a subtree of the same type but"
     if len(pairs) != len(full_pairs):
         if isinstance(prefix, (list, tuple)):
             yield error(
                 f"lengths of {kind.__name__}",
-                f" {kind.__name__} of length {len(pairs)}, {same_but} of length {len(full_pairs)}.",
+                f"length {len(pairs)} in the prefix, {len(full_pairs)} in the full tree.",
             )
             return
         keys, full_keys = _bare_keys(pairs), _bare_keys(full_pairs)
         difference = _key_difference(keys, full_keys)
         tail = (
-            f"\nso the symmetric difference on key sets is\n    {_join(difference)}"
+            f"\nOne of them only has\n    {_join(difference)}"
             if difference
             else ""
         )
         yield error(
             "numbers of pytree children",
-            f"\n    {kind}\nwith {len(keys)} child keys\n    {_join(keys)}\n{same_but} with "
-            f"{len(full_keys)} child keys\n    {_join(full_keys)}{tail}",
+            f"{kind} of {len(keys)} keys in the prefix\n    {_join(keys)}\n"
+            f"of {len(full_keys)} in the full tree\n    {_join(full_keys)}{tail}",
         )
         return
     if data is not full_data and data != full_data:
         yield error(
             "pytree metadata",
-            f"\n    {kind}\nwith metadata\n    {data}\n{same_but} with metadata\n    {full_data}\n"
-            f"so the diff in the metadata at these pytree nodes is\n"
+            f"{kind} with metadata\n    {data}\nin the prefix, and in the full tree with\n    {full_data}\n"
+            "The difference:\n"
             f"{_metadata_difference(str(data), str(full_data))}",
         )
         return

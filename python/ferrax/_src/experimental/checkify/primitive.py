@@ -81,10 +81,9 @@ def _refuse(*args, err_tree, debug):
     if debug:
         return []
     raise ValueError(
-        "Cannot abstractly evaluate a checkify.check which was not functionalized. This probably "
-        "means you tried to stage (jit/scan/pmap/...) a `check` without functionalizing it through "
-        "`checkify.checkify`: stage checkify.checkify(f) in place of f, and call `throw` on the "
-        "error that it returns."
+        "checkify.check in a compiled function: a program cannot raise, so the check has to become "
+        "an output first. Transform checkify.checkify(f) in place of f (not functionalized yet), "
+        "as in jit(checkify.checkify(f)), and call throw() on the error that it returns."
     )
 
 

@@ -246,8 +246,9 @@ def _while(error, categories, eqn, values):
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     if _is_batched(cond, body):
         raise ValueError(
-            "Checkify does not support batched while-loops (checkify-of-vmap-of-while), which have "
-            "no one error to carry; apply vmap to the checkified function instead."
+            "checkify: a while loop under vmap runs for each element as long as its own condition "
+            "holds, so there is no one error to carry (checkify-of-vmap-of-while). Apply vmap "
+            "outside: vmap(checkify(f)) in place of checkify(vmap(f))."
         )
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     of_cond = values[:num_cond]

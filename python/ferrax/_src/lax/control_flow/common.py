@@ -272,11 +272,10 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         if not differences:
             return
         raise _mismatch(
-            f"{name} function carry input and carry output must have the same pytree structure, but "
-            "they differ:",
+            f"{name}: the carry has to keep the same pytree structure from step to step, but it changes:",
             differences,
-            f"{place} Revise it so that the carry output has the same pytree structure as the carry "
-            "input.",
+            f"{place} Let it return a carry of the structure that it takes, or start from one that "
+            "it returns.",
         )
     differences = [
         f"{component(path)} has type {type_text(before)} but comes out with type "
@@ -285,9 +284,9 @@ def check_carry(name, fun, in_tree, in_types, out_tree, out_types) -> None:
         if not matches(before, after)
     ]
     raise _mismatch(
-        f"{name} function carry input and carry output must have equal types, but they differ:",
+        f"{name}: the carry has to keep its shapes and dtypes from step to step, but they change:",
         differences,
-        f"{place} Revise it so that all output types match the corresponding input types.",
+        f"{place} Convert what it returns (astype, reshape), or start from a carry of those types.",
     )
 
 
@@ -324,9 +323,9 @@ def _raise_branch_mismatch(name, first, second):
         if not differences:
             return
         raise _mismatch(
-            f"{name} branch outputs must have the same pytree structure, but they differ:{places}",
+            f"{name}: all branches have to return the same pytree structure, got two:{places}",
             differences,
-            f"Revise {label1} and/or {label2} so that they have the same pytree structure.",
+            f"Let {label2} return the structure of {label1}, or the other way round.",
         )
     differences = [
         f"the output of {label1}{at(path)} has type {type_text(a)}, and that of {label2} has "
@@ -335,7 +334,7 @@ def _raise_branch_mismatch(name, first, second):
         if not matches(a, b)
     ]
     raise _mismatch(
-        f"{name} branches must have equal output types but they differ.{places}",
+        f"{name}: all branches have to return the same shapes and dtypes, got two:{places}",
         differences,
-        f"Revise {label1} and/or {label2} so that all output types match.",
+        f"Convert the outputs of {label1} or {label2} (astype, reshape, broadcast_to).",
     )

@@ -89,8 +89,9 @@ def cond(
                 pred, _OfOne(on_true, 0), _OfOne(on_false, 1), true_operand, false_operand
             )
         raise TypeError(
-            "lax.cond: true_fun and false_fun arguments should be callable, got "
-            f"{type(true_fun).__name__} and {type(false_fun).__name__}."
+            "lax.cond: true_fun and false_fun have to be callable, got "
+            f"{type(true_fun).__name__} and {type(false_fun).__name__}. For values that are "
+            "computed already there is jnp.where."
         )
     operands = _operands(operands, operand)
     if pred is None:
@@ -138,7 +139,7 @@ def switch(
     branches = tuple(branches)
     if not all(callable(branch) for branch in branches):
         raise TypeError(
-            "lax.switch: branches argument should be a sequence of callables, got "
+            "lax.switch: branches have to be callable, got "
             f"{[type(branch).__name__ for branch in branches]}."
         )
     operands = _operands(operands, operand)

@@ -121,7 +121,7 @@ def _length(xs, tree, types, length) -> int:
     if any(not shape for shape, _, _ in types):
         bad = [leaf for leaf, (shape, _, _) in zip(xs, types) if not shape]
         raise ValueError(
-            "scan got value with no leading axis to scan over: "
+            "scan: no leading axis in the scalars of xs: "
             f"{', '.join(map(str, bad))}. Every leaf of xs is an array of one element for each "
             f"step.{common.at_user_line()}"
         )
@@ -130,8 +130,7 @@ def _length(xs, tree, types, length) -> int:
         length = core.concrete_or_error(
             int,
             length,
-            "The `length` argument to `scan` expects a concrete `int` value. A number of steps "
-            "that "
+            "scan: `length` has to be known while tracing; mark it as static. A number of steps that "
             "is known when the program runs is for `fori_loop` and `while_loop`.",
         )
         if length < 0:
@@ -144,11 +143,12 @@ def _length(xs, tree, types, length) -> int:
         return length
     if not sizes:
         raise ValueError(
-            "scan got no values to scan over and `length` not provided; give xs or length."
+            "scan: xs has no arrays and `length` not provided, so the number of steps is unknown; "
+            "pass one of them."
         )
     if len(set(sizes)) > 1:
         raise ValueError(
-            f"scan got values with different leading axis sizes: {', '.join(map(str, sizes))}.\n"
+            f"scan: leaves of xs have different leading axis sizes: {', '.join(map(str, sizes))}.\n"
             f"{_list_sizes(tree, types)}{common.at_user_line()}"
         )
     return sizes[0]
@@ -165,7 +165,7 @@ def _unroll(unroll, length) -> int:
     unroll = core.concrete_or_error(
         None,
         unroll,
-        "The `unroll` argument to `scan` expects a concrete `int` or `bool`.",
+        "scan: `unroll` has to be known while tracing; mark it as static.",
     )
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
@@ -173,11 +173,11 @@ def _unroll(unroll, length) -> int:
         unroll = operator.index(unroll)
     except TypeError:
         raise TypeError(
-            f"`unroll` must be a `bool` or a non-negative `int`, got {unroll!r} of type "
-            f"{type(unroll).__name__}."
+            "scan: `unroll` is a number of steps for each iteration, or True for all of them; got "
+            f"{unroll!r} of type {type(unroll).__name__}."
         ) from None
     if unroll < 0:
-        raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll}.")
+        raise ValueError(f"scan: `unroll` cannot be negative, got {unroll}; 0 stands for all steps.")
     return unroll or max(length, 1)
 
 

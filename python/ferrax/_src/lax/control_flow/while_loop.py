@@ -84,8 +84,8 @@ def while_loop(
     """
     if not (callable(body_fun) and callable(cond_fun)):
         raise TypeError(
-            "lax.while_loop: body_fun and cond_fun arguments should be callable, got "
-            f"{type(body_fun).__name__} and {type(cond_fun).__name__}."
+            "lax.while_loop: cond_fun and body_fun have to be callable, got "
+            f"{type(cond_fun).__name__} and {type(body_fun).__name__}."
         )
     max_steps = _bound("max_steps", max_steps, 0)
     checkpoints = _bound("checkpoints", checkpoints, 2 if max_steps is None else 1)
@@ -196,13 +196,14 @@ def _trace(cond_fun, body_fun, tree, types, init):
     place = f"{api_util.fun_place(cond_fun)}.{common.at_user_line()}"
     if condition_tree != _LEAF:
         raise TypeError(
-            f"cond_fun must return a boolean scalar, but got pytree {condition_tree} from {place}"
+            f"while_loop: expected a boolean scalar of cond_fun, got the pytree {condition_tree} from "
+            f"{place}"
         )
     ty = condition.out_types[0]
     if ty[0] or ty[1] != np.bool_:
         raise TypeError(
-            "cond_fun must return a boolean scalar, but got output type(s) "
-            f"[{common.type_text(ty)}] from {place}"
+            f"while_loop: expected a boolean scalar of cond_fun, got {common.type_text(ty)} from "
+            f"{place}"
         )
     body, body_captured, out_tree, touched = common.trace(body_fun, (tree,), types, "while_body", init)
     return condition, condition_captured, body, body_captured, out_tree, asked, touched
@@ -285,8 +286,8 @@ def _index_dtype(lower, upper):
         if second_weak and not first_weak:
             return first
     raise TypeError(
-        "lower and upper arguments to fori_loop must have equal types, got "
-        f"{first.name} and {second.name}{common.at_user_line()}"
+        f"fori_loop: lower and upper have the dtypes {first.name} and {second.name}; convert one to "
+        f"the other's{common.at_user_line()}"
     )
 
 
@@ -346,8 +347,8 @@ def fori_loop(
         return result
     if unroll is not None and unroll is not False and unroll != 1:
         raise ValueError(
-            "Can only use `unroll` in `fori_loop` if the loop bounds are statically known; got "
-            f"unroll={unroll!r} with traced bounds.{common.at_user_line()}"
+            f"fori_loop: unroll={unroll!r} needs bounds that are statically known, got traced ones; "
+            f"mark them as static, or leave unroll out.{common.at_user_line()}"
         )
     lower, upper = (_as_dtype(bound, dtype) for bound in (lower, upper))
     _, _, result = while_loop(
