@@ -107,17 +107,15 @@ def _run(
     reduction_input_size_override: int, aggregate_to_topk: bool,
 ) -> list[Any]:
     if k <= 0:
-        raise ValueError(f"k must be positive, got {k}")
+        raise ValueError(f"approx_top_k: k must be positive, got {k}")
     if operand.ndim == 0:
-        raise TypeError("approx_top_k operand must have >= 1 dimension, got a scalar")
+        raise TypeError("approx_top_k: expected an array with an axis to choose along, got a scalar")
     axis = canonical_axis(reduction_dimension, operand.ndim)
     size = operand.shape[axis]
     if size < k:
-        raise ValueError(
-            f"k must be smaller than the size of reduction_dim {size}, got {k}"
-        )
+        raise ValueError(f"approx_top_k: cannot choose k={k} of {size} elements along axis {axis}")
     if not dtypes.issubdtype(operand.dtype, np.floating):
-        raise ValueError(f"operand must be a floating type, got {operand.dtype}")
+        raise ValueError(f"approx_top_k: expected floating elements, got {operand.dtype}")
     if not 0 < recall_target <= 1:
         raise ValueError(f"recall_target has to be in (0, 1], got {recall_target}")
     if 0 <= reduction_input_size_override < size:

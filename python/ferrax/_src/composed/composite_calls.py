@@ -137,7 +137,7 @@ def platform_dependent(
             raise ValueError("Use 'cuda' or 'rocm' for lax.platform_dependent.")
     if default is not None and not callable(default):
         raise TypeError(
-            f"lax.platform_dependent: the 'default' branch must be a callable, got {default!r}"
+            f"lax.platform_dependent: default is called where no platform fits, got {default!r}"
         )
     chosen = per_platform.get("cpu", default)
     if chosen is None:

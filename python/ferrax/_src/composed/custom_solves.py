@@ -258,8 +258,8 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
 def _transpose(cotangents, *args, const_lengths, jaxprs):
     if jaxprs.transpose_solve is None:
         raise TypeError(
-            "transpose_solve required for backwards mode automatic differentiation of "
-            "custom_linear_solve: give it, or symmetric=True"
+            "custom_linear_solve: reverse-mode derivatives solve the transposed system, for which "
+            "there is no transpose_solve: give it, or symmetric=True"
         )
     params, b = _split(args, const_lengths)
     if any(is_undefined_primal(value) for values in params for value in values):

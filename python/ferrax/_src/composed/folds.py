@@ -140,8 +140,8 @@ def _checked(name: str, computation: Callable, tree, like: list) -> Callable:
         leaves, out_tree = tree_flatten(out)
         if out_tree != tree:
             raise ValueError(
-                f"{name} output must have the same tree structure as the operands {tree} vs. "
-                f"{out_tree}"
+                f"{name}: the function has to return the pytree structure of the operands, {tree}, "
+                f"got {out_tree}"
             )
         leaves = [_operand(leaf, name) for leaf in leaves]
         for leaf, x in zip(leaves, like):

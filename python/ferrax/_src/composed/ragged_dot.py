@@ -143,11 +143,11 @@ def _checked(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNu
     (ragged,) = numbers.lhs_ragged_dimensions
     if not 0 <= ragged < lhs.ndim:
         raise TypeError(
-            f"{name} requires lhs ragged dimension numbers to be nonnegative and less than the number"
-            f" of axes of the lhs value, got {ragged} for lhs of rank {lhs.ndim}."
+            f"{name}: lhs_ragged_dimensions names axis {ragged} of lhs of rank {lhs.ndim}; expected 0"
+            f" to {lhs.ndim - 1}."
         )
     if not dtypes.issubdtype(sizes.dtype, np.integer):
-        raise TypeError(f"{name} requires group_sizes to be integers, got {sizes.dtype}")
+        raise TypeError(f"{name}: group_sizes are integers, got {sizes.dtype}")
     if sizes.ndim == 0:
         raise TypeError(f"{name} requires group_sizes to have an axis, got a scalar")
     (l_contract, r_contract), (l_batch, r_batch) = numbers.dot_dimension_numbers
@@ -161,29 +161,30 @@ def _checked(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNu
     if ragged in l_contract or ragged in l_batch:
         if groups:
             raise TypeError(
-                f"{name} requires zero group dimensions in the rhs when lhs ragged dimension is"
-                f" contracting or batch, got {groups}"
+                f"{name}: groups along a contracting or batch axis of lhs leave rhs without an axis of"
+                f" groups, got rhs_group_dimensions={groups}"
             )
         return ragged
     if len(groups) != 1:
         raise TypeError(
-            f"{name} requires exactly one rhs group dimension when lhs ragged dimension is"
-            f" noncontracting, got {groups}"
+            f"{name}: groups along a free axis of lhs need one axis of rhs that counts them, got"
+            f" rhs_group_dimensions={groups}"
         )
     (group,) = groups
     if not 0 <= group < rhs.ndim:
         raise TypeError(
-            f"{name} requires rhs group dimension numbers to be nonnegative and less than the number"
-            f" of axes of the rhs value, got {group} for rhs of rank {rhs.ndim}."
+            f"{name}: rhs_group_dimensions names axis {group} of rhs of rank {rhs.ndim}; expected 0"
+            f" to {rhs.ndim - 1}."
         )
     if group in r_batch or group in r_contract:
         raise TypeError(
-            f"{name} requires rhs group dimension numbers to be distinct from contracting and batch"
-            f" dimensions, got {group}"
+            f"{name}: axis {group} of rhs counts the groups, and cannot be contracted or a batch axis"
+            " too"
         )
     if rhs.shape[group] != sizes.shape[-1]:
         raise TypeError(
-            f"expected rhs group dimension size to be {sizes.shape[-1]}, got {rhs.shape[group]}."
+            f"{name}: group_sizes has {sizes.shape[-1]} groups, but axis {group} of rhs has size"
+            f" {rhs.shape[group]}."
         )
     return ragged
 

@@ -61,7 +61,8 @@ def reduce(
     flat_init, init_tree = tree_flatten(init_values)
     if tree != init_tree:
         raise ValueError(
-            f"Operands must have the same tree structure as init_values, got {tree} and {init_tree}"
+            f"reduce: init_values has the pytree structure {init_tree}, expected that of the operands, "
+            f"{tree}"
         )
     if not flat:
         return operands
@@ -143,7 +144,8 @@ def reduce_window(
     flat_init, init_tree = tree_util.tree_flatten(init_value)
     if tree != init_tree:
         raise ValueError(
-            f"Operands must have the same tree structure as init_values, got {tree} and {init_tree}"
+            f"reduce_window: init_value has the pytree structure {init_tree}, expected that of the "
+            f"operands, {tree}"
         )
     if not flat:
         raise ValueError("reduce_window: got no operands; at least one is needed")
@@ -191,7 +193,7 @@ def _special(x, init, computation, windows):
     if name != "add" and dtypes.issubdtype(x.dtype, np.complexfloating):
         return None
     if name == "add" and dtypes.issubdtype(x.dtype, np.bool_):
-        raise TypeError("operand to reduce_window_sum must have a number dtype, got bool")
+        raise TypeError("reduce_window_sum: booleans have no sum; convert the operand to int32, or use jnp.any")
     primitive = {
         "add": window_primitives.reduce_window_sum_p,
         "max": window_primitives.reduce_window_max_p,

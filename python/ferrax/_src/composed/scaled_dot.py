@@ -43,7 +43,7 @@ def scaled_dot(
     lhs, rhs = _operand(lhs, "scaled_dot"), _operand(rhs, "scaled_dot", 1)
     if dimension_numbers is None:
         if lhs.ndim < 2:
-            raise TypeError("scaled_dot does not support 0-rank and 1-rank operands.")
+            raise TypeError(f"scaled_dot: expected at least two axes, got lhs of shape {tuple(lhs.shape)}")
         batch = tuple(range(lhs.ndim - 2))
         dimension_numbers = (((lhs.ndim - 1,), (lhs.ndim - 2,)), (batch, batch))
     (l_contract, r_contract), _ = dimension_numbers

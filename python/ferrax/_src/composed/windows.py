@@ -127,21 +127,20 @@ class Windows:
 
 
 def _positive(name, values) -> tuple[int, ...]:
-    return _checked(f"reduce_window {name} must have every element be strictly positive", values)
+    return _checked(f"reduce_window: {name} have to be positive", values, name)
 
 
 def _dilations(name, values) -> tuple[int, ...]:
-    return _checked("All dilations must be positive", values, name)
+    return _checked(f"reduce_window: {name} have to be positive", values, name)
 
 
-def _checked(message, values, name=None) -> tuple[int, ...]:
+def _checked(message, values, name) -> tuple[int, ...]:
     try:
         checked = int_tuple(values)
     except TypeError:
-        name = name or message.split()[1]
         raise TypeError(
-            f"reduce_window {name} must have every element be an integer type, got "
-            f"{tuple(type(value) for value in values)}."
+            f"reduce_window: {name} are integers, got "
+            f"{tuple(type(value).__name__ for value in values)}."
         ) from None
     if any(value < 1 for value in checked):
         raise TypeError(f"{message}, got {checked}.")

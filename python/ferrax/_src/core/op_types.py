@@ -153,10 +153,9 @@ def precision_name(precision: PrecisionLike) -> str | None:
         order = ("default", "high", "highest")
         return max(names, key=lambda n: -1 if n is None else order.index(n))
     raise ValueError(
-        "Precision argument must be one of: None, a string in "
-        f"{list(_PRECISION_NAMES)}, a lax.Precision value, a tuple of two of these, a "
-        "lax.DotAlgorithmPreset or the name of one, or a lax.DotAlgorithm value; "
-        f"but got {precision!r}"
+        f"precision: got {precision!r}, expected None, a lax.Precision or its name (of "
+        f"{list(_PRECISION_NAMES)}), a pair of these for both operands, a lax.DotAlgorithm, or a "
+        "lax.DotAlgorithmPreset or its name"
     )
 
 

@@ -52,7 +52,7 @@ def canonical_shape(shape) -> tuple[int, ...]:
         return int_tuple(shape)
     except TypeError as error:
         raise TypeError(
-            "Shapes must be 1D sequences of concrete values of integer type, got "
+            "a shape is a sequence of integers that are known while tracing, got "
             f"{shape if isinstance(shape, tuple) else repr(shape)}."
             f"{traced_values(shape if isinstance(shape, (tuple, list)) else (shape,))}"
         ) from error

@@ -79,20 +79,21 @@ def conv_dimension_numbers(
     rank = len(lhs_shape)
     if rank != len(rhs_shape):
         raise TypeError(
-            f"convolution requires lhs and rhs ndim to be equal, got {rank} and {len(rhs_shape)}."
+            f"convolution: lhs and rhs need as many axes as each other, got shapes {tuple(lhs_shape)} "
+            f"and {tuple(rhs_shape)}."
         )
     if dimension_numbers is None:
         axes = tuple(range(rank))
         return ConvDimensionNumbers(axes, axes, axes)
     if not isinstance(dimension_numbers, (list, tuple)):
         raise TypeError(
-            "convolution dimension_numbers must be tuple/list or None, got "
-            f"{type(dimension_numbers)}."
+            "convolution: dimension_numbers is None, a ConvDimensionNumbers or three strings such as "
+            f"('NCHW', 'OIHW', 'NCHW'); got {dimension_numbers!r}."
         )
     if len(dimension_numbers) != 3:
         raise TypeError(
-            "convolution dimension_numbers list/tuple must be length 3, got "
-            f"{len(dimension_numbers)}."
+            "convolution: dimension_numbers is a string each for lhs, rhs and the result, got "
+            f"{len(dimension_numbers)} of them."
         )
     if not all(isinstance(spec, str) for spec in dimension_numbers):
         raise TypeError(
@@ -102,8 +103,8 @@ def conv_dimension_numbers(
     for number, spec in enumerate(dimension_numbers):
         if len(spec) != rank:
             raise TypeError(
-                f"convolution dimension_numbers[{number}] must have len equal to the ndim of lhs "
-                f"and rhs, got {len(spec)} for lhs and rhs shapes {lhs_shape} and {rhs_shape}."
+                f"convolution: dimension_numbers[{number}] has a letter for each axis, got {spec!r} "
+                f"for shapes {lhs_shape} of lhs and {rhs_shape} of rhs."
             )
     return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
 
@@ -135,8 +136,8 @@ def conv_general_permutations(
     spatial = [c for c in dimension_numbers[1] if c not in "OI"]
     if any(set(spec) - set(p) != set(spatial) for spec, p in zip(dimension_numbers, letters)):
         raise TypeError(
-            "convolution dimension_numbers elements must each have the same set of spatial "
-            f"characters, got {dimension_numbers}."
+            "convolution: the spatial letters of dimension_numbers (those beside N, C, O, I) differ "
+            f"in lhs, rhs and the result: {dimension_numbers}."
         )
     lhs, rhs, out = (
         tuple(map(spec.index, (*pair, *spatial))) for spec, pair in zip(dimension_numbers, letters)
@@ -180,8 +181,8 @@ def conv_shape_tuple(
     padded = [size + low + high for size, (low, high) in zip(sizes, pads)]
     if any(size < 0 for size in padded):
         raise ValueError(
-            "Negative padding is larger than the size of the corresponding dimension: got "
-            f"padding={pads} for lhs_shape[2:]={tuple(sizes)}"
+            f"convolution: negative padding={pads} takes away more than the spatial sizes "
+            f"{tuple(sizes)} of lhs"
         )
     if lhs_shape[0] % batch_group_count:
         raise ValueError(

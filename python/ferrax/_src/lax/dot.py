@@ -49,9 +49,9 @@ def dot_general(
     ):
         if not all(0 <= d < x.ndim for d in (*batch, *contract)):
             raise TypeError(
-                f"dot_general requires {side} dimension numbers to be nonnegative and less than "
-                f"the number of axes of the {side} value, got {side}_batch of {batch} and "
-                f"{side}_contracting of {contract} for {side} of rank {x.ndim}"
+                f"dot_general: dimension_numbers name axes that {side} of rank {x.ndim} does not "
+                f"have: got {side}_batch={batch} and {side}_contracting={contract}, expected axes of "
+                f"0 to {x.ndim - 1}"
             )
     for kind, left, right in (
         ("batch", lhs_batch, rhs_batch),
@@ -59,14 +59,13 @@ def dot_general(
     ):
         if len(left) != len(right):
             raise TypeError(
-                f"dot_general requires equal numbers of lhs_{kind} and rhs_{kind} dimensions, got "
-                f"lhs_{kind} {left} and rhs_{kind} {right}."
+                f"dot_general: each {kind} axis of lhs goes with one of rhs, got lhs_{kind}={left} "
+                f"and rhs_{kind}={right}."
             )
         for side, dims in (("lhs", left), ("rhs", right)):
             if len(set(dims)) != len(dims):
                 raise TypeError(
-                    f"dot_general requires {side} {kind} dimensions to be distinct, got "
-                    f"{side}_{kind} {dims}."
+                    f"dot_general: {side}_{kind}={dims} names an axis twice."
                 )
     if precision is None:
         precision = config.jax_default_matmul_precision
@@ -115,9 +114,9 @@ def dot(
             and lhs.shape[-1] == rhs.shape[0]
         ):
             raise ValueError(
-                "lax.dot: dimension_numbers must be specified when not performing simple "
-                "un-batched matrix-matrix, matrix-vector, or vector-vector products; got "
-                f"lhs_shape={tuple(lhs.shape)} rhs_shape={tuple(rhs.shape)}"
+                f"lax.dot: shapes {tuple(lhs.shape)} and {tuple(rhs.shape)} are no product of vectors "
+                "and matrices, where the last axis of lhs meets the first of rhs; pass "
+                "dimension_numbers, or use jnp.matmul for batches"
             )
         dimension_numbers = (((lhs.ndim - 1,), (0,)), ((), ()))
     return dot_general(

@@ -110,8 +110,7 @@ def eigh(
     _check_dtype("eigh", x)
     if x.shape[-1] != x.shape[-2]:
         raise ValueError(
-            "eigh: argument to symmetric eigendecomposition must have shape [..., n, n], got"
-            f" shape {tuple(x.shape)}"
+            f"eigh: expected square matrices in the last two axes, got shape {tuple(x.shape)}"
         )
     if subset_by_index is not None and int_tuple(subset_by_index) != (0, x.shape[-1]):
         raise NotImplementedError(

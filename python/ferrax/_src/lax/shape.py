@@ -360,8 +360,8 @@ def pad(
     )
     if any(size < 0 for size in result):
         raise ValueError(
-            f"Dimension size after padding is not at least 0 but {result}: padding_config "
-            f"{config} takes away more than shape {tuple(operand.shape)} has"
+            f"pad: padding_config {config} takes away more than shape {tuple(operand.shape)} has, "
+            f"which leaves a negative size in {result}"
         )
     return bind("pad", (operand, padding_value), {"padding_config": config})
 
@@ -412,7 +412,7 @@ def stack(operands: Any, axis: int = 0) -> Array:
            [1, 1]], dtype=int32)
     """
     if len(operands) == 0:
-        raise ValueError("stack requires a non-empty sequence of arrays")
+        raise ValueError("stack: got an empty sequence, expected at least one array")
     arrays = [_operand(x, "stack", i) for i, x in enumerate(operands)]
     shapes = [tuple(x.shape) for x in arrays]
     if any(len(shape) != len(shapes[0]) for shape in shapes):
@@ -422,7 +422,7 @@ def stack(operands: Any, axis: int = 0) -> Array:
         )
     axis = _canonical_axis(axis, len(shapes[0]) + 1)
     if any(shape != shapes[0] for shape in shapes):
-        raise ValueError(f"All input arrays must have the same shape, got {shapes}.")
+        raise ValueError(f"stack: expected arrays of one shape, got {shapes}.")
     return concatenate([expand_dims(x, (axis,)) for x in arrays], axis)
 
 

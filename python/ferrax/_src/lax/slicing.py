@@ -63,8 +63,8 @@ def slice(
     for what, values in (("start_indices", starts), ("limit_indices", limits)):
         if len(values) != ndim:
             raise ValueError(
-                f"slice {what} must have length equal to the number of dimensions of the operand, "
-                f"got {what} {values} for operand shape {tuple(operand.shape)}."
+                f"slice: {what} has an entry for each axis of the operand, got {values} for shape "
+                f"{tuple(operand.shape)}."
             )
     if strides is not None:
         strides = _int_tuple(strides)
@@ -78,7 +78,7 @@ def slice(
     for start, limit, size in zip(starts, limits, operand.shape):
         if start < 0:
             raise TypeError(
-                f"slice start_indices must be greater than or equal to zero, got {starts}."
+                f"slice: start_indices cannot be negative, got {starts}; count from the front."
             )
         if limit > size:
             raise TypeError(
@@ -242,8 +242,8 @@ def dynamic_slice(
     starts = _dynamic_starts("dynamic_slice", shape, start_indices, allow_negative_indices)
     if len(sizes) != len(shape):
         raise ValueError(
-            "dynamic_slice slice_sizes must have length equal to the number of dimensions of the "
-            f"operand, got {sizes} for operand shape {tuple(shape)}."
+            "dynamic_slice: slice_sizes has an entry for each axis of the operand, got "
+            f"{sizes} for shape {tuple(shape)}."
         )
     if any(size > limit for size, limit in zip(sizes, shape)):
         raise TypeError(

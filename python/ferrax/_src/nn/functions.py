@@ -386,7 +386,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
 
     Args:
         x: array.
-        axis: the axis or axes along which the result sums to one.
+        axis: an axis or a tuple; the result sums to one along it.
         where: boolean array that broadcasts with `x`: which elements count; others give 0.
     Returns:
         Floating array of the shape of `x`.
@@ -435,7 +435,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
 
     Args:
         x: array.
-        axis: the axis or axes along which the softmax sums to one.
+        axis: an axis or a tuple; the exponentials of the result sum to one along it.
         where: boolean array that broadcasts with `x`: which elements count; others give -inf.
     Returns:
         Floating array of the shape of `x`.
@@ -538,7 +538,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
     x = jnp.asarray(x)
     if not dtypes.issubdtype(x.dtype, np.integer):
         warnings.warn(
-            f"ferrax.nn.one_hot input should be integer-typed; got dtype={x.dtype}",
+            f"ferrax.nn.one_hot: expected integers, got an array of dtype {x.dtype}; convert it",
             DeprecationWarning,
             stacklevel=2,
         )

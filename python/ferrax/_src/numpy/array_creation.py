@@ -58,7 +58,7 @@ def _has_arrays(x) -> bool:
 def _reject_none(x) -> None:
     if x is None:
         raise ValueError(
-            "None is not a valid value for jnp.array; NaN may stand for what is missing"
+            "jnp.array: got None among the elements; NaN may stand for what is missing"
         )
     if isinstance(x, (list, tuple)):
         for item in x:
@@ -318,8 +318,8 @@ def fromfile(*args: Any, **kwargs: Any) -> Array:
     NotImplementedError
     """
     raise NotImplementedError(
-        "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe under"
-        " transformations; use jnp.asarray(np.fromfile(...)) outside of them."
+        "jnp.fromfile: a traced function would read the file once, not in each call; read it outside,"
+        " with jnp.asarray(np.fromfile(...)), and pass the array."
     )
 
 
@@ -335,8 +335,8 @@ def fromiter(*args: Any, **kwargs: Any) -> Array:
     NotImplementedError
     """
     raise NotImplementedError(
-        "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe under"
-        " transformations; use jnp.asarray(np.fromiter(...)) outside of them."
+        "jnp.fromiter: a traced function would use up the iterator once, not in each call; read it"
+        " outside, with jnp.asarray(np.fromiter(...)), and pass the array."
     )
 
 
@@ -563,7 +563,7 @@ def arange(
         result = dtype
     if any(dtypes.issubdtype(dtypes.dtype(x), np.complexfloating) for x in given):
         raise ValueError(
-            "Passing complex start/stop/step to jnp.arange is not supported, got"
+            "jnp.arange: start, stop and step have to be real, got dtypes"
             f" {[str(dtypes.dtype(x)) for x in given]}."
         )
     if any(np.ndim(x) for x in given):

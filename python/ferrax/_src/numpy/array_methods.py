@@ -190,11 +190,11 @@ def _contains(self: Array, element: Any) -> bool:
             f" {type(element).__name__}.")
     if self.ndim != 1:
         raise ValueError(
-            "Array.__contains__: search array must be one-dimensional, got"
-            f" shape {tuple(self.shape)}; use jnp.any(arr == element).")
+            "element in array: expected an array with one axis, got"
+            f" shape {tuple(self.shape)}; use jnp.any(array == element).")
     if np.ndim(element):
         raise ValueError(
-            f"Array.__contains__: element must be a scalar, got shape {np.shape(element)}.")
+            f"element in array: expected a scalar element, got shape {np.shape(element)}.")
     return bool(reductions.any(self == element))
 
 

@@ -45,7 +45,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     """
     a = ensure_array(a, "packbits")
     if not (is_subdtype(a, np.integer) or is_subdtype(a, np.bool_)):
-        raise TypeError(f"Expected an input array of integer or boolean data type, got {a.dtype}")
+        raise TypeError(f"packbits: expected integers or booleans, got {a.dtype}")
     shifts = _shifts(bitorder)
     bits = a if is_subdtype(a, np.bool_) else lax.ne(a, strong_constant(0, a))
     bits, axis = _axis_last(lax.convert_element_type(bits, np.uint8), axis)
@@ -73,7 +73,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: Any = None, bitorde
     """
     a = ensure_array(a, "unpackbits")
     if a.dtype != np.uint8:
-        raise TypeError(f"Expected an input array of unsigned byte data type, got {a.dtype}")
+        raise TypeError(f"unpackbits: expected bytes, of dtype uint8, got {a.dtype}")
     shifts = _shifts(bitorder)
     a, axis = _axis_last(a, axis)
     shape = (*a.shape, 8)

@@ -138,7 +138,7 @@ def histogram_bin_edges(
     ends = convert(ends, dtype)
     if tuple(ends.shape) != (2,):
         raise ValueError(
-            "`range` must be either None or a sequence of scalars: expected a pair, got shape"
+            "histogram_bin_edges: range is None or the pair of its ends, got an array of shape"
             f" {tuple(ends.shape)}"
         )
     low, high = (lax.index_in_dim(ends, i, keepdims=False) for i in (0, 1))

@@ -114,7 +114,7 @@ def _cumsum_with_promotion(a, axis=None, dtype=None):
 def _cumulative(name, function, fill, x, axis, dtype, include_initial):
     x = ensure_array(x, name)
     if x.ndim == 0:
-        raise ValueError("The input must be non-scalar to take a cumulative function.")
+        raise ValueError(f"{name}: a scalar has no axis to accumulate along; pass an array with axes")
     if axis is None:
         axis = 0
         if x.ndim > 1:

@@ -28,8 +28,8 @@ from ferrax._src.numpy.array_creation import array
 from ferrax._src.tree import tree_util
 
 _VALID = (
-    "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean arrays "
-    "are valid indices."
+    "an index is an integer, a slice, `...`, None, an array of integers or booleans, or a tuple of "
+    "these."
 )
 _INT32 = np.iinfo(np.int32)
 
@@ -108,9 +108,8 @@ def parse(shape: tuple[int, ...], index) -> list:
                 if size not in (0, shape[axis + d]):
                     expected = tuple(shape[axis : axis + value.ndim])
                     raise IndexError(
-                        "boolean index did not match shape of indexed array in index "
-                        f"{position}: the index has shape {tuple(value.shape)}, the axes that it "
-                        f"selects {expected}"
+                        f"boolean array in index {position}: it has shape {tuple(value.shape)}, "
+                        f"the axes that it selects from {expected}"
                     )
             entries.append(item)
             axis += value.ndim
@@ -145,8 +144,8 @@ def _reject_sequence(index) -> None:
         raise TypeError(f"string indexing is not supported; got idx={index!r}")
     if isinstance(index, Sequence) and not isinstance(index, (Array, np.ndarray)):
         raise TypeError(
-            "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
-            "`arr[array(seq)]` instead of `arr[seq]`."
+            f"got a {type(index).__name__} as an index: write x[jnp.array(index)] for elements "
+            "along the first axis, x[tuple(index)] for an index for each axis."
         )
 
 

@@ -328,8 +328,8 @@ def iterate(x: Array) -> Iterator[Array]:
 def setitem(x: Array, index: Any, value: Any) -> NoReturn:
     """``x[index] = value`` is an error: arrays cannot be changed."""
     raise TypeError(
-        "ferrax arrays are immutable and do not support in-place item assignment. Instead of "
-        "x[idx] = y, use x = x.at[idx].set(y) or another .at[] method."
+        "x[idx] = y: ferrax arrays are immutable. Write x = x.at[idx].set(y), which "
+        "makes a new array; .at[idx] has add, multiply, min, max and more as well."
     )
 
 

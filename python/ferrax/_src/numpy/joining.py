@@ -117,7 +117,7 @@ def _stack(arrays, axis, dtype):
     arrays = ensure_arrays("stack", *arrays)
     if len({tuple(x.shape) for x in arrays}) > 1:
         raise ValueError(
-            "stack: all input arrays must have the same shape. Got"
+            "stack: expected arrays of one shape, got"
             f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
         )
     axis = normalize_axis(axis, arrays[0].ndim + 1)
@@ -379,8 +379,6 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """
     x = ensure_array(x, "unstack")
     if x.ndim == 0:
-        raise ValueError(
-            "Unstack requires arrays with rank > 0, however a scalar array was passed."
-        )
+        raise ValueError("unstack: a scalar has no axis to take apart")
     axis = normalize_axis(axis, x.ndim)
     return tuple(lax.unstack(x, axis=axis))

@@ -187,9 +187,9 @@ def cond(x: ArrayLike, p: ArrayLike | None = None) -> Array:
     x = ensure_array(x, "cond")
     got = f"got shape {tuple(x.shape)}"
     if x.ndim < 2:
-        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; {got}")
+        raise ValueError(f"jnp.linalg.cond: expected matrices in the last two axes; {got}")
     if 0 in x.shape[-2:]:
-        raise ValueError(f"jnp.linalg.cond: input array must not be empty; {got}")
+        raise ValueError(f"jnp.linalg.cond: an empty matrix has no condition number; {got}")
     if p is None or p == 2:
         s = decompositions.svdvals(x)
         return ufuncs.true_divide(s[..., 0], s[..., -1])

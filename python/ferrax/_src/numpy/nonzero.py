@@ -225,8 +225,8 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     vals = ensure_array(vals, "place", 2)
     if inplace:
         raise ValueError(
-            "jnp.place cannot modify arrays in-place, because arrays are immutable. Pass "
-            "inplace=False to instead return an updated array."
+            "jnp.place: arrays cannot be changed in place; write arr = jnp.place(arr, mask, vals, "
+            "inplace=False)."
         )
     count = math.prod(arr.shape)
     if math.prod(mask.shape) != count:
@@ -253,15 +253,17 @@ def fill_diagonal(a: ArrayLike, val: Any, wrap: bool = False, *, inplace: bool =
            [0., 1., 0.]], dtype=float32)
     """
     if inplace:
-        raise NotImplementedError("arrays are immutable, must use inplace=False")
+        raise NotImplementedError(
+            "fill_diagonal: arrays are immutable; write a = jnp.fill_diagonal(a, val, inplace=False)"
+        )
     if wrap:
         raise NotImplementedError("fill_diagonal: wrap=True is not supported; fill block by block")
     a = ensure_array(a, "fill_diagonal", 0)
     val = ensure_array(val, "fill_diagonal", 1)
     if a.ndim < 2:
-        raise ValueError("array must be at least 2-d")
+        raise ValueError(f"fill_diagonal: expected at least two axes, got shape {tuple(a.shape)}")
     if a.ndim > 2 and len(set(a.shape)) != 1:
-        raise ValueError("All dimensions of input must be of equal length")
+        raise ValueError(f"fill_diagonal: more than two axes need one size, got shape {tuple(a.shape)}")
     length = min(a.shape)
     given = math.prod(val.shape)
     if length == 0 or given == 0:

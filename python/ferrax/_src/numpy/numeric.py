@@ -66,8 +66,7 @@ def diff(
     if n < 0:
         raise ValueError(f"diff: n has to be 0 or more, got {n}")
     if a.ndim == 0:
-        raise ValueError("diff requires input that is at least one dimensional; got"
-                         f" shape {tuple(a.shape)}")
+        raise ValueError("diff: a scalar has no axis along which to take differences")
     axis = normalize_axis(axis, a.ndim)
     end_shape = tuple(1 if d == axis else m for d, m in enumerate(a.shape))
 

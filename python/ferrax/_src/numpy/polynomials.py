@@ -139,8 +139,7 @@ def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
         k = broadcast_to(lax.reshape(k, (1,)), (m,))
     if tuple(k.shape) != (m,):
         raise ValueError(
-            f"k must be a scalar or a rank-1 array of length 1 or m: got shape {tuple(k.shape)} for"
-            f" m={m}"
+            f"polyint: k is one constant of integration or m={m} of them, got shape {tuple(k.shape)}"
         )
     if m == 0:
         return p
@@ -232,7 +231,7 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
         roots = decompositions.eigvals(roots)
     if roots.ndim != 1:
         raise ValueError(
-            f"input must be 1d or non-empty square 2d array, got shape {tuple(roots.shape)}"
+            f"poly: expected a vector of roots or a square matrix, got shape {tuple(roots.shape)}"
         )
     if roots.shape[0] == 0:
         return lax.full((), 1, roots.dtype)

@@ -319,15 +319,15 @@ def tensordot(
         left, right = ((x,) if isinstance(x, (int, np.integer)) else tuple(x) for x in axes)
         if len(left) != len(right):
             raise TypeError(
-                "tensordot requires axes lists to have equal length, got"
+                "tensordot: each axis of a goes with one of b, got axes"
                 f" {list(left)} and {list(right)}"
             )
         left = tuple(normalize_axis(i, a.ndim) for i in left)
         right = tuple(normalize_axis(i, b.ndim) for i in right)
     elif isinstance(axes, (list, tuple)):
         raise TypeError(
-            "tensordot axes argument must be an int, a pair of ints, or a pair of lists/tuples of"
-            f" ints, got {axes}."
+            "tensordot: axes is a number of axes, or a pair: an axis or several of a, and of b; got"
+            f" {axes}."
         )
     else:
         count = operator.index(axes)
@@ -385,7 +385,7 @@ def cross(
     b = _axis_last(b, normalize_axis(axisb, b.ndim))
     if a.shape[-1] not in (2, 3) or b.shape[-1] not in (2, 3):
         raise ValueError(
-            "Dimension must be either 2 or 3 for cross product, got"
+            "cross: expected vectors of 2 or 3 elements, got"
             f" {a.shape[-1]} and {b.shape[-1]}"
         )
     x = [lax.index_in_dim(a, i, -1, keepdims=False) for i in range(a.shape[-1])]

@@ -415,19 +415,23 @@ def average(
     a, weights = promote_dtypes_inexact(a, weights)
     if a.shape != weights.shape:
         if axis is None:
-            raise ValueError("Axis must be specified when shapes of a and weights differ.")
+            raise ValueError(f"average: weights of shape {tuple(weights.shape)} need an axis of a, which"
+                             f" has shape {tuple(a.shape)}")
         if isinstance(axis, tuple):
             axes = normalize_axes(axis, a.ndim)
             if weights.shape != tuple(a.shape[d] for d in axes):
                 raise ValueError(
-                    "Shape of weights must be consistent with shape of a along specified axis."
+                    f"average: weights of shape {tuple(weights.shape)} do not fit a of shape"
+                    f" {tuple(a.shape)} along the axes {axis}"
                 )
         else:
             if weights.ndim != 1:
-                raise ValueError("1D weights expected when shapes of a and weights differ.")
+                raise ValueError(f"average: expected weights of shape {tuple(a.shape)} or a vector for axis"
+                                 f" {axis}, got shape {tuple(weights.shape)}")
             axes = (normalize_axis(axis, a.ndim),)
             if weights.shape[0] != a.shape[axes[0]]:
-                raise ValueError("Length of weights not compatible with specified axis.")
+                raise ValueError(f"average: expected {a.shape[axes[0]]} weights for axis {axis} of a, got"
+                                 f" {weights.shape[0]}")
         order = sorted(range(len(axes)), key=axes.__getitem__)
         weights = lax.transpose(weights, order) if len(order) > 1 else weights
         weights = lax.broadcast_in_dim(weights, a.shape, tuple(sorted(axes)))
@@ -446,8 +450,8 @@ def _var_dtypes(a_dtype, dtype):
         if (not dtypes.issubdtype(dtype, np.complexfloating)
                 and dtypes.issubdtype(a_dtype, np.complexfloating)):
             raise ValueError(
-                "ferrax.numpy.var does not yet support real dtype parameters when computing the"
-                f" variance of an array of complex values. Got dtype {dtype} and {a_dtype}."
+                f"var, std: the real dtype {dtype} cannot hold the differences of complex elements"
+                f" ({a_dtype}) that are summed; pass a complex dtype, or none."
             )
         inexact = dtypes.to_inexact_dtype(dtype)
         compute = dtypes.promote_types(a_dtype, inexact)

@@ -181,7 +181,7 @@ def _value(ref, index, value, name):
     """What is written, as an array of the right shape and dtype. Errors: ValueError for others."""
     if isinstance(value, Ref):
         raise ValueError(
-            "Cannot store a Ref into another Ref. Did you forget to read it, with `[...]`?"
+            f"{name}: a Ref holds numbers, got another Ref. Did you forget to read it, with `[...]`?"
             f"{at_user_line()}"
         )
     value = core.as_array(value, name)

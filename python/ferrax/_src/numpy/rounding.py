@@ -113,9 +113,9 @@ def clip(
     check_array_like("clip", arr, *bounds)
     if any(dtypes.issubdtype(dtypes.dtype(x), np.complexfloating) for x in (arr, *bounds)):
         raise ValueError(
-            "Clip received a complex value either through the input or the min/max keywords."
-            " Complex values have no ordering and cannot be clipped. Please convert to a real"
-            " value or array by taking the real or imaginary components."
+            "clip: complex numbers are not ordered, got dtypes"
+            f" {[str(dtypes.dtype(x)) for x in (arr, *bounds)]} for arr and its bounds. Clip x.real and"
+            " x.imag, or scale x by its absolute value."
         )
     if min is not None:
         arr = ufuncs.maximum(min, arr)

@@ -261,7 +261,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
     else:
         places = ensure_array(obj, "insert", 1)
     if places.ndim > 1:
-        raise ValueError("jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar")
+        raise ValueError(f"insert: obj is an integer, a slice or a vector of places, got shape {tuple(places.shape)}")
     if not dtypes.issubdtype(places.dtype, np.integer):
         if math.prod(places.shape) == 0:
             places = lax._convert_element_type(places, _INT32)
@@ -357,7 +357,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """
     arr = ensure_array(arr, "diag_indices_from")
     if arr.ndim < 2:
-        raise ValueError("input array must be at least 2-d")
+        raise ValueError(f"diag_indices_from: expected at least two axes, got shape {tuple(arr.shape)}")
     if len(set(arr.shape)) != 1:
-        raise ValueError("All dimensions of input must be of equal length")
+        raise ValueError(f"diag_indices_from: expected axes of one size, got shape {tuple(arr.shape)}")
     return diag_indices(arr.shape[0], arr.ndim)

@@ -106,8 +106,7 @@ def _unique(name, ar, axis, index, inverse, counts, equal_nan, size, fill_value)
     if rows.shape[0] == 0:
         if size and fill_value is None:
             raise ValueError(
-                f"jnp.{name}: for zero-sized input with nonzero size argument, fill_value must be "
-                "specified"
+                f"jnp.{name}: an empty array has no element to fill size={size} with; pass fill_value"
             )
         values = lax.full((size or 0, *rows.shape[1:]), 0, ar.dtype)
         if size:

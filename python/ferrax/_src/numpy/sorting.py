@@ -35,11 +35,11 @@ _INT32 = np.dtype(np.int32)
 def _reject_kind_and_order(name: str, kind, order) -> None:
     if kind is not None:
         raise TypeError(
-            f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify"
-            " sort stability."
+            f"{name}: there is one algorithm, so no kind={kind!r}; stable=True or False says whether"
+            " equal elements keep their order."
         )
     if order is not None:
-        raise TypeError(f"'order' argument to {name} is not supported.")
+        raise TypeError(f"{name}: order={order!r} is for arrays with fields, which there are none of.")
 
 
 def _along(x: Array, axis) -> tuple[Array, int]:

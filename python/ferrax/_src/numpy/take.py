@@ -101,7 +101,7 @@ def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value
     _integer_indices(indices, "take_along_axis: indices have to be integers")
     size = a.shape[axis]
     if size == 0 and math.prod(indices.shape):
-        raise IndexError("Cannot do a non-empty jnp.take() from an empty axis: it has no elements")
+        raise IndexError(f"take_along_axis: axis {axis} of shape {tuple(a.shape)} has no elements to take")
     if size == 0:
         return full((*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :]), 0, a.dtype)
     if mode == "wrap":
@@ -158,7 +158,10 @@ def _along_axis_shapes(
     )
     if axis is None:
         if indices.ndim != 1:
-            raise ValueError(f"{name} indices must be 1D if axis=None, got shape {indices.shape}")
+            raise ValueError(
+                f"{name}: axis=None takes from the flattened array, by a vector of indices; got shape"
+                f" {tuple(indices.shape)}"
+            )
         return reshape(arr, (math.prod(arr.shape),)), indices, 0
     if arr.ndim != indices.ndim:
         raise ValueError(
@@ -278,8 +281,8 @@ _take_along_axis_jit = jit(_take_along_axis, static_argnums=(2, 3, 4, 5))
 def _reject_inplace(name: str, inplace: bool) -> None:
     if inplace:
         raise ValueError(
-            f"{name} cannot modify arrays in-place, because arrays are immutable. Pass "
-            "inplace=False to instead return an updated array."
+            f"{name}: arrays cannot be changed in place; pass inplace=False, and use the array that "
+            "it returns."
         )
 
 

@@ -476,8 +476,8 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x1, x2 = promote_args_inexact("hypot", x1, x2)
     if _is_complex(x1):
         raise ValueError(
-            f"jnp.hypot is not well defined for complex-valued inputs, got {x1.dtype}; convert"
-            " to real values first, for instance by jnp.abs(x)"
+            f"jnp.hypot: expected the lengths of the sides as real numbers, got {x1.dtype}; pass"
+            " jnp.abs(x)"
         )
     x1, x2 = lax.abs(x1), lax.abs(x2)
     larger, smaller = lax.max(x1, x2), lax.min(x1, x2)

@@ -136,10 +136,9 @@ def scatter_dtype(op: str, x: Array, values: Array):
         fits = dtypes.promote_types(x.dtype, values.dtype) == x.dtype
     if not fits:
         warnings.warn(
-            "scatter inputs have incompatible types: cannot safely cast value from "
-            f"dtype={values.dtype} to dtype={x.dtype} with "
-            f"jax_numpy_dtype_promotion={config.jax_numpy_dtype_promotion}. In future releases "
-            "this will result in an error.",
+            f"scatter: values of dtype {values.dtype} do not fit an array of dtype {x.dtype} "
+            f"(jax_numpy_dtype_promotion={config.jax_numpy_dtype_promotion}); they are converted. "
+            "Convert them with astype: a later version refuses them.",
             FutureWarning,
             stacklevel=4,
         )

@@ -290,12 +290,12 @@ def canonical_shape(shape, context: str = "") -> tuple[int, ...]:
         return tuple(d if _is_symbolic(d) else operator.index(d) for d in sizes)
     except TypeError:
         message = (
-            f"Shapes must be 1D sequences of concrete values of integer type, got {sizes}."
+            f"a shape is a sequence of integers that are known while tracing, got {sizes}."
             f"{' ' + context if context else ''}"
         )
         if any(isinstance(d, Array) for d in sizes):
             message += (
-                " If using `jit`, try `static_argnums` or computing the shape from `x.shape`."
+                " Under `jit`, mark the argument in `static_argnums`, or take sizes from `x.shape`."
                 f"{traced_values(sizes)}"
             )
         raise TypeError(message) from None

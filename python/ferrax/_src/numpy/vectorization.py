@@ -43,8 +43,7 @@ def _parse_signature(signature):
 def _core_sizes(shape, core, sizes, what):
     if len(shape) < len(core):
         raise ValueError(
-            f"{what} does not have enough dimensions for all core dimensions {core}: got shape"
-            f" {tuple(shape)}"
+            f"{what} of shape {tuple(shape)} has fewer axes than the signature asks for, {core}"
         )
     for name, n in zip(core, shape[len(shape) - len(core):]):
         if name.isdigit():
@@ -90,10 +89,10 @@ def vectorize(
     """
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(
-            "ferrax.numpy.vectorize can only exclude integer or string arguments, but"
-            f" excluded={excluded!r}")
+            "vectorize: excluded holds positions and names of arguments, got"
+            f" {excluded!r}")
     if any(isinstance(e, int) and e < 0 for e in excluded):
-        raise ValueError(f"excluded={excluded!r} contains negative numbers")
+        raise ValueError(f"vectorize: excluded={excluded!r} has negative positions; count from the front")
     parsed = None if signature is None else _parse_signature(signature)
 
     @functools.wraps(pyfunc)
@@ -216,7 +215,9 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int])
         elif result.ndim == out.ndim - 1:
             out = expand_dims(result, axis)
         else:
-            raise ValueError("function is not returning an array of the correct shape")
+            raise ValueError(
+                f"apply_over_axes: expected a result of rank {out.ndim} or {out.ndim - 1} for axis {axis}, got"
+                f" shape {tuple(result.shape)}")
     return out
 
 

@@ -50,7 +50,7 @@ def fftconvolve(
     x, y = promote_dtypes_inexact(*ensure_arrays("fftconvolve", in1, in2))
     if x.ndim != y.ndim:
         raise ValueError(
-            "fftconvolve: in1 and in2 should have the same dimensionality, got shapes"
+            "fftconvolve: in1 and in2 need as many axes as each other, got shapes"
             f" {tuple(x.shape)} and {tuple(y.shape)}"
         )
     _check_mode("fftconvolve", mode)
@@ -69,8 +69,8 @@ def fftconvolve(
     if mode == "valid":
         if not (all(a >= b for a, b in pairs) or all(a <= b for a, b in pairs)):
             raise ValueError(
-                "fftconvolve: for 'valid' mode one input must be at least as large as the other in"
-                f" every dimension, got shapes {tuple(x.shape)} and {tuple(y.shape)}"
+                "fftconvolve: mode='valid' needs one array that the other fits into along each axis,"
+                f" got shapes {tuple(x.shape)} and {tuple(y.shape)}"
             )
     full = [max(a + b - 1, 0) for a, b in pairs]
     if all(1 in pair for pair in pairs):
@@ -102,12 +102,12 @@ def _direct(name: str, x: Array, y: Array, mode: str, precision: Any) -> Array:
     _check_mode(name, mode)
     if x.ndim != y.ndim:
         raise ValueError(
-            f"{name}: in1 and in2 must have the same number of dimensions, got shapes"
+            f"{name}: in1 and in2 need as many axes as each other, got shapes"
             f" {tuple(x.shape)} and {tuple(y.shape)}"
         )
     if x.size == 0 or y.size == 0:
         raise ValueError(
-            f"{name}: zero-size arrays not supported in convolutions, got shapes {tuple(x.shape)} and"
+            f"{name}: expected arrays with elements, got shapes {tuple(x.shape)} and"
             f" {tuple(y.shape)}"
         )
     x, y = promote_dtypes_inexact(x, y)
@@ -115,7 +115,7 @@ def _direct(name: str, x: Array, y: Array, mode: str, precision: Any) -> Array:
     swap = all(a <= b for a, b in pairs)
     if not (swap or all(a >= b for a, b in pairs)):
         raise ValueError(
-            f"{name}: one input must be smaller than the other in every dimension, got shapes"
+            f"{name}: one array has to fit into the other along each axis, got shapes"
             f" {tuple(x.shape)} and {tuple(y.shape)}"
         )
     second = tuple(y.shape)

@@ -117,8 +117,8 @@ def _extended(x: Array, boundary: str | None, n: int) -> Array:
     if boundary == "odd":
         if n > x.shape[-1] - 1:
             raise ValueError(
-                f"The extension length n ({n}) is too big. It must not exceed x.shape[axis]-1,"
-                f" which is {x.shape[-1] - 1}."
+                f"boundary='odd' continues x by {n} reflected elements, of which {x.shape[-1]} give"
+                f" {x.shape[-1] - 1} at most; pass a longer x or another boundary."
             )
         left = 2 * x[..., :1] - jnp.flip(x[..., 1 : n + 1], -1)
         right = 2 * x[..., -1:] - jnp.flip(x[..., -(n + 1) : -1], -1)

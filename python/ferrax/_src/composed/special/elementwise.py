@@ -68,8 +68,8 @@ def _common_type(name, args) -> tuple[np.dtype, tuple[int, ...]]:
     ranks = {x.ndim for x in args if x.ndim}
     if len(ranks) > 1:
         raise TypeError(
-            f"{name}: arrays must have the same number of dimensions, got {sorted(ranks)}; reshape or"
-            " broadcast them"
+            f"{name}: got arrays of ranks {sorted(ranks)}, expected the same number of dimensions of"
+            " all that are no scalars; reshape or broadcast them"
         )
     return args[0].dtype, lax.broadcast_shapes(*(x.shape for x in args))
 

@@ -343,9 +343,9 @@ class Slerp(NamedTuple):
         TypeError for what is no `Rotation`; ValueError for fewer rotations, or another number of times.
         """
         if not isinstance(rotations, Rotation):
-            raise TypeError(f"`rotations` must be a `Rotation` instance, got {rotations!r}.")
+            raise TypeError(f"Slerp: expected a Rotation, got {rotations!r}")
         if rotations.single or len(rotations) == 1:
-            raise ValueError("`rotations` must be a sequence of at least 2 rotations.")
+            raise ValueError("Slerp: expected two rotations or more to go between, got one")
         quat = rotations.as_quat()
         when = jnp.asarray(times, dtype=quat.dtype)
         if when.shape != (len(rotations),):
