@@ -13,6 +13,7 @@ for common resampling tasks", 1990).
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -156,16 +157,21 @@ def _resampled(x, shape, axes, scale, translation, method, antialias, precision)
     """`x` with one product along each of the axes."""
     if not axes:
         return x
-    rank = len(shape)
-    operands: list[Any] = [x, list(range(rank))]
-    result = list(range(rank))
-    for number, axis in enumerate(axes):
+    # Axes that shrink come first. The order of axes stays, so that no product needs a transposition.
+    growth = [shape[axis] / max(x.shape[axis], 1) for axis in axes]
+    for number in sorted(range(len(axes)), key=growth.__getitem__):
+        axis = axes[number]
         weights = _weights(
             x.shape[axis], shape[axis], scale[number], translation[number], method, antialias
-        )
-        operands += [weights.astype(x.dtype), [axis, rank + number]]
-        result[axis] = rank + number
-    return jnp.einsum(*operands, result, precision=precision)
+        ).astype(x.dtype)
+        before, after = x.shape[:axis], x.shape[axis + 1 :]
+        if after:
+            lines = x.reshape(math.prod(before), x.shape[axis], math.prod(after))
+            x = jnp.matmul(weights.T, lines, precision=precision)
+        else:
+            x = jnp.matmul(x, weights, precision=precision)
+        x = x.reshape(*before, shape[axis], *after)
+    return x
 
 
 def _method(name, method, antialias) -> ResizeMethod:
