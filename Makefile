@@ -67,6 +67,14 @@ examples: $(addprefix example-,$(EXAMPLES))
 example-%: $(BUILT) $(VENV)/.extra-examples
 	$(BIN)/python examples/$*.py --small
 
+# Programs for JAX, which import jax.
+FOR_JAX := optax_digits haiku_rows blackjax_schools
+
+examples: $(addprefix jax-example-,$(FOR_JAX))
+
+jax-example-%: $(BUILT) $(VENV)/.extra-examples $(VENV)/.extra-ecosystem
+	$(BIN)/python -m ferrax.compat examples/$*.py --small
+
 test: test-rust test-python
 
 # Debug profile: the verifier and the debug assertions are on, the numeric crates are optimised.
@@ -76,7 +84,7 @@ test-rust:
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-ecosystem: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-ecosystem
+test-ecosystem: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-ecosystem $(VENV)/.extra-examples
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/ecosystem
 
 test-all: test-rust $(BUILT) $(VENV)/.extra-test

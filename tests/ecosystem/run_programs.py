@@ -1,4 +1,4 @@
-"""Runs the programs beside this file, on ferrax or on JAX.
+"""Runs the programs beside this file, and those examples that import jax, on ferrax or on JAX.
 
     python tests/ecosystem/run_programs.py [NAME...]
 
@@ -10,25 +10,62 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 REFERENCE = HERE / "reference.json"
-NAMES = sorted(path.stem.removeprefix("with_") for path in HERE.glob("programs/with_*.py"))
+LIBRARIES = sorted(path.stem.removeprefix("with_") for path in HERE.glob("programs/with_*.py"))
+FOLDER = HERE.parents[1] / "examples"
+# Examples, and how close the figures that they print have to be: within this share and this much. Those of
+# training are printed with four digits. Trajectories of a sampler are chaotic: of these only what the
+# draws have in common can be compared, within about three standard errors.
+EXAMPLES: dict[str, dict[str, tuple[float, float]]] = {
+    "optax_digits": {"accuracy": (0, 0.004)},
+    "haiku_rows": {"accuracy": (0, 0.004), "accuracy after four rows": (0, 0.007)},
+    "blackjax_schools": {
+        "acceptance": (0, 0.05),
+        "steps of a trajectory": (0.4, 0),
+        "largest Gelman-Rubin statistic": (0, 0.05),
+        "mean of all schools": (0, 0.7),
+        "scale of their differences": (0, 1.0),
+        "median of school A": (0, 1.0),
+    },
+}
+NAMES = [*LIBRARIES, *EXAMPLES]
 
 
 def run(name: str, on_ferrax: bool) -> dict:
     """The numbers that a program prints, by name. Errors: AssertionError with its output if it fails."""
+    if name in EXAMPLES:
+        return _figures(_output([str(FOLDER / f"{name}.py"), "--small"], on_ferrax), EXAMPLES[name])
+    printed = _output([str(HERE / "programs" / f"with_{name}.py")], on_ferrax)
+    (line,) = [line for line in printed.splitlines() if line.startswith("RESULT ")]
+    return json.loads(line.removeprefix("RESULT "))
+
+
+def _output(arguments: list[str], on_ferrax: bool) -> str:
     environment = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONWARNINGS="ignore")
     # XLA compiles longer than these programs run.
     environment.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
-    how = ["-m", "ferrax.compat"] if on_ferrax else []
-    command = [sys.executable, *how, str(HERE / "programs" / f"with_{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1800)
+    command = [sys.executable, *(["-m", "ferrax.compat"] if on_ferrax else []), *arguments]
+    with tempfile.TemporaryDirectory() as folder:  # pictures are written where the program runs
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=folder, timeout=1800
+        )
     assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    return json.loads(line.removeprefix("RESULT "))
+    return done.stdout
+
+
+def _figures(printed: str, bounds: dict[str, tuple[float, float]]) -> dict:
+    found = re.findall(r"^(\w[^:]*): ([-+.\de]+)$", printed, re.MULTILINE)
+    kind = {"dtype": "printed", "shape": []}
+    return {
+        what: kind | dict(zip(("rtol", "atol"), bounds.get(what, (1e-3, 0)))) | {"value": float(value)}
+        for what, value in found
+    }
 
 
 def main(names: list[str]) -> None:

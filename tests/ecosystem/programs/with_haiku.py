@@ -12,7 +12,8 @@ from report import done, report
 
 class Block(hk.Module):
     def __call__(self, x, is_training):
-        x = hk.Conv2D(6, 3, stride=2)(x)
+        # A bias before batch norm has a gradient of zero but for rounding, of which Adam makes a step.
+        x = hk.Conv2D(6, 3, stride=2, with_bias=False)(x)
         x = hk.BatchNorm(True, True, 0.9)(x, is_training)
         return jax.nn.relu(x)
 
@@ -53,10 +54,9 @@ keys = hk.PRNGSequence(1)
 for _ in range(12):
     params, state, opt_state, value = step(params, state, opt_state, next(keys))
     losses.append(value)
-report("convolutional", losses, rtol=1e-3)
+report("convolutional", losses)
 assert losses[-1] < losses[0]
-# Adam makes a step of each gradient, however small: of those near zero the rounding decides.
-report("evaluation", model.apply(params, state, None, images, False)[0], rtol=5e-2, atol=5e-3)
+report("evaluation", model.apply(params, state, None, images, False)[0], atol=1e-5)
 
 
 def recurrent(sequence):
@@ -68,9 +68,10 @@ def recurrent(sequence):
 sequence = jnp.asarray(rng.normal(size=(7, 2, 4)), jnp.float32)
 recurrence = hk.without_apply_rng(hk.transform(recurrent))
 params = recurrence.init(jax.random.PRNGKey(2), sequence)
-report("recurrent", jax.jit(recurrence.apply)(params, sequence), rtol=1e-4, atol=1e-5)
+report("recurrent", jax.jit(recurrence.apply)(params, sequence), atol=1e-5)
 gradient = jax.grad(lambda p: jnp.sum(recurrence.apply(p, sequence) ** 3))(params)
-report("gradient", jax.flatten_util.ravel_pytree(gradient)[0], rtol=1e-3, atol=1e-4)
+# Sums of terms up to 200, which cancel.
+report("gradient", jax.flatten_util.ravel_pytree(gradient)[0], atol=2e-3)
 
 
 def attention(x):
@@ -84,7 +85,6 @@ batch = jnp.swapaxes(sequence, 0, 1)
 report(
     "attention",
     attend.apply(attend.init(jax.random.PRNGKey(3), batch), batch),
-    rtol=1e-4,
     atol=1e-5,
 )
 done()

@@ -7,7 +7,9 @@ from report import done, report
 
 angles = jnp.linspace(0, 6, 64)
 spirals = jnp.stack([angles * jnp.cos(angles), angles * jnp.sin(angles)], axis=1) / 6
-points = jnp.concatenate([spirals, -spirals])
+# Not each other's mirror image: gradients of the biases would be near zero, and Adam makes a step of each
+# gradient, however small, so that rounding would decide.
+points = jnp.concatenate([spirals, 0.2 - 0.7 * spirals])
 labels = jnp.repeat(jnp.arange(2), 64)
 
 
@@ -46,9 +48,7 @@ losses = []
 for _ in range(40):
     params, state, value = step(params, state)
     losses.append(value)
-# The points are symmetric, so that gradients of the biases are near zero, and Adam makes a step of each
-# gradient, however small: of these the rounding decides.
-report("training", losses[:15], rtol=1e-3)
+report("training", losses)
 assert losses[-1] < losses[0]
 
 start = jnp.array([1.0, -2.0, 0.5])
@@ -79,7 +79,7 @@ for name, optimizer in OPTIMIZERS.items():
         return jax.lax.scan(body, (x, optimizer.init(x)), None, length=10)
 
     (x, _), values = jax.jit(run, static_argnums=0)(optimizer, start)
-    report(name, jnp.concatenate([x, values]), rtol=1e-4)
+    report(name, jnp.concatenate([x, values]))
 
 solver = optax.lbfgs()
 x, state = start, solver.init(start)
@@ -90,6 +90,7 @@ for _ in range(6):
         gradient, state, x, value=value, grad=gradient, value_fn=quadratic
     )
     x = optax.apply_updates(x, updates)
-report("lbfgs", x, rtol=1e-3, atol=1e-4)
+# Near the minimum, where values differ by less than their last place.
+report("lbfgs", x, atol=1e-6)
 report("projection", optax.projections.projection_simplex(start))
 done()
