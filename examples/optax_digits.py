@@ -44,13 +44,16 @@ def loss(layers, images, labels):
     return optax.softmax_cross_entropy(network(layers, images), smooth).mean()
 
 
+def is_matrix(layers):
+    return jax.tree.map(lambda x: x.ndim == 2, layers)
+
+
 def train(images, labels, steps):
     """The averaged weights, and of every step the loss, the norm of the gradient and the learning rate."""
     schedule = optax.warmup_cosine_decay_schedule(0.0, 0.01, steps // 10, steps)
-    matrices = lambda layers: jax.tree.map(lambda x: x.ndim == 2, layers)
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),
-        optax.adamw(schedule, weight_decay=0.01, mask=matrices),
+        optax.adamw(schedule, weight_decay=0.01, mask=is_matrix),
     )
     average = optax.ema(0.9)
 

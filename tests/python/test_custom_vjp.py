@@ -576,3 +576,11 @@ def test_cotangents_of_another_precision_are_converted():
 @same
 def test_case(S, name):
     return arrays(S, CASES[name](S))
+
+
+@pytest.mark.raises("TypeError")
+@same
+def test_values_of_a_converted_closure_are_arguments_one_by_one(S):
+    _, pullback = S.jax.vjp(lambda x, z: z * x, 2.0, 3.0)
+    converted, values = S.jax.closure_convert(pullback, 2.0)
+    return converted(2.0, values)

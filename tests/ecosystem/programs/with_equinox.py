@@ -97,8 +97,10 @@ def decay(rate, start):
         return t + h, y + h * middle, jnp.minimum(size, jnp.maximum(1 - t - h, 1e-6))
 
     begin = jnp.zeros(()), start, jnp.full((), 0.1)
-    kind = dict(max_steps=128, kind="checkpointed")
-    return jnp.sum(eqxi.while_loop(lambda carry: carry[0] < 1, step, begin, **kind)[1] ** 2)
+    _, end, _ = eqxi.while_loop(
+        lambda carry: carry[0] < 1, step, begin, max_steps=128, kind="checkpointed"
+    )
+    return jnp.sum(end**2)
 
 
 starts = jnp.abs(points) + 0.5

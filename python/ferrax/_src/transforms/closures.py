@@ -57,6 +57,12 @@ def closure_convert(
             raise TypeError(
                 f"the converted function takes arguments of the structure {in_tree}, got {tree}"
             )
+        if len(values) != sum(taken):
+            raise TypeError(
+                "the converted function takes the values that closure_convert gave as arguments behind "
+                f"{count} of the function, {sum(taken)} of them one by one, got {len(values)}: call "
+                "converted(*args, *values)"
+            )
         given = iter(values)
         all_values = [next(given) if flag else own for own, flag in zip(captured, taken)]
         return flat.out_tree.unflatten(_core.apply_program(program, [*leaves, *all_values]))
