@@ -187,6 +187,27 @@ def test_steps_need_no_promotion_of_rank(s, shape):
         return s.jnp.trapezoid(s.jnp.arange(24.0).reshape(2, 3, 4), dx=s.jnp.ones(shape))
 
 
+@pytest.mark.parametrize("shape, axis", [((2, 3), 1), ((1, 1, 3), 0), ((1, 2, 3), -2), ((2,), 2)])
+@same
+def test_steps_along_an_axis(s, shape, axis):
+    """Their axes are those of the values."""
+    y, dx = (np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes) for sizes in ((2, 3, 3), shape))
+    return s.jnp.trapezoid(y, dx=dx, axis=axis)
+
+
+@same
+def test_fits_need_no_promotion_of_rank(s):
+    x = np.arange(6, dtype=np.float32)
+    with s.jax.numpy_rank_promotion("raise"):
+        return s.jnp.polyfit(x, np.stack([x, 2 - 3 * x], 1), 1)
+
+
+@same
+def test_masks_are_dropped_by_array(s):
+    """As NumPy's `array` does; `asarray` refuses them."""
+    return s.jnp.array(np.ma.masked_array([1, 2], [True, False]))
+
+
 @pytest.mark.raises("ValueError", "OverflowError")
 @pytest.mark.parametrize("call", [
     lambda s: s.jnp.asarray(np.ma.masked_array([1, 2], [True, False])),

@@ -8,6 +8,8 @@ from conformance_numpy import row, row_tests
 from conformance_table import data
 from oracle import FERRAX, JAX, attempt, compare, module, same
 
+import ferrax.numpy
+
 F32, F64, C64 = np.float32, np.float64, np.complex64
 
 
@@ -108,3 +110,13 @@ def test_segments_longer_than_the_signal_and_complex_signals_warn():
             signal(S).welch(ONES, nperseg=9)
         with pytest.warns(UserWarning, match="complex"):
             signal(S).welch(ONES * 1j, nperseg=4)
+
+
+def test_ranks_need_not_be_promoted():
+    """Where `jax_numpy_rank_promotion` forbids it, functions promote no ranks of their own."""
+    x = ferrax.numpy.asarray(np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32))
+    with ferrax.numpy_rank_promotion("raise"):
+        s = signal(FERRAX)
+        spectrum = s.stft(x, nperseg=8)[2]
+        assert s.istft(spectrum, nperseg=8)[1].shape[0] == s.detrend(x).shape[0] == 3
+        assert s.csd(x, 2 * x, nperseg=8, average="median")[1].shape == (3, 5)

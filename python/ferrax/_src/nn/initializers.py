@@ -16,8 +16,8 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike, Shape
 from ferrax._src.lax.arguments import check_out_sharding
-from ferrax._src.numpy import api as jnp, systems as jnp_linalg
-from ferrax._src.random import samplers as random
+from ferrax._src.numpy import api as jnp
+from ferrax._src.random import matrices, samplers as random
 from ferrax._src.random.prng import canonicalize_shape, split
 
 
@@ -333,14 +333,6 @@ xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
-def _orthonormal(key, rows, columns, dtype):
-    """Orthonormal rows or columns, whichever there are fewer of."""
-    normal = random.normal(key, (max(rows, columns), min(rows, columns)), dtype)
-    q, r = jnp_linalg.qr(normal)
-    q = q * jnp.expand_dims(jnp.sign(jnp.diagonal(r)), -2)
-    return q.T if rows < columns else q
-
-
 def orthogonal(
     scale: Any = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
 ) -> Initializer:
@@ -373,7 +365,8 @@ def orthogonal(
             return jnp.zeros(shape, dtype=dtype)
         rest = tuple(np.delete(shape, column_axis))
         columns = shape[column_axis]
-        matrix = _orthonormal(key, math.prod(rest), columns, dtype).reshape(*rest, columns)
+        matrix = matrices.orthogonal(key, math.prod(rest), dtype=dtype, m=columns)
+        matrix = matrix.reshape(*rest, columns)
         return jnp.array(scale, dtype) * jnp.moveaxis(matrix, -1, column_axis)
 
     return init

@@ -183,11 +183,14 @@ def _to_array(x, dtype, copy):
         return convert(as_array(x) if isinstance(x, complex) else x, dtype) if not _lossy(
             x, dtype) else as_array(np.asarray(x).astype(dtype))
     if isinstance(x, (np.ndarray, np.generic)):
-        _check_numeric(x, x.dtype)
         if isinstance(x, np.ma.MaskedArray):
-            raise ValueError(
-                "array: masks of NumPy's masked arrays are not kept; give x.filled(value) instead"
-            )
+            if not copy:
+                raise ValueError(
+                    "asarray: masks of NumPy's masked arrays are not kept; give x.filled(value), or "
+                    "array(x), which drops the mask as np.array does"
+                )
+            x = x.data
+        _check_numeric(x, x.dtype)
         if dtype is None or x.dtype == dtype:
             return as_array(np.array(x) if copy and isinstance(x, np.ndarray) else x)
         return convert(as_array(x), dtype)

@@ -82,7 +82,7 @@ def polyfit(
         column = lax.expand_dims(w, (1,))
         powers, y = powers * column, y * (column if y.ndim == 2 else w)
     lengths = ufuncs.sqrt(reductions.sum(powers * powers, axis=0))
-    powers = powers / lengths
+    powers = powers / lax.expand_dims(lengths, (0,))
     p, residuals, rank, s = systems.lstsq(powers, y, rcond)
     p = p / (lengths if p.ndim == 1 else lax.expand_dims(lengths, (1,)))
     if full:
@@ -98,10 +98,9 @@ def polyfit(
                 "polyfit: a covariance that is scaled by residuals needs more places than"
                 f" coefficients, got {x.shape[0]} and {deg + 1}; pass cov='unscaled'"
             )
-        factor = residuals / freedom
-    if y.ndim == 1:
-        return p, inverse * factor
-    return p, lax.expand_dims(inverse, (2,)) * np.ones(1, inverse.dtype) * factor
+        # A number for each column of values, of which a vector is one.
+        factor = lax.expand_dims(residuals / freedom, (0,) if y.ndim == 1 else (0, 1))
+    return p, (inverse if y.ndim == 1 else lax.expand_dims(inverse, (2,))) * factor
 
 
 def _roots(p):

@@ -176,7 +176,7 @@ def _gradient_along(f, h, axis):
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Integral along an axis by the trapezoidal rule, over coordinates `x` or steps `dx`.
 
-    An array of steps broadcasts against the intervals, of which the last axis is `axis`.
+    An array of steps broadcasts against the intervals, whose axes are those of the values.
 
     Args: y: array of values; x: None, or coordinates; dx: steps, unless there is `x`; axis: the
     axis.
@@ -198,6 +198,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     y = moveaxis(y, axis, -1)
     if given_steps:
         steps = lax.expand_dims(x, tuple(range(max(y.ndim - x.ndim, 0))))
+        steps = moveaxis(steps, axis, -1)
     else:
         steps = diff(x) if x.ndim == 1 else moveaxis(diff(x, axis=axis), axis, -1)
     n = y.shape[-1]

@@ -312,7 +312,7 @@ def searchsorted(
         a = a[rest[0]]
     dtype = _INT32
     if a.shape[0] > np.iinfo(np.int32).max:
-        dtype = dtypes.canonicalize_dtype(np.int64)
+        dtype = dtypes.check_and_canonicalize_user_dtype(np.int64, "searchsorted")
         if dtype != np.int64:
             raise OverflowError(
                 f"searchsorted: positions in an array of {a.shape[0]} elements need int64, which "

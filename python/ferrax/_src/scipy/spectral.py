@@ -74,6 +74,11 @@ def detrend(
     return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else x
 
 
+def _along_last(values: Array, x: Array) -> Array:
+    """A vector with as many axes as `x`: ranks are not promoted where `jax_numpy_rank_promotion` forbids."""
+    return values.reshape((1,) * (x.ndim - 1) + (-1,))
+
+
 def _without_line(x: Array) -> Array:
     """`x` less the line of least squares along its last axis."""
     n = x.shape[-1]
@@ -82,7 +87,7 @@ def _without_line(x: Array) -> Array:
         return x
     # In times around 0 the line has no constant part.
     times = np.arange(n) - (n - 1) / 2
-    unit = as_array((times / np.sqrt(np.sum(times * times))).astype(x.dtype))
+    unit = _along_last(as_array((times / np.sqrt(np.sum(times * times))).astype(x.dtype)), x)
     return x - jnp.sum(x * unit, -1, keepdims=True) * unit
 
 
@@ -220,7 +225,8 @@ def _spectra(
         signal = _extended(signal, boundary, size // 2)
         if padded:
             signal = jnp.pad(signal, [*ends, (0, -(signal.shape[-1] - size) % step % size)])
-        rows = win * remove_trend(_segments(signal, size, step))
+        rows = remove_trend(_segments(signal, size, step))
+        rows = _along_last(win, rows) * rows
         turned = fft.rfft(rows.real, count) if onesided else fft.fft(rows, count)
         return turned, signal.shape[-1]
 
@@ -241,7 +247,7 @@ def _spectra(
         twice[0] = 1
         if count % 2 == 0:
             twice[-1] = 1
-        result = result * as_array(twice.astype(real_dtype))
+        result = result * _along_last(as_array(twice.astype(real_dtype)), result)
 
     frequencies = (fft.rfftfreq if onesided else fft.fftfreq)(count, 1 / fs, dtype=real_dtype)
     times = jnp.arange(size / 2, total - size / 2 + 1, step, dtype=real_dtype) / fs
@@ -514,11 +520,11 @@ def istft(
     if win.size != size:
         raise ValueError(f"istft: window must have length of {size}, got {win.size}")
     step = size - overlap
-    x = _overlapped(rows * jnp.sum(win) * win, step)
+    x = _overlapped(rows * jnp.sum(win) * _along_last(win, rows), step)
     norm = _overlapped(jnp.broadcast_to(win * win, (z.shape[-2], size)), step)
     if boundary:
         x, norm = x[..., size // 2 : -(size // 2)], norm[..., size // 2 : -(size // 2)]
-    x = x / jnp.where(norm.real > 1e-10, norm, 1.0)
+    x = x / _along_last(jnp.where(norm.real > 1e-10, norm, 1.0), x)
     if x.ndim > 1:
         x = jnp.moveaxis(x, -1, time_axis - (1 if freq_axis < time_axis else 0))
     return jnp.arange(x.shape[0], dtype=dtypes.finfo(x.dtype).dtype) / fs, x
