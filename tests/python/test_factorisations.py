@@ -324,3 +324,14 @@ def test_arguments_and_dtypes(text):
     ours, theirs = (attempt(lambda S: eval(code, scope(S)), S) for S in (FERRAX, JAX))
     assert not hasattr(theirs, "error"), theirs
     compare(ours, theirs, ulps=64)
+
+
+def test_products_of_derivatives_are_precise():
+    """Their parameters are the reference's: a precision for each operand."""
+    def precisions(S):
+        solve = lambda a, b: S.lax.linalg.triangular_solve(a, b)  # noqa: E731
+        x = S.jnp.eye(3)
+        eqns = S.jax.make_jaxpr(lambda a, b: S.jax.jvp(solve, (a, b), (a, b)))(x, x).jaxpr.eqns
+        return [str(e.params["precision"]) for e in eqns if e.primitive.name == "dot_general"]
+
+    assert precisions(FERRAX) == precisions(JAX)

@@ -216,6 +216,17 @@ def test_large_tridiagonal_matrix():
     np.testing.assert_allclose(w, wanted, atol=2e-6)
 
 
+def test_strict_promotion():
+    """Real and complex numbers meet in these, by explicit conversions."""
+    a = jnp.asarray(data((3, 3), np.complex64, 1, special=False))
+    L = ferrax.scipy.linalg
+    with ferrax.numpy_dtype_promotion("strict"):
+        L.rsf2csf(*L.schur(a.real))
+        L.funm(a, jnp.exp, disp=False)
+        L.eigh_tridiagonal(a[0], a[0, :2], eigvals_only=True)
+        L.solve_sylvester(a, a, a), L.polar(a), L.polar(a, method="svd"), L.expm(a), L.sqrtm(a)
+
+
 FAILURES = """
 L.expm(m * 1e6); L.expm(m * n.inf); L.expm(n.zeros((2, 2))); L.expm(n.zeros((0, 0))); L.cholesky(-m); L.cho_factor(-m, True)[0]; L.solve(-m, m, assume_a="pos")
 L.sqrtm(n.diag(n.array([0.0, 4.0, 0.0]))); L.sqrtm(n.zeros((2, 2))); L.funm(n.eye(2), n.exp); L.solve_sylvester(m, -m, m, tol=1e-3); n.isnan(L.schur(m * n.nan)[0][0])

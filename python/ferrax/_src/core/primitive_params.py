@@ -128,12 +128,21 @@ def _native_indexing(params):
     return params
 
 
-def _shown_convolution(op, params, operands, num_outputs):
+def _shown_precision(op, params, operands, num_outputs):
+    """That of both operands, which the kernels have one of."""
     name = params["precision"]
-    return params | {
-        "dimension_numbers": ConvDimensionNumbers(*params["dimension_numbers"]),
-        "precision": None if name is None else (Precision(name),) * 2,
-    }
+    return params | {"precision": None if name is None else (Precision(name),) * 2}
+
+
+def _native_precision(params):
+    if "precision" in params:
+        params["precision"] = precision_name(params["precision"])
+    return params
+
+
+def _shown_convolution(op, params, operands, num_outputs):
+    params = _shown_precision(op, params, operands, num_outputs)
+    return params | {"dimension_numbers": ConvDimensionNumbers(*params["dimension_numbers"])}
 
 
 def _native_convolution(params):
@@ -280,6 +289,7 @@ def _native_collective(op, params):
 # Rules by op. Modules above that know of jaxprs and of rules of derivatives add theirs.
 SHOWN = {
     "conv_general_dilated": _shown_convolution,
+    "dot_general": _shown_precision,
     "gather": _shown_gather,
     "jit": _shown_jit,
     "while": _shown_while,
@@ -294,6 +304,7 @@ SHOWN = {
 
 NATIVE: dict[str, Callable[[dict], dict]] = {
     "conv_general_dilated": _native_convolution,
+    "dot_general": _native_precision,
     "gather": _native_indexing,
     **dict.fromkeys(SCATTERS, _native_indexing),
     "jit": _native_jit,

@@ -132,7 +132,7 @@ def _counts(d, squares, least, x):
         pivot = diagonal - square / pivot - x
         small = pivot <= least
         # A pivot that is as good as zero is made a negative one.
-        return (jnp.where(small, jnp.minimum(pivot, -least), pivot), count + small), None
+        return (jnp.where(small, jnp.minimum(pivot, -least), pivot), count + small.astype(np.int32)), None
 
     state = (jnp.ones_like(x), jnp.zeros(x.shape, np.int32))
     (_, count), _ = lax.scan(below, state, (d, jnp.concatenate([jnp.zeros_like(squares[:1]), squares])))
@@ -377,7 +377,7 @@ def _triangular(t, z):
         along = jnp.real(jnp.conj(half) * root) < 0
         apart = half + jnp.where(along, -root, root)
         length = jnp.hypot(jnp.abs(apart), jnp.abs(below))
-        safe = jnp.where(length == 0, 1, length)
+        safe = jnp.where(length == 0, 1, length).astype(block.dtype)
         c, s = apart / safe, below / safe
         return jnp.stack([jnp.stack([jnp.conj(c), s]), jnp.stack([-s, c])])
 
