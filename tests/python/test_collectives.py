@@ -491,7 +491,7 @@ OUR_ERRORS = {
         lambda x: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True), "divisible by",
     ),
     "source": (lambda x: lax.pbroadcast(x, "i", 4), "no lane 4 among 4"),
-    "twice": (lambda x: lax.ppermute(x, "i", [(0, 0), (0, 1), (2, 2), (3, 3)]), "must be unique"),
+    "twice": (lambda x: lax.ppermute(x, "i", [(0, 0), (0, 1), (2, 2), (3, 3)]), "sends once and receives once"),
     "lanes in groups": (
         lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1], [2]]), "each of the 4 lanes once",
     ),

@@ -56,11 +56,11 @@ def _draw(shape: tuple[int, ...], dtype: np.dtype[Any], a: Any, b: Any) -> np.nd
 def _run(a: Array, b: Array, *, shape: tuple[int, ...]) -> Array:
     if a.dtype != b.dtype:
         raise ValueError(
-            f"Arguments to rng_uniform must have identical dtypes, got {a.dtype} and {b.dtype}."
+            f"rng_uniform: the bounds a and b need one dtype, got {a.dtype} and {b.dtype}."
         )
     if a.ndim or b.ndim:
         raise ValueError(
-            f"Arguments to rng_uniform must be scalars; got shapes {tuple(a.shape)} and"
+            f"rng_uniform: the bounds a and b are scalars, got shapes {tuple(a.shape)} and"
             f" {tuple(b.shape)}."
         )
     if not (dtypes.issubdtype(a.dtype, np.floating) or dtypes.issubdtype(a.dtype, np.integer)):

@@ -134,7 +134,7 @@ def platform_dependent(
                 f"lax.platform_dependent: the '{platform}' branch must be a callable, got {branch!r}"
             )
         if platform == "gpu":
-            raise ValueError("Use 'cuda' or 'rocm' for lax.platform_dependent.")
+            raise ValueError("lax.platform_dependent: got the platform 'gpu'; name 'cuda', 'rocm' or both")
     if default is not None and not callable(default):
         raise TypeError(
             f"lax.platform_dependent: default is called where no platform fits, got {default!r}"

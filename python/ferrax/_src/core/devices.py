@@ -182,8 +182,7 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     if backend not in (None, "cpu"):
         raise RuntimeError(
-            f"Unknown backend: '{backend}' requested, but no platforms that are instances of it are "
-            f"present. Platforms present are: cpu"
+            f"Unknown backend: '{backend}'; ferrax has the devices of one platform, cpu"
         )
     _tell_of_one_device()
     return [_CPU]

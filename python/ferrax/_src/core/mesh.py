@@ -164,8 +164,8 @@ class Mesh(BaseMesh):
             raise ValueError(f"Mesh: names of axes cannot be None, got {names}")
         if devices.ndim != len(names):
             raise ValueError(
-                f"Mesh requires the ndim of its first argument to equal the number of names: got devices of "
-                f"shape {devices.shape} and the names {names}"
+                f"Mesh: expected a name for each axis of the array of devices, got devices of shape "
+                f"{devices.shape} and the names {names}"
             )
         types = _axis_types(names, axis_types, "Mesh")
         key = (tuple(devices.flat), devices.shape, names, types)

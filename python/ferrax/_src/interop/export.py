@@ -476,8 +476,8 @@ def _write_tree(tree):
     described = serialize_auxdata(auxiliary)
     if not isinstance(described, (bytes, bytearray)):
         raise ValueError(
-            f"The custom serialization function for {kind} must return a `bytes` object. "
-            f"It returned a {type(described)}."
+            f"export: expected bytes of the function serialize_auxdata that is registered for {kind}, "
+            f"got {described!r} of type {type(described).__name__}."
         )
     return {"custom": [name, bytes(described).hex(), children]}
 
@@ -589,8 +589,8 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
         isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")
     ):
         raise ValueError(
-            "Use `export.register_pytree_node_serialization` for types other than "
-            "`collections.namedtuple`."
+            f"register_namedtuple_serialization: expected a class that namedtuple made, got {nodetype}; "
+            "for others there is register_pytree_node_serialization."
         )
     fields = ",".join(nodetype._fields)
 

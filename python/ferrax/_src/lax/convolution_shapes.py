@@ -97,8 +97,8 @@ def conv_dimension_numbers(
         )
     if not all(isinstance(spec, str) for spec in dimension_numbers):
         raise TypeError(
-            "convolution dimension_numbers elements must be strings, got "
-            f"{tuple(map(type, dimension_numbers))}."
+            "convolution: dimension_numbers is made of strings such as 'NCHW', got "
+            f"{dimension_numbers!r}."
         )
     for number, spec in enumerate(dimension_numbers):
         if len(spec) != rank:
@@ -175,8 +175,7 @@ def conv_shape_tuple(
     pads = padtype_to_pads(sizes, window, strides, pads) if isinstance(pads, str) else pads
     if len(pads) != len(sizes):
         raise TypeError(
-            "Wrong number of explicit pads for convolution: expected "
-            f"{len(sizes)}, got {len(pads)}."
+            f"convolution: padding is a pair for each of {len(sizes)} spatial axes, got {len(pads)}."
         )
     padded = [size + low + high for size, (low, high) in zip(sizes, pads)]
     if any(size < 0 for size in padded):

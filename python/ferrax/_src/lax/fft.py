@@ -44,7 +44,7 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     if kind is FftType.RFFT:
         if dtypes.issubdtype(x.dtype, np.complexfloating):
             raise ValueError(
-                f"only real valued inputs supported for rfft, got dtype {x.dtype}; take the real part"
+                f"rfft: expected real numbers, got dtype {x.dtype}; use fft, or pass the real part"
             )
         x = convert_element_type(x, dtypes.to_inexact_dtype(x.dtype))
     else:

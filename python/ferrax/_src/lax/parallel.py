@@ -222,7 +222,7 @@ def _permutation(perm, size, function):
         )
     if len({source for source, _ in pairs}) < size or len({to for _, to in pairs}) < size:
         raise ValueError(
-            f"{function} sources and destinations must be unique, got {perm}; to send one lane's "
+            f"{function}: a lane sends once and receives once, got perm={perm}; to send one lane's "
             "value to several, use all_gather or pbroadcast"
         )
     return tuple(pairs)

@@ -155,8 +155,8 @@ def _arg_reduction(name: str, x, axis: int, index_dtype) -> Array:
         )
     if x.shape[axis] < 1:
         raise ValueError(
-            "argmin and argmax require non-empty reduced dimension, got "
-            f"axis {axis} of shape {tuple(x.shape)}"
+            f"argmin, argmax: axis {axis} of shape {tuple(x.shape)} is empty, so there is no least or "
+            "largest element"
         )
     if index_dtype.kind not in "iu":
         raise TypeError(f"index_dtype must be an integer type, got {index_dtype.name}")

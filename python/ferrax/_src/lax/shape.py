@@ -155,8 +155,8 @@ def _broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
         return x
     if len(old) > len(shape):
         raise ValueError(
-            "Cannot broadcast to shape with fewer dimensions: "
-            f"{tuple(old)} to {tuple(shape)}"
+            f"cannot broadcast shape {tuple(old)} to {tuple(shape)}, which has fewer axes; broadcasting "
+            "adds axes in front"
         )
     first = len(shape) - len(old)
     for axis, size in enumerate(old, first):
@@ -353,7 +353,7 @@ def pad(
         )
     if any(mid < 0 for _, _, mid in config):
         raise ValueError(
-            f"interior padding in padding_config must be nonnegative, got {config}"
+            f"pad: negative numbers between elements in padding_config {config}; only low and high may be"
         )
     result = tuple(
         [lo + hi + n + max(n - 1, 0) * mid for n, (lo, hi, mid) in zip(operand.shape, config)]
@@ -440,7 +440,7 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
     axis = _canonical_axis(axis, operand.ndim)
     shape = operand.shape
     if any(size < 0 for size in sizes):
-        raise ValueError(f"Sizes passed to split must be nonnegative: {tuple(sizes)}")
+        raise ValueError(f"split: negative sizes among {tuple(sizes)}")
     if sum(sizes) != shape[axis]:
         raise ValueError(
             f"split: the sizes sum up to {sum(sizes)}, which is not the size of axis {axis} of "

@@ -195,7 +195,7 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
     typed = {dtypes.canonicalize_dtype(s.dtype) for s in start_indices if isinstance(s, np.generic)}
     if len(typed) > 1:
         raise TypeError(
-            f"index arguments to {name} must be integers of the same type, got"
+            f"{name}: the indices need one integer dtype, got"
             f" {', '.join(sorted(map(str, typed)))}"
         )
     start_indices = _widened(start_indices)
@@ -256,7 +256,7 @@ def dynamic_slice(
         )
     if any(start.ndim for start in starts):
         raise TypeError(
-            "start_indices arguments to dynamic_slice must be scalars, got shapes "
+            "dynamic_slice: start_indices is a scalar for each axis, got shapes "
             f"{[tuple(s.shape) for s in starts]}"
         )
     return bind("dynamic_slice", (operand, *starts), {"slice_sizes": sizes})

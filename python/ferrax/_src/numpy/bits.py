@@ -18,7 +18,7 @@ from ferrax._src.transforms.jit import jit
 def _shifts(bitorder):
     """How far left the first, second, … bit of a byte is."""
     if bitorder not in ("big", "little"):
-        raise ValueError(f"'order' must be either 'little' or 'big', got {bitorder!r}")
+        raise ValueError(f"packbits, unpackbits: bitorder is 'big' or 'little', got {bitorder!r}")
     shifts = np.arange(8, dtype=np.uint8)
     return as_array(shifts[::-1].copy() if bitorder == "big" else shifts)
 

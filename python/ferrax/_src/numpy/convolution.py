@@ -143,7 +143,7 @@ def _sums(name, x, y, mode, dtype):
             start = m - 1 - m // 2
             out = lax.slice_in_dim(out, start, start + n)
     else:
-        raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r} ({name})")
+        raise ValueError(f"{name}: mode is 'full', 'same' or 'valid', got {mode!r}")
     return convert(out, dtype)
 
 

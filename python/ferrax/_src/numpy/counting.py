@@ -180,8 +180,8 @@ def histogram(
         a, weights = ensure_arrays("histogram", a, weights)
         if a.shape != weights.shape:
             raise ValueError(
-                "weights should have the same shape as a: got shapes"
-                f" {tuple(weights.shape)} and {tuple(a.shape)}"
+                f"histogram: weights of shape {tuple(weights.shape)} for elements of shape"
+                f" {tuple(a.shape)}; each has one"
             )
         a, weights = promote_dtypes_inexact(a, weights)
     edges = histogram_bin_edges(a, bins, range)
@@ -250,8 +250,8 @@ def histogramdd(
         weights = ensure_array(weights, "histogramdd")
         if tuple(weights.shape) != tuple(sample.shape[:1]):
             raise ValueError(
-                "should have one weight for each sample: got shapes"
-                f" {tuple(weights.shape)} and {tuple(sample.shape)}"
+                f"histogramdd: weights of shape {tuple(weights.shape)} for a sample of shape"
+                f" {tuple(sample.shape)}; each row has one"
             )
         sample, weights = promote_dtypes_inexact(sample, weights)
     if sample.ndim != 2 or sample.shape[1] == 0:
@@ -273,7 +273,7 @@ def histogramdd(
         bins = [bins] * size
     if len(bins) != size:
         raise ValueError(
-            f"should be a bin for each dimension: expected {size} numbers or edges, got {len(bins)}"
+            f"histogramdd: bins has a number or edges for each of {size} columns, got {len(bins)}"
         )
     edges, positions = [], []
     for i in builtins.range(size):

@@ -392,7 +392,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
         raise ValueError(f"meshgrid: indexing has to be 'xy' or 'ij', got {indexing!r}")
     if any(x.ndim != 1 for x in args):
         raise ValueError(
-            "Arguments to ferrax.numpy.meshgrid must be 1D, got shapes"
+            "meshgrid: expected vectors of coordinates, got shapes"
             f" {[tuple(x.shape) for x in args]}"
         )
     order = list(range(len(args)))

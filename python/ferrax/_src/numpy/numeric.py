@@ -304,7 +304,7 @@ def interp(
     for end in (left, right):
         if isinstance(end, str) and end != "extrapolate":
             raise ValueError(
-                f"the only valid string value of `left` and `right` is 'extrapolate', got {end!r}")
+                f"interp: left and right are numbers, None or 'extrapolate', got {end!r}")
     if isinstance(left, str) or isinstance(right, str):
         return _interp_static_ends(x, xp, fp, left, right, period)
     return _interp_jit(x, xp, fp, left, right, period)

@@ -218,7 +218,7 @@ def _quantile_of(name, a, q, axis, out, overwrite_input, method, keepdims, weigh
     a, q, *rest = ensure_arrays(name, *given)
     if overwrite_input or out is not None:
         raise ValueError(
-            f"ferrax.numpy.{name} does not support overwrite_input=True or out != None"
+            f"{name}: arrays are immutable, so leave out overwrite_input and out"
         )
     if not is_subdtype(q, np.floating):
         raise TypeError(f"{name} takes q in a floating dtype, got {q.dtype}")

@@ -141,7 +141,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     a = ensure_array(a, "resize")
     sizes = canonical_shape(new_shape)
     if any(n < 0 for n in sizes):
-        raise ValueError("all elements of `new_shape` must be non-negative")
+        raise ValueError(f"resize: negative sizes in new_shape={sizes}")
     total = math.prod(sizes)
     if a.size == 0 or total == 0:
         return lax.full(sizes, 0, a.dtype)

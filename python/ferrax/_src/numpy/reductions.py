@@ -500,7 +500,7 @@ def _moment(name, function, a, axis, dtype, out, ddof, keepdims, where, mean, co
     if correction is None:
         correction = ddof
     elif ddof != 0:
-        raise ValueError("ddof and correction can't be provided simultaneously.")
+        raise ValueError(f"{name}: ddof={ddof} and correction={correction} mean the same; pass one")
     a = ensure_array(a, name)
     axes = None if axis is None else normalize_axes(axis, a.ndim)
     return function(a, axes, user_dtype(dtype, name), correction, bool(keepdims), where, mean)

@@ -193,6 +193,6 @@ def spacing(x: ArrayLike, /) -> Array:
     x = ensure_array(x, "spacing")
     if not is_subdtype(x, np.floating):
         if _is_complex(x):
-            raise ValueError("jnp.spacing is not defined for complex inputs")
+            raise ValueError(f"spacing: expected real numbers, got {x.dtype}; pass x.real, x.imag or abs(x)")
         x = _inexact("spacing", x)
     return _spacing(x)

@@ -183,7 +183,7 @@ class ufunc(functools.partial[T]):
             return folds.reduced_between(self, a, indices, axis)
         starts = np.asarray(concrete_or_error(None, indices, "indices of reduceat"))
         if starts.ndim != 1:
-            raise ValueError(f"reduceat: indices must be one-dimensional, got {starts.shape}")
+            raise ValueError(f"reduceat: indices is a vector, got shape {starts.shape}")
         if not starts.size:
             return lax.slice_in_dim(a, 0, 0, axis=axis)
         n, parts = a.shape[axis], []

@@ -116,7 +116,7 @@ def reduced_between(ufunc, x, starts, axis):
     `starts[i + 1]`, or is that at `starts[i]` where there are none."""
     starts = asarray(starts)
     if starts.ndim != 1:
-        raise ValueError(f"reduceat: indices must be one-dimensional, got {starts.shape}")
+        raise ValueError(f"reduceat: indices is a vector, got shape {starts.shape}")
     work = _common_dtype(ufunc, x, None, "reduceat")
     x = moveaxis(convert(x, work), axis, 0)
     if not starts.shape[0]:

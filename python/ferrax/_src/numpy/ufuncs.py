@@ -177,7 +177,7 @@ def signbit(x: ArrayLike, /) -> Array:
     if is_subdtype(x, np.bool_):
         return lax.full(x.shape, False, dtype=bool)
     if not is_subdtype(x, np.floating):
-        raise ValueError(f"ferrax.numpy.signbit is not well defined for {x.dtype}")
+        raise ValueError(f"signbit: expected real numbers, got {x.dtype}, which has no sign bit")
     bits = _bits(x)
     shifted = lax.shift_right_arithmetic(bits, strong_constant(8 * bits.dtype.itemsize - 1, bits))
     return lax.convert_element_type(shifted, bool)
@@ -337,7 +337,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         adjust = ufuncs.logical_and(ufuncs.not_equal(lax.sign(x1), lax.sign(x2)), inexact)
         return where(adjust, lax.sub(quotient, constant(1, x1)), quotient)
     if _is_complex(x1):
-        raise TypeError(f"floor_divide does not support complex-valued inputs, got {x1.dtype}")
+        raise TypeError(f"floor_divide: complex numbers have no floor, got {x1.dtype}; divide and round the parts")
     return _float_divmod(x1, x2)[0]
 
 

@@ -218,8 +218,8 @@ def check_rank_promotion(fun_name, args) -> None:
     )
     if policy == "raise":
         raise ValueError(
-            f"Operands could not be broadcast together for {fun_name} on shapes {shapes} and with"
-            f' the config option jax_numpy_rank_promotion="raise". {message}'
+            f'{fun_name}: jax_numpy_rank_promotion="raise" refuses operands of different ranks, got'
+            f" shapes {shapes}. {message}"
         )
     warnings.warn(message, stacklevel=4)
 
@@ -313,7 +313,7 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     lead = len(shape) - len(old)
     if lead < 0:
         raise ValueError(
-            f"Cannot broadcast to shape with fewer dimensions: {old} to {shape}"
+            f"cannot broadcast shape {old} to {shape}, which has fewer axes"
         )
     if any(a != b and a != 1 for a, b in zip(old, shape[lead:])):
         raise ValueError(

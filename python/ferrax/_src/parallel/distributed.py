@@ -91,7 +91,7 @@ def initialize(
             f"{num_processes}"
         )
     if global_state.coordinator_address is not None:
-        raise RuntimeError("distributed.initialize should only be called once")
+        raise RuntimeError("distributed.initialize: this process is initialized already; call shutdown() first")
     if num_processes > 1:
         raise NotImplementedError(
             f"distributed.initialize: programs run in one process, got num_processes={num_processes}; start "

@@ -184,9 +184,8 @@ class PmapFunction:
             total = len(dynamic) + len(self._options.static)
             if len(in_axes) not in (total, len(dynamic)):
                 raise ValueError(
-                    f"pmap: in_axes must be an int, None, or a tuple with an entry for each positional "
-                    f"argument; got {in_axes} for {total} arguments (each argument passed by keyword is "
-                    "mapped over axis 0)"
+                    f"pmap: in_axes={in_axes} has {len(in_axes)} entries for {total} positional arguments; "
+                    "give an int or None for each, or one for all (arguments by keyword have axis 0)"
                 )
             if len(in_axes) == total:
                 in_axes = tuple(in_axes[number] for number in numbers)
@@ -203,8 +202,8 @@ class PmapFunction:
             shape = np.shape(leaf)
             if not 0 <= axis < len(shape):
                 raise ValueError(
-                    f"pmap of {self.__name__} was requested to map leaf {number} of its arguments along axis "
-                    f"{axis}, so that its rank should be at least {axis + 1}, but its shape is {shape}"
+                    f"pmap of {self.__name__}: in_axes asks for axis {axis} of leaf {number} of the "
+                    f"arguments, which has shape {shape}"
                 )
             sizes.add(shape[axis])
         if not sizes:
@@ -213,7 +212,7 @@ class PmapFunction:
             )
         if len(sizes) > 1:
             raise ValueError(
-                f"pmap got inconsistent sizes for array axes to be mapped of {self.__name__}: "
+                f"pmap of {self.__name__}: the mapped axes of the arguments have different sizes, "
                 f"{sorted(sizes)}"
             )
         (size,) = sizes

@@ -139,7 +139,7 @@ def smap(
     if isinstance(axis_name, (list, tuple)):
         raise TypeError(f"smap: axis_name is one name, got {axis_name!r}")
     if in_axes is not Infer and not isinstance(in_axes, (int, tuple, type(None))):
-        raise TypeError(f"smap: in_axes must be an int, None or a tuple of these, got {in_axes!r}")
+        raise TypeError(f"smap: in_axes is one int or None, or a tuple of these, got {in_axes!r}")
     for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if axes is not Infer and not all(type(x) is int for x in tree_util.tree_leaves(axes)):
             raise TypeError(f"smap: {what} must be ints and None, or trees of these, got {axes!r}")

@@ -140,7 +140,7 @@ def _axes(
         s = [operator.index(s)] if np.ndim(s) == 0 else [operator.index(size) for size in s]  # type: ignore[arg-type, union-attr]  # told apart by rank
         if len(s) > x.ndim:
             raise ValueError(
-                f"{name}: s must have at most x.ndim ({x.ndim}) elements, got {len(s)}"
+                f"{name}: s has {len(s)} sizes, more than x has axes ({x.ndim})"
             )
     if axes is None:
         chosen = tuple(range(x.ndim - (x.ndim if s is None else len(s)), x.ndim))

@@ -193,7 +193,10 @@ def _spectra(
     try:
         outer_shape = jnp.broadcast_shapes(*map(tuple, outer))
     except ValueError as error:
-        raise ValueError(f"{name}: x and y cannot be broadcast together.") from error
+        raise ValueError(
+            f"{name}: the axes beside axis {axis} do not broadcast: x has shape {tuple(x.shape)}, y"
+            f" {tuple(signals[-1].shape)}"
+        ) from error
     complex_dtype = dtypes.to_complex_dtype(x.dtype)
     real_dtype = dtypes.finfo(complex_dtype).dtype
 
@@ -214,7 +217,7 @@ def _spectra(
     longest = max(s.shape[axis] for s in signals)
     onesided = return_onesided
     if return_onesided and any(map(_is_complex, signals)):
-        warnings.warn("Input data is complex, switching to return_onesided=False", stacklevel=3)
+        warnings.warn("spectra of complex signals have two sides: return_onesided=True is ignored", stacklevel=3)
         onesided = False
     remove_trend = _detrending(detrend_type, axis)
 
@@ -494,10 +497,10 @@ def istft(
     """
     z = ensure_array(Zxx, "istft")
     if z.ndim < 2:
-        raise ValueError(f"istft: Input stft must be at least 2d, got shape {tuple(z.shape)}")
+        raise ValueError(f"istft: expected axes of frequencies and times, got shape {tuple(z.shape)}")
     freq_axis, time_axis = canonical_axis(freq_axis, z.ndim), canonical_axis(time_axis, z.ndim)
     if freq_axis == time_axis:
-        raise ValueError("istft: must specify differing time and frequency axes")
+        raise ValueError(f"istft: time_axis and freq_axis are both {freq_axis}")
     z = lax.convert_element_type(z, dtypes.to_complex_dtype(z.dtype))
     frequencies = z.shape[freq_axis]
     natural = 2 * (frequencies - 1) if input_onesided else frequencies

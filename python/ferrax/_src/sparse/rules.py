@@ -77,8 +77,8 @@ for _name in (*_LINEAR, *_ZERO_AT_ZERO):
 def _integer_pow(mat, *, y, **params):
     if y <= 0:
         raise NotImplementedError(
-            f"sparse rule for integer_pow with the non-positive exponent {y} is not implemented because it "
-            "would result in dense output. If that is wanted, convert arguments with sparse.todense()."
+            f"sparse integer_pow: zeros to the power {y} are no zeros, so that the result would be dense; "
+            "if that is wanted, convert arguments with sparse.todense()."
         )
     mat = _unique(mat)
     return _with_data(mat, lax.integer_pow(mat.data, y))
@@ -132,8 +132,8 @@ def _mul(x, y, **params):
 def _div(x, y):
     if is_sparse(y):
         raise NotImplementedError(
-            "Division by a sparse array is not implemented because it would result in dense output. If that "
-            "is wanted, convert arguments with sparse.todense()."
+            "sparse division: the elements of the divisor that are not stored are zeros, so that the result "
+            "would be dense; if that is wanted, convert arguments with sparse.todense()."
         )
     # By the inverse, as elements are multiplied; integers would lose it.
     if not jnp.issubdtype(x.dtype, np.inexact):

@@ -35,8 +35,8 @@ _DENSE = {
 def _missing(primitive: str, format_: str) -> NotImplementedError:
     if primitive in _DENSE:
         return NotImplementedError(
-            f"sparse rule for {primitive} is not implemented because it would result in dense output. If "
-            "that is wanted, convert arguments with sparse.todense()."
+            f"sparsify: {primitive} makes other values of zeros, so that the result would be dense; if that "
+            "is wanted, convert arguments with sparse.todense()."
         )
     return NotImplementedError(
         f"sparse rule for {primitive} is not implemented for {format_} arrays; convert arguments with "

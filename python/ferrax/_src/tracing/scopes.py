@@ -28,7 +28,7 @@ class named_scope:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"named_scope name argument must be a string, got {name!r}")
+            raise TypeError(f"named_scope: the name is a string, got {name!r}")
         self.name = name
         self._before: list[str] = []
 

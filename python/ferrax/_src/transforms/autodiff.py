@@ -127,8 +127,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     api_util.check_callable(fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError(
-            f"primal and tangent arguments to jvp must be tuples or lists; found "
-            f"{type(primals).__name__} and {type(tangents).__name__}."
+            "jvp: primals and tangents are tuples with an entry for each argument, got "
+            f"{type(primals).__name__} and {type(tangents).__name__}; write (x,) for one."
         )
     if type(primals) is type(tangents):
         primals, tangents = tuple(primals), tuple(tangents)
@@ -307,9 +307,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
             leaf = core.as_array(leaf, "linear_transpose")
             if leaf.shape != shape or leaf.dtype != dtype:
                 raise TypeError(
-                    "cotangent type does not match function output, expected "
-                    f"{dtype.name}{list(shape)} "
-                    f"but got {leaf.dtype.name}{list(leaf.shape)}"
+                    f"linear_transpose: a cotangent has type {leaf.dtype.name}{list(leaf.shape)}, "
+                    f"expected that of the output of the function, {dtype.name}{list(shape)}"
                 )
             given.append(leaf)
         flags_in = [True] * len(leaves) + [False] * len(captured)

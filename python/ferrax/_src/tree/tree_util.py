@@ -290,8 +290,8 @@ def _dataclass_fields(
         missing = wanted - data - meta - set(drop_fields)
         if missing:
             raise ValueError(
-                f"{rule} Missing fields: {_name_set(missing)}. Add them to drop_fields to suppress "
-                "this error."
+                f"{rule} Missing fields: {_name_set(missing)}. Name them in drop_fields if they are to "
+                "be left out."
             )
         unexpected = (data | meta) - wanted
         if unexpected:

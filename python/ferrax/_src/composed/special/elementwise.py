@@ -62,7 +62,7 @@ def _common_type(name, args) -> tuple[np.dtype, tuple[int, ...]]:
             )
     if len({x.dtype for x in args}) > 1:
         raise TypeError(
-            f"{name} requires arguments to have the same dtypes, got "
+            f"{name}: the arguments need the same dtypes, got "
             f"{', '.join(str(x.dtype) for x in args)}; convert them with convert_element_type"
         )
     ranks = {x.ndim for x in args if x.ndim}

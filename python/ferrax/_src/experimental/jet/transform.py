@@ -60,8 +60,8 @@ def jet(
     lengths = set(map(len, series))
     if len(lengths) != 1:
         raise ValueError(
-            "jet terms have inconsistent lengths for different arguments: got "
-            f"{[len(terms) for terms in series]}, expected one number of terms for each"
+            f"jet: got {[len(terms) for terms in series]}, expected one number of terms for all "
+            "arguments; fill up with zeros"
         )
     (order,) = lengths
     if len(primals) != len(series):

@@ -41,7 +41,7 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
     """
     if not callable(fn):
         raise TypeError(
-            f"lax.associative_scan: fn argument should be callable, got {type(fn).__name__}."
+            f"lax.associative_scan: fn has to be callable, got {type(fn).__name__}."
         )
     leaves, tree = tree_util.tree_flatten(elems)
     if not leaves:
@@ -56,7 +56,7 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
             for path, x in zip(common.paths(tree), leaves)
         )
         raise ValueError(
-            "Array inputs to associative_scan must have the same size along the scanned axis "
+            "associative_scan: the arrays of elems differ in size along the scanned axis "
             f"{axis}:\n{shapes}{common.at_user_line()}"
         )
 

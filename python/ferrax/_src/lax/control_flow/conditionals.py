@@ -145,9 +145,9 @@ def switch(
     operands = _operands(operands, operand)
     dtype = _scalar_type(index, "Branch index", "an integer")
     if getattr(dtype, "kind", "key") not in "iu":
-        raise TypeError(f"Index type must be an integer, got {index} as {dtype}.")
+        raise TypeError(f"lax.switch: expected an integer index, got {index} of dtype {dtype}.")
     if not branches:
-        raise ValueError("Empty branch sequence")
+        raise ValueError("lax.switch: Empty sequence of branches, expected one function or more")
     if len(branches) == 1:
         return branches[0](*operands)
     last = len(branches) - 1

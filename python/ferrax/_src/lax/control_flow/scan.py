@@ -46,7 +46,7 @@ def scan(
     """
     if not callable(f):
         raise TypeError(
-            f"lax.scan: f argument should be a callable, got {type(f).__name__}."
+            f"lax.scan: f has to be callable, got {type(f).__name__}."
         )
     ref_args.reject(
         tree_util.tree_leaves(init), "lax.scan, in the carry,", "Close over it in the body."

@@ -274,7 +274,7 @@ def _index_dtype(lower, upper):
     types = [common.type_of(bound, "lax.fori_loop") for bound in (lower, upper)]
     if any(shape for shape, _, _ in types):
         raise TypeError(
-            "lower and upper arguments to fori_loop must be scalars, got "
+            "fori_loop: lower and upper have to be scalars, got "
             f"{' and '.join(map(common.type_text, types))}{common.at_user_line()}"
         )
     (_, first, first_weak), (_, second, second_weak) = types
@@ -318,7 +318,7 @@ def fori_loop(
     """
     if not callable(body_fun):
         raise TypeError(
-            f"lax.fori_loop: body_fun argument should be callable, got {type(body_fun).__name__}."
+            f"lax.fori_loop: body_fun has to be callable, got {type(body_fun).__name__}."
         )
     if type(lower) is int and type(upper) is int:
         # No step either way; the bound may be less than any dtype holds.

@@ -259,12 +259,12 @@ def _solve(name, method, A, b, x0, M, maxiter, symmetric, **settings):
     trees = [tree_util.tree_structure(tree) for tree in (x0, b)]
     if trees[0] != trees[1]:
         raise ValueError(
-            f"{name}: x0 and b must have matching tree structure, got {trees[0]} vs {trees[1]}"
+            f"{name}: x0 has the pytree structure {trees[0]}, expected that of b, {trees[1]}"
         )
     shapes = [[tuple(leaf.shape) for leaf in tree_util.tree_leaves(tree)] for tree in (x0, b)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            f"{name}: x0 and b must have matching shapes, got {shapes[0]} vs {shapes[1]}"
+            f"{name}: x0 has leaves of shapes {shapes[0]}, expected those of b, {shapes[1]}"
         )
     x0 = tree_util.tree_map(lambda x, y: convert(x, y.dtype, y.weak_type), x0, b)
     if maxiter is None:

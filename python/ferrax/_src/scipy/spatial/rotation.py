@@ -64,7 +64,7 @@ def _axes_of(seq: str, most: int) -> tuple[list[int], bool]:
             f"Expected axes of 'x', 'y', 'z' for fixed axes or 'X', 'Y', 'Z' for those of the body, got {seq!r}"
         )
     if any(a == b for a, b in zip(seq, seq[1:])):
-        raise ValueError(f"Expected consecutive axes to be different, got {seq!r}")
+        raise ValueError(f"Euler angles: two turns about one axis in a row are one turn, got {seq!r}")
     return ["xyz".index(c) for c in seq.lower()], intrinsic
 
 
@@ -362,7 +362,7 @@ class Slerp(NamedTuple):
         when = jnp.asarray(times, dtype=self.times.dtype)
         if when.ndim > 1:
             raise ValueError(
-                f"`times` must be at most 1-dimensional, got shape {tuple(when.shape)}."
+                f"Slerp: expected a time or a vector of times, got shape {tuple(when.shape)}."
             )
         rows = jnp.atleast_1d(when)
         place = jnp.maximum(jnp.searchsorted(self.times, rows) - 1, 0)
