@@ -120,6 +120,23 @@ def test_one_process():
     assert not distributed.is_initialized()
 
 
+@same
+def test_where_parts_of_programs_run(S):
+    on = module(S, "experimental.compute_on")
+    space = S.jax.memory.Space
+
+    def run(kind, **options):
+        f = on.compute_on2(S.jnp.sin, compute_type=kind, out_memory_spaces=space.Device, **options)
+        with on.compute_on(kind):
+            return S.jnp.cos(S.jnp.ones(2)), f(S.jnp.ones(2))
+
+    def only(kind):
+        with on.compute_on(kind):
+            return 1
+
+    return run("device_host"), outcomes(S, lambda: only("device"), lambda: only("moon"), lambda: only(1))
+
+
 def test_older_names():
     mesh = ferrax.make_mesh((1,), ("x",))
     with pytest.warns(DeprecationWarning):

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::dtypes;
+use crate::placement::Place;
 
 /// What an [`Array`] is made of.
 pub enum Data {
@@ -110,6 +111,8 @@ impl Concrete {
 #[pyclass(subclass, frozen, weakref, module = "ferrax", name = "Array")]
 pub struct Array {
     pub data: Data,
+    /// Where it was put.
+    pub place: Place,
 }
 
 /// An array that has its elements.
@@ -206,8 +209,8 @@ impl Array {
 
     /// A new concrete array.
     pub fn new_concrete(py: Python<'_>, tensor: Tensor, weak: bool) -> PyResult<Py<Array>> {
-        let data = Data::Concrete(Concrete::new(tensor, weak));
-        let object = Py::new(py, PyClassInitializer::from(Array { data }).add_subclass(ArrayImpl))?;
+        let array = Array { data: Data::Concrete(Concrete::new(tensor, weak)), place: Place::default() };
+        let object = Py::new(py, PyClassInitializer::from(array).add_subclass(ArrayImpl))?;
         Ok(object.into_bound(py).into_super().unbind())
     }
 
@@ -220,7 +223,8 @@ impl Array {
         source: Source,
     ) -> PyResult<Py<Array>> {
         let data = Data::Tracer(TracerData { frame, var, ty, source });
-        let object = Py::new(py, PyClassInitializer::from(Array { data }).add_subclass(Tracer))?;
+        let array = Array { data, place: Place::default() };
+        let object = Py::new(py, PyClassInitializer::from(array).add_subclass(Tracer))?;
         Ok(object.into_bound(py).into_super().unbind())
     }
 }

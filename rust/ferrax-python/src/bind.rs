@@ -8,7 +8,7 @@ use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
     cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params,
-    primitive, promote, source, trace,
+    placement, primitive, promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -218,6 +218,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         checks::clear_checks,
         checks::set_verification,
         dtypes::register_extended_dtypes,
+        placement::place_of,
+        placement::set_place,
     );
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::convert::{self, Operand};
 use crate::eager;
 use crate::elementwise::{self, Promotion};
 use crate::errors::IntoPyResult;
+use crate::placement;
 use crate::promote::result_type;
 use crate::trace;
 
@@ -238,6 +239,10 @@ fn read<'py>(array: &Bound<'py, Array>, index: &Bound<'py, PyAny>) -> PyResult<O
         return Ok(None);
     }
     let py = array.py();
+    // What was put somewhere is read by ops, whose results are placed.
+    if array.get().place.get() != 0 {
+        return Ok(None);
+    }
     Array::new_concrete(py, region.read(py, &concrete.tensor()?)?, concrete.weak).map(Some)
 }
 
@@ -323,6 +328,9 @@ pub fn update_at(
     let mut value = convert::operand(value, "Array.at")?;
     if !trace::runs_eagerly(std::slice::from_ref(&value)) || !fits(py, concrete, value.dtype(), value.weak())
     {
+        return Ok(None);
+    }
+    if array.get().place.get() != 0 || placement::any(std::slice::from_ref(&value)) {
         return Ok(None);
     }
     let sizes = match &value {

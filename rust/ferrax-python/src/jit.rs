@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
+use crate::placement;
 use crate::program::{EQUATION_BYTES, PyProgram};
 use crate::promote::{compilation_context, context};
 use crate::trace::{self, FrameKind};
@@ -446,6 +447,9 @@ impl JitFunction {
         )?;
         let (frame, tracers) =
             trace::push(py, FrameKind::Stage, &self.name, &types, Some(names.unbind()), Some(values), None)?;
+        for (tracer, leaf) in tracers.iter().zip(&key.leaves) {
+            tracer.get().place.set(leaf.place);
+        }
         let mut leaves: Vec<Py<PyAny>> = tracers.into_iter().map(Py::into_any).collect();
         let traced = self
             .place_refs(py, refs, (arguments, &keywords.cloned()), &mut leaves)
@@ -597,8 +601,13 @@ impl JitFunction {
             .execute(py, entry, all)?
             .into_iter()
             .zip(&entry.weak)
-            .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak).map(Py::into_any));
-        entry.out_tree.unflatten_fallible(py, arrays)
+            .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak));
+        if placement::any(all) || program.says_places() {
+            let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
+            placement::place_results(py, program, all, &arrays)?;
+            return entry.out_tree.unflatten(py, arrays.into_iter().map(Py::into_any));
+        }
+        entry.out_tree.unflatten_fallible(py, arrays.map(|array| array.map(Py::into_any)))
     }
 
     /// Records a call in the frame that is being traced.
@@ -610,7 +619,7 @@ impl JitFunction {
     ) -> PyResult<trace::Outputs> {
         let inner = &program.program;
         if self.inline {
-            return trace::inline(py, inner, operands);
+            return trace::inline(py, program, operands);
         }
         let call = ops::Call { name: inner.name.clone(), program: inner.clone(), inline: false };
         trace::bind(py, Op::Call(call), operands)

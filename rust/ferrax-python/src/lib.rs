@@ -45,6 +45,7 @@ pub mod nans;
 pub mod operators;
 pub mod pairwise;
 pub mod params;
+pub mod placement;
 pub mod primitive;
 pub mod program;
 pub mod promote;

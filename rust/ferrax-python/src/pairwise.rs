@@ -24,7 +24,7 @@ use crate::eager;
 use crate::elementwise::{Promotion, broadcast_params, convert_literal};
 use crate::errors::{IntoPyResult, to_py};
 use crate::promote::context;
-use crate::{checks, nans};
+use crate::{checks, nans, placement};
 
 /// An op with two operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -255,7 +255,13 @@ fn run(py: Python<'_>, op: Pairwise, ready: &Ready, operands: &[Operand<'_>; 2])
         nans::check_op(py, &op.into(), &inputs, &results)?;
     }
     match results.into_iter().next() {
-        Some(tensor) => Array::new_concrete(py, tensor, ready.weak),
+        Some(tensor) => {
+            let result = Array::new_concrete(py, tensor, ready.weak)?;
+            if placement::any(operands) {
+                placement::place_pair(py, operands, &result)?;
+            }
+            Ok(result)
+        }
         None => Err(PyTypeError::new_err("the op has no output")),
     }
 }

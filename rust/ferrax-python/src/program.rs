@@ -14,7 +14,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{checks, dtypes, eager, nans, params, primitive};
+use crate::{checks, dtypes, eager, nans, params, placement, primitive};
 
 /// What an equation takes in memory, with its share of the executable, about.
 pub const EQUATION_BYTES: usize = 2 << 10;
@@ -25,6 +25,10 @@ pub struct PyProgram {
     pub program: Arc<Program>,
     executable: OnceLock<Arc<ferrax_cpu::Executable>>,
     work: OnceLock<usize>,
+    /// Whether it says where values are.
+    says_places: OnceLock<bool>,
+    /// Where its results are, by where operands are.
+    pub places: placement::Answers,
     /// Of the linear half of a derivative and its transpose: the other half, whose outputs from
     /// this number on are the first inputs. For messages.
     residuals_of: Option<(Arc<Program>, usize)>,
@@ -32,7 +36,14 @@ pub struct PyProgram {
 
 impl PyProgram {
     pub fn new(program: Arc<Program>) -> PyProgram {
-        PyProgram { program, executable: OnceLock::new(), work: OnceLock::new(), residuals_of: None }
+        PyProgram {
+            program,
+            executable: OnceLock::new(),
+            work: OnceLock::new(),
+            says_places: OnceLock::new(),
+            places: placement::Answers::default(),
+            residuals_of: None,
+        }
     }
 
     pub fn executable(&self, py: Python<'_>) -> PyResult<&Arc<ferrax_cpu::Executable>> {
@@ -57,6 +68,11 @@ impl PyProgram {
         *self.work.get_or_init(|| work(&self.program))
     }
 
+    /// Whether it says where values are.
+    pub fn says_places(&self) -> bool {
+        *self.says_places.get_or_init(|| placement::says(&self.program))
+    }
+
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
         self.run_as(py, operands, self)
@@ -77,11 +93,15 @@ impl PyProgram {
         let inputs = eager::tensors(py, operands)?;
         let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
         meant.check(py, &inputs, &results)?;
-        results
+        let results = results
             .into_iter()
             .zip(self.program.output_types())
             .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
-            .collect()
+            .collect::<PyResult<Vec<_>>>()?;
+        if placement::any(operands) || self.says_places() {
+            placement::place_results(py, self, operands, &results)?;
+        }
+        Ok(results)
     }
 }
 
@@ -484,7 +504,7 @@ pub fn apply_program<'py>(
         let cached = crate::cache::shared(py, program)?;
         return PyList::new(py, cached.bind(py).get().run_as(py, &operands, program.get())?);
     }
-    PyList::new(py, trace::inline(py, &program.get().program, &operands)?)
+    PyList::new(py, trace::inline(py, program.get(), &operands)?)
 }
 
 /// Applies a program as one call: recorded as a `jit` equation where something traces, else run.

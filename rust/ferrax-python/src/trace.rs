@@ -7,12 +7,10 @@
 //! | value | rules and functions of custom derivatives under a diff frame | on demand, of inputs that have one |
 //! | batch | vmap | never |
 //!
-//! An op is recorded by the highest frame among its tracers or by the innermost
-//! staging frame, whichever is higher; else it runs at once. Values from lower
-//! frames are captured: they become further inputs of the frame's program.
-//! Within `ensure_compile_time_eval` the operands' frames alone decide.
-//! Each thread has its own stack. No Python code runs while the stack is
-//! borrowed.
+//! An op is recorded by the highest frame among its tracers or by the innermost staging frame, whichever is
+//! higher; else it runs at once. Values from lower frames are captured: they become further inputs of the
+//! frame's program. Within `ensure_compile_time_eval` the operands' frames alone decide. Each thread has its
+//! own stack. No Python code runs while the stack is borrowed.
 
 mod leaks;
 mod origin;
@@ -32,7 +30,8 @@ use smallvec::SmallVec;
 use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
 use crate::errors::{IntoPyResult, raise, to_py};
-use crate::{checks, eager, source};
+use crate::program::PyProgram;
+use crate::{checks, eager, placement, source};
 
 pub use origin::{chain, describe};
 
@@ -40,8 +39,7 @@ pub use origin::{chain, describe};
 pub enum FrameKind {
     Stage,
     Diff,
-    /// As `Diff`, where some inputs may have no value; what it records is not
-    /// differentiated itself.
+    /// As `Diff`, where some inputs may have no value; what it records is not differentiated itself.
     Value,
     Batch,
 }
@@ -208,6 +206,12 @@ pub fn push(
         frame.note_variable(atom, u32::MAX, value);
         if let Atom::Var(var) = atom {
             let tracer = Array::new_tracer(py, id, var, ty.clone(), source)?;
+            // A lane has an axis less than the value that it is of.
+            if kind != FrameKind::Batch
+                && let Some(Some(value)) = values.and_then(|values| values.get(index))
+            {
+                tracer.get().place.set(value.get().place.typed());
+            }
             leaks::watch(py, id, &tracer)?;
             tracers.push(tracer);
         }
@@ -250,8 +254,7 @@ fn has_own_rules(op: &Op) -> bool {
     matches!(op.view(), View::CustomJvp(_) | View::CustomVjp(_))
 }
 
-/// Ends the frame with these outputs, which are the last references to its tracers: further ones
-/// are leaks.
+/// Ends the frame with these outputs, which are the last references to its tracers: further ones are leaks.
 pub fn finish<'py, O>(py: Python<'py>, id: u64, outputs: O) -> PyResult<Traced>
 where
     O: AsRef<[Operand<'py>]>,
@@ -391,8 +394,7 @@ fn level(stack: &[Frame], operands: &[Operand<'_>]) -> Result<Option<usize>, Py<
     Ok(level)
 }
 
-/// What records an op on these operands, and which of them are its tracers; `None` if it would run
-/// at once.
+/// What records an op on these operands, and which of them are its tracers; `None` if it would run at once.
 pub fn recording(operands: &[Operand<'_>]) -> PyResult<Option<(FrameKind, Vec<bool>)>> {
     let own = |frame: &Frame, operand: &Operand<'_>| match operand {
         Operand::Array(array) => array.get().tracer().is_some_and(|tracer| tracer.frame == frame.id),
@@ -437,12 +439,22 @@ fn mapping(stack: &[Frame], effects: &Effects) -> Option<usize> {
 pub fn bind(py: Python<'_>, op: Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
     let effects = op.effects();
     if runs_at_once(&effects, operands) {
-        return eager::run(py, &op, operands);
+        let outputs = eager::run(py, &op, operands)?;
+        // Sub-programs run as programs, which see to it.
+        if placement::any(operands) && op.programs().is_empty() {
+            placement::place_op(py, &op, None, operands, &outputs)?;
+        }
+        return Ok(outputs);
     }
     // Where an op is refused it is dropped while the stack is borrowed: not with what belongs to Python.
     let hosted = matches!(op, Op::Extension(_)) || !op.programs().is_empty();
-    let _kept = hosted.then(|| op.clone());
-    record(py, operands, &effects, |builder, atoms| builder.emit(op, atoms))
+    let typed = placement::any_typed(operands);
+    let kept = (hosted || typed).then(|| op.clone());
+    let outputs = record(py, operands, &effects, |builder, atoms| builder.emit(op, atoms))?;
+    if typed && let Some(op) = kept {
+        placement::place_op(py, &op, None, operands, &outputs)?;
+    }
+    Ok(outputs)
 }
 
 /// Whether an effect that keeps its order is recorded and has not happened yet.
@@ -471,12 +483,16 @@ pub fn record_extension(
     if runs_eagerly(operands) && STACK.with_borrow(|stack| behind(stack).is_none()) {
         return Ok(None);
     }
+    let kept = placement::any_typed(operands).then(|| op.clone());
     let emit = |builder: &mut Builder, atoms: &[Atom]| {
         let outputs = builder.emit_typed(op, atoms, types.iter().cloned());
         Ok(outputs.into_iter().map(Atom::Var).collect())
     };
-    let recorded = record_atoms(py, operands, &behind, emit)?;
-    recorded.outputs(py, operands).map(Some)
+    let outputs = record_atoms(py, operands, &behind, emit)?.outputs(py, operands)?;
+    if let Some(op) = kept {
+        placement::place_op(py, &op, Some(types), operands, &outputs)?;
+    }
+    Ok(Some(outputs))
 }
 
 /// The operands' values, where a diff frame would record an op on them, knows
@@ -504,14 +520,18 @@ pub fn observed<'py>(py: Python<'py>, operands: &[Operand<'py>]) -> PyResult<Opt
     Ok(Some(values))
 }
 
-/// Applies a whole program: inlines it into the recording frame. The caller has
-/// checked that it cannot run at once.
-pub fn inline(py: Python<'_>, program: &Program, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    let least = |stack: &[Frame]| mapping(stack, &program.effects);
+/// Applies a whole program: inlines it into the recording frame. The caller has checked that it cannot run.
+pub fn inline(py: Python<'_>, program: &PyProgram, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    let inner = &program.program;
+    let least = |stack: &[Frame]| mapping(stack, &inner.effects);
     let recorded = record_atoms(py, operands, &least, |builder, atoms| {
-        Ok(builder.inline(program, atoms)?.into_iter().collect())
+        Ok(builder.inline(inner, atoms)?.into_iter().collect())
     })?;
-    recorded.outputs(py, operands)
+    let outputs = recorded.outputs(py, operands)?;
+    if placement::any_typed(operands) {
+        placement::place_results(py, program, operands, &outputs)?;
+    }
+    Ok(outputs)
 }
 
 fn record(
@@ -624,8 +644,7 @@ fn record_atoms(
     recorded.map_err(|refused: Refused| refused.raise(py))
 }
 
-/// The concrete array that `array` is or, under diff frames, stands for.
-/// `None` where there is none.
+/// The concrete array that `array` is or, under diff frames, stands for. `None` where there is none.
 pub fn concrete<'py>(array: &Bound<'py, Array>) -> PyResult<Option<Bound<'py, Array>>> {
     let py = array.py();
     let mut current = array.clone();
@@ -671,8 +690,7 @@ fn evaluate<'py>(
     tracer: &TracerData,
     array: &Bound<'py, Array>,
 ) -> PyResult<Option<Bound<'py, Array>>> {
-    // Which equations have to run, in order; found iteratively so that long
-    // chains do not exhaust the stack.
+    // Which equations have to run, in order; found iteratively so that long chains do not exhaust the stack.
     let plan = STACK.with_borrow(|stack| {
         let depth = stack.iter().rposition(|frame| frame.id == tracer.frame)?;
         let frame = &stack[depth];

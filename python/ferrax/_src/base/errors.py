@@ -370,6 +370,24 @@ class TooManyTracesError(RuntimeError):
     """
 
 
+class ShardingTypeError(Exception):
+    """An operation on arrays over explicit axes of a mesh does not say how its result is divided.
+
+    The types of such arrays say over which axes they are divided, and so do those of results. Where that is
+    ambiguous, as for a product that sums over an axis that both operands are divided along, pass
+    `out_sharding`, or `ferrax.reshard` an operand before.
+
+    Example:
+        >>> mesh = ferrax.make_mesh((1,), ("x",))
+        >>> x = ferrax.device_put(jnp.ones((2, 2)), ferrax.NamedSharding(mesh, ferrax.P(None, "x")))
+        >>> try:
+        ...     x @ x.T
+        ... except Exception as error:
+        ...     print(type(error).__name__)
+        ShardingTypeError
+    """
+
+
 class TypePromotionError(ValueError):
     """Dtypes that have no implicit promotion to a common dtype met in one operation.
 

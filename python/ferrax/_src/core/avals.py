@@ -17,7 +17,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core.layout import Format
 from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
-from ferrax._src.core.placements import placement
+from ferrax._src.core.placements import placement, type_number
 from ferrax._src.core.sharding import (
     IndivisibleError,
     NamedSharding,
@@ -326,6 +326,11 @@ class ShapeDtypeStruct:
         if isinstance(x, (ShapedArray, ShapeDtypeStruct)):
             sharding = x.sharding
         return cls(x.shape, x.dtype, sharding=sharding, weak_type=getattr(x, "weak_type", False))
+
+    @property
+    def _place(self) -> int:
+        """The number by which programs are known of arrays that are so divided."""
+        return type_number(self.sharding)
 
     @property
     def ndim(self) -> int:

@@ -1,19 +1,25 @@
 """Where arrays were put: shardings of those that are elsewhere, or by request, on their device.
 
-Most arrays are on the one device without having been put there. Of others this table holds the
-sharding, by the array's identity, until the array is gone: arrays carry nothing, and operations do
-not look here. The same table has the shardings of traced values that a program stated.
+Each array, and each traced value, has a number in the native core, 0 where it was put nowhere: it is then
+on the one device. This table says what the other numbers mean; equal placements have one. It keeps them,
+so that it is as long as there were different shardings. Results of operations are where `propagation`
+says.
+
+Two bits of a number are read by the native core. TYPED: the sharding is over explicit axes, and so part of
+the type by which programs are known. SPREADS: results are there, too, if no operand is elsewhere.
 """
 
 from __future__ import annotations
 
-import weakref
+import threading
 from typing import Any, NamedTuple
 
 from ferrax import _core
 from ferrax._src.core.devices import _CPU
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
 
+TYPED = 1 << 31
+SPREADS = 1 << 30
 WHOLE = SingleDeviceSharding(_CPU)
 
 
@@ -25,13 +31,39 @@ class Placement(NamedTuple):
 
 
 UNPLACED = Placement(WHOLE, False)
-_table: dict[int, tuple[weakref.ref, Placement]] = {}
+_numbers: dict[Placement, int] = {UNPLACED: 0}
+_placements: dict[int, Placement] = {0: UNPLACED}
+_lock = threading.Lock()
+
+
+def number_of(sharding: Sharding, committed: bool = True) -> int:
+    """The number of a placement."""
+    key = Placement(sharding, committed)
+    known = _numbers.get(key)
+    if known is None:
+        with _lock:
+            known = _numbers.get(key)
+            if known is None:
+                bits = SPREADS if isinstance(sharding, SingleDeviceSharding) else 0
+                if isinstance(sharding, NamedSharding) and sharding.mesh.explicit_axes:
+                    bits = TYPED
+                known = len(_numbers) | bits
+                _placements[known] = key
+                _numbers[key] = known
+    return known
+
+
+def numbered(number: int) -> Placement:
+    """The placement of a number."""
+    return _placements[number]
 
 
 def placement(array: Any) -> Placement:
-    """Where an array was put."""
-    known = _table.get(id(array))
-    return UNPLACED if known is None else known[1]
+    """Where an array was put. Values of other kinds were put nowhere."""
+    # In most programs nothing ever is put anywhere.
+    if len(_placements) == 1 or not isinstance(array, _core.Array):
+        return UNPLACED
+    return _placements[_core.place_of(array)]
 
 
 def place(array: Any, sharding: Sharding, committed: bool = True) -> Any:
@@ -39,21 +71,18 @@ def place(array: Any, sharding: Sharding, committed: bool = True) -> Any:
 
     Nobody else may have the array: its place does not change once it was seen.
     """
-    key = id(array)
-    if not committed and sharding == WHOLE:
-        _table.pop(key, None)
-    else:
-        # The entry is dropped before the address can be another array's.
-        reference = weakref.ref(array, lambda _: _table.pop(key, None))
-        _table[key] = reference, Placement(sharding, committed)
+    _core.set_place(array, number_of(sharding, committed))
     return array
 
 
 def placed(array: Any, sharding: Sharding, committed: bool = True) -> Any:
     """The array, or another with the same memory, where this sharding says."""
-    if placement(array) == (sharding, committed):
+    number = number_of(sharding, committed)
+    if _core.place_of(array) == number:
         return array
-    return place(alias(array), sharding, committed)
+    array = alias(array)
+    _core.set_place(array, number)
+    return array
 
 
 def alias(array: Any) -> Any:
@@ -61,12 +90,24 @@ def alias(array: Any) -> Any:
     return _core.bind("reshape", (array,), {"new_sizes": tuple(array.shape), "dimensions": None})
 
 
+def placed_like(array: Any, other: Any) -> Any:
+    """The array where another is that has its shape and was put somewhere by request."""
+    sharding, committed = placement(other)
+    traced = isinstance(array, _core.Tracer) == isinstance(other, _core.Tracer)
+    if not committed or not traced or tuple(array.shape) != tuple(other.shape):
+        return array
+    return placed(array, sharding)
+
+
 def explicit_spec(array: Any) -> NamedSharding | None:
     """The sharding over a mesh without devices that the array's type has, or None."""
-    known = _table.get(id(array))
-    if known is None:
-        return None
-    sharding = known[1].sharding
+    sharding = placement(array).sharding
     if not isinstance(sharding, NamedSharding) or sharding.mesh.empty:
         return None
     return of_type(sharding, array.ndim)
+
+
+def type_number(sharding: Any) -> int:
+    """The number of a sharding, if it is part of the type of arrays that have it, else 0."""
+    number = number_of(sharding) if isinstance(sharding, NamedSharding) else 0
+    return number if number & TYPED else 0

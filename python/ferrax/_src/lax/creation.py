@@ -10,6 +10,7 @@ from ferrax._core import bind
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.placement import device_put
+from ferrax._src.core.placements import placed_like
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
@@ -98,7 +99,8 @@ def full_like(
     """An array of one value with ``x``'s shape and dtype, unless others are given.
 
     Args: x: array or what has a shape and a dtype; fill_value: scalar; dtype, shape: the result's;
-    sharding: where to put it. Raises: TypeError unless the value is a scalar.
+    sharding: where to put it; None: where ``x`` is, if it has the shape. Raises: TypeError unless the
+    value is a scalar.
 
     >>> lax.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int32)
@@ -107,7 +109,8 @@ def full_like(
         x = _operand(x, "full_like")
     shape = x.shape if shape is None else _canonical_shape(shape)
     if dtype is not None or not getattr(x, "weak_type", False):
-        return full(shape, fill_value, x.dtype if dtype is None else dtype, sharding=sharding)
+        result = full(shape, fill_value, x.dtype if dtype is None else dtype, sharding=sharding)
+        return placed_like(result, x) if sharding is None else result
     value = _operand(fill_value, "full_like", 1)
     if value.ndim:
         raise TypeError(

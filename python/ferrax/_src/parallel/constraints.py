@@ -21,9 +21,9 @@ from ferrax._src.core.mesh import (
     using_abstract,
 )
 from ferrax._src.core.partition import PartitionSpec
-from ferrax._src.core.placement import explicit_sharding
+from ferrax._src.core.placement import explicit_sharding, over_devices
 from ferrax._src.core.placements import place, placed
-from ferrax._src.core.sharding import NamedSharding
+from ferrax._src.core.sharding import NamedSharding, of_type
 from ferrax._src.transforms.composites import composite
 from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
 from ferrax._src.tree import tree_util
@@ -150,6 +150,18 @@ def _over_other_axes(function, axes, kind):
     return mesh.update_axis_types(dict.fromkeys(names, kind))
 
 
+def _undivided(mesh, leaf):
+    """An array whose type says nothing of the axes that are not explicit in this mesh."""
+    if not isinstance(leaf, core.Array):
+        return leaf
+    known = core.typeof(leaf).sharding.spec
+    abstract = of_type(NamedSharding(mesh, known), leaf.ndim)
+    if isinstance(leaf, core.Tracer) or not core.trace_state_clean():
+        return _typed(reshard_p.bind(leaf, dst_sharding=abstract, concrete_mesh=None), abstract)
+    over = over_devices(mesh)
+    return leaf if over is None else placed(leaf, abstract.update(mesh=over))
+
+
 def auto_axes(
     f: Callable[..., Any] | None = None, /, *, axes: Any = None, out_sharding: Any = None
 ) -> Any:
@@ -180,7 +192,7 @@ def auto_axes(
         if mesh == get_abstract_mesh():
             return f(*args, **kwargs)
         with using_abstract(mesh):
-            out = f(*args, **kwargs)
+            out = f(*tree_util.tree_map(functools.partial(_undivided, mesh), args), **kwargs)
         return reshard(out, where)
 
     return within

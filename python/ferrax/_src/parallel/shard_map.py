@@ -45,6 +45,7 @@ from ferrax._src.lax.slicing import index_in_dim
 from ferrax._src.parallel.varying import varying
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, is_undefined_primal
+from ferrax._src.transforms.composites import composite
 from ferrax._src.tree import tree_util
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -346,7 +347,7 @@ def _check_outputs(fun, jaxpr, in_specs, out_specs, manual, check_vma) -> None:
     if not check_vma:
         return
     inputs = [frozenset(names_of(spec.partitions)) for spec in in_specs]
-    for number, (spec, axes) in enumerate(zip(out_specs, varying(jaxpr, inputs))):
+    for number, (spec, axes) in enumerate(zip(out_specs, varying(jaxpr, inputs, strict=True))):
         more = (axes & manual) - set(names_of(spec.partitions)) - spec.unreduced
         if more:
             raise ValueError(
@@ -516,10 +517,11 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         axis_name: the axis, or a tuple of axes, over which `shard_map` runs the function.
         to: "varying", "reduced" or "unreduced".
 
-    Types do not say over which axes values differ (`shard_map` finds it out), so that the values are
-    those given.
+    The values are those given. Which values differ along axes `shard_map` finds out by itself; carries of
+    loops and results of branches have to say so, since they have one type for all steps and branches.
 
-    Errors: ValueError outside of functions that are mapped over the axes, and for another `to`.
+    Errors: ValueError outside of functions that are mapped over the axes, unless the mesh in use has them,
+    of size one, and for another `to`.
 
     >>> mesh = ferrax.make_mesh((1,), ("x",))
     >>> spec = ferrax.P("x")
@@ -530,7 +532,19 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """
     if to not in ("varying", "reduced", "unreduced"):
         raise ValueError(f"pcast: to must be 'varying', 'reduced' or 'unreduced', got {to!r}")
-    for name in named_axes.as_names(axis_name):
-        if name not in named_axes.names():
+    names, mesh = named_axes.as_names(axis_name), get_abstract_mesh()
+    for name in names:
+        if name not in named_axes.names() and mesh.shape.get(name) != 1:
             raise ValueError(f"pcast: no function is mapped over the axis {name!r} here")
-    return tree_util.tree_map(lambda leaf: core.as_array(leaf, "pcast"), x)
+    own = tuple(name for name in names if name in mesh.manual_axes)
+
+    def cast(leaf):
+        leaf = core.as_array(leaf, "pcast")
+        if to != "varying" or not own or core.trace_state_clean():
+            return leaf
+        return pvary_p.bind(leaf, axis_name=own)
+
+    return tree_util.tree_map(cast, x)
+
+
+pvary_p = composite("pvary", lambda x, **params: x)

@@ -14,16 +14,18 @@ use smallvec::SmallVec;
 use super::refs::is_ref;
 use crate::array::{Array, Data};
 use crate::convert::Operand;
-use crate::dtypes;
 use crate::promote::context;
 use crate::tree::{PyTreeDef, TreeDef};
+use crate::{dtypes, placement};
 
-/// Shape, dtype and weakness of one argument leaf, and whether it is a mutable array.
+/// Shape, dtype and weakness of one argument leaf, whether it is a mutable array, and the number of
+/// where it is put, if its type says so.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeafType {
     pub dtype: DType,
     pub weak: bool,
     pub is_ref: bool,
+    pub place: u32,
     pub sizes: Sizes,
 }
 
@@ -33,12 +35,14 @@ impl LeafType {
             Operand::Literal(_) => Sizes::new(),
             Operand::Array(array) => array.get().sizes()?,
         };
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, sizes })
+        let place = placement::typed(operand);
+        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, place, sizes })
     }
 
     pub fn is(&self, operand: &Operand<'_>) -> bool {
         self.dtype == operand.dtype()
             && self.weak == operand.weak()
+            && self.place == placement::typed(operand)
             && match operand {
                 Operand::Literal(_) => self.sizes.is_empty(),
                 Operand::Array(array) => match &array.get().data {
@@ -218,7 +222,11 @@ pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
     };
     let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
     let dtype = crate::promote::canonicalize(dtypes::from_python(&dtype)?, context().x64);
-    Ok(Some(LeafType { dtype, weak, is_ref: false, sizes: shape.extract::<Vec<usize>>()?.into() }))
+    let place = match leaf.getattr(intern!(py, "_place")) {
+        Ok(number) => number.extract()?,
+        Err(_) => 0,
+    };
+    Ok(Some(LeafType { dtype, weak, is_ref: false, place, sizes: shape.extract::<Vec<usize>>()?.into() }))
 }
 
 pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {

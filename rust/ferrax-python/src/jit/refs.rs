@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::{Entry, JitFunction};
 use crate::array::Array;
 use crate::convert::Operand;
+use crate::placement;
 use crate::trace::{self, Traced};
 
 pub(super) type Refs<'py> = Vec<(usize, Bound<'py, PyAny>)>;
@@ -122,11 +123,16 @@ impl JitFunction {
         all.extend(crate::program::operands(&read)?);
         let program = entry.program.get();
         let mut results: Vec<Py<Array>> = if trace::runs_at_once(&program.program.effects, &all) {
-            self.execute(py, entry, &all)?
+            let results = self
+                .execute(py, entry, &all)?
                 .into_iter()
                 .zip(&entry.weak)
                 .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
-                .collect::<PyResult<_>>()?
+                .collect::<PyResult<Vec<_>>>()?;
+            if placement::any(&all) || program.says_places() {
+                placement::place_results(py, program, &all, &results)?;
+            }
+            results
         } else {
             self.record(py, program, &all)?.into_iter().collect()
         };

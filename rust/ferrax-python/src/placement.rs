@@ -1,0 +1,212 @@
+//! Where arrays were put, and where results are.
+//!
+//! An array has the number of its placement, 0 where it was put nowhere. What numbers mean the Python
+//! layer knows (`_src/core/placements.py`): a sharding, and whether it was asked for. Here they are kept,
+//! and where an operand has one the Python layer is asked for those of the results
+//! (`_src/core/propagation.py`); a program remembers the answers. Cost where no operand has one: a load
+//! for each.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferrax_ir::{Builder, Op, Program, Type};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::SmallVec;
+
+use crate::array::Array;
+use crate::convert::Operand;
+use crate::errors::IntoPyResult;
+use crate::program::PyProgram;
+use crate::trace;
+
+/// The bit of placements that are part of an array's type: programs are known by them.
+const TYPED: u32 = 1 << 31;
+/// The bit of placements that results have if no operand has another one.
+const SPREADS: u32 = 1 << 30;
+
+/// Ops by which programs say where values are.
+const SAYING: [&str; 4] = ["sharding_constraint", "reshard", "device_put", "shard_map"];
+
+/// How many answers a program remembers.
+const KEPT: usize = 64;
+
+/// The number of an array's placement.
+#[derive(Default)]
+pub struct Place(AtomicU32);
+
+impl Place {
+    #[inline]
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, number: u32) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    /// The number, if it is part of the array's type, else 0.
+    #[inline]
+    pub fn typed(&self) -> u32 {
+        let number = self.get();
+        if number & TYPED == 0 { 0 } else { number }
+    }
+}
+
+/// The number of an operand.
+#[inline]
+fn of(operand: &Operand<'_>) -> u32 {
+    match operand {
+        Operand::Array(array) => array.get().place.get(),
+        Operand::Literal(_) => 0,
+    }
+}
+
+/// The number of an operand, if it is part of its type, else 0.
+#[inline]
+pub fn typed(operand: &Operand<'_>) -> u32 {
+    match operand {
+        Operand::Array(array) => array.get().place.typed(),
+        Operand::Literal(_) => 0,
+    }
+}
+
+/// Whether an operand was put somewhere.
+#[inline]
+pub fn any(operands: &[Operand<'_>]) -> bool {
+    operands.iter().any(|operand| of(operand) != 0)
+}
+
+/// Whether the type of an operand says where it is.
+#[inline]
+pub fn any_typed(operands: &[Operand<'_>]) -> bool {
+    operands.iter().any(|operand| typed(operand) != 0)
+}
+
+/// The answers for a program, by the numbers of its operands.
+#[derive(Default)]
+pub struct Answers(Mutex<Vec<(Numbers, Numbers)>>);
+
+type Numbers = SmallVec<[u32; 4]>;
+
+impl Answers {
+    fn find(&self, numbers: &Numbers) -> Option<Numbers> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(asked, _)| asked == numbers).map(|(_, answer)| answer.clone())
+    }
+
+    fn keep(&self, numbers: Numbers, answer: Numbers) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.push((numbers, answer));
+    }
+}
+
+/// Whether a program says where values are.
+pub fn says(program: &Program) -> bool {
+    program.equations.iter().any(|equation| {
+        SAYING.contains(&equation.op.name()) || equation.op.programs().into_iter().any(|inner| says(inner))
+    })
+}
+
+/// The one number that all results have, if it spreads and no operand has another.
+fn spread(operands: &[Operand<'_>]) -> Option<u32> {
+    let mut numbers = operands.iter().map(of).filter(|&number| number != 0);
+    let first = numbers.next()?;
+    (first & SPREADS != 0 && numbers.all(|number| number == first)).then_some(first)
+}
+
+/// Says where the results of a program are. Results that are operands stay where they are.
+#[cold]
+pub fn place_results(
+    py: Python<'_>,
+    program: &PyProgram,
+    operands: &[Operand<'_>],
+    results: &[Py<Array>],
+) -> PyResult<()> {
+    if !program.says_places()
+        && let Some(number) = spread(operands)
+    {
+        give(operands, results, std::iter::repeat(number));
+        return Ok(());
+    }
+    let numbers: Numbers = operands.iter().map(of).collect();
+    let answer = match program.places.find(&numbers) {
+        Some(answer) => answer,
+        None => {
+            let shown = PyProgram::new(program.program.clone());
+            let asked = rules(py)?.call_method1(intern!(py, "results"), (shown, numbers.to_vec()))?;
+            let answer: Numbers = asked.extract::<Vec<u32>>()?.into();
+            program.places.keep(numbers, answer.clone());
+            answer
+        }
+    };
+    give(operands, results, answer);
+    Ok(())
+}
+
+/// As `place_results`, of one op; `types` are those of its results where it has no type rule.
+#[cold]
+pub fn place_op(
+    py: Python<'_>,
+    op: &Op,
+    types: Option<&[Type]>,
+    operands: &[Operand<'_>],
+    results: &[Py<Array>],
+) -> PyResult<()> {
+    let mut builder = Builder::new(op.name());
+    let inputs: SmallVec<[_; 4]> = trace::types(operands).into_iter().map(|ty| builder.input(ty)).collect();
+    let outputs = match types {
+        Some(types) => builder.emit_typed(op.clone(), &inputs, types.iter().cloned()),
+        None => builder.emit(op.clone(), &inputs).py(py)?,
+    };
+    let program = builder.finish(outputs.into_iter().map(ferrax_ir::Atom::Var));
+    place_results(py, &PyProgram::new(Arc::new(program)), operands, results)
+}
+
+/// As `place_results`, of an elementwise op whose operands are broadcast.
+#[cold]
+pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array>) -> PyResult<()> {
+    let number = match spread(operands) {
+        Some(number) => number,
+        None => {
+            let shape = |operand: &Operand<'_>| match operand {
+                Operand::Array(array) => PyTuple::new(py, array.get().sizes()?),
+                Operand::Literal(_) => Ok(PyTuple::empty(py)),
+            };
+            let [x, y] = operands;
+            let given = (of(x), of(y), shape(x)?, shape(y)?);
+            rules(py)?.call_method1(intern!(py, "of_pair"), given)?.extract()?
+        }
+    };
+    result.get().place.set(number);
+    Ok(())
+}
+
+fn give(operands: &[Operand<'_>], results: &[Py<Array>], numbers: impl IntoIterator<Item = u32>) {
+    for (result, number) in results.iter().zip(numbers) {
+        let given = |operand: &Operand<'_>| matches!(operand, Operand::Array(array) if array.as_ptr() == result.as_ptr());
+        if !operands.iter().any(given) {
+            result.get().place.set(number);
+        }
+    }
+}
+
+fn rules(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import(intern!(py, "ferrax._src.core.propagation"))
+}
+
+/// The number of an array's placement.
+#[pyfunction]
+pub fn place_of(array: &Bound<'_, Array>) -> u32 {
+    array.get().place.get()
+}
+
+/// Sets the number of an array's placement, which nobody else has.
+#[pyfunction]
+pub fn set_place(array: &Bound<'_, Array>, number: u32) {
+    array.get().place.set(number);
+}
