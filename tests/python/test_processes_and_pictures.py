@@ -113,7 +113,7 @@ def test_one_process():
         **one, local_device_ids=0, partition_index=3, cluster_detection_method="deactivate"
     )
     assert ferrax._src.parallel.distributed.global_state.partition_index == 3
-    with pytest.raises(RuntimeError, match="once"):
+    with pytest.raises(RuntimeError, match="initialized already"):
         distributed.initialize("localhost:1234", 1, 0)
     assert distributed.is_initialized()
     distributed.shutdown()
