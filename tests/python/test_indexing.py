@@ -372,6 +372,8 @@ STATIC_CHECKS = {
     "clip": lambda m, jnp, x: x.at[5].get(mode="clip"),
     "fill": lambda m, jnp, x: x.at[5].get(mode="fill"),
     "take": lambda m, jnp, x: jnp.take(x, 5, axis=0),
+    "beside an array": lambda m, jnp, x: x[np.arange(3), 6, None],
+    "clip beside an array": lambda m, jnp, x: x.at[np.arange(3), 6].get(mode="clip"),
 }
 
 

@@ -1,6 +1,7 @@
 """What interpreters in libraries are written with: partial evaluation, traces, wrapped functions,
 call primitives. One source, run on ferrax and on JAX."""
 
+import functools
 import importlib
 
 import numpy as np
@@ -656,3 +657,26 @@ def test_rules_from_files_are_bound_again():
     run = lambda x: walk(closed.jaxpr, x)  # noqa: E731
     np.testing.assert_allclose(run(1.0), np.sin(3.0), rtol=1e-6)
     assert float(ferrax.grad(run)(1.0)) == 10.0
+
+
+@pytest.mark.parametrize("several", [False, True])
+@same
+def test_primitives_are_applied_by_their_lowering(S, several):
+    """As what `def_impl` is given."""
+    mlir, xla = module(S, "interpreters.mlir"), module(S, "interpreters.xla")
+    p = core(S).Primitive("thrice")
+    p.multiple_results = several
+    lowered = (lambda x: [3 * x, x + 1]) if several else (lambda x: 3 * x)
+    p.def_impl(functools.partial(xla.apply_primitive, p))
+    p.def_abstract_eval(lambda x: [x, x] if several else x)
+    mlir.register_lowering(p, mlir.lower_fun(lowered, multiple_results=several))
+    x = S.jnp.asarray(X)
+    return p.bind(x), S.jax.jit(p.bind)(x)
+
+
+def test_lowerings_that_write_mlir_are_not_applied():
+    p = ferrax.core.Primitive("mute")
+    p.def_impl(functools.partial(ferrax.interpreters.xla.apply_primitive, p))
+    ferrax.interpreters.mlir.register_lowering(p, lambda ctx, x: [x])
+    with pytest.raises(NotImplementedError, match="writes MLIR"):
+        p.bind(1.0)

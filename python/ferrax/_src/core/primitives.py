@@ -176,14 +176,22 @@ class BuiltinPrimitive(Primitive):
 
 
 def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
-    """Applies a primitive at once.
+    """Applies a primitive at once: one that is defined in Python by its lowering, so that this may be what
+    `def_impl` is given.
 
     Args: primitive: the primitive; args: its operands; params: its parameters.
+
+    Errors: NotImplementedError where it is what `def_impl` was given, and the lowering writes MLIR.
 
     >>> ferrax.interpreters.xla.apply_primitive(lax.neg_p, jnp.ones(2))
     Array([-1., -1.], dtype=float32)
     """
-    return primitive.bind(*args, **params)
+    lowering = None if primitive._builtin else lowerings.get(primitive)
+    is_impl = getattr(primitive.impl, "func", None) is apply_primitive
+    if lowering is None or (lowering.writes_mlir and not is_impl):
+        return primitive.bind(*args, **params)
+    results = _as_list(lowering(*args, **params))
+    return results if primitive.multiple_results else results[0]
 
 
 def _as_list(results):

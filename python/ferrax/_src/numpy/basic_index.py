@@ -99,7 +99,7 @@ def check_static(shape, entries: list, wrap: bool) -> None:
                 f"index {entry} out of bounds for axis {axis} with size {shape[axis]} "
                 f"(normalize_indices={wrap})"
             )
-        if entry is not None and type(entry) is not str:
+        if entry is not None and type(entry) not in (str, bool):
             axis += 1
 
 

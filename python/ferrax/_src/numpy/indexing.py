@@ -114,6 +114,8 @@ def static_getitem(
     # Integers out of bounds stay as they are, for checks to see them, where something is read.
     misses_any = mode_name != "clip" and empty is None and not has_arrays
     dynamic = has_scalars or (misses_any and misses(x.shape, entries, wrap))
+    if has_arrays and mode_name != "clip":
+        check_static(x.shape, entries, wrap)
     if has_arrays or (mode_name == "fill" and dynamic):
         out = _gather_getitem(
             x, entries, mode_name, fill_value, unique_indices, indices_are_sorted, wrap
