@@ -112,11 +112,12 @@ def test_segments_longer_than_the_signal_and_complex_signals_warn():
             signal(S).welch(ONES * 1j, nperseg=4)
 
 
-def test_ranks_need_not_be_promoted():
-    """Where `jax_numpy_rank_promotion` forbids it, functions promote no ranks of their own."""
+def test_ranks_and_dtypes_need_not_be_promoted():
+    """Where settings forbid it, functions promote nothing of their own."""
     x = ferrax.numpy.asarray(np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32))
-    with ferrax.numpy_rank_promotion("raise"):
-        s = signal(FERRAX)
+    s = signal(FERRAX)
+    with ferrax.numpy_rank_promotion("raise"), ferrax.numpy_dtype_promotion("strict"):
         spectrum = s.stft(x, nperseg=8)[2]
         assert s.istft(spectrum, nperseg=8)[1].shape[0] == s.detrend(x).shape[0] == 3
-        assert s.csd(x, 2 * x, nperseg=8, average="median")[1].shape == (3, 5)
+        for average in ("mean", "median"):
+            assert s.csd(x, 2 * x, nperseg=8, average=average)[1].shape == (3, 5)

@@ -75,8 +75,8 @@ def detrend(
 
 
 def _along_last(values: Array, x: Array) -> Array:
-    """A vector with as many axes as `x`: ranks are not promoted where `jax_numpy_rank_promotion` forbids."""
-    return values.reshape((1,) * (x.ndim - 1) + (-1,))
+    """A vector of the dtype of `x`, with as many axes: nothing is promoted where settings forbid it."""
+    return values.reshape((1,) * (x.ndim - 1) + (-1,)).astype(x.dtype)
 
 
 def _without_line(x: Array) -> Array:
@@ -243,7 +243,7 @@ def _spectra(
         scale = 1.0 / jnp.sum(win) ** 2
     else:
         raise ValueError(f"Unknown scaling: {scaling!r}; expected 'density' or 'spectrum'")
-    result = result * (scale if power else jnp.sqrt(scale))
+    result = result * (scale if power else jnp.sqrt(scale)).astype(result.dtype)
     if onesided and power:
         # Each frequency stands for its negative, too; 0 and the last of an even number have none.
         twice = np.full(result.shape[-1], 2)
