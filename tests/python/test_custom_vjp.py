@@ -533,6 +533,8 @@ CASES = {
     "gradient_vmap": lambda S: S.jax.vmap(S.jax.grad(by_gradient(S)))(ramp(S, 3)),
     "gradient_two_outputs": lambda S: S.jax.vjp(
         S.jax.custom_gradient(lambda x: ((x, 2 * x), lambda g: g[0] + 10 * g[1])), 2.0)[1]((1.0, 1.0)),
+    "gradient_of_integers_too": lambda S: S.jax.grad(lambda x: S.jnp.sum(S.jax.custom_gradient(
+        lambda x: ((x, S.jnp.round(x).astype(S.jnp.int32)), lambda g: 3 * g[0]))(x)[0]))(S.jnp.ones(3)),
     "gradient_not_pair": lambda S: S.jax.grad(S.jax.custom_gradient(lambda x: x))(1.0),
     # closure_convert
     "convert": lambda S: S.jax.grad(lambda c: minimise(S)(lambda x: x * x - c, 1.0))(4.0),

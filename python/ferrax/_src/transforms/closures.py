@@ -8,9 +8,8 @@ from typing import Any
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.core import api_util
+from ferrax._src.core import api_util, float0
 from ferrax._src.tracing import staging
-from ferrax._src.tree import tree_util
 
 __all__ = ["closure_convert"]
 
@@ -47,12 +46,12 @@ def closure_convert(
     taken = [
         every or (isinstance(value, core.Tracer) and dtypes.has_tangent(value.dtype)) for value in captured
     ]
-    in_tree = tree_util.tree_structure((example_args, {}))
+    in_tree = float0.flatten((example_args, {}))[1]
     count = len(example_args)
 
     def converted(*args):
         args, values = args[:count], list(args[count:])
-        leaves, tree = tree_util.tree_flatten((args, {}))
+        leaves, tree = float0.flatten((args, {}))
         if tree != in_tree:
             raise TypeError(
                 f"the converted function takes arguments of the structure {in_tree}, got {tree}"
