@@ -48,6 +48,7 @@ def run(name: str, on_ferrax: bool) -> dict:
 
 def _output(arguments: list[str], on_ferrax: bool) -> str:
     environment = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONWARNINGS="ignore")
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # one compilation of ferrax serves all programs
     # XLA compiles longer than these programs run.
     environment.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
     command = [sys.executable, *(["-m", "ferrax.compat"] if on_ferrax else []), *arguments]

@@ -4,10 +4,19 @@ import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
 PACKAGE = pathlib.Path(__import__("ferrax").__file__).parent.parent
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_once():
+    """The first process here writes the bytecode of ferrax, wherever Python is told to write none."""
+    with mock.patch.dict(os.environ):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield
 
 
 def run(*arguments, python_path=(), **options):
