@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 from timing import compiled, timed
 
@@ -31,6 +33,16 @@ def _regular(*shape):
     return _matrices(*shape) + 3 * np.eye(shape[-1], dtype=np.float32)
 
 
+def _scipy(name, *more, **options):
+    """A function of `scipy.linalg`."""
+
+    def run(library, a):
+        module = importlib.import_module(f"{library.name}.scipy.linalg")
+        return getattr(module, name)(a, *(x(a) for x in more), **options)
+
+    return run
+
+
 FACTORS = {
     "cholesky": (_definite, lambda lib, a: lib.jnp.linalg.cholesky(a)),
     "lu": (_regular, lambda lib, a: lib.jax.lax.linalg.lu(a)),
@@ -58,6 +70,17 @@ CASES = [
     ("`svd` of 512×128", _matrices(512, 128),
      lambda lib, a: lib.jnp.linalg.svd(a, full_matrices=False)),
     ("`svdvals` of 256×256", _matrices(256, 256), lambda lib, a: lib.jnp.linalg.svdvals(a)),
+    ("`eig` of 128×128", _matrices(128, 128), lambda lib, a: lib.jnp.linalg.eig(a)),
+    ("`schur` of 128×128", _matrices(128, 128), _scipy("schur")),
+    ("`solve_triangular` of 512×512", _regular(512, 512) + 60 * np.eye(512, dtype=np.float32),
+     _scipy("solve_triangular", lambda a: a[:, :64])),
+    ("`expm` of 128×128", _matrices(128, 128), _scipy("expm")),
+    ("`expm` of 1,000 matrices of 4×4", _matrices(1000, 4, 4), _scipy("expm")),
+    ("`sqrtm` of 64×64", _definite(64, 64), _scipy("sqrtm")),
+    ("`polar` of 128×128", _regular(128, 128), _scipy("polar")),
+    ("`solve_sylvester` of 64×64", _definite(64, 64), _scipy("solve_sylvester", lambda a: a, lambda a: a)),
+    ("`eigh_tridiagonal` of 1,000, eigenvalues alone", _matrices(1000),
+     _scipy("eigh_tridiagonal", lambda a: a[1:], eigvals_only=True)),
 ]  # fmt: skip
 
 ROWS = [timed(name, "ms", None, compiled(array, function)) for name, array, function in CASES]
