@@ -258,6 +258,7 @@ def loops(S, m, v):
         n.sqrt(n.abs(m)),
         n.tanh(m),
         S.jax.jit(n.sin)(m),
+        lax.bessel_i1e(m),
         n.squeeze(m[:1]),
         n.concatenate([m, m]),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.composed.special.bessel import bessel_i1e_p
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import builtin
 from ferrax._src.lax import api as lax
@@ -29,9 +30,9 @@ from ferrax._src.sparse.bcsr import (
 )
 from ferrax._src.sparse.transform import bcoo_rules, bcsr_rules, evaluate
 
-_LINEAR = ("conj", "copy", "copy_p", "imag", "neg", "real", "stage", "reduce_precision")
+_LINEAR = ("conj", "copy", "imag", "neg", "real", "reduce_precision")
 _ZERO_AT_ZERO = (
-    "abs", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cbrt", "ceil", "convert_element_type", "erf", "erf_inv",
+    "abs", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "convert_element_type", "erf", "erf_inv",
     "expm1", "floor", "log1p", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh",
 )  # fmt: skip
 
@@ -51,27 +52,18 @@ def _unique(mat: Any) -> Any:
     return bcoo_sum_duplicates(mat, nse=mat.nse)
 
 
-def _elementwise(name, linear):
-    primitive = builtin(name)
-
+def _elementwise(primitive, linear):
     def rule(mat, **params):
         mat = mat if linear else _unique(mat)
         return _with_data(mat, primitive.bind(mat.data, **params))
 
-    bcoo_rules[name] = bcsr_rules[name] = rule
+    bcoo_rules[primitive.name] = bcsr_rules[primitive.name] = rule
 
 
-def _is_known(name) -> bool:
-    try:
-        builtin(name)
-    except KeyError:
-        return False
-    return True
-
-
-for _name in (*_LINEAR, *_ZERO_AT_ZERO):
-    if _is_known(_name):
-        _elementwise(_name, _name in _LINEAR)
+for _name in _LINEAR:
+    _elementwise(builtin(_name), True)
+for _primitive in (*map(builtin, _ZERO_AT_ZERO), bessel_i1e_p):
+    _elementwise(_primitive, False)
 
 
 def _integer_pow(mat, *, y, **params):
