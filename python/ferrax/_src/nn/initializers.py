@@ -227,20 +227,18 @@ def variance_scaling(
         shape = canonicalize_shape(shape, "nn.initializers")
         dtype = _dtype(dtype)
         fan_in, fan_out = _compute_fans(shape, in_axis, out_axis, batch_axis)
-        if mode == "fan_in":
-            denominator = fan_in
-        elif mode == "fan_out":
-            denominator = fan_out
-        elif mode == "fan_avg":
-            denominator = (fan_in + fan_out) / 2
-        elif mode == "fan_geo_avg":
-            denominator = (fan_in * fan_out) ** 0.5
-        else:
+        sizes = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+            "fan_geo_avg": (fan_in * fan_out) ** 0.5,
+        }
+        if mode not in sizes:
             raise ValueError(
                 "variance_scaling: mode has to be 'fan_in', 'fan_out', 'fan_avg' or "
                 f"'fan_geo_avg', got {mode!r}"
             )
-        variance = jnp.array(scale / denominator, dtype=dtype)
+        variance = jnp.array(scale / sizes[mode], dtype=dtype)
         is_real = dtypes.issubdtype(dtype, np.floating)
 
         if distribution == "normal":

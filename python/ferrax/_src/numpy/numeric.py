@@ -126,15 +126,12 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: in
         raise ValueError(
             "gradient: differences need two elements or more along each axis, got shape"
             f" {tuple(f.shape)}")
-    if len(varargs) == 0:
-        spacings: list[Any] = [1.0] * len(axes)
-    elif len(varargs) == 1:
-        spacings = list(varargs) * len(axes)
-    elif len(varargs) == len(axes):
-        spacings = list(varargs)
-    else:
+    if len(varargs) not in (0, 1, len(axes)):
         raise TypeError(
             f"gradient: one spacing or one for each of {len(axes)} axes, got {len(varargs)}")
+    spacings: tuple[Any, ...] = varargs or (1.0,)
+    if len(spacings) == 1:
+        spacings *= len(axes)
     out = [_gradient_along(f, ensure_array(h, "gradient"), d) for h, d in zip(spacings, axes)]
     return out[0] if len(out) == 1 else out
 

@@ -207,13 +207,14 @@ def isclose(
         a, b = promote_args_inexact("isclose", a, b)
     dtype = real_dtype(a.dtype)
     rtol, atol = convert(rtol, dtype), convert(atol, dtype)
-    both_nan = lax.bitwise_and(*promote_args("isclose", lax.ne(a, a), lax.ne(b, b)))
-    finite = isfinite(b)
-    within = lax.le(
-        lax.abs(lax.sub(a, b)), ufuncs.add(atol, ufuncs.multiply(rtol, lax.abs(b)))
-    )
-    out = ufuncs.logical_or(lax.eq(a, b), ufuncs.logical_and(finite, within))
-    return ufuncs.logical_or(out, both_nan) if equal_nan else out
+    same = lax.eq(a, b)
+    if equal_nan:
+        nans = ufuncs.bitwise_and(lax.ne(a, a), lax.ne(b, b))
+        same = lax.bitwise_or(same, nans)
+    tolerance = ufuncs.add(atol, ufuncs.multiply(rtol, lax.abs(b)))
+    # A tolerance that is relative to an infinite b would let everything pass.
+    near = ufuncs.bitwise_and(isfinite(b), lax.le(lax.abs(lax.sub(a, b)), tolerance))
+    return lax.bitwise_or(same, near)
 
 
 @jit(static_argnames=("equal_nan",))

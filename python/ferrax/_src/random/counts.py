@@ -10,7 +10,8 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,35 +103,64 @@ def _poisson_products(key, lam, mine, shape, dtype, steps):
     return (lax.while_loop(cond, body, start)[1] - 1).astype(dtype)
 
 
+class _Hat(NamedTuple):
+    """The hat of Hörmann's transformed rejection: its inverse is G(u) = (2 a / (1/2 - |u|) + b) u.
+
+    `scale` is that of the uniform number which is compared with the density; below `sure` it needs no
+    comparison, away from the ends of the range of u.
+    """
+
+    a: Array
+    b: Array
+    scale: Array
+    sure: Array
+
+
+def _transformed_rejection(key, hat, candidate, possible, log_density, others, dtype, steps):
+    """Whole numbers from uniform numbers u in [-1/2, 1/2) and v in [0, 1), drawn until all are taken.
+
+    k = `candidate(G(u))` is taken where v is `sure`, and else where it is `possible(k, s, v)`, with
+    s = 1/2 - |u|, and the logarithm of v `scale` / G'(u) is at most `log_density(k)`. What is taken in
+    a later round replaces what was; JAX's numbers do so. Elements of `others` are not wanted.
+    """
+    a, b, scale, sure = hat
+    shape = a.shape
+
+    def unfinished(state):
+        step, _, pending, _ = state
+        return pending.any() & (step < steps)
+
+    def draw(state):
+        step, key, pending, found = state
+        key, *of_uniforms = _split(key, 3)
+        u, v = (uniform(own, shape, a.dtype) for own in of_uniforms)
+        u = u - 0.5
+        s = 0.5 - lax.abs(u)
+        k = lax.floor(candidate((2 * a / s + b) * u))
+        below = lax.log(v * scale / (a / (s * s) + b)) <= log_density(k)
+        taken = ((v <= sure) & (s >= 0.07)) | (possible(k, s, v) & below)
+        return step + 1, key, pending & ~taken, jnp.where(taken, k, found)
+
+    pending = jnp.broadcast_to(~others.all(), shape)
+    start = (0, key, pending, jnp.full(shape, -1, a.dtype))
+    return lax.while_loop(unfinished, draw, start)[3].astype(dtype)
+
+
 def _poisson_rejection(key, lam, others, shape, dtype, steps):
-    """Hörmann's PTRS: a transformed uniform number, under a hat of the form a / (1/2 - |u|)**2 + b."""
+    """Poisson numbers of means from 10 on, by the constants of algorithm PTRS."""
     lam = jnp.where(others, np.float32(1e5), lam)
-    log_lam = lax.log(lam)
     b = 0.931 + 2.53 * lax.sqrt(lam)
     a = -0.059 + 0.02483 * b
-    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    v_r = 0.9277 - 3.6224 / (b - 2)
-
-    def cond(state):
-        step, _, accepted, _ = state
-        return (~accepted).any() & (step < steps)
-
-    def body(state):
-        step, k_out, accepted, key = state
-        key, u_key, v_key = _split(key, 3)
-        u = uniform(u_key, shape, lam.dtype) - 0.5
-        v = uniform(v_key, shape, lam.dtype)
-        us = 0.5 - lax.abs(u)
-        k = lax.floor((2 * a / us + b) * u + lam + 0.43)
-        log_ratio = lax.log(v * inverse_alpha / (a / (us * us) + b))
-        log_density = -lam + k * log_lam - lax.lgamma(k + 1)
-        at_once = (us >= 0.07) & (v <= v_r)
-        never = (k < 0) | ((us < 0.013) & (v > us))
-        accept = at_once | (~never & (log_ratio <= log_density))
-        return step + 1, lax.select(accept, k, k_out), accepted | accept, key
-
-    start = (0, jnp.full(shape, -1, lam.dtype), jnp.broadcast_to(others.all(), shape), key)
-    return lax.while_loop(cond, body, start)[1].astype(dtype)
+    hat = _Hat(a, b, scale=1.1239 + 1.1328 / (b - 3.4), sure=0.9277 - 3.6224 / (b - 2))
+    log_lam = lax.log(lam)
+    return _transformed_rejection(
+        key,
+        hat,
+        lambda x: x + lam + 0.43,
+        lambda k, s, v: (k >= 0) & ((s >= 0.013) | (v <= s)),
+        lambda k: -lam + k * log_lam - lax.lgamma(k + 1),
+        others, dtype, steps,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------
@@ -225,54 +255,43 @@ def _binomial_sums(key, count, q, mine, shape, dtype):
 
 
 def _binomial_rejection(key, count, q, others, shape, dtype):
-    """Hörmann's BTRS: a transformed uniform number, under a hat of the form a / (1/2 - |u|)**2 + b."""
+    """Binomial numbers of means from 10 on, by the constants of algorithm BTRS."""
     count = jnp.where(others, jnp.full_like(count, 1e4), count)
     q = jnp.where(others, jnp.full_like(q, 0.5), q)
     deviation = lax.sqrt(count * q * (1 - q))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * q
-    c = count * q + 0.5
-    v_r = 0.92 - 4.2 / b
+    hat = _Hat(a, b, scale=(2.83 + 5.1 / b) * deviation, sure=0.92 - 4.2 / b)
+    centre = count * q + 0.5
     odds = q / (1 - q)
-    alpha = (2.83 + 5.1 / b) * deviation
     mode = lax.floor((count + 1) * q)
+    failures = count - mode + 1  # at the mode, and one
 
-    def cond(state):
-        return (~state[1]).any()
+    def log_density(k):
+        """The logarithm of the density over that at the mode, with Stirling's formula for factorials."""
+        from_mode = (mode + 0.5) * lax.log((mode + 1) / (odds * failures))
+        of_count = (count + 1) * lax.log(failures / (count - k + 1))
+        of_k = (k + 0.5) * lax.log(odds * (count - k + 1) / (k + 1))
+        with_mode = from_mode + of_count + of_k + _stirling_error(mode) + _stirling_error(count - mode)
+        return with_mode - _stirling_error(k) - _stirling_error(count - k)
 
-    def body(state):
-        k_out, accepted, key = state
-        key, u_key, v_key = _split(key, 3)
-        u = uniform(u_key, shape, q.dtype)
-        v = uniform(v_key, shape, q.dtype)
-        u = u - 0.5
-        us = 0.5 - lax.abs(u)
-        at_once = (us >= 0.07) & (v <= v_r)
-        k = lax.floor((2 * a / us + b) * u + c)
-        never = (k < 0) | (k > count)
-        log_ratio = lax.log(v * alpha / (a / (us * us) + b))
-        log_density = (
-            (mode + 0.5) * lax.log((mode + 1) / (odds * (count - mode + 1)))
-            + (count + 1) * lax.log((count - mode + 1) / (count - k + 1))
-            + (k + 0.5) * lax.log(odds * (count - k + 1) / (k + 1))
-            + _stirling_error(mode)
-            + _stirling_error(count - mode)
-            - _stirling_error(k)
-            - _stirling_error(count - k)
-        )
-        accept = at_once | (~never & (log_ratio <= log_density))
-        return lax.select(accept, k, k_out), accepted | accept, key
-
-    start = (jnp.full_like(q, -1), jnp.broadcast_to(others.all(), shape), key)
-    return lax.while_loop(cond, body, start)[0].astype(dtype)
+    return _transformed_rejection(
+        key,
+        hat,
+        lambda x: x + centre,
+        lambda k, s, v: (k >= 0) & (k <= count),
+        log_density,
+        others, dtype, np.iinfo(np.int32).max,
+    )  # fmt: skip
 
 
-# log(k!) less Stirling's formula for k + 1, (k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2, for k = 0 ... 9.
-_STIRLING_ERRORS = (
-    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
-    0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
-    0.00925546218271273, 0.00833056343336287,
-)  # fmt: skip
+def _log_factorial_error(k: int) -> float:
+    stirling = (k + 0.5) * math.log(k + 1) - (k + 1) + 0.5 * math.log(2 * math.pi)
+    return math.log(math.factorial(k)) - stirling
+
+
+# log(k!) less Stirling's formula for k + 1, (k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2.
+_STIRLING_ERRORS = tuple(map(_log_factorial_error, range(10)))
 
 
 def _stirling_error(k):
@@ -315,15 +334,14 @@ def multinomial(
     shape = p.shape if shape is None else canonicalize_shape(shape, "multinomial")
     n, p = jnp.broadcast_to(n, shape[:-1]), jnp.broadcast_to(p, shape)
 
-    def draw(left, outcome):
-        ratio, key = outcome
-        count = binomial(key, left, jnp.clip(ratio, 0, 1), dtype=left.dtype)
-        return left - count, count
+    outcomes = jnp.moveaxis(p, -1, 0)
+    remaining = lax.cumsum(outcomes, 0, reverse=True)
+    chances = jnp.clip(outcomes / jnp.where(remaining == 0, 1, remaining), 0, 1)
 
-    p = jnp.moveaxis(p, -1, 0)
-    tail = lax.cumsum(p, 0, reverse=True)
-    ratios = p / jnp.where(tail == 0, 1, tail)
-    keys = split(key, ratios.shape[0])
-    _, counts = lax.scan(draw, n, (ratios, keys), unroll=unroll)
-    counts = jnp.moveaxis(counts, 0, -1)
-    return counts.astype(float if dtype is None else dtype)
+    def draw(trials, given):
+        chance, own_key = given
+        hits = binomial(own_key, trials, chance, dtype=trials.dtype)
+        return trials - hits, hits
+
+    _, hits = lax.scan(draw, n, (chances, split(key, outcomes.shape[0])), unroll=unroll)
+    return jnp.moveaxis(hits, 0, -1).astype(float if dtype is None else dtype)
