@@ -3,7 +3,8 @@
 //! Products and convolutions of halves, or with a result dtype of their own, become ones in
 //! the dtype of accumulation between conversions, which fuse with their
 //! neighbours. Products of vectors, or of batches of them, become sums of
-//! products of elements, which fuse too and have the accuracy of sums.
+//! products of elements, which fuse too and have the accuracy of sums. Products
+//! without a contracted axis are multiplications.
 //! Long reductions by multiplication are made safe from parts that overflow beside a zero.
 //! Sub-programs are rewritten too, each once.
 
@@ -45,7 +46,11 @@ fn accumulation(left: DType, right: DType, out: DType) -> DType {
 
 fn needs(program: &Program) -> bool {
     program.equations.iter().any(|equation| match &equation.op {
-        Op::DotGeneral(op) => is_converted(program, equation) || is_of_vectors(op, program, equation),
+        Op::DotGeneral(op) => {
+            is_converted(program, equation)
+                || op.lhs_contracting.is_empty()
+                || is_of_vectors(op, program, equation)
+        }
         Op::ConvGeneralDilated(_) => is_converted(program, equation),
         Op::Reduce(op) => is_long_product(op, program, equation),
         op => !op.programs().is_empty(),
@@ -102,6 +107,29 @@ fn sum_of_products(b: &mut Builder, op: &DotGeneral, left: Atom, right: Atom, ou
     let batch = op.lhs_batch.len();
     let sum = b.reduce_sum(product, &(batch..batch + lhs.len()).collect::<Axes>())?;
     b.reshape(sum, out)
+}
+
+/// A product without contracted axes: the axes of the result are those of the batch, the left operand's
+/// and the right operand's.
+fn outer_product(b: &mut Builder, op: &DotGeneral, left: Atom, right: Atom) -> Result<Atom> {
+    let batch = op.lhs_batch.len();
+    let free = |b: &Builder, x: Atom, batch: &Axes| -> Axes {
+        (0..b.rank(x)).filter(|axis| !batch.contains(axis)).collect()
+    };
+    let (of_left, of_right) = (free(b, left, &op.lhs_batch), free(b, right, &op.rhs_batch));
+    let size = |b: &Builder, x: Atom, axis: usize| b.shape(x)[axis].clone();
+    let mut shape: Vec<Dim> = op.lhs_batch.iter().map(|&axis| size(b, left, axis)).collect();
+    shape.extend(of_left.iter().map(|&axis| size(b, left, axis)));
+    shape.extend(of_right.iter().map(|&axis| size(b, right, axis)));
+    let mut spread = |x: Atom, batch_axes: &Axes, free: &Axes, first: usize| -> Result<Atom> {
+        let order: Axes = batch_axes.iter().chain(free).copied().collect();
+        let x = b.transpose(x, &order)?;
+        let along: Axes = (0..batch).chain(first..first + free.len()).collect();
+        b.broadcast_in_dim(x, &shape, &along)
+    };
+    let left = spread(left, &op.lhs_batch, &of_left, batch)?;
+    let right = spread(right, &op.rhs_batch, &of_right, batch + of_left.len())?;
+    b.mul(left, right)
 }
 
 /// Whether more floats are multiplied than a tree takes in order, so that a part of them may overflow.
@@ -165,6 +193,7 @@ fn rewrite(program: Program, done: &mut FxHashMap<usize, (Arc<Program>, Arc<Prog
                     let shape = ty.as_array().map(|array| array.shape.to_vec()).unwrap_or_default();
                     sum_of_products(&mut builder, op, a, b, &shape)?
                 }
+                Op::DotGeneral(op) if op.lhs_contracting.is_empty() => outer_product(&mut builder, op, a, b)?,
                 Op::DotGeneral(op) => {
                     let plain = DotGeneral { preferred_element_type: Some(wide), ..op.clone() };
                     builder.emit1(plain, &[a, b])?
