@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.special
+from oracle import module, same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -256,3 +257,11 @@ def test_one_object_with_those_of_nn():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc", "zeta", "betainc"])
+@same
+def test_parameters_broadcast(S, name):
+    a, x = np.array([[1.0], [2.0], [3.0]], np.float32), np.array([1.5, 2.5], np.float32)
+    arguments = (a, np.float32(2), x / 4) if name == "betainc" else (x, a) if name == "zeta" else (a, x)
+    return getattr(module(S, "scipy.special"), name)(*map(S.jnp.asarray, arguments))
