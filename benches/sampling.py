@@ -18,6 +18,8 @@ CASES = [
      lambda random, key: random.poisson(key, 100.0, (SIZE,))),
     ("`random.binomial`, 100k numbers of 100 trials",
      lambda random, key: random.binomial(key, 100, 0.3, (SIZE,))),
+    ("`random.bits` of `rbg`, 1M numbers",
+     lambda random, key: random.bits(random.wrap_key_data(key.repeat(2), impl="rbg"), (1 << 20,))),
 ]  # fmt: skip
 
 

@@ -140,7 +140,6 @@ def test_backends(S):
         ("extend.backend.get_compile_options", "not by XLA"),
         ("extend.mlir", "lower_fun"),
         ("extend.pallas", "kernels"),
-        ("extend.random.define_prng_impl", "threefry2x32"),
     ],
 )
 def test_names_that_mean_nothing_say_why(name, text):

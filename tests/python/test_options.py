@@ -449,6 +449,11 @@ def sees_tracer():
     return seen
 
 
+def drawn_twice():
+    once = key(0)
+    return ferrax.random.bits(once), ferrax.random.bits(once)
+
+
 GIVEN = np.ones(2, np.float32)
 key = ferrax.random.key
 # A value other than the default, and a call whose outcome it changes.
@@ -461,6 +466,8 @@ def _on_a_mesh():
 EFFECTS = {
     "jax_enable_x64": (True, lambda: jnp.arange(2).dtype),
     "jax_explicit_x64_dtypes": (cfg.ExplicitX64Mode.ERROR, lambda: jnp.zeros(2, "int64")),
+    "jax_explicit_x64": (True, lambda: jnp.zeros(2, "int64").dtype),
+    "jax_debug_key_reuse": (True, drawn_twice),
     "jax_numpy_dtype_promotion": ("strict", lambda: jnp.arange(2) + jnp.ones(2)),
     "jax_numpy_rank_promotion": ("raise", lambda: jnp.ones(2) + jnp.ones((2, 2))),
     "jax_default_matmul_precision": ("highest", lambda: shown(lambda x: x @ x, GIVEN)),

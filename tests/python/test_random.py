@@ -121,7 +121,6 @@ def test_random_seed_offset():
         (lambda: random.key(random.key(0)), TypeError),
         (lambda: random.key(2**63), OverflowError),
         (lambda: random.key(0, impl="nonsense"), ValueError),
-        (lambda: random.key(0, impl="rbg"), NotImplementedError),
         (lambda: random.key(0, impl=3), TypeError),
         (lambda: random.fold_in(random.key(0), np.arange(2)), TypeError),
         (lambda: random.fold_in(random.key(0), -1), OverflowError),

@@ -16,6 +16,7 @@ from ferrax._src.core import (
     runtime,  # noqa: F401  the settings, before anything is traced
 )
 from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
+from ferrax._src.random import generators  # noqa: F401  those that keys are named after
 from ferrax._src.transforms import custom_views  # noqa: F401
 
 array_methods.install(_core.Array)

@@ -60,11 +60,6 @@ pub struct KernelStep {
 /// operand costs less than to walk it.
 const MAX_SPLITS: usize = 12;
 
-/// The register type of elements: keys are moved as raw words.
-pub fn register_type(dtype: DType) -> Result<ScalarType, Error> {
-    if dtype.is_key() { Ok(ScalarType::U64) } else { ScalarType::of(dtype) }
-}
-
 /// Emits group `number`. `stored` says which roots need memory.
 pub fn emit_group(
     graph: &Graph<'_>,
@@ -279,7 +274,7 @@ impl<'a> Emitter<'a> {
         let epilogue = &mut self.draft.epilogue;
         Ok(match results.as_slice() {
             [re, im] => Value::Complex(*re, *im),
-            [only] if kind.is_arg() => Value::Real(epilogue.convert(*only, register_type(output_dtype)?)),
+            [only] if kind.is_arg() => Value::Real(epilogue.convert(*only, ScalarType::of(output_dtype)?)),
             [only] => Value::Real(epilogue.round_to(output_dtype, *only)),
             _ => return Err(internal_error!("a reduction of nothing").into()),
         })
@@ -381,9 +376,9 @@ impl<'a> Emitter<'a> {
         let dtype = self.graph.dtypes[var.index()];
         let operand = self.operand(base, dtype, false);
         let source = self.source(Load { operand, fill }, view);
-        let ty = register_type(dtype)?;
+        let ty = ScalarType::of(dtype)?;
         let mut part = |part| self.draft.input(self.stage, source, part, ty);
-        Ok(if dtype.is_complex() { Value::Complex(part(0), part(1)) } else { Value::Real(part(0)) })
+        Ok(if dtype.parts() == 2 { Value::Complex(part(0), part(1)) } else { Value::Real(part(0)) })
     }
 
     /// The source of a load: one for all that read the same.

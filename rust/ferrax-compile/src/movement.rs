@@ -9,7 +9,7 @@ use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{Atom, Equation, Op, Scalar, Sizes, Var, internal_error};
 use smallvec::SmallVec;
 
-use crate::emit::{Emitted, Emitter, Interrupt, register_type};
+use crate::emit::{Emitted, Emitter, Interrupt};
 use crate::index::{AxisIndices, Indivisible, View};
 
 impl Emitter<'_> {
@@ -96,10 +96,10 @@ impl Emitter<'_> {
                 _ => body.op(ScalarOp::Add, &[sum, scaled]),
             };
         }
-        let value = body.convert(sum, register_type(op.dtype)?);
+        let value = body.convert(sum, ScalarType::of(op.dtype)?);
         let value = body.round_to(op.dtype, value);
         Ok(if op.dtype.is_complex() {
-            let zero = body.float(register_type(op.dtype)?, 0.0);
+            let zero = body.float(ScalarType::of(op.dtype)?, 0.0);
             Value::Complex(value, zero)
         } else {
             Value::Real(value)

@@ -22,12 +22,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ferrax_ir::scalar::{Body, ScalarOp};
+use ferrax_ir::scalar::{Body, ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{Error, Op, Program, Result, internal_error};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::emit::register_type;
 use crate::index::View;
 use crate::kernel::{AxisKind, Launch, Stage, registers};
 use crate::place::{Uses, in_place_pairs};
@@ -330,8 +329,7 @@ impl Verifier<'_> {
                         }
                         (Some(load), _) => {
                             let dtype = kernel.operands[load.operand as usize].dtype;
-                            let parts = if dtype.is_complex() { 2 } else { 1 };
-                            register_type(dtype).ok().filter(|_| part < parts)
+                            ScalarType::of(dtype).ok().filter(|_| usize::from(part) < dtype.parts())
                         }
                         (None, Some(accumulator)) => Some(accumulator.result()).filter(|_| part == 0),
                         (None, None) => return wrong("reads an input that does not exist"),

@@ -377,7 +377,7 @@ fn sorts_of_long_lines() {
 #[test]
 fn keys_of_prngs_and_nothing_are_sorted_along() {
     let places = Tensor::from_elements(vec![5], &[3i32, 1, 4, 1, 5]).unwrap();
-    let key = DType::Key(ferrax_ir::KeyImpl::Threefry2x32);
+    let key = DType::Key(ferrax_ir::KeyImpl::THREEFRY2X32);
     let op = Sort { dimension: 0, is_stable: true, num_keys: 1 };
     assert!(try_op(op.clone(), &[places.clone(), fill(key, &[5], 1)], 0));
     assert!(!try_op(op, &[fill(key, &[5], 1), places], 0));

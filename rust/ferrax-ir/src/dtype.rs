@@ -3,36 +3,8 @@
 //! Sub-byte types are stored one element a byte, as `ml_dtypes` does. Keys are
 //! a dtype of their own: an element is the generator's whole state.
 
+use crate::generators::KeyImpl;
 use crate::{Result, parse_error};
-
-/// A random number generator that keys belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum KeyImpl {
-    /// Threefry-2x32, 20 rounds (Salmon et al., SC 2011): two `u32` words a key.
-    Threefry2x32,
-}
-
-impl KeyImpl {
-    pub const fn name(self) -> &'static str {
-        match self {
-            KeyImpl::Threefry2x32 => "threefry2x32",
-        }
-    }
-
-    /// The short name in types, as in `key<fry>[]`.
-    pub const fn tag(self) -> &'static str {
-        match self {
-            KeyImpl::Threefry2x32 => "fry",
-        }
-    }
-
-    /// How many `u32` words hold one key.
-    pub const fn words(self) -> usize {
-        match self {
-            KeyImpl::Threefry2x32 => 2,
-        }
-    }
-}
 
 /// What arithmetic a dtype takes part in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,18 +33,18 @@ macro_rules! dtypes {
             pub const ALL: &'static [DType] = &[$(DType::$variant),*];
 
             /// NumPy's name.
-            pub const fn name(self) -> &'static str {
+            pub fn name(self) -> &'static str {
                 match self {
                     $(DType::$variant => $name,)*
-                    DType::Key(KeyImpl::Threefry2x32) => "key<fry>",
+                    DType::Key(key) => key.dtype_name(),
                 }
             }
 
             /// The name in program text: `f32`, `i8`, `bool`.
-            pub const fn short_name(self) -> &'static str {
+            pub fn short_name(self) -> &'static str {
                 match self {
                     $(DType::$variant => $short,)*
-                    DType::Key(KeyImpl::Threefry2x32) => "key<fry>",
+                    DType::Key(key) => key.dtype_name(),
                 }
             }
 
@@ -167,6 +139,15 @@ impl DType {
         matches!(self.kind(), Kind::Key)
     }
 
+    /// How many registers hold one element: two for complex numbers and for keys of four words.
+    pub const fn parts(self) -> usize {
+        match self {
+            DType::C64 | DType::C128 => 2,
+            DType::Key(key) => key.words().div_ceil(2),
+            _ => 1,
+        }
+    }
+
     /// Types that can be stored and converted but not computed with.
     pub const fn is_storage_only(self) -> bool {
         self.is_float() && self.bits() <= 8
@@ -202,8 +183,8 @@ impl DType {
 
     /// Parses a NumPy name or a short name.
     pub fn parse(name: &str) -> Result<DType> {
-        if name == "key<fry>" {
-            return Ok(DType::Key(KeyImpl::Threefry2x32));
+        if name.starts_with("key<") {
+            return KeyImpl::of_dtype(name).map(DType::Key);
         }
         DType::ALL
             .iter()

@@ -26,6 +26,7 @@ pub mod dim;
 pub mod dtype;
 mod equality;
 pub mod error;
+mod generators;
 pub mod interpret;
 pub mod math;
 pub mod minifloat;
@@ -45,8 +46,9 @@ pub mod verify;
 
 pub use builder::Builder;
 pub use dim::Dim;
-pub use dtype::{DType, KeyImpl, Kind};
+pub use dtype::{DType, Kind};
 pub use error::{Error, Result};
+pub use generators::KeyImpl;
 pub use op::{Extension, Op, View};
 pub use param::{Param, Params, ToParam};
 pub use print::{ShowCaptured, ShowOp};

@@ -267,7 +267,7 @@ fn conversions() {
 
 #[test]
 fn selection() {
-    let key = DType::Key(KeyImpl::Threefry2x32);
+    let key = DType::Key(KeyImpl::THREEFRY2X32);
     let keys: Vec<Scalar> =
         [1u128, 1 << 40, u128::from(u64::MAX)].map(|bits| Scalar::from_bits(key, bits)).into();
     for dtype in exact() {
@@ -501,7 +501,7 @@ fn weak_types() {
 fn refusals() {
     let ty = |dtype: DType, sizes: &[usize]| Type::Array(ArrayType::of_sizes(sizes, dtype));
     let (f32, i32, bool) = (DType::F32, DType::I32, DType::Bool);
-    let key = DType::Key(KeyImpl::Threefry2x32);
+    let key = DType::Key(KeyImpl::THREEFRY2X32);
     let table: Vec<(Op, Vec<Type>, &str)> = vec![
         (
             Unary::Sin.into(),

@@ -114,7 +114,7 @@ fn refused_products() {
     }
 }
 
-const KEY: DType = DType::Key(KeyImpl::Threefry2x32);
+const KEY: DType = DType::Key(KeyImpl::THREEFRY2X32);
 
 /// The words of keys, or any words.
 fn words(tensor: &Tensor) -> Vec<u32> {

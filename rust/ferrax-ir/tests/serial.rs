@@ -98,7 +98,7 @@ fn example() -> Program {
     let x = b.input(f32s(&[3]));
     let n = b.input(ArrayType::scalar(DType::I32).with_weak(true));
     let ragged = b.input(ArrayType::new(vec![Dim::parse("2*n + 1").unwrap(), Dim::Const(2)], DType::BF16));
-    let key = Tensor::zeros(DType::Key(ferrax_ir::KeyImpl::Threefry2x32), vec![]).unwrap();
+    let key = Tensor::zeros(DType::Key(ferrax_ir::KeyImpl::THREEFRY2X32), vec![]).unwrap();
     let key = b.constant(key, false);
     let empty = b.constant(Tensor::zeros(DType::C128, vec![0, 4]).unwrap(), false);
     b.source = Source::new(SourceLine {

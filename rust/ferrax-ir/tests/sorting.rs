@@ -98,7 +98,7 @@ fn they_keep_the_laws() {
 #[test]
 fn refusals_and_weak_types() {
     let f = |sizes: &[usize]| array(DType::F32, sizes);
-    let key = array(DType::Key(KeyImpl::Threefry2x32), &[2]);
+    let key = array(DType::Key(KeyImpl::THREEFRY2X32), &[2]);
     let cases: Vec<(Op, Vec<ArrayType>, &str)> = vec![
         (sort(0, 1), vec![], "Type: Sort requires at least one operand"),
         (

@@ -97,7 +97,7 @@ fn dynamic_windows_are_clamped() {
 
 #[test]
 fn every_dtype_moves() {
-    let key = DType::Key(KeyImpl::Threefry2x32);
+    let key = DType::Key(KeyImpl::THREEFRY2X32);
     let dtypes = DType::ALL.iter().copied().chain([key]);
     for dtype in dtypes {
         let bytes: Vec<u8> = (0..4 * dtype.size()).map(|i| (i % 2) as u8).collect();

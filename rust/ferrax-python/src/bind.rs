@@ -217,7 +217,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         checks::set_checks,
         checks::clear_checks,
         checks::set_verification,
-        dtypes::register_extended_dtypes,
+        dtypes::register_float0,
+        dtypes::register_key_dtype,
         placement::place_of,
         placement::set_place,
     );

@@ -22,6 +22,7 @@ const NO_TRACING: u16 = 32;
 const NO_EXECUTION: u16 = 64;
 const LOG_TRANSFERS: u16 = 128;
 const NO_TRANSFERS: u16 = 256;
+const KEYS: u16 = 512;
 const TRANSFERS: u16 = LOG_TRANSFERS | NO_TRANSFERS;
 /// What is asked around each run; the rest is asked where something is traced, compiled or converted.
 const RUNS: u16 = NANS | INFS | NO_EXECUTION | TRANSFERS;
@@ -83,6 +84,12 @@ pub fn leaks() -> bool {
 /// Whether the cause of each retrace is logged.
 pub fn retraces() -> bool {
     bits() & RETRACES != 0
+}
+
+/// Whether the use of random keys is followed.
+#[inline]
+pub fn keys() -> bool {
+    bits() & KEYS != 0
 }
 
 /// Whether traces and compilations are logged.

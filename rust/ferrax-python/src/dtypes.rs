@@ -1,4 +1,4 @@
-//! Dtypes as Python sees them: NumPy's own, `ml_dtypes`' and the key dtype.
+//! Dtypes as Python sees them: NumPy's own, `ml_dtypes`' and those of keys, which Python makes and registers.
 
 use ferrax_ir::{DType, KeyImpl};
 use pyo3::exceptions::PyTypeError;
@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
+
+use crate::errors::IntoPyResult;
 
 /// NumPy dtype objects in the order of `DType::ALL`, then the key dtypes.
 struct Table {
@@ -47,21 +49,41 @@ fn table(py: Python<'_>) -> PyResult<&Table> {
     })
 }
 
-static KEY_DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// Of the dtype objects of keys, by the number of the generator.
+static KEY_DTYPES: [PyOnceLock<(KeyImpl, Py<PyAny>)>; 256] = [const { PyOnceLock::new() }; 256];
+/// Their class. Its objects know their number as `_number`.
+static KEY_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static FLOAT0: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Registers the objects that stand for dtypes NumPy does not have.
+/// Registers the object that stands for the dtype without bytes.
 #[pyfunction]
-pub fn register_extended_dtypes(py: Python<'_>, key: Py<PyAny>, float0: Py<PyAny>) {
+pub fn register_float0(py: Python<'_>, float0: Py<PyAny>) {
     // A second registration (a module reloaded) keeps the first.
-    let _ = KEY_DTYPE.set(py, key);
     let _ = FLOAT0.set(py, float0);
+}
+
+/// Registers the dtype object of the keys of a generator, which is defined if none has this name: gives
+/// its number and its name, which is another one where `define` and the name is taken.
+#[pyfunction]
+pub fn register_key_dtype(
+    object: &Bound<'_, PyAny>,
+    name: &str,
+    tag: &str,
+    key_shape: Vec<usize>,
+    define: bool,
+) -> PyResult<(u8, &'static str)> {
+    let py = object.py();
+    let found = if define { KeyImpl::define(name, tag, &key_shape) } else { KeyImpl::named(name) };
+    let key = found.py(py)?;
+    let _ = KEY_CLASS.set(py, object.get_type().unbind());
+    let _ = KEY_DTYPES[usize::from(key.number())].set(py, (key, object.clone().unbind()));
+    Ok((key.number(), key.name()))
 }
 
 /// The Python object of a dtype.
 pub fn to_numpy(py: Python<'_>, dtype: DType) -> PyResult<Py<PyAny>> {
     let special = match dtype {
-        DType::Key(_) => KEY_DTYPE.get(py),
+        DType::Key(key) => KEY_DTYPES[usize::from(key.number())].get(py).map(|(_, object)| object),
         DType::Float0 => FLOAT0.get(py),
         _ => None,
     };
@@ -82,15 +104,16 @@ pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<DType> {
     if let Some(&dtype) = table.by_address.get(&(object.as_ptr() as usize)) {
         return Ok(dtype);
     }
-    let same =
-        |slot: &PyOnceLock<Py<PyAny>>| slot.get(py).map_or(Ok(false), |known| known.bind(py).eq(object));
-    if !object.is_instance_of::<PyType>() {
-        if same(&KEY_DTYPE)? {
-            return Ok(DType::Key(KeyImpl::Threefry2x32));
+    if KEY_CLASS.get(py).is_some_and(|class| object.get_type().is(class.bind(py))) {
+        let number: u8 = object.getattr(intern!(py, "_number"))?.extract()?;
+        if let Some((key, _)) = KEY_DTYPES[usize::from(number)].get(py) {
+            return Ok(DType::Key(*key));
         }
-        if same(&FLOAT0)? {
-            return Ok(DType::Float0);
-        }
+    }
+    if !object.is_instance_of::<PyType>()
+        && FLOAT0.get(py).map_or(Ok(false), |known| known.bind(py).eq(object))?
+    {
+        return Ok(DType::Float0);
     }
     let numpy = table.numpy_dtype.bind(py).call1((object,))?;
     let name: String = numpy.getattr(intern!(py, "name"))?.extract()?;

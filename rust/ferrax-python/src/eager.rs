@@ -12,7 +12,7 @@ use crate::errors::{IntoPyResult, to_py};
 use crate::nans;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
-use crate::{cache, checks};
+use crate::{cache, checks, key_reuse};
 
 /// Bytes of operands above which the GIL is released while an op runs: below,
 /// releasing costs more than it gives.
@@ -40,6 +40,11 @@ pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Output
     if !op.programs().is_empty() {
         return run_structured(py, op, operands);
     }
+    if checks::keys() { key_reuse::run_op(py, op, operands) } else { run_plain(py, op, operands) }
+}
+
+/// Runs an op without sub-programs, whatever becomes of keys.
+pub fn run_plain(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
     let inputs = tensors(py, operands)?;
     if let Op::Extension(_) = op {
         return run_extension(py, op, operands, &inputs);

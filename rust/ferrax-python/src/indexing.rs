@@ -18,6 +18,7 @@ use pyo3::types::{PyEllipsis, PyInt, PyList, PySlice, PyTuple};
 use smallvec::SmallVec;
 
 use crate::array::{Array, Concrete};
+use crate::checks;
 use crate::convert::{self, Operand};
 use crate::eager;
 use crate::elementwise::{self, Promotion};
@@ -226,7 +227,7 @@ fn read<'py>(array: &Bound<'py, Array>, index: &Bound<'py, PyAny>) -> PyResult<O
     let Some(concrete) = array.get().concrete() else { return Ok(None) };
     let item = concrete.dtype.size();
     let Some(items) = items(index) else { return Ok(None) };
-    if item == 0 || !trace::runs_eagerly(&[]) {
+    if item == 0 || !trace::runs_eagerly(&[]) || (concrete.dtype.is_key() && checks::keys()) {
         return Ok(None);
     }
     let Some(region) = Region::new(&concrete.sizes, item, &items).filter(|region| !region.missed) else {

@@ -23,6 +23,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use smallvec::SmallVec;
 
 use crate::array::Array;
+use crate::checks;
 use crate::convert::{self, Operand};
 use crate::placement;
 use crate::program::{EQUATION_BYTES, PyProgram};
@@ -596,6 +597,9 @@ impl JitFunction {
         if !trace::runs_at_once(&program.program.effects, all) {
             let outputs = self.record(py, program, all)?;
             return entry.out_tree.unflatten(py, outputs.into_iter().map(Py::into_any));
+        }
+        if checks::keys() {
+            return self.run_followed(py, entry, all);
         }
         let arrays = self
             .execute(py, entry, all)?

@@ -14,7 +14,7 @@
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
 //! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
-//! | `checks`, `nans` | settings that look at values; errors about NaNs and infinities |
+//! | `checks`, `nans`, `key_reuse` | settings that look at values and at keys; errors about NaNs and infinities |
 //! | `checkpoint` | checkpointed calls and their policies |
 //! | `primitive` | primitives and callbacks that are defined in Python |
 //! | `export` | programs as bytes |
@@ -40,6 +40,7 @@ pub mod functions;
 pub mod indexing;
 pub mod interrupt;
 pub mod jit;
+pub mod key_reuse;
 pub mod nans;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;

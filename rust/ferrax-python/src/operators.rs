@@ -320,7 +320,13 @@ impl Array {
         if slf.get().dtype().is_key() {
             let random = py.import("ferrax.random")?;
             let words = random.call_method1("key_data", (slf,))?.call_method0("__array__")?;
-            return (random.getattr("wrap_key_data")?, (words.call_method0("copy")?,)).into_pyobject(py);
+            let generator = PyDict::new(py);
+            generator.set_item("impl", random.call_method1("key_impl", (slf,))?)?;
+            let wrap = py
+                .import("functools")?
+                .getattr("partial")?
+                .call((random.getattr("wrap_key_data")?,), Some(&generator))?;
+            return (wrap, (words.call_method0("copy")?,)).into_pyobject(py);
         }
         let restore = py.import("ferrax._core")?.getattr("array_from_numpy")?;
         (restore, (as_numpy(slf)?.call_method0("copy")?, slf.get().weak())).into_pyobject(py)

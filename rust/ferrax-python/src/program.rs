@@ -14,7 +14,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{checks, dtypes, eager, nans, params, placement, primitive};
+use crate::{checks, dtypes, eager, key_reuse, nans, params, placement, primitive};
 
 /// What an equation takes in memory, with its share of the executable, about.
 pub const EQUATION_BYTES: usize = 2 << 10;
@@ -89,6 +89,7 @@ impl PyProgram {
         if checks::watched() {
             checks::may_run(&self.program.name)?;
         }
+        let followed = key_reuse::follow(py, &self.program, &self.program.name, operands)?;
         let executable = self.executable(py)?.clone();
         let inputs = eager::tensors(py, operands)?;
         let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
@@ -101,6 +102,7 @@ impl PyProgram {
         if placement::any(operands) || self.says_places() {
             placement::place_results(py, self, operands, &results)?;
         }
+        followed.done(&results)?;
         Ok(results)
     }
 }

@@ -292,9 +292,9 @@ class UnexpectedTracerError(JAXTypeError):
 class KeyReuseError(JAXTypeError):
     """A random key was used twice, while `jax_debug_key_reuse` is set.
 
-    Nothing raises it yet, since that flag cannot be set. Cause: two samplers given the same key
-    give related numbers, where independent ones were meant. Cure: `ferrax.random.split` the key,
-    and use each new key once.
+    Cause: two samplers given the same key give related numbers, where independent ones were meant.
+    Cure: `ferrax.random.split` the key, and use each new key once; where the same numbers are
+    meant, `ferrax.random.clone` it.
 
     Example:
         >>> k1, k2 = ferrax.random.split(ferrax.random.key(0))

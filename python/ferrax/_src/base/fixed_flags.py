@@ -38,8 +38,6 @@ FIXED = {
     "jax_use_shardy_partitioner": ((True,), "there are no meshes of devices"),
     "jax_log_checkpoint_residuals": (
         (False,), "ad_checkpoint.print_saved_residuals shows what a checkpoint saves"),
-    "jax_debug_key_reuse": (
-        (False,), "the use of keys is not followed; split a key before each use"),
     "jax_error_checking_behavior_nan": (
         ("ignore",), "jax_debug_nans makes NaNs errors, and experimental.checkify finds them"),
     "jax_error_checking_behavior_divide": (

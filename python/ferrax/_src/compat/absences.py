@@ -47,7 +47,6 @@ INSTEAD = {
     "jax.experimental.mosaic": "it is for accelerators that ferrax has not; use jax.numpy and jax.lax",
     "jax.experimental.jax2tf": "ferrax has no TensorFlow; jax.export saves compiled functions",
     "jax.experimental.custom_partitioning": "it speaks to XLA's partitioner; use jax.shard_map",
-    "jax.experimental.key_reuse": "ferrax does not follow the use of keys",
     "jax.experimental.EArray": "arrays are of dtypes that ferrax knows",
     "jax.experimental.primal_tangent_dtype": "tangents have the dtype of what they are of; "
     "jax.custom_jvp and jax.custom_vjp may compute with another",

@@ -15,7 +15,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src.base import effects
-from ferrax._src.base.extended_dtypes import PRNG_IMPLS
+from ferrax._src.base.extended_dtypes import REGISTERED, REGISTERED_BY_NAME
 from ferrax._src.core import named_axes
 from ferrax._src.core.op_types import (
     ConvDimensionNumbers,
@@ -209,11 +209,12 @@ def _native_fft(params):
 
 
 def _shown_key(op, params, operands, num_outputs):
-    return params | {"impl": PRNG_IMPLS.get(params["impl"], params["impl"])}
+    return params | {"impl": REGISTERED_BY_NAME.get(params["impl"], params["impl"])}
 
 
 def _native_key(params):
-    return params | {"impl": getattr(params["impl"], "name", params["impl"])}
+    impl = params["impl"]
+    return params | {"impl": REGISTERED[impl][1] if impl in REGISTERED else getattr(impl, "name", impl)}
 
 
 def _native_mul(params):

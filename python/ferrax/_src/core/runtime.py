@@ -7,11 +7,31 @@ from __future__ import annotations
 
 from ferrax import _core
 from ferrax._src.base import config, dtypes, errors, flags, log, monitoring
-from ferrax._src.base.extended_dtypes import key_fry
+from ferrax._src.base.extended_dtypes import (
+    REGISTERED,
+    REGISTERED_BY_NAME,
+    KeyTy,
+    PRNGImpl,
+    key_fry,
+)
 from ferrax._src.core import named_axes
 
 _core.exclude_from_source(errors.PACKAGE_DIRECTORY)
-_core.register_extended_dtypes(key_fry, dtypes.float0)
+_core.register_float0(dtypes.float0)
+
+
+def register_generator(dtype: KeyTy, defines: bool) -> None:
+    """Makes a key dtype and its generator known to the native core, which knows those of fixed names
+    already; others it `defines`.
+
+    Errors: ValueError for keys of other than one, two or four words.
+    """
+    impl: PRNGImpl = dtype._impl
+    known = _core.register_key_dtype(dtype, impl.name, impl.tag, impl.key_shape, defines)
+    REGISTERED[impl], REGISTERED_BY_NAME[known[1]] = known, impl
+
+
+register_generator(key_fry, False)
 
 _context_ids: dict[tuple, int] = {}
 _RANK_PROMOTION = {"allow": 0, "warn": 1, "raise": 2}
@@ -47,6 +67,7 @@ _CHECKS = (
     ("jax_no_execution", (True,)),
     (_GUARD, ("log", "log_explicit")),
     (_GUARD, ("disallow", "disallow_explicit")),
+    ("jax_debug_key_reuse", (True,)),
 )
 _LOG_COMPILES = 1 << 4
 _CHECKED = {name for name, _ in _CHECKS} | {_GUARDS, "jax_logging_level", "jax_debug_log_modules"}

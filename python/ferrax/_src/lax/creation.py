@@ -63,7 +63,7 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
 def _full_of_keys(shape, word, dtype, sharding):
     """Keys of which each word of the data is `word`."""
     words = full((*shape, *dtype._impl.key_shape), word, np.uint32)
-    keys = bind("random_wrap", (words,), {"impl": dtype._impl.name})
+    keys = bind("random_wrap", (words,), {"impl": dtype._native[1]})
     return keys if sharding is None else device_put(keys, sharding)
 
 

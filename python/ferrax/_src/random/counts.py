@@ -22,7 +22,7 @@ from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_dtypes_inexact
 from ferrax._src.random.placement import placed
-from ferrax._src.random.prng import canonicalize_shape, split, threefry_prng_impl
+from ferrax._src.random.prng import canonicalize_shape, clone, split, threefry_prng_impl
 from ferrax._src.random.samplers import (
     _begin,
     _check_arraylike,
@@ -79,7 +79,8 @@ def _poisson(key, lam, shape, dtype):
     small = (lam != lam) | (lam < 10)
     steps = dtypes.iinfo(dtype).max
     products = _poisson_products(key, lam, small, shape, dtype, steps)
-    rejection = _poisson_rejection(key, lam, small, shape, dtype, steps)
+    # Each element takes the numbers of one of the two.
+    rejection = _poisson_rejection(clone(key), lam, small, shape, dtype, steps)
     result = lax.select(small, products, rejection)
     return lax.select(lam == 0, jnp.zeros_like(result), result)
 
@@ -225,7 +226,7 @@ def _binomial(key, count, prob, shape, dtype):
     samples = lax.select(
         small,
         _binomial_sums(key, count, q, small & ~bad_count, shape, dtype),
-        _binomial_rejection(key, count, q, small, shape, dtype),
+        _binomial_rejection(clone(key), count, q, small, shape, dtype),
     )
     bad = bad_count | bad_q
     samples = jnp.where(bad, jnp.full_like(samples, np.nan), samples)

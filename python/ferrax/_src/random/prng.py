@@ -1,19 +1,11 @@
-"""PRNG keys: generators by name, the key primitives, and checks of what users pass as keys.
+"""PRNG keys: generators by name, checks of what users pass as keys, functions that make keys.
 
 A key array has an extended dtype (`key<fry>`), so that arithmetic on it is a type error. A legacy
 key is a uint32 array whose last axis holds the words of one key; samplers accept both.
-
-Invariants:
-- Bits are a counter hash (threefry2x32, 20 rounds: Salmon et al., "Parallel random numbers: as
-  easy as 1, 2, 3", 2011). With `jax_threefry_partitionable`, each element's bits depend on its own
-  position alone: word i of a sample is the xor of both outputs of the hash of the counter i.
-- The native core's `random_bits` and `random_split` are the partitionable ones; the older stream
-  is composed here of `threefry2x32`.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 import warnings
 from collections.abc import Sequence
@@ -21,157 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.base.extended_dtypes import PRNG_IMPLS
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.numpy import api as jnp
+from ferrax._src.random.key_primitives import (
+    key_type,
+    random_bits as random_bits,
+    random_fold_in,
+    random_seed as random_seed,
+    random_split as random_split,
+    random_unwrap as random_unwrap,
+    random_wrap,
+    seed_with_impl as seed_with_impl,
+    threefry_2x32 as threefry_2x32,
+    threefry_prng_impl as threefry_prng_impl,
+)
 
 PRNGImpl = dtypes.PRNGImpl
 
-# Generators that exist, by name; and those that JAX has besides.
+# Generators that have a name, by that.
 prngs = PRNG_IMPLS
-threefry_prng_impl = dtypes.threefry2x32_impl
-_UNAVAILABLE = ("threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
-_key_dtypes = {"threefry2x32": dtypes.key_fry}
-
-
-def key_type(impl):
-    """The dtype of keys of a generator."""
-    return _key_dtypes[impl.name]
-
-
-# ---------------------------------------------------------------------------------------------
-# Primitives. Names and parameters are those of JAX's programs.
-
-
-def random_seed(seeds: Any, impl: Any) -> Array:
-    """Keys of shape `seeds.shape` from integers.
-
-    Args: seeds: an integer or an array of integers; impl: a generator.
-
-    >>> from ferrax.extend.random import random_seed
-    >>> random_seed(jnp.array([0, 1]), ferrax.extend.random.threefry_prng_impl).shape
-    (2,)
-    """
-    if isinstance(seeds, int):
-        # A Python int is cut to the default integer width, as are int64 arrays, rather than
-        # refused: hashes are common seeds.
-        seeds = np.int64(seeds)
-    seeds = jnp.asarray(seeds)
-    if not dtypes.issubdtype(seeds.dtype, np.integer) and seeds.dtype != np.dtype(bool):
-        raise TypeError(f"PRNG key seed must be an integer; got dtype {seeds.dtype}.")
-    if config.random_seed_offset.value:
-        seeds = seeds + config.random_seed_offset.value
-    return _core.bind("random_seed", (seeds,), {"impl": impl.name})
-
-
-def seed_with_impl(impl: Any, seed: Any) -> Array:
-    """A key of this generator from an integer.
-
-    Args: impl: a generator; seed: an integer.
-
-    >>> from ferrax.extend import random
-    >>> ferrax.random.key_data(random.seed_with_impl(random.threefry_prng_impl, 3))
-    Array([0, 3], dtype=uint32)
-    """
-    return random_seed(seed, impl)
-
-
-def random_split(key, shape):
-    """Keys of this shape from a single key."""
-    if not config.threefry_partitionable.value:
-        return random_wrap(_older_words(key, 2 * math.prod(shape)).reshape((*shape, 2)), _impl(key))
-    return _core.bind("random_split", (key,), {"shape": shape})
-
-
-def random_fold_in(keys, data):
-    """Keys that depend on `keys` and on the uint32 array `data`, elementwise."""
-    return _core.bind("random_fold_in", (keys, data), {})
-
-
-def random_bits(key, bit_width, shape):
-    """Uniform unsigned integers of 8, 16, 32 or 64 bits, of this shape, from a single key."""
-    if not config.threefry_partitionable.value:
-        return _older_bits(key, bit_width, shape)
-    return _core.bind("random_bits", (key,), {"bit_width": bit_width, "shape": shape})
-
-
-def random_wrap(key_data, impl):
-    """Keys from their uint32 words along the last axis."""
-    _check_key_data(impl, key_data)
-    key_data = key_data if isinstance(key_data, core.Array) else jnp.asarray(key_data)
-    return _core.bind("random_wrap", (key_data,), {"impl": impl.name})
-
-
-def random_unwrap(keys):
-    """The uint32 words of keys, along a new last axis."""
-    return _core.bind("random_unwrap", (keys,), {})
-
-
-def threefry_2x32(keypair: Any, count: Any) -> Array:
-    """The threefry2x32 hash of an array of counters.
-
-    Args:
-        keypair: two uint32 arrays that broadcast with half of `count`.
-        count: uint32 array; element i of its first half and of its second make up one counter.
-    Returns:
-        A uint32 array of the shape of `count`.
-    Raises:
-        TypeError: for any other dtype.
-
-    Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
-
-    >>> words = jnp.array([0, 0], jnp.uint32)
-    >>> ferrax.extend.random.threefry_2x32((words[0], words[1]), words)
-    Array([1797259609, 2579123966], dtype=uint32)
-    """
-    key1, key2 = keypair
-    count = jnp.asarray(count)
-    found = [dtypes.dtype(x) for x in (key1, key2, count)]
-    if any(d != np.uint32 for d in found):
-        raise TypeError(f"threefry_2x32 requires uint32 arguments, got {found}.")
-    flat = count.ravel()
-    size = flat.shape[0]
-    if size % 2:
-        flat = jnp.concatenate([flat, jnp.zeros(1, np.uint32)])
-    halves = jnp.split(flat, 2)
-    out = _core.bind("threefry2x32", (jnp.asarray(key1), jnp.asarray(key2), *halves), {})
-    return jnp.concatenate(list(out))[:size].reshape(count.shape)
-
-
-def _impl(key):
-    return key.dtype._impl
-
-
-def _older_words(key, count):
-    """The first words of the stream that `jax_threefry_partitionable=False` selects.
-
-    Its counters are 0 ... count - 1, of which the hash takes the first half and the second half as
-    pairs; so words depend on how many there are.
-    """
-    if count > 2**32 - 1:
-        raise NotImplementedError(
-            "random samples of more than 2**32 - 1 words need jax_threefry_partitionable=True."
-        )
-    words = random_unwrap(key)
-    return threefry_2x32((words[0], words[1]), jnp.arange(count, dtype=np.uint32))
-
-
-def _older_bits(key, bit_width, shape):
-    size = math.prod(shape)
-    words = _older_words(key, -(-bit_width * size // 32))
-    dtype = np.dtype(f"uint{bit_width}")
-    if bit_width == 64:
-        high, low = words[:size].astype(dtype), words[size:].astype(dtype)
-        words = (high << np.array(32, dtype)) | low
-    elif bit_width < 32:
-        shifts = jnp.arange(0, 32, bit_width, dtype=np.uint32)
-        parts = words.reshape((-1, 1)) >> shifts.reshape((1, -1))
-        words = parts.astype(dtype).ravel()[:size]
-    return words.reshape(shape)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -209,7 +73,6 @@ def resolve_prng_impl(spec):
 
     Raises:
         ValueError: for an unknown name.
-        NotImplementedError: for a generator that JAX has and this package has not.
         TypeError: for anything else.
     """
     if spec is None:
@@ -221,10 +84,6 @@ def resolve_prng_impl(spec):
     if isinstance(spec, str):
         if spec in prngs:
             return prngs[spec]
-        if spec in _UNAVAILABLE:
-            raise NotImplementedError(
-                f'the PRNG implementation "{spec}" is not available: use "threefry2x32".'
-            )
         raise ValueError(
             f'unrecognized PRNG implementation "{spec}": expected one of '
             f"{', '.join(repr(name) for name in prngs)}."
@@ -237,20 +96,6 @@ def resolve_prng_impl(spec):
 
 # ---------------------------------------------------------------------------------------------
 # Checks.
-
-
-def _check_key_data(impl, key_data):
-    blame = "JAX encountered invalid PRNG key data: expected "
-    if not all(hasattr(key_data, name) for name in ("ndim", "shape", "dtype")):
-        raise TypeError(f"{blame}an array of uint32, got {key_data!r}.")
-    words = len(impl.key_shape)
-    if key_data.ndim < words or tuple(key_data.shape[-words:]) != impl.key_shape:
-        raise TypeError(
-            f"{blame}a shape that ends with {impl.key_shape} for {impl.name}, got shape "
-            f"{tuple(key_data.shape)}."
-        )
-    if key_data.dtype != np.uint32:
-        raise TypeError(f"{blame}dtype uint32, got {key_data.dtype}.")
 
 
 def is_key_array(x) -> bool:
@@ -359,7 +204,7 @@ def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None) -> Array
         impl: the generator: a name such as 'threefry2x32', or None for the default one.
         dtype: the same, as a key dtype.
     Returns:
-        A 0-d array of dtype `key<fry>`.
+        A 0-d array of the generator's dtype, `key<fry>` by default.
     Raises:
         TypeError: if the seed is not an integer scalar.
 
@@ -411,7 +256,7 @@ def key_impl(keys: Any) -> str | PRNGSpec:
 
 
 def key_data(keys: Any) -> Array:
-    """The words of keys: uint32 array of shape `keys.shape + (2,)`.
+    """The words of keys: uint32 array of shape `keys.shape + (2,)`, or as many as the generator's keys have.
 
     Example:
         >>> ferrax.random.key_data(ferrax.random.key(7))
@@ -425,7 +270,7 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLi
     """Keys from their words; the inverse of `key_data`.
 
     Args:
-        key_bits_array: uint32 array of shape (..., 2).
+        key_bits_array: uint32 array of shape (..., 2), or as many words as the generator's keys have.
         impl, dtype: the generator; see `key`.
     Returns:
         Key array of shape (...).

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::isa::BlockFn;
 use super::nest::{Map, Nest, PerAxis, Tile};
 use super::ops;
-use super::transfer::{TransferFn, is_native, load_fn, part_size, register_type, store_fn};
+use super::transfer::{TransferFn, is_native, load_fn, part_size, store_fn};
 
 /// An index into the pointer table.
 pub type Place = u32;
@@ -398,7 +398,7 @@ impl Builder<'_> {
         let load = self.context.kernel.loads[operand as usize];
         let dtype = self.context.kernel.operands[load.operand as usize].dtype;
         let (element, part_bytes) = (dtype.size(), part_size(dtype));
-        let ty = register_type(dtype)?;
+        let ty = ScalarType::of(dtype)?;
         let strides = self.tile_strides(&map, element);
         let uniform = self.uniform[index];
         let walk = self.walk(load.operand, &map, part, element, part_bytes);
@@ -444,7 +444,7 @@ impl Builder<'_> {
     }
 
     fn fill_bits(&self, value: Scalar, part: u8, ty: ScalarType) -> Option<u64> {
-        if value.dtype().is_complex() {
+        if value.dtype().parts() == 2 {
             let half = value.dtype().size() as u32 * 4;
             let bits = value.bits() >> (u32::from(part) * half);
             return Some((bits & ((1u128 << half) - 1)) as u64);
@@ -653,7 +653,7 @@ impl Builder<'_> {
 
 /// Whether registers can be read where the element lies.
 fn is_native_or_part(dtype: ferrax_ir::DType, uniform: bool) -> bool {
-    is_native(dtype) || (uniform && dtype.is_complex())
+    is_native(dtype) || (uniform && dtype.parts() == 2)
 }
 
 fn make(function: BlockFn, to: Place, sources: &[Place], one: bool) -> Instr {

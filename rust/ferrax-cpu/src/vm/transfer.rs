@@ -4,7 +4,6 @@
 use std::sync::LazyLock;
 
 use ferrax_ir::minifloat::MiniFloat;
-use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{DType, Result, internal_error};
 
 use super::isa::{Isa, isa};
@@ -236,23 +235,17 @@ to_small_floats! {
     ToF8E8M0FNU F8E8M0FNU;
 }
 
-/// The register type of an array's elements (of their parts, if complex).
-pub fn register_type(dtype: DType) -> Result<ScalarType> {
-    if dtype.is_key() { Ok(ScalarType::U64) } else { ScalarType::of(dtype) }
-}
-
 /// Whether elements are stored as registers hold them.
 pub fn is_native(dtype: DType) -> bool {
     match dtype {
         DType::I2 | DType::I4 | DType::U2 | DType::U4 | DType::BF16 | DType::F16 => false,
-        DType::C64 | DType::C128 => false,
-        other => MiniFloat::of(other).is_none(),
+        other => other.parts() == 1 && MiniFloat::of(other).is_none(),
     }
 }
 
 /// Bytes of one part of an element in memory.
 pub fn part_size(dtype: DType) -> usize {
-    if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() }
+    dtype.size() / dtype.parts()
 }
 
 fn copy(size: usize, make: [TransferFn; 4]) -> TransferFn {

@@ -200,7 +200,9 @@ impl Row for DotGeneral {
             }
             Some(dtype) => {
                 let original = product_dtype(lhs.dtype, rhs.dtype);
-                if original.is_integer() && dtype.is_integer() && dtype.bits() < original.bits() {
+                // Of complex numbers the parts count.
+                let width = |dtype: DType| if dtype.is_bool() { 1 } else { dtype.real().bits() };
+                if !original.is_float() && width(dtype) < width(original) {
                     return Err(type_error!(
                         "dot_general's preferred_element_type must not be narrower than the operands' type: \
                          {dtype} for {original}."

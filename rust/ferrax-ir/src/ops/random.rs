@@ -1,6 +1,8 @@
 //! Counter-based random bits: Threefry-2x32 with 20 rounds (Salmon, Moraes,
 //! Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011), and the
-//! ops on keys that stand on it.
+//! ops on keys that stand on it. Keys of other generators are wrapped, unwrapped
+//! and moved; what is drawn from them is computed from their words by whoever
+//! defines the generator.
 //!
 //! The n-th of the things drawn from a key comes from encrypting the 64-bit
 //! counter n (high word first): element n of `random_bits`, key n of
@@ -19,8 +21,8 @@ use crate::convert::{Wide, load};
 use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use crate::tensor::element_count;
 use crate::{
-    ArrayType, Atom, Builder, DType, KeyImpl, Result, Shape, ShowShape, Sizes, Tensor, Type, internal_error,
-    op_struct, type_error, value_error,
+    ArrayType, Atom, Builder, DType, Dim, KeyImpl, Result, Shape, ShowShape, Sizes, Tensor, Type,
+    internal_error, op_struct, type_error,
 };
 
 op_struct! {
@@ -74,11 +76,7 @@ pub fn threefry2x32(k: [u32; 2], x: [u32; 2]) -> [u32; 2] {
 
 /// The generator named by an `impl` parameter, by its name or its short name.
 fn key_impl(name: &str) -> Result<KeyImpl> {
-    let known = KeyImpl::Threefry2x32;
-    if name == known.name() || name == known.tag() {
-        return Ok(known);
-    }
-    Err(value_error!("unknown PRNG implementation '{name}'; there is '{}'", known.name()))
+    KeyImpl::named(name)
 }
 
 fn check_keys(name: &str, ty: &ArrayType) -> Result<()> {
@@ -86,6 +84,15 @@ fn check_keys(name: &str, ty: &ArrayType) -> Result<()> {
         return Ok(());
     }
     Err(type_error!("{name} requires a key array, got {ty}"))
+}
+
+/// The ops that draw know one generator.
+fn check_threefry(name: &str, dtype: DType) -> Result<()> {
+    let known = DType::Key(KeyImpl::THREEFRY2X32);
+    if dtype == known || !dtype.is_key() {
+        return Ok(());
+    }
+    Err(type_error!("{name} computes with {known}; of {dtype} unwrap the words and compute with these"))
 }
 
 fn unsigned(bit_width: u32) -> Result<DType> {
@@ -181,7 +188,9 @@ impl Row for RandomSeed {
         if !seed.dtype.is_integer() {
             return Err(type_error!("PRNG key seed must be an integer; got {seed}"));
         }
-        one(ArrayType::new(seed.shape.clone(), DType::Key(key_impl(&self.r#impl)?)))
+        let dtype = DType::Key(key_impl(&self.r#impl)?);
+        check_threefry(RandomSeed::NAME, dtype)?;
+        one(ArrayType::new(seed.shape.clone(), dtype))
     }
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
@@ -224,6 +233,7 @@ impl Row for RandomSplit {
         check_arity(RandomSplit::NAME, inputs, 1)?;
         let keys = arrays(RandomSplit::NAME, inputs)?[0];
         check_keys(RandomSplit::NAME, keys)?;
+        check_threefry(RandomSplit::NAME, keys.dtype)?;
         one(ArrayType::new(keys.shape.iter().chain(&self.shape).cloned().collect::<Shape>(), keys.dtype))
     }
 
@@ -262,6 +272,7 @@ impl Row for RandomFoldIn {
         check_arity(RandomFoldIn::NAME, inputs, 2)?;
         let operands = arrays(RandomFoldIn::NAME, inputs)?;
         check_keys(RandomFoldIn::NAME, operands[0])?;
+        check_threefry(RandomFoldIn::NAME, operands[0].dtype)?;
         if !operands[1].dtype.is_integer() {
             return Err(type_error!("random_fold_in requires integers to fold in, got {}", operands[1]));
         }
@@ -305,6 +316,7 @@ impl Row for RandomBits {
         check_arity(RandomBits::NAME, inputs, 1)?;
         let keys = arrays(RandomBits::NAME, inputs)?[0];
         check_keys(RandomBits::NAME, keys)?;
+        check_threefry(RandomBits::NAME, keys.dtype)?;
         let shape: Shape = keys.shape.iter().chain(&self.shape).cloned().collect();
         one(ArrayType::new(shape, unsigned(self.bit_width)?))
     }
@@ -353,13 +365,14 @@ impl Row for RandomWrap {
         if words.dtype != DType::U32 {
             return Err(type_error!("random_wrap requires uint32 key data, got {words}"));
         }
-        match words.shape.split_last() {
-            Some((last, rest)) if *last == key.words() => {
+        let inner = key.key_shape();
+        match words.shape.len().checked_sub(inner.len()).map(|rank| words.shape.split_at(rank)) {
+            Some((rest, last)) if last.iter().zip(inner).all(|(extent, &size)| *extent == size) => {
                 one(ArrayType::new(Shape::from(rest), DType::Key(key)))
             }
             _ => Err(type_error!(
-                "random_wrap requires key data whose last axis holds the {} words of a key, got shape {}",
-                key.words(),
+                "random_wrap requires key data whose shape ends with {inner:?}, that of the words of a key, got \
+                 shape {}",
                 ShowShape(&words.shape)
             )),
         }
@@ -377,9 +390,9 @@ impl Rules for RandomWrap {
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
         let Some(dim) = eqn.dims[0] else { return Err(internal_error!("nothing is batched")) };
         // The words stay last.
-        let is_last = dim + 1 == b.rank(eqn.inputs[0]);
+        let outer = b.rank(eqn.inputs[0]).saturating_sub(key_impl(&self.r#impl)?.key_shape().len());
         let (words, dim) =
-            if is_last { (b.move_axis(eqn.inputs[0], dim, 0)?, 0) } else { (eqn.inputs[0], dim) };
+            if dim >= outer { (b.move_axis(eqn.inputs[0], dim, 0)?, 0) } else { (eqn.inputs[0], dim) };
         let output = b.emit1(self.clone(), &[words])?;
         Ok(smallvec![(output, Some(dim))])
     }
@@ -397,8 +410,9 @@ impl Row for RandomUnwrap {
         check_arity(RandomUnwrap::NAME, inputs, 1)?;
         let keys = arrays(RandomUnwrap::NAME, inputs)?[0];
         check_keys(RandomUnwrap::NAME, keys)?;
+        let DType::Key(key) = keys.dtype else { return Err(internal_error!("keys of {}", keys.dtype)) };
         let mut shape = keys.shape.clone();
-        shape.push((keys.dtype.size() / 4).into());
+        shape.extend(key.key_shape().iter().map(|&extent| Dim::Const(extent)));
         one(ArrayType::new(shape, DType::U32))
     }
 

@@ -128,7 +128,7 @@ fn draw(b: &mut Builder, keys: Atom, shape: &[Dim]) -> Result<[Atom; 2]> {
 fn key_name(b: &Builder, keys: Atom) -> &'static str {
     match b.dtype(keys) {
         DType::Key(key) => key.name(),
-        _ => KeyImpl::Threefry2x32.name(),
+        _ => KeyImpl::THREEFRY2X32.name(),
     }
 }
 

@@ -46,7 +46,8 @@ impl ScalarType {
             DType::U32 => ScalarType::U32,
             DType::U64 => ScalarType::U64,
             DType::F64 | DType::C128 => ScalarType::F64,
-            // Keys are compared and selected as one word; nothing else is done to them.
+            // Keys are compared and selected as words; nothing else is done to them.
+            DType::Key(key) if key.words() == 1 => ScalarType::U32,
             DType::Key(_) => ScalarType::U64,
             dtype if matches!(dtype.kind(), Kind::Float | Kind::Complex) => ScalarType::F32,
             other => return Err(type_error!("elements of {other} cannot be computed with")),

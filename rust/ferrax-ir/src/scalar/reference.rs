@@ -153,7 +153,10 @@ pub fn evaluate(
 fn input(element: Scalar, part: u8, ty: ScalarType) -> Result<Scalar> {
     let dtype = element.dtype();
     if dtype.is_key() {
-        return Ok(Scalar::from_bits(DType::U64, element.bits()));
+        return Ok(Scalar::from_bits(
+            ty.dtype(),
+            element.bits() >> (64 * u32::from(part)) & u128::from(u64::MAX),
+        ));
     }
     match load(dtype, &element.bytes()) {
         Some(Wide::Complex(re, im)) => Ok(Scalar::from_f64(ty.dtype(), if part == 0 { re } else { im })),

@@ -4,9 +4,10 @@ use pyo3::prelude::*;
 
 use super::donation::take_donated;
 use super::{Entry, JitFunction};
+use crate::array::Array;
 use crate::convert::Operand;
 use crate::errors::IntoPyResult;
-use crate::{checks, eager, nans};
+use crate::{checks, eager, key_reuse, nans};
 
 impl JitFunction {
     pub(super) fn execute(
@@ -32,6 +33,26 @@ impl JitFunction {
                 eager::release_gil(py, program.work(), || executable.run_apart(&tensors)).py(py)
             }
         }
+    }
+
+    /// Runs an entry whose use of keys is followed.
+    #[cold]
+    pub(super) fn run_followed(
+        &self,
+        py: Python<'_>,
+        entry: &Entry,
+        operands: &[Operand<'_>],
+    ) -> PyResult<Py<PyAny>> {
+        let program = &entry.program.get().program;
+        let followed = key_reuse::follow(py, program, "jit-compiled function", operands)?;
+        let arrays: Vec<Py<Array>> = self
+            .execute(py, entry, operands)?
+            .into_iter()
+            .zip(&entry.weak)
+            .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
+            .collect::<PyResult<_>>()?;
+        followed.done(&arrays)?;
+        entry.out_tree.unflatten(py, arrays.into_iter().map(Py::into_any))
     }
 
     /// Runs an entry where runs are looked at: its arguments and the values of its results. Nothing is

@@ -109,7 +109,7 @@ pub(crate) fn wire(program: &Program, wiring: &Wiring) -> Result<Program> {
 pub(crate) fn filler(b: &mut Builder, ty: &ArrayType) -> Result<Atom> {
     let DType::Key(key) = ty.dtype else { return b.zeros(ty) };
     let mut shape = ty.shape.clone();
-    shape.push(Dim::Const(key.words()));
+    shape.extend(key.key_shape().iter().map(|&extent| Dim::Const(extent)));
     let words = b.zeros(&ArrayType::new(shape, DType::U32))?;
     b.emit1(RandomWrap { r#impl: key.name().into() }, &[words])
 }

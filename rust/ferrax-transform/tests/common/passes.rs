@@ -45,7 +45,7 @@ pub fn i(value: i32) -> Tensor {
 
 pub fn key(words: [u32; 2]) -> Tensor {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    Tensor::from_bytes(DType::Key(KeyImpl::Threefry2x32), [].as_slice(), &bytes).unwrap()
+    Tensor::from_bytes(DType::Key(KeyImpl::THREEFRY2X32), [].as_slice(), &bytes).unwrap()
 }
 
 /// All sets of `count` things, or many if there are too many.
