@@ -110,6 +110,7 @@ from ferrax._src.base.config import (
     enable_custom_prng as enable_custom_prng,
     enable_x64 as enable_x64,
     explain_cache_misses as explain_cache_misses,
+    explicit_x64 as explicit_x64,
     jax2tf_associative_scan_reductions as jax2tf_associative_scan_reductions,
     legacy_prng_key as legacy_prng_key,
     log_compiles as log_compiles,

@@ -26,7 +26,7 @@ def restore_flags():
 def test_defaults_are_those_of_jax():
     ours, theirs = config.values, jax.config.values
     environment = {"jax_platforms", "jax_enable_x64"}  # these may come from there
-    own = {"jax_debug_index"}
+    own = {"jax_debug_index", "jax_explicit_x64"}
     assert not own & theirs.keys(), "these have become JAX's"
     for name in ours.keys() - environment - own:
         assert name in theirs, name

@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyCapsule, PyComplex, PyFloat, PyInt};
 
 use crate::array::{Array, Data};
 use crate::errors::IntoPyResult;
-use crate::promote::{canonicalize, context, default_dtype};
+use crate::promote::{context, default_dtype};
 use crate::{checks, dtypes};
 
 /// An operand of an op.
@@ -181,12 +181,27 @@ pub fn numpy_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let Ok(capsule) = capsule.cast::<PyCapsule>() else { return Ok(None) };
     let dtype = dtypes::from_python(&object.getattr(intern!(py, "dtype"))?)?;
     let tensor = copy_interface(py, capsule, dtype)?;
-    let canonical = canonicalize(dtype, context().x64);
+    let canonical = context().of_foreign(dtype);
     if canonical == dtype { Ok(Some(tensor)) } else { narrow(py, &tensor, canonical).map(Some) }
 }
 
-/// 64-bit integers wrap into 32 bits, as NumPy's `astype` does.
+/// 64-bit integers wrap into 32 bits, as NumPy's `astype` does, with a warning where that changes one.
 fn narrow(py: Python<'_>, tensor: &Tensor, dtype: DType) -> PyResult<Tensor> {
+    let words = || tensor.bytes().as_chunks().0.iter().map(|&bytes| i64::from_ne_bytes(bytes));
+    let lost = match dtype {
+        DType::I32 => words().find(|&value| i32::try_from(value).is_err()).map(|value| value.to_string()),
+        DType::U32 => words()
+            .map(i64::cast_unsigned)
+            .find(|&value| u32::try_from(value).is_err())
+            .map(|value| value.to_string()),
+        _ => None,
+    };
+    if let Some(value) = lost {
+        py.import(intern!(py, "ferrax._src.base.dtypes"))?.call_method1(
+            intern!(py, "warn_of_truncation"),
+            (value, tensor.dtype().to_string(), dtype.to_string()),
+        )?;
+    }
     ferrax_ir::convert::convert(tensor, dtype).py(py)
 }
 

@@ -18,7 +18,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::array::{Array, Data};
 use crate::errors::IntoPyResult;
 use crate::operators::conversion_error;
-use crate::promote::{canonicalize, context};
+use crate::promote::context;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -489,7 +489,7 @@ pub fn array_from_dlpack(
     // SAFETY: any object may be asked whether it is a capsule of a name.
     let versioned = unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), Versioned::NAME.as_ptr()) } == 1;
     let tensor = if versioned { take::<Versioned>(&capsule, copy)? } else { take::<Legacy>(&capsule, copy)? };
-    let canonical = canonicalize(tensor.dtype(), context().x64);
+    let canonical = context().of_foreign(tensor.dtype());
     if canonical == tensor.dtype() {
         return Array::new_concrete(py, tensor, false);
     }

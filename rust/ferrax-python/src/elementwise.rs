@@ -130,7 +130,7 @@ pub fn unary(py: Python<'_>, op: impl Into<Op>, x: Operand<'_>, promotion: Promo
     let x = match promotion {
         Promotion::Inexact => {
             let (dtype, weak) = (x.dtype(), x.weak());
-            let target = to_inexact(dtype, context().x64);
+            let target = to_inexact(dtype, context().wide_beside(dtype));
             if target == dtype { x } else { convert(py, &x, target, weak)? }
         }
         Promotion::Logical => truth(py, x)?,
@@ -196,8 +196,11 @@ pub fn binary<'py>(
         } else {
             result_type(py, &[(x.dtype(), x.weak()), (y.dtype(), y.weak())])?
         };
-        let mut dtype =
-            if promotion == Promotion::Inexact { to_inexact(dtype, context().x64) } else { dtype };
+        let mut dtype = if promotion == Promotion::Inexact {
+            to_inexact(dtype, context().wide_beside(dtype))
+        } else {
+            dtype
+        };
         if dtype == DType::Bool {
             (meant, dtype) = of_truth_values(op);
         }

@@ -16,6 +16,8 @@ use crate::errors::raise;
 pub struct Context {
     /// Whether 64-bit types exist.
     pub x64: bool,
+    /// Whether arrays of them may be there without that: what is asked for by name or in NumPy arrays.
+    pub explicit_x64: bool,
     /// Only equal dtypes and weak scalars promote.
     pub strict: bool,
     /// What numpy functions do on operands of different rank: 0 allow, 1 warn, 2 raise.
@@ -40,7 +42,18 @@ impl Context {
             | u64::from(self.strict) << 1
             | u64::from(self.disable_jit) << 2
             | u64::from(self.rank_promotion) << 3
+            | u64::from(self.explicit_x64) << 5
             | self.id << 8
+    }
+
+    /// Whether what is computed of this dtype may have 64 bits.
+    pub fn wide_beside(self, dtype: DType) -> bool {
+        self.x64 || (self.explicit_x64 && canonicalize(dtype, false) != dtype)
+    }
+
+    /// The dtype of an array of Python's with this dtype.
+    pub fn of_foreign(self, dtype: DType) -> DType {
+        canonicalize(dtype, self.x64 || self.explicit_x64)
     }
 
     fn unpack(bits: u64) -> Context {
@@ -49,6 +62,7 @@ impl Context {
             strict: bits & 2 != 0,
             disable_jit: bits & 4 != 0,
             rank_promotion: (bits >> 3 & 3) as u8,
+            explicit_x64: bits & 32 != 0,
             id: bits >> 8,
         }
     }
@@ -84,10 +98,11 @@ pub fn set_trace_context(
     strict: bool,
     rank_promotion: u8,
     disable_jit: bool,
+    explicit_x64: bool,
     id: u64,
     shared: bool,
 ) {
-    let context = Context { x64, strict, rank_promotion, disable_jit, id };
+    let context = Context { x64, explicit_x64, strict, rank_promotion, disable_jit, id };
     if shared {
         SHARED.store(context.pack(), Ordering::Relaxed);
     } else {
@@ -213,11 +228,14 @@ pub fn result_type(py: Python<'_>, operands: &[(DType, bool)]) -> PyResult<(DTyp
     let Some(&(first, first_weak)) = operands.first() else {
         return Err(raise(py, "TypePromotionError", ("at least one dtype is needed",)));
     };
-    let Context { x64, strict, .. } = context();
+    let Context { x64, explicit_x64, strict, .. } = context();
     if operands.iter().all(|&(dtype, weak)| dtype == first && weak == first_weak) {
         return Ok((first, first_weak && first != DType::Bool));
     }
     let all_weak = operands.iter().all(|&(_, weak)| weak);
+    // One operand of 64 bits that is not weak asks for them, for a result that is not weak.
+    let wide = |&(dtype, weak): &(DType, bool)| !weak && canonicalize(dtype, false) != dtype;
+    let asked = explicit_x64 && operands.iter().any(wide);
     let strong = || operands.iter().filter(|(_, weak)| !weak).map(|&(dtype, _)| dtype);
     let refused = || {
         let names: Vec<String> = operands
@@ -265,8 +283,9 @@ pub fn result_type(py: Python<'_>, operands: &[(DType, bool)]) -> PyResult<(DTyp
         Some(index) => (DType::ALL[index], all_weak),
         None => (first, all_weak),
     };
-    if strict && strong().next().is_some_and(|only| only != canonicalize(dtype, x64)) {
+    let result = canonicalize(dtype, x64 || (asked && !weak));
+    if strict && strong().next().is_some_and(|only| only != result) {
         return Err(refused());
     }
-    Ok((canonicalize(dtype, x64), weak && dtype != DType::Bool))
+    Ok((result, weak && dtype != DType::Bool))
 }

@@ -87,6 +87,8 @@ _FLAGS = (
     ("jax_explicit_x64_dtypes", EnumClass(ExplicitX64Mode), ExplicitX64Mode.WARN,
      "What an explicit request of a 64-bit dtype does while x64 is disabled: 'warn' (and use 32 "
      "bits), 'error' or 'allow'."),
+    ("jax_explicit_x64", parse_bool, False, "Whether 64-bit dtypes that are asked for by name, or that "
+     "NumPy arrays have, are kept while defaults stay 32-bit: as jax_explicit_x64_dtypes='allow'."),
     ("jax_numpy_dtype_promotion", EnumClass(NumpyDtypePromotion), NumpyDtypePromotion.STANDARD,
      "'standard': operands are promoted along the lattice. 'strict': only Python scalars are."),
     ("jax_numpy_rank_promotion", Choice("allow", "warn", "raise"), "allow",
@@ -220,6 +222,7 @@ TRACE_CONTEXT = (
     "jax_auto_pcast",
     "jax_no_execution",
     "jax_debug_index",
+    "jax_explicit_x64",
 )
 
 declare_context(TRACE_CONTEXT)
@@ -244,6 +247,7 @@ enable_checks: State
 enable_custom_prng: State
 enable_x64: State
 explain_cache_misses: State
+explicit_x64: State
 legacy_prng_key: State
 log_compiles: State
 numpy_dtype_promotion: State

@@ -419,27 +419,44 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
         d = np.dtype(dtype)
     except TypeError as error:
         raise TypeError(f"dtype {dtype!r} not understood") from error
-    return d if config.enable_x64.value else _to_32_bits.get(d, d)
+    return d if config.enable_x64.value or _keeps_explicit() else _to_32_bits.get(d, d)
+
+
+def allows_explicit_x64(flag, mode) -> bool:
+    """Whether values of these flags keep 64-bit dtypes that are asked for."""
+    return bool(flag) or mode == config.ExplicitX64Mode.ALLOW
+
+
+def _keeps_explicit() -> bool:
+    return allows_explicit_x64(config.explicit_x64.value, config.explicit_x64_dtypes.value)
+
+
+_CURE = (
+    "To use 64-bit dtypes, set the flag jax_enable_x64 with ferrax.config.update or the environment "
+    "variable JAX_ENABLE_X64; for some arrays alone, `with ferrax.explicit_x64():`."
+)
+
+
+def warn_of_truncation(value: str, wide: str, narrow: str) -> None:
+    """Says, once a line, that a NumPy integer does not fit; the native core calls it."""
+    warnings.warn(
+        f"The {wide} {value} does not fit into {narrow}, to which it is truncated: the value changes. {_CURE}",
+        stacklevel=_user_stacklevel(),
+    )
 
 
 def _canonicalize_explicit(d, fun_name):
     """Canonicalises a dtype that the user asked for by name: warns where that changes it."""
-    if config.enable_x64.value or d not in _to_32_bits:
+    if config.enable_x64.value or d not in _to_32_bits or _keeps_explicit():
         return d
     mode = config.explicit_x64_dtypes.value
-    if mode == config.ExplicitX64Mode.ALLOW:
-        return d
     where = f" requested in {fun_name}" if fun_name else ""
-    cure = (
-        "To use 64-bit dtypes, set the flag jax_enable_x64 with ferrax.config.update or the "
-        "environment variable JAX_ENABLE_X64."
-    )
     if mode == config.ExplicitX64Mode.ERROR:
-        raise ValueError(f"Explicitly requested dtype {d}{where}, while 64-bit dtypes are off. {cure}")
+        raise ValueError(f"Explicitly requested dtype {d}{where}, while 64-bit dtypes are off. {_CURE}")
     narrow = _to_32_bits[d]
     warnings.warn(
         f"Explicitly requested dtype {d}{where}, while 64-bit dtypes are off: the result has dtype "
-        f"{narrow}. {cure}",
+        f"{narrow}. {_CURE}",
         stacklevel=_user_stacklevel(),
     )
     return narrow

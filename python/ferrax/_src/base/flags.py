@@ -396,6 +396,10 @@ class Config:
     def debug_index(self) -> bool:
         return states["jax_debug_index"].value
 
+    @property
+    def explicit_x64(self) -> bool:
+        return states["jax_explicit_x64"].value
+
     def __getattr__(self, name):
         state = states.get(name)
         if state is None:

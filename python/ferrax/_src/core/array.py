@@ -69,9 +69,16 @@ class Shard:
         )
 
 
+# By the frame that a tracer belongs to.
+_TRACERS = {"stage": "JitTracer", "diff": "GradTracer", "value": "GradTracer", "batch": "VmapTracer"}
+
+
 def _repr(self: core.Array) -> str:
     if isinstance(self, core.Tracer):
-        return f"Tracer<{self._type_text()}>"
+        found = _core.tracer_frame(self)
+        name = "Tracer" if found is None else _TRACERS[found[1]]
+        sizes = ",".join(map(str, self.shape))
+        return f"{name}({'~' if self.weak_type else ''}{self.dtype.name}[{sizes}])"
     weak = ", weak_type=True" if self.weak_type else ""
     name = self.dtype.name
     if self.is_deleted():

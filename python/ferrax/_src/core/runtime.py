@@ -48,6 +48,7 @@ def _on_context(context, process_wide) -> None:
         str(named["jax_numpy_dtype_promotion"]) == "strict",
         _RANK_PROMOTION[str(named["jax_numpy_rank_promotion"])],
         bool(named["jax_disable_jit"]),
+        dtypes.allows_explicit_x64(named["jax_explicit_x64"], named["jax_explicit_x64_dtypes"]),
         number,
         process_wide,
     )

@@ -251,7 +251,7 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
             lambda leaf: bind("ppermute", (_operand(leaf, "ppermute"),), params), x
         )
     sources = [source for source, _ in sorted(pairs, key=operator.itemgetter(1))]
-    table = as_array(np.array(sources, dtypes.canonicalize_dtype(np.int64)))
+    table = as_array(np.array(sources, dtypes.default_int_dtype()))
     source = table[axis_index(names)]
     return tree_util.tree_map(lambda leaf: all_gather(leaf, names)[source], x)
 

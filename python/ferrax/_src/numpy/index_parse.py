@@ -127,7 +127,7 @@ def reject_large_integers(index) -> None:
     """OverflowError for a Python integer that the default integer type does not hold."""
     for item in index if type(index) is tuple else (index,):
         if type(item) is int and not _INT32.min <= item <= _INT32.max:
-            info = np.iinfo(dtypes.canonicalize_dtype(np.int64))
+            info = np.iinfo(dtypes.default_int_dtype())
             if not info.min <= item <= info.max:
                 raise OverflowError(
                     f"Python int {item} too large to convert to {info.dtype.name}, as an index; "

@@ -36,7 +36,7 @@ from ferrax._src.transforms.jit import jit
 
 
 def _default_int() -> np.dtype:
-    return np.dtype(dtypes.canonicalize_dtype(np.int64))
+    return dtypes.default_int_dtype()
 
 
 def nonzero(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:

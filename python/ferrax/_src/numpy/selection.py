@@ -343,7 +343,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
         raise ValueError(f"diag_indices: n cannot be negative, got {n}")
     if ndim < 0:
         raise ValueError(f"diag_indices: ndim cannot be negative, got {ndim}")
-    index = as_array(np.arange(n, dtype=np.dtype(dtypes.canonicalize_dtype(np.int64))))
+    index = as_array(np.arange(n, dtype=dtypes.default_int_dtype()))
     return (index,) * ndim
 
 

@@ -221,7 +221,7 @@ pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
         return Ok(None);
     };
     let weak = leaf.getattr(intern!(py, "weak_type")).and_then(|weak| weak.is_truthy()).unwrap_or(false);
-    let dtype = crate::promote::canonicalize(dtypes::from_python(&dtype)?, context().x64);
+    let dtype = context().of_foreign(dtypes::from_python(&dtype)?);
     let place = match leaf.getattr(intern!(py, "_place")) {
         Ok(number) => number.extract()?,
         Err(_) => 0,

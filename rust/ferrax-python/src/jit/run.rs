@@ -7,7 +7,7 @@ use super::{Entry, JitFunction};
 use crate::array::Array;
 use crate::convert::Operand;
 use crate::errors::IntoPyResult;
-use crate::{checks, eager, key_reuse, nans};
+use crate::{checks, eager, key_reuse, nans, placement};
 
 impl JitFunction {
     pub(super) fn execute(
@@ -43,14 +43,17 @@ impl JitFunction {
         entry: &Entry,
         operands: &[Operand<'_>],
     ) -> PyResult<Py<PyAny>> {
-        let program = &entry.program.get().program;
-        let followed = key_reuse::follow(py, program, "jit-compiled function", operands)?;
+        let program = entry.program.get();
+        let followed = key_reuse::follow(py, &program.program, "jit-compiled function", operands)?;
         let arrays: Vec<Py<Array>> = self
             .execute(py, entry, operands)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
             .collect::<PyResult<_>>()?;
+        if placement::any(operands) || program.says_places() {
+            placement::place_results(py, program, operands, &arrays)?;
+        }
         followed.done(&arrays)?;
         entry.out_tree.unflatten(py, arrays.into_iter().map(Py::into_any))
     }
