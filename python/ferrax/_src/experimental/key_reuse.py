@@ -29,7 +29,7 @@ from ferrax._src.base.effects import Effect
 from ferrax._src.base.errors import KeyReuseError
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from ferrax._src.core.lowering import lower_fun, register_lowering
-from ferrax._src.core.primitives import Primitive
+from ferrax._src.core.primitives import Primitive, builtin
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.batching_rules import defvectorized
 
@@ -330,6 +330,13 @@ def _of_checkpoint(eqn):
     # The second run draws the same numbers again.
     return _looks if eqn.params.get("differentiated") else _inner(eqn.params, "jaxpr")
 
+
+# Those that do not depend on parameters, by primitive.
+key_reuse_signatures = {
+    consume_p if name == "consume" else builtin(name): signature
+    for name, signature in _FIXED.items()
+    if name != "assert_consumed_value"
+}
 
 _RULES: dict[str, Callable[[JaxprEqn], KeyReuseSignature]] = {
     "slice": _of_slice,
