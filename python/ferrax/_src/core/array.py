@@ -249,6 +249,7 @@ def install(Array) -> None:
     Array.__format__ = _formatted
     if sys.version_info >= (3, 12):
         Array.__buffer__ = _buffer
+    Array._impl = property(lambda self: self.dtype._impl, doc="The generator, of keys alone.")
     Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
     for name, function in {
         "devices": _devices,

@@ -30,6 +30,7 @@ from ferrax._src.base.errors import KeyReuseError
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import Primitive, builtin
+from ferrax._src.random.gamma import random_gamma_p
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.batching_rules import defvectorized
 
@@ -335,8 +336,8 @@ def _of_checkpoint(eqn):
 key_reuse_signatures = {
     consume_p if name == "consume" else builtin(name): signature
     for name, signature in _FIXED.items()
-    if name != "assert_consumed_value"
-}
+    if name not in ("assert_consumed_value", "random_gamma")
+} | {random_gamma_p: _consumes}
 
 _RULES: dict[str, Callable[[JaxprEqn], KeyReuseSignature]] = {
     "slice": _of_slice,
