@@ -242,6 +242,10 @@ def _copy(self: core.Array) -> core.Array:
     return _core.lax.copy(self)
 
 
+def _generator(self: core.Array) -> Any:
+    return self.dtype._impl
+
+
 def install(Array) -> None:
     """Sets the methods on the array class; called once at import."""
     Array.__repr__ = _repr
@@ -249,7 +253,7 @@ def install(Array) -> None:
     Array.__format__ = _formatted
     if sys.version_info >= (3, 12):
         Array.__buffer__ = _buffer
-    Array._impl = property(lambda self: self.dtype._impl, doc="The generator, of keys alone.")
+    Array._impl = property(_generator, doc="The generator, of keys alone.")
     Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
     for name, function in {
         "devices": _devices,
