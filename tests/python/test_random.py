@@ -170,7 +170,7 @@ def test_errors(call, error):
 
 
 def test_error_for_key_batches_says_what_to_do():
-    with pytest.raises(ValueError, match=r"uniform accepts a single key.*\(2,\).*Use ferrax.vmap"):
+    with pytest.raises(ValueError, match=r"uniform: expected one key.*\(2,\).*with ferrax.vmap"):
         random.uniform(random.split(random.key(0)))
 
 

@@ -120,8 +120,8 @@ def check_key(name, key, *, allow_batched=False):
         raise TypeError(f"expected a PRNG key, as random.key makes one, got {type(key)}")
     if not allow_batched and typed.ndim:
         raise ValueError(
-            f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} "
-            "!= (). Use ferrax.vmap for batching."
+            f"{name}: expected one key, got an array of keys of shape {tuple(key.shape)}; map over it "
+            "with ferrax.vmap."
         )
     return typed, legacy
 
@@ -165,7 +165,7 @@ def canonicalize_shape(shape, context="") -> tuple[int, ...]:
             raise  # the tracer's own error says what to do
         where = f" in {context}" if context else ""
         raise TypeError(
-            f"Shapes must be 1D sequences of concrete values of integer type, got {shape}{where}."
+            f"a shape is a sequence of integers that are known while tracing, got {shape}{where}."
         ) from error
     if any(extent < 0 for extent in result):
         raise TypeError(f"Shapes cannot have negative extents, got {result}.")
@@ -184,8 +184,8 @@ def _make_key(name, seed, spec):
         )
     if np.ndim(seed):
         raise TypeError(
-            f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != "
-            "(). Use ferrax.vmap for batching."
+            f"{name}: expected one seed, got an array of shape {np.shape(seed)}; map over it with "
+            "ferrax.vmap."
         )
     return random_seed(seed, impl)
 
@@ -323,8 +323,8 @@ def fold_in(key: Array, data: ArrayLike) -> Array:
     typed, legacy = check_key("fold_in", key)
     if np.ndim(data):
         raise TypeError(
-            f"fold_in accepts a scalar, but was given an array of shape {np.shape(data)} != (). "
-            "Use ferrax.vmap for batching."
+            f"fold_in: expected one number, got an array of shape {np.shape(data)}; map over it with "
+            "ferrax.vmap."
         )
     return as_given(random_fold_in(typed, jnp.asarray(data, dtype=np.uint32)), legacy)
 

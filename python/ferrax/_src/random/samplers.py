@@ -163,7 +163,7 @@ def uniform(
 def _uniform(key, minval, maxval, shape, dtype):
     info = dtypes.finfo(dtype)
     if info.bits not in _UINT_DTYPES:
-        raise TypeError(f"uniform only accepts 8-, 16-, 32-, or 64-bit dtypes, got {dtype}.")
+        raise TypeError(f"uniform: expected a dtype of 8, 16, 32 or 64 bits, got {dtype}.")
     minval = lax.broadcast_to_rank(lax.convert_element_type(minval, dtype), len(shape))
     maxval = lax.broadcast_to_rank(lax.convert_element_type(maxval, dtype), len(shape))
     # The bits become the mantissa of a float in [1, 2). Eight bits suffice for short mantissas.
