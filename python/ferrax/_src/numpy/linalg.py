@@ -7,7 +7,6 @@ Invariant: a norm of integers is taken in floats, except the orders 1, inf and -
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -96,8 +95,12 @@ def _norm_of_matrices(x, ord, axes, keepdims):
 
 def _norm_of_singular_values(x, ord, axes, keepdims):
     s = decompositions.svd(shape.moveaxis(x, axes, (-2, -1)), compute_uv=False)
-    extremes = {2: functools.partial(reductions.max, initial=0), -2: reductions.min}
-    out = extremes.get(ord, reductions.sum)(s, axis=-1)  # the sum of all is the nuclear norm
+    if ord == 2:
+        out = reductions.max(s, axis=-1, initial=0)
+    elif ord == -2:
+        out = reductions.min(s, axis=-1)
+    else:
+        out = reductions.sum(s, axis=-1)  # the nuclear norm
     return lax.expand_dims(out, axes) if keepdims else out
 
 
