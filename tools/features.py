@@ -2,7 +2,7 @@
 
 The names are those of `jax_names.json`. A name counts as present where the same dotted path
 resolves in ferrax to something that does more than refuse (`refusals.py`); that it behaves alike is
-for the tests to show.
+for the tests to show. What stays out is said in the words of `ferrax.compat`'s errors.
 """
 
 import importlib
@@ -11,6 +11,8 @@ import pathlib
 
 from generated import emit
 from refusals import refuses
+
+from ferrax._src.compat.absences import INSTEAD
 
 HEAD = """\
 # Features
@@ -21,6 +23,14 @@ how those that are present behave is tested in `tests/`.
 
 | module | present | missing |
 |---|---:|---|
+"""
+
+OUT = """
+What stays out, and what there is instead. On more than one device nothing runs yet: meshes, shardings,
+`pmap`, `shard_map` and `distributed` are there for one.
+
+| name | instead |
+|---|---|
 """
 
 
@@ -37,8 +47,6 @@ def owner_of(module: str):
         return None
 
 
-# Of no use but for arrays without elements.
-OF_NO_USE = {"jax.nn.initializers": ("orthogonal", "delta_orthogonal")}
 # JAX has these names to say that they do nothing there, as they do here.
 REFUSED_BY_JAX_TOO = {"jax.numpy": ("fromfile", "fromiter", "load")}
 
@@ -49,8 +57,6 @@ def has(owner, module: str, name: str) -> bool:
         value = getattr(owner, name)
     except (AttributeError, ImportError):  # or a module loaded on demand lacks something
         return False
-    if name in OF_NO_USE.get(module, ()):
-        return False
     return name in REFUSED_BY_JAX_TOO.get(module, ()) or not refuses(value)
 
 
@@ -58,7 +64,7 @@ def main() -> None:
     names = json.loads(
         pathlib.Path(__file__).with_name("jax_names.json").read_text(encoding="utf-8")
     )
-    rows, present_total, total = [], 0, 0
+    rows, out, present_total, total = [], [], 0, 0
     for module, listed in names.items():
         owner = owner_of(module)
         missing = [name for name in listed if owner is None or not has(owner, module, name)]
@@ -67,8 +73,11 @@ def main() -> None:
         total += len(listed)
         text = "the module" if owner is None else " ".join(f"`{name}`" for name in missing)
         rows.append(f"| `{module}` | {present} / {len(listed)} | {text} |")
+        paths = [module] if owner is None else [f"{module}.{name}" for name in missing]
+        reasons = ((path, INSTEAD.get(path) or INSTEAD.get(path.rpartition(".")[0])) for path in paths)
+        out += [f"| `{path}` | {reason} |" for path, reason in reasons if reason]
     head = HEAD.format(present=present_total, total=total)
-    emit("FEATURES.md", head + "\n".join(rows) + "\n", __doc__)
+    emit("FEATURES.md", head + "\n".join(rows) + "\n" + OUT + "\n".join(out) + "\n", __doc__)
 
 
 if __name__ == "__main__":
