@@ -62,13 +62,13 @@ class _End:
         mask = np.asarray(self.mask)
         return type(self).__name__, self.idx, mask.shape, mask.tobytes()
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, _End) and self._value() == other._value()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._value())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         mask = "" if self.mask is True else f", {self.mask}"
         return f"{type(self).__name__}({self.idx}{mask})"
 
@@ -106,7 +106,7 @@ class Forward(NamedTuple):
     in_idx: int
     out_idx: int
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Forward({self.in_idx}, {self.out_idx})"
 
 
@@ -138,13 +138,13 @@ class KeyReuseSignature:
     def forwards(self) -> Iterator[Forward]:
         return iter(self._of(Forward))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, KeyReuseSignature) and self._ends == other._ends
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._ends)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         ends = [*self.sinks, *self.sources, *self.forwards]
         return f"KeyReuseSignature({', '.join(map(repr, ends))})"
 
@@ -188,10 +188,10 @@ class _Expected:
     def __init__(self, mask):
         self.end = Sink(0, mask)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, _Expected) and self.end == other.end
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.end)
 
 
