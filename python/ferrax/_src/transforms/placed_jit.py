@@ -54,7 +54,7 @@ def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit
         check_layout(place.layout, shape, function)
         place = place.sharding
     if isinstance(place, PartitionSpec):
-        mesh = mesh_of_specs(entered=function != "jit")
+        mesh = mesh_of_specs()
         if mesh.empty:
             raise RuntimeError(
                 f"{function}: {what} has {place}, which refers to the mesh in use, and there is none: set one "
