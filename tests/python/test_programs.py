@@ -160,6 +160,7 @@ def run(S, shapes, steps, kinds, whole):
 # Intermediate results are of size 1; what the programs chain amplifies their rounding.
 BOUNDS = {"ulps": 512, "cancels": 1.0}
 
+EXAMPLES = 40 if settings.get_current_profile_name() == "repeatable" else 150
 QUIET = settings(
     deadline=None,
     database=None,
@@ -167,7 +168,7 @@ QUIET = settings(
 )
 
 
-@settings(QUIET, max_examples=150)
+@settings(QUIET, max_examples=EXAMPLES)
 @given(shapes, steps, kinds, st.booleans())
 def test_programs_against_jax(shapes, steps, kinds, staged):
     """JAX runs each example as one compiled function, ferrax staged as well as step by step."""
@@ -176,7 +177,7 @@ def test_programs_against_jax(shapes, steps, kinds, staged):
     compare(ours, theirs, **BOUNDS, weak=False)
 
 
-@settings(QUIET, max_examples=60)
+@settings(QUIET, max_examples=EXAMPLES)
 @given(shapes, steps, kinds)
 def test_staged_programs_equal_eager_ones(shapes, steps, kinds):
     eager = run(FERRAX, shapes, steps, kinds, False)
@@ -184,7 +185,7 @@ def test_staged_programs_equal_eager_ones(shapes, steps, kinds):
     compare(staged, eager, **BOUNDS, weak=True)
 
 
-@settings(QUIET, max_examples=60)
+@settings(QUIET, max_examples=EXAMPLES)
 @given(shapes, steps, kinds)
 def test_interpreter_equals_compiled_programs(shapes, steps, kinds):
     import ferrax

@@ -80,13 +80,13 @@ def check_input_dtype(name, array, holomorphic, allow_int):
 def check_output(name, types, tree, holomorphic):
     if tree.num_leaves != 1 or not tree_util.treedef_is_leaf(tree):
         raise TypeError(
-            f"grad: expected {name} to return one number, got the pytree {tree}; return one, or use "
+            f"grad: expected {name} to return a scalar, got the pytree {tree}; return one, or use "
             "jacobian or vjp."
         )
     shape, dtype, _ = types[0]
     if shape != ():
         raise TypeError(
-            f"grad: expected {name} to return one number, got an array of shape {shape}. "
+            f"grad: expected {name} to return a scalar, got an array of shape {shape}. "
             f"Reduce it (for instance with .sum()) or use jacobian or vjp."
         )
     if holomorphic:
