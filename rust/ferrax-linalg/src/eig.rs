@@ -150,10 +150,10 @@ pub(crate) fn eig<T: Element, C: Element + Scalar<Real = Real<T>>>(
         }
         let mut whole = Mat::<C>::zeros(size, size);
         matmul(whole.as_mut(), Accum::Replace, &z, &x, C::one_impl(), Par::Seq);
-        for column in 0..size {
+        for (column, value) in values.iter().enumerate().take(size) {
             normalise(
                 whole.as_mut().submatrix_mut(0, column, size, 1),
-                T::IS_REAL && values[column].parts().1 == zero,
+                T::IS_REAL && value.parts().1 == zero,
             );
         }
         by_rows(whole.as_ref(), vectors);
@@ -230,11 +230,10 @@ fn substitute_right<C: Element>(
         } else {
             v[row] = rest[row].quotient(apart(form[(row, row)] - value, least));
         }
-        for at in start..end {
-            let by = v[at];
+        for (at, &by) in v.iter().enumerate().take(end).skip(start) {
             let column = form.col_as_slice(at);
             for (rest, &x) in rest[..start].iter_mut().zip(column) {
-                *rest = *rest - x * by;
+                *rest -= x * by;
             }
         }
         let most = v[start..end]

@@ -49,12 +49,12 @@ fn from_right<T: Element>(v: MatRef<'_, T>, tau: T, mut c: MatMut<'_, T>) {
 /// `H` of `a = Q H Q^H` in place, with the reflections below it.
 pub(crate) fn reduce<T: Element>(mut a: MatMut<'_, T>, taus: &mut [T]) {
     let size = a.nrows();
-    for step in 0..size.saturating_sub(1) {
+    for (step, to) in taus.iter_mut().enumerate().take(size.saturating_sub(1)) {
         let (left, right) = a.as_mut().split_at_col_mut(step + 1);
         let mut column = left.submatrix_mut(step + 1, step, size - step - 1, 1);
         let (tau, multiple) = reflection(column.as_mut().col_mut(0));
         column[(0, 0)] = multiple;
-        taus[step] = tau;
+        *to = tau;
         let v = vector(column.as_ref().subrows(1, size - step - 2));
         let mut right = right;
         from_right(v.as_ref(), tau, right.as_mut());
@@ -118,7 +118,7 @@ pub(crate) fn tridiagonal<T: Element>(a: &[T], size: usize, lower: bool, out: Tr
         let inner = (0..rest).fold(T::zero_impl(), |sum, row| sum + w[(row, 0)].conjugate() * v[(row, 0)]);
         let by = tau.scaled(-1) * inner;
         for row in 0..rest {
-            w[(row, 0)] = w[(row, 0)] - by * v[(row, 0)];
+            w[(row, 0)] -= by * v[(row, 0)];
         }
         for (x, y) in [(&v, &w), (&w, &v)] {
             matmul_with_conj(

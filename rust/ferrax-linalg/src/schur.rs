@@ -182,10 +182,10 @@ fn deflated<T: Number>(h: &MatMut<'_, T>, last: usize) -> usize {
         let mut beside = h[(at - 1, at - 1)].size() + h[(at, at)].size();
         if beside == T::zero_impl() {
             if at > 1 {
-                beside = beside + h[(at - 1, at - 2)].size();
+                beside += h[(at - 1, at - 2)].size();
             }
             if at < last {
-                beside = beside + h[(at + 1, at)].size();
+                beside += h[(at + 1, at)].size();
             }
         }
         if below <= eps * beside {
@@ -217,7 +217,7 @@ fn shifts<T: Number>(h: &MatMut<'_, T>, start: usize, last: usize, steps: usize)
         let s = h[(start + 1, start)].size() + h[(start + 2, start + 1)].size();
         let own = T::of(0.75) * s + h[(start, start)];
         (own, T::of(-0.4375) * s, s, own)
-    } else if steps % 20 == 0 {
+    } else if steps.is_multiple_of(20) {
         let s = h[(last, last - 1)].size() + h[(last - 1, last - 2)].size();
         let own = T::of(0.75) * s + h[(last, last)];
         (own, T::of(-0.4375) * s, s, own)
@@ -290,13 +290,13 @@ fn double_step<T: Number>(
             }
         } else if at > start {
             // The element before is not reflected, for what is below it counts as zero.
-            h[(at, at - 1)] = h[(at, at - 1)] * (T::one_impl() - tau);
+            h[(at, at - 1)] *= T::one_impl() - tau;
         }
         v[0] = T::one_impl();
         for column in at..size {
             let sum = (0..count).fold(T::zero_impl(), |sum, row| sum + v[row] * h[(at + row, column)]);
             for row in 0..count {
-                h[(at + row, column)] = h[(at + row, column)] - tau * sum * v[row];
+                h[(at + row, column)] -= tau * sum * v[row];
             }
         }
         reflect_columns(h, at, &v[..count], tau, (at + 4).min(last + 1));
@@ -308,7 +308,7 @@ fn reflect_columns<T: Number>(a: &mut MatMut<'_, T>, at: usize, v: &[T], tau: T,
     for row in 0..limit {
         let sum = v.iter().enumerate().fold(T::zero_impl(), |sum, (k, &x)| sum + x * a[(row, at + k)]);
         for (k, &x) in v.iter().enumerate() {
-            a[(row, at + k)] = a[(row, at + k)] - tau * sum * x;
+            a[(row, at + k)] -= tau * sum * x;
         }
     }
 }
@@ -322,7 +322,7 @@ fn reflection<T: Number>(x: &mut [T]) -> T {
     }
     let first = x[0];
     let multiple = -first.hypot(length).with_sign_of(first);
-    x[1..].iter_mut().for_each(|x| *x = *x / (first - multiple));
+    x[1..].iter_mut().for_each(|x| *x /= first - multiple);
     x[0] = multiple;
     (multiple - first) / multiple
 }
@@ -349,10 +349,10 @@ fn standardise<T: Number>(h: &mut MatMut<'_, T>, at: usize) -> (T, T) {
             // Real eigenvalues.
             let root = p + (scale.root() * root.root()).with_sign_of(p);
             a = d + root;
-            d = d - most / root * least;
+            d -= most / root * least;
             let tau = c.hypot(root);
             (cosine, sine) = (root / tau, c / tau);
-            b = b - c;
+            b -= c;
             c = zero;
         } else {
             // Complex ones, or real ones that are almost equal: the diagonal is made equal.
@@ -375,7 +375,7 @@ fn standardise<T: Number>(h: &mut MatMut<'_, T>, at: usize) -> (T, T) {
                     let p = (sab * sac).with_sign_of(c);
                     let tau = one / (b + c).size().root();
                     (a, d) = (middle + p, middle - p);
-                    b = b - c;
+                    b -= c;
                     c = zero;
                     let (c1, s1) = (sab * tau, sac * tau);
                     (cosine, sine) = (cosine * c1 - sine * s1, cosine * s1 + sine * c1);

@@ -45,10 +45,10 @@ pub(crate) fn solve<T: Element>(of: &Diagonals<'_, T>, perturb: bool, x: &mut [T
             }
         } else if below.size() > T::zero_real() {
             let factor = below.quotient(middle[row - 1]);
-            middle[row] = middle[row] - factor * upper[row - 1];
+            middle[row] -= factor * upper[row - 1];
             let (before, after) = x.split_at_mut(row * columns);
             for (x, y) in before[(row - 1) * columns..].iter().zip(&mut after[..columns]) {
-                *y = *y - factor * *x;
+                *y -= factor * *x;
             }
         }
     }
@@ -75,10 +75,10 @@ pub(crate) fn solve<T: Element>(of: &Diagonals<'_, T>, perturb: bool, x: &mut [T
         for (column, x) in own.iter_mut().enumerate() {
             let mut rest = *x;
             if row + 1 < size {
-                rest = rest - upper[row] * after[column];
+                rest -= upper[row] * after[column];
             }
             if row + 2 < size {
-                rest = rest - second[row] * after[columns + column];
+                rest -= second[row] * after[columns + column];
             }
             *x = rest.quotient(middle[row]);
         }
