@@ -7,8 +7,7 @@ documents and programs of libraries run as a whole. `--exhaustive` runs all (`ma
 
 Random tests take the same examples each time. The exhaustive run draws a seed for them and prints it at
 its beginning and its end; `--hypothesis-seed` takes the examples of a seed again.
-`quick_oracle` is JAX without most of XLA's optimisations, for modules that compile much with it. All
-modules do without those that cost more to compile than they save here, unless XLA_FLAGS is set.
+The oracle does without XLA's optimisations, which cost more than they save here, unless XLA_FLAGS is set.
 """
 
 import os
@@ -22,7 +21,8 @@ from hypothesis import settings
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    " --xla_cpu_prefer_vector_width=128",
+    " --xla_cpu_prefer_vector_width=128 --xla_backend_optimization_level=0"
+    " --xla_llvm_disable_expensive_passes=true",
 )
 
 WHOLE = 4
@@ -97,14 +97,3 @@ def pytest_collection_modifyitems(config, items):
             (kept if runs else left_out).append(case)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
-
-
-@pytest.fixture(scope="module")
-def quick_oracle():
-    import jax
-
-    name = "jax_disable_most_optimizations"
-    before = jax.config._read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)

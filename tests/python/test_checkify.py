@@ -13,8 +13,6 @@ import ferrax
 import ferrax.numpy as jnp
 from ferrax.experimental import checkify as ours
 
-pytestmark = pytest.mark.usefixtures("quick_oracle")
-
 
 def lib(S):
     return importlib.import_module(f"{S.name}.experimental.checkify")

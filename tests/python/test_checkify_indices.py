@@ -16,7 +16,6 @@ from ferrax.experimental import checkify as ours
 MODES = (None, "drop", "fill", "clip", "promise_in_bounds")
 
 
-pytestmark = pytest.mark.usefixtures("quick_oracle")
 
 
 def lib(S):

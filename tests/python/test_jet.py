@@ -22,7 +22,6 @@ ORDER = 4
 ULPS = 256
 
 
-pytestmark = pytest.mark.usefixtures("quick_oracle")
 
 
 def lib(S):
