@@ -43,7 +43,7 @@ def _exchanged(library, x):
 NAMED = "1,000 lanes of 1,000 floats"
 ROWS = [
     timed(f"`vmap` with `pmean`: {NAMED} normalised", "ms", None, _mapped(_normalised)),
-    timed("its gradient", "ms", None, _mapped(_normalised, gradient=True)),
+    timed("gradient of `vmap` with `pmean`", "ms", None, _mapped(_normalised, gradient=True)),
     timed(f"`vmap` with `ppermute`: a ring of {NAMED}", "ms", None, _mapped(_ring)),
     timed(f"`vmap` with `all_to_all` of {NAMED}", "ms", None, _mapped(_exchanged)),
 ]

@@ -229,7 +229,7 @@ ROWS = [
         "`scan` of the Lorenz system, for each of 100,000 steps", "ns", None, _lorenz, per=STEPS
     ),
     _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False)),
-    _quick("its gradient", "ms", None, lambda lib: _rnn(lib, True)),
+    _quick("gradient of this RNN", "ms", None, lambda lib: _rnn(lib, True)),
     _quick("LSTM, 200 steps of 32×64", "ms", None, lambda lib: _lstm(lib, False)),
     _quick("gradient of the LSTM", "ms", None, lambda lib: _lstm(lib, True)),
     _quick("gradient of a `scan` of 10,000 steps", "ms", None, _long_gradient),

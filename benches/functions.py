@@ -48,13 +48,13 @@ def _resize(method):
 
 CASES = [
     ("max-pool 2×2, 32×64×64×32", IMAGES, _max_pool),
-    ("its gradient", IMAGES, lambda lib, x: lib.jax.grad(lambda x: _max_pool(lib, x).sum())(x)),
+    ("gradient of this max-pool", IMAGES, lambda lib, x: lib.jax.grad(lambda x: _max_pool(lib, x).sum())(x)),
     ("mean-pool 3×3 by 2, 32×64×64×32", IMAGES, _mean_pool),
-    ("its gradient", IMAGES, lambda lib, x: lib.jax.grad(lambda x: (_mean_pool(lib, x) ** 2).sum())(x)),
+    ("gradient of this mean-pool", IMAGES, lambda lib, x: lib.jax.grad(lambda x: (_mean_pool(lib, x) ** 2).sum())(x)),
     *((f"`{name}` of 1M floats", POSITIVE, _special(name))
       for name in ("gammaln", "digamma", "gammainc", "betainc", "i0e", "i1e", "ndtri", "zeta")),
     ("`image.resize` of 8×64×64×32 to 128×128, bilinear", IMAGES[:8], _resize("bilinear")),
-    ("the same, cubic", IMAGES[:8], _resize("cubic")),
+    ("`image.resize` of the same, cubic", IMAGES[:8], _resize("cubic")),
 ]  # fmt: skip
 
 ROWS = [

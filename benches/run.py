@@ -2,7 +2,8 @@
 
     python benches/run.py                  all rows
     python benches/run.py --only eager     rows whose name, after that of their file, contains the text
-    python benches/run.py --write          also puts the table into README.md
+    python benches/run.py --write          also puts the rows into the table of README.md, where rows
+                                           that were not measured keep their figures
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ def version_of(library) -> str:
     return getattr(core, "__version__", library.jax.__version__)
 
 
+def label(row) -> str:
+    """What the row begins with in the table, where each has another."""
+    return f"{row.name} ({row.unit})" if row.unit else row.name
+
+
 def line(row, figures) -> str:
     ours, theirs = figures.get("ferrax"), figures.get("jax")
     # A figure of about nothing has no ratio.
@@ -61,8 +67,7 @@ def line(row, figures) -> str:
         mark = "✓" if ours <= limit else "✗"
         text = "JAX's" if row.target is None else f"≤ {number(row.target)}"
         target = f"{text} {mark}"
-    name = f"{row.name} ({row.unit})" if row.unit else row.name
-    return f"| {name} | {number(ours)} | {number(theirs)} | {ratio} | {target} |"
+    return f"| {label(row)} | {number(ours)} | {number(theirs)} | {ratio} | {target} |"
 
 
 def main() -> None:
@@ -72,14 +77,14 @@ def main() -> None:
     options = parser.parse_args()
     found = libraries()
     versions = ", ".join(f"{name} {version_of(lib)}" for name, lib in found.items())
-    table = [
+    head = [
         f"{machine()}; Python {platform.python_version()}, {versions}. Smaller is better.",
         "",
         "| | ferrax | JAX | ratio | target |",
         "|---|---:|---:|---:|---:|",
     ]
-    print("\n".join(table), flush=True)
-    failed = False
+    print("\n".join(head), flush=True)
+    failed, measured = False, {}
     families = (
         dispatch, compile_family, kernels, reductions, convolutions, functions, sorting, sampling,
         decompositions, fourier, first_calls, control_flow, collectives, training, optax_adam,
@@ -93,13 +98,15 @@ def main() -> None:
             except Exception as error:
                 failed = True
                 print(f"{row.name}: {type(error).__name__}: {error}", file=sys.stderr)
-                text = f"| {row.name} ({row.unit}) | failed | | | |"
+                text = f"| {label(row)} | failed | | | |"
             print(text, flush=True)
-            table.append(text)
+            measured[label(row)] = text
     if options.write:
         before, rest = README.read_text(encoding="utf-8").split(START)
-        after = rest.split(END)[1]
-        inside = "\n".join(table)
+        table, after = rest.split(END)
+        rows = {text[2:].split(" | ")[0]: text for text in table.splitlines() if text.startswith("| ")} | measured
+        labels = [label(row) for family in families for row in family.ROWS]
+        inside = "\n".join(head + [rows[name] for name in labels if name in rows])
         README.write_text(f"{before}{START}\n{inside}\n{END}{after}", encoding="utf-8")
         print(f"written to {README}")
     sys.exit(failed)
