@@ -7,6 +7,7 @@ them there is nothing to run here.
 
 import importlib.util
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ MODULES = {
     "haiku_rows": ("haiku", "optax", "sklearn", "matplotlib"),
     "blackjax_schools": ("blackjax", "matplotlib"),
 }
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="these versions of the libraries need Python 3.11")
 REFERENCE = json.loads(run_programs.REFERENCE.read_text(encoding="utf-8"))
 
 
@@ -30,9 +32,8 @@ def test_each_program_has_its_results():
 
 @pytest.mark.parametrize("name", run_programs.NAMES)
 def test_a_library_computes_what_it_computes_on_jax(name):
-    for module in MODULES.get(name, (name,)):
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"{module} is not installed: make test-ecosystem")
+    missing = [module for module in MODULES.get(name, (name,)) if importlib.util.find_spec(module) is None]
+    assert not missing, "not installed: run `make test-ecosystem`, which installs them"
     found, expected = run_programs.run(name, on_ferrax=True), REFERENCE[name]
     assert sorted(found) == sorted(expected)
     for key, wanted in expected.items():

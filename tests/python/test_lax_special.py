@@ -216,10 +216,13 @@ def test_ends_of_incomplete_gamma():
     )
 
 
-@same(weak=False, ulps=64)  # without XLA's optimisations the oracle is 56 ulps off at (1, 1, 0.5)
+@same(weak=False)
 def test_ends_of_incomplete_beta(S):
     ends = (0.0, 1.0, inf, -1.0, nan)
     a, b, x = (v.ravel() for v in np.meshgrid(ends, ends, (0.0, 0.5, 1.0, 2.0, nan)))
+    # There the oracle is 56 ulps off without XLA's optimisations; the next test has that point.
+    inside = (a == 1) & (b == 1) & (x == 0.5)
+    a, b, x = a[~inside], b[~inside], x[~inside]
     with S.jax.enable_x64(True):
         return S.lax.betainc(S.jnp.asarray(a), S.jnp.asarray(b), S.jnp.asarray(x))
 
@@ -227,7 +230,7 @@ def test_ends_of_incomplete_beta(S):
 def test_the_incomplete_beta_function_of_equal_parameters_is_one_half_in_the_middle():
     a = np.array([0.5, 1, 2, 10, 1e3], np.float64)
     with ferrax.enable_x64(True):
-        np.testing.assert_allclose(lax.betainc(a, a, np.full_like(a, 0.5)), 0.5, rtol=2e-14)
+        np.testing.assert_allclose(lax.betainc(a, a, np.full_like(a, 0.5)), 0.5, rtol=2e-15)
 
 
 def test_ends_of_zeta():
