@@ -1,8 +1,8 @@
 """Libraries that import `jax`, unmodified: programs that use them give what they give on JAX.
 
-Each program, examples that import jax among them, runs in a process of its own, by `python -m ferrax.compat`. What it prints on JAX 0.10.2 is
-in `reference.json`, which `run_programs.py` writes. `make test-ecosystem` installs the libraries; without
-them there is nothing to run here.
+Each program, examples that import jax among them, runs in a process of its own, by `python -m
+ferrax.compat`. What it prints on JAX 0.10.2 is in `reference.json`, which `run_programs.py` writes.
+`make test-ecosystem` installs the libraries; one that is missing fails its test.
 """
 
 import importlib.util
