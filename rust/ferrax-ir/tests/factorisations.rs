@@ -157,7 +157,8 @@ fn reflections_make_orthonormal_factors() {
 
 #[test]
 fn derivatives_are_slopes() {
-    check_jvp(&Cholesky {}.into(), &[definite(3, 1)], &[0]);
+    // The rule is that of Hermitian tangents.
+    check_jvp_along(&Cholesky {}.into(), &[definite(3, 1)], 0, &definite(3, 5));
     check_jvp(&Lu {}.into(), &[noise(&[3, 3], 1)], &[0]);
     check_jvp(&Lu {}.into(), &[noise(&[4, 2], 1)], &[0]);
     check_jvp(&Lu {}.into(), &[noise(&[2, 4], 1)], &[0]);

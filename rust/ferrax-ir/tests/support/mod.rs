@@ -180,24 +180,28 @@ pub fn check_transpose(op: &Op, inputs: &[Tensor], linear: &[usize]) {
 /// The jvp rule against a central difference.
 pub fn check_jvp(op: &Op, inputs: &[Tensor], differentiable: &[usize]) {
     for &position in differentiable {
-        let direction = noise(inputs[position].sizes(), 5);
-        let mut tangents = vec![None; inputs.len()];
-        tangents[position] = Some(direction.clone());
-        let got = jvp(op, inputs, &tangents).expect("a tangent");
-        let step = 1e-6;
-        let at = |sign: f64| {
-            let mut inputs = inputs.to_vec();
-            let moved: Vec<f64> = values(&inputs[position])
-                .iter()
-                .zip(values(&direction))
-                .map(|(x, t)| x + sign * step * t)
-                .collect();
-            inputs[position] = f64s(inputs[position].sizes(), &moved);
-            values(&eval(op.clone(), &inputs))
-        };
-        let slope: Vec<f64> = at(1.0).iter().zip(at(-1.0)).map(|(a, b)| (a - b) / (2.0 * step)).collect();
-        assert_close(&got, &f64s(got.sizes(), &slope), 1e-6, &format!("{op:?} operand {position}"));
+        check_jvp_along(op, inputs, position, &noise(inputs[position].sizes(), 5));
     }
+}
+
+/// The jvp rule against a central difference, for a tangent of one operand.
+pub fn check_jvp_along(op: &Op, inputs: &[Tensor], position: usize, direction: &Tensor) {
+    let mut tangents = vec![None; inputs.len()];
+    tangents[position] = Some(direction.clone());
+    let got = jvp(op, inputs, &tangents).expect("a tangent");
+    let step = 1e-6;
+    let at = |sign: f64| {
+        let mut inputs = inputs.to_vec();
+        let moved: Vec<f64> = values(&inputs[position])
+            .iter()
+            .zip(values(direction))
+            .map(|(x, t)| x + sign * step * t)
+            .collect();
+        inputs[position] = f64s(inputs[position].sizes(), &moved);
+        values(&eval(op.clone(), &inputs))
+    };
+    let slope: Vec<f64> = at(1.0).iter().zip(at(-1.0)).map(|(a, b)| (a - b) / (2.0 * step)).collect();
+    assert_close(&got, &f64s(got.sizes(), &slope), 1e-6, &format!("{op:?} operand {position}"));
 }
 
 /// Arrays put together along a new axis.

@@ -28,7 +28,8 @@ impl Row for Cholesky {
 }
 
 impl Rules for Cholesky {
-    /// `dL = L Φ(L^-1 dA L^-H)`, where `Φ` is the lower triangle with half of the diagonal.
+    /// `dL = L Φ(L^-1 dA L^-H)` for a Hermitian `dA`, where `Φ` is the lower triangle with half of the
+    /// diagonal.
     /// (Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527, 2016, section 3.1.)
     fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
         let Some(tangent) = eqn.tangents.first().copied().flatten() else { return Ok(no_tangents(1)) };
