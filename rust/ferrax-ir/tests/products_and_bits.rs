@@ -297,12 +297,12 @@ fn refused_keys() {
             "bit width of 8, 16, 32 or 64, got 7",
         ),
         (RandomUnwrap {}.into(), ty(DType::U32, &[2]), "random_unwrap requires a key array, got u32[2]"),
-        (wrap(), ty(DType::U32, &[3]), "the 2 words of a key, got shape (3,)"),
+        (wrap(), ty(DType::U32, &[3]), "ends with [2], that of the words of a key, got shape (3,)"),
         (wrap(), ty(DType::I32, &[2]), "random_wrap requires uint32 key data"),
         (
             RandomSeed { r#impl: "rbg".into() }.into(),
             ty(DType::I32, &[]),
-            "unknown PRNG implementation 'rbg'",
+            "random_seed computes with key<fry>; of key<rbg>",
         ),
         (RandomSeed { r#impl: "fry".into() }.into(), ty(DType::F32, &[]), "PRNG key seed must be an integer"),
     ];
