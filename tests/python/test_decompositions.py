@@ -369,6 +369,84 @@ def test_primitives():
         linalg.eigh_p.bind(jnp.ones((2, 2)), **options, subset_by_index=(0, 1), algorithm=None)
 
 
+# ---------------------------------------------------------------------------- ranges and hints
+
+RANGES = [(0, 2), (1, 3), (3, 4), (0, 4), (0, 5)]
+
+
+def parts(S, x, chosen):
+    """By LAPACK through the reference, which does not take ranges on the CPU: slices of all."""
+    start, end = chosen
+    here = S is FERRAX
+    l, L = S.jnp.linalg, S.lax.linalg
+    more = {"subset_by_index": chosen} if here else {}
+    pick = (lambda r: r) if here else (lambda r: r[..., start:end])
+    vectors, values = (pick(r) for r in L.eigh(x, **more))
+    u, s, vh = L.svd(x, full_matrices=False, **more)
+    u, s, vh = (u, s, vh) if here else (pick(u), pick(s), vh[..., start:end, :])
+    hu, hs, hvh = l.svd(x, hermitian=True, **more)
+    hu, hs, hvh = (hu, hs, hvh) if here else (pick(hu), pick(hs), hvh[..., start:end, :])
+    # Products that do not depend on the vectors' signs.
+    products = (table.product(S, vectors, S.jnp.sin(values), table.adjoint(S, vectors)),
+                table.product(S, u, S.jnp.sin(s), vh), table.product(S, hu, S.jnp.sin(hs), hvh))
+    return (*products, values, s, hs, pick(L.svd(x, full_matrices=False, compute_uv=False, **more)),
+            pick(l.svd(x, False, False, **more)), pick(l.svd(x, False, False, True, **more)))
+
+
+@pytest.mark.parametrize("chosen", RANGES, ids=str)
+def test_ranges_are_slices(chosen):
+    a = hermitian((2, 5, 5), "float64")
+    with ferrax.enable_x64(True), jax.enable_x64(True):
+        for dtype in ("float64", "complex128"):
+            x = a.astype(dtype)
+            ours, theirs = ((parts(S, S.jnp.asarray(x), chosen)) for S in (FERRAX, JAX))
+            compare(list(ours), list(theirs), ulps=256)
+            vmapped = ferrax.jit(ferrax.vmap(lambda x: parts(FERRAX, x, chosen)))(jnp.asarray(x))
+            compare(list(vmapped), list(ours), ulps=256)
+        tangent = hermitian((2, 5, 5), "float64")[::-1].copy()
+        ours, theirs = (
+            S.jax.jvp(lambda x, S=S: parts(S, x, chosen), (S.jnp.asarray(a),), (S.jnp.asarray(tangent),))[1]
+            for S in (FERRAX, JAX))
+        compare(list(ours), list(theirs), ulps=1 << 14)
+
+
+def test_ranges_of_scipy_are_inclusive():
+    a = hermitian((4, 4), "float32")
+    w, v = ferrax.scipy.linalg.eigh(jnp.asarray(a), eigvals=(1, 2))
+    want_w, want_v = ferrax.scipy.linalg.eigh(jnp.asarray(a))
+    np.testing.assert_array_equal(w, want_w[1:3])
+    np.testing.assert_array_equal(v, want_v[:, 1:3])
+    np.testing.assert_array_equal(ferrax.scipy.linalg.eigh(jnp.asarray(a), eigvals_only=True, eigvals=(3, 3)), want_w[3:])
+    for wrong in ((2, 1), (0, 4), (-1, 2), (0,)):
+        with pytest.raises(ValueError, match="eigvals has to be"):
+            ferrax.scipy.linalg.eigh(jnp.asarray(a), eigvals=wrong)
+
+
+@pytest.mark.parametrize("wrong", [(1, 1), (2, 1), (-1, 1), (0, 4), (0,), (0, 1, 2)], ids=str)
+def test_ranges_that_are_none(wrong):
+    x, linalg = jnp.eye(3), ferrax.lax.linalg
+    for call in (lambda: linalg.eigh(x, subset_by_index=wrong),
+                 lambda: linalg.svd(x, full_matrices=False, subset_by_index=wrong),
+                 lambda: jnp.linalg.svd(x, hermitian=True, subset_by_index=wrong)):
+        with pytest.raises(ValueError, match="subset_by_index has to be"):
+            call()
+
+
+def test_names_of_algorithms_are_hints():
+    """Each name, which the reference takes on one backend or another, gives what None gives."""
+    linalg = ferrax.lax.linalg
+    x = jnp.asarray(data((3, 2), np.float32, special=False))
+    for name in linalg.SvdAlgorithm:
+        for got, want in zip(linalg.svd(x, algorithm=name), linalg.svd(x)):
+            np.testing.assert_array_equal(got, want)
+        s = linalg.svd_p.bind(x, full_matrices=True, compute_uv=False, subset_by_index=None, algorithm=name)
+        np.testing.assert_array_equal(s[0], linalg.svd(x)[1])
+    x = jnp.asarray(hermitian((3, 3), "float32"))
+    for name in linalg.EighImplementation:
+        for got, want in zip(linalg.eigh(x, implementation=name), linalg.eigh(x)):
+            np.testing.assert_array_equal(got, want)
+
+
 def test_jaxprs_run_again():
     x = jnp.asarray(hermitian((3, 3), "float32"))
     for fun in (lambda x: table.eigen(FERRAX, x), lambda x: table.singular_full(FERRAX, x)):
@@ -377,15 +455,14 @@ def test_jaxprs_run_again():
         compare(list(got), list(fun(x)), ulps=8)
 
 
-# `l` is jnp.linalg, `L` lax.linalg; h half precision, i integers, z of no elements.
+# `l` is jnp.linalg, `L` lax.linalg; h half precision, i integers, z of no elements. What the reference
+# refuses on the CPU alone (ranges, names of algorithms) is taken here: see "ranges and hints".
 CALLS = """
 L.svd(i); L.eigh(i, symmetrize_input=False); L.eigh(h); L.svd(h); L.eigh(h, symmetrize_input=False); L.eigh(r)
 L.eigh(r, symmetrize_input=False); L.eigh(v, symmetrize_input=False); L.eigh(v); L.svd(v); L.svd(1.0); L.svd([[1.0]])
-L.eigh(m, subset_by_index=(0, 1)); L.svd(m, subset_by_index=(0, 1)); L.svd(m, subset_by_index=(0, 1), full_matrices=False)
-L.svd(m, subset_by_index=(1, 2), compute_uv=False); L.eigh(m, True); L.svd(m, False); L.eigh(m, implementation=J)
-L.eigh(m, implementation=Q); L.svd(m, algorithm=P); L.svd(m, algorithm=K); L.svd(m, algorithm='QR')
-l.svd(h); l.svd(v); l.svd(2.0); l.svd([[1.0]]); l.svd(None); l.svd(r, hermitian=True); l.svd(m, hermitian=True, subset_by_index=(0, 1))
-l.svd(m, subset_by_index=(0, 1)); l.svd(r, False, subset_by_index=(0, 1)); l.svdvals(v); l.svdvals(h); l.svdvals([[1.0]]); l.svdvals(x=m)
+L.svd(m, subset_by_index=(0, 1)); L.svd(m, subset_by_index=(1, 2), compute_uv=False); L.eigh(m, True); L.svd(m, False)
+L.svd(m, algorithm='QR'); l.svd(h); l.svd(v); l.svd(2.0); l.svd([[1.0]]); l.svd(None); l.svd(r, hermitian=True)
+l.svd(m, subset_by_index=(0, 1)); l.svdvals(v); l.svdvals(h); l.svdvals([[1.0]]); l.svdvals(x=m)
 l.eigh(m, 'X'); l.eigh(m, 'l'); l.eigh(r); l.eigh(v); l.eigh([[1.0]]); l.eigh(h); l.eigh(r, None, False); l.eigvalsh(m, 'Q'); l.eigvalsh(r)
 l.eigvalsh([[1.0]]); l.eigvalsh(h); l.norm(h, 2); l.norm(h, 'nuc'); l.norm(z, -2); l.norm(m, 3); l.matrix_norm(h, ord=2)
 l.matrix_rank(m, 0.1, tol=0.1); l.matrix_rank([[1]]); l.matrix_rank(z); l.matrix_rank(h); l.matrix_rank(r, hermitian=True)
@@ -398,8 +475,7 @@ def scope(S):
     n, L = S.jnp, S.lax.linalg
     return {"n": n, "l": n.linalg, "L": L, "m": n.ones((2, 2)) + n.eye(2), "r": n.array([[1.0, 2, 0], [0, 1, 3]]),
             "v": n.ones(3), "h": n.ones((2, 2), "float16"), "i": n.array([[2, 1], [1, 3]]), "z": n.zeros((0, 3)),
-            "J": L.EighImplementation.JACOBI, "Q": L.EighImplementation.QDWH, "P": L.SvdAlgorithm.POLAR,
-            "K": L.SvdAlgorithm.JACOBI, "QR": L.EighImplementation.QR, "D": L.SvdAlgorithm.DIVIDE_AND_CONQUER,
+            "QR": L.EighImplementation.QR, "D": L.SvdAlgorithm.DIVIDE_AND_CONQUER,
             "S": L.SvdAlgorithm.QR, "np": np}
 
 

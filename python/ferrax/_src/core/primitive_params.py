@@ -228,13 +228,14 @@ def _native_mul(params):
 
 
 def _native_decomposition(op, params):
-    for param in ("algorithm", "subset_by_index"):
-        value = params.pop(param, None)
-        if value is not None:
-            raise NotImplementedError(
-                f"{op}: {param}={value!r} is no parameter of the primitive here: bind it with "
-                f"None, or call lax.linalg.{op}"
-            )
+    # Every name of an algorithm means the one that there is.
+    params.pop("algorithm", None)
+    value = params.pop("subset_by_index", None)
+    if value is not None:
+        raise NotImplementedError(
+            f"{op}: subset_by_index={value!r} is no parameter of the primitive here: bind it with "
+            f"None, or call lax.linalg.{op}"
+        )
     return params
 
 

@@ -15,10 +15,12 @@ from ferrax._src.base import dtypes
 from ferrax._src.lax.arguments import describe, int_tuple, operand as _operand
 from ferrax._src.lax.elementwise import conj
 from ferrax._src.lax.shape import transpose
+from ferrax._src.lax.slicing import slice_in_dim
 
 
 class EighImplementation(enum.Enum):
-    """Algorithms of `eigh`. On the CPU there is one, which `QR` and None name.
+    """Names of algorithms of `eigh`, of which the CPU has one: each name, and None, means
+    tridiagonal form and divide and conquer, and gives the same result.
 
     >>> lax.linalg.EighImplementation.QR.value
     'qr'
@@ -30,8 +32,8 @@ class EighImplementation(enum.Enum):
 
 
 class SvdAlgorithm(enum.Enum):
-    """Algorithms of `svd`. On the CPU there is one: `DEFAULT`, `QR`, `DIVIDE_AND_CONQUER` and None
-    name it.
+    """Names of algorithms of `svd`, of which the CPU has one: each name, and None, means bidiagonal
+    form and divide and conquer, and gives the same result.
 
     >>> [algorithm.name for algorithm in lax.linalg.SvdAlgorithm]
     ['DEFAULT', 'QR', 'JACOBI', 'POLAR', 'DIVIDE_AND_CONQUER']
@@ -44,7 +46,6 @@ class SvdAlgorithm(enum.Enum):
     DIVIDE_AND_CONQUER = "divide_and_conquer"
 
 
-_SVD_ALGORITHMS = (None, SvdAlgorithm.DEFAULT, SvdAlgorithm.QR, SvdAlgorithm.DIVIDE_AND_CONQUER)
 _DTYPES = frozenset(map(np.dtype, (np.float32, np.float64, np.complex64, np.complex128)))
 
 
@@ -89,16 +90,20 @@ def eigh(
       symmetrize_input: whether ``(x + x^H) / 2`` takes the place of ``x``; integers then become
         floats, and ``lower`` makes no difference.
       sort_eigenvalues: here eigenvalues always ascend.
-      subset_by_index: None, or the range (0, n), which is all.
-      implementation: None or `EighImplementation.QR`.
+      subset_by_index: the range ``(start, end)`` of eigenvalues, counted from the least, that are
+        returned with their vectors; None for all. All are computed, so a range saves no time.
+      implementation: a hint that makes no difference: see `EighImplementation`.
 
-    Returns ``(v, w)``: eigenvectors as the columns of ``v`` (..., n, n), orthonormal, of the dtype
-    of ``x``; real eigenvalues ``w`` (..., n). A matrix with NaN gives NaN. Derivatives of
-    eigenvectors are NaN where eigenvalues are equal; those of eigenvalues are finite.
+    Returns ``(v, w)``: eigenvectors as the columns of ``v`` (..., n, d), orthonormal, of the dtype
+    of ``x``; real eigenvalues ``w`` (..., d), where d is n, or the range's length. A matrix with NaN
+    gives NaN. Derivatives of eigenvectors are NaN where eigenvalues are equal; those of eigenvalues
+    are finite.
 
-    Errors: TypeError for other ranks and for integers that are not symmetrized; NotImplementedError
-    for 16-bit floats, part of the range and the other implementations; for matrices that are not
-    square TypeError from symmetrizing, else ValueError.
+    Errors: TypeError for other ranks and for integers that are not symmetrized; ValueError for an
+    empty range, one beyond the eigenvalues, and what is no `EighImplementation`; NotImplementedError
+    for 16-bit floats; for matrices that are not square TypeError from symmetrizing, else ValueError.
+
+    (Golub and Van Loan, Matrix Computations, 4th ed., sections 8.3 and 8.4.)
 
     >>> lax.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]]))[1]
     Array([1., 2.], dtype=float32)
@@ -112,21 +117,12 @@ def eigh(
         raise ValueError(
             f"eigh: expected square matrices in the last two axes, got shape {tuple(x.shape)}"
         )
-    if subset_by_index is not None and int_tuple(subset_by_index) != (0, x.shape[-1]):
-        raise NotImplementedError(
-            f"eigh: subset_by_index={subset_by_index!r} is not supported on CPU, where all"
-            f" eigenvalues are computed; pass None or {(0, x.shape[-1])} and slice the results"
-        )
+    chosen = index_range("eigh", subset_by_index, x.shape[-1])
     if implementation is not None:
-        implementation = EighImplementation(implementation)
-        if implementation is not EighImplementation.QR:
-            raise NotImplementedError(
-                f"eigh: {implementation} is not supported on CPU; pass None or"
-                " EighImplementation.QR"
-            )
+        EighImplementation(implementation)
     params = {"lower": bool(lower), "sort_eigenvalues": bool(sort_eigenvalues)}
     vectors, values = bind("eigh", (x,), params)
-    return vectors, values
+    return (vectors, values) if chosen is None else (_last(vectors, chosen), _last(values, chosen))
 
 
 def svd(
@@ -143,16 +139,19 @@ def svd(
       x: array (..., m, n) of float32, float64, complex64 or complex128. Let k be min(m, n).
       full_matrices: whether ``u`` and ``vh`` are completed to square matrices.
       compute_uv: whether singular vectors are returned.
-      subset_by_index: None, or the range (0, k), which is all.
-      algorithm: None, or one that `SvdAlgorithm` says to be available.
+      subset_by_index: the range ``(start, end)`` of singular values, counted from the largest, that
+        are returned with their vectors; None for all. All are computed, so a range saves no time.
+      algorithm: a hint that makes no difference: see `SvdAlgorithm`.
 
     Returns the singular values ``s`` (..., k), real and descending, without vectors; else
     ``(u, s, vh)``, ``u`` of shape (..., m, k) and ``vh`` (..., k, n), or (..., m, m) and
-    (..., n, n) if full. A matrix with NaN gives NaN.
+    (..., n, n) if full; of a range, its length takes the place of k. A matrix with NaN gives NaN.
 
-    Errors: TypeError for other ranks and for integers; ValueError for part of the range with full
-    matrices; NotImplementedError for 16-bit floats, part of the range, other algorithms, and for
-    derivatives of full matrices that are not square.
+    Errors: TypeError for other ranks and for integers; ValueError for an empty range, one beyond the
+    singular values, and part of the range with full matrices; NotImplementedError for 16-bit floats,
+    what is no `SvdAlgorithm`, and for derivatives of full matrices that are not square.
+
+    (Golub and Van Loan, Matrix Computations, 4th ed., sections 8.6.2 and 8.6.3.)
 
     >>> lax.linalg.svd(jnp.array([[0.0, 3.0], [2.0, 0.0]]), compute_uv=False)
     Array([3., 2.], dtype=float32)
@@ -161,28 +160,52 @@ def svd(
     _check_rank("svd", x)
     _check_dtype("svd", x)
     smaller = min(x.shape[-2:])
-    if subset_by_index is not None and int_tuple(subset_by_index) != (0, smaller):
-        if full_matrices:
-            raise ValueError(
-                f"svd: full_matrices and subset_by_index={subset_by_index!r} cannot both be set;"
-                " pass full_matrices=False"
-            )
-        raise NotImplementedError(
-            f"svd: subset_by_index={subset_by_index!r} is not implemented on CPU, where all"
-            f" singular values are computed; pass None or {(0, smaller)} and slice the results"
+    if full_matrices and subset_by_index is not None and int_tuple(subset_by_index) != (0, smaller):
+        raise ValueError(
+            f"svd: full_matrices and subset_by_index={subset_by_index!r} cannot both be set;"
+            " pass full_matrices=False"
         )
+    chosen = index_range("svd", subset_by_index, smaller)
     # No algorithm is needed for matrices of no elements.
-    if smaller and algorithm not in _SVD_ALGORITHMS:
+    if smaller and not (algorithm is None or isinstance(algorithm, SvdAlgorithm)):
         raise NotImplementedError(
             f"svd: algorithm={algorithm!r} is not implemented on CPU; pass None or one of"
-            f" {', '.join(map(str, _SVD_ALGORITHMS[1:]))}"
+            f" {', '.join(map(str, SvdAlgorithm))}"
         )
     params = {"compute_uv": bool(compute_uv), "full_matrices": bool(full_matrices)}
     results = bind("svd", (x,), params)
-    if compute_uv:
-        s, u, vh = results
+    if not compute_uv:
+        s = results[0] if isinstance(results, (list, tuple)) else results
+        return s if chosen is None else _last(s, chosen)
+    s, u, vh = results
+    if chosen is None:
         return u, s, vh
-    return results[0] if isinstance(results, (list, tuple)) else results
+    return _last(u, chosen), _last(s, chosen), slice_in_dim(vh, *chosen, axis=vh.ndim - 2)
+
+
+def index_range(
+    name: str, subset_by_index: tuple[int, int] | None, count: int
+) -> tuple[int, int] | None:
+    """The range of so many values that is asked for; None for all.
+
+    Errors: ValueError for what are not two numbers, an empty range and one beyond the values.
+    """
+    if subset_by_index is None:
+        return None
+    found = int_tuple(subset_by_index)
+    if found == (0, count):
+        return None
+    if len(found) != 2 or not 0 <= found[0] < found[1] <= count:
+        raise ValueError(
+            f"{name}: subset_by_index has to be (start, end) with 0 <= start < end <= {count}, got"
+            f" {subset_by_index!r}"
+        )
+    return found[0], found[1]
+
+
+def _last(x: Array, chosen: tuple[int, int]) -> Array:
+    """This range of the last axis."""
+    return slice_in_dim(x, *chosen, axis=x.ndim - 1)
 
 
 def _check_rank(name: str, x: Array, rank: int = 2, position: int = 0) -> None:

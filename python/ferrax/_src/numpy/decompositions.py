@@ -161,13 +161,15 @@ def svd(
     Args: a: array (..., m, n); integers become floats; let k be min(m, n). full_matrices: complete
     `U` and `Vh` to square matrices. compute_uv: return vectors too. hermitian: the matrices are
     taken for Hermitian, `(a + a^H) / 2`, and decomposed by `eigh`; rows of `Vh` of the singular
-    value 0 are then 0. subset_by_index: None or the whole range (0, k).
+    value 0 are then 0. subset_by_index: the range `(start, end)` of singular values, counted from
+    the largest, that are returned with their vectors, or None for all; all are computed.
     Returns `SVDResult` of `U` (..., m, k), `S` (..., k) and `Vh` (..., k, n), or of `U` (..., m, m)
-    and `Vh` (..., n, n) if full; only `S` without vectors. `S` is real and descending. NaN gives
-    NaN.
-    Raises: TypeError below rank 2, and for matrices that are not square where Hermitian;
-    NotImplementedError for 16-bit floats, part of the range (ValueError if full), and derivatives
-    of full matrices that are not square.
+    and `Vh` (..., n, n) if full; only `S` without vectors. Of a range, its length takes the place
+    of k. `S` is real and descending. NaN gives NaN.
+    Raises: TypeError below rank 2, and for matrices that are not square where Hermitian; ValueError
+    for a range that is empty or beyond the singular values, and for part of the range if full,
+    unless Hermitian; NotImplementedError for 16-bit floats and for derivatives of full matrices that
+    are not square.
 
     >>> jnp.linalg.svd(jnp.array([[0.0, 3.0], [2.0, 0.0]])).S
     Array([3., 2.], dtype=float32)
@@ -183,14 +185,17 @@ def svd(
 
 def _svd_of_hermitian(a, compute_uv, subset_by_index):
     """Singular values are the absolute eigenvalues; their signs go into `Vh`."""
-    vectors, values = lax_linalg.eigh(a, subset_by_index=subset_by_index)
+    vectors, values = lax_linalg.eigh(a)
     sizes = lax.abs(values)
     last = sizes.ndim - 1
+    chosen = lax_linalg.index_range("svd", subset_by_index, sizes.shape[last])
+    start, end = chosen or (0, sizes.shape[last])
     if not compute_uv:
-        return lax.rev(lax.sort(sizes), (last,))
+        return lax.slice_in_dim(lax.rev(lax.sort(sizes), (last,)), start, end, axis=last)
     places = lax.broadcasted_iota(np.uint32, sizes.shape, last)
     ascending = lax.sort((sizes, places, lax.sign(values)), num_keys=1)
-    sizes, places, signs = (lax.rev(x, (last,)) for x in ascending)
+    descending = (lax.rev(x, (last,)) for x in ascending)
+    sizes, places, signs = (lax.slice_in_dim(x, start, end, axis=last) for x in descending)
     u = take_along_axis(vectors, lax.expand_dims(places, (last,)), axis=-1)
     signed = ufuncs.multiply(u, convert(lax.expand_dims(signs, (last,)), u.dtype))
     return SVDResult(u, sizes, adjoint(signed))

@@ -15,6 +15,7 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax, eigen, factorisations, linalg as lax_linalg
+from ferrax._src.lax.arguments import int_tuple
 from ferrax._src.lax.control_flow.while_loop import fori_loop, while_loop
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import ensure_array, promote_dtypes_inexact, real_dtype
@@ -33,7 +34,7 @@ def eigh(
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     turbo: bool = True,
-    eigvals: None = None,
+    eigvals: tuple[int, int] | None = None,
     type: int = 1,
     check_finite: bool = True,
 ) -> tuple[Array, Array]: ...
@@ -47,7 +48,7 @@ def eigh(
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     turbo: bool = True,
-    eigvals: None = None,
+    eigvals: tuple[int, int] | None = None,
     type: int = 1,
     check_finite: bool = True,
 ) -> Array: ...
@@ -60,7 +61,7 @@ def eigh(
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     turbo: bool = True,
-    eigvals: None = None,
+    eigvals: tuple[int, int] | None = None,
     type: int = 1,
     check_finite: bool = True,
 ) -> Array | tuple[Array, Array]: ...
@@ -72,7 +73,7 @@ def eigh(
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     turbo: bool = True,
-    eigvals: None = None,
+    eigvals: tuple[int, int] | None = None,
     type: int = 1,
     check_finite: bool = True,
 ) -> Array | tuple[Array, Array]:
@@ -83,15 +84,16 @@ def eigh(
       b: None.
       lower: makes no difference, for both triangles count.
       eigvals_only: whether eigenvalues alone are returned.
-      eigvals: None.
+      eigvals: the first and the last number, from 0, of the eigenvalues that are returned with their
+        vectors, counted from the least; None for all. All are computed.
       type: 1.
       overwrite_a, overwrite_b, turbo, check_finite: are not read.
 
-    Returns ``(w, v)`` or ``w``: real eigenvalues (..., n), ascending, and orthonormal eigenvectors as the
-    columns of an array (..., n, n).
+    Returns ``(w, v)`` or ``w``: real eigenvalues (..., d), ascending, and orthonormal eigenvectors as the
+    columns of an array (..., n, d), where d is n, or how many are asked for.
 
-    Errors: NotImplementedError for a second matrix, another type, a range of eigenvalues and 16-bit floats;
-    TypeError for what are no square matrices.
+    Errors: NotImplementedError for a second matrix, another type and 16-bit floats; ValueError for numbers
+    that are not those of eigenvalues, in order; TypeError for what are no square matrices.
 
     (Golub and Van Loan, Matrix Computations, 4th ed., chapter 8.)
 
@@ -106,17 +108,21 @@ def eigh(
         )
     if type != 1:
         raise NotImplementedError(f"eigh: type has to be 1, got {type!r}")
-    if eigvals is not None:
-        raise NotImplementedError(
-            f"eigh: all eigenvalues are computed: eigvals has to be None, got {eigvals!r}; slice the results"
-        )
-    return _eigh(jnp.asarray(a), bool(lower), bool(eigvals_only))
+    chosen = None if eigvals is None else int_tuple(eigvals)
+    return _eigh(jnp.asarray(a), bool(lower), bool(eigvals_only), chosen)
 
 
-@jit(static_argnames=("lower", "eigvals_only"))
-def _eigh(a, lower, eigvals_only):
+@jit(static_argnames=("lower", "eigvals_only", "chosen"))
+def _eigh(a, lower, eigvals_only, chosen):
     (a,) = promote_dtypes_inexact(a)
-    vectors, values = lax_linalg.eigh(a, lower=lower)
+    part = None
+    if chosen is not None and a.ndim > 1:
+        if len(chosen) != 2 or not 0 <= chosen[0] <= chosen[1] < a.shape[-1]:
+            raise ValueError(
+                f"eigh: eigvals has to be (first, last) with 0 <= first <= last < {a.shape[-1]}, got {chosen!r}"
+            )
+        part = (chosen[0], chosen[1] + 1)
+    vectors, values = lax_linalg.eigh(a, lower=lower, subset_by_index=part)
     return values if eigvals_only else (values, vectors)
 
 
