@@ -4,8 +4,6 @@ Libraries compare `__version__` with JAX's releases, so that is what it names.
 """
 
 from ferrax._core import __version__ as __ferrax_version__
-
-__version__ = "0.10.2"
-__version_info__ = (0, 10, 2)
+from ferrax._src.base.version import __version__, __version_info__
 
 __all__ = ["__ferrax_version__", "__version__", "__version_info__"]

@@ -679,3 +679,16 @@ def test_missing_arguments_among_residuals():
     with pytest.raises(ValueError, match="must have shape"):
         back(1.0)
     assert "NotNeeded" in repr(ferrax.vjp(jnp.sin, 1.0)[1].args_res)
+
+
+def documented(x, y):
+    """Says what it does."""
+    return x * y
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacfwd", "jacrev", "vmap"])
+def test_help_of_derived_functions(name):
+    first, _, own = getattr(ferrax, name)(documented).__doc__.partition("\n")
+    assert "of documented" in first and own.endswith("Says what it does.")
+    assert "of <lambda>" in getattr(ferrax, name)(lambda x: x).__doc__
+    assert ferrax.make_jaxpr(documented).__qualname__ == "make_jaxpr(documented)"

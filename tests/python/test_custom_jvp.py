@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from oracle import same
 
+import ferrax
+import ferrax.numpy as jnp
+
 
 def ramp(S, *shape, dtype="float32"):
     return S.jnp.asarray(np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape), dtype) / 4
@@ -507,3 +510,49 @@ def arrays(S, result):
 @same
 def test_case(S, name):
     return arrays(S, CASES[name](S))
+
+
+@same
+def test_traced_values_among_arguments_that_are_not_differentiated(S):
+    """Their trace ends, by `vmap`, before the rule is asked for."""
+    jax = S.jax
+
+    @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 2))
+    def f(x, y, option):
+        return x["a"] * y if option else y
+
+    f.defjvp(lambda x, option, p, t: (f(x, *p, option), 5 * t[0] * x["a"]))
+    x, y = ramp(S, 3), ramp(S, 3) + 1
+    mapped = jax.vmap(lambda x, y: f({"a": x}, y, True))
+    both = jax.grad(lambda x, y: mapped(x, y).sum(), (0, 1))
+    inner = jax.grad(lambda x: f({"a": x}, x, True) ** 2)
+    return jax.jvp(lambda y: mapped(x, y), (y,), (y,)), both(x, y), jax.jit(both)(x, y), jax.grad(inner)(2.0)
+
+
+DECORATED = {
+    "custom_jvp": lambda jax, f: with_rules(jax.custom_jvp(f), "defjvp", 1),
+    "custom_vjp": lambda jax, f: with_rules(jax.custom_vjp(f), "defvjp", 2),
+    "custom_vmap": lambda jax, f: with_rules(jax.custom_batching.custom_vmap(f), "def_vmap", 1),
+}
+
+
+def with_rules(f, define, count):
+    getattr(f, define)(*[pytest.fail] * count)
+    return f
+
+
+@pytest.mark.parametrize("kind", DECORATED)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_arguments_that_do_not_fit(kind, jitted):
+    f = DECORATED[kind](ferrax, lambda x, y, *, z=None: x)
+    with pytest.raises(TypeError, match=f"{kind} function <lambda> at .* positions: missing .* 'y'"):
+        (ferrax.jit(f) if jitted else f)(1.0)
+
+
+def test_symbolic_zeros_of_another_shape():
+    f = ferrax.custom_vjp(lambda x, y: (x, y))
+    f.defvjp(
+        lambda x, y: ((x.value, y.value), None), lambda _, g: (g[1], g[0]), symbolic_zeros=True
+    )
+    with pytest.raises(ValueError, match=r"zero of shape \(2,\) at output\[0\], for .* float32\[1\].*None"):
+        ferrax.grad(lambda x, y: f(x, y)[0].sum())(jnp.ones(1), jnp.ones(2))

@@ -157,6 +157,52 @@ def test_dead_code_within_parameters(S, output):
     )(*args)
 
 
+def with_rules(S, kind, symbolic_zeros):
+    """Two outputs that are differentiable and one that is not, with derivatives of no function."""
+    jax, jnp = S.jax, S.jnp
+
+    def fun(x, y):
+        return jnp.sin(x), x.astype(int), x * jnp.cos(y)
+
+    f = getattr(jax, kind)(fun)
+    if kind == "custom_jvp":
+
+        def jvp(primals, tangents):
+            (x, y), (a, b) = primals, (0.0 if type(t).__name__ == "SymbolicZero" else t for t in tangents)
+            return f(x, y), (2 * a * x, np.zeros((), jax.dtypes.float0), 3 * a * x + 5 * b * y)
+
+        f.defjvp(jvp, symbolic_zeros)
+        return f
+
+    def forward(x, y):
+        x, y = (x.value, y.value) if symbolic_zeros else (x, y)
+        return f(x, y), (x, y)
+
+    def backward(residuals, cotangents):
+        (x, y), (a, _, b) = residuals, (0.0 if type(c).__name__ == "SymbolicZero" else c for c in cotangents)
+        return 2 * a * x + 3 * b * x, 7 * a + 5 * b * y
+
+    f.defvjp(forward, backward, symbolic_zeros)
+    return f
+
+
+@pytest.mark.parametrize("symbolic_zeros", [False, True])
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("output", [0, 2])
+@same(weak=False)
+def test_dead_code_of_functions_with_rules(S, output, kind, symbolic_zeros):
+    jax, x, y = S.jax, S.jnp.float32(0.3), S.jnp.float32(1.7)
+    closed = jax.make_jaxpr(with_rules(S, kind, symbolic_zeros))(x, y)
+    jaxpr, inputs = pe(S).dce_jaxpr(closed.jaxpr, [number == output for number in range(3)])
+    (eqn,) = jaxpr.eqns
+    left = [e.primitive.name for e in eqn.params["call_jaxpr"].eqns]
+    call = core(S).jaxpr_as_fun(core(S).ClosedJaxpr(jaxpr, closed.consts))
+    fun = lambda x, y: call(x, y)[0]  # noqa: E731
+    gradient = jax.grad(fun, (0, 1))
+    second = jax.grad(lambda x: gradient(x, y)[0])(x) if kind == "custom_jvp" else ()
+    return left, inputs, fun(x, y), gradient(x, y), jax.jit(gradient)(x, y), second
+
+
 @same(weak=False)
 def test_dead_constants(S):
     a, b = S.jnp.arange(3.0), S.jnp.ones(3)

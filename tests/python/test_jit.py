@@ -542,6 +542,8 @@ def test_donation_deletes():
     assert x.is_deleted()
     with pytest.raises(RuntimeError, match="deleted"):
         _ = x + 1
+    with pytest.raises(RuntimeError, match="device_put.*deleted"):
+        ferrax.device_put(x)
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(x)
     np.testing.assert_array_equal(np.asarray(y), 2 * np.ones(8))

@@ -96,6 +96,7 @@ n.vectorize(lambda a: (a, a.sum()), signature='(n)->(n),()')(x)
 n.vectorize(n.dot, signature='n,n->()')(x, x)
 n.vectorize(lambda a, k: a ** k, excluded={1})(x, 2)
 n.vectorize(n.dot, signature='(n),(n)->()')(x, x.T)
+n.vectorize(lambda a, b: a, signature='(n),(n)->(n)')(x, None)
 n.vectorize(lambda a: a, signature='(n)->()')(x); n.vectorize(lambda a, b: a + b)(x[:1, None], x)
 """
 TABLE = expressions(EXPRESSIONS)

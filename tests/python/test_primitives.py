@@ -318,6 +318,13 @@ def test_wrong_rules_are_named():
     q.def_abstract_eval(lambda x: 5)
     with pytest.raises(TypeError, match="abstract evaluation of 'typeless'"):
         ferrax.jit(q.bind)(1.0)
+    q.def_abstract_eval(lambda x: [x])
+    with pytest.raises(ValueError, match="must return one type.*typeless_p.multiple_results"):
+        ferrax.jit(q.bind)(1.0)
+    q.multiple_results = True
+    q.def_abstract_eval(lambda x: x)
+    with pytest.raises(ValueError, match="must return a sequence of types"):
+        ferrax.jit(q.bind)(1.0)
 
 
 def test_mlir_lowerings_are_refused():

@@ -503,3 +503,15 @@ def test_with_refs_takes_the_arguments_structure():
     with pytest.raises(ValueError, match="for each leaf of the arguments"):
         pull.with_refs(ferrax.new_ref(0.0))
     assert ferrax.jit(lambda pull, ct: pull(ct))(pull, 1.0) == (3, 2)
+
+
+def test_cotangents_that_nobody_wants_are_not_computed():
+    x = jnp.arange(3.0)
+    _, pull = ferrax.vjp(lambda x, i, y: x * i * jnp.sin(y), x, 2, x)
+    only = pull.with_refs(ferrax.ad.GradValue(), ferrax.ad.DontWant(), ferrax.ad.DontWant())
+    whole = ferrax.make_jaxpr(lambda: pull(x))()
+    part = ferrax.make_jaxpr(lambda: only(x))()
+    assert len(part.eqns) < len(whole.eqns) and len(part.jaxpr.outvars) == 1
+    np.testing.assert_array_equal(only(x)[0], pull(x)[0])
+    nothing = pull.with_refs(*[ferrax.ad.DontWant()] * 3)
+    assert ferrax.make_jaxpr(lambda: nothing(x))().eqns == []

@@ -17,7 +17,7 @@ from ferrax._src.core import (
 )
 from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops
 from ferrax._src.random import generators  # noqa: F401  those that keys are named after
-from ferrax._src.transforms import custom_views  # noqa: F401
+from ferrax._src.transforms import custom_dce, custom_views  # noqa: F401
 
 array_methods.install(_core.Array)
 indexing.install(_core.Array)

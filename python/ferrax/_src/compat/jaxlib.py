@@ -1,3 +1,3 @@
-"""Answers for `jaxlib`: the version that JAX 0.10.2 goes with. What JAX has there is its compiler."""
+"""Answers for `jaxlib`: the version that JAX goes with. What JAX has there is its compiler."""
 
-__version__ = "0.10.2"
+from ferrax._src.base.version import __version__ as __version__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from types import FunctionType
@@ -28,6 +29,18 @@ def fun_place(fun) -> str:
     return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
+def wraps(fun, text, argnums=None):
+    """As `functools.wraps`, with help of what became of the function: `text`, where `{fun}` and
+    `{argnums}` stand for its name and for argument numbers, before its own help."""
+
+    def decorate(wrapper):
+        functools.update_wrapper(wrapper, fun)
+        own = getattr(fun, "__doc__", None)
+        help_text = text.format(fun=fun_name(fun), argnums=argnums)
+        wrapper.__doc__ = f"{help_text}\n\nOriginal documentation:\n\n{own}" if own else help_text
+        return wrapper
+
+    return decorate
 
 
 def _is_users(fun) -> bool:

@@ -89,6 +89,11 @@ def device_put(
 
     def put(leaf, place):
         array = core.as_array(leaf, "device_put")
+        if array is leaf and not isinstance(array, core.Tracer) and array.is_deleted():
+            raise RuntimeError(
+                f"device_put: an array of type {core.typeof(array)} has been deleted: it was deleted or donated "
+                "to a jitted function; keep a copy (x.copy()) if it is needed afterwards"
+            )
         place = _sharding(place, array)
         if may_alias is False and array is leaf:
             array = _unshared(array)

@@ -8,13 +8,14 @@ import sys
 import numpy as np
 
 from ferrax import _core
+from ferrax._src.base import version
 from ferrax._src.core import devices
 
 __all__ = ["print_environment_info"]
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Prints the versions of ferrax, NumPy and Python, the devices and the machine.
+    """Prints the versions of ferrax, of JAX's interface, NumPy and Python, the devices and the machine.
 
     Args:
         return_string: whether the text is returned and nothing is printed.
@@ -22,7 +23,9 @@ def print_environment_info(return_string: bool = False) -> str | None:
     Example:
         >>> print(ferrax.print_environment_info(return_string=True))  # doctest: +ELLIPSIS
         ferrax: ...
-        numpy: ...
+        jax:    0.10.2 (its interface, by ferrax)
+        jaxlib: ...
+        numpy:  ...
         python: ...
         devices: cpu-..., ... of this process
         processes: 1
@@ -32,7 +35,9 @@ def print_environment_info(return_string: bool = False) -> str | None:
     text = "\n".join(
         (
             f"ferrax: {_core.__version__}",
-            f"numpy: {np.__version__}",
+            f"jax:    {version.__version__} (its interface, by ferrax)",
+            f"jaxlib: {version.__version__} (ferrax in its place)",
+            f"numpy:  {np.__version__}",
             f"python: {sys.version}",
             f"devices: {'/'.join(sorted(kinds))}-{devices.device_count()}, "
             f"{devices.local_device_count()} of this process",

@@ -100,6 +100,8 @@ def vectorize(
         message = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
         # None goes as it is: there is nothing to map.
         nones = {key for key, arg in (*enumerate(args), *kwargs.items()) if arg is None}
+        if nones and signature is not None:
+            raise ValueError(f"vectorize: {sorted(nones, key=str)} are None {message}, which says their axes")
         func, mapped, mapped_kw = _apply_excluded(pyfunc, excluded | nones, args, kwargs)
         if signature is not None and mapped_kw:
             raise ValueError(f"vectorize: keyword arguments {sorted(mapped_kw)} {message}")
@@ -116,7 +118,7 @@ def vectorize(
             cores, outputs = parsed
             if len(cores) != len(values):
                 raise TypeError(
-                    f"wrong number of positional arguments: expected {len(cores)}, got"
+                    f"wrong number of arguments: expected {len(cores)} by position, got"
                     f" {len(values)} {message}")
         sizes: dict[str, int] = {}
         for i, (x, core) in enumerate(zip(values, cores)):

@@ -152,7 +152,7 @@ class PmapFunction:
             if not -count <= number < count:
                 raise ValueError(
                     f"pmap: static_broadcasted_argnums={options.static} of {self.__name__}, which was called "
-                    f"with {count} positional arguments"
+                    f"with {count} arguments by position. Pass static arguments by position."
                 )
             static[number % count] = args[number]
         for number, value in static.items():
@@ -184,7 +184,7 @@ class PmapFunction:
             total = len(dynamic) + len(self._options.static)
             if len(in_axes) not in (total, len(dynamic)):
                 raise ValueError(
-                    f"pmap: in_axes={in_axes} has {len(in_axes)} entries for {total} positional arguments; "
+                    f"pmap: in_axes={in_axes} has {len(in_axes)} entries for {total} arguments by position; "
                     "give an int or None for each, or one for all (arguments by keyword have axis 0)"
                 )
             if len(in_axes) == total:

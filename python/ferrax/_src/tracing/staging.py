@@ -228,5 +228,7 @@ def make_jaxpr(
 
     functools.update_wrapper(make_jaxpr_f, fun)
     make_jaxpr_f.__module__ = "ferrax"
-    make_jaxpr_f.__name__ = make_jaxpr_f.__qualname__ = f"make_jaxpr({api_util.fun_name(fun)})"
+    name = api_util.fun_name(fun)
+    make_jaxpr_f.__name__ = f"make_jaxpr({name})"
+    make_jaxpr_f.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name)})"
     return make_jaxpr_f

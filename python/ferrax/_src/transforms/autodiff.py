@@ -53,7 +53,7 @@ def value_and_grad(
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "value_and_grad")
 
-    @functools.wraps(fun)
+    @api_util.wraps(fun, "Value and gradient of {fun} with respect to argument {argnums}.", argnums)
     def value_and_grad_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun, TypeError)
         call = functools.partial(fun, **kwargs) if kwargs else fun
@@ -104,7 +104,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(fun)
+    @api_util.wraps(fun, "Gradient of {fun} with respect to argument {argnums}.", argnums)
     def grad_f(*args, **kwargs):
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
@@ -219,7 +219,7 @@ class _Pull(_Push):
         super().__init__(point, tree)
         self.arguments = point.arguments_among(residuals)
 
-    def __call__(self, residuals, *given):
+    def __call__(self, residuals, *given, chosen=None):
         if len(given) != 1:
             raise TypeError(
                 f"The function that vjp returned was called with {len(given)} arguments, but takes one: "
@@ -235,7 +235,8 @@ class _Pull(_Push):
                 f"to match {point.flat.out_tree}"
             )
         checked = checks.check_cotangents(leaves, point.out_types)
-        return self.tree.unflatten(point.cotangent_or_zeros(point.pullback(residuals, checked)))
+        found = point.pullback(residuals, checked, chosen)
+        return self.tree.unflatten(point.cotangent_or_zeros(found, chosen))
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: tuple[()] = ()) -> tuple[Any, ...]:

@@ -139,7 +139,7 @@ def vmap(
     _check_axes(in_axes, "in_axes")
     _check_axes(out_axes, "out_axes")
 
-    @functools.wraps(fun)
+    @api_util.wraps(fun, "Vectorized version of {fun}, over a batch axis of its arguments.")
     def vmap_f(*args, **kwargs):
         if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
             return vmappables.call(
@@ -148,7 +148,8 @@ def vmap(
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 f"vmap: in_axes={in_axes} has {len(in_axes)} entries, but the call has {len(args)} "
-                "positional arguments. Give an entry for each, or one int or None for all."
+                "arguments by position. Give an entry for each, or one int or None for all; arguments "
+                "given by name are mapped over axis 0."
             )
         leaves, in_tree = tree_util.tree_flatten((args, kwargs))
         names = functools.partial(api_util.argument_names, fun, args, kwargs, tangents=True)

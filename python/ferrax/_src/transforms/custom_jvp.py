@@ -109,6 +109,43 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801
                 "its rule with defjvp or defjvps before the call"
             )
 
+    def _call(self, args):
+        kept = {position % len(args) for position in self.nondiff_argnums if -len(args) <= position < len(args)}
+        held = tree_util.tree_leaves([args[position] for position in sorted(kept)])
+        if any(isinstance(leaf, core.Tracer) for leaf in held):
+            return self._call_holding(args, kept)
+        return super()._call(args)
+
+    def _call_holding(self, args, kept):
+        """A call whose arguments at `nondiff_argnums` hold traced values: these are arguments of the
+        call without derivatives, for a rule may be asked for when their trace has ended."""
+        leaves, tree = tree_util.tree_flatten([arg if i in kept else None for i, arg in enumerate(args)])
+        held = [i for i, leaf in enumerate(leaves) if isinstance(leaf, core.Tracer)]
+        values = [stop_gradient(leaves[i]) for i in held]
+        # What lives as long as the rule holds no traced value.
+        leaves = [None if i in held else leaf for i, leaf in enumerate(leaves)]
+
+        def whole(values, dynamic):
+            filled = list(leaves)
+            for i, value in zip(held, values):
+                filled[i] = value
+            rest = iter(dynamic)
+            return [arg if i in kept else next(rest) for i, arg in enumerate(tree.unflatten(filled))]
+
+        def function(values, *dynamic):
+            return self.fun(*whole(values, dynamic))
+
+        def rule(primals, tangents):
+            values, *dynamic = primals
+            given = whole(values, dynamic)
+            return self.jvp(*(given[i] for i in sorted(kept)), tuple(dynamic), tuple(tangents[1:]))
+
+        function.__name__ = api_util.fun_name(self.fun)
+        rule.__name__ = api_util.fun_name(self.jvp)
+        pure = custom_jvp(function)
+        pure.defjvp(rule, self.symbolic_zeros)
+        return pure._call((values, *(arg for i, arg in enumerate(args) if i not in kept)))
+
     def _record(self, call, kind):
         call.kept = tuple(_without_tangents(arg) for arg in call.kept)
         call.trace(kind)

@@ -126,7 +126,7 @@ def forwarded_attribute(self, name: str) -> Any:
 
 def resolve_arguments(fun, kind, args, kwargs) -> tuple:
     """`args` and `kwargs` as positions of `fun`, with its defaults."""
-    if not kwargs and not api_has_defaults(fun):
+    if not kwargs and not api_has_defaults(fun) and len(args) >= fun.__code__.co_argcount:
         return args
     try:
         signature = inspect.signature(fun)
@@ -134,13 +134,7 @@ def resolve_arguments(fun, kind, args, kwargs) -> tuple:
         if kwargs:
             raise
         return args
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(
-            f"the arguments of the {kind} function {api_util.fun_place(fun)} could not be put in "
-            f"positions: {error}"
-        ) from None
+    bound = _bound(signature, fun, kind, args, kwargs)
     if bound.kwargs:
         raise TypeError(
             f"keyword-only arguments of the {kind} function {api_util.fun_place(fun)} could not "
@@ -149,6 +143,23 @@ def resolve_arguments(fun, kind, args, kwargs) -> tuple:
     # Keyword-only arguments keep their defaults: rules do not see them.
     bound.apply_defaults()
     return bound.args
+
+
+def _bound(signature, fun, kind, args, kwargs) -> inspect.BoundArguments:
+    """Errors: TypeError for arguments that the function does not take."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(
+            f"the arguments of the {kind} function {api_util.fun_place(fun)} could not be put in "
+            f"positions: {error}"
+        ) from None
+
+
+def check_arguments(fun, kind, args) -> None:
+    """Errors: TypeError for arguments that the function does not take, as `resolve_arguments` has it."""
+    with contextlib.suppress(ValueError):  # of a function without a signature
+        _bound(inspect.signature(fun), fun, kind, args, {})
 
 
 def api_has_defaults(fun) -> bool:
@@ -180,7 +191,11 @@ class CustomFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         self._check_rules()
         if not (kwargs or self.nondiff_argnums or _core.ref_frames()):
-            return self.fun(*args)
+            try:
+                return self.fun(*args)
+            except TypeError:
+                check_arguments(self.fun, self.kind, args)
+                raise
         given = resolve_arguments(self.fun, self.kind, args, kwargs)
         if ref_rules.with_refs(self, given):
             return self._call_with_refs(given, ())

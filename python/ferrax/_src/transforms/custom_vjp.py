@@ -447,6 +447,12 @@ class _FlatBackward:
             there = not is_zero(cotangent) and dtypes.has_tangent(ty[1])
             self.flags.append(there)
             if not there:
+                if isinstance(cotangent, SymbolicZero) and cotangent.shape != ty[0]:
+                    path = tree_util.keystr(tree_util.tree_leaves_with_path(dynamic)[position][0])
+                    raise ValueError(
+                        f"{name} gave a symbolic zero of shape {cotangent.shape} at output{path}, for an "
+                        f"argument of type {show(ty)}. None stands for zeros of any argument."
+                    )
                 continue
             cotangent = core.as_array(cotangent, name)
             got = (cotangent.shape, cotangent.dtype, False)
@@ -468,7 +474,9 @@ def _flatten_up_to(argument, cotangent, is_zero, flat):
     stands for zeros."""
     tree = tree_util.tree_structure(argument)
     if is_zero(cotangent):
-        flat.extend([None] * tree.num_leaves)
+        # A zero of one argument keeps its type, which is checked.
+        typed = tree_util.treedef_is_leaf(tree) and cotangent is not None
+        flat.extend([cotangent] if typed else [None] * tree.num_leaves)
         return
     leaves, found = tree_util.tree_flatten(cotangent, is_leaf=is_zero)
     if tree_util.treedef_is_leaf(found):

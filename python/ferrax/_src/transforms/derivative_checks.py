@@ -38,8 +38,8 @@ def select(argnums, args, fun, too_few=ValueError):
         if not -len(args) <= num < len(args):
             raise (too_few if num >= 0 else ValueError)(
                 f"differentiating with respect to argnums={argnums} takes at least "
-                f"{max(num + 1, -num)} positional arguments, got "
-                f"{len(args)}."
+                f"{max(num + 1, -num)} arguments that are given by position, got {len(args)}: arguments "
+                "given by name are not counted."
             )
     nums = tuple(num % len(args) for num in nums)
 

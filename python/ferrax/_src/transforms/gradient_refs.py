@@ -151,8 +151,11 @@ class VJP:
                 f"which have the structure {self.func.tree}, but got {tree}"
             )
 
+        chosen = [not isinstance(leaf, DontWant) for leaf in leaves]
+
         def accumulate(cotangent):
-            cotangents = tree_util.tree_leaves(self(cotangent))
+            found = self.func(self._together(), cotangent, chosen=chosen)
+            cotangents = tree.flatten_up_to(found)
             return tree.unflatten(map(_deliver, leaves, cotangents))
 
         return accumulate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,7 +73,7 @@ def jacfwd(
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "jacfwd")
 
-    @functools.wraps(fun)
+    @api_util.wraps(fun, "Jacobian of {fun} with respect to argument {argnums}.", argnums)
     def jacfwd_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun)
         leaves, tree = tree_util.tree_flatten(chosen)
@@ -134,7 +133,7 @@ def jacrev(
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "jacrev")
 
-    @functools.wraps(fun)
+    @api_util.wraps(fun, "Jacobian of {fun} with respect to argument {argnums}.", argnums)
     def jacrev_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun)
         inputs = [core.as_array(leaf, "jacrev") for leaf in tree_util.tree_leaves(chosen)]

@@ -10,6 +10,7 @@ Cost: one trace, and a program of as many equations as the function has.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from typing import Any
 
@@ -182,8 +183,9 @@ class Linearized:
             tangent_zeros(*ty) if t is None else t for t, ty in zip(made, self.out_types)
         ]
 
-    def pullback(self, residuals, cotangents):
-        """Input cotangents (None for zeros) for output cotangents, all flat."""
+    def pullback(self, residuals, cotangents, chosen=None):
+        """Input cotangents (None for zeros) for output cotangents, all flat; of `chosen`, flags of the
+        inputs, only these are computed, others are None."""
         wanted, given = [], []
         for index, flag in enumerate(self.flags):
             if flag:
@@ -201,6 +203,8 @@ class Linearized:
         tangents = sum(self.nonzero_in) + len(self.ordered)
         linear = [False] * len(residuals) + [True] * tangents
         program, flags = self.linear.transpose(linear, wanted)
+        if chosen is not None and not self.ordered:
+            program, flags = self._chosen(program, flags, chosen)
         results = iter(_core.apply_program(program, [*residuals, *given]))
         flags = iter(flags[len(residuals) :])
         cotangents = [
@@ -211,8 +215,22 @@ class Linearized:
                 state.write(ref, next(results) if not ref.weak_type else weaken(next(results)))
         return cotangents
 
-    def cotangent_or_zeros(self, cotangents):
+    def _chosen(self, program, flags, chosen):
+        """The transposed program without the cotangents that nobody asks for, and its flags."""
+        first = len(flags) - sum(self.nonzero_in)
+        keep = [flag for flag, nonzero in zip(chosen, self.nonzero_in) if nonzero]
+        numbers = itertools.accumulate(flags, initial=0)
+        kept = [
+            number
+            for place, (number, flag) in enumerate(zip(numbers, flags))
+            if flag and (place < first or keep[place - first])
+        ]
+        left = [flag and keep[i] for i, flag in enumerate(flags[first:])]
+        return program.select_outputs(kept).trimmed()[0], [*flags[:first], *left]
+
+    def cotangent_or_zeros(self, cotangents, chosen=None):
+        """The cotangents with zeros for None; those that are not among `chosen` stay None."""
         return [
-            tangent_zeros(*ty) if ct is None else ct
-            for ct, ty in zip(cotangents, self.in_types)
+            tangent_zeros(*ty) if ct is None and (chosen is None or chosen[number]) else ct
+            for number, (ct, ty) in enumerate(zip(cotangents, self.in_types))
         ]

@@ -24,10 +24,15 @@ def abstract_eval(primitive, params, types):
     avals, found = primitive.abstract_eval(*map(_aval, types), **params)
     if primitive.multiple_results:
         if not isinstance(avals, (tuple, list)):
-            raise TypeError(
+            raise ValueError(
                 f"The abstract evaluation of '{primitive}', which has multiple results, must "
                 f"return a sequence of types, got {avals!r}"
             )
+    elif isinstance(avals, (tuple, list)):
+        raise ValueError(
+            f"The abstract evaluation of '{primitive}' must return one type, got the sequence {avals!r}; "
+            f"a primitive with several results says so by {primitive}_p.multiple_results = True"
+        )
     else:
         avals = [avals]
     for aval in avals:
