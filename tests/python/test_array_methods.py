@@ -3,8 +3,13 @@
 Each case is an expression over the arrays of `array_cases.names`, evaluated with ferrax and with JAX.
 """
 
+import warnings
+
+import numpy as np
 import pytest
 from array_cases import same_expression
+
+import ferrax.numpy as jnp
 
 METHODS = [
     "[1,2,3]+i", "jnp.ones(2)@i", "c.conj()", "c.conjugate()", "i.conj()", "i.item()", "s.item()",
@@ -112,3 +117,13 @@ def test_updates_and_indexing(expression):
 @pytest.mark.parametrize("expression", KEYS)
 def test_keys(expression):
     same_expression(expression)
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy asks for the protocol since 2.4")
+def test_arrays_are_no_dtypes():
+    x = jnp.arange(3)
+    with pytest.warns(DeprecationWarning, match="dtype=x.dtype"):
+        assert np.dtype(x) == np.int32
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.dtype(x.dtype) == np.asarray(x).dtype == np.zeros_like(x).dtype

@@ -336,6 +336,8 @@ def test_mlir_lowerings_are_refused():
         ferrax.jit(p.bind)(1.0)
     with pytest.raises(NotImplementedError, match="'abacus', which is no platform"):
         M.mlir.register_lowering(p, lambda ctx, x: [x], platform="abacus")
+    with pytest.raises(NotImplementedError, match="'abacus', which is no platform"):
+        M.mlir.register_lowering(p, platform="abacus")
 
 
 def test_what_is_lowered_to_mlir_is_called_where_it_is_known():

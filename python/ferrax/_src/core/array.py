@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from typing import Any, cast
 
 import numpy as np
@@ -246,6 +247,16 @@ def _generator(self: core.Array) -> Any:
     return self.dtype._impl
 
 
+def _numpy_dtype(self) -> Any:
+    """NumPy, which took `x.dtype` for a dtype where it was given `x`, stops doing so; JAX warns as well."""
+    warnings.warn(
+        "an array is no dtype: write dtype=x.dtype, not dtype=x. This will be an error.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return self.dtype
+
+
 def install(Array) -> None:
     """Sets the methods on the array class; called once at import."""
     Array.__repr__ = _repr
@@ -254,6 +265,7 @@ def install(Array) -> None:
     if sys.version_info >= (3, 12):
         Array.__buffer__ = _buffer
     Array._impl = property(_generator, doc="The generator, of keys alone.")
+    Array.__numpy_dtype__ = property(_numpy_dtype, doc="What `numpy.dtype` makes of it.")
     Array.aval = property(core.typeof, doc="The type: shape, dtype, weak type.")
     for name, function in {
         "devices": _devices,

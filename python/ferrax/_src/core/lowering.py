@@ -65,13 +65,13 @@ def register_lowering(
     >>> ferrax.jit(thrice_p.bind)(2.0)
     Array(6., dtype=float32, weak_type=True)
     """
-    if rule is None:
-        return lambda rule: register_lowering(prim, rule, platform, inline, cacheable, **kwargs)
     if platform is not None and platform not in _PLATFORMS:
         raise NotImplementedError(
             f"register_lowering: the lowering of '{prim}' is for {platform!r}, which is no platform; they are "
             f"{', '.join(_PLATFORMS)}"
         )
+    if rule is None:
+        return lambda rule: register_lowering(prim, rule, platform, inline, cacheable, **kwargs)
     if platform not in (None, "cpu"):
         return rule
     lowerings[prim] = (

@@ -49,7 +49,8 @@ def _nonnegative(name: str, what: str, values: tuple[int, ...]) -> None:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to; ValueError if they do not.
+    """The shape that arrays of these shapes broadcast to; ValueError if they do not, TypeError for what
+    is no shape.
 
     >>> lax.broadcast_shapes((2, 1), (3,))
     (2, 3)
@@ -61,6 +62,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     for shape in shapes:
         for axis, size in enumerate(shape, rank - len(shape)):
             if size != 1 and size != result[axis]:
+                if size < 0:
+                    raise TypeError(f"broadcast_shapes: sizes cannot be negative, got the shape {tuple(shape)}")
                 if result[axis] != 1:
                     raise ValueError(
                         f"Incompatible shapes for broadcasting: {[tuple(s) for s in shapes]}"

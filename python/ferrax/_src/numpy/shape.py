@@ -410,9 +410,6 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     (2, 3)
     """
     shapes = tuple(canonical_shape(s) for s in shapes)
-    for dims in shapes:
-        if any(type(size) is int and size < 0 for size in dims):
-            raise TypeError(f"broadcast_shapes: sizes cannot be negative, got the shape {dims}")
     return lax.broadcast_shapes(*shapes)
 
 
