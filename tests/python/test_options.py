@@ -523,6 +523,7 @@ def test_flags_have_effects(name):
 
 
 def test_levels_of_messages():
+    ferrax.clear_caches()
     with ferrax.explain_cache_misses():
         assert [level for level, _ in logged(retraced)] == ["WARNING"]
     with ferrax.log_compiles():

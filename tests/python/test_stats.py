@@ -221,3 +221,17 @@ def test_explain_cache_misses(caplog):
     (record,) = caplog.records
     assert "x changed in shape: (2,) -> (3,)" in record.getMessage()
     assert "test_stats.py" in record.getMessage()
+
+
+def test_functions_that_are_defined_in_loops_are_explained(caplog):
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING, "ferrax"):
+        for _ in range(3):
+            f = jax.jit(lambda x: x * 3)
+            f(2.0), f(2.0)
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == 2 and all("another function defined on the same line" in text for text in texts)
+    caplog.clear()
+    jax.clear_caches()
+    with jax.explain_cache_misses(True), caplog.at_level(logging.WARNING, "ferrax"):
+        jax.jit(f.__wrapped__)(2.0), jax.jit(max)
+    assert not caplog.records

@@ -123,7 +123,7 @@ _FLAGS = (
      "warning, with its time."),
     ("jax_log_checkpoint_residuals", parse_bool, False, "Whether checkpoint logs what it saves."),
     ("jax_explain_cache_misses", parse_bool, False, "Whether each retrace is logged with its "
-     "cause."),
+     "cause, and each trace of a new function like one before."),
     ("jax_no_tracing", parse_bool, False, "Whether tracing a function for jit, make_jaxpr or a loop "
      "is an error."),
     ("jax_no_execution", parse_bool, False, "Whether the execution of a program is an error."),

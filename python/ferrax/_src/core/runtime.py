@@ -82,7 +82,8 @@ def _bits(read) -> int:
         return read(flags.states[_GUARDS]) if name == _GUARD and own is None else own
 
     bits = (1 << bit for bit, (name, on) in enumerate(_CHECKS) if value(name) in on)
-    return sum(bits) | (_LOG_COMPILES if log.details() or monitoring.timed() else 0)
+    traces = log.details() or monitoring.timed() or value("jax_explain_cache_misses")
+    return sum(bits) | (_LOG_COMPILES if traces else 0)
 
 
 _verifies = False

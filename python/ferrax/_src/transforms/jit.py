@@ -245,6 +245,7 @@ def clear_caches() -> None:
         for cache in by_options.values():
             cache.clear()
     known.forget()
+    stats.forget()
     _core.clear_program_cache()
 
 

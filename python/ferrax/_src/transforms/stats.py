@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import weakref
+from types import CodeType
 
 from ferrax import _core
 from ferrax._src.base import config, errors, monitoring
@@ -131,6 +133,33 @@ def log_retrace(fun, before, after) -> None:
     )  # fmt: skip
 
 
+# The function that was traced last of those that one piece of code defines, while
+# `jax_explain_cache_misses` is set.
+_last_of_code: weakref.WeakKeyDictionary[CodeType, weakref.ref] = weakref.WeakKeyDictionary()
+
+
+def forget() -> None:
+    """What was traced before does not count any more."""
+    _last_of_code.clear()
+
+
+def _explain_new_function(fun) -> None:
+    """Logs that a function is traced that is like one before but another object, as one that is defined
+    in a loop is."""
+    code = getattr(fun, "__code__", None)
+    if code is None or code.co_filename.startswith(errors.PACKAGE_DIRECTORY):
+        return
+    before = _last_of_code.get(code)
+    if before is not None and before() is not fun:
+        at = _core.user_location()
+        _logger.warning(
+            "%s is traced%s, where another function defined on the same line was traced before. Programs are "
+            "kept for each function: define and jit it once, outside of loops and of functions called often.",
+            api_util.fun_place(fun), f" at {at}" if at else "",
+        )  # fmt: skip
+    _last_of_code[code] = weakref.ref(fun)
+
+
 def _log(text, *values) -> None:
     """Logs as a warning if `jax_log_compiles` asks for it, else as a detail."""
     _logger.log(logging.WARNING if config.log_compiles.value else logging.DEBUG, text, *values)
@@ -138,6 +167,8 @@ def _log(text, *values) -> None:
 
 def log_trace(fun, seconds) -> None:
     """A function was traced for jit."""
+    if config.explain_cache_misses.value:
+        _explain_new_function(fun)
     _log("Traced %s in %.6f s.", api_util.fun_place(fun), seconds)
     monitoring.record_elapsed(_TRACED, seconds, api_util.fun_name(fun))
 
