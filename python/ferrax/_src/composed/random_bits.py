@@ -72,12 +72,26 @@ def _philox(counter, key):
     return x0, x1, x2, x3
 
 
-def _advance(low, high, steps):
-    """A counter of two words plus words, and whether it passed its end."""
+def _advance(low, high, steps, more=None):
+    """A counter of two words plus words (`more` the high ones, zeros by default), and whether it passed its end."""
     sum_low = low + steps
     carry = (sum_low < low).astype(np.uint32)
     sum_high = high + carry
-    return sum_low, sum_high, ((carry == 1) & (sum_high == 0)).astype(np.uint32)
+    over = (carry == 1) & (sum_high == 0)
+    if more is not None:
+        sum_high = sum_high + more
+        over = over | (sum_high < more)
+    return sum_low, sum_high, over.astype(np.uint32)
+
+
+def _numbers(blocks):
+    """The low words of 0, 1, …, and the high ones where there are any that are not zero."""
+    if blocks <= 2**32:
+        return lax.iota(np.uint32, blocks), None
+    rows = (-(-blocks // 2**32), 2**32)
+    return tuple(
+        lax.slice_in_dim(lax.broadcasted_iota(np.uint32, rows, axis).reshape(-1), 0, blocks) for axis in (1, 0)
+    )
 
 
 def _halved(shape):
@@ -102,7 +116,7 @@ def _generate(key, shape, dtype, algorithm):
     else:
         blocks = -(-size // (2 if double else 4))
     k0, k1, low, high = (lax.broadcast(state[i], (blocks,)) for i in range(4))
-    low, high, over = _advance(low, high, lax.iota(np.uint32, blocks))
+    low, high, over = _advance(low, high, *_numbers(blocks))
     if threefry:
         found = bind("threefry2x32", (k0, k1, low, high), {})
     else:
@@ -120,7 +134,7 @@ def _generate(key, shape, dtype, algorithm):
             bits = lax.bitcast_convert_type(stream[: 2 * size].reshape(size, 2), np.uint64)
         else:
             bits = lax.convert_element_type(stream[:size], dtype)
-    end_low, end_high, _ = _advance(state[2], state[3], np.uint32(blocks))
+    end_low, end_high, _ = _advance(state[2], state[3], np.uint32(blocks % 2**32), np.uint32(blocks // 2**32))
     after = lax.concatenate([state[:2], lax.stack([end_low, end_high])], 0)
     if wide_key:
         after = lax.bitcast_convert_type(after.reshape(2, 2), np.uint64)

@@ -121,6 +121,13 @@ def _formatted(self: core.Array, spec: str) -> str:
     return format(self[()].item() if self.ndim == 0 else np.asarray(self), spec)
 
 
+def _base_array(self: core.Array) -> core.Array:
+    """The words of an array of keys, by JAX's name for them, which programs use to know keys."""
+    if isinstance(self, core.Tracer) or not dtypes.issubdtype(self.dtype, dtypes.extended):
+        raise AttributeError(f"arrays of {self.dtype.name} have no attribute '_base_array': it is the words of keys")
+    return _core.bind("random_unwrap", (self,), {})
+
+
 def _concrete_only(name, function):
     """A method that has no answer for tracers: there it raises ConcretizationTypeError."""
 
@@ -288,3 +295,4 @@ def install(Array) -> None:
     Array.format = property(_arrays_only("format", _format))
     Array.device = property(_arrays_only("device", _device))
     Array.copy = Array.clone = _copy
+    Array._base_array = property(_base_array)

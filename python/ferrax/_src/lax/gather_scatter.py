@@ -71,6 +71,24 @@ def _check_indices(indices: Array) -> None:
         raise ValueError(f"indices must have an integer type, got {indices.dtype}")
 
 
+def bind_gather(operand: Array, indices: Array, params: dict[str, Any]) -> Array:
+    """A `gather` equation; of keys, with a fill value for their words, one of the words."""
+    if params["mode"] != "fill" or not isinstance(operand.dtype, dtypes.KeyTy):
+        return bind("gather", (operand, indices), params)
+    words = bind("random_unwrap", (operand,), {})
+    inner = words.shape[operand.ndim :]
+    rank = indices.ndim - 1 + len(params["offset_dims"])
+    found = bind(
+        "gather",
+        (words, indices),
+        params | {
+            "offset_dims": (*params["offset_dims"], *range(rank, rank + len(inner))),
+            "slice_sizes": (*params["slice_sizes"], *inner),
+        },
+    )  # fmt: skip
+    return bind("random_wrap", (found,), {"impl": operand.dtype._native[1]})
+
+
 def gather(
     operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers,
     slice_sizes: Sequence[int], *, unique_indices: bool = False, indices_are_sorted: bool = False,
@@ -107,9 +125,9 @@ def gather(
     else:
         fill_value = _static_scalar(fill_value)
     numbers = dimension_numbers
-    return bind(
-        "gather",
-        (operand, start_indices),
+    return bind_gather(
+        operand,
+        start_indices,
         {
             "offset_dims": _int_tuple(numbers.offset_dims),
             "collapsed_slice_dims": _int_tuple(numbers.collapsed_slice_dims),

@@ -59,7 +59,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
         return ()
     rank = max([len(shape) for shape in shapes])
     result = [1] * rank
-    for shape in shapes:
+    for given in shapes:
+        shape = _canonical_shape(given)
         for axis, size in enumerate(shape, rank - len(shape)):
             if size != 1 and size != result[axis]:
                 if size < 0:
@@ -68,7 +69,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
                     raise ValueError(
                         f"Incompatible shapes for broadcasting: {[tuple(s) for s in shapes]}"
                     )
-                result[axis] = operator.index(size)
+                result[axis] = size
     return tuple(result)
 
 

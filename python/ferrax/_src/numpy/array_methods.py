@@ -356,4 +356,6 @@ def install(array_class: Any) -> None:
         setattr(array_class, name, property(function))
     for name, function in OPERATORS.items():
         setattr(array_class, name, function)
+    # Set from Python, it is the length of a sequence as well, which NumPy asks for (`np.lexsort`).
+    array_class.__len__ = array_class.__len__
     array_class.__array_priority__ = 100

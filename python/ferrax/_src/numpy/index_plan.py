@@ -27,6 +27,7 @@ import numpy as np
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax
+from ferrax._src.lax.gather_scatter import bind_gather
 from ferrax._src.lax.shape import broadcast_shapes
 
 _INT32_MAX = 2**31 - 1
@@ -162,9 +163,9 @@ class Plan:
 
     def gather(self, x: Array, indices: Array, mode: str, fill_value, unique, is_sorted) -> Array:
         """The indexing result (new axes included)."""
-        out = bind(
-            "gather",
-            (x, indices),
+        out = bind_gather(
+            x,
+            indices,
             {
                 "offset_dims": self.offset_dims,
                 "collapsed_slice_dims": self.collapsed,

@@ -100,8 +100,6 @@ def vectorize(
         message = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
         # None goes as it is: there is nothing to map.
         nones = {key for key, arg in (*enumerate(args), *kwargs.items()) if arg is None}
-        if nones and signature is not None:
-            raise ValueError(f"vectorize: {sorted(nones, key=str)} are None {message}, which says their axes")
         func, mapped, mapped_kw = _apply_excluded(pyfunc, excluded | nones, args, kwargs)
         if signature is not None and mapped_kw:
             raise ValueError(f"vectorize: keyword arguments {sorted(mapped_kw)} {message}")
@@ -116,10 +114,14 @@ def vectorize(
             cores, outputs = [()] * len(values), None
         else:
             cores, outputs = parsed
-            if len(cores) != len(values):
+            given = [i for i in range(len(args)) if i not in excluded]
+            if len(cores) != len(given):
                 raise TypeError(
                     f"wrong number of arguments: expected {len(cores)} by position, got"
-                    f" {len(values)} {message}")
+                    f" {len(given)} {message}")
+            if refused := [i for i, core in zip(given, cores) if i in nones and core]:
+                raise ValueError(f"vectorize: None has no core axes, got it at positions {refused} {message}")
+            cores = [core for i, core in zip(given, cores) if i not in nones]
         sizes: dict[str, int] = {}
         for i, (x, core) in enumerate(zip(values, cores)):
             _core_sizes(x.shape, core, sizes, f"input {i}")

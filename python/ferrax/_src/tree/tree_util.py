@@ -449,9 +449,10 @@ def tree_transpose(
     Args:
       outer_treedef: the structure to move inwards.
       inner_treedef: the structure of each subtree; None takes it from the first one.
-      pytree_to_transpose: a tree of structure `outer_treedef.compose(inner_treedef)`.
+      pytree_to_transpose: a tree of structure `outer_treedef.compose(inner_treedef)`; what containers
+        hold beside their children may differ.
 
-    Raises TypeError if the tree has another structure.
+    Raises TypeError if the tree has another number of leaves.
 
     >>> outer = ferrax.tree_util.tree_structure([0, 0])
     >>> ferrax.tree_util.tree_transpose(outer, None, [(1, 2), (3, 4)])
@@ -465,13 +466,12 @@ def tree_transpose(
                 f"cannot infer inner_treedef: the outer structure {outer_treedef} has no leaves"
             )
         inner_treedef = tree_structure(subtrees[0])
-    expected = outer_treedef.compose(inner_treedef)
-    if treedef != expected:
-        raise TypeError(
-            f"Mismatch\n{treedef}\n != \n{expected}\nThe tree to transpose must have the "
-            "structure of the outer tree with the inner structure at each leaf."
-        )
     size = inner_treedef.num_leaves
+    if len(leaves) != outer_treedef.num_leaves * size:
+        raise TypeError(
+            f"Mismatch\n{treedef}\n != \n{outer_treedef.compose(inner_treedef)}\nThe tree to transpose "
+            "must have the structure of the outer tree with the inner structure at each leaf."
+        )
     columns = [leaves[i::size] for i in range(size)]
     return inner_treedef.unflatten(map(outer_treedef.unflatten, columns))
 
