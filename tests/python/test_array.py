@@ -21,7 +21,7 @@ TEXT = [
 
 PYTHON = [
     "hash(f)", "hash(s)", "list(i)", "list(b)", "list(s)", "[type(q).__name__ for q in i]",
-    "iter(s)", "len(i)", "len(s)", "len(e)", "list(reversed(f))", "bool(b[0])", "bool(b)",
+    "iter(s)", "np.lexsort(i)", "len(i)", "len(s)", "len(e)", "list(reversed(f))", "bool(b[0])", "bool(b)",
     "bool(e)", "bool(jnp.ones((1,1)))", "bool(jnp.zeros(1))", "bool(s)", "bool(f[2])",
     "bool(c[0])", "int(s)", "int(k)", "int(f)", "int(jnp.ones(1))", "int(b[0])", "int(c[0])",
     "int(f[2])", "int(f[3])", "float(s)", "float(k)", "float(jnp.ones(1))",
@@ -63,7 +63,7 @@ ATTRIBUTES = [
     "i.is_deleted()", "i.is_ready()", "i.platform()", "i.devices()",
     "i.on_device_size_in_bytes()", "i.block_until_ready()", "i.copy_to_host_async()",
     "i.addressable_data(0)", "i.to_device(jax.devices()[0])",
-    "i.delete()", "setattr(i,'shape',(6,))", "isinstance(i,jax.Array)",
+    "hasattr(i,'_base_array')", "i.delete()", "setattr(i,'shape',(6,))", "isinstance(i,jax.Array)",
 ]  # fmt: skip
 
 TRACERS = [

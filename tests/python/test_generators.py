@@ -80,6 +80,27 @@ def test_keys_go_where_arrays_go(name):
     compare(case(FERRAX), case(JAX))
 
 
+@pytest.mark.parametrize("name", ["threefry2x32", "philox2x32", "rbg"])
+def test_keys_out_of_bounds(name):
+    def case(S):
+        def taken(keys, places):
+            numbers = S.lax.GatherDimensionNumbers((1,), (0,), (0,))
+            return [
+                S.random.key_data(x)
+                for x in (
+                    keys.at[places].get(mode="fill"), keys.at[:, 5].get(mode="fill", fill_value=3),
+                    S.jnp.take(keys, places, axis=1), S.jnp.take_along_axis(keys, places[None], 1),
+                    S.lax.gather(keys, places[:, None], numbers, (1, 2), mode="fill"),
+                )
+            ]  # fmt: skip
+
+        keys = S.random.split(S.random.key(5, impl=name), (3, 2))
+        places = S.jnp.array([1, 7])
+        return taken(keys, places), S.jax.jit(taken)(keys, places), np.asarray(keys._base_array), keys.nbytes
+
+    compare(case(FERRAX), case(JAX))
+
+
 def test_eager_and_pickled_keys():
     for name in NAMES:
         keys = random.split(random.key(2, impl=name), 3)

@@ -120,6 +120,7 @@ lax.empty((2, 1), 'float32').shape
 lax.broadcast_shapes((2, 1), (3,), ())
 lax.broadcast_shapes((2, 1), (3, 3))
 lax.broadcast_shapes((2, 1), (-1,))
+lax.broadcast_shapes((1.0, 2))
 lax.reduce_sum(x, (0, 2))
 lax.reduce_sum(x, (0, 0))
 lax.reduce_sum(x, (3,))

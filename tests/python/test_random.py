@@ -325,6 +325,12 @@ def test_samples(name, kwargs, ulps):
     assert_same(ours, theirs, ulps)
 
 
+def test_infinitely_many_trials():
+    """JAX's loop does not end where none succeeds."""
+    found = random.binomial(random.key(0), np.inf, np.array([0, 1, 0.5], F32))
+    assert np.isposinf(np.asarray(found)).all()
+
+
 X64 = [
     ("bits", {"shape": (4,)}, 0),
     ("bits", {"shape": (4,), "dtype": np.uint64}, 0),

@@ -6,6 +6,7 @@ from oracle import FERRAX, JAX, compare
 
 import ferrax
 from ferrax import lax
+from ferrax._src.composed import random_bits
 
 STATES = [[1, 2, 3, 4], [1, 2, 2**32 - 1, 2**32 - 1], [2**32 - 1] * 4]
 SHAPES = [(), (7,), (2, 3), (3, 4), (3, 5), (0, 2)]
@@ -30,6 +31,23 @@ def test_bits(algorithm, x64):
             return found
 
     compare(case(FERRAX), case(JAX))
+
+
+def test_more_blocks_than_a_word_counts():
+    """Types of large samples, and the counter's sum in two words, which the elements of one cannot show."""
+
+    def types(S):
+        return [str(x) for x in S.jax.eval_shape(lambda x: S.lax.rng_bit_generator(x, (10**11,)), np.ones(4, np.uint32))]
+
+    assert types(FERRAX) == types(JAX)
+    starts = [(2**32 - 1, 2**32 - 1), (5, 2**32 - 2), (5, 7)]
+    for steps in (1, 2**32, 2**32 + 5, 3 * 2**32 - 1):
+        words = [np.array(w, np.uint32) for w in zip(*starts)]
+        found = random_bits._advance(*words, np.uint32(steps % 2**32), np.uint32(steps // 2**32))
+        sums = [low + (high << 32) + steps for low, high in starts]
+        assert [int(x) for x in found[0]] == [x % 2**32 for x in sums]
+        assert [int(x) for x in found[1]] == [x // 2**32 % 2**32 for x in sums]
+        assert [int(x) for x in found[2]] == [x // 2**64 for x in sums]
 
 
 def test_batches_and_errors():

@@ -491,3 +491,41 @@ def test_options_are_read(name):
     """The reference does not look at them."""
     with pytest.raises((ValueError, NotImplementedError, TypeError)):
         OPTIONS[name](sparse(FERRAX), bcoo(FERRAX), dense(FERRAX, (4,)))
+
+
+def test_values_that_share_indices():
+    def case(S):
+        T = module(S, "experimental.sparse.transform")
+        x = bcoo(S)
+        env = T.SparsifyEnv([x.indices, x.data, 2 * x.data])
+        first, second = (env.sparse(x.shape, data_ref=n, indices_ref=0, unique_indices=True) for n in (1, 2))
+        found = []
+        for function in (lambda a, b: a + b, lambda a, b: a - b, lambda a, b: {"product": a * b, "sum": a.sum()}):
+            values, tree = T.sparsify_raw(function)(env, first, second)
+            arrays = T.spvalues_to_arrays(env, values)
+            shared = [v.indices_ref == 0 for v in values if v.is_sparse()]
+            found.append((shared, str(tree), [getattr(a, "todense", lambda a=a: a)() for a in arrays]))
+            found.append([(str(t.dtype), t.shape) for t in T.spvalues_to_avals(env, values)])
+        fresh = T.SparsifyEnv()
+        rows = sparse(S).BCSR.from_bcoo(x)
+        values = T.arrays_to_spvalues(fresh, {"dense": x.data, "sparse": [x, rows]})
+        kinds = [(v.data_ref, v.indices_ref, v.indptr_ref, v.is_bcoo(), v.is_bcsr(), v.is_dense(), v.ndim)
+                 for v in (values["dense"], *values["sparse"])]  # fmt: skip
+        back = T.spvalues_to_arrays(fresh, values)["sparse"]
+        return found, kinds, [a.todense() for a in back]
+
+    compare(case(FERRAX), case(JAX))
+
+
+@pytest.mark.parametrize(("n_batch", "n_dense"), [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)])
+def test_pad(n_batch, n_dense):
+    """JAX has no rule for it: beside dense arrays."""
+    mat = bcoo(FERRAX, (3, 4, 3), more=2, n_batch=n_batch, n_dense=n_dense)
+    for config in [((1, 2, 0), (0, 1, 2), (2, 0, 1)), ((-1, 2, 0), (1, -1, 0), (-2, 3, 1)), ((0, 0, 0), (1, 1, 1), (0, 0, 0))]:
+        function = lambda x, config=config: ferrax.lax.pad(x, np.float32(0), config)  # noqa: E731
+        found = ferrax.jit(sparse(FERRAX).sparsify(function))(mat)
+        compare(found.todense(), np.asarray(function(mat.todense())))
+    with pytest.raises(NotImplementedError, match="dense"):
+        sparse(FERRAX).sparsify(lambda x: ferrax.lax.pad(x, np.float32(1), config))(mat)
+    with pytest.raises(NotImplementedError, match="traced|known"):
+        ferrax.jit(sparse(FERRAX).sparsify(lambda x, y: ferrax.lax.pad(x, y, config)))(mat, 0.0)

@@ -363,6 +363,26 @@ def test_reductions():
         assert tu.tree_all((1, None), is_leaf=is_none) is False
 
 
+def test_transpose_of_a_container_that_knows_its_structure():
+    def case(tu):
+        @tu.register_pytree_node_class
+        class Known:
+            def __init__(self, content):
+                self.content = content
+
+            def tree_flatten(self):
+                return tu.tree_flatten(self.content)
+
+            @classmethod
+            def tree_unflatten(cls, tree, leaves):
+                return cls(tu.tree_unflatten(tree, leaves))
+
+        outer, inner = tu.tree_structure(Known([1, 2])), tu.tree_structure((0, 0))
+        return [x.content for x in tu.tree_transpose(outer, inner, Known([(1, 2), (3, 4)]))]
+
+    assert case(ftu) == case(jtu) == [[1, 3], [2, 4]]
+
+
 def test_transpose():
     s = ftu.tree_structure
     tree = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]

@@ -220,8 +220,10 @@ def _binomial(key, count, prob, shape, dtype):
     bad_count = (count != count) | (count < 0)
     bad_q = (q != q) | (q < 0)
     q = jnp.where(bad_q, jnp.full_like(q, 0.01), q)
-    small = bad_count | (count * q <= 10)
     endless = jnp.isinf(count)
+    # Infinitely many trials without a success have no mean; their number is set below.
+    count = jnp.where(endless & (q == 0), jnp.ones_like(count), count)
+    small = bad_count | (count * q <= 10)
     count = lax.floor(count)
     samples = lax.select(
         small,

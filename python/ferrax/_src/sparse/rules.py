@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src import core
 from ferrax._src.composed.special.bessel import bessel_i1e_p
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import builtin
@@ -19,7 +20,7 @@ from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.lax.control_flow.while_loop import while_loop
 from ferrax._src.numpy import api as jnp
 from ferrax._src.sparse import bcoo_structure as structure
-from ferrax._src.sparse.base import is_sparse
+from ferrax._src.sparse.base import in_bounds, is_sparse, masked, out_of_bounds
 from ferrax._src.sparse.bcoo import BCOO, bcoo_dot_general, bcoo_sum_duplicates, bcoo_transpose
 from ferrax._src.sparse.bcsr import (
     BCSR,
@@ -98,8 +99,8 @@ def _add(x, y):
     mat, dense = (x, y) if is_sparse(x) else (y, x)
     if dense.shape != mat.shape:
         raise NotImplementedError(
-            "Addition between a sparse and a dense array is not implemented where the result is larger than "
-            f"the dense array, got {mat} and shape {tuple(dense.shape)}; convert with sparse.todense()"
+            f"sparse add: a dense operand has to have the shape of the sparse one, got {mat} and shape "
+            f"{tuple(dense.shape)}; convert with sparse.todense()"
         )
     return lax.add(mat.todense(), dense)
 
@@ -143,6 +144,37 @@ def _div(x, y):
 def _reduce_sum(mat, *, axes, **params):
     result = structure.bcoo_reduce_sum(mat, axes=axes)
     return jnp.sum(result.data, dtype=result.dtype) if not result.shape else result
+
+
+def _pad(mat, value, *, padding_config, **params):
+    """Zeros around and between elements; negative padding cuts elements off."""
+    if is_sparse(value) or not core.is_concrete(value) or np.any(np.asarray(value) != 0):
+        raise NotImplementedError(
+            "sparse pad: padding other than zeros that are known while tracing would make the result dense; if "
+            "that is wanted, convert arguments with sparse.todense()."
+        )
+    shape = tuple(n + low + high + max(n - 1, 0) * gap for n, (low, high, gap) in zip(mat.shape, padding_config))
+    batch, sparse, dense = mat._layout.parts(mat.shape)
+    data, indices, kept = mat.data, mat.indices, (0, 0, 0)
+    inner = padding_config[len(batch) : len(batch) + len(sparse)]
+    if sparse:
+        low, _, gap = np.array(inner, indices.dtype).T.reshape(3, *[1] * (indices.ndim - 1), -1)
+        keep = in_bounds(indices, sparse)
+        moved = indices * (gap + 1) + low
+        inside = shape[len(batch) : len(batch) + len(sparse)]
+        keep = keep & in_bounds(moved, inside)
+        indices = out_of_bounds(moved, keep, inside)
+        data = masked(data, keep)
+    # Batch axes of size 1 stand for any size: padded, they have their own.
+    padded = [config for config in padding_config[: len(batch)] if any(config)]
+    if padded:
+        data, indices = (jnp.broadcast_to(x, (*batch, *x.shape[len(batch) :])) for x in (data, indices))
+    outer, own = list(padding_config[: len(batch)]), list(padding_config[len(batch) + len(sparse) :])
+    data = lax.pad(data, jnp.zeros((), data.dtype), [*outer, kept, *own])
+    indices = lax.pad(indices, jnp.zeros((), indices.dtype), [*outer, kept, kept])
+    return BCOO(
+        (data, indices), shape=shape, unique_indices=mat.unique_indices and not padded
+    )
 
 
 def _dynamic_slice(mat, *starts, slice_sizes):
@@ -197,6 +229,7 @@ bcoo_rules.update(
     ),
     dynamic_slice=_dynamic_slice,
     gather=_gather_rule,
+    pad=_pad,
     reshape=_of(structure.bcoo_reshape, "new_sizes", "dimensions"),
     rev=_of(structure.bcoo_rev, "dimensions"),
     slice=_of(structure.bcoo_slice, "start_indices", "limit_indices", "strides"),

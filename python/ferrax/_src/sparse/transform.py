@@ -39,8 +39,7 @@ def _missing(primitive: str, format_: str) -> NotImplementedError:
             "is wanted, convert arguments with sparse.todense()."
         )
     return NotImplementedError(
-        f"sparse rule for {primitive} is not implemented for {format_} arrays; convert arguments with "
-        "sparse.todense()"
+        f"sparsify: {primitive} has no rule for {format_} arrays; convert arguments with sparse.todense()"
     )
 
 
@@ -66,6 +65,20 @@ def _type_of(value):
         weak = getattr(value.data, "weak_type", False)
         return core.ShapeDtypeStruct(value.shape, value.dtype, weak_type=weak)
     return value
+
+
+def traced(function: Callable[..., Any], tree: Any, leaves: list[Any]) -> tuple[ClosedJaxpr, Any]:
+    """The jaxpr of a function of the trees that `leaves` make, as of dense arrays, and its result's structure."""
+    found: list[Any] = []
+
+    def flat(*dense):
+        result, out_tree = tree_util.tree_flatten(function(*tree.unflatten(dense)))
+        found.append(out_tree)
+        return result
+
+    # Traced anew each time: what the function closes over may be traced itself.
+    jaxpr = staging.make_jaxpr(flat)(*map(_type_of, leaves))
+    return jaxpr, found[-1]
 
 
 class SparseTracer:
@@ -101,16 +114,8 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     @functools.wraps(f)
     def wrapped(*args: Any, **params: Any) -> Any:
         leaves, tree = tree_util.tree_flatten(args, is_leaf=is_sparse)
-        found: list[Any] = []
-
-        def flat(*dense):
-            result, out_tree = tree_util.tree_flatten(f(*tree.unflatten(dense), **params))
-            found.append(out_tree)
-            return result
-
-        # Traced anew each time: what f closes over may be traced itself.
-        jaxpr = staging.make_jaxpr(flat)(*map(_type_of, leaves))
+        jaxpr, out_tree = traced(lambda *dense: f(*dense, **params), tree, leaves)
         values = [leaf if is_sparse(leaf) else jnp.asarray(leaf) for leaf in leaves]
-        return found[-1].unflatten(evaluate(jaxpr, values))
+        return out_tree.unflatten(evaluate(jaxpr, values))
 
     return wrapped
