@@ -178,3 +178,21 @@ def test_derivative_where_only_some_tangents_are_batched():
 @same
 def test_case(S, name):
     return arrays(S, CASES[name](S))
+
+
+@pytest.mark.parametrize("in_axes", [(0, None), (None, 0)])
+@pytest.mark.parametrize("linear", [True, False])
+@same
+def test_tangents_that_the_batch_does_not_reach(S, linear, in_axes):
+    """A derivative that does not depend on the point has one tangent for a batch of points."""
+    function = S.jax.custom_batching.custom_vmap(lambda x: 7.0 * x if linear else S.jnp.sin(x))
+    function.def_vmap(lambda size, batched, x: (11.0 * x if linear else S.jnp.cos(x), batched[0]))
+    lanes, one = S.jnp.arange(3.0), S.jnp.float32(4.0)
+    args = [one if axis is None else lanes for axis in in_axes]
+
+    def tangents(out_axes):
+        derivative = lambda x, t: S.jax.jvp(function, [x], [t])  # noqa: E731
+        return S.jax.vmap(derivative, in_axes=in_axes, out_axes=out_axes)(*args)
+
+    lone = (0, None) if in_axes[0] == 0 else (None, 0)
+    return tangents(0), tangents(lone) if linear or in_axes[0] is None else ()

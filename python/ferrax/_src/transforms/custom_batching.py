@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
@@ -25,7 +26,6 @@ from ferrax._src.lax.shape import broadcast
 from ferrax._src.tracing import staging
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
 from ferrax._src.transforms.autodiff import jvp
-from ferrax._src.transforms.batching import vmap
 from ferrax._src.transforms.batching_rules import moveaxis
 from ferrax._src.transforms.custom_rules import (
     forwarded_attribute,
@@ -239,14 +239,31 @@ class _JvpRule:
             outs, tangents = derivative(primals, given)
             flags = tangent_flags = found
         else:
-            in_axes = tuple([0 if flag else None for flag in flags] for flags in axes)
-            outs, tangents = vmap(derivative, in_axes, axis_size=axis_size)(primals, given)
-            flags = tangent_flags = [True] * len(outs)
+            outs, tangents, flags = _batched_where_reached(derivative, axis_size, primals, given, axes)
+            count = len(outs)
             if not any(batched):
                 outs = function(*primals)
-                flags = [False] * len(outs)
+                flags[:count] = [False] * count
+            return (outs, tangents), (flags[:count], flags[count:])
         given_flags = [b for b, flag in zip(tangent_flags, self.flags) if flag]
         return (outs, tangents), (list(flags), given_flags)
+
+
+def _batched_where_reached(derivative, axis_size, primals, given, axes):
+    """The batched derivative: outputs, tangents, and whether the batch reaches each of them; others,
+    such as the tangents of a linear function over a batch of primals alone, have no batch axis."""
+    leaves, flags = [*primals, *given], [*axes[0], *axes[1]]
+    lanes = [
+        core.ShapedArray(x.shape[1:] if flag else x.shape, x.dtype, x.weak_type)
+        for x, flag in zip(map(core.as_array, leaves), flags)
+    ]
+    program, captured, flat = staging.stage(derivative, (lanes[: len(primals)], lanes[len(primals) :]), {})
+    dims = [0 if flag else None for flag in flags] + [None] * len(captured)
+    reached = [dim is not None for dim in program.batch(axis_size, dims)[1]]
+    batched, _ = program.batch(axis_size, dims, [0 if flag else None for flag in reached])
+    results = _core.apply_program(batched, [*leaves, *captured])
+    outs, tangents = flat.out_tree.unflatten(results)
+    return outs, tangents, reached
 
 
 def _as_data(rules, *, call, rule, in_tree, out_tree):
