@@ -29,15 +29,14 @@ def fun_place(fun) -> str:
     return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
-def wraps(fun, text, argnums=None):
-    """As `functools.wraps`, with help of what became of the function: `text`, where `{fun}` and
-    `{argnums}` stand for its name and for argument numbers, before its own help."""
+def wraps(fun, what, how):
+    """As `functools.wraps`, with help of what became of the function before its own: "`what` of `fun`,
+    `how`."."""
 
     def decorate(wrapper):
         functools.update_wrapper(wrapper, fun)
-        own = getattr(fun, "__doc__", None)
-        help_text = text.format(fun=fun_name(fun), argnums=argnums)
-        wrapper.__doc__ = f"{help_text}\n\nOriginal documentation:\n\n{own}" if own else help_text
+        text, own = f"{what} of {fun_name(fun)}, {how}.", wrapper.__doc__
+        wrapper.__doc__ = f"{text}\n\nOriginal documentation:\n\n{own}" if own else text
         return wrapper
 
     return decorate

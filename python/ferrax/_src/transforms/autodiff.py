@@ -53,7 +53,7 @@ def value_and_grad(
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "value_and_grad")
 
-    @api_util.wraps(fun, "Value and gradient of {fun} with respect to argument {argnums}.", argnums)
+    @api_util.wraps(fun, "Value and gradient", f"with respect to argument {argnums}")
     def value_and_grad_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun, TypeError)
         call = functools.partial(fun, **kwargs) if kwargs else fun
@@ -104,7 +104,7 @@ def grad(
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @api_util.wraps(fun, "Gradient of {fun} with respect to argument {argnums}.", argnums)
+    @api_util.wraps(fun, "Gradient", f"with respect to argument {argnums}")
     def grad_f(*args, **kwargs):
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient

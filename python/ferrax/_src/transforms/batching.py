@@ -139,7 +139,7 @@ def vmap(
     _check_axes(in_axes, "in_axes")
     _check_axes(out_axes, "out_axes")
 
-    @api_util.wraps(fun, "Vectorized version of {fun}, over a batch axis of its arguments.")
+    @api_util.wraps(fun, "Vectorized version", "over a batch axis of its arguments")
     def vmap_f(*args, **kwargs):
         if vmappables.vmappables and _has_vmappables(args, kwargs, in_axes, out_axes):
             return vmappables.call(

@@ -73,7 +73,7 @@ def jacfwd(
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "jacfwd")
 
-    @api_util.wraps(fun, "Jacobian of {fun} with respect to argument {argnums}.", argnums)
+    @api_util.wraps(fun, "Jacobian", f"with respect to argument {argnums}")
     def jacfwd_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun)
         leaves, tree = tree_util.tree_flatten(chosen)
@@ -133,7 +133,7 @@ def jacrev(
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "jacrev")
 
-    @api_util.wraps(fun, "Jacobian of {fun} with respect to argument {argnums}.", argnums)
+    @api_util.wraps(fun, "Jacobian", f"with respect to argument {argnums}")
     def jacrev_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun)
         inputs = [core.as_array(leaf, "jacrev") for leaf in tree_util.tree_leaves(chosen)]
