@@ -216,6 +216,18 @@ def test_large_tridiagonal_matrix():
     np.testing.assert_allclose(w, wanted, atol=2e-6)
 
 
+@pytest.mark.parametrize("d, e", [
+    ([0.0] * 51, [1.0] * 50), ([0.0, -0.0, 0.0, 0.0], [1.0, 0.0, 1.0]), ([1.0] * 4, [0.0] * 3), ([-0.0, 1, -0.0, 2], [1.0, 0.0, 3.0]),
+    ([1e-30, 3e-30, 2e-30], [1e-31, 2e-30]), ([1e30, 3e30, 2e30], [1e29, 2e30]),
+], ids=["zero pivots", "zeros apart", "equal", "negative zeros", "small", "large"])
+def test_tridiagonal_eigenvalues_of_all_magnitudes(d, e):
+    """Pivots of Sturm's sequence may be 0, and squares of elements no numbers."""
+    d, e = np.float32(d), np.float32(e)
+    got = ferrax.scipy.linalg.eigh_tridiagonal(jnp.asarray(d), jnp.asarray(e), eigvals_only=True)
+    want = np.linalg.eigvalsh(np.diag(d.astype(float)) + np.diag(e.astype(float), 1) + np.diag(e.astype(float), -1))
+    np.testing.assert_allclose(got, want, rtol=0, atol=2 * np.finfo(np.float32).eps * np.abs(want).max())
+
+
 def test_strict_promotion():
     """Real and complex numbers meet in these, by explicit conversions."""
     a = jnp.asarray(data((3, 3), np.complex64, 1, special=False))

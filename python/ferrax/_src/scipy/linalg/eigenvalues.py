@@ -129,20 +129,27 @@ def _eigh(a, lower, eigvals_only, chosen):
 # ---------------------------------------------------------------------------- tridiagonal matrices
 
 
-def _counts(d, squares, least, x):
-    """How many eigenvalues are below each `x`: negative pivots of `T - x` (Sturm's sequence)."""
+def _counts(d, squares, x):
+    """How many eigenvalues are below each `x`: negative pivots of `T - x` (Sturm's sequence).
+
+    A pivot of 0 divides to an infinity of the other sign, after which a row begins anew: no case for itself,
+    as long as signs of zeros count and no square is 0. (Demmel and Li, Faster numerical algorithms via
+    exception handling, IEEE Trans. Computers 43, 1994, section 4.)
+    """
+    bits = dtypes.finfo(x.dtype).bits
+    unsigned = np.dtype(f"uint{bits}")
 
     def below(state, row):
         diagonal, square = row
         pivot, count = state
-        pivot = diagonal - square / pivot - x
-        small = pivot <= least
-        # A pivot that is as good as zero is made a negative one.
-        return (jnp.where(small, jnp.minimum(pivot, -least), pivot), count + small.astype(np.int32)), None
+        pivot = (diagonal - x) - square / pivot
+        sign = lax.shift_right_logical(lax.bitcast_convert_type(pivot, unsigned), unsigned.type(bits - 1))
+        return (pivot, count + sign), None
 
-    state = (jnp.ones_like(x), jnp.zeros(x.shape, np.int32))
-    (_, count), _ = lax.scan(below, state, (d, jnp.concatenate([jnp.zeros_like(squares[:1]), squares])))
-    return count
+    state = (jnp.ones_like(x), jnp.zeros(x.shape, unsigned))
+    rows = (d, jnp.concatenate([jnp.zeros_like(squares[:1]), squares]))
+    (_, count), _ = lax.scan(below, state, rows, unroll=4)
+    return count.astype(np.int32)
 
 
 def _bisected(d, e, tol, first, last):
@@ -150,16 +157,19 @@ def _bisected(d, e, tol, first, last):
     info = dtypes.finfo(d.dtype)
     eps, tiny = float(info.eps), float(info.tiny)
     beside = jnp.abs(e)
-    squares = beside * beside
     pad = jnp.zeros_like(beside[:1])
     around = jnp.concatenate([pad, beside]) + jnp.concatenate([beside, pad])
     # Gershgorin's circles.
-    low, high = jnp.min(d - around), jnp.max(d + around)
-    norm = jnp.maximum(jnp.abs(low), jnp.abs(high))
-    least = tiny * (1 + eps) * jnp.maximum(1, jnp.max(squares))
-    slack = 4 * d.shape[0] * eps * norm + 4 * least
+    norm = jnp.maximum(jnp.abs(jnp.min(d - around)), jnp.abs(jnp.max(d + around)))
+    # Of elements of at most 1, squares of those that count are numbers.
+    _, exponent = jnp.frexp(norm)
+    d, beside, around, norm = (jnp.ldexp(x, -exponent) for x in (d, beside, around, norm))
+    squares = jnp.maximum(beside * beside, tiny)
+    slack = 4 * d.shape[0] * eps * norm + 4 * tiny
     wanted = np.arange(first, last, dtype=np.int32)
-    enough = eps * norm if tol is None else jnp.maximum(jnp.asarray(tol, d.dtype), eps * norm)
+    enough = eps * norm
+    if tol is not None:
+        enough = jnp.maximum(jnp.ldexp(jnp.asarray(tol, d.dtype), -exponent), enough)
 
     def wide(state):
         step, lower, upper = state
@@ -168,12 +178,12 @@ def _bisected(d, e, tol, first, last):
     def halve(state):
         step, lower, upper = state
         middle = 0.5 * (lower + upper)
-        left = _counts(d, squares, least, middle) > wanted
+        left = _counts(d, squares, middle) > wanted
         return step + 1, jnp.where(left, lower, middle), jnp.where(left, middle, upper)
 
-    start = (jnp.full(wanted.shape, x) for x in (low - slack, high + slack))
+    start = (jnp.full(wanted.shape, x) for x in (jnp.min(d - around) - slack, jnp.max(d + around) + slack))
     _, lower, upper = while_loop(wide, halve, (0, *start))
-    return 0.5 * (lower + upper)
+    return jnp.ldexp(0.5 * (lower + upper), exponent)
 
 
 def _dense(d, e):
