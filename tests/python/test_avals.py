@@ -25,6 +25,17 @@ CASES = [
 ]
 
 
+def test_memory_spaces():
+    def case(core, spaces):
+        types = [core.ShapedArray((2,), np.float32, memory_space=getattr(spaces, n)) for n in ("Device", "Host", "Any")]
+        usual = core.ShapedArray((2,), np.float32)
+        texts = [(str(t), repr(t), t.str_short(True), t.memory_space.name) for t in (usual, *types)]
+        return texts, [t == usual for t in types], [t.update(shape=(3,)).memory_space.name for t in types]
+
+    assert case(ferrax.core, ferrax.memory.Space) == case(jax.core, jax.memory.Space)
+    assert pickle.loads(pickle.dumps(ShapedArray((), int))).memory_space is ferrax.memory.Space.Device
+
+
 @pytest.mark.parametrize("shape,dtype,weak", CASES)
 def test_shaped_array(shape, dtype, weak):
     ours = ShapedArray(shape, dtype, weak)

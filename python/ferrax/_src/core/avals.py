@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.core.devices import Space
 from ferrax._src.core.layout import Format
 from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
@@ -73,7 +74,8 @@ class ShapedArray(AbstractValue):
         weak_type: whether the array's dtype gives way in promotion, as a Python scalar's does.
         sharding: over which axes of a mesh the array is divided; given as a `NamedSharding`, and shown
             by the explicit axes of the mesh alone.
-        manual_axis_type, memory_space: what there is on one device.
+        manual_axis_type: None.
+        memory_space: that of the device unless given; said in texts where it is another.
 
     Example:
         >>> ferrax.typeof(jnp.ones(3))
@@ -85,7 +87,7 @@ class ShapedArray(AbstractValue):
     dtype: Any
     weak_type: bool
     _sharding: Any
-    memory_space: Any
+    memory_space: Space
     array_abstraction_level = 2
 
     def __init__(
@@ -96,7 +98,7 @@ class ShapedArray(AbstractValue):
         *,
         sharding: Any = None,
         manual_axis_type: None = None,
-        memory_space: Any = None,
+        memory_space: Space | None = None,
     ) -> None:
         if manual_axis_type is not None:
             raise NotImplementedError(
@@ -107,7 +109,7 @@ class ShapedArray(AbstractValue):
         put(self, "dtype", _dtype(dtype))
         put(self, "weak_type", bool(weak_type))
         put(self, "_sharding", _stated(sharding, self.shape))
-        put(self, "memory_space", memory_space)
+        put(self, "memory_space", Space.Device if memory_space is None else memory_space)
 
     @property
     def sharding(self) -> Any:
@@ -184,7 +186,8 @@ class ShapedArray(AbstractValue):
         else:
             name = _dtype_name(self.dtype)
         extents, sums = self._extents_text()
-        return f"{name}[{extents}]{sums}"
+        memory = "" if self.memory_space is Space.Device else f"<{self.memory_space.name.lower()}>"
+        return f"{name}{memory}[{extents}]{sums}"
 
     def _extents_text(self):
         if self._sharding is None:
@@ -202,7 +205,9 @@ class ShapedArray(AbstractValue):
         return ",".join(extents), "{" + ", ".join(sums) + "}" if sums else ""
 
     def _key(self):
-        return self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space
+        # Most types have the usual memory, and None has the cheaper hash.
+        memory = None if self.memory_space is Space.Device else self.memory_space
+        return self.shape, self.dtype, self.weak_type, self._sharding, memory
 
     def __eq__(self, other: object) -> bool:
         return type(other) is ShapedArray and self._key() == other._key()

@@ -83,9 +83,9 @@ class JAXSparse(abc.ABC):
         """How many elements are stored (of each batch)."""
 
     @property
-    @abc.abstractmethod
     def dtype(self) -> np.dtype:
         """The dtype of the elements."""
+        return self.data.dtype
 
     @abc.abstractmethod
     def tree_flatten(self) -> tuple[Any, Any]:
@@ -182,6 +182,41 @@ class JAXSparse(abc.ABC):
 
     def __getitem__(self, item: Any) -> Any:
         return self._missing("__getitem__")
+
+
+class Batched(JAXSparse):
+    """What BCOO and BCSR share: pytrees of the buffers named by `_buffers`, which have batch axes first."""
+
+    indices: Any
+    indices_sorted: bool
+    unique_indices: bool
+    _buffers: tuple[str, ...]
+
+    @property
+    def _bufs(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self._buffers])
+
+    @property
+    def _info(self) -> SparseInfo:
+        return SparseInfo(self.shape, self.indices_sorted, self.unique_indices)
+
+    def _described(self) -> str:
+        more = [
+            f"{name}={value}" for name in ("n_batch", "n_dense") if (value := getattr(self, name))
+        ]
+        return ", ".join([f"nse={self.nse}", *more])
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """The buffers, and the shape and what is known of the indices."""
+        return self._bufs, self._info._asdict()
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Any) -> Any:
+        """The array of what `tree_flatten` gives; its buffers may be anything."""
+        mat = object.__new__(cls)
+        for name, value in (*zip(cls._buffers, children, strict=True), *aux_data.items()):
+            setattr(mat, name, value)
+        return mat
 
 
 def is_sparse(x: Any) -> bool:

@@ -20,10 +20,9 @@ from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp
 from ferrax._src.sparse.base import (
-    JAXSparse,
+    Batched,
     SparseEfficiencyError,
     SparseEfficiencyWarning,
-    SparseInfo,
     count_stored,
     in_bounds,
     is_sparse,
@@ -53,7 +52,7 @@ from ferrax._src.tree import tree_util
 
 
 @tree_util.register_pytree_node_class
-class BCOO(JAXSparse):
+class BCOO(Batched):
     """A sparse array by the coordinates of its elements, with batches; a pytree of its buffers.
 
     Args:
@@ -74,8 +73,7 @@ class BCOO(JAXSparse):
 
     data: Array
     indices: Array
-    indices_sorted: bool
-    unique_indices: bool
+    _buffers = ("data", "indices")
 
     if TYPE_CHECKING:
         # Written by `methods`.
@@ -92,14 +90,6 @@ class BCOO(JAXSparse):
         layout_of(self.data, self.indices, self.shape)
 
     @property
-    def _info(self) -> SparseInfo:
-        return SparseInfo(self.shape, self.indices_sorted, self.unique_indices)
-
-    @property
-    def _bufs(self) -> tuple[Array, Array]:
-        return self.data, self.indices
-
-    @property
     def _layout(self) -> Layout:
         return Layout(self.n_batch, self.n_sparse, self.n_dense, self.nse)
 
@@ -107,11 +97,6 @@ class BCOO(JAXSparse):
     def nse(self) -> int:
         """How many elements are stored, of each batch."""
         return self.indices.shape[-2]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.data.dtype
 
     @property
     def n_batch(self) -> int:
@@ -127,12 +112,6 @@ class BCOO(JAXSparse):
     def n_dense(self) -> int:
         """The number of dense axes, which are last."""
         return self.data.ndim - 1 - self.n_batch
-
-    def _described(self) -> str:
-        more = [
-            f"{name}={value}" for name in ("n_batch", "n_dense") if (value := getattr(self, name))
-        ]
-        return ", ".join([f"nse={self.nse}", *more])
 
     @classmethod
     def fromdense(
@@ -233,19 +212,6 @@ class BCOO(JAXSparse):
         """With permuted axes, by default reversed; as `bcoo_transpose`."""
         permutation = range(self.ndim)[::-1] if axes is None else axes
         return bcoo_transpose(self, permutation=tuple(permutation))
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        """The buffers, and the shape and what is known of the indices."""
-        return (self.data, self.indices), self._info._asdict()
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Any) -> BCOO:
-        """The array of what `tree_flatten` gives; its buffers may be anything."""
-        mat = object.__new__(cls)
-        mat.data, mat.indices = children
-        for name, value in aux_data.items():
-            setattr(mat, name, value)
-        return mat
 
 
 def _checked(mat: BCOO) -> Layout:

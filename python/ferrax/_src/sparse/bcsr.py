@@ -17,7 +17,7 @@ from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy import api as jnp
-from ferrax._src.sparse.base import JAXSparse, SparseInfo, over_batches, sparse_primitive
+from ferrax._src.sparse.base import Batched, JAXSparse, over_batches, sparse_primitive
 from ferrax._src.sparse.bcoo import (
     BCOO,
     bcoo_dot_general,
@@ -50,7 +50,7 @@ def _coordinates(indices: Array, indptr: Array) -> Array:
 
 
 @tree_util.register_pytree_node_class
-class BCSR(JAXSparse):
+class BCSR(Batched):
     """A sparse array by compressed rows, with batches; a pytree of its buffers.
 
     Args:
@@ -71,8 +71,7 @@ class BCSR(JAXSparse):
     data: Array
     indices: Array
     indptr: Array
-    indices_sorted: bool
-    unique_indices: bool
+    _buffers = ("data", "indices", "indptr")
 
     def __init__(
         self, args: Sequence[ArrayLike], *, shape: Sequence[int],
@@ -100,22 +99,9 @@ class BCSR(JAXSparse):
             )
 
     @property
-    def _info(self) -> SparseInfo:
-        return SparseInfo(self.shape, self.indices_sorted, self.unique_indices)
-
-    @property
-    def _bufs(self) -> tuple[Array, Array, Array]:
-        return self.data, self.indices, self.indptr
-
-    @property
     def nse(self) -> int:
         """How many elements are stored, of each batch."""
         return self.indices.shape[-1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.data.dtype
 
     @property
     def n_batch(self) -> int:
@@ -131,12 +117,6 @@ class BCSR(JAXSparse):
     def n_dense(self) -> int:
         """The number of dense axes."""
         return self.data.ndim - self.n_batch - 1
-
-    def _described(self) -> str:
-        more = [
-            f"{name}={value}" for name in ("n_batch", "n_dense") if (value := getattr(self, name))
-        ]
-        return ", ".join([f"nse={self.nse}", *more])
 
     @classmethod
     def fromdense(
@@ -224,19 +204,6 @@ class BCSR(JAXSparse):
         raise NotImplementedError(
             "Transpose is not implemented for BCSR arrays: use to_bcoo().transpose()"
         )
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        """The buffers, and the shape and what is known of the indices."""
-        return self._bufs, self._info._asdict()
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, children: Any) -> BCSR:
-        """The array of what `tree_flatten` gives; its buffers may be anything."""
-        mat = object.__new__(cls)
-        mat.data, mat.indices, mat.indptr = children
-        for name, value in aux_data.items():
-            setattr(mat, name, value)
-        return mat
 
 
 def _view(data, indices, indptr, spinfo) -> BCOO:

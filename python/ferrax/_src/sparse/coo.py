@@ -40,11 +40,6 @@ class _Matrix(JAXSparse):
         return self.data.size
 
     @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the elements."""
-        return self.data.dtype
-
-    @property
     def _bufs(self) -> tuple[Array, Array, Array]:
         return self.data, *(getattr(self, name) for name in self._buffers)
 
