@@ -3,8 +3,8 @@
 //! Matrices are slices, row by row. The crate is one of its own because faer is generic: its code is
 //! made where it is used, which takes longer than the rest of the backend.
 //!
-//! Batches of small matrices are computed side by side (`small`). Triangular and orthonormal factors have
-//! LAPACK's signs, pivots and places.
+//! Batches of small matrices are computed side by side (`small`, `jacobi`). Triangular and orthonormal
+//! factors have LAPACK's signs, pivots and places.
 //!
 //! Of eigenvalues and singular values: a matrix with an element that is not finite, and one for which the iteration does not end, gives
 //! NaN, as LAPACK's callers have it. Squares of very large or small elements are no numbers: such
@@ -15,16 +15,19 @@ mod cholesky;
 mod eig;
 mod eigh;
 mod hessenberg;
+mod jacobi;
 mod lanes;
 mod layout;
 mod lu;
 mod magnitude;
+mod planes;
 mod reflections;
 mod schur;
 mod small;
 mod svd;
 mod triangular;
 mod tridiagonal_solve;
+mod vector;
 
 use faer::traits::ComplexField;
 pub use faer::{c32, c64};
@@ -85,7 +88,7 @@ pub trait Scalar: Copy + Send + Sync + Sized + 'static {
     /// The type of eigenvalues of matrices of any kind.
     type Complex: Scalar;
 
-    /// The eigenvalues, ascending, and the eigenvectors, as columns, of the Hermitian matrix `a` of
+    /// The eigenvalues, ascending, and the eigenvectors, as columns, of a batch of Hermitian matrices of
     /// this size, of which the lower or the upper triangle is read.
     fn eigh(a: &[Self], size: usize, lower: bool, vectors: &mut [Self], values: &mut [Self::Real]);
 
@@ -181,15 +184,26 @@ trait Element: ComplexField<Real = <Self as Scalar>::Real> + Scalar {
     fn least_inverted() -> <Self as Scalar>::Real;
 }
 
+/// What computes eigenvalues of a batch of small matrices.
+type Small<T, R> = fn(&[T], usize, bool, &mut [T], &mut [R]);
+
 macro_rules! scalars {
-    ($($t:ty, $real:ident, $complex:ty, $lanes:ty, $iterate:path, $unknown:expr, $is_number:expr, $conjugate:expr, $real_part:expr,
+    ($($t:ty, $real:ident, $complex:ty, $lanes:ty, $iterate:path, $small:expr, $unknown:expr, $is_number:expr, $conjugate:expr, $real_part:expr,
       $parts:expr, $with_parts:expr;)*) => {$(
         impl Scalar for $t {
             type Real = $real;
             type Complex = $complex;
 
             fn eigh(a: &[$t], size: usize, lower: bool, vectors: &mut [$t], values: &mut [$real]) {
-                eigh::eigh(a, size, lower, vectors, values);
+                let small: Option<Small<$t, $real>> = $small;
+                if let (2..=jacobi::MOST, Some(small)) = (size, small) {
+                    return small(a, size, lower, vectors, values);
+                }
+                let each = (size * size).max(1);
+                let out = vectors.chunks_exact_mut(each).zip(values.chunks_exact_mut(size.max(1)));
+                for (a, (vectors, values)) in a.chunks_exact(each).zip(out) {
+                    eigh::eigh(a, size, lower, vectors, values);
+                }
             }
 
             fn svd(
@@ -347,11 +361,11 @@ macro_rules! scalars {
 }
 
 scalars! {
-    f32, f32, c32, Reals<f32, 16>, schur::of_real, f32::NAN, f32::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
-    f64, f64, c64, Reals<f64, 8>, schur::of_real, f64::NAN, f64::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
-    c32, f32, c32, Complex<Reals<f32, 16>>, schur::of_complex, c32::new(f32::NAN, f32::NAN), c32::is_finite, |x: c32| x.conj(), |x: c32| x.re,
+    f32, f32, c32, Reals<f32, 16>, schur::of_real, Some(jacobi::eigh), f32::NAN, f32::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
+    f64, f64, c64, Reals<f64, 8>, schur::of_real, Some(jacobi::eigh), f64::NAN, f64::is_finite, |x| x, |x| x, |x| (x, 0.0), |re, _| re;
+    c32, f32, c32, Complex<Reals<f32, 16>>, schur::of_complex, None, c32::new(f32::NAN, f32::NAN), c32::is_finite, |x: c32| x.conj(), |x: c32| x.re,
         |x: c32| (x.re, x.im), c32::new;
-    c64, f64, c64, Complex<Reals<f64, 8>>, schur::of_complex, c64::new(f64::NAN, f64::NAN), c64::is_finite, |x: c64| x.conj(), |x: c64| x.re,
+    c64, f64, c64, Complex<Reals<f64, 8>>, schur::of_complex, None, c64::new(f64::NAN, f64::NAN), c64::is_finite, |x: c64| x.conj(), |x: c64| x.re,
         |x: c64| (x.re, x.im), c64::new;
 }
 

@@ -9,6 +9,7 @@ use faer::linalg::triangular_solve::solve_unit_lower_triangular_in_place;
 use faer::{Accum, MatMut, Par};
 
 use crate::layout::{by_columns, by_rows};
+use crate::vector::vectorised;
 use crate::{Element, Factored};
 
 /// Columns that are no longer halved.
@@ -111,7 +112,7 @@ fn eliminate<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [i32]) {
 
 /// Takes products of the factors with row `step` from the rows below it.
 fn subtract<T: Element>(factors: &[T], mut right: MatMut<'_, T>, step: usize) {
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for column in 0..right.ncols() {

@@ -63,6 +63,7 @@ impl Real for f64 {
         f64::hypot(self, other)
     }
 
+    #[inline(always)]
     fn with_sign_of(self, other: f64) -> f64 {
         self.copysign(other)
     }
@@ -71,6 +72,7 @@ impl Real for f64 {
         f64::MIN_POSITIVE
     }
 
+    #[inline(always)]
     fn unit() -> f64 {
         f64::EPSILON
     }
@@ -79,10 +81,12 @@ impl Real for f64 {
         x
     }
 
+    #[inline(always)]
     fn size(self) -> f64 {
         self.abs()
     }
 
+    #[inline(always)]
     fn root(self) -> f64 {
         self.sqrt()
     }
@@ -103,6 +107,7 @@ impl Real for f32 {
         f32::hypot(self, other)
     }
 
+    #[inline(always)]
     fn with_sign_of(self, other: f32) -> f32 {
         self.copysign(other)
     }
@@ -111,6 +116,7 @@ impl Real for f32 {
         f32::MIN_POSITIVE
     }
 
+    #[inline(always)]
     fn unit() -> f32 {
         f32::EPSILON
     }
@@ -119,10 +125,12 @@ impl Real for f32 {
         x as f32
     }
 
+    #[inline(always)]
     fn size(self) -> f32 {
         self.abs()
     }
 
+    #[inline(always)]
     fn root(self) -> f32 {
         self.sqrt()
     }

@@ -6,50 +6,97 @@
 //! deflation criterion for the QR algorithm, LAPACK Working Note 122, 1997). Complex ones: single steps
 //! with Wilkinson's shift (section 7.5.6 there). Blocks of two rows have equal elements on the diagonal
 //! and others of opposite signs (Bai and Demmel, On swapping diagonal blocks in real Schur form, 1993).
+//! What is far from the diagonal waits for a run of steps (`planes`), as in Braman, Byers and Mathias, The
+//! multishift QR algorithm I, SIAM J. Matrix Anal. Appl. 23, 2002, but without products of matrices.
 
 use faer::MatMut;
+use faer::traits::ComplexField;
 
 use crate::magnitude::Real as Number;
+use crate::planes::{self, Plane, RUN, Reflection, Rotation, for_columns, for_rows};
+use crate::vector::vectorised;
 use crate::{Element, Real};
 
 /// Steps for an eigenvalue after which the iteration is given up, as in LAPACK.
 const STEPS: usize = 30;
 
-/// Rotates two columns by `(x, y) -> (c x + s y, c y - conj(s) x)`, within rows below `limit`.
-fn rotate_columns<T: Element>(a: &mut MatMut<'_, T>, p: usize, q: usize, c: T, s: T, limit: usize) {
-    for row in 0..limit {
-        let (x, y) = (a[(row, p)], a[(row, q)]);
-        a[(row, p)] = c * x + s * y;
-        a[(row, q)] = c * y - s.conjugate() * x;
+type Pair<T> = (T, T);
+
+/// Complex numbers, their parts apart.
+struct Parts<T> {
+    re: Plane<T>,
+    im: Plane<T>,
+}
+
+impl<T: Number> Parts<T> {
+    #[inline(always)]
+    fn at(&self, row: usize, column: usize) -> Pair<T> {
+        (self.re[(row, column)], self.im[(row, column)])
+    }
+
+    #[inline(always)]
+    fn put(&mut self, row: usize, column: usize, (re, im): Pair<T>) {
+        self.re[(row, column)] = re;
+        self.im[(row, column)] = im;
+    }
+
+    #[inline(always)]
+    fn size(&self, row: usize, column: usize) -> T {
+        let (re, im) = self.at(row, column);
+        re.size() + im.size()
+    }
+
+    fn both(&mut self) -> [&mut Plane<T>; 2] {
+        [&mut self.re, &mut self.im]
     }
 }
 
-/// Rotates two rows by `(x, y) -> (c x + conj(s) y, c y - s x)`, from column `first` on.
-fn rotate_rows<T: Element>(a: &mut MatMut<'_, T>, p: usize, q: usize, c: T, s: T, first: usize) {
-    for column in first..a.ncols() {
-        let (x, y) = (a[(p, column)], a[(q, column)]);
-        a[(p, column)] = c * x + s.conjugate() * y;
-        a[(q, column)] = c * y - s * x;
+fn fill<E>(mut to: MatMut<'_, E>, element: impl Fn(usize, usize) -> E) {
+    for column in 0..to.ncols() {
+        for row in 0..to.nrows() {
+            to[(row, column)] = element(row, column);
+        }
     }
 }
 
 /// Of a Hessenberg matrix `h`; `z` is multiplied from the right. `None` where it does not end.
-pub(crate) fn of_complex<T: Element>(mut h: MatMut<'_, T>, mut z: MatMut<'_, T>) -> Option<()> {
-    let size = h.nrows();
-    let (eps, tiny) = (Real::<T>::unit(), Real::<T>::least_inverted());
+pub(crate) fn of_complex<E: Element>(h: MatMut<'_, E>, z: MatMut<'_, E>) -> Option<()> {
+    let parts = |a: &MatMut<'_, E>| Parts {
+        re: Plane::new(a.nrows(), |place| a[place].parts().0),
+        im: Plane::new(a.nrows(), |place| a[place].parts().1),
+    };
+    let (mut form, mut vectors) = (parts(&h), parts(&z));
+    vectorised(
+        #[inline(always)]
+        || complex_form::<E>(&mut form, &mut vectors),
+    )?;
+    let whole = |from: &Parts<Real<E>>, row, column| {
+        let (re, im) = from.at(row, column);
+        E::of_parts(re, im)
+    };
+    fill(h, |row, column| whole(&form, row, column));
+    fill(z, |row, column| whole(&vectors, row, column));
+    Some(())
+}
+
+#[inline(always)]
+fn complex_form<E: Element>(h: &mut Parts<Real<E>>, z: &mut Parts<Real<E>>) -> Option<()> {
+    let size = h.re.size;
+    let (zero, none) = (Real::<E>::zero_impl(), (Real::<E>::zero_impl(), Real::<E>::zero_impl()));
+    let (eps, tiny) = (Real::<E>::unit(), Real::<E>::least_inverted());
     let mut end = size;
     let mut steps = 0;
     while end > 1 {
         let last = end - 1;
         let mut start = last;
         while start > 0 {
-            let below = h[(start, start - 1)].size();
-            let mut beside = h[(start - 1, start - 1)].size() + h[(start, start)].size();
-            if beside == T::zero_real() {
-                beside = if start > 1 { h[(start - 1, start - 2)].size() } else { below };
+            let below = h.size(start, start - 1);
+            let mut beside = h.size(start - 1, start - 1) + h.size(start, start);
+            if beside == zero {
+                beside = if start > 1 { h.size(start - 1, start - 2) } else { below };
             }
             if below <= tiny || below <= eps * beside {
-                h[(start, start - 1)] = T::zero_impl();
+                h.put(start, start - 1, none);
                 break;
             }
             start -= 1;
@@ -63,24 +110,28 @@ pub(crate) fn of_complex<T: Element>(mut h: MatMut<'_, T>, mut z: MatMut<'_, T>)
         if steps > STEPS * 10 {
             return None;
         }
+        let own = h.at(last, last);
         let shift = if steps % 10 == 0 {
             // An exceptional shift, where the usual one goes in circles.
-            h[(last, last)] + T::from_real_impl(&(h[(last, last - 1)].size() * Real::<T>::of(0.75)))
+            (own.0 + h.size(last, last - 1) * Real::<E>::of(0.75), own.1)
         } else {
-            wilkinson(&h, last)
+            let block = [(last - 1, last - 1), (last - 1, last), (last, last - 1), (last, last)];
+            let [a, b, c, d] = block.map(|(row, column)| {
+                let (re, im) = h.at(row, column);
+                E::of_parts(re, im)
+            });
+            wilkinson(a, b * c, d).parts()
         };
-        step_of_complex(&mut h, &mut z, start, end, shift);
+        step_of_complex(h, z, start, end, shift);
     }
     for row in 1..size {
-        h[(row, row - 1)] = T::zero_impl();
+        h.put(row, row - 1, none);
     }
     Some(())
 }
 
-/// The eigenvalue of the last two rows that is nearer to the last element.
-fn wilkinson<T: Element>(h: &MatMut<'_, T>, last: usize) -> T {
-    let (a, d) = (h[(last - 1, last - 1)], h[(last, last)]);
-    let product = h[(last - 1, last)] * h[(last, last - 1)];
+/// The eigenvalue of two rows that is nearer to the last element, `d`.
+fn wilkinson<T: Element>(a: T, product: T, d: T) -> T {
     let half = (a - d) * T::from_real_impl(&Real::<T>::of(0.5));
     let root = (half * half + product).square_root();
     let (one, other) = (half + root, half - root);
@@ -89,52 +140,105 @@ fn wilkinson<T: Element>(h: &MatMut<'_, T>, last: usize) -> T {
     if larger.size() == T::zero_real() { d } else { d - product.quotient(larger) }
 }
 
+/// The rotation that turns `(x, y)` into a multiple of the first unit vector.
+fn rotation<T: Number>(x: Pair<T>, y: Pair<T>) -> Rotation<T> {
+    let (zero, one) = (T::zero_impl(), T::one_impl());
+    let (ax, ay) = (x.0.hypot(x.1), y.0.hypot(y.1));
+    let length = ax.hypot(ay);
+    if length == zero {
+        Rotation { c: one, s: (zero, zero) }
+    } else if ax == zero {
+        Rotation { c: zero, s: (y.0 / ay, y.1 / ay) }
+    } else {
+        let (p, q) = ((x.0 / ax, x.1 / ax), (y.0 / length, y.1 / length));
+        Rotation { c: ax / length, s: (q.0 * p.0 + q.1 * p.1, q.1 * p.0 - q.0 * p.1) }
+    }
+}
+
 /// One step with this shift on rows from `start` up to `end`.
-fn step_of_complex<T: Element>(
-    h: &mut MatMut<'_, T>,
-    z: &mut MatMut<'_, T>,
-    start: usize,
-    end: usize,
-    shift: T,
-) {
-    let size = h.nrows();
-    let (mut x, mut y) = (h[(start, start)] - shift, h[(start + 1, start)]);
-    for at in start..end - 1 {
-        if at > start {
-            (x, y) = (h[(at, at - 1)], h[(at + 1, at - 1)]);
-        }
-        // Turns (x, y) into (r, 0).
-        let (c, s) = {
-            let (ax, ay) = (T::abs_impl(&x), T::abs_impl(&y));
-            let length = ax.hypot(ay);
-            if length == T::zero_real() {
-                (T::one_impl(), T::zero_impl())
-            } else if ax == T::zero_real() {
-                (T::zero_impl(), y.quotient(T::from_real_impl(&ay)))
-            } else {
-                let phase = x.quotient(T::from_real_impl(&ax));
-                let c = T::from_real_impl(&(ax / length));
-                (c, y.quotient(T::from_real_impl(&length)) * phase.conjugate())
+#[inline(always)]
+fn step_of_complex<T: Number>(h: &mut Parts<T>, z: &mut Parts<T>, start: usize, end: usize, shift: Pair<T>) {
+    let size = h.re.size;
+    let mut x = h.at(start, start);
+    x = (x.0 - shift.0, x.1 - shift.1);
+    let mut y = h.at(start + 1, start);
+    let none = Rotation { c: T::one_impl(), s: (T::zero_impl(), T::zero_impl()) };
+    let mut top = start;
+    while top < end - 1 {
+        // Rotations of a run are found by what is near the diagonal; they turn the rest together.
+        let stop = (top + RUN).min(end - 1);
+        let mut run = [none; RUN];
+        for at in top..stop {
+            if at > start {
+                (x, y) = (h.at(at, at - 1), h.at(at + 1, at - 1));
             }
-        };
-        rotate_rows(h, at, at + 1, c, s, if at > start { at - 1 } else { start });
-        if at > start {
-            h[(at + 1, at - 1)] = T::zero_impl();
+            let turn = rotation(x, y);
+            for column in (if at > start { at - 1 } else { start })..=stop {
+                let (x, y) = turn.conjugated().of(h.at(at, column), h.at(at + 1, column));
+                h.put(at, column, x);
+                h.put(at + 1, column, y);
+            }
+            if at > start {
+                h.put(at + 1, at - 1, (T::zero_impl(), T::zero_impl()));
+            }
+            // The adjoint from the right.
+            for row in top..(at + 3).min(end) {
+                let (x, y) = turn.of(h.at(row, at), h.at(row, at + 1));
+                h.put(row, at, x);
+                h.put(row, at + 1, y);
+            }
+            run[at - top] = turn;
         }
-        // The adjoint from the right.
-        rotate_columns(h, at, at + 1, c, s, (at + 3).min(end));
-        rotate_columns(z, at, at + 1, c, s, size);
+        let run = &run[..stop - top];
+        let mut conjugated = [none; RUN];
+        conjugated.iter_mut().zip(run).for_each(|(to, turn)| *to = turn.conjugated());
+        let conjugated = &conjugated[..run.len()];
+        let touched = (top, stop + 1 - top);
+        for_rows(
+            h.both(),
+            touched,
+            stop + 1,
+            #[inline(always)]
+            |lines| planes::rotate(lines, conjugated),
+        );
+        for_columns(
+            h.both(),
+            touched,
+            top,
+            #[inline(always)]
+            |lines| planes::rotate(lines, run),
+        );
+        for_columns(
+            z.both(),
+            touched,
+            size,
+            #[inline(always)]
+            |lines| planes::rotate(lines, run),
+        );
+        top = stop;
     }
 }
 
 /// Of a real Hessenberg matrix. `None` where it does not end.
-pub(crate) fn of_real<T: Number>(mut h: MatMut<'_, T>, mut z: MatMut<'_, T>) -> Option<()> {
-    let size = h.nrows();
+pub(crate) fn of_real<T: Number>(h: MatMut<'_, T>, z: MatMut<'_, T>) -> Option<()> {
+    let (mut form, mut vectors) = (Plane::new(h.nrows(), |at| h[at]), Plane::new(z.nrows(), |at| z[at]));
+    vectorised(
+        #[inline(always)]
+        || real_form(&mut form, &mut vectors),
+    )?;
+    fill(h, |row, column| form[(row, column)]);
+    fill(z, |row, column| vectors[(row, column)]);
+    Some(())
+}
+
+#[inline(always)]
+fn real_form<T: Number>(h: &mut Plane<T>, z: &mut Plane<T>) -> Option<()> {
+    let size = h.size;
     let mut end = size;
     let mut steps = 0;
     while end > 0 {
         let last = end - 1;
-        let start = deflated(&h, last);
+        let start = deflated(h, last);
         if start > 0 {
             h[(start, start - 1)] = T::zero_impl();
         }
@@ -143,13 +247,13 @@ pub(crate) fn of_real<T: Number>(mut h: MatMut<'_, T>, mut z: MatMut<'_, T>) -> 
             continue;
         }
         if start + 1 == last {
-            let (c, s) = standardise(&mut h, start);
+            let (c, s) = standardise(h, start);
             for column in last + 1..size {
                 let (x, y) = (h[(start, column)], h[(last, column)]);
                 (h[(start, column)], h[(last, column)]) = (c * x + s * y, c * y - s * x);
             }
-            turn_columns(&mut h, start, last, (c, s), start);
-            turn_columns(&mut z, start, last, (c, s), size);
+            turn_columns(h, start, (c, s), start);
+            turn_columns(z, start, (c, s), size);
             (end, steps) = (start, 0);
             continue;
         }
@@ -157,21 +261,22 @@ pub(crate) fn of_real<T: Number>(mut h: MatMut<'_, T>, mut z: MatMut<'_, T>) -> 
         if steps > STEPS * 10 {
             return None;
         }
-        double_step(&mut h, &mut z, start, last, steps);
+        double_step(h, z, start, last, steps);
     }
     Some(())
 }
 
-/// Rotates two columns, within rows below `limit`.
-fn turn_columns<T: Number>(a: &mut MatMut<'_, T>, p: usize, q: usize, (c, s): (T, T), limit: usize) {
-    for row in 0..limit {
-        let (x, y) = (a[(row, p)], a[(row, q)]);
-        (a[(row, p)], a[(row, q)]) = (c * x + s * y, c * y - s * x);
+/// Rotates a column and the next one, within rows below `limit`.
+#[inline(always)]
+fn turn_columns<T: Number>(a: &mut Plane<T>, first: usize, (c, s): (T, T), limit: usize) {
+    let [p, q] = a.columns(first, limit);
+    for (p, q) in p.iter_mut().zip(q) {
+        (*p, *q) = (c * *p + s * *q, c * *q - s * *p);
     }
 }
 
 /// The first row of the last block of which no element below the diagonal is as good as zero.
-fn deflated<T: Number>(h: &MatMut<'_, T>, last: usize) -> usize {
+fn deflated<T: Number>(h: &Plane<T>, last: usize) -> usize {
     let (eps, tiny) = (T::unit(), T::least_inverted());
     let mut at = last;
     while at > 0 {
@@ -211,7 +316,7 @@ fn larger<R: PartialOrd>(x: R, y: R) -> R {
 }
 
 /// Two shifts, as real and imaginary parts of both, for rows from `start` to `last`.
-fn shifts<T: Number>(h: &MatMut<'_, T>, start: usize, last: usize, steps: usize) -> [(T, T); 2] {
+fn shifts<T: Number>(h: &Plane<T>, start: usize, last: usize, steps: usize) -> [(T, T); 2] {
     let zero = T::zero_impl();
     let (h11, h12, h21, h22) = if steps % 20 == 10 {
         let s = h[(start + 1, start)].size() + h[(start + 2, start + 1)].size();
@@ -240,14 +345,9 @@ fn shifts<T: Number>(h: &MatMut<'_, T>, start: usize, last: usize, steps: usize)
     [(nearer * s, zero); 2]
 }
 
-fn double_step<T: Number>(
-    h: &mut MatMut<'_, T>,
-    z: &mut MatMut<'_, T>,
-    start: usize,
-    last: usize,
-    steps: usize,
-) {
-    let size = h.nrows();
+#[inline(always)]
+fn double_step<T: Number>(h: &mut Plane<T>, z: &mut Plane<T>, start: usize, last: usize, steps: usize) {
+    let size = h.size;
     let eps = T::unit();
     let [(re1, im1), (re2, im2)] = shifts(h, start, last, steps);
     // Where two elements below the diagonal are small, the step begins there.
@@ -275,41 +375,77 @@ fn double_step<T: Number>(
         }
         first -= 1;
     }
-    for at in first..last {
-        let count = 3.min(last - at + 1);
-        if at > first {
-            for row in 0..count {
-                v[row] = h[(at + row, at - 1)];
+    let mut top = first;
+    while top < last {
+        // Reflections of a run are found by what is near the diagonal; they reflect the rest together.
+        let stop = (top + RUN).min(last);
+        let beyond = (stop + 2).min(last + 1);
+        let mut run = [Reflection::new(T::zero_impl(), [T::zero_impl(); 2]); RUN];
+        for at in top..stop {
+            let count = 3.min(last - at + 1);
+            if at > first {
+                v = [h[(at, at - 1)], h[(at + 1, at - 1)], T::zero_impl()];
+                if count == 3 {
+                    v[2] = h[(at + 2, at - 1)];
+                }
             }
-        }
-        let tau = reflection(&mut v[..count]);
-        if at > first {
-            h[(at, at - 1)] = v[0];
-            for row in 1..count {
-                h[(at + row, at - 1)] = T::zero_impl();
+            let tau = reflection(&mut v[..count]);
+            if at > first {
+                h[(at, at - 1)] = v[0];
+                for row in 1..count {
+                    h[(at + row, at - 1)] = T::zero_impl();
+                }
+            } else if at > start {
+                // The element before is not reflected, for what is below it counts as zero.
+                h[(at, at - 1)] *= T::one_impl() - tau;
             }
-        } else if at > start {
-            // The element before is not reflected, for what is below it counts as zero.
-            h[(at, at - 1)] *= T::one_impl() - tau;
-        }
-        v[0] = T::one_impl();
-        for column in at..size {
-            let sum = (0..count).fold(T::zero_impl(), |sum, row| sum + v[row] * h[(at + row, column)]);
-            for row in 0..count {
-                h[(at + row, column)] -= tau * sum * v[row];
+            let by = Reflection::new(tau, [v[1], if count == 3 { v[2] } else { T::zero_impl() }]);
+            for column in at..beyond {
+                let third = if count == 3 { h[(at + 2, column)] } else { T::zero_impl() };
+                let [x, y, z] = by.of([h[(at, column)], h[(at + 1, column)], third]);
+                (h[(at, column)], h[(at + 1, column)]) = (x, y);
+                if count == 3 {
+                    h[(at + 2, column)] = z;
+                }
             }
+            let limit = (at + 4).min(last + 1);
+            if count == 3 {
+                let [x, y, z] = h.columns(at, limit);
+                for ((x, y), z) in x[top..].iter_mut().zip(&mut y[top..]).zip(&mut z[top..]) {
+                    [*x, *y, *z] = by.of([*x, *y, *z]);
+                }
+            } else {
+                let [x, y] = h.columns(at, limit);
+                for (x, y) in x[top..].iter_mut().zip(&mut y[top..]) {
+                    [*x, *y, _] = by.of([*x, *y, T::zero_impl()]);
+                }
+            }
+            run[at - top] = by;
         }
-        reflect_columns(h, at, &v[..count], tau, (at + 4).min(last + 1));
-        reflect_columns(z, at, &v[..count], tau, size);
-    }
-}
-
-fn reflect_columns<T: Number>(a: &mut MatMut<'_, T>, at: usize, v: &[T], tau: T, limit: usize) {
-    for row in 0..limit {
-        let sum = v.iter().enumerate().fold(T::zero_impl(), |sum, (k, &x)| sum + x * a[(row, at + k)]);
-        for (k, &x) in v.iter().enumerate() {
-            a[(row, at + k)] -= tau * sum * x;
-        }
+        let run = &run[..stop - top];
+        let touched = (top, beyond - top);
+        for_rows(
+            [&mut *h],
+            touched,
+            beyond,
+            #[inline(always)]
+            |[lines]| planes::reflect(lines, run),
+        );
+        for_columns(
+            [&mut *h],
+            touched,
+            top,
+            #[inline(always)]
+            |[lines]| planes::reflect(lines, run),
+        );
+        for_columns(
+            [&mut *z],
+            touched,
+            size,
+            #[inline(always)]
+            |[lines]| planes::reflect(lines, run),
+        );
+        top = stop;
     }
 }
 
@@ -328,7 +464,7 @@ fn reflection<T: Number>(x: &mut [T]) -> T {
 }
 
 /// Makes the block of rows `at` and `at + 1` a standard one; the rotation by which it is made.
-fn standardise<T: Number>(h: &mut MatMut<'_, T>, at: usize) -> (T, T) {
+fn standardise<T: Number>(h: &mut Plane<T>, at: usize) -> (T, T) {
     let (zero, one, half) = (T::zero_impl(), T::one_impl(), T::of(0.5));
     let (mut a, mut b, mut c, mut d) = (h[(at, at)], h[(at, at + 1)], h[(at + 1, at)], h[(at + 1, at + 1)]);
     let (mut cosine, mut sine) = (one, zero);

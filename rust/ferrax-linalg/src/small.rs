@@ -7,6 +7,7 @@
 use faer::traits::ComplexField;
 
 use crate::lanes::{Lanes, MOST};
+use crate::vector::vectorised;
 use crate::{Element, Factored, Triangle};
 
 /// Whether lanes are faster than one matrix after the other.
@@ -66,7 +67,7 @@ fn two_rows<L>(a: &mut [L], columns: usize, first: usize, second: usize) -> (&mu
 }
 
 pub(crate) fn cholesky<L: Lanes>(a: &[L::Of], size: usize, factors: &mut [L::Of]) {
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let mut l = vec![L::zero(); size * size];
@@ -117,7 +118,7 @@ fn cholesky_of_group<L: Lanes>(l: &mut [L], inverses: &mut [L], size: usize) -> 
 
 pub(crate) fn lu<L: Lanes>(a: &[L::Of], rows: usize, columns: usize, out: Factored<'_, L::Of>) {
     let least = rows.min(columns);
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let mut whole = vec![L::zero(); rows * columns];
@@ -191,7 +192,7 @@ pub(crate) fn solve<L: Lanes>(how: &Triangle, a: &[L::Of], x: &mut [L::Of], rows
     let (size, width) = if how.from_left { (rows, columns) } else { (columns, rows) };
     let turned = how.transposed == how.from_left;
     let lower = how.lower != turned;
-    pulp::Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let mut given = vec![L::zero(); size * size];

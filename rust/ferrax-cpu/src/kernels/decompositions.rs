@@ -11,6 +11,8 @@ use crate::pool;
 
 /// Elements of matrices below which work stays on one thread.
 const SERIAL: usize = 1 << 10;
+/// Matrices that stay together, as many as are computed side by side where they are small.
+const TOGETHER: usize = 16;
 
 /// The matrices of an operand and what is computed of them.
 struct Decomposition {
@@ -21,7 +23,7 @@ struct Decomposition {
     /// Bytes of the matrices of each output.
     outputs: Vec<usize>,
     what: What,
-    run: unsafe fn(&What, usize, usize, *const u8, &[*mut u8]),
+    run: unsafe fn(&What, usize, (usize, usize), *const u8, &[*mut u8]),
 }
 
 #[derive(Clone, Debug)]
@@ -78,58 +80,69 @@ unsafe impl Sync for Pointers<'_> {}
 impl Kernel for Decomposition {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let size = self.rows * self.columns;
-        let most = (4 * pool::threads()).min(self.count.max(1));
+        let units = if self.rows > TOGETHER { self.count } else { self.count.div_ceil(TOGETHER) };
+        let most = (4 * pool::threads()).min(units.max(1));
         let chunks = (self.count * size / SERIAL).clamp(1, most);
+        let unit = if units == self.count { 1 } else { TOGETHER };
+        let bound = |chunk: usize| (chunk * units / chunks * unit).min(self.count);
         let pointers = Pointers(call);
         pool::run_interruptibly(chunks, &|chunk| {
             let pointers = &pointers;
             let call = pointers.0;
-            for number in chunk * self.count / chunks..(chunk + 1) * self.count / chunks {
-                // SAFETY: the matrix lies inside the operand, its results inside the outputs.
-                unsafe {
-                    let from = call.inputs[0].add(number * size * self.width);
-                    let outputs = call.outputs.iter().zip(&self.outputs);
-                    let outputs: SmallVec<[*mut u8; 3]> =
-                        outputs.map(|(to, bytes)| to.add(number * bytes)).collect();
-                    (self.run)(&self.what, self.rows, self.columns, from, &outputs);
-                }
+            let (first, end) = (bound(chunk), bound(chunk + 1));
+            if first == end {
+                return;
+            }
+            // SAFETY: the matrices lie inside the operand, their results inside the outputs.
+            unsafe {
+                let from = call.inputs[0].add(first * size * self.width);
+                let outputs = call.outputs.iter().zip(&self.outputs);
+                let outputs: SmallVec<[*mut u8; 3]> =
+                    outputs.map(|(to, bytes)| to.add(first * bytes)).collect();
+                (self.run)(&self.what, end - first, (self.rows, self.columns), from, &outputs);
             }
         })
     }
 }
 
 /// # Safety
-/// `from` is a matrix of these sizes, the outputs are those that the op gives for it.
+/// `from` are so many matrices of these sizes, the outputs are those that the op gives for them.
 unsafe fn decompose<T: Scalar>(
     what: &What,
-    rows: usize,
-    columns: usize,
+    count: usize,
+    (rows, columns): (usize, usize),
     from: *const u8,
     outputs: &[*mut u8],
 ) {
-    // SAFETY: `from` is a matrix of so many elements, which is only read.
-    let a = unsafe { std::slice::from_raw_parts(from.cast::<T>(), rows * columns) };
+    // SAFETY: `from` are matrices of so many elements, which are only read.
+    let a = unsafe { std::slice::from_raw_parts(from.cast::<T>(), count * rows * columns) };
     match what {
         What::Eigh(op) => {
             // SAFETY: the op gives the vectors, as many as rows in both directions, and then the values.
-            let (vectors, values) =
-                unsafe { (out::<T>(outputs[0], rows * rows), out::<T::Real>(outputs[1], rows)) };
+            let (vectors, values) = unsafe {
+                (out::<T>(outputs[0], count * rows * rows), out::<T::Real>(outputs[1], count * rows))
+            };
             T::eigh(a, rows, op.lower, vectors, values);
         }
         What::Svd(op) => {
             let least = rows.min(columns);
             let (left, right) = if op.full_matrices { (rows, columns) } else { (least, least) };
             // SAFETY: the op gives the singular values first, as many as the shorter side.
-            let values = unsafe { out::<T::Real>(outputs[0], least) };
-            let vectors = op.compute_uv.then(|| SingularVectors {
+            let values = unsafe { out::<T::Real>(outputs[0], count * least) };
+            let mut vectors = op.compute_uv.then(|| {
                 // SAFETY: with vectors the op's second output is `rows` times as many as it keeps on the
                 // left.
-                left: unsafe { out::<T>(outputs[1], rows * left) },
+                let all_left = unsafe { out::<T>(outputs[1], count * rows * left) };
                 // SAFETY: its third output is as many as it keeps on the right times `columns`.
-                right: unsafe { out::<T>(outputs[2], right * columns) },
-                full: op.full_matrices,
+                let all_right = unsafe { out::<T>(outputs[2], count * right * columns) };
+                all_left.chunks_exact_mut(rows * left).zip(all_right.chunks_exact_mut(right * columns))
             });
-            T::svd(a, rows, columns, values, vectors);
+            for (a, values) in a.chunks_exact(rows * columns).zip(values.chunks_exact_mut(least)) {
+                let own = vectors.as_mut().and_then(Iterator::next);
+                let vectors =
+                    own.map(|(left, right)| SingularVectors { left, right, full: op.full_matrices });
+                T::svd(a, rows, columns, values, vectors);
+            }
         }
     }
 }
