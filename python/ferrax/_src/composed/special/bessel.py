@@ -152,7 +152,8 @@ def _near(coefficients, size):
 
 def _far(coefficients, size, power):
     series = chebyshev(_kept(coefficients, size), 16.0 / size - 1.0)
-    return series / lax.pow(size, lax.full_like(size, power))
+    root = lax.sqrt(size)
+    return series / (root if power == 0.5 else size * root)
 
 
 def _scaled(x, near, far, power):

@@ -20,6 +20,7 @@ from ferrax._src.scipy.special.chebyshev_tables import (
     NDTRI_FARTHEST,
     NDTRI_MIDDLE,
     NDTRI_NEAR,
+    NDTRI_SINGLE,
     series,
 )
 from ferrax._src.scipy.special.error_functions import exp_of_square, scaled_erfc
@@ -60,6 +61,21 @@ def _between(low, x, high):
     return lax.min(lax.max(x, lax.full_like(x, low)), lax.full_like(x, high))
 
 
+def _ndtri_of_tail(z, least):
+    """Of numbers `exp(-z^2 / 2)`, for z from `least` on: float32 has none beyond 14.5."""
+    if not is_double(z):
+        first, last = 1 / (least + 2), 1 / (14.5 + 2)
+        inverse = 1.0 / (z + 2.0)
+        t = (inverse - 0.5 * (first + last)) * (2 / (last - first))
+        return z * series(NDTRI_SINGLE, t)
+
+    def part(table, low, high):
+        return series(table, (2.0 * _between(low, z, high) - (low + high)) * (1 / (high - low)))
+
+    far = choose(z < 14.0, part(NDTRI_FAR, 5.0, 14.0), part(NDTRI_FARTHEST, 14.0, 39.0))
+    return choose(z < 5.0, part(NDTRI_NEAR, least, 5.0), far)
+
+
 @custom_jvp
 def _ndtri(p):
     upper = p > 0.5
@@ -73,11 +89,7 @@ def _ndtri(p):
     least = math.sqrt(-2 * math.log(0.075))
     z = lax.sqrt(-2.0 * lax.log(choose(inside & ~middle, tail, 0.05)))
 
-    def part(table, low, high):
-        return series(table, (2.0 * _between(low, z, high) - (low + high)) * (1 / (high - low)))
-
-    far = choose(z < 14.0, part(NDTRI_FAR, 5.0, 14.0), part(NDTRI_FARTHEST, 14.0, 39.0))
-    size = choose(z < 5.0, part(NDTRI_NEAR, least, 5.0), far)
+    size = _ndtri_of_tail(z, least)
     result = choose(middle, centre, choose(upper, size, -size))
     with config.debug_infs(False):
         result = choose(p == 0.0, -np.inf, choose(p == 1.0, np.inf, result))
