@@ -65,6 +65,7 @@ NUMPY = [
     "i.__array_namespace__().__name__.replace('jax','ferrax')",
     "i.__array_namespace__(api_version='2024.12').__name__.replace('jax','ferrax')",
     "i.__array_namespace__(api_version='1999.12')", "isinstance(np.ones(3),jax.Array)",
+    "np.lexsort((u,u[::-1]))", "bisect.bisect(u,1)",
 ]  # fmt: skip
 
 AT = [

@@ -263,3 +263,10 @@ def test_loops_over_cases_are_saved():
     check(ferrax.vmap(ferrax.vmap(loaded), 1, 1)(twice), (twice * 2, twice + 2))
     derivative = lambda x: ferrax.jvp(loaded, (x,), (x,))[1]  # noqa: E731
     check(ferrax.vmap(derivative)(VECTOR), (VECTOR * 2, VECTOR))
+
+
+def test_functions_of_the_package_are_exported_as_they_are():
+    exported = export.export(jnp.sin)(VECTOR)
+    np.testing.assert_array_equal(exported.call(VECTOR), jnp.sin(VECTOR))
+    with pytest.raises(ValueError, match=r"pass jit\(f\)"):
+        export.export(lambda x: x)

@@ -211,6 +211,7 @@ def test_masks_are_dropped_by_array(s):
 @pytest.mark.raises("ValueError", "OverflowError")
 @pytest.mark.parametrize("call", [
     lambda s: s.jnp.asarray(np.ma.masked_array([1, 2], [True, False])),
+    lambda s: s.jax.jit(lambda x: x)(np.ma.masked_array([1, 2], [True, False])),
     lambda s: s.jnp.interp(0.0, s.jnp.arange(3.0), s.jnp.arange(3.0), period=np.array([1.0])),
     lambda s: s.jax.eval_shape(s.jnp.searchsorted, s.jax.ShapeDtypeStruct((2**31,), np.float32), 1.0),
 ])  # fmt: skip

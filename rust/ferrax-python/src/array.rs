@@ -108,7 +108,7 @@ impl Concrete {
 ///     >>> x.at[0, 0].set(9)
 ///     Array([[9, 2],
 ///            [3, 4]], dtype=int32)
-#[pyclass(subclass, frozen, weakref, module = "ferrax", name = "Array")]
+#[pyclass(subclass, frozen, weakref, sequence, module = "ferrax", name = "Array")]
 pub struct Array {
     pub data: Data,
     /// Where it was put.

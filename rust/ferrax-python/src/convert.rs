@@ -179,6 +179,12 @@ pub fn numpy_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let py = object.py();
     let Ok(capsule) = object.getattr(intern!(py, "__array_struct__")) else { return Ok(None) };
     let Ok(capsule) = capsule.cast::<PyCapsule>() else { return Ok(None) };
+    if object.hasattr(intern!(py, "filled"))? {
+        return Err(PyValueError::new_err(
+            "the masks of NumPy's masked arrays are not kept; give x.filled(value), or np.asarray(x) to \
+             forget the mask",
+        ));
+    }
     let dtype = dtypes::from_python(&object.getattr(intern!(py, "dtype"))?)?;
     let tensor = copy_interface(py, capsule, dtype)?;
     let canonical = context().of_foreign(dtype);

@@ -17,7 +17,11 @@ from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import canonical_shape, operand as _operand
 from ferrax._src.transforms.composites import composite
 
-_generator = np.random.default_rng()
+
+@functools.cache
+def _generator() -> np.random.Generator:
+    # At the first draw: `numpy.random` is loaded when it is asked for.
+    return np.random.default_rng()
 
 
 def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
@@ -45,9 +49,9 @@ def _draw(shape: tuple[int, ...], dtype: np.dtype[Any], a: Any, b: Any) -> np.nd
     low, high = np.asarray(a), np.asarray(b)
     if dtypes.issubdtype(dtype, np.integer):
         # Of dtypes that NumPy does not draw, such as int4, too.
-        return _generator.integers(int(low), int(high), shape).astype(dtype)
+        return _generator().integers(int(low), int(high), shape).astype(dtype)
     low, high = low.astype(np.float64), high.astype(np.float64)
-    drawn = (low + (high - low) * _generator.random(shape)).astype(dtype)
+    drawn = (low + (high - low) * _generator().random(shape)).astype(dtype)
     # Rounding may reach the bound that is excluded.
     below = np.nextafter(high.astype(dtype), low.astype(dtype))
     return np.minimum(drawn, below).astype(dtype)

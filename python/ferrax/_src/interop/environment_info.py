@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 
 import numpy as np
@@ -31,6 +30,8 @@ def print_environment_info(return_string: bool = False) -> str | None:
         processes: 1
         platform: ...
     """
+    import platform  # here: a report is rare, the module is not small
+
     kinds = {device.device_kind for device in devices.devices()}
     text = "\n".join(
         (

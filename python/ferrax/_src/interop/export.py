@@ -272,7 +272,7 @@ def export(
     """A function that exports `fun_jit` for the arguments it gets.
 
     Args:
-        fun_jit: the result of `jit`. Its static arguments become part of what is exported.
+        fun_jit: the result of `jit`, or a function of ferrax's own. Its static arguments become part of what is exported.
         platforms: where the result may be called; by default on this machine's. Programs are the
             same for all platforms.
         disabled_checks: see `DisabledSafetyCheck`.
@@ -290,9 +290,11 @@ def export(
         # Files are for one device: they say nothing of shardings.
         fun_jit = fun_jit._jit
     if not isinstance(fun_jit, _core.PjitFunction):
-        raise ValueError(
-            f"export: expected a function that jit returned, got {fun_jit}; pass jit(f)"
-        )
+        if not str(getattr(fun_jit, "__module__", "")).startswith("ferrax."):
+            raise ValueError(
+                f"export: expected a function that jit returned, got {fun_jit}; pass jit(f)"
+            )
+        fun_jit = jit(fun_jit)
     if _override_lowering_rules is not None:
         raise NotImplementedError("export: there are no lowering rules to override")
     wrong = [check for check in disabled_checks if not isinstance(check, DisabledSafetyCheck)]
