@@ -1,5 +1,6 @@
 """Expressions over a few arrays, evaluated with ferrax and with JAX: results, types and errors agree."""
 
+import bisect
 import copy
 import math
 import operator
@@ -19,7 +20,7 @@ def names(side):
     jnp = side.jnp
     return {
         "jax": side.jax, "jnp": jnp, "lax": side.lax, "np": np, "copy": copy, "pickle": pickle,
-        "operator": operator, "math": math,
+        "bisect": bisect, "operator": operator, "math": math,
         "f": jnp.array([1.5, -2.0, np.nan, np.inf], dtype=jnp.float32),
         "i": jnp.arange(6).reshape(2, 3), "s": jnp.float32(3.7), "k": jnp.int32(5),
         "b": jnp.array([True, False]), "c": jnp.array([1 + 2j, 3 - 1j]),
