@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 
 import numpy as np
@@ -39,6 +40,24 @@ def _product(library):
     return lambda: library.jax.block_until_ready(run(matrix, vectors))
 
 
+def _taken(checked):
+    """`x[i]` jitted; `checked` under ferrax's `debug_index`, which JAX lacks."""
+
+    def prepare(library):
+        taken = np.random.default_rng(3).integers(0, POSITIVE.size, POSITIVE.size).astype(np.int32)
+        x, i = library.jax.device_put(POSITIVE), library.jax.device_put(taken)
+        function = library.jax.jit(lambda x, i: x[i])
+        check = checked and library.name == "ferrax"
+
+        def run():
+            with library.jax.debug_index(True) if check else contextlib.nullcontext():
+                return library.jax.block_until_ready(function(x, i))
+
+        return run
+
+    return prepare
+
+
 def _resize(method):
     def function(library, x):
         return library.jax.image.resize(x, (8, 128, 128, 32), method)
@@ -59,5 +78,7 @@ CASES = [
 
 ROWS = [
     *(timed(name, "ms", None, compiled(array, function), rounds=3, samples=3) for name, array, function in CASES),
+    timed("`x[i]`, 1M indices of 1M floats", "ms", None, _taken(False), rounds=3, samples=3),
+    timed("the same `x[i]` under `debug_index`", "ms", None, _taken(True), rounds=3, samples=3),
     timed("BCOO 2000×2000 (1 %) by 2000×64", "ms", None, _product, rounds=3, samples=3),
 ]
