@@ -190,7 +190,7 @@ def test_solvers_for_one_direction_only():
     solve = lambda b: lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2)  # noqa: E731
     loaded = read_back(solve, X)
     check(ferrax.jvp(loaded, (X,), (X,)), (X / 2, X / 2))
-    with pytest.raises(TypeError, match="transpose_solve required"):
+    with pytest.raises(TypeError, match="without transpose_solve"):
         ferrax.grad(loaded)(X)
 
 
@@ -250,7 +250,7 @@ def test_batching_rules_are_not_saved():
     for fun in (loaded, lambda x: ferrax.jvp(loaded, (x,), (x,))):
         with pytest.raises(NotImplementedError, match=r"was not saved.*export\(jit\(vmap\(f\)\)\)"):
             ferrax.vmap(fun)(VECTOR)
-    with pytest.raises(ValueError, match="forward-mode differentiation only"):
+    with pytest.raises(ValueError, match="forward derivative only"):
         ferrax.grad(loaded)(X)
 
 

@@ -181,8 +181,8 @@ pub trait Rules: Row {
 /// The transpose rule of ops that are not linear.
 pub fn not_linear<T>(op: &dyn Row) -> Result<T> {
     Err(unsupported!(
-        "Transpose rule (for reverse-mode differentiation) for '{}' not implemented: it is not linear in its \
-         inputs. linear_transpose works for linear functions only; use vjp for others.",
+        "'{}' has no transpose rule: it is not linear in its inputs. linear_transpose is for linear \
+         functions; use vjp for others.",
         op.name()
     ))
 }

@@ -260,22 +260,22 @@ fn refusals() {
             }
             .into(),
             vec![f(&[3]), i(&[2, 1])],
-            "Type: Slice size at index 0 in gather op is out of range, must be within [0, 3 + 1), got 4.",
+            "Type: gather: the slice of axis 0, whose size is 3, cannot have size 4.",
         ),
         (
             Gather { slice_sizes: shape(&[2]), ..take() }.into(),
             vec![f(&[3]), i(&[2, 1])],
-            "Type: gather op can only collapse slice dims with bound 1, but bound is 2",
+            "Type: gather: a collapsed axis has a slice of size 1, got 2",
         ),
         (
             Gather { start_index_map: axes(&[1]), ..take() }.into(),
             vec![f(&[3]), i(&[2, 1])],
-            "Type: Invalid start_index_map set in gather op; valid range is [0, 1); got: 1.",
+            "Type: gather: 1 in start_index_map is no axis: there are 1.",
         ),
         (
             Gather { offset_dims: axes(&[1, 0]), ..take() }.into(),
             vec![f(&[3]), i(&[2, 1])],
-            "Type: offset_dims in gather op must be sorted; got (1, 0)",
+            "Type: gather: offset_dims must be in order, got (1, 0)",
         ),
         (
             Gather { offset_dims: axes(&[0]), ..take() }.into(),
@@ -285,27 +285,23 @@ fn refusals() {
         (
             Gather { operand_batching_dims: axes(&[0]), ..take() }.into(),
             vec![f(&[3]), i(&[2, 1])],
-            "Type: start_index_map and operand_batching_dims in gather op must be disjoint",
+            "Type: gather: start_index_map and operand_batching_dims have an axis in common",
         ),
         (
             add().into(),
             vec![f(&[3]), i(&[2, 1]), f(&[3])],
-            "Type: Bounds of the scatter dimensions of updates",
+            "Type: scatter: there must be a window for each index",
         ),
         (
             add().into(),
             vec![f(&[3]), i(&[2, 1]), f(&[2, 1])],
             "Type: Updates tensor of scatter_add must be of rank 1",
         ),
-        (
-            add().into(),
-            vec![f(&[3]), i(&[2, 1]), i(&[2])],
-            "Type: lax.scatter_add requires arguments to have the same",
-        ),
+        (add().into(), vec![f(&[3]), i(&[2, 1]), i(&[2])], "Type: lax.scatter_add: all arguments need one"),
         (
             Scatter { inserted_window_dims: axes(&[]), update_window_dims: axes(&[1]), ..add() }.into(),
             vec![f(&[3]), i(&[2, 1]), f(&[2, 4])],
-            "Type: Bounds of the window dimensions of updates must not exceed",
+            "Type: scatter: windows of the updates do not fit",
         ),
         (
             Scatter { inserted_window_dims: axes(&[]), ..add() }.into(),

@@ -312,32 +312,32 @@ fn refusals_and_weak_types() {
     let flags = array(DType::Bool, &[2]);
     let complex = array(DType::C64, &[2]);
     let cases: Vec<(Op, ArrayType, &str)> = vec![
-        (reduce(ReduceKind::Sum, &[0]), flags.clone(), "Type: reduce_sum does not accept dtype bool."),
         (
-            reduce(ReduceKind::And, &[0]),
-            f(&[2]),
-            "Type: logical reduction requires operand dtype bool or int",
+            reduce(ReduceKind::Sum, &[0]),
+            flags.clone(),
+            "Type: reduce_sum does not accept dtype bool: it takes numbers.",
         ),
+        (reduce(ReduceKind::And, &[0]), f(&[2]), "Type: a logical reduction is of bools or integers"),
         (reduce(ReduceKind::Sum, &[0, 0]), f(&[2]), "Value: duplicate value in 'axes' of reduction: (0, 0)"),
         (
             reduce(ReduceKind::Sum, &[1]),
             f(&[2]),
             "Value: reduction axes (1,) contains out-of-bounds indices for f32[2].",
         ),
-        (arg(ArgKind::Max, 1), f(&[2]), "Value: Invalid axis 1 for operand shape (2,)"),
-        (arg(ArgKind::Max, 0), f(&[0]), "Value: argmin and argmax require non-empty reduced dimension."),
-        (arg(ArgKind::Max, 0), complex, "Type: argmax does not accept dtype complex64."),
+        (arg(ArgKind::Max, 1), f(&[2]), "Value: argmin and argmax: there is no axis 1 in shape (2,)"),
+        (
+            arg(ArgKind::Max, 0),
+            f(&[0]),
+            "Value: argmin and argmax choose among elements, of which shape (0,) has none along axis 0",
+        ),
+        (arg(ArgKind::Max, 0), complex, "Type: argmax does not accept dtype complex64: it takes"),
         (
             ArgReduce { kind: ArgKind::Min, axes: axes(&[0]), index_dtype: DType::F32 }.into(),
             f(&[2]),
-            "Type: index_dtype must be an integer type, but got float32",
+            "Type: argmin and argmax: index_dtype is an integer dtype, got float32",
         ),
-        (running(CumulativeKind::Sum, 0, false), flags, "Type: cumsum does not accept dtype bool."),
-        (
-            running(CumulativeKind::Max, 1, false),
-            f(&[2]),
-            "Value: cummax axis 1 is out of bounds for array of shape (2,)",
-        ),
+        (running(CumulativeKind::Sum, 0, false), flags, "Type: cumsum does not accept dtype bool: it takes"),
+        (running(CumulativeKind::Max, 1, false), f(&[2]), "Value: cummax: there is no axis 1 in shape (2,)"),
         (
             running(CumulativeKind::LogSumExp, 0, false),
             array(DType::I32, &[2]),

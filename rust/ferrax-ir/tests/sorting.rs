@@ -100,28 +100,20 @@ fn refusals_and_weak_types() {
     let f = |sizes: &[usize]| array(DType::F32, sizes);
     let key = array(DType::Key(KeyImpl::THREEFRY2X32), &[2]);
     let cases: Vec<(Op, Vec<ArrayType>, &str)> = vec![
-        (sort(0, 1), vec![], "Type: Sort requires at least one operand"),
-        (
-            sort(0, 1),
-            vec![f(&[2]), f(&[3])],
-            "Type: Arguments to sort must have equal shapes, got: (2,) (3,)",
-        ),
-        (sort(1, 1), vec![f(&[2])], "Value: sort dimension 1 is out of bounds for array of shape (2,)"),
-        (sort(0, 1), vec![f(&[])], "Value: sort dimension 0 is out of bounds for array of shape ()"),
+        (sort(0, 1), vec![], "Type: sort: there must be an operand, got none"),
+        (sort(0, 1), vec![f(&[2]), f(&[3])], "Type: sort: all operands need one shape, got (2,) (3,)"),
+        (sort(1, 1), vec![f(&[2])], "Value: sort: there is no axis 1 in shape (2,)"),
+        (sort(0, 1), vec![f(&[])], "Value: sort: there is no axis 0 in shape ()"),
         (
             sort(0, 2),
             vec![f(&[2])],
             "Value: num_keys=2 must be between 1 and the number of operands, which is 1",
         ),
         (sort(0, 0), vec![f(&[2])], "Value: num_keys=0 must be between 1"),
-        (sort(0, 1), vec![key.clone()], "Type: sort does not accept dtype key<fry> at position 0"),
-        (top_k(0, 1), vec![key], "Type: top_k does not accept dtype key<fry> at position 0"),
-        (top_k(1, 1), vec![f(&[2])], "Value: top_k axis 1 is out of bounds for array of shape (2,)"),
-        (
-            top_k(0, 3),
-            vec![f(&[2])],
-            "Value: k argument to top_k must be no larger than size along axis; got k=3",
-        ),
+        (sort(0, 1), vec![key.clone()], "Type: sort does not accept dtype key<fry> for operand 0"),
+        (top_k(0, 1), vec![key], "Type: top_k does not accept dtype key<fry> for operand 0"),
+        (top_k(1, 1), vec![f(&[2])], "Value: top_k: there is no axis 1 in shape (2,)"),
+        (top_k(0, 3), vec![f(&[2])], "Value: top_k: k=3 is more than there is"),
         (top_k(0, 1), vec![array(DType::C64, &[2])], "Value: top_k is not compatible with complex inputs"),
     ];
     for (op, inputs, expected) in cases {

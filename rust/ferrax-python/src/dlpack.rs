@@ -477,7 +477,7 @@ pub fn array_from_dlpack(
         (producer.hasattr("__dlpack__")?, producer.getattr(intern!(py, "__dlpack_device__")))
     else {
         return Err(PyTypeError::new_err(format!(
-            "The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods, got {}",
+            "from_dlpack takes an object with the methods __dlpack__ and __dlpack_device__, got {}",
             producer.get_type().qualname()?
         )));
     };

@@ -122,7 +122,7 @@ pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<DType> {
     }
     DType::parse(&name).map_err(|_| {
         PyTypeError::new_err(format!(
-            "dtype {} is not a valid array type. Only arrays of numeric types are supported.",
+            "an array cannot have dtype {}: its elements are numbers, bools or random keys.",
             object.repr().map(|text| text.to_string()).unwrap_or(name)
         ))
     })

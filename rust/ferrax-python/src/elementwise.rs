@@ -113,8 +113,8 @@ fn check_ranks(py: Python<'_>, name: &str, shapes: &[Sizes]) -> PyResult<bool> {
         return Ok(false);
     }
     let text = format!(
-        "Operands could not be broadcast together for {name} on shapes {shapes:?} and with the config option \
-         jax_numpy_rank_promotion='{}'. Add axes explicitly, for instance with x[None, :].",
+        "{name}: shapes {shapes:?} have different ranks, which jax_numpy_rank_promotion='{}' does not \
+         allow. Add axes explicitly, for instance with x[None, :].",
         if mode == 1 { "warn" } else { "raise" }
     );
     if mode == 1 {

@@ -109,8 +109,8 @@ fn require_scalar(array: &Bound<'_, Array>, wanted: &str) -> PyResult<()> {
     match array.get().rank() {
         0 => Ok(()),
         rank => Err(PyTypeError::new_err(format!(
-            "Only scalar arrays can be converted to Python scalars; got array with ndim={rank} for {wanted}. Index \
-             one element, or use x.item() for arrays of size 1."
+            "{wanted} of an array of rank {rank}: only arrays of rank 0 become Python numbers. Index one \
+             element, or use x.item() for arrays of size 1."
         ))),
     }
 }
@@ -427,8 +427,7 @@ pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
     let dtype = concrete.dtype;
     if dtype.is_key() {
         return Err(PyTypeError::new_err(
-            "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use ferrax.random.key_data(keys) for \
-             the raw words.",
+            "NumPy has no dtype for random keys. Use ferrax.random.key_data(keys) for their words.",
         ));
     }
     let numpy = py.import("numpy")?;

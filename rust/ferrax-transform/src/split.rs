@@ -60,9 +60,9 @@ pub(crate) fn split(
     let (vars, late) = dependence(program, unknown);
     if known_outputs.iter().filter_map(Atom::as_var).any(|var| vars[var.index()]) {
         return Err(value_error!(
-            "Linearization failed to produce known values for all output primals: some are computed from tangents. \
-             An operation in '{}' supports forward-mode differentiation only, as custom_vmap functions do; give it a \
-             derivative of its own with custom_vjp or custom_jvp.",
+            "linearize: outputs of '{}' depend on tangents. One of its operations has a forward \
+             derivative only, as custom_vmap functions do; give it a derivative of its own with \
+             custom_vjp or custom_jvp.",
             program.name
         ));
     }

@@ -84,8 +84,8 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
             )
         if not dtypes.issubdtype(x.dtype, np.floating):
             raise TypeError(
-                f"{name} does not accept dtype {x.dtype} at position {position}. Accepted dtypes at"
-                f" position {position} are subtypes of floating"
+                f"{name} does not accept dtype {x.dtype} for operand {position}, which"
+                f" takes floating"
             )
     if r.dtype != w.dtype:
         raise TypeError(f"{name} takes arguments of one dtype, got {r.dtype} and {w.dtype}")
@@ -142,8 +142,8 @@ def symmetric_product(
             )
         if not dtypes.issubdtype(x.dtype, np.floating):
             raise TypeError(
-                f"{name} does not accept dtype {x.dtype} at position {position}. Accepted dtypes at"
-                f" position {position} are subtypes of floating"
+                f"{name} does not accept dtype {x.dtype} for operand {position}, which"
+                f" takes floating"
             )
     if a.dtype != c.dtype or a.shape[:-2] != c.shape[:-2]:
         raise TypeError(

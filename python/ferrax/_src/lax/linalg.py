@@ -221,8 +221,8 @@ def _check_dtype(name: str, x: Array, position: int = 0) -> None:
         return
     if not dtypes.issubdtype(x.dtype, np.inexact):
         raise TypeError(
-            f"{name} does not accept dtype {x.dtype} at position {position}. Accepted dtypes at"
-            f" position {position} are subtypes of floating, complexfloating; convert it with astype."
+            f"{name} does not accept dtype {x.dtype} for operand {position}, which"
+            f" takes floating, complexfloating; convert it with astype."
         )
     raise NotImplementedError(
         f"{name}: Unsupported dtype {x.dtype}. Expected float32, float64, complex64 or complex128;"

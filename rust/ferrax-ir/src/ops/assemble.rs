@@ -40,17 +40,17 @@ impl Row for Concatenate {
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let all = arrays(Self::NAME, inputs)?;
         let Some((first, rest)) = all.split_first() else {
-            return Err(type_error!("concatenate expects at least one operand, got 0."));
+            return Err(type_error!("concatenate: there must be an operand, got none."));
         };
         if rest.iter().any(|ty| ty.rank() != first.rank()) {
             return Err(type_error!(
-                "Cannot concatenate arrays with different numbers of dimensions: got {}.",
+                "concatenate: the ranks of the operands differ, their shapes are {}.",
                 shapes(&all)
             ));
         }
         if self.dimension >= first.rank() {
             return Err(type_error!(
-                "concatenate dimension out of bounds: dimension {} for shapes {}.",
+                "concatenate: there is no axis {} in shapes {}.",
                 self.dimension,
                 shapes(&all)
             ));
@@ -62,8 +62,7 @@ impl Row for Concatenate {
                     *size = size.add(&ty.shape[axis])?;
                 } else if *size != ty.shape[axis] {
                     return Err(type_error!(
-                        "Cannot concatenate arrays with shapes that differ in dimensions other than the one \
-                         being concatenated: concatenating along dimension {} for shapes {}.",
+                        "concatenate along axis {}: all other axes must have equal sizes, got shapes {}.",
                         self.dimension,
                         shapes(&all)
                     ));
@@ -213,7 +212,7 @@ impl Row for Pad {
         let [operand, value] = operands(Self::NAME, inputs)?;
         if operand.dtype != value.dtype {
             return Err(type_error!(
-                "pad operand and padding_value must be same dtype: got {} and {}.",
+                "pad: operand and padding_value need one dtype, got {} and {}.",
                 operand.dtype,
                 value.dtype
             ));
@@ -226,15 +225,15 @@ impl Row for Pad {
         }
         if self.padding_config.len() != operand.rank() {
             return Err(value_error!(
-                "length of padding_config must equal the number of axes of operand, got padding_config {} for \
-                 operand shape {}",
+                "pad: each axis needs a triple in padding_config, got {} for an operand of shape {}",
                 self.show(),
                 ShowShape(&operand.shape)
             ));
         }
         if self.padding_config.iter().any(|&(_, _, interior)| interior < 0) {
             return Err(value_error!(
-                "interior padding in padding_config must be nonnegative, got padding_config {}",
+                "pad: what is put between elements (the third numbers) cannot be negative, got \
+                 padding_config {}",
                 self.show()
             ));
         }
@@ -355,11 +354,11 @@ impl Row for Rev {
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let [operand] = operands(Self::NAME, inputs)?;
         if has_duplicates(&self.dimensions) {
-            return Err(type_error!("rev dimensions must be unique, got {}.", tuple(&self.dimensions)));
+            return Err(type_error!("rev: dimensions {} has an axis twice.", tuple(&self.dimensions)));
         }
         if self.dimensions.iter().any(|&dim| dim >= operand.rank()) {
             return Err(type_error!(
-                "rev dimensions must all be less than operand ndim, got dimensions {} for operand ndim {}.",
+                "rev: dimensions {} are not all axes of an operand of rank {}.",
                 tuple(&self.dimensions),
                 operand.rank()
             ));
@@ -407,13 +406,13 @@ impl Row for Iota {
         check_arity(Self::NAME, inputs, 0)?;
         if !(self.dtype.is_integer() || self.dtype.is_inexact()) {
             return Err(type_error!(
-                "iota does not accept dtype {}. Accepted dtypes are integers, floats and complex numbers.",
+                "iota: numbers of dtype {} cannot be counted; take integers, floats or complex numbers.",
                 self.dtype
             ));
         }
         if self.dimension >= self.shape.len() {
             return Err(value_error!(
-                "iota dimension must be between 0 and len(shape), got dimension={} for shape={}",
+                "iota: dimension={} is no axis of shape={}",
                 self.dimension,
                 ShowShape(&self.shape)
             ));

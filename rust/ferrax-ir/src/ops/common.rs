@@ -40,8 +40,8 @@ pub fn elementwise_shape(name: &str, arrays: &[&ArrayType]) -> Result<Shape> {
                     )
                 } else {
                     type_error!(
-                        "{name}: arrays must have the same number of dimensions, got {a}, {b}. Use the numpy \
-                         functions to broadcast."
+                        "{name}: the ranks of the arrays differ: {a}, {b}. The functions of jax.numpy \
+                         broadcast."
                     )
                 });
             }
@@ -109,11 +109,10 @@ pub fn check_dtype(name: &str, dtype: DType, accept: &[Accept], position: Option
         let groups = accepted(accept);
         return Err(match position {
             None => {
-                type_error!("{name} does not accept dtype {dtype}. Accepted dtypes are subtypes of {groups}.")
+                type_error!("{name} does not accept dtype {dtype}: it takes {groups}.")
             }
             Some(position) => type_error!(
-                "{name} does not accept dtype {dtype} at position {position}. Accepted dtypes at position \
-                 {position} are subtypes of {groups}."
+                "{name} does not accept dtype {dtype} for operand {position}, which takes {groups}."
             ),
         });
     }
@@ -139,8 +138,8 @@ pub fn same_dtype(name: &str, arrays: &[&ArrayType]) -> Result<()> {
     }
     let dtypes: Vec<_> = arrays.iter().map(|array| array.dtype.name()).collect();
     Err(type_error!(
-        "lax.{name} requires arguments to have the same dtypes, got {}. (Tip: the numpy function promotes \
-         dtypes; or convert with lax.convert_element_type.)",
+        "lax.{name}: all arguments need one dtype, got {}. The numpy function promotes dtypes; or \
+         convert with lax.convert_element_type.",
         dtypes.join(", ")
     ))
 }

@@ -162,8 +162,8 @@ impl BitcastConvertType {
             if !fits {
                 let last = shape.last().map_or_else(|| "1".to_owned(), Dim::to_string);
                 return Err(value_error!(
-                    "Attempting to convert array of shape {} from {} of size {old} bits to {} of size {new} bits, \
-                     but {last} * {old} != {new}",
+                    "bitcast_convert_type of shape {} from {} to {}: the last axis needs {new} / {old} elements, \
+                     it has {last}",
                     ShowShape(&shape),
                     operand.dtype,
                     self.new_dtype
@@ -184,9 +184,8 @@ impl Row for BitcastConvertType {
         let plain = |dtype: DType| dtype.is_integer() || dtype.is_float();
         if operand.dtype != self.new_dtype && !(plain(operand.dtype) && plain(self.new_dtype)) {
             return Err(type_error!(
-                "lax.bitcast_convert_type does not support bool or complex values unless the operand and \
-                 destination types match. Got operand dtype={}, new_dtype={}. Consider using the arr.view() \
-                 method instead.",
+                "bitcast_convert_type: bools and complex numbers have no bits to reinterpret; got {} to \
+                 become {}. x.view(dtype) takes them.",
                 operand.dtype,
                 self.new_dtype
             ));

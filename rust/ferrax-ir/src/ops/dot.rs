@@ -109,24 +109,21 @@ impl DotGeneral {
         let repeated = |axes: &[usize]| axes.iter().enumerate().any(|(i, axis)| axes[..i].contains(axis));
         if batch.iter().chain(contracting).any(|&axis| axis >= rank) {
             return Err(type_error!(
-                "dot_general requires {side} dimension numbers to be nonnegative and less than the number of axes \
-                 of the {side} value, got {side}_batch of {} and {side}_contracting of {} for {side} of rank {rank}",
+                "dot_general: the {side} axes are out of range: {side}_batch {} and {side}_contracting \
+                 {} for a {side} of rank {rank}",
                 show(batch),
                 show(contracting)
             ));
         }
         for (what, axes) in [("batch", batch), ("contracting", contracting)] {
             if repeated(axes) {
-                return Err(type_error!(
-                    "dot_general requires {side} {what} dimensions to be distinct, got {side}_{what} {}.",
-                    show(axes)
-                ));
+                return Err(type_error!("dot_general: {side}_{what} {} has an axis twice.", show(axes)));
             }
         }
         if batch.iter().any(|axis| contracting.contains(axis)) {
             return Err(type_error!(
-                "dot_general requires {side} batch dimensions to be disjoint from contracting dimensions, got \
-                 {side}_batch {} and {side}_contracting {}.",
+                "dot_general: an axis of the {side} is both in {side}_batch {} and in {side}_contracting \
+                 {}.",
                 show(batch),
                 show(contracting)
             ));
@@ -142,8 +139,7 @@ impl DotGeneral {
         for (what, left, right) in pairs {
             if left.len() != right.len() {
                 return Err(type_error!(
-                    "dot_general requires equal numbers of lhs_{what} and rhs_{what} dimensions, got lhs_{what} {} \
-                     and rhs_{what} {}.",
+                    "dot_general: each axis in lhs_{what} needs one in rhs_{what}, got {} and {}.",
                     show(left),
                     show(right)
                 ));
@@ -154,17 +150,13 @@ impl DotGeneral {
         let sizes =
             |ty: &ArrayType, axes: &[usize]| axes.iter().map(|&axis| ty.shape[axis].clone()).collect();
         for (text, left, right) in [
-            (
-                "lhs batch dimensions and rhs batch dimensions to have the same shape",
-                &self.lhs_batch,
-                &self.rhs_batch,
-            ),
-            ("contracting dimensions to have the same shape", &self.lhs_contracting, &self.rhs_contracting),
+            ("batch", &self.lhs_batch, &self.rhs_batch),
+            ("contracted", &self.lhs_contracting, &self.rhs_contracting),
         ] {
             let (left, right): (Shape, Shape) = (sizes(lhs, left), sizes(rhs, right));
             if left != right {
                 return Err(type_error!(
-                    "dot_general requires {text}, got {} and {} (of the operands {lhs} and {rhs}).",
+                    "dot_general: the {text} axes differ in size: {} and {} (of the operands {lhs} and {rhs}).",
                     ShowShape(&left),
                     ShowShape(&right)
                 ));

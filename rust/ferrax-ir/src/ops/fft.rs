@@ -136,7 +136,7 @@ impl Row for Fft {
         }
         let Some(first) = operand.rank().checked_sub(lengths.len()) else {
             return Err(value_error!(
-                "FFT input shape {shape} must have at least as many input dimensions as fft_lengths {shown}."
+                "fft: fft_lengths {shown} are for more axes than the operand of shape {shape} has."
             ));
         };
         let accepted = match self.fft_type {
@@ -156,8 +156,8 @@ impl Row for Fft {
             FftType::Irfft => {
                 if outer[..last] != lengths[..last] {
                     return Err(value_error!(
-                        "IRFFT input shape {shape} minor dimensions must be equal to all except the last \
-                         fft_length, got fft_lengths={shown}"
+                        "irfft: all but the last of fft_lengths={shown} must be the sizes of the \
+                         operand's axes, whose shape is {shape}"
                     ));
                 }
                 if lengths[last] == Dim::Const(0) {

@@ -42,13 +42,13 @@ op_struct! {
 /// Checks of one list of axes of the dimension numbers, shared with scatter.
 pub(super) fn check_axes(op: &str, name: &str, axes: &[usize], rank: usize, sorted: bool) -> Result<()> {
     if sorted && axes.windows(2).any(|pair| pair[0] > pair[1]) {
-        return Err(type_error!("{name} in {op} op must be sorted; got {}", tuple(axes)));
+        return Err(type_error!("{op}: {name} must be in order, got {}", tuple(axes)));
     }
     if has_duplicates(axes) {
-        return Err(type_error!("{name} in {op} op must not repeat; got: {}.", tuple(axes)));
+        return Err(type_error!("{op}: {name} has an axis twice: {}.", tuple(axes)));
     }
     if let Some(axis) = axes.iter().find(|&&axis| axis >= rank) {
-        return Err(type_error!("Invalid {name} set in {op} op; valid range is [0, {rank}); got: {axis}."));
+        return Err(type_error!("{op}: {axis} in {name} is no axis: there are {rank}."));
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(super) fn check_axes(op: &str, name: &str, axes: &[usize], rank: usize, sort
 pub(super) fn check_disjoint(op: &str, first: (&str, &[usize]), second: (&str, &[usize])) -> Result<()> {
     if first.1.iter().any(|axis| second.1.contains(axis)) {
         return Err(type_error!(
-            "{} and {} in {op} op must be disjoint; got: {} and {}.",
+            "{op}: {} and {} have an axis in common: {} and {}.",
             first.0,
             second.0,
             tuple(first.1),
@@ -95,7 +95,7 @@ pub(super) fn check_indices(
     check_axes(op, "batching dimensions of the indices", indices_batching, indices.rank(), false)?;
     if indices_batching.contains(&(indices.rank() - 1)) {
         return Err(type_error!(
-            "{op} op cannot have the index vector dimension as a batching dimension; got {}.",
+            "{op}: the indices' last axis holds the index vectors and cannot be a batch axis too; got {}.",
             tuple(indices_batching)
         ));
     }
@@ -104,8 +104,7 @@ pub(super) fn check_indices(
     let (left, right) = (of(operand, operand_batching), of(indices, indices_batching));
     if left != right {
         return Err(type_error!(
-            "{op} op requires operand batching dimensions and indices batching dimensions to have the same shape, \
-             got {} and {}.",
+            "{op}: the batch axes of operand and indices differ in size: {} and {}.",
             ShowShape(&left),
             ShowShape(&right)
         ));
@@ -219,8 +218,7 @@ impl Gather {
         let dropped = self.collapsed_slice_dims.len() + self.operand_batching_dims.len();
         if self.slice_sizes.len() != operand.rank() {
             return Err(type_error!(
-                "gather op must have one slice size for every input dimension; got slice_sizes={} for operand \
-                 shape {}",
+                "gather: each axis of the operand needs a slice size; got slice_sizes={} for shape {}",
                 ShowShape(&self.slice_sizes),
                 ShowShape(&operand.shape)
             ));
@@ -239,15 +237,14 @@ impl Gather {
         for (axis, (window, size)) in self.slice_sizes.iter().zip(&operand.shape).enumerate() {
             if !nothing && !may_be_at_most(window, size) {
                 return Err(type_error!(
-                    "Slice size at index {axis} in gather op is out of range, must be within [0, {size} + 1), got \
-                     {window}."
+                    "gather: the slice of axis {axis}, whose size is {size}, cannot have size {window}."
                 ));
             }
         }
         for &axis in &self.collapsed_slice_dims {
             if self.slice_sizes[axis] != 1 {
                 return Err(type_error!(
-                    "gather op can only collapse slice dims with bound 1, but bound is {} for dimension {axis}.",
+                    "gather: a collapsed axis has a slice of size 1, got {} for axis {axis}.",
                     self.slice_sizes[axis]
                 ));
             }
@@ -255,7 +252,7 @@ impl Gather {
         for &axis in &self.operand_batching_dims {
             if !may_be_at_most(&self.slice_sizes[axis], &Dim::Const(1)) {
                 return Err(type_error!(
-                    "gather op can only have operand batching dims with bound 0/1, but bound is {} for dimension \
+                    "gather: a batch axis of the operand has a slice of size 0 or 1, got {} for axis \
                      {axis}.",
                     self.slice_sizes[axis]
                 ));

@@ -49,8 +49,8 @@ pub(super) fn check_ordered(name: &str, dtype: DType, position: usize) -> Result
     match dtype.kind() {
         Kind::Bool | Kind::Signed | Kind::Unsigned | Kind::Float | Kind::Complex => Ok(()),
         Kind::Key | Kind::Float0 => Err(type_error!(
-            "{name} does not accept dtype {dtype} at position {position}, where it compares elements. Accepted \
-             dtypes at position {position} are subtypes of integer, floating, complexfloating, bool."
+            "{name} does not accept dtype {dtype} for operand {position}, whose elements it compares: it takes \
+             integer, floating, complexfloating, bool."
         )),
     }
 }

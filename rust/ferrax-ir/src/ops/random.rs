@@ -136,10 +136,7 @@ impl Row for Threefry2x32 {
         let operands = arrays(Threefry2x32::NAME, inputs)?;
         if operands.iter().any(|operand| operand.dtype != DType::U32) {
             let got: Vec<_> = operands.iter().map(|operand| operand.to_string()).collect();
-            return Err(type_error!(
-                "Arguments to threefry2x32 must have uint32 type, got [{}]",
-                got.join(", ")
-            ));
+            return Err(type_error!("threefry2x32 takes words of uint32, got [{}]", got.join(", ")));
         }
         let ty = ArrayType::new(elementwise_shape(Threefry2x32::NAME, &operands)?, DType::U32);
         Ok(smallvec![ty.clone().into(), ty.into()])
@@ -186,7 +183,7 @@ impl Row for RandomSeed {
         check_arity(RandomSeed::NAME, inputs, 1)?;
         let seed = arrays(RandomSeed::NAME, inputs)?[0];
         if !seed.dtype.is_integer() {
-            return Err(type_error!("PRNG key seed must be an integer; got {seed}"));
+            return Err(type_error!("a key is made of an integer, got {seed}"));
         }
         let dtype = DType::Key(key_impl(&self.r#impl)?);
         check_threefry(RandomSeed::NAME, dtype)?;

@@ -106,7 +106,8 @@ impl Row for IntegerPow {
         check_dtype(IntegerPow::NAME, operand.dtype, &accept, None)?;
         if self.y < 0 && operand.dtype.is_integer() {
             return Err(type_error!(
-                "Integers cannot be raised to negative powers, got integer_pow({operand}, {})",
+                "integer_pow({operand}, {}): the power of an integer must not be negative; convert to a \
+                 float first",
                 self.y
             ));
         }

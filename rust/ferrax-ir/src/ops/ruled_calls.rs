@@ -251,8 +251,8 @@ impl Rules for LinearSolve {
     fn transpose(&self, b: &mut Builder, eqn: &Transpose<'_>) -> Result<Cotangents> {
         let (Some(vecmat), Some(transpose_solve)) = (&self.vecmat, &self.transpose_solve) else {
             return Err(type_error!(
-                "transpose_solve required for backwards mode automatic differentiation of custom_linear_solve: give \
-                 it, or symmetric=True"
+                "custom_linear_solve has no reverse derivative without transpose_solve: give it, or \
+                 symmetric=True"
             ));
         };
         let params = eqn.inputs[..self.num_params].iter().map(Operand::known).collect::<Option<Vec<_>>>();

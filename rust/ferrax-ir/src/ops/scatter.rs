@@ -125,8 +125,8 @@ impl Scatter {
         for (&axis, &dim) in inner.iter().zip(window) {
             if !may_be_at_most(&updates.shape[dim], &operand.shape[axis]) {
                 return Err(type_error!(
-                    "Bounds of the window dimensions of updates must not exceed the bounds of the corresponding \
-                     dimensions of operand. For dimension {dim}, updates bound is {}, operand bound is {}.",
+                    "scatter: windows of the updates do not fit: their axis {dim} has size {}, that of \
+                     the operand {}.",
                     updates.shape[dim],
                     operand.shape[axis]
                 ));
@@ -135,9 +135,8 @@ impl Scatter {
         for (&dim, bound) in other_axes(rank, window).iter().zip(&indices.shape) {
             if updates.shape[dim] != *bound {
                 return Err(type_error!(
-                    "Bounds of the scatter dimensions of updates must be the same as the bounds of the \
-                     corresponding dimensions of scatter indices. For scatter dimension {dim}, updates bound is \
-                     {}, indices bound is {bound}.",
+                    "scatter: there must be a window for each index: scatter axis {dim} of the updates \
+                     has size {}, that of the indices {bound}.",
                     updates.shape[dim]
                 ));
             }
@@ -275,7 +274,7 @@ impl Rules for Scatter {
         match self.kind {
             ScatterKind::Min | ScatterKind::Max => return not_linear(self),
             ScatterKind::Set if !self.unique_indices => {
-                return Err(unsupported!("scatter transpose is only implemented where unique_indices=True"));
+                return Err(unsupported!("scatter has a transpose only with unique_indices=True"));
             }
             _ => {}
         }

@@ -36,18 +36,21 @@ impl Row for SelectN {
             return Err(value_error!("select_n needs at least one case beside `which`, got none"));
         };
         if !(which.dtype.is_bool() || which.dtype.is_integer()) {
-            return Err(type_error!("select `which` must be boolean or integer type, got {}.", which.dtype));
+            return Err(type_error!("select: `which` is of booleans or integers, got {}.", which.dtype));
         }
         if which.dtype.is_bool() && cases.len() > 2 {
-            return Err(type_error!("select with boolean `which` cannot have > 2 cases."));
+            return Err(type_error!(
+                "select: booleans choose between two cases, got more; use int32 for \
+             `which`."
+            ));
         }
         if cases.iter().any(|case| case.shape != first.shape) {
             let shapes: Vec<_> = cases.iter().map(|case| ShowShape(&case.shape).to_string()).collect();
-            return Err(type_error!("select cases must have the same shapes, got [{}].", shapes.join(", ")));
+            return Err(type_error!("select: all cases need one shape, got [{}].", shapes.join(", ")));
         }
         if which.rank() > 0 && which.shape != first.shape {
             return Err(type_error!(
-                "select `which` must be scalar or have the same shape as cases, got `which` shape {} but case \
+                "select: `which` is a scalar or has the shape of the cases, got shape {} for cases of \
                  shape {}.",
                 ShowShape(&which.shape),
                 ShowShape(&first.shape)

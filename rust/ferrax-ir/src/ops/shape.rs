@@ -45,7 +45,7 @@ impl Row for BroadcastInDim {
         }
         if dims.iter().any(|&dim| dim >= self.shape.len()) || has_duplicates(dims) {
             return Err(type_error!(
-                "broadcast_in_dim broadcast_dimensions must be distinct axes of the target shape {}, got {}.",
+                "broadcast_in_dim: broadcast_dimensions must be axes of the result, each once; its shape is {}, got {}.",
                 ShowShape(&self.shape),
                 tuple(dims)
             ));
@@ -53,9 +53,8 @@ impl Row for BroadcastInDim {
         for (size, &dim) in operand.shape.iter().zip(dims) {
             if *size != 1 && *size != self.shape[dim] {
                 return Err(type_error!(
-                    "broadcast_in_dim operand dimension sizes must either be 1, or be equal to their \
-                     corresponding dimensions in the target broadcast shape; got operand of shape {}, target \
-                     broadcast shape {}, broadcast_dimensions {}.",
+                    "broadcast_in_dim: axes of the operand, of shape {}, have size 1 or that of their \
+                     axis in the result; got shape {} with broadcast_dimensions {}.",
                     ShowShape(&operand.shape),
                     ShowShape(&self.shape),
                     tuple(dims)
@@ -115,7 +114,7 @@ impl Row for Reshape {
             && !is_permutation(dimensions, operand.rank())
         {
             return Err(type_error!(
-                "reshape dimensions must be a permutation of operand dimensions, got dimensions {} for shape {}.",
+                "reshape: dimensions {} are not each axis once of shape {}.",
                 tuple(dimensions),
                 ShowShape(&operand.shape)
             ));
@@ -196,8 +195,7 @@ impl Row for Transpose {
         let [operand] = operands(Self::NAME, inputs)?;
         if !is_permutation(&self.permutation, operand.rank()) {
             return Err(type_error!(
-                "transpose permutation isn't a permutation of operand dimensions, got permutation {} for operand \
-                 shape {}.",
+                "transpose: {} does not have each axis once of an operand of shape {}.",
                 tuple(&self.permutation),
                 ShowShape(&operand.shape)
             ));
@@ -251,8 +249,7 @@ impl Row for Squeeze {
         }
         if dims.iter().any(|&dim| operand.shape[dim] != 1) {
             return Err(value_error!(
-                "cannot select an axis to squeeze out which has size not equal to one, got shape={} and \
-                 dimensions={}",
+                "squeeze: only axes of size 1 can go, got shape={} and dimensions={}",
                 ShowShape(&operand.shape),
                 tuple(dims)
             ));

@@ -55,16 +55,14 @@ impl Row for Slice {
             let (start, limit) = (&starts[axis], &limits[axis]);
             if !may_be_at_most(limit, &operand.shape[axis]) {
                 return Err(type_error!(
-                    "slice limit_indices must be less than or equal to operand shape, got limit_indices {} for \
-                     operand shape {}.",
+                    "slice: limit_indices {} are beyond the operand, whose shape is {}.",
                     ShowShape(limits),
                     ShowShape(&operand.shape)
                 ));
             }
             if !may_be_at_most(start, limit) {
                 return Err(type_error!(
-                    "slice limit_indices must be greater than or equal to start_indices, got start_indices {} \
-                     and limit_indices {}.",
+                    "slice: start_indices {} are beyond limit_indices {}.",
                     ShowShape(starts),
                     ShowShape(limits)
                 ));
@@ -150,8 +148,7 @@ impl Rules for Slice {
 fn check_starts(name: &str, operand: &ArrayType, starts: &[&ArrayType]) -> Result<()> {
     if starts.len() != operand.rank() {
         return Err(type_error!(
-            "{name} start_indices must have length equal to the rank of operand, got {} indices for operand \
-             shape {}.",
+            "{name}: each axis needs a start index, got {} for an operand of shape {}.",
             starts.len(),
             ShowShape(&operand.shape)
         ));
@@ -163,10 +160,7 @@ fn check_starts(name: &str, operand: &ArrayType, starts: &[&ArrayType]) -> Resul
     }
     if starts.iter().any(|start| !start.dtype.is_integer() || start.dtype != starts[0].dtype) {
         let dtypes: Vec<_> = starts.iter().map(|start| start.dtype).collect();
-        return Err(type_error!(
-            "index arguments to {name} must be integers of the same type, got: {}",
-            tuple(&dtypes)
-        ));
+        return Err(type_error!("{name}: all indices are integers of one dtype, got {}", tuple(&dtypes)));
     }
     Ok(())
 }
@@ -193,8 +187,7 @@ impl Row for DynamicSlice {
             || self.slice_sizes.iter().zip(&operand.shape).any(|(window, size)| !may_be_at_most(window, size))
         {
             return Err(type_error!(
-                "slice slice_sizes must be less than or equal to operand shape, got slice_sizes {} for operand \
-                 shape {}.",
+                "dynamic_slice: slice_sizes {} are more than the operand has, whose shape is {}.",
                 ShowShape(&self.slice_sizes),
                 ShowShape(&operand.shape)
             ));
@@ -301,16 +294,14 @@ impl Row for DynamicUpdateSlice {
         };
         if operand.rank() != update.rank() {
             return Err(type_error!(
-                "dynamic_update_slice update must have the same rank as operand, got update shape {} for operand \
-                 shape {}.",
+                "dynamic_update_slice: update and operand need equal ranks, got shapes {} and {}.",
                 ShowShape(&update.shape),
                 ShowShape(&operand.shape)
             ));
         }
         if update.shape.iter().zip(&operand.shape).any(|(window, size)| !may_be_at_most(window, size)) {
             return Err(type_error!(
-                "dynamic_update_slice update shape must be smaller than operand shape, got update shape {} for \
-                 operand shape {}.",
+                "dynamic_update_slice: an update of shape {} does not fit into an operand of shape {}.",
                 ShowShape(&update.shape),
                 ShowShape(&operand.shape)
             ));

@@ -62,15 +62,15 @@ impl Row for Sort {
     fn infer(&self, inputs: &[Type]) -> Result<Types> {
         let all = arrays(Self::NAME, inputs)?;
         let Some(first) = all.first() else {
-            return Err(type_error!("Sort requires at least one operand"));
+            return Err(type_error!("sort: there must be an operand, got none"));
         };
         if all.iter().any(|ty| ty.shape != first.shape) {
             let shapes: Vec<_> = all.iter().map(|ty| ShowShape(&ty.shape).to_string()).collect();
-            return Err(type_error!("Arguments to sort must have equal shapes, got: {}", shapes.join(" ")));
+            return Err(type_error!("sort: all operands need one shape, got {}", shapes.join(" ")));
         }
         if self.dimension >= first.rank() {
             return Err(value_error!(
-                "sort dimension {} is out of bounds for array of shape {}",
+                "sort: there is no axis {} in shape {}",
                 self.dimension,
                 ShowShape(&first.shape)
             ));

@@ -24,7 +24,7 @@ impl Row for TopK {
         let [operand] = operands(Self::NAME, inputs)?;
         let shape = ShowShape(&operand.shape);
         let Some(size) = operand.shape.get(self.axis) else {
-            return Err(value_error!("top_k axis {} is out of bounds for array of shape {shape}", self.axis));
+            return Err(value_error!("top_k: there is no axis {} in shape {shape}", self.axis));
         };
         if operand.dtype.is_complex() {
             return Err(value_error!(
@@ -35,8 +35,7 @@ impl Row for TopK {
         check_ordered(Self::NAME, operand.dtype, 0)?;
         if !may_be_at_most(&Dim::Const(self.k), size) {
             return Err(value_error!(
-                "k argument to top_k must be no larger than size along axis; got k={} with shape={shape} and \
-                 axis={}",
+                "top_k: k={} is more than there is in shape {shape} along axis {}",
                 self.k,
                 self.axis
             ));

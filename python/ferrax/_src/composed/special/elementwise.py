@@ -57,7 +57,7 @@ def _common_type(name, args) -> tuple[np.dtype, tuple[int, ...]]:
     for position, x in enumerate(args):
         if not dtypes.issubdtype(x.dtype, np.floating):
             raise TypeError(
-                f"{name} does not accept dtype {x.dtype} at position {position}: give it an array of"
+                f"{name} does not accept dtype {x.dtype} for operand {position}: give it an array of"
                 " floats, by convert_element_type"
             )
     if len({x.dtype for x in args}) > 1:

@@ -131,9 +131,8 @@ impl BinaryRow {
             return Ok(());
         }
         Err(type_error!(
-            "the first argument to {} must have an inexact dtype (float or complex), and the second argument \
-             must have an inexact or integer dtype, and two inexact dtypes must match, but got {} and {} \
-             respectively.",
+            "{}: the base is a float or complex, the exponent an integer or of the base's dtype, got {} \
+             and {}.",
             self.name,
             x.dtype,
             y.dtype

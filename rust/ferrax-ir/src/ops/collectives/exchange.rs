@@ -44,7 +44,7 @@ fn divided(op: &str, what: &str, operand: &ArrayType, axis: usize, size: &Dim) -
     };
     match (length.as_const(), size.as_const()) {
         (Some(length), Some(size)) if size == 0 || !length.is_multiple_of(size) => Err(value_error!(
-            "{op}: the size of {what} ({length}) has to be divisible by the size of the named axis ({size})"
+            "{op}: {what} has size {length}, which is no multiple of the {size} lanes of the named axis"
         )),
         _ => length.floor_div(size),
     }

@@ -127,7 +127,7 @@ impl ConvGeneralDilated {
     fn check_parameters(&self, lhs: &ArrayType, rhs: &ArrayType) -> Result<()> {
         if lhs.rank() != rhs.rank() {
             return Err(value_error!(
-                "conv_general_dilated lhs and rhs must have the same number of dimensions, but got {} and {}.",
+                "conv_general_dilated: lhs and rhs need equal ranks, got {} and {}.",
                 ShowShape(&lhs.shape),
                 ShowShape(&rhs.shape)
             ));
@@ -154,7 +154,7 @@ impl ConvGeneralDilated {
         }
         if self.feature_group_count > 1 && self.batch_group_count > 1 {
             return Err(value_error!(
-                "At most one of batch_group_count and feature_group_count may be > 1, got batch_group_count={} \
+                "conv_general_dilated: either batches or features are grouped, got batch_group_count={} \
                  and feature_group_count={}",
                 self.batch_group_count,
                 self.feature_group_count
@@ -167,15 +167,14 @@ impl ConvGeneralDilated {
         ] {
             if count != rank - 2 {
                 return Err(value_error!(
-                    "conv_general_dilated window and {name} must have the same number of dimensions, but got {} \
-                     and {count}",
+                    "conv_general_dilated: the window has {} axes, {name} is for {count}",
                     rank - 2
                 ));
             }
         }
         if self.padding.len() != rank - 2 {
             return Err(type_error!(
-                "Wrong number of explicit pads for convolution: expected {}, got {}.",
+                "conv_general_dilated: padding is a pair for each of {} axes, got {}.",
                 rank - 2,
                 self.padding.len()
             ));
@@ -205,21 +204,20 @@ impl ConvGeneralDilated {
         };
         if !divides(groups, features) {
             return Err(value_error!(
-                "conv_general_dilated feature_group_count must divide lhs feature dimension size, but {groups} \
-                 does not divide {features}."
+                "conv_general_dilated: the {features} features of lhs cannot be divided into \
+                 feature_group_count={groups} groups."
             ));
         }
         if features.floor_div(&Dim::Const(groups))? != *taken {
             return Err(value_error!(
-                "conv_general_dilated lhs feature dimension size divided by feature_group_count must equal the rhs \
-                 input feature dimension size, but {features} // {groups} != {taken}."
+                "conv_general_dilated: rhs takes {taken} input features, a group of lhs has {features} \
+                 // {groups}."
             ));
         }
         let (batch, given) = (&lhs.shape[dims.lhs[0]], &rhs.shape[dims.rhs[0]]);
         if !divides(self.batch_group_count, batch) {
             return Err(value_error!(
-                "conv_general_dilated batch_group_count must divide lhs batch dimension size, but {} does not \
-                 divide {batch}.",
+                "conv_general_dilated: batch_group_count={} groups cannot be made of a batch of {batch}.",
                 self.batch_group_count
             ));
         }
@@ -227,8 +225,8 @@ impl ConvGeneralDilated {
         {
             if !divides(count, given) {
                 return Err(value_error!(
-                    "conv_general_dilated rhs output feature dimension size must be a multiple of {name}, but \
-                     {given} is not a multiple of {count}."
+                    "conv_general_dilated: the {given} output features of rhs cannot be divided into \
+                     {name}={count} groups."
                 ));
             }
         }
@@ -240,8 +238,8 @@ impl ConvGeneralDilated {
         let (low, high) = self.padding[axis];
         let failed = || {
             value_error!(
-                "Negative padding is larger than the size of the corresponding dimension: got padding \
-                 ({low}, {high}) for a size of {size}, dilated by {}",
+                "conv_general_dilated: negative padding ({low}, {high}) takes away more than there is: a \
+                 size of {size}, dilated by {}",
                 self.lhs_dilation[axis]
             )
         };

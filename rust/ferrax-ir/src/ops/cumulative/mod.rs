@@ -62,7 +62,7 @@ impl Row for Cumulative {
         let [operand] = operands(name, inputs)?;
         if self.axis >= operand.rank() {
             return Err(value_error!(
-                "{name} axis {} is out of bounds for array of shape {}",
+                "{name}: there is no axis {} in shape {}",
                 self.axis,
                 ShowShape(&operand.shape)
             ));
@@ -70,7 +70,7 @@ impl Row for Cumulative {
         check_number(name, operand.dtype)?;
         if self.kind.row().inexact && !operand.dtype.is_inexact() {
             return Err(type_error!(
-                "{name} does not accept dtype {}. Accepted dtypes are floats and complex numbers.",
+                "{name} does not accept dtype {}: it takes floats and complex numbers.",
                 operand.dtype
             ));
         }

@@ -53,8 +53,8 @@ fn check_computes(op: &str, dtype: DType, position: usize) -> Result<()> {
     }
     if !dtype.is_float() {
         return Err(type_error!(
-            "{op} does not accept dtype {dtype} at position {position}. Accepted dtypes at position {position} are \
-             subtypes of floating, complexfloating; convert it with astype."
+            "{op} does not accept dtype {dtype} for operand {position}, which takes floating, \
+             complexfloating; convert it with astype."
         ));
     }
     Err(unsupported!(

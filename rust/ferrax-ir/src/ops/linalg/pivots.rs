@@ -17,7 +17,7 @@ impl Row for LuPivotsToPermutation {
         let [pivots] = operands(Self::NAME, inputs)?;
         if pivots.dtype != DType::I32 {
             return Err(type_error!(
-                "lu_pivots_to_permutation does not accept dtype {} at position 0: it takes int32",
+                "lu_pivots_to_permutation does not accept dtype {} for operand 0, which takes int32",
                 pivots.dtype
             ));
         }
@@ -28,7 +28,8 @@ impl Row for LuPivotsToPermutation {
         };
         if !may_be_at_most(count, &Dim::Const(self.permutation_size)) {
             return Err(value_error!(
-                "Output permutation size {} has to exceed the trailing dimension of the pivots. Got pivots size {count}",
+                "lu_pivots_to_permutation: a permutation of {} rows cannot come from {count} pivots: it \
+                 needs as many rows or more",
                 self.permutation_size
             ));
         }

@@ -124,7 +124,7 @@ impl Row for HouseholderProduct {
         let (rows, columns) = matrices(Self::NAME, operand)?;
         if !may_be_at_most(&columns, &rows) {
             return Err(value_error!(
-                "householder_product takes at least as many rows as columns, got shape {}",
+                "householder_product: a matrix cannot have more columns than rows here, got shape {}",
                 ShowShape(&operand.shape)
             ));
         }

@@ -155,8 +155,8 @@ impl Rules for Svd {
         let shape = b.shape(a);
         if self.full_matrices && shape[shape.len() - 2] != shape[shape.len() - 1] {
             return Err(unsupported!(
-                "Singular value decomposition JVP not implemented for full matrices: the vectors beyond the \
-                 singular values are not determined by the matrix; use full_matrices=False"
+                "svd with full_matrices=True has no derivative: the vectors beyond the singular values \
+                 are not determined by the matrix; use full_matrices=False"
             ));
         }
         let outputs = atoms(Self::NAME, eqn.outputs)?;

@@ -30,20 +30,26 @@ impl Row for ArgReduce {
             return Err(value_error!("{name} takes exactly one axis, got {}", tuple(&self.axes)));
         };
         if axis >= operand.rank() {
-            return Err(value_error!("Invalid axis {axis} for operand shape {}", ShowShape(&operand.shape)));
+            return Err(value_error!(
+                "argmin and argmax: there is no axis {axis} in shape {}",
+                ShowShape(&operand.shape)
+            ));
         }
         if operand.shape[axis] == 0 {
             return Err(value_error!(
-                "argmin and argmax require non-empty reduced dimension. operand.shape={} axis={axis}",
+                "argmin and argmax choose among elements, of which shape {} has none along axis {axis}",
                 ShowShape(&operand.shape)
             ));
         }
         if !self.index_dtype.is_integer() {
-            return Err(type_error!("index_dtype must be an integer type, but got {}", self.index_dtype));
+            return Err(type_error!(
+                "argmin and argmax: index_dtype is an integer dtype, got {}",
+                self.index_dtype
+            ));
         }
         if !matches!(operand.dtype, DType::Bool) && !operand.dtype.is_integer() && !operand.dtype.is_float() {
             return Err(type_error!(
-                "{name} does not accept dtype {}. Accepted dtypes are booleans, integers and floats.",
+                "{name} does not accept dtype {}: it takes booleans, integers and floats.",
                 operand.dtype
             ));
         }

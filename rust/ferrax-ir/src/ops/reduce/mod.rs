@@ -92,16 +92,14 @@ pub(super) fn check_number(name: &str, dtype: DType) -> Result<()> {
     if dtype.is_integer() || dtype.is_inexact() {
         return Ok(());
     }
-    Err(type_error!("{name} does not accept dtype {dtype}. Accepted dtypes are subtypes of number."))
+    Err(type_error!("{name} does not accept dtype {dtype}: it takes numbers."))
 }
 
 impl Domain {
     fn check(self, name: &str, dtype: DType) -> Result<()> {
         match self {
             Domain::Bits if dtype.is_bool() || dtype.is_integer() => Ok(()),
-            Domain::Bits => {
-                Err(type_error!("logical reduction requires operand dtype bool or int, got {dtype}."))
-            }
+            Domain::Bits => Err(type_error!("a logical reduction is of bools or integers, got {dtype}.")),
             Domain::Ordered if dtype.is_bool() => Ok(()),
             Domain::Ordered | Domain::Numbers => check_number(name, dtype),
         }
