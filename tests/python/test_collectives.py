@@ -488,7 +488,7 @@ def test_errors(name):
 OUR_ERRORS = {
     "scatter": (lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), "number of lanes, 4"),
     "scatter tiled": (
-        lambda x: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True), "divisible by",
+        lambda x: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True), "no multiple of",
     ),
     "source": (lambda x: lax.pbroadcast(x, "i", 4), "no lane 4 among 4"),
     "twice": (lambda x: lax.ppermute(x, "i", [(0, 0), (0, 1), (2, 2), (3, 3)]), "sends once and receives once"),

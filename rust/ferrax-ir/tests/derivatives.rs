@@ -343,7 +343,7 @@ fn transposes() {
             cotangents: &[None],
         },
     );
-    assert!(refused.unwrap_err().to_string().contains("for 'sin' not implemented"));
+    assert!(refused.unwrap_err().to_string().contains("'sin' has no transpose rule"));
 }
 
 #[test]

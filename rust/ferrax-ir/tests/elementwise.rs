@@ -509,11 +509,7 @@ fn refusals() {
             "sin does not accept dtype int32: it takes floating, complexfloating.",
         ),
         (Unary::Neg.into(), vec![ty(bool, &[])], "neg does not accept dtype bool: it takes"),
-        (
-            Unary::Abs.into(),
-            vec![ty(DType::U8, &[])],
-            "subtypes of signedinteger, floating, complexfloating.",
-        ),
+        (Unary::Abs.into(), vec![ty(DType::U8, &[])], "it takes signedinteger, floating, complexfloating."),
         (
             Unary::Exp.into(),
             vec![ty(DType::F8E5M2, &[])],
@@ -529,21 +525,13 @@ fn refusals() {
             vec![ty(f32, &[3]), ty(i32, &[3])],
             "lax.add: all arguments need one dtype, got float32, int32.",
         ),
-        (
-            Binary::Add.into(),
-            vec![ty(f32, &[3]), ty(f32, &[4])],
-            "add got incompatible shapes for broadcasting: (3,), (4,).",
-        ),
+        (Binary::Add.into(), vec![ty(f32, &[3]), ty(f32, &[4])], "add: shapes (3,) and (4,) differ."),
         (
             Binary::Add.into(),
             vec![ty(f32, &[3]), ty(f32, &[1, 3])],
             "add: the ranks of the arrays differ: (3,), (1, 3).",
         ),
-        (
-            Binary::Pow.into(),
-            vec![ty(f32, &[]), ty(DType::BF16, &[])],
-            "but got float32 and bfloat16 respectively.",
-        ),
+        (Binary::Pow.into(), vec![ty(f32, &[]), ty(DType::BF16, &[])], "got float32 and bfloat16."),
         (
             Binary::Complex.into(),
             vec![ty(DType::F16, &[]); 2],

@@ -206,7 +206,7 @@ fn refusals() {
     let refused = refusal(Cholesky {}, std::slice::from_ref(&wide));
     assert!(refused.starts_with("Value") && refused.contains("square"), "{refused}");
     let refused = refusal(SOLVE, &[array(DType::F32, &[3, 3]), wide.clone()]);
-    assert!(refused.starts_with("Value") && refused.contains("Incompatible shapes"), "{refused}");
+    assert!(refused.starts_with("Value") && refused.contains("do not fit"), "{refused}");
     let refused = refusal(SOLVE, &[array(DType::F32, &[5, 3, 3]), array(DType::F32, &[4, 3, 3])]);
     assert!(refused.starts_with("Type") && refused.contains("batch"), "{refused}");
     let refused = refusal(Lu {}, &[array(DType::I32, &[3, 3])]);

@@ -95,12 +95,12 @@ fn refused_products() {
     let types = [ty(&[2, 3]), ty(&[3, 4])];
     let table: [([&[usize]; 4], &str); 7] = [
         ([&[0], &[0], &[], &[]], "the contracted axes differ in size: (2,) and (3,) (of the operands"),
-        ([&[1], &[2], &[], &[]], "got rhs_batch of () and rhs_contracting of (2,) for rhs of rank 2"),
-        ([&[1], &[0, 1], &[], &[]], "equal numbers of lhs_contracting and rhs_contracting dimensions"),
+        ([&[1], &[2], &[], &[]], "rhs_batch () and rhs_contracting (2,) for a rhs of rank 2"),
+        ([&[1], &[0, 1], &[], &[]], "each axis in lhs_contracting needs one in rhs_contracting"),
         ([&[1, 1], &[0, 0], &[], &[]], "lhs_contracting (1, 1) has an axis twice."),
         ([&[1], &[0], &[0], &[1]], "differ in size: (2,) and (4,) (of the operands"),
         ([&[1], &[0], &[1], &[0]], "an axis of the lhs is both in lhs_batch (1,)"),
-        ([&[1], &[0], &[0], &[]], "equal numbers of lhs_batch and rhs_batch dimensions, got lhs_batch (0,)"),
+        ([&[1], &[0], &[0], &[]], "each axis in lhs_batch needs one in rhs_batch, got (0,)"),
     ];
     for (numbers, expected) in table {
         let error = dot(numbers, None).infer(&types).unwrap_err().to_string();
@@ -288,7 +288,7 @@ fn refused_keys() {
         (
             RandomBits { bit_width: 7, shape: shape(&[]) }.into(),
             ty(KEY, &[]),
-            "bit width of 8, 16, 32 or 64, got 7",
+            "8, 16, 32 or 64 bits, not of 7",
         ),
         (RandomUnwrap {}.into(), ty(DType::U32, &[2]), "random_unwrap requires a key array, got u32[2]"),
         (wrap(), ty(DType::U32, &[3]), "ends with [2], that of the words of a key, got shape (3,)"),

@@ -104,17 +104,13 @@ fn refusals_and_weak_types() {
         (sort(0, 1), vec![f(&[2]), f(&[3])], "Type: sort: all operands need one shape, got (2,) (3,)"),
         (sort(1, 1), vec![f(&[2])], "Value: sort: there is no axis 1 in shape (2,)"),
         (sort(0, 1), vec![f(&[])], "Value: sort: there is no axis 0 in shape ()"),
-        (
-            sort(0, 2),
-            vec![f(&[2])],
-            "Value: num_keys=2 must be between 1 and the number of operands, which is 1",
-        ),
-        (sort(0, 0), vec![f(&[2])], "Value: num_keys=0 must be between 1"),
+        (sort(0, 2), vec![f(&[2])], "Value: sort: num_keys=2 of 1 operands"),
+        (sort(0, 0), vec![f(&[2])], "Value: sort: num_keys=0 of 1 operands"),
         (sort(0, 1), vec![key.clone()], "Type: sort does not accept dtype key<fry> for operand 0"),
         (top_k(0, 1), vec![key], "Type: top_k does not accept dtype key<fry> for operand 0"),
         (top_k(1, 1), vec![f(&[2])], "Value: top_k: there is no axis 1 in shape (2,)"),
         (top_k(0, 3), vec![f(&[2])], "Value: top_k: k=3 is more than there is"),
-        (top_k(0, 1), vec![array(DType::C64, &[2])], "Value: top_k is not compatible with complex inputs"),
+        (top_k(0, 1), vec![array(DType::C64, &[2])], "Value: top_k: complex numbers have no order"),
     ];
     for (op, inputs, expected) in cases {
         let text = refusal(op.clone(), &inputs);

@@ -219,7 +219,7 @@ impl Row for Pad {
         }
         if value.rank() != 0 {
             return Err(value_error!(
-                "padding_value must be a scalar; got shape {}",
+                "pad: padding_value is a scalar, got shape {}",
                 ShowShape(&value.shape)
             ));
         }
@@ -241,7 +241,8 @@ impl Row for Pad {
         let shape = sizes.map(|(size, &config)| self.padded(size, config)).collect::<Result<Shape>>();
         let shape = shape.map_err(|error| {
             value_error!(
-                "Dimension size after padding is not valid ({error}), got padding_config {} and operand shape {}",
+                "pad: the result would have no valid shape ({error}): padding_config {} of an operand of \
+                 shape {}",
                 self.show(),
                 ShowShape(&operand.shape)
             )

@@ -35,8 +35,8 @@ pub fn elementwise_shape(name: &str, arrays: &[&ArrayType]) -> Result<Shape> {
                 let (a, b) = (ShowShape(shape), ShowShape(&array.shape));
                 return Err(if shape.len() == array.rank() {
                     type_error!(
-                        "{name} got incompatible shapes for broadcasting: {a}, {b}. The lax operations take equal \
-                         shapes (or scalars); use the numpy functions to broadcast."
+                        "{name}: shapes {a} and {b} differ. The operations of lax take equal shapes or \
+                         scalars; the functions of ferrax.numpy broadcast."
                     )
                 } else {
                     type_error!(

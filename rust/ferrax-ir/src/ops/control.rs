@@ -118,7 +118,7 @@ impl Row for Cond {
             return Err(type_error!("cond requires an index of type i32[], got {index}"));
         }
         let Some(first) = self.branches.first() else {
-            return Err(type_error!("cond requires at least one branch"));
+            return Err(type_error!("cond: there must be a branch, got none"));
         };
         let outputs: Types = first.output_types().collect();
         for branch in &self.branches {

@@ -196,8 +196,8 @@ impl Row for DotGeneral {
                 let width = |dtype: DType| if dtype.is_bool() { 1 } else { dtype.real().bits() };
                 if !original.is_float() && width(dtype) < width(original) {
                     return Err(type_error!(
-                        "dot_general's preferred_element_type must not be narrower than the operands' type: \
-                         {dtype} for {original}."
+                        "dot_general: preferred_element_type {dtype} is narrower than the operands' \
+                         {original}."
                     ));
                 }
                 dtype

@@ -176,7 +176,7 @@ impl Row for Fft {
             _ => {
                 if outer != lengths {
                     return Err(value_error!(
-                        "{name} input shape {shape} minor dimensions must be equal to fft_lengths {shown}"
+                        "{name}: the last axes of shape {shape} do not have the sizes fft_lengths {shown}"
                     ));
                 }
                 if self.fft_type == FftType::Rfft {

@@ -77,15 +77,14 @@ pub(super) fn check_indices(
     (operand_batching, indices_batching): (&[usize], &[usize]),
 ) -> Result<()> {
     if !indices.dtype.is_integer() {
-        return Err(value_error!("indices of {op} must have an integer type, got {}", indices.dtype));
+        return Err(value_error!("{op}: indices are integers, got {}", indices.dtype));
     }
     let Some((vector, _)) = indices.shape.split_last() else {
         return Err(type_error!("the indices of {op} need an axis for the index vector, got a scalar."));
     };
     if *vector != map.len() {
         return Err(type_error!(
-            "{op} op has {} elements in {map_name} and the bound of the last dimension of indices is {vector}. \
-             These two numbers must be equal.",
+            "{op}: {map_name} names {} axes, an index vector has {vector} numbers.",
             map.len()
         ));
     }

@@ -101,7 +101,7 @@ fn unsigned(bit_width: u32) -> Result<DType> {
         16 => Ok(DType::U16),
         32 => Ok(DType::U32),
         64 => Ok(DType::U64),
-        other => Err(type_error!("random_bits requires a bit width of 8, 16, 32 or 64, got {other}")),
+        other => Err(type_error!("random_bits makes words of 8, 16, 32 or 64 bits, not of {other}")),
     }
 }
 

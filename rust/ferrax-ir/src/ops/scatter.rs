@@ -117,7 +117,7 @@ impl Scatter {
         );
         if inner.len() != window.len() {
             return Err(type_error!(
-                "{name} op has window of size {}; doesn't match operand of rank {}.",
+                "{name}: windows have rank {}, the operand {}.",
                 window.len() + operand.rank() - inner.len(),
                 operand.rank()
             ));

@@ -43,8 +43,8 @@ impl Row for Slice {
         let strides = self.strides.as_ref().map_or(operand.rank(), |strides| strides.len());
         if [starts.len(), limits.len(), strides].iter().any(|&len| len != operand.rank()) {
             return Err(type_error!(
-                "slice start_indices, limit_indices and strides must have one entry for each dimension of the \
-                 operand, got {} and {} (and {strides} strides) for operand shape {}.",
+                "slice: each axis needs a start, a limit and a stride, got {} starts and {} limits \
+                 ({strides} strides) for an operand of shape {}.",
                 ShowShape(starts),
                 ShowShape(limits),
                 ShowShape(&operand.shape)
@@ -71,7 +71,7 @@ impl Row for Slice {
             shape.push(match self.stride(axis) {
                 0 => {
                     let strides: &[usize] = self.strides.as_deref().unwrap_or_default();
-                    return Err(type_error!("slice strides must be positive, got {}", tuple(strides)));
+                    return Err(type_error!("slice: a stride is 1 or more, got {}", tuple(strides)));
                 }
                 1 => span,
                 stride => span.add(&Dim::Const(stride - 1))?.floor_div(&Dim::Const(stride))?,

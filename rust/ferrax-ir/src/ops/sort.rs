@@ -77,7 +77,7 @@ impl Row for Sort {
         }
         if !(1..=all.len()).contains(&self.num_keys) {
             return Err(value_error!(
-                "num_keys={} must be between 1 and the number of operands, which is {}",
+                "sort: num_keys={} of {} operands: there must be a key, and no more than operands",
                 self.num_keys,
                 all.len()
             ));

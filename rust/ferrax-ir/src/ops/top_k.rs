@@ -28,7 +28,7 @@ impl Row for TopK {
         };
         if operand.dtype.is_complex() {
             return Err(value_error!(
-                "top_k is not compatible with complex inputs, got dtype {}. Sort by a real key instead.",
+                "top_k: complex numbers have no order, got dtype {}. Sort by a real key instead.",
                 operand.dtype
             ));
         }

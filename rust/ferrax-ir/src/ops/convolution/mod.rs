@@ -147,9 +147,7 @@ impl ConvGeneralDilated {
             [("feature_group_count", self.feature_group_count), ("batch_group_count", self.batch_group_count)]
         {
             if count == 0 {
-                return Err(value_error!(
-                    "conv_general_dilated {name} must be a positive integer, got {count}."
-                ));
+                return Err(value_error!("conv_general_dilated: {name} is 1 or more, got {count}."));
             }
         }
         if self.feature_group_count > 1 && self.batch_group_count > 1 {
@@ -187,7 +185,10 @@ impl ConvGeneralDilated {
         }
         for dilation in [&self.lhs_dilation, &self.rhs_dilation] {
             if dilation.contains(&0) {
-                return Err(type_error!("All dilations must be positive, got {}.", tuple(dilation)));
+                return Err(type_error!(
+                    "conv_general_dilated: a dilation is 1 or more, got {}.",
+                    tuple(dilation)
+                ));
             }
         }
         Ok(())
@@ -276,14 +277,14 @@ impl ConvGeneralDilated {
         }
         if dtype.kind() == Kind::Signed && preferred.kind() != Kind::Signed {
             return Err(type_error!(
-                "conv_general_dilated's preferred_element_type {preferred} must have the same signedness as \
-                 {dtype}."
+                "conv_general_dilated: preferred_element_type {preferred} and the operands' {dtype} must \
+                 both have a sign or none."
             ));
         }
         if preferred.size() < dtype.size() {
             return Err(type_error!(
-                "conv_general_dilated's preferred_element_type {preferred} must not be narrower than the \
-                 operands' type {dtype}."
+                "conv_general_dilated: preferred_element_type {preferred} is narrower than the operands' \
+                 {dtype}."
             ));
         }
         Ok(preferred)

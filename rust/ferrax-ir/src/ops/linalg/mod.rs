@@ -68,7 +68,7 @@ fn matrices(op: &str, operand: &ArrayType) -> Result<(Dim, Dim)> {
     check_computes(op, operand.dtype, 0)?;
     match operand.shape.as_slice() {
         [.., rows, columns] => Ok((rows.clone(), columns.clone())),
-        _ => Err(type_error!("Input 0 to {op} must have rank at least 2, but got shape={operand}")),
+        _ => Err(type_error!("{op} takes matrices, got shape {operand}")),
     }
 }
 
@@ -96,7 +96,7 @@ fn over_one_batch<'a, const N: usize>(
         check_computes(op, ty.dtype, position)?;
         if ty.rank() < rank {
             return Err(type_error!(
-                "Input {position} to {op} must have rank at least {rank}, but got shape={}",
+                "{op}: operand {position} needs {rank} axes or more, got shape {}",
                 ShowShape(&ty.shape)
             ));
         }
@@ -105,7 +105,7 @@ fn over_one_batch<'a, const N: usize>(
     let batch = |at: usize| &all[at].shape[..all[at].rank() - ranks[at]];
     if let Some(other) = (1..N).find(|&at| batch(at) != batch(0)) {
         return Err(type_error!(
-            "All inputs to {op} must have the same batch dimensions, but got {} in input 0 and {} in input {other}: \
+            "{op}: all operands need the same batch, got {} of operand 0 and {} of operand {other}: \
              broadcast them first",
             ShowShape(batch(0)),
             ShowShape(batch(other))

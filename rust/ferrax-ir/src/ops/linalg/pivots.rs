@@ -22,9 +22,7 @@ impl Row for LuPivotsToPermutation {
             ));
         }
         let Some((count, batch)) = pivots.shape.split_last() else {
-            return Err(type_error!(
-                "Input 0 to lu_pivots_to_permutation must have rank at least 1, but got shape={pivots}"
-            ));
+            return Err(type_error!("lu_pivots_to_permutation takes vectors of pivots, got shape {pivots}"));
         };
         if !may_be_at_most(count, &Dim::Const(self.permutation_size)) {
             return Err(value_error!(

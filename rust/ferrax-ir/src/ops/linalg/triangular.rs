@@ -36,8 +36,8 @@ impl Row for TriangularSolve {
         let axis = right.rank() - if self.left_side { 2 } else { 1 };
         if right.shape[axis] != size {
             return Err(value_error!(
-                "Incompatible shapes for arguments to triangular_solve: {} and {}; axis {axis} of the second one \
-                 has to have the size of the matrix",
+                "triangular_solve: shapes {} and {} do not fit: axis {axis} of the second one has to \
+                 have the size of the matrix",
                 ShowShape(&a.shape),
                 ShowShape(&right.shape)
             ));
@@ -86,8 +86,7 @@ impl Rules for TriangularSolve {
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
         let Some(a) = eqn.inputs.first().and_then(rules::Operand::known) else {
             return Err(unsupported!(
-                "Transpose rule (for reverse-mode differentiation) for 'triangular_solve' is of the right-hand side: \
-                 it is not linear in the matrix"
+                "'triangular_solve' is transposed in the right-hand side: it is not linear in the matrix"
             ));
         };
         let cotangent = only_cotangent(Self::NAME, eqn)?;

@@ -120,8 +120,7 @@ impl Rules for TridiagonalSolve {
         let Some([lower, middle, upper]) = known.as_deref().and_then(|x| <[Atom; 3]>::try_from(x).ok())
         else {
             return Err(unsupported!(
-                "Transpose rule (for reverse-mode differentiation) for 'tridiagonal_solve' is of the right-hand \
-                 side: it is not linear in the matrix"
+                "'tridiagonal_solve' is transposed in the right-hand side: it is not linear in the matrix"
             ));
         };
         let cotangent = only_cotangent(Self::NAME, eqn)?;

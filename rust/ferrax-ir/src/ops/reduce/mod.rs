@@ -115,11 +115,11 @@ impl Row for Reduce {
         let domain = self.kind.row().domain;
         domain.check(name, operand.dtype)?;
         if has_duplicates(&self.axes) {
-            return Err(value_error!("duplicate value in 'axes' of reduction: {}", tuple(&self.axes)));
+            return Err(value_error!("a reduction's axes have one twice: {}", tuple(&self.axes)));
         }
         if self.axes.iter().any(|&axis| axis >= operand.rank()) {
             return Err(value_error!(
-                "reduction axes {} contains out-of-bounds indices for {operand}.",
+                "a reduction's axes {} are not all axes of {operand}.",
                 tuple(&self.axes)
             ));
         }

@@ -109,7 +109,7 @@ pub(crate) fn transpose(
     };
     let Some(index) = index.known() else {
         return Err(unsupported!(
-            "Transpose rule (for reverse-mode differentiation) for 'cond' not implemented where the predicate \
+            "'cond' has no transpose where the predicate \
              depends on a linear input, a tangent for instance. Rules of derivatives must be linear in tangents: \
              choose the branch by primal values, or use forward mode."
         ));
