@@ -40,7 +40,7 @@ pub fn elementwise_shape(name: &str, arrays: &[&ArrayType]) -> Result<Shape> {
                     )
                 } else {
                     type_error!(
-                        "{name}: the ranks of the arrays differ: {a}, {b}. The functions of jax.numpy \
+                        "{name}: the ranks of the arrays differ: {a}, {b}. The functions of ferrax.numpy \
                          broadcast."
                     )
                 });
