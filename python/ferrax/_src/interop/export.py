@@ -272,7 +272,8 @@ def export(
     """A function that exports `fun_jit` for the arguments it gets.
 
     Args:
-        fun_jit: the result of `jit`, or a function of ferrax's own. Its static arguments become part of what is exported.
+        fun_jit: the result of `jit`, or a function of ferrax's own. Its static arguments become
+            part of what is exported.
         platforms: where the result may be called; by default on this machine's. Programs are the
             same for all platforms.
         disabled_checks: see `DisabledSafetyCheck`.
