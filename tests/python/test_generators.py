@@ -7,6 +7,7 @@ import pytest
 from oracle import FERRAX, JAX, compare, compiled, module
 
 import ferrax
+import ferrax.extend.random
 import ferrax.numpy as jnp
 from ferrax import lax, random
 
