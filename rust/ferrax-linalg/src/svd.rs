@@ -55,9 +55,8 @@ fn decomposed<T: Element>(
         Some(_) => ComputeSvdVectors::Thin,
     };
     let mut params = <SvdParams as Auto<T>>::auto();
-    if vectors.is_some() {
-        params.recursion_threshold = UNDIVIDED;
-    }
+    // Without vectors there is nothing to rotate but the two diagonals, which is less than to conquer.
+    params.recursion_threshold = if vectors.is_some() { UNDIVIDED } else { usize::MAX };
     let params: Spec<SvdParams, T> = params.into();
     let mut memory = MemBuffer::new(svd::svd_scratch::<T>(rows, columns, which, which, Par::Seq, params));
     let stack = MemStack::new(&mut memory);
