@@ -8,6 +8,7 @@ it is an ImportError.
 from __future__ import annotations
 
 import dis
+import importlib
 import sys
 import types
 from typing import Any
@@ -96,6 +97,12 @@ class Absent:
         if said and f"{path}.{name}" not in INSTEAD:
             text = f"{text}: {said}"
         if name[:2] != "__" and _imports_from(sys._getframe(1)):
+            # Python looked for a module of this name in ferrax; somebody's finder may have it as JAX's.
+            try:
+                return importlib.import_module(f"{path}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"{path}.{name}":
+                    raise
             raise ImportError(text, name=path, path=getattr(self.module, "__file__", None))
         raise AttributeError(text, name=name, obj=self.module)
 

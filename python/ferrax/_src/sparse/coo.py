@@ -273,7 +273,8 @@ def _bcoo(format_, data, first, second, shape) -> BCOO:
 
 
 def _make(format_):
-    """The four primitives of a format: to and from dense matrices, products with vectors and matrices."""
+    """The primitives of a format: to and from dense matrices, products with vectors and matrices, and these
+    again as primitives that are told the shape alone."""
 
     def todense(data, first, second, *, spinfo):
         return bcoo_todense(_bcoo(format_, data, first, second, spinfo.shape))
@@ -294,17 +295,23 @@ def _make(format_):
             preferred_element_type=None,
         )  # fmt: skip
 
+    def product_by_shape(data, first, second, other, *, transpose, shape):
+        return product(data, first, second, other, spinfo=SparseInfo(shape), transpose=transpose)
+
     static = ["spinfo", "transpose"]
+    by_shape = ["transpose", "shape"]
     return (
         sparse_primitive(f"{format_}_todense", todense, ["spinfo"]),
         sparse_primitive(f"{format_}_fromdense", fromdense, ["nse", "index_dtype"], True),
         sparse_primitive(f"{format_}_matvec", product, static),
         sparse_primitive(f"{format_}_matmat", product, static),
+        sparse_primitive(f"{format_}_spmv", product_by_shape, by_shape),
+        sparse_primitive(f"{format_}_spmm", product_by_shape, by_shape),
     )
 
 
-coo_todense_p, coo_fromdense_p, coo_matvec_p, coo_matmat_p = _make("coo")
-csr_todense_p, csr_fromdense_p, csr_matvec_p, csr_matmat_p = _make("csr")
+coo_todense_p, coo_fromdense_p, coo_matvec_p, coo_matmat_p, coo_spmv_p, coo_spmm_p = _make("coo")
+csr_todense_p, csr_fromdense_p, csr_matvec_p, csr_matmat_p, csr_spmv_p, csr_spmm_p = _make("csr")
 _PRODUCTS = {"coo": (coo_matvec_p, coo_matmat_p), "csr": (csr_matvec_p, csr_matmat_p)}
 
 
