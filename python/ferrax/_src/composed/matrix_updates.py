@@ -50,7 +50,7 @@ def _cholesky_update(r, w):
         turned = c * row + s * w
         w = c * w - s * row
         # What is turned to zero is zero.
-        w = lax.select(lax.eq(places, k), lax.full_like(w, 0), w)
+        w = lax.select(lax.eq(places, lax.convert_element_type(k, places.dtype)), lax.full_like(w, 0), w)
         return lax.dynamic_update_index_in_dim(r, turned, k, 0), w
 
     return lax.fori_loop(0, size, step, (r, w))[0]

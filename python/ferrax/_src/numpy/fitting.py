@@ -120,7 +120,7 @@ def _roots_after(p, zeros):
     is_zero = lax.convert_element_type(lax.eq(found, lax.full_like(found, 0)), np.int32)
     _, order = lax.sort((is_zero, lax.iota(np.int32, size - 1)), num_keys=1)
     found = found[order]
-    known = lax.lt(lax.iota(np.int32, size - 1), size - 1 - zeros)
+    known = lax.lt(lax.iota(zeros.dtype, size - 1), size - 1 - zeros)
     return where(known, found, complex(np.nan, np.nan))
 
 
