@@ -21,6 +21,13 @@ def ints(S, *shape):
     return S.jnp.arange(int(np.prod(shape))).reshape(shape)
 
 
+def _backwards_of_forwards(S):
+    """The reverse derivative of a tangent, part of which is an integer's."""
+    x = S.jnp.asarray([2.0, 3.0, 1.0])
+    forwards = lambda x: S.jax.jvp(lambda x: (x * x, S.jnp.argsort(x)), (x,), (x,))[1]  # noqa: E731
+    return S.jax.vjp(forwards, x)[1]
+
+
 # In and out of functions: name -> case.
 CASES = {
     "jit": lambda S: S.jax.jit(lambda t, x: (x * 2, t))(float0(3), 2.0),
@@ -61,6 +68,9 @@ CASES = {
         S.jnp.ones(3), ints(S, 3)),
     "vmap_of_vjp": lambda S: S.jax.vmap(lambda n, x, t: S.jax.vjp(lambda n, x: (n, n * x), n, x)[1]((t, x)))(
         ints(S, 3), S.jnp.ones(3), float0(3)),
+    "vjp_of_jvp": lambda S: _backwards_of_forwards(S)((S.jnp.ones(3), float0(3))),
+    "vjp_of_jvp_jitted": lambda S: S.jax.jit(lambda x: _backwards_of_forwards(S)((x, float0(3))))(S.jnp.ones(3)),
+    "vjp_of_jvp_tree": lambda S: _backwards_of_forwards(S)([S.jnp.ones(3), float0(3)]),
 }  # fmt: skip
 
 

@@ -62,3 +62,15 @@ def flatten(tree):
     if any(map(is_float0, leaves)):
         leaves, treedef = tree_util.tree_flatten(hide(tree))
     return leaves, treedef
+
+
+def flatten_as(tree, expected):
+    """The leaves of a tree of cotangents and its structure: `expected`, if it has an array of dtype float0,
+    which is no leaf, for each that the values had."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    if treedef == expected:
+        return leaves, treedef
+    stand_ins, shown = tree_util.tree_flatten(expected.unflatten([...] * expected.num_leaves))
+    if treedef != shown:
+        return leaves, treedef
+    return [leaf for leaf, value in zip(leaves, stand_ins) if value is ...], expected

@@ -30,6 +30,7 @@ from ferrax._src.numpy import (
     shape,
 )
 from ferrax._src.numpy.take import take_along_axis
+from ferrax._src.numpy.ufuncs import isfinite
 from ferrax._src.numpy.util import (
     broadcast_to,
     convert,
@@ -517,7 +518,7 @@ def _times_adjugate(a, b):
     changed = factors.at[..., -1, -1].set(1 / before)
     ones = lax.full((*batch, a.shape[-1], 1), 1, a.dtype)
     test = factorisations.triangular_solve(changed, ones, left_side=True)
-    low = ufuncs.logical_not(reductions.all(lax.is_finite(test), axis=(-2, -1), keepdims=True))
+    low = ufuncs.logical_not(reductions.all(isfinite(test), axis=(-2, -1), keepdims=True))
     zeros = lax.full_like(y, 0)
     y = _in_order(where(low, zeros, y), permutation)
     y = factorisations.triangular_solve(changed, y, left_side=True, lower=True, unit_diagonal=True)

@@ -15,7 +15,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.core import abstract_type, api_util
+from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.tracing.staging import stage
 from ferrax._src.transforms import derivative_checks as checks, stepwise
@@ -228,7 +228,7 @@ class _Pull(_Push):
             )
         (cotangent,) = given
         point = self.point
-        leaves, tree = tree_util.tree_flatten(cotangent)
+        leaves, tree = float0.flatten_as(cotangent, point.flat.out_tree)
         if tree != point.flat.out_tree:
             raise ValueError(
                 f"unexpected tree structure of argument to vjp function: got {tree}, but expected "
