@@ -289,3 +289,18 @@ def test_pmap_donates_and_knows_its_kind():
         factor = 3
 
     assert float(Model().scale(jnp.ones((1,)))[0]) == 3
+
+
+def test_without_jit_pmap_calls_its_function_each_time():
+    seen = []
+
+    def f(x):
+        seen.append(x.shape)
+        return x + 1
+
+    mapped, x = ferrax.pmap(f), jnp.ones((1, 3))
+    mapped(x), mapped(x)
+    assert seen == [(3,)]
+    with ferrax.disable_jit():
+        mapped(x), mapped(x), ferrax.eval_shape(mapped, x)
+    assert seen == [(3,)] * 4

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src import core
+from ferrax._src.base import config
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.core.mesh import Mesh
@@ -135,17 +136,21 @@ class PmapFunction:
 
     def _prepared(self, args, kwargs) -> tuple[_Program, list]:
         """The program, and the leaves of the arguments that are not static."""
+        if config.disable_jit.value:
+            # One of its own for each call: what is known of a program includes how its function was traced,
+            # and here the function is to be called.
+            return self._found(args, kwargs, {})
         if not self._options.static:
             leaves, tree = tree_util.tree_flatten((args, kwargs))
             key = tree, tuple(map(np.shape, leaves))
             program = self._programs.get(key)
             if program is None:
-                program = self._programs[key] = self._found(args, kwargs)[0]
+                program = self._programs[key] = self._found(args, kwargs, self._programs)[0]
             return program, leaves
-        return self._found(args, kwargs)
+        return self._found(args, kwargs, self._programs)
 
-    def _found(self, args, kwargs) -> tuple[_Program, list]:
-        """As `_prepared`, with all checks."""
+    def _found(self, args, kwargs, programs: dict[Any, _Program]) -> tuple[_Program, list]:
+        """As `_prepared`, with all checks; a new program is put into `programs`."""
         options, count = self._options, len(args)
         static = {}
         for number in options.static:
@@ -171,10 +176,10 @@ class PmapFunction:
         known = tuple((number, type(x), x) for number, x in static.items())
         donated = self._donated(dynamic, count, static)
         key = (known, count, tree, tuple(axes), size, donated)
-        program = self._programs.get(key)
+        program = programs.get(key)
         if program is None:
             program = _Program(self._fun, options, static, count, tree, axes, size, donated)
-            self._programs[key] = program
+            programs[key] = program
         return program, leaves
 
     def _axes(self, dynamic, numbers) -> list:
@@ -257,7 +262,9 @@ class _Program:
         self.places: list[NamedSharding] = []
         name = options.axis_name
         known = local_devices(backend=options.backend) if options.devices is None else options.devices
-        self.mesh = Mesh(np.array(known[:size], dtype=object), (name,))
+        mesh = self.mesh = Mesh(np.array(known[:size], dtype=object), (name,))
+        # The sharding of outputs of a spec: one object.
+        self.sharding = functools.cache(lambda spec: NamedSharding(mesh, spec))
 
         def body(*leaves):
             parts = [x if axis is None else squeeze(x, (axis,)) for x, axis in zip(leaves, axes)]
@@ -295,11 +302,6 @@ class _Program:
         # Its arguments are leaves, whatever those of the function are called.
         over_all.__name__ = api_util.fun_name(fun)
         self.run = jit(over_all, donate_argnums=donated)
-
-    @functools.cache  # noqa: B019  programs live as long as their function
-    def sharding(self, spec):
-        """The sharding of outputs of this spec: one object."""
-        return NamedSharding(self.mesh, spec)
 
     def _spec(self, axis):
         if axis is None:
