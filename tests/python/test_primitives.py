@@ -295,6 +295,50 @@ def test_missing_rules_are_named(name, text):
         WITHOUT[name](FERRAX, p.bind)
 
 
+@functools.cache
+def without_lowering(S):
+    """Twice the sine, the doubling by a primitive that has all rules but a lowering."""
+    M = modules(S)
+    p = M.core.Primitive("uncompiled")
+    p.def_impl(lambda x: 2 * x)
+    p.def_abstract_eval(lambda x: x)
+    M.ad.deflinear(p, lambda ct: [p.bind(ct)])
+    M.batching.defvectorized(p)
+    return lambda x: p.bind(S.jnp.sin(x))
+
+
+def _by_value(f):
+    return lambda x: f(x) * 2 if f(x) > 0 else x
+
+
+X = np.float32(0.5)
+EAGER = {
+    "grad": lambda S, f: S.jax.grad(f)(0.5),
+    "hessian": lambda S, f: S.jax.hessian(f)(0.5),
+    "jvp": lambda S, f: S.jax.jvp(f, (0.5,), (2.0,)),
+    "linearize": lambda S, f: S.jax.linearize(f, 0.5)[1](2.0),
+    "vmap": lambda S, f: S.jax.vmap(S.jax.grad(f))(S.jnp.arange(3.0)),
+    "checkpoint": lambda S, f: S.jax.checkpoint(f)(X),
+    "grad of checkpoint": lambda S, f: S.jax.value_and_grad(S.jax.checkpoint(f))(0.5),
+    "a value that is asked for": lambda S, f: S.jax.grad(_by_value(f))(0.5),
+    "a jaxpr": lambda S, f: S.jax.core.eval_jaxpr(S.jax.make_jaxpr(f)(X).jaxpr, (), X),
+}
+
+
+@pytest.mark.parametrize("name", EAGER)
+@same
+def test_what_is_not_compiled_needs_no_lowering(S, name):
+    return EAGER[name](S, without_lowering(S))
+
+
+def test_what_was_not_compiled_still_needs_a_lowering_where_it_is():
+    f = without_lowering(FERRAX)
+    assert ferrax.grad(f)(0.5) == ferrax.grad(f)(0.5)
+    for compiled in (ferrax.jit(f), ferrax.jit(ferrax.grad(f)), lambda x: ferrax.lax.cond(x > 0, f, f, x)):
+        with pytest.raises(NotImplementedError, match="Lowering rule for 'uncompiled'"):
+            compiled(0.5)
+
+
 def test_wrong_rules_are_named():
     M = modules(FERRAX)
 

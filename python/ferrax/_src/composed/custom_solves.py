@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferrax import _core
 from ferrax._src.core import named_axes
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import (
     Primitive,
+    apply_program,
     axis_primitive_batchers,
     data_forms,
     primitive_jvps,
@@ -110,7 +110,7 @@ def custom_root(
 
     @custom_jvp
     def root(f_captured, solve_captured, tangent_captured, guess):
-        return _core.apply_program(solver.program, [*guess, *solve_captured])
+        return apply_program(solver.program, [*guess, *solve_captured])
 
     @root.defjvp
     def root_jvp(primals, tangents):
@@ -119,10 +119,10 @@ def custom_root(
         solution, aux = results[: len(guess)], results[len(guess) :]
 
         def at_solution(captured):
-            return _core.apply_program(function.program, [*solution, *captured])
+            return apply_program(function.program, [*solution, *captured])
 
         _, rhs = autodiff.jvp(at_solution, (f_captured,), (tangents[0],))
-        found = _core.apply_program(tangent.program, [*solution, *rhs, *tangent_captured])
+        found = apply_program(tangent.program, [*solution, *rhs, *tangent_captured])
         return results, [*map(operator.neg, found), *map(zeros, array_types(aux))]
 
     results = root(function.captured, solver.captured, tangent.captured, guess)
@@ -246,7 +246,7 @@ def _jvp(primals, tangents, *, const_lengths, jaxprs):
     if any(given):
         program, flags = jaxprs.matvec._to_program().jvp(given + [False] * len(b))
         there = [t for t in params_dot.matvec if type(t) is not Zero]
-        derived = _core.apply_program(program, [*params.matvec, *solution, *there])
+        derived = apply_program(program, [*params.matvec, *solution, *there])
         moved = iter(derived[len(flags) :])
         changes = [-next(moved) if flag else None for flag in flags]
         rhs = [t if m is None else add_tangents(t, m) for t, m in zip(rhs, changes)]

@@ -19,7 +19,7 @@ from ferrax._src.base import effects as _effects
 from ferrax._src.base.errors import JaxprTypeError
 from ferrax._src.base.source_info import SourceInfo, named_stack
 from ferrax._src.core import primitive_params
-from ferrax._src.core.primitives import Primitive as Primitive, builtin
+from ferrax._src.core.primitives import Primitive as Primitive, apply_program, builtin
 
 _counter = itertools.count()
 
@@ -364,7 +364,7 @@ class ClosedJaxpr:
 
     def _run(self, arguments):
         if self._program is not None:
-            return _core.apply_program(
+            return apply_program(
                 self._program, [*arguments, *self.consts[: self._captured]]
             )
         return eval_jaxpr(self._jaxpr, self.consts, *arguments)
@@ -473,7 +473,7 @@ def eval_jaxpr(jaxpr: Any, consts: Any, *args: Any, propagate_source_info: bool 
             f"constvars, got {len(args)} arguments and {len(consts)} consts"
         )
     if jaxpr._is_view():
-        return _core.apply_program(jaxpr._program, [*args, *consts])
+        return apply_program(jaxpr._program, [*args, *consts])
     return _evaluate(jaxpr, consts, args)
 
 

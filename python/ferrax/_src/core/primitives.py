@@ -7,6 +7,7 @@ of `ferrax.interpreters`, which are dicts by primitive; those of the native core
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -192,6 +193,44 @@ def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
         return primitive.bind(*args, **params)
     results = _as_list(lowering(*args, **params))
     return results if primitive.multiple_results else results[0]
+
+
+class _AtOnce(threading.local):
+    # How many programs of calls outside of compiled functions are being applied to primitives without a
+    # lowering: these run as what `def_impl` was given.
+    depth = 0
+
+
+at_once = _AtOnce()
+
+
+def lacks_lowering(primitive: Any, message: str) -> NotImplementedError:
+    """The error of a primitive that is compiled and has no lowering."""
+    error = NotImplementedError(message)
+    error._has_impl = "impl" in vars(primitive)  # type: ignore[attr-defined]  # for `by_implementation`
+    return error
+
+
+def by_implementation(apply: Callable[..., Any], *args: Any) -> Any:
+    """What `apply(*args)` returns, which applies a program that a transformation outside of compiled
+    functions made of a call. JAX makes none there and calls each primitive: one that has no lowering is
+    therefore what `def_impl` was given. Nothing was run yet where a lowering is missing, for programs are
+    compiled before."""
+    try:
+        return apply(*args)
+    except NotImplementedError as error:
+        if not getattr(error, "_has_impl", False) or at_once.depth:
+            raise
+    at_once.depth += 1
+    try:
+        return apply(*args)
+    finally:
+        at_once.depth -= 1
+
+
+def apply_program(program: Any, values: Any) -> Any:
+    """The outputs of a program for these values, of a call or recorded."""
+    return by_implementation(_core.apply_program, program, values)
 
 
 def _as_list(results):

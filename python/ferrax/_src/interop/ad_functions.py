@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core.dead_code import convert_invars_to_constvars
 from ferrax._src.core.jaxpr import ClosedJaxpr, Var
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.transforms import linearized
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
 
@@ -57,7 +57,7 @@ def jvp(
     ]
     pushed, flags = program.jvp(nonzero + [False] * len(captured))
     given = [core.as_array(t, "jvp") for t, flag in zip(tangents, nonzero) if flag]
-    results = _core.apply_program(pushed, arrays + captured + given)
+    results = apply_program(pushed, arrays + captured + given)
     results, flags, _ = linearized.write_refs(flat, results, flags)
     count, outputs = len(flags), flat.num_out
     outs, made = results[:outputs], iter(results[count:])

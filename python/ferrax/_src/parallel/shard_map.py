@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable, Hashable, Set as AbstractSet
 from typing import Any, TypeVar
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.core import api_util, named_axes, placements
@@ -35,6 +34,7 @@ from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
 from ferrax._src.core.placement import check_devices
 from ferrax._src.core.primitives import (
     Primitive,
+    apply_program,
     axis_primitive_batchers,
     primitive_jvps,
     primitive_transposes,
@@ -415,7 +415,7 @@ def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes
             if dim is not None:
                 axes |= {known: at + (dim <= at) for known, at in axes.items()}
                 axes[name] = dim
-    results = _core.apply_program(program, values)
+    results = apply_program(program, values)
     return [
         _join(x, spec, axes, mesh) if axes or large else x
         for x, spec, axes in zip(results, out_specs, outputs)
@@ -470,9 +470,9 @@ def _jvp(primals, tangents, **params):
     primal, linear, flags = staged_whole(primals, params).linearize(
         [type(t) is not Zero for t in tangents]
     )
-    results = _core.apply_program(primal, list(primals))
+    results = apply_program(primal, list(primals))
     outs, residuals = results[: len(flags)], results[len(flags) :]
-    moved = iter(_core.apply_program(linear, [*residuals, *given]))
+    moved = iter(apply_program(linear, [*residuals, *given]))
     return outs, [
         next(moved) if flag else Zero.from_primal_value(out) for out, flag in zip(outs, flags)
     ]
@@ -485,7 +485,7 @@ def _transpose(cotangents, *args, **params):
     program, flags = staged_whole(types, params).transpose(linear, given)
     operands = [x for x, flag in zip(args, linear) if not flag]
     operands += [ct for ct in cotangents if type(ct) is not Zero]
-    found = iter(_core.apply_program(program, operands))
+    found = iter(apply_program(program, operands))
     return [next(found) if flag else None for flag in flags]
 
 
@@ -496,7 +496,7 @@ def _batch(size, axis_name, trace_type, args, dims, **params):
         types.append(aval if dim is None else aval.dec_rank(size, dim))
     axis = None if axis_name is None else named_axes.text(axis_name)
     program, out_dims = staged_whole(types, params).batch(size, list(dims), None, axis)
-    return _core.apply_program(program, list(args)), out_dims
+    return apply_program(program, list(args)), out_dims
 
 
 shard_map_p = Primitive("shard_map")

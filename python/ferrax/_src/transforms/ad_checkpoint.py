@@ -14,6 +14,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import abstract_type, api_util, float0
+from ferrax._src.core.primitives import by_implementation
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import Flat, stage
@@ -99,7 +100,9 @@ def checkpoint(
         leaves, in_tree = tree_util.tree_flatten((dynamic, named))
         arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
         program, captured, touched, out_tree = _traced(fun, call, given, arrays, in_tree, dynamic, named)
-        results = _core.checkpoint_call(program, native, prevent_cse, [*arrays, *captured])
+        results = by_implementation(
+            _core.checkpoint_call, program, native, prevent_cse, [*arrays, *captured]
+        )
         if touched is not None:
             results = touched.write_back(results)
         return out_tree.unflatten(results)

@@ -17,6 +17,7 @@ from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.core.jaxpr import ClosedJaxpr
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing.staging import stage
 from ferrax._src.transforms import derivative_checks as checks, stepwise
 from ferrax._src.transforms.gradient_refs import VJP
@@ -152,7 +153,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         results += [t for t in made if t is not None]
     else:
         pushed, flags = program.jvp(nonzero + [False] * len(captured))
-        results = _core.apply_program(pushed, arrays + captured + given)
+        results = apply_program(pushed, arrays + captured + given)
     results, flags, _ = write_refs(flat, results, flags)
     count, num_out = len(flags), flat.num_out
     made = iter(results[count:])
@@ -314,7 +315,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
             given.append(leaf)
         flags_in = [True] * len(leaves) + [False] * len(captured)
         back, flags = program.transpose(flags_in, [True] * len(given))
-        results = iter(_core.apply_program(back, captured + given))
+        results = iter(apply_program(back, captured + given))
         return tree.unflatten(
             [
                 next(results) if flag else zeros(*ty) for flag, ty in zip(flags, types)

@@ -12,6 +12,7 @@ from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.state import arguments as ref_args, new_ref
 from ferrax._src.tracing.staging import Flat
 from ferrax._src.transforms import vmappables
@@ -207,7 +208,7 @@ def vmap(
         if touched is not None:
             wanted += [axes[number] for number in touched.written_arguments]
         batched, _ = program.batch(size, dims, wanted, axis_text)
-        results = _core.apply_program(batched, arrays + captured)
+        results = apply_program(batched, arrays + captured)
         if touched is not None:
             touched.write(results[len(out_types) :], refs)
         made = iter(flat.restore(results[: len(out_types)]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util, float0
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.tracing import staging
 
 __all__ = ["closure_convert"]
@@ -64,6 +64,6 @@ def closure_convert(
             )
         given = iter(values)
         all_values = [next(given) if flag else own for own, flag in zip(captured, taken)]
-        return flat.out_tree.unflatten(_core.apply_program(program, [*leaves, *all_values]))
+        return flat.out_tree.unflatten(apply_program(program, [*leaves, *all_values]))
 
     return converted, [value for value, flag in zip(captured, taken) if flag]

@@ -6,11 +6,11 @@ what it is made of.
 
 from __future__ import annotations
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import (
     Primitive,
+    apply_program,
     axis_primitive_batchers,
     primitive_jvps,
     primitive_transposes,
@@ -50,10 +50,10 @@ def composite(name, run, multiple_results=False) -> Primitive:
         program, captured, _ = staging.stage(lambda *args: listed(*args, **params), primals, {})
         nonzero = [type(t) is not Zero for t in tangents] + [False] * len(captured)
         primal, linear, flags = program.linearize(nonzero)
-        results = _core.apply_program(primal, [*primals, *captured])
+        results = apply_program(primal, [*primals, *captured])
         outs, residuals = results[: len(flags)], results[len(flags) :]
         given = [t for t in tangents if type(t) is not Zero]
-        moved = iter(_core.apply_program(linear, [*residuals, *given]))
+        moved = iter(apply_program(linear, [*residuals, *given]))
         found = [
             next(moved) if flag else Zero.from_primal_value(x) for x, flag in zip(outs, flags)
         ]

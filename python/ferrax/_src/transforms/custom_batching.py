@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
@@ -18,6 +17,7 @@ from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.primitives import (
     Primitive,
+    apply_program,
     axis_primitive_batchers,
     data_forms,
     primitive_jvps,
@@ -261,7 +261,7 @@ def _batched_where_reached(derivative, axis_size, primals, given, axes):
     dims = [0 if flag else None for flag in flags] + [None] * len(captured)
     reached = [dim is not None for dim in program.batch(axis_size, dims)[1]]
     batched, _ = program.batch(axis_size, dims, [0 if flag else None for flag in reached])
-    results = _core.apply_program(batched, [*leaves, *captured])
+    results = apply_program(batched, [*leaves, *captured])
     outs, tangents = flat.out_tree.unflatten(results)
     return outs, tangents, reached
 

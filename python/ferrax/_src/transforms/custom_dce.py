@@ -11,7 +11,7 @@ from ferrax import _core
 from ferrax._src.base import dtypes
 from ferrax._src.core import dead_code
 from ferrax._src.core.jaxpr import ClosedJaxpr
-from ferrax._src.core.primitives import builtin
+from ferrax._src.core.primitives import apply_program, builtin
 from ferrax._src.transforms.custom_rules import zeros
 from ferrax._src.transforms.custom_views import RuleView
 
@@ -85,7 +85,7 @@ def _bind_vjp(program, rule, kept, params, operands):
             cotangents = [
                 next(found) if flag else zeros(ty) for flag, ty in zip(there, whole.in_types[count:])
             ]
-            return _core.apply_program(whole, [*leaves[:count], *cotangents])
+            return apply_program(whole, [*leaves[:count], *cotangents])
 
         own = [ty for ty, flag in zip(whole.in_types[count:], there) if flag]
         program, _, _ = _core.trace_program(fill, "stage", repr(rule), [*whole.in_types[:count], *own])

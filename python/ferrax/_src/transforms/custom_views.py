@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.core import primitive_params
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo, jaxpr_as_fun
-from ferrax._src.core.primitives import BuiltinPrimitive, builtin_classes
+from ferrax._src.core.primitives import BuiltinPrimitive, apply_program, builtin_classes
 from ferrax._src.tracing import linear_util as lu
 from ferrax._src.tracing.staging import eval_shape
 from ferrax._src.transforms.ad import Zero, instantiate_zeros
@@ -147,7 +146,7 @@ def _backward_view(rule, params):
             if flag
         ]
         program, flags = rule.backward(_all_flags(params), [True] * len(cotangents))
-        found = iter(_core.apply_program(program, residuals + cotangents))
+        found = iter(apply_program(program, residuals + cotangents))
         return [
             next(found) if flag else Zero(aval.to_tangent_aval())
             for flag, aval in zip(flags[known:], call.in_avals[known:])

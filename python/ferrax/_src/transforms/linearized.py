@@ -20,6 +20,7 @@ from ferrax import _core
 from ferrax._src import core, state
 from ferrax._src.base import dtypes
 from ferrax._src.core import api_util
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.lax.creation import full
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.state import arguments as ref_args, differentiated_write
@@ -135,7 +136,7 @@ class Linearized:
         self.nonzero_in = [dtypes.has_tangent(a.dtype) for a in arrays]
         ordering = _reversed_inputs(self.flat.touched, len(captured))
         self.primal, self.linear, flags = program.linearize(self.nonzero_in + ordering)
-        results = _core.apply_program(self.primal, arrays + captured)
+        results = apply_program(self.primal, arrays + captured)
         results, flags, self.reverses = write_refs(self.flat, results, flags)
         count = len(flags)
         num_out = self.flat.num_out
@@ -177,7 +178,7 @@ class Linearized:
         """Output tangents (float0 for integers) for input tangents, all flat."""
         given = [t for t, nonzero in zip(tangents, self.nonzero_in) if nonzero]
         given += [zeros(ref.shape, ref.dtype) for ref in self.ordered]
-        results = iter(_core.apply_program(self.linear, [*residuals, *given]))
+        results = iter(apply_program(self.linear, [*residuals, *given]))
         made = [next(results) if flag else None for flag in self.flags][: self.flat.num_out]
         return [
             tangent_zeros(*ty) if t is None else t for t, ty in zip(made, self.out_types)
@@ -205,7 +206,7 @@ class Linearized:
         program, flags = self.linear.transpose(linear, wanted)
         if chosen is not None and not self.ordered:
             program, flags = self._chosen(program, flags, chosen)
-        results = iter(_core.apply_program(program, [*residuals, *given]))
+        results = iter(apply_program(program, [*residuals, *given]))
         flags = iter(flags[len(residuals) :])
         cotangents = [
             next(results) if nonzero and next(flags) else None for nonzero in self.nonzero_in

@@ -16,6 +16,7 @@ from ferrax._src.core import named_axes, primitives
 from ferrax._src.lax.elementwise import _convert_element_type
 from ferrax._src.transforms import ad
 from ferrax._src.transforms.ad import UndefinedPrimal, Zero
+from ferrax._src.transforms.linearized import orders
 
 
 def abstract_eval(primitive, params, types):
@@ -51,13 +52,21 @@ def abstract_eval(primitive, params, types):
 
 def _host(primitive):
     """The Python code that a primitive is in compiled programs, or None: what `def_impl` was given, where
-    the lowering is no function of existing operations."""
+    the lowering is no function of existing operations, or where there is none and JAX would not compile."""
     if primitive._host is not None:
         return primitive._host
     lower = primitives.lowerings.get(primitive)
-    if lower is None or not lower.writes_mlir or "impl" not in vars(primitive):
+    if lower is None:
+        known = primitives.at_once.depth or orders.derivatives
+        return _implementation(primitive) if known else None
+    return _implementation(primitive) if lower.writes_mlir else None
+
+
+def _implementation(primitive):
+    """What `def_impl` was given, or None where that is the lowering."""
+    if "impl" not in vars(primitive) or _asks_for_lowering(primitive.impl):
         return None
-    return None if _asks_for_lowering(primitive.impl) else primitive.impl
+    return primitive.impl
 
 
 def _asks_for_lowering(impl) -> bool:
@@ -72,6 +81,8 @@ def is_host(primitive) -> bool:
 def evaluate(primitive, params, arrays, types):
     """The outputs for concrete arrays."""
     host = _host(primitive)
+    if host is None and primitive not in primitives.lowerings:
+        host = _implementation(primitive)  # a step of a program that was compiled at once
     if host is None:
         program, _ = lowering(primitive, params, [_type(array) for array in arrays], types)
         return program.run(arrays)
@@ -227,10 +238,11 @@ def lowering(primitive, params, types, out_types):
     """`(program, [])`: what the primitive is made of."""
     lower = primitives.lowerings.get(primitive)
     if lower is None:
-        raise NotImplementedError(
+        raise primitives.lacks_lowering(
+            primitive,
             f"Lowering rule for '{primitive}' not found: a primitive that is compiled (in jit, or "
             f"under a derivative) needs mlir.register_lowering({primitive}_p, "
-            "mlir.lower_fun(function_of_existing_operations))"
+            "mlir.lower_fun(function_of_existing_operations))",
         )
     what = f"the lowering of '{primitive}'"
 

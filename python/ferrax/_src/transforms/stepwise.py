@@ -13,9 +13,9 @@ import contextlib
 import threading
 from typing import Any
 
-from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, bind_equation, eval_jaxpr, interpret
+from ferrax._src.core.primitives import apply_program
 from ferrax._src.lax.elementwise import _convert_element_type, add
 
 
@@ -179,7 +179,7 @@ def _transposed(eqn, values, linear, given):
     flags = [var in linear for var in inputs]
     program, found = alone._to_program().transpose(flags, [ct is not None for ct in given])
     known = [values[var] for var, flag in zip(inputs, flags) if not flag]
-    results = iter(_core.apply_program(program, known + [ct for ct in given if ct is not None]))
+    results = iter(apply_program(program, known + [ct for ct in given if ct is not None]))
     return [(var, next(results)) for var, flag in zip(inputs, found) if flag]
 
 
@@ -198,7 +198,7 @@ def _custom(eqn, values, linear, given):
     if program is None:
         results, flags = rule.call_backward(perturbed, there, residuals, cotangents)
     else:
-        results = _core.apply_program(program, residuals + cotangents)
+        results = apply_program(program, residuals + cotangents)
     results = iter(results)
     found = [next(results) if flag else None for flag in flags]
     # The linear inputs are the tangents that are there.
