@@ -301,3 +301,42 @@ def test_values_beside_derivatives_are_those_of_the_forward_rule(S, kind, name):
     f = PLACES[name](S, with_another_forward_pass(S, kind))
     x = S.jnp.float32(1.5)
     return f(x), S.jax.value_and_grad(f)(x), S.jax.jit(S.jax.value_and_grad(f))(x)
+
+
+def refusing(S, kind):
+    """The cube, with rules that are not to be called."""
+
+    def rule(*_):
+        raise ArithmeticError("the rule was called")
+
+    f = getattr(S.jax, kind)(lambda x: x**3)
+    f.defjvp(rule) if kind == "custom_jvp" else f.defvjp(rule, rule)
+    return f
+
+
+UNASKED = {
+    "grad": lambda S, f: S.jax.value_and_grad(f),
+    "jvp": lambda S, f: lambda x: S.jax.jvp(f, (x,), (x,)),
+    "linearize": lambda S, f: lambda x: S.jax.linearize(f, x)[0],
+    "hessian": lambda S, f: S.jax.hessian(f),
+    "vmap": lambda S, f: S.jax.vmap(S.jax.grad(f), axis_size=2, in_axes=None),
+    "jit": lambda S, f: S.jax.jit(S.jax.grad(f)),
+}
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("name", UNASKED)
+@same
+def test_rules_are_not_asked_where_nothing_has_a_tangent(S, kind, name):
+    f = refusing(S, kind)
+    return UNASKED[name](S, lambda x: x * f(S.lax.stop_gradient(x)))(2.0)
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("name", UNASKED)
+def test_what_rules_raise_is_raised_where_they_are_asked(kind, name):
+    f = refusing(FERRAX, kind)
+    with pytest.raises((ArithmeticError, TypeError)) as raised:
+        UNASKED[name](FERRAX, lambda x: x * f(x))(2.0)
+    refused = kind == "custom_vjp" and name == "jvp"
+    assert refused or [entry.name for entry in raised.traceback][-1] == "rule"

@@ -523,6 +523,19 @@ def test_disable_jit_runs_python(S):
     return a, b, len(count), staged
 
 
+@same
+def test_numbers_are_conditions_without_jit(S):
+    x = S.jnp.arange(3.0)
+    with S.jax.disable_jit():
+        return [
+            S.jnp.where(True, 1.0, 2.0),
+            S.jnp.where(0.5, x, 1),
+            S.jnp.where(np.bool_(False), x, -x),
+            S.jnp.select([False, 2], [x, x + 1]),
+            S.jax.nn.softmax(x, where=True),
+        ]
+
+
 def isinstance_tracer_error(S, f):
     try:
         f(3.0)

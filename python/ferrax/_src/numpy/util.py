@@ -330,6 +330,7 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
 
 @jit
 def _where(condition, x, y):
+    condition = as_array(condition, "where")  # under disable_jit it comes as it was given
     x, y = promote_dtypes(x, y)
     if condition.dtype != np.bool_:
         condition = lax.ne(condition, strong_constant(0, condition))

@@ -197,8 +197,10 @@ class _JvpRule:
         self.done = {}
         # Whether it asks for the values of tangents.
         self.by_value = False
+        # What the rule raised where it was traced ahead.
+        self.failed = None
         if call.differentiated:
-            call.trace_ahead(self.trace_now)
+            self.failed = call.trace_ahead(self.trace_now)
         else:
             call.set_constants(call.captured)
 
@@ -223,6 +225,8 @@ class _JvpRule:
         return tuple(nonzero) if self.custom.symbolic_zeros else tuple(self.call.tangents)
 
     def __call__(self, nonzero):
+        if self.failed is not None:
+            raise self.failed
         if self.by_value and stepwise.steps.asking:
             raise stepwise.AskedRule(self)
         key = tuple(nonzero[len(self.call.constants) :])

@@ -407,14 +407,20 @@ class Call:
         return program, captured
 
     def trace_ahead(self, trace):
-        """Traces rules while values are at hand. In a rule, where nobody may ask for them, errors
-        wait."""
+        """Traces rules while values are at hand. Errors wait, as nobody asks for the rule of a call
+        whose arguments turn out to have no tangents, behind `stop_gradient` for instance. Returns the
+        error for those who ask; None where they are to trace the rule themselves, without values. What
+        says how to go on is raised at once."""
         try:
             trace()
-        except Exception:
+        except (UsesRefs, *VALUE_UNKNOWN):
             if not self.in_rule:
                 raise
             self.set_constants(self.captured)
+        except Exception as error:
+            self.set_constants(self.captured)
+            return None if self.in_rule else error
+        return None
 
     def with_constants(self, program, own, rule_captured):
         """`program` over all inputs of the recorded call: its constants, those of the rule (where

@@ -223,12 +223,14 @@ class _VjpRule:
         self.call = call
         self.forwards = {}
         self.backwards = {}
+        # What the rules raised where they were traced ahead: the reverse rule by what it was asked for.
         self.failed = {}
+        self.forward_failed = None
         # Whether the reverse rule asks for the values of cotangents.
         self.by_value = False
         if call.differentiated:
             key = call.perturbed if custom.symbolic_zeros else ()
-            call.trace_ahead(functools.partial(self.trace_now, key))
+            self.forward_failed = call.trace_ahead(functools.partial(self.trace_now, key))
         else:
             call.set_constants(call.captured)
 
@@ -302,6 +304,8 @@ class _VjpRule:
         return self.get_forward(self.key(perturbed)).program, []
 
     def get_forward(self, key):
+        if self.forward_failed is not None:
+            raise self.forward_failed
         if key not in self.forwards:
             call = self.call
             forward = _FlatForward(self, key if self.custom.symbolic_zeros else None)
