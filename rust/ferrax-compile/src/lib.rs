@@ -9,6 +9,7 @@
 //! | `index` | affine views: movement ops as index maps |
 //! | `kernel` | kernel IR and its text form |
 //! | `plan`, `place` | steps in order, buffers placed by liveness |
+//! | `rows` | kernels that go through rows together, a block at a time |
 //! | `verify_plan` | that every access of a plan is inside of its buffer, and no two values share one |
 //! | `plan_text` | plans as text |
 
@@ -23,6 +24,7 @@ mod movement;
 mod place;
 pub mod plan;
 mod plan_text;
+pub mod rows;
 pub mod verify_plan;
 
 pub use expand::expand;
@@ -31,4 +33,5 @@ pub use kernel::{
     Accumulator, AccumulatorKind, AxisKind, Kernel, Launch, Load, Operand, Stage, Store, registers,
 };
 pub use plan::{Argument, BufferId, Place, Plan, Step, plan};
+pub use rows::Run;
 pub use verify_plan::verify_plan;

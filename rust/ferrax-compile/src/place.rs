@@ -14,6 +14,7 @@ use crate::graph::Graph;
 use crate::index::View;
 use crate::kernel::{AxisKind, Launch, Stage};
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
+use crate::rows::{Run, find_runs, run_of};
 
 /// A step before its operands have buffers.
 pub enum Pending {
@@ -185,8 +186,10 @@ impl<'a> Placer<'a> {
         }
         let outputs = program.outputs.iter().map(|atom| self.argument(atom)).collect::<Result<Vec<_>>>()?;
         self.work_in_place(&mut steps);
+        let mut runs = find_runs(&steps, &self.buffers);
+        self.live_through(&mut runs)?;
         let arena = self.assign_offsets()?;
-        let donations = donations(&self.buffers, &steps, &outputs);
+        let donations = donations(&self.buffers, &steps, &runs, &outputs);
         Ok(Plan {
             name: program.name.clone(),
             inputs: program
@@ -197,6 +200,7 @@ impl<'a> Placer<'a> {
             constants: self.constants,
             buffers: self.buffers,
             steps,
+            runs,
             outputs,
             fresh: self.fresh,
             arena,
@@ -234,20 +238,61 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Offsets of arena buffers by first fit; gives the arena's size.
+    /// Blocks of a run take turns: what one of its steps needs, all of them do. Values that no other step
+    /// needs go to the memory of the blocks.
+    fn live_through(&mut self, runs: &mut [Run]) -> Result<()> {
+        let run_of = run_of(runs, runs.last().map_or(0, |run| run.steps.end));
+        let within = |step: usize| run_of.get(step).copied().flatten();
+        let mut own: Vec<Vec<(usize, usize, usize)>> = vec![Vec::new(); runs.len()];
+        for (id, life) in self.lives.iter_mut().enumerate() {
+            let Some(Life { first, last }) = life else { continue };
+            let (begins, ends) = (within(*first), within(*last));
+            if let Some(number) = begins
+                && begins == ends
+                && runs[number].walks(BufferId(id as u32))
+            {
+                own[number].push((*first, id, *last));
+                *life = None;
+                continue;
+            }
+            if let Some(number) = begins {
+                *first = runs[number].steps.start;
+            }
+            if let Some(number) = ends {
+                *last = runs[number].steps.end - 1;
+            }
+        }
+        for (run, own) in runs.iter_mut().zip(own) {
+            let rows = run.rows();
+            run.own_bytes = self.fit(own, |bytes| bytes / rows, Place::Rows)?;
+        }
+        Ok(())
+    }
+
+    /// Offsets of arena buffers; gives the arena's size.
     fn assign_offsets(&mut self) -> Result<usize> {
         let lives = self.lives.iter().enumerate();
-        let mut order: Vec<(usize, usize, usize)> =
-            lives.filter_map(|(id, life)| life.map(|life| (life.first, id, life.last))).collect();
+        let order = lives.filter_map(|(id, life)| life.map(|life| (life.first, id, life.last))).collect();
+        self.fit(order, |bytes| bytes, Place::Arena)
+    }
+
+    /// Places buffers by first fit, given the first step that needs each, its number, and the last such step;
+    /// gives the size of the memory.
+    fn fit(
+        &mut self,
+        mut order: Vec<(usize, usize, usize)>,
+        size: impl Fn(usize) -> usize,
+        place: impl Fn(usize) -> Place,
+    ) -> Result<usize> {
         order.sort_unstable();
         let mut arena = Arena::new();
         for (first, id, last) in order {
             arena.free_before(first);
-            let bytes = self.buffers[id].bytes.next_multiple_of(ALIGNMENT);
+            let bytes = size(self.buffers[id].bytes).next_multiple_of(ALIGNMENT);
             let offset = arena.take(bytes, last).ok_or_else(|| {
                 memory_error!("the values of '{}' exceed the address space", self.graph.program.name)
             })?;
-            self.buffers[id].place = Place::Arena(offset);
+            self.buffers[id].place = place(offset);
         }
         Ok(arena.size)
     }
@@ -303,6 +348,7 @@ impl Arena {
 }
 
 /// The first and the last step that touches each buffer.
+#[derive(Clone)]
 pub struct Uses {
     /// `usize::MAX` for none.
     pub first: Vec<usize>,
@@ -327,13 +373,27 @@ impl Uses {
         }
         uses
     }
+
+    /// As if each step of a run needed what any of its steps does: blocks of rows take turns.
+    pub fn through(mut self, runs: &[Run]) -> Uses {
+        let run_of = run_of(runs, runs.last().map_or(0, |run| run.steps.end));
+        let within = |step: usize| run_of.get(step).copied().flatten().map(|number| &runs[number]);
+        for first in &mut self.first {
+            *first = within(*first).map_or(*first, |run| run.steps.start);
+        }
+        for last in self.last.iter_mut().flatten() {
+            *last = within(*last).map_or(*last, |run| run.steps.end - 1);
+        }
+        self
+    }
 }
 
 /// Pairs of an input and a fresh buffer of its size such that the last
 /// reads of the one are before the first write of the other, or pointwise in
-/// the same step.
-fn donations(buffers: &[Buffer], steps: &[Step], outputs: &[Argument]) -> Vec<(usize, usize)> {
+/// the same step. In a run they have to be walked by rows.
+fn donations(buffers: &[Buffer], steps: &[Step], runs: &[Run], outputs: &[Argument]) -> Vec<(usize, usize)> {
     let uses = Uses::new(steps, buffers.len());
+    let run_of = run_of(runs, steps.len());
     let bytes = |id: BufferId| buffers[id.0 as usize].bytes;
     // Not yet given, and not yet made of what was given.
     let mut free = vec![true; buffers.len()];
@@ -355,9 +415,11 @@ fn donations(buffers: &[Buffer], steps: &[Step], outputs: &[Argument]) -> Vec<(u
     let is_input = |id: usize| matches!(buffers[id].place, Place::Input(_));
     let is_fresh = |id: usize| matches!(buffers[id].place, Place::Fresh(_));
     for (number, step) in steps.iter().enumerate() {
+        let apart = |id: BufferId| run_of[number].is_none_or(|run| runs[run].walks(id));
         let gives = |id: BufferId| {
+            let is_apart = apart(id);
             let id = id.0 as usize;
-            is_input(id) && free[id] && uses.last[id] == Some(number)
+            is_apart && is_input(id) && free[id] && uses.last[id] == Some(number)
         };
         let takes = |id: BufferId| {
             let id = id.0 as usize;
@@ -367,6 +429,7 @@ fn donations(buffers: &[Buffer], steps: &[Step], outputs: &[Argument]) -> Vec<(u
             pair(&mut free, from, to);
         }
     }
+    let uses = uses.through(runs);
     // Dead before the output begins: of each size, the input that died first.
     let mut dead: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
     let mut begin: Vec<(usize, u32)> = Vec::new();

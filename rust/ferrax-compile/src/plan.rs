@@ -19,6 +19,7 @@ use crate::graph::{Class, Graph};
 use crate::group::{Grouping, Item, group};
 use crate::kernel::Launch;
 use crate::place::{Pending, place};
+use crate::rows::Run;
 use crate::verify_plan::verify_plan;
 
 /// An index into [`Plan::buffers`].
@@ -34,6 +35,9 @@ pub enum Place {
     Arena(usize),
     /// Fresh memory that leaves with the result; the n-th such.
     Fresh(usize),
+    /// Within a run (see [`crate::rows`]), in the memory of a block of rows: an offset in bytes for each row of
+    /// the block.
+    Rows(usize),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +103,8 @@ pub struct Plan {
     pub constants: Vec<Tensor>,
     pub buffers: Vec<Buffer>,
     pub steps: Vec<Step>,
+    /// Steps that go through rows together, in order and apart.
+    pub runs: Vec<Run>,
     pub outputs: Vec<Argument>,
     /// Bytes of each fresh buffer, in order.
     pub fresh: Vec<usize>,

@@ -18,6 +18,7 @@ impl fmt::Display for Place {
             Place::Constant(number) => write!(f, "constant {number}"),
             Place::Arena(offset) => write!(f, "arena at {offset}"),
             Place::Fresh(number) => write!(f, "fresh {number}"),
+            Place::Rows(offset) => write!(f, "rows at {offset}"),
         }
     }
 }
@@ -59,7 +60,11 @@ impl fmt::Display for Plan {
                 writeln!(f, "  buffer {}: {} bytes, {}", id.0, buffer.bytes, buffer.place)?;
             }
         }
-        for step in &self.steps {
+        for (number, step) in self.steps.iter().enumerate() {
+            if let Some(run) = self.runs.iter().find(|run| run.steps.start == number) {
+                let (steps, loops) = (run.steps.len(), run.extents.as_slice());
+                writeln!(f, "  {steps} steps by rows {loops:?}, {} bytes of their own", run.own_bytes)?;
+            }
             match step {
                 Step::Kernel { launch, operands } => {
                     f.write_str("  run on")?;

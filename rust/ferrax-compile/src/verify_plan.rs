@@ -13,6 +13,9 @@
 //! 5. Two values in the arena whose lives meet do not overlap, and lie inside of it.
 //! 6. A donated input has the size of the result that it becomes, and is read
 //!    before that is written, or element by element in the same step.
+//! 7. A run is of kernels with the same rows, and walks by rows what it writes. In the
+//!    sense of 5 and 6 all that a run needs is alive in all its steps. The memory of its
+//!    blocks is for values that it alone needs, to which 5 applies step by step.
 //!
 //! Not checked: what library calls do with their arguments.
 //!
@@ -31,6 +34,7 @@ use crate::index::View;
 use crate::kernel::{AxisKind, Launch, Stage, registers};
 use crate::place::{Uses, in_place_pairs};
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
+use crate::rows::{analyse, run_of};
 
 /// The error names the step, the operand and the equation whose value it is.
 pub fn verify_plan(plan: &Plan, program: &Program) -> Result<()> {
@@ -47,8 +51,20 @@ pub fn verify_plan(plan: &Plan, program: &Program) -> Result<()> {
     let uses = Uses::new(&plan.steps, plan.buffers.len());
     verifier.buffers(&uses)?;
     verifier.order()?;
-    verifier.arena(&uses)?;
-    verifier.donations(&uses)
+    verifier.runs(&uses)?;
+    let through = uses.clone().through(&plan.runs);
+    verifier.arena(&through)?;
+    verifier.donations(&uses, &through)
+}
+
+/// The bytes that a buffer has in a memory, and the steps that need them.
+#[derive(Clone, Copy)]
+struct Span {
+    first: usize,
+    last: usize,
+    begin: usize,
+    end: usize,
+    number: usize,
 }
 
 struct Verifier<'a> {
@@ -166,7 +182,7 @@ impl Verifier<'_> {
 
     fn writable(&self, who: &str, id: BufferId) -> Result<()> {
         match self.buffer(who, id)?.place {
-            Place::Arena(_) | Place::Fresh(_) => Ok(()),
+            Place::Arena(_) | Place::Fresh(_) | Place::Rows(_) => Ok(()),
             place => Err(self.fault(format_args!("{who} writes to {}, which is {place}", self.show(id)))),
         }
     }
@@ -369,6 +385,7 @@ impl Verifier<'_> {
                     let inside = end.is_some_and(|end| end <= plan.arena) && offset % ALIGNMENT == 0;
                     (buffer.bytes == 0 || inside && !leaves).then_some(buffer.bytes)
                 }
+                Place::Rows(offset) => (offset % ALIGNMENT == 0 && !leaves).then_some(buffer.bytes),
             };
             if bytes != Some(buffer.bytes) {
                 let (what, bytes, place) = (self.show(id), buffer.bytes, buffer.place);
@@ -415,48 +432,89 @@ impl Verifier<'_> {
         }
     }
 
-    fn arena(&self, uses: &Uses) -> Result<()> {
-        let mut order: Vec<(usize, usize, usize)> = Vec::new();
-        for (number, buffer) in self.plan.buffers.iter().enumerate() {
-            if let (Place::Arena(offset), Some(_), true) = (buffer.place, uses.last[number], buffer.bytes > 0)
-            {
-                order.push((uses.first[number], offset, number));
+    /// Invariant 7, but for what holds of arena and donations.
+    fn runs(&self, uses: &Uses) -> Result<()> {
+        let plan = self.plan;
+        let mut end = 0;
+        for run in &plan.runs {
+            let steps = run.steps.clone();
+            let found = (end <= steps.start && steps.start < steps.end && steps.end <= plan.steps.len())
+                .then(|| analyse(&plan.steps, steps.clone(), &plan.buffers))
+                .flatten();
+            if found.is_none_or(|found| {
+                (found.extents, found.by_rows) != (run.extents.clone(), run.by_rows.clone())
+            }) {
+                return Err(self.fault(format_args!("steps {steps:?} do not go by rows {:?}", run.extents)));
             }
+            end = steps.end;
         }
-        order.sort_unstable();
+        let run_of = run_of(&plan.runs, plan.steps.len());
+        let mut spans: Vec<Vec<Span>> = vec![Vec::new(); plan.runs.len()];
+        for (number, buffer) in plan.buffers.iter().enumerate() {
+            let (Place::Rows(begin), Some(last)) = (buffer.place, uses.last[number]) else { continue };
+            let first = uses.first[number];
+            let id = BufferId(number as u32);
+            let Some(run) =
+                run_of[first].filter(|&run| run_of[last] == Some(run) && plan.runs[run].walks(id))
+            else {
+                return Err(self.fault(format_args!("{} is not of one run's rows", self.show(id))));
+            };
+            let end = begin.checked_add(buffer.bytes / plan.runs[run].rows());
+            let Some(end) = end.filter(|&end| end <= plan.runs[run].own_bytes) else {
+                return Err(self.fault(format_args!("{} exceeds the memory of a row", self.show(id))));
+            };
+            spans[run].push(Span { first, last, begin, end, number });
+        }
+        spans.into_iter().try_for_each(|spans| self.apart(spans))
+    }
+
+    fn arena(&self, uses: &Uses) -> Result<()> {
+        let buffers = self.plan.buffers.iter().enumerate();
+        self.apart(buffers.filter_map(|(number, buffer)| match (buffer.place, uses.last[number]) {
+            (Place::Arena(begin), Some(last)) if buffer.bytes > 0 => {
+                Some(Span { first: uses.first[number], last, begin, end: begin + buffer.bytes, number })
+            }
+            _ => None,
+        }))
+    }
+
+    /// No two values of one memory whose lives meet have bytes in common.
+    fn apart(&self, spans: impl IntoIterator<Item = Span>) -> Result<()> {
+        let mut spans: Vec<Span> = spans.into_iter().collect();
+        spans.sort_unstable_by_key(|span| (span.first, span.begin, span.number));
         // What is alive: by offset, the end and the buffer; and by the step after which it is not.
         let mut alive: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
         let mut ends: BinaryHeap<Reverse<(usize, usize)>> = BinaryHeap::new();
-        for (first, offset, number) in order {
-            while let Some(&Reverse((last, offset))) = ends.peek()
+        for Span { first, last, begin, end, number } in spans {
+            while let Some(&Reverse((last, begin))) = ends.peek()
                 && last < first
             {
                 ends.pop();
-                alive.remove(&offset);
+                alive.remove(&begin);
             }
-            let end = offset + self.plan.buffers[number].bytes;
             let below = alive.range(..end).next_back();
-            if let Some((_, &(_, other))) = below.filter(|(_, (other_end, _))| *other_end > offset) {
+            if let Some((_, &(_, other))) = below.filter(|(_, (other_end, _))| *other_end > begin) {
                 let ids = [number, other].map(|id| self.show(BufferId(id as u32)));
                 return Err(self.fault(format_args!("{} overlaps {} in the arena", ids[0], ids[1])));
             }
-            alive.insert(offset, (end, number));
-            ends.push(Reverse((uses.last[number].unwrap_or(first), offset)));
+            alive.insert(begin, (end, number));
+            ends.push(Reverse((last, begin)));
         }
         Ok(())
     }
 
-    fn donations(&self, uses: &Uses) -> Result<()> {
+    fn donations(&self, uses: &Uses, through: &Uses) -> Result<()> {
         let plan = self.plan;
         let mut of_place = BTreeMap::new();
         for (number, buffer) in plan.buffers.iter().enumerate() {
             match buffer.place {
                 Place::Input(index) => of_place.insert((true, index), number),
                 Place::Fresh(index) => of_place.insert((false, index), number),
-                Place::Constant(_) | Place::Arena(_) => None,
+                Place::Constant(_) | Place::Arena(_) | Place::Rows(_) => None,
             };
         }
         let leaving: FxHashSet<BufferId> = plan.outputs.iter().map(|output| output.buffer).collect();
+        let run_of = run_of(&plan.runs, plan.steps.len());
         let mut seen = FxHashSet::default();
         for &(input, fresh) in &plan.donations {
             let wrong = |why: &str| {
@@ -475,12 +533,21 @@ impl Verifier<'_> {
             if leaving.contains(&BufferId(from as u32)) {
                 return wrong("it leaves as a result");
             }
-            let (Some(last), first) = (uses.last[from], uses.first[to]) else { continue };
-            let in_place = |step: &Step| {
+            let in_place = |number: usize| {
                 let bytes = |id: BufferId| plan.buffers[id.0 as usize].bytes;
-                !in_place_pairs(step, bytes, |id| id.0 as usize == from, |id| id.0 as usize == to).is_empty()
+                let walked =
+                    |run: usize| [from, to].iter().all(|&id| plan.runs[run].walks(BufferId(id as u32)));
+                run_of[number].is_none_or(walked)
+                    && !in_place_pairs(
+                        &plan.steps[number],
+                        bytes,
+                        |id| id.0 as usize == from,
+                        |id| id.0 as usize == to,
+                    )
+                    .is_empty()
             };
-            if last > first || last == first && !plan.steps.get(last).is_some_and(in_place) {
+            let (Some(last), first) = (uses.last[from], uses.first[to]) else { continue };
+            if through.last[from] >= Some(through.first[to]) && !(last == first && in_place(last)) {
                 return wrong("it is read after that is written");
             }
         }

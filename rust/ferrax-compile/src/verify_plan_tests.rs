@@ -246,3 +246,48 @@ fn kept() -> Program {
     let (y, z) = (b.add(x, x).unwrap(), b.mul(w, w).unwrap());
     b.finish([x, y, z])
 }
+
+/// Two kernels that go through rows together, and a third that goes by columns. Two values are the run's own.
+fn by_rows() -> Program {
+    let mut b = Builder::new("by_rows");
+    let x = input(&mut b, &[1024, 512]);
+    let wide = |b: &mut Builder, value: &Atom| {
+        b.broadcast_in_dim(value.clone(), &[1024.into(), 512.into()], &[0]).unwrap()
+    };
+    let sum = b.reduce_sum(x.clone(), &[1]).unwrap();
+    let sum = wide(&mut b, &sum);
+    let centred = b.sub(x, sum).unwrap();
+    let squares = b.mul(centred.clone(), centred.clone()).unwrap();
+    let sum = b.reduce_sum(squares, &[1]).unwrap();
+    let sum = wide(&mut b, &sum);
+    let y = b.div(centred, sum).unwrap();
+    let columns = b.reduce_sum(y.clone(), &[0]).unwrap();
+    b.finish([y, columns])
+}
+
+#[test]
+fn runs_of_rows() {
+    let program = by_rows();
+    let sound = plan(&program).unwrap();
+    assert_eq!(sound.runs.len(), 1, "{sound}");
+    let own = sound.buffers.iter().filter(|buffer| matches!(buffer.place, Place::Rows(_))).count();
+    assert_eq!((own, sound.arena), (2, 0), "{sound}");
+    let last = sound.steps.len() - 1;
+    let by_columns = refused(&program, |plan| plan.runs[0].steps.end = last + 1);
+    says(&by_columns, &["do not go by rows [1024]"]);
+    let fewer = refused(&program, |plan| plan.runs[0].extents[0] = 512);
+    says(&fewer, &["do not go by rows [512]"]);
+    let shorter = refused(&program, |plan| plan.runs[0].steps.end -= 1);
+    says(&shorter, &["is not of one run's rows"]);
+    let little = refused(&program, |plan| plan.runs[0].own_bytes = 64);
+    says(&little, &["exceeds the memory of a row"]);
+    let shared = refused(&program, |plan| {
+        for buffer in &mut plan.buffers {
+            if matches!(buffer.place, Place::Rows(_)) {
+                buffer.place = Place::Rows(0);
+            }
+        }
+    });
+    says(&shared, &["overlaps", "in the arena"]);
+    says(&refused(&program, |plan| plan.runs.clear()), &["is not of one run's rows"]);
+}

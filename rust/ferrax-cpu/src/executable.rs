@@ -14,6 +14,7 @@ use crate::interrupt::{self, interrupted};
 use crate::kernels::{self, Call, Kernel};
 use crate::legalise::legalise;
 use crate::pool;
+use crate::rows::Rows;
 use crate::vm::Bound;
 
 /// A compiled program. It holds no memory but its constants; runs may overlap.
@@ -43,6 +44,7 @@ pub(crate) struct Ready {
 pub(crate) enum Action {
     Kernel { bound: Box<Bound>, operands: SmallVec<[u32; 4]> },
     Library { kernel: Box<dyn Kernel>, inputs: SmallVec<[u32; 4]>, outputs: SmallVec<[u32; 2]> },
+    Rows(Box<Rows>),
 }
 
 impl Action {
@@ -51,6 +53,7 @@ impl Action {
         let (first, second): (&[u32], &[u32]) = match self {
             Action::Kernel { operands, .. } => (operands, &[]),
             Action::Library { inputs, outputs, .. } => (inputs, outputs),
+            Action::Rows(rows) => (&rows.buffers, &[]),
         };
         first.iter().chain(second).copied()
     }
@@ -104,15 +107,24 @@ fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
     let mut steps = Vec::with_capacity(plan.steps.len());
     // One at a time runs, so that they share their scratch memory.
     let mut scratch = 0;
-    for step in &plan.steps {
-        let action = match step {
-            Step::Kernel { launch, operands } => Action::Kernel {
-                bound: Box::new(Bound::new(launch, &|a, b| {
-                    share(operands[a as usize], operands[b as usize])
-                })?),
+    let bound = |step: &Step| -> Result<Bound> {
+        let Step::Kernel { launch, operands } = step else {
+            return Err(internal_error!("a call as a kernel"));
+        };
+        Bound::new(launch, &|a, b| share(operands[a as usize], operands[b as usize]))
+    };
+    let mut runs = plan.runs.iter().peekable();
+    let mut number = 0;
+    while let Some(step) = plan.steps.get(number) {
+        let run = runs.next_if(|run| run.steps.start == number);
+        number = run.map_or(number + 1, |run| run.steps.end);
+        let action = match (run, step) {
+            (Some(run), _) => Action::Rows(Box::new(Rows::new(&plan, run, bound)?)),
+            (None, Step::Kernel { operands, .. }) => Action::Kernel {
+                bound: Box::new(bound(step)?),
                 operands: operands.iter().map(|id| id.0).collect(),
             },
-            Step::Library { op, inputs, outputs } => Action::Library {
+            (None, Step::Library { op, inputs, outputs }) => Action::Library {
                 kernel: kernels::bind(op, inputs, outputs, nested)?,
                 inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
                 outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
@@ -171,7 +183,8 @@ impl Executable {
 
     /// The number of kernels and library calls in one run.
     pub fn steps(&self) -> usize {
-        self.steps.len()
+        let steps = |step: &Ready| if let Action::Rows(rows) = &step.action { rows.steps() } else { 1 };
+        self.steps.iter().map(steps).sum()
     }
 
     /// The outputs for these inputs, whose dtypes and sizes must be the program's. An output that is
@@ -277,6 +290,8 @@ impl Executable {
                 Place::Constant(index) => read_only(&self.constants[index]),
                 Place::Arena(offset) => arena.wrapping_add(offset),
                 Place::Fresh(index) => fresh[index].1,
+                // Of blocks of rows, which have their own.
+                Place::Rows(_) => std::ptr::without_provenance_mut(64),
             })
             .collect();
         let scratch = arena.wrapping_add(self.scratch);
@@ -307,6 +322,12 @@ impl Executable {
                     // scratch memory as the most demanding kernel asked `bind` for.
                     unsafe { kernel.run(&Call { inputs: &inputs, outputs: &outputs, scratch })? };
                 }
+                Action::Rows(rows) => {
+                    let operands: SmallVec<[*mut u8; 8]> =
+                        rows.buffers.iter().map(|&id| pointers[id as usize]).collect();
+                    // SAFETY: as for kernels.
+                    unsafe { rows.run(&operands)? };
+                }
             }
         }
         Ok(())
@@ -332,7 +353,7 @@ impl Executable {
                 Place::Input(index) => shared(inputs[index].storage())?,
                 Place::Constant(index) => shared(self.constants[index].storage())?,
                 // Only arrays without elements.
-                Place::Arena(_) => alloc::storage(0)?.0,
+                Place::Arena(_) | Place::Rows(_) => alloc::storage(0)?.0,
             };
             results.push(Tensor::from_storage(output.dtype, Sizes::from_slice(&output.sizes), storage)?);
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `executable` | [`compile`] and [`Executable`] |
 //! | `session` | running an executable many times, without allocation |
+//! | `rows` | kernels that go through rows together, a block at a time |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
 //! | `legalise` | programs into what the library kernels take |
@@ -25,6 +26,7 @@ pub mod kernels;
 mod legalise;
 pub mod pool;
 pub mod provenance;
+mod rows;
 mod session;
 pub mod strided;
 pub mod vm;

@@ -100,7 +100,7 @@ impl Raw {
             let (list, index) = match *place {
                 Place::Input(index) => (&mut raw.inputs, index),
                 Place::Fresh(index) => (&mut raw.fresh, index),
-                Place::Constant(_) | Place::Arena(_) => continue,
+                Place::Constant(_) | Place::Arena(_) | Place::Rows(_) => continue,
             };
             if list.len() <= index {
                 list.resize(index + 1, 0);
@@ -140,7 +140,7 @@ impl Raw {
             let patch = Patch { entry: first + moving.place, buffer, offset: moving.offset };
             match executable.places[buffer as usize] {
                 Place::Input(_) | Place::Fresh(_) => self.patches.push(patch),
-                Place::Arena(_) | Place::Constant(_) => self.fixed.push(patch),
+                Place::Arena(_) | Place::Constant(_) | Place::Rows(_) => self.fixed.push(patch),
             }
         }
         self.lines.extend(flat.lines.into_iter().map(|line| line.shifted(first)));
@@ -205,8 +205,10 @@ impl<'a> Session<'a> {
             *pointer = match *place {
                 Place::Arena(offset) => workspace.wrapping_add(offset),
                 Place::Constant(index) => executable.constants[index].bytes().as_ptr().cast_mut(),
-                // Set by the caller; until then aligned and never read.
-                Place::Input(_) | Place::Fresh(_) => std::ptr::without_provenance_mut(ALIGNMENT),
+                // Set by the caller; until then aligned and never read. Blocks of rows have their own.
+                Place::Input(_) | Place::Fresh(_) | Place::Rows(_) => {
+                    std::ptr::without_provenance_mut(ALIGNMENT)
+                }
             };
         }
         let scratch = workspace.wrapping_add(layout.scratch);
@@ -315,6 +317,8 @@ impl<'a> Session<'a> {
                 // as many bytes of scratch memory as the most demanding kernel asked `bind` for.
                 unsafe { kernel.run(&Call { inputs, outputs, scratch: self.scratch }) }
             }
+            // SAFETY: as for kernels.
+            Action::Rows(rows) => unsafe { rows.run(&self.operands[..rows.buffers.len()]) },
         }
     }
 }

@@ -23,6 +23,8 @@ use crate::pool;
 const SERIAL: usize = 1 << 14;
 /// Columns that are transformed together: two cache lines of `complex64`.
 const COLUMNS: usize = 16;
+/// Rows that are copied together: a cache line of `complex64`.
+const ROWS: usize = 8;
 /// Plans of a generation, and their bytes.
 const KEPT: usize = 256;
 const KEPT_BYTES: usize = 64 << 20;
@@ -334,28 +336,34 @@ impl<T: Kept> Transform<T> {
                 let width = COLUMNS.min(axis.stride - column);
                 let start = array * axis.length * axis.stride + column;
                 let lines = &mut lines[..width * axis.length];
-                for row in 0..axis.length {
-                    // SAFETY: `width` numbers from this column on are in this row of the array, and in the
-                    // group of this chunk alone.
-                    let numbers = unsafe {
-                        std::slice::from_raw_parts(shared.from.add(start + row * axis.stride), width)
-                    };
-                    for (place, &number) in numbers.iter().enumerate() {
-                        lines[place * axis.length + row] = number;
+                for rows in blocks(axis.length) {
+                    for (place, line) in lines.chunks_exact_mut(axis.length).enumerate() {
+                        for row in rows.clone() {
+                            // SAFETY: this column is in this row of the array, and in the group of this
+                            // chunk alone.
+                            line[row] = unsafe { *shared.from.add(start + row * axis.stride + place) };
+                        }
                     }
                 }
                 axis.line.process_with_scratch(lines, scratch);
                 scale_by(lines, scale);
-                for row in 0..axis.length {
-                    // SAFETY: as above.
-                    let numbers = unsafe { many(shared.to.add(start + row * axis.stride), width) };
-                    for (place, number) in numbers.iter_mut().enumerate() {
-                        *number = lines[place * axis.length + row];
+                for rows in blocks(axis.length) {
+                    for (place, line) in lines.chunks_exact(axis.length).enumerate() {
+                        for row in rows.clone() {
+                            // SAFETY: as above.
+                            unsafe { *shared.to.add(start + row * axis.stride + place) = line[row] };
+                        }
                     }
                 }
             }
         })
     }
+}
+
+/// The rows, by cache lines of a column: those of lines whose length is a power of two collide in a cache, so
+/// that one is filled before the next is begun.
+fn blocks(length: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    (0..length).step_by(ROWS).map(move |row| row..length.min(row + ROWS))
 }
 
 fn scale_by<T: Float>(values: &mut [Complex<T>], scale: Option<T>) {

@@ -5,6 +5,7 @@
 //! of its own, that are merged in order (`reduction`).
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use ferrax_compile::{Launch, Stage};
 use ferrax_ir::{Result, internal_error};
@@ -35,6 +36,7 @@ const LONGEST_CHUNK_NANOS: f64 = 10_000_000.0;
 #[derive(Clone, Copy, Debug)]
 struct TileLoop {
     axis: usize,
+    first: usize,
     step: usize,
     blocks: usize,
 }
@@ -43,6 +45,8 @@ struct TileLoop {
 #[derive(Debug)]
 pub struct Bound {
     extents: PerAxis<usize>,
+    /// Of each loop of the launch: its axis here, how far that moves with it, and its extent.
+    launched: PerAxis<(usize, usize, usize)>,
     pub(super) tile: Tile,
     loops: PerAxis<TileLoop>,
     tiles: usize,
@@ -71,6 +75,8 @@ pub(super) struct Worker<'a> {
     operands: &'a [*mut u8],
     pub(super) table: &'a mut [*mut u8],
     pub(super) at: SmallVec<[i64; 8]>,
+    /// Where the axes end.
+    ends: &'a [usize],
     /// The tile of the section that runs, and its size here.
     tile: Tile,
     pub(super) rows: usize,
@@ -146,6 +152,7 @@ impl Bound {
         };
         let tile_loop = |axis: usize| TileLoop {
             axis,
+            first: 0,
             step: tile.step(axis),
             blocks: nest.extents[axis].div_ceil(tile.step(axis).max(1)),
         };
@@ -162,6 +169,7 @@ impl Bound {
         let nanos_per_tile = 15.0 + lanes * (0.12 * main.cost + 0.15 * folds.len() as f64);
         Ok(Bound {
             weights: nest.reduction_weights(),
+            launched: nest.launched(&launch.extents),
             extents: nest.extents.clone(),
             tile,
             loops,
@@ -230,6 +238,48 @@ impl Bound {
         }
     }
 
+    /// Runs what lies at these indices of the launch's first loops, on this thread. The other loops are run whole;
+    /// of the first ones all but one range have one index, or those after it are whole.
+    ///
+    /// # Safety
+    /// As `run`, for the elements at these indices; the ranges are inside of the launch's extents.
+    pub unsafe fn run_part(&self, operands: &[*mut u8], ranges: &[Range<usize>]) -> Result<()> {
+        let mut first: PerAxis<usize> = SmallVec::from_elem(0, self.extents.len());
+        let mut ends: PerAxis<usize> = SmallVec::from_elem(1, self.extents.len());
+        for (number, &(axis, weight, extent)) in self.launched.iter().enumerate() {
+            let range = ranges.get(number).cloned().unwrap_or(0..extent);
+            if range.is_empty() {
+                return Ok(());
+            }
+            first[axis] += range.start * weight;
+            ends[axis] += (range.end - 1) * weight;
+        }
+        let part = |tile_loop: &TileLoop| {
+            let (first, end) = (first[tile_loop.axis], ends[tile_loop.axis]);
+            TileLoop { first, blocks: (end - first).div_ceil(tile_loop.step.max(1)), ..*tile_loop }
+        };
+        let loops: PerAxis<TileLoop> = self.loops.iter().map(part).collect();
+        self.with_worker(operands, &ends, |worker| {
+            // SAFETY: the worker has these operands and a table of its own whose scratch memory is as large
+            // as the kernel's; tiles of these loops end where the ranges do.
+            unsafe {
+                worker.prepare(&self.main);
+                if let Some(epilogue) = &self.epilogue {
+                    worker.prepare(epilogue);
+                }
+                for tile in 0..loops.iter().map(|l| l.blocks).product() {
+                    worker.seek(&loops, tile);
+                    worker.terms(0, self.walk.terms);
+                    if worker.given_up {
+                        return Err(pool::stopped());
+                    }
+                    worker.finish();
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Whether a run stays on its thread: such kernels have [`Bound::run_in`].
     pub fn is_serial(&self) -> bool {
         let total = self.tiles as f64 * self.reduce_tiles.max(1) as f64 * self.nanos_per_tile;
@@ -289,6 +339,7 @@ impl Bound {
             operands,
             table,
             at,
+            ends: &self.extents,
             tile: self.tile,
             rows: 1,
             cols: 1,
@@ -322,6 +373,7 @@ impl Bound {
     fn with_worker(
         &self,
         operands: &[*mut u8],
+        ends: &[usize],
         work: impl FnOnce(&mut Worker<'_>) -> Result<()>,
     ) -> Result<()> {
         // Small kernels often need none: then the thread's is left alone.
@@ -339,6 +391,7 @@ impl Bound {
             operands,
             table: &mut table,
             at: SmallVec::from_elem(0, self.extents.len()),
+            ends,
             tile: self.tile,
             rows: 1,
             cols: 1,
@@ -365,7 +418,7 @@ impl Bound {
         to: usize,
         partial: Option<usize>,
     ) -> Result<()> {
-        self.with_worker(operands, |worker| {
+        self.with_worker(operands, &self.extents, |worker| {
             // SAFETY: the worker has these operands and a table of its own whose scratch memory is as large
             // as the kernel's; units and partial results are the caller's.
             unsafe { worker.units(from, to, partial) };
@@ -378,7 +431,7 @@ impl Bound {
     /// # Safety
     /// As `run`; `partials` holds the accumulators of every unit.
     unsafe fn merge(&self, operands: &[*mut u8], partials: usize) -> Result<()> {
-        self.with_worker(operands, |worker| {
+        self.with_worker(operands, &self.extents, |worker| {
             // SAFETY: the worker has these operands and a table of its own. Tiles are merged one after the
             // other, and unit `tile * segments + segment` saved its accumulators at that place of the
             // partial results.
@@ -420,37 +473,52 @@ impl Worker<'_> {
             for unit in from..to {
                 let (tile, segment) = (unit / bound.segments, unit % bound.segments);
                 self.seek(&bound.loops, tile);
-                if bound.folds.is_empty() && !bound.reduces {
-                    self.measure(bound.tile);
-                    self.execute(&bound.main);
-                } else {
-                    self.start_folds();
-                    let mut term = segment * bound.segment;
-                    let end = bound.walk.terms.min(term + bound.segment);
-                    while term < end {
-                        let part = bound.walk.seek(&mut self.at, term, end);
-                        self.measure(bound.tile);
-                        self.rows = part.rows.unwrap_or(self.rows);
-                        self.cols = part.cols.unwrap_or(self.cols);
-                        self.execute(&bound.main);
-                        self.fold(part.terms());
-                        term += part.terms();
-                        self.until_asked -= 1;
-                        if self.until_asked == 0 {
-                            self.until_asked = bound.tiles_between_questions();
-                            self.given_up = pool::stopping();
-                            if self.given_up {
-                                return;
-                            }
-                        }
-                    }
-                    self.complete_folds();
+                let first = segment * bound.segment;
+                self.terms(first, bound.walk.terms.min(first + bound.segment));
+                if self.given_up {
+                    return;
                 }
                 match partial {
                     Some(partial) => self.save((partial + unit * bound.partial_bytes()) as *mut u8),
                     None => self.finish(),
                 }
             }
+        }
+    }
+
+    /// Runs the main body where the parallel loops stand: at these terms of a reduction, or once. It is given
+    /// up between two tiles where the run is to stop.
+    ///
+    /// # Safety
+    /// As for [`Self::execute`].
+    unsafe fn terms(&mut self, mut term: usize, end: usize) {
+        let bound = self.bound;
+        // SAFETY: `seek` and `measure` keep tiles inside the kernel's extents.
+        unsafe {
+            if bound.folds.is_empty() && !bound.reduces {
+                self.measure(bound.tile);
+                self.execute(&bound.main);
+                return;
+            }
+            self.start_folds();
+            while term < end {
+                let part = bound.walk.seek(&mut self.at, term, end);
+                self.measure(bound.tile);
+                self.rows = part.rows.unwrap_or(self.rows);
+                self.cols = part.cols.unwrap_or(self.cols);
+                self.execute(&bound.main);
+                self.fold(part.terms());
+                term += part.terms();
+                self.until_asked -= 1;
+                if self.until_asked == 0 {
+                    self.until_asked = bound.tiles_between_questions();
+                    self.given_up = pool::stopping();
+                    if self.given_up {
+                        return;
+                    }
+                }
+            }
+            self.complete_folds();
         }
     }
 
@@ -475,16 +543,14 @@ impl Worker<'_> {
         for tile_loop in loops.iter().rev() {
             let block = number % tile_loop.blocks;
             number /= tile_loop.blocks;
-            self.at[tile_loop.axis] = (block * tile_loop.step) as i64;
+            self.at[tile_loop.axis] = (tile_loop.first + block * tile_loop.step) as i64;
         }
     }
 
     /// The size of the tile here.
     pub(super) fn measure(&mut self, tile: Tile) {
         let here = |span: Option<super::nest::Span>| {
-            span.map_or(1, |span| {
-                span.length.min(self.bound.extents[span.axis] - self.at[span.axis] as usize)
-            })
+            span.map_or(1, |span| span.length.min(self.ends[span.axis] - self.at[span.axis] as usize))
         };
         (self.rows, self.cols) = (here(tile.row), here(tile.col));
         self.tile = tile;

@@ -41,6 +41,14 @@ trait Fold: 'static {
     type T: Copy;
     const START: Self::T;
     fn fold(a: Self::T, b: Self::T) -> Self::T;
+    /// Of values that follow one another in memory.
+    #[inline(always)]
+    fn along(values: &[Self::T]) -> Self::T
+    where
+        Self: Sized,
+    {
+        along::<Self>(values)
+    }
 }
 
 macro_rules! folds {
@@ -69,14 +77,12 @@ folds! {
         u32: u32::MIN, |a, b| Number::max(a, b); u64: u64::MIN, |a, b| Number::max(a, b);
         i8: i8::MIN, |a, b| Number::max(a, b); i16: i16::MIN, |a, b| Number::max(a, b);
         i32: i32::MIN, |a, b| Number::max(a, b); i64: i64::MIN, |a, b| Number::max(a, b);
-        f32: f32::NEG_INFINITY, |a, b| Number::max(a, b); f64: f64::NEG_INFINITY, |a, b| Number::max(a, b);
     }
     Min {
         u8: u8::MAX, |a, b| Number::min(a, b); u16: u16::MAX, |a, b| Number::min(a, b);
         u32: u32::MAX, |a, b| Number::min(a, b); u64: u64::MAX, |a, b| Number::min(a, b);
         i8: i8::MAX, |a, b| Number::min(a, b); i16: i16::MAX, |a, b| Number::min(a, b);
         i32: i32::MAX, |a, b| Number::min(a, b); i64: i64::MAX, |a, b| Number::min(a, b);
-        f32: f32::INFINITY, |a, b| Number::min(a, b); f64: f64::INFINITY, |a, b| Number::min(a, b);
     }
     And {
         u8: !0, |a, b| Bits::and(a, b); u16: !0, |a, b| Bits::and(a, b);
@@ -90,6 +96,86 @@ folds! {
         u8: 0, |a, b| Bits::xor(a, b); u16: 0, |a, b| Bits::xor(a, b);
         u32: 0, |a, b| Bits::xor(a, b); u64: 0, |a, b| Bits::xor(a, b);
     }
+}
+
+/// Lanes of an extremum: with what is beside it, they stay in registers.
+const WIDE: usize = 32;
+
+/// The extremum of floats along memory, without the care for NaN and signs of zeros that [`Number`] takes at
+/// each step: whether there is a NaN is asked beside it, and which zero there is only if it is one. Values may
+/// be counted twice.
+macro_rules! float_extrema {
+    ($($name:ident $t:ident $mask:ident: $start:expr, $better:tt, $exact:ident;)*) => {$(
+        impl Fold for $name<$t> {
+            type T = $t;
+            const START: $t = $start;
+            #[inline(always)]
+            fn fold(a: $t, b: $t) -> $t { Number::$exact(a, b) }
+            #[inline(always)]
+            fn along(values: &[$t]) -> $t {
+                #[inline(always)]
+                fn more<const N: usize>(
+                    (mut best, mut nans): ([$t; N], [$mask; N]),
+                    values: &[$t; N],
+                ) -> ([$t; N], [$mask; N]) {
+                    let mut lane = 0;
+                    while lane < N {
+                        let value = values[lane];
+                        best[lane] = if value $better best[lane] { value } else { best[lane] };
+                        nans[lane] |= if value.is_nan() { $mask::MAX } else { 0 };
+                        lane += 1;
+                    }
+                    (best, nans)
+                }
+                #[inline(always)]
+                fn join<const N: usize>((best, nans): ([$t; N], [$mask; N])) -> ($t, bool) {
+                    let (eights, _) = best.as_chunks::<8>();
+                    let mut lanes = eights.first().copied().unwrap_or([$start; 8]);
+                    for eight in eights {
+                        lanes = more::<8>((lanes, [0; 8]), eight).0;
+                    }
+                    let [a, b, c, d, e, f, g, h] = lanes;
+                    let two = |a: $t, b: $t| if a $better b { a } else { b };
+                    let (a, b, c, d) = (two(a, e), two(b, f), two(c, g), two(d, h));
+                    (two(two(a, c), two(b, d)), nans.iter().fold(0, |all, &one| all | one) != 0)
+                }
+                let (best, is_nan) = if let Some((first, last)) =
+                    values.first_chunk::<WIDE>().zip(values.last_chunk::<WIDE>())
+                {
+                    let mut state = (*first, [0; WIDE]);
+                    for chunk in values.as_chunks::<WIDE>().0 {
+                        state = more(state, chunk);
+                    }
+                    join(more(state, last))
+                } else {
+                    let (eights, rest) = values.as_chunks::<8>();
+                    let mut state = ([$start; 8], [0; 8]);
+                    for eight in eights {
+                        state = more(state, eight);
+                    }
+                    match values.last_chunk::<8>() {
+                        Some(last) if !rest.is_empty() => join(more(state, last)),
+                        Some(_) => join(state),
+                        None => rest.iter().fold(($start, false), |(best, is_nan), &value| {
+                            (if value $better best { value } else { best }, is_nan | value.is_nan())
+                        }),
+                    }
+                };
+                match best {
+                    _ if is_nan => <$t>::NAN,
+                    0.0 => along::<Self>(values),
+                    best => best,
+                }
+            }
+        }
+    )*};
+}
+
+float_extrema! {
+    Max f32 u32: f32::NEG_INFINITY, >, max;
+    Max f64 u64: f64::NEG_INFINITY, >, max;
+    Min f32 u32: f32::INFINITY, <, min;
+    Min f64 u64: f64::INFINITY, <, min;
 }
 
 /// Independent lanes of a reduction along memory.
@@ -106,42 +192,31 @@ fn into_lanes<F: Fold, const N: usize>(mut lanes: [F::T; N], values: &[F::T; N])
     lanes
 }
 
+/// Eight lanes, in halves.
+#[inline(always)]
+fn halves<F: Fold>([a, b, c, d, e, f, g, h]: [F::T; 8]) -> F::T {
+    let (a, b, c, d) = (F::fold(a, e), F::fold(b, f), F::fold(c, g), F::fold(d, h));
+    F::fold(F::fold(a, c), F::fold(b, d))
+}
+
 #[inline(always)]
 fn along<F: Fold>(values: &[F::T]) -> F::T {
     let (chunks, rest) = values.as_chunks::<LANES>();
-    let mut total = F::START;
+    let mut lanes = [F::START; 8];
     if !chunks.is_empty() {
-        let mut lanes = [F::START; LANES];
+        let mut many = [F::START; LANES];
         for chunk in chunks {
-            lanes = into_lanes::<F, LANES>(lanes, chunk);
+            many = into_lanes::<F, LANES>(many, chunk);
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                lanes[lane] = F::fold(lanes[lane], lanes[lane + width]);
-            }
-            width /= 2;
-        }
-        total = lanes[0];
-    }
-    let (eights, rest) = rest.as_chunks::<8>();
-    let mut tail = F::START;
-    if !eights.is_empty() {
-        let mut lanes = [F::START; 8];
-        for eight in eights {
+        for eight in many.as_chunks::<8>().0 {
             lanes = into_lanes::<F, 8>(lanes, eight);
         }
-        for half in [4, 2, 1] {
-            for lane in 0..half {
-                lanes[lane] = F::fold(lanes[lane], lanes[lane + half]);
-            }
-        }
-        tail = lanes[0];
     }
-    for &value in rest {
-        tail = F::fold(tail, value);
+    let (eights, rest) = rest.as_chunks::<8>();
+    for eight in eights {
+        lanes = into_lanes::<F, 8>(lanes, eight);
     }
-    F::fold(total, tail)
+    rest.iter().fold(halves::<F>(lanes), |total, &value| F::fold(total, value))
 }
 
 /// # Safety
@@ -170,7 +245,7 @@ unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const
         }
         1 => {
             for (accumulator, row) in accumulators.iter_mut().zip(block.chunks_exact(cols)) {
-                *accumulator = F::fold(*accumulator, along::<F>(row));
+                *accumulator = F::fold(*accumulator, F::along(row));
             }
         }
         2 => {
@@ -180,7 +255,7 @@ unsafe fn fold<F: Fold, const SHAPE: u8>(rows: usize, cols: usize, block: *const
                 }
             }
         }
-        _ => accumulators[0] = F::fold(accumulators[0], along::<F>(block)),
+        _ => accumulators[0] = F::fold(accumulators[0], F::along(block)),
     }
 }
 

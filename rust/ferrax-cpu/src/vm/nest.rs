@@ -28,8 +28,8 @@ pub struct Nest {
     pub reduced: PerAxis<bool>,
     pub loads: Vec<Map>,
     pub stores: Vec<Map>,
-    /// For each axis of the launch the axis here, if it moves at all.
-    pub axis_of: PerAxis<Option<usize>>,
+    /// For each axis of the launch the axis here.
+    pub axis_of: PerAxis<usize>,
 }
 
 fn uses_index(bodies: [&Body; 2], axis: usize) -> bool {
@@ -56,7 +56,7 @@ impl Nest {
             reduced: kernel.axes.iter().map(|&kind| reducing && kind == AxisKind::Reduction).collect(),
             loads: launch.loads.iter().map(map).collect(),
             stores: launch.stores.iter().map(map).collect(),
-            axis_of: (0..launch.extents.len()).map(Some).collect(),
+            axis_of: (0..launch.extents.len()).collect(),
         };
         let indexed: PerAxis<bool> = (0..launch.extents.len())
             .map(|axis| uses_index([&kernel.body, &kernel.epilogue], axis))
@@ -91,7 +91,7 @@ impl Nest {
                         guards[outer] = (0, total);
                     }
                 }
-                for to in nest.axis_of.iter_mut().flatten() {
+                for to in &mut nest.axis_of {
                     if *to >= inner {
                         *to -= 1;
                     }
@@ -99,6 +99,19 @@ impl Nest {
             }
         }
         nest
+    }
+
+    /// Of each loop of the launch, whose extents these are: its axis here, how far that moves with it, and its
+    /// extent.
+    pub fn launched(&self, extents: &[usize]) -> PerAxis<(usize, usize, usize)> {
+        let mut weights: PerAxis<usize> = self.extents.iter().map(|_| 1).collect();
+        let mut launched: PerAxis<(usize, usize, usize)> = SmallVec::from_elem((0, 1, 1), extents.len());
+        for (number, &extent) in extents.iter().enumerate().rev() {
+            let axis = self.axis_of[number];
+            launched[number] = (axis, weights[axis], extent);
+            weights[axis] *= extent;
+        }
+        launched
     }
 
     pub fn count(&self) -> usize {

@@ -86,13 +86,15 @@ macro_rules! floats {
             #[inline(always)] fn rem(self, b: $t) -> $t { self % b }
             #[inline(always)] fn neg(self) -> $t { -self }
             #[inline(always)] fn abs(self) -> $t { <$t>::abs(self) }
-            // NaN wins; between zeros the sign decides.
+            // NaN wins. Between zeros the sign decides: equal numbers differ in no other bit.
             #[inline(always)] fn min(self, b: $t) -> $t {
-                let least = if self < b || (self == b && self.is_sign_negative()) { self } else { b };
+                let least = if self < b { self } else { b };
+                let least = if self == b { <$t>::from_bits(self.to_bits() | b.to_bits()) } else { least };
                 if self.is_nan() { self } else { least }
             }
             #[inline(always)] fn max(self, b: $t) -> $t {
-                let most = if self > b || (self == b && self.is_sign_positive()) { self } else { b };
+                let most = if self > b { self } else { b };
+                let most = if self == b { <$t>::from_bits(self.to_bits() & b.to_bits()) } else { most };
                 if self.is_nan() { self } else { most }
             }
         }

@@ -262,7 +262,7 @@ impl Builder<'_> {
                 },
                 ScalarOp::Index { axis } => {
                     let axis = self.context.nest.axis_of[axis as usize];
-                    (axis.is_none_or(|axis| !self.spans(axis)), false)
+                    (!self.spans(axis), false)
                 }
                 ScalarOp::Const { .. } => (true, true),
                 // A single element is computed where it belongs, like any block.
@@ -461,9 +461,7 @@ impl Builder<'_> {
     }
 
     fn index(&mut self, axis: u32) -> Result<Place> {
-        let Some(axis) = self.context.nest.axis_of[axis as usize] else {
-            return Ok(self.layout.constant(0, 8, 1));
-        };
+        let axis = self.context.nest.axis_of[axis as usize];
         let tile = self.context.tile;
         let is = |span: Option<super::nest::Span>| span.is_some_and(|span| span.axis == axis);
         let number = axis as u32;

@@ -1,0 +1,188 @@
+//! Runs of kernels that go through rows together: their values, and that they come about.
+
+mod common;
+
+use common::{check, fill};
+use ferrax_cpu::compile;
+use ferrax_ir::ops::{Binary, Compare, ReduceKind, Scan, Unary};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Tensor};
+
+fn f32s(sizes: &[usize]) -> ArrayType {
+    ArrayType::of_sizes(sizes, DType::F32)
+}
+
+fn dims(sizes: &[usize]) -> Vec<Dim> {
+    sizes.iter().map(|&size| Dim::Const(size)).collect()
+}
+
+/// A value of each row, as wide as the row.
+fn widened(b: &mut Builder, value: Atom, sizes: &[usize]) -> Atom {
+    let keep: Vec<usize> = (0..sizes.len() - 1).collect();
+    b.broadcast_in_dim(value, &dims(sizes), &keep).unwrap()
+}
+
+fn softmax_of(b: &mut Builder, x: Atom, sizes: &[usize]) -> Atom {
+    let axis = sizes.len() - 1;
+    let most = b.reduce(ReduceKind::Max, x, &[axis]).unwrap();
+    let most = widened(b, most, sizes);
+    let below = b.sub(x, most).unwrap();
+    let powers = b.unary(Unary::Exp, below).unwrap();
+    let sum = b.reduce_sum(powers, &[axis]).unwrap();
+    let sum = widened(b, sum, sizes);
+    b.div(powers, sum).unwrap()
+}
+
+fn softmax(sizes: &[usize]) -> Program {
+    let mut b = Builder::new("softmax");
+    let x = b.input(f32s(sizes));
+    let y = softmax_of(&mut b, x, sizes);
+    b.finish([y])
+}
+
+/// `(x - mean) / sqrt(variance) * scale`, with the mean of each row.
+fn layer_norm(sizes: &[usize]) -> Program {
+    let (mut b, axis) = (Builder::new("layer_norm"), sizes.len() - 1);
+    let (x, scale) = (b.input(f32s(sizes)), b.input(f32s(&sizes[axis..])));
+    let count = 1.0 / sizes[axis] as f64;
+    let sum = b.reduce_sum(x, &[axis]).unwrap();
+    let mean = b.scale(sum, count).unwrap();
+    let mean = widened(&mut b, mean, sizes);
+    let centred = b.sub(x, mean).unwrap();
+    let squares = b.binary(Binary::Mul, centred, centred).unwrap();
+    let variance = b.reduce_sum(squares, &[axis]).unwrap();
+    let variance = b.scale(variance, count).unwrap();
+    let root = b.unary(Unary::Sqrt, variance).unwrap();
+    let root = widened(&mut b, root, sizes);
+    let normal = b.div(centred, root).unwrap();
+    let scale = b.broadcast_in_dim(scale, &dims(sizes), &[axis]).unwrap();
+    let y = b.mul(normal, scale).unwrap();
+    b.finish([y])
+}
+
+/// The plan of a program, and the steps in each of its runs.
+fn runs(program: &Program) -> Vec<usize> {
+    let plan = ferrax_compile::plan(program).unwrap();
+    plan.runs.iter().map(|run| run.steps.len()).collect()
+}
+
+#[test]
+fn rows_stay_in_the_cache() {
+    for sizes in
+        [&[3000, 300][..], &[7, 50_000], &[2, 900, 200], &[400, 3, 300], &[1, 1, 1500, 256], &[30_001, 11]]
+    {
+        assert_eq!(runs(&softmax(sizes)), [3], "{sizes:?}");
+        check(&softmax(sizes), 64);
+        assert_eq!(runs(&layer_norm(sizes)).len(), 1, "{sizes:?}");
+        check(&layer_norm(sizes), 2000);
+    }
+}
+
+#[test]
+fn little_and_long_rows_are_no_runs() {
+    for sizes in [&[8, 16][..], &[1, 400_000], &[3, 200_000]] {
+        assert_eq!(runs(&softmax(sizes)), [], "{sizes:?}");
+        check(&softmax(sizes), 64);
+    }
+}
+
+/// Rows of a run have the bits that they have alone.
+#[test]
+fn blocks_change_no_bit() {
+    for width in [100, 257, 1000, 4096] {
+        let many = 2_000_000 / width;
+        let x = fill(DType::F32, &[many, width], 5);
+        for make in [softmax, |sizes: &[usize]| {
+            let mut b = Builder::new("difference");
+            let x = b.input(f32s(sizes));
+            let y = softmax_of(&mut b, x, sizes);
+            let z = softmax_of(&mut b, y, sizes);
+            let total = b.reduce_sum(z, &[1]).unwrap();
+            b.finish([z, total])
+        }] {
+            assert!(!runs(&make(&[many, width])).is_empty());
+            let whole = compile(&make(&[many, width])).unwrap().run(std::slice::from_ref(&x)).unwrap();
+            for first in [0, many / 2 + 1, many - 4] {
+                let bytes = &x.bytes()[first * width * 4..(first + 4) * width * 4];
+                let part = Tensor::from_bytes(DType::F32, &[4, width], bytes).unwrap();
+                let alone = compile(&make(&[4, width])).unwrap().run(&[part]).unwrap();
+                for (whole, alone) in whole.iter().zip(&alone) {
+                    let row = alone.bytes().len() / 4;
+                    assert_eq!(&whole.bytes()[first * row..(first + 4) * row], alone.bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Rows of a causal mask are compared with the number of the row; a bias comes in by columns.
+#[test]
+fn rows_know_their_number() {
+    let sizes = [3, 500, 500];
+    let mut b = Builder::new("masked");
+    let (x, bias) = (b.input(f32s(&sizes)), b.input(f32s(&[500, 500])));
+    let (row, column) =
+        (b.iota(DType::I32, &dims(&sizes), 1).unwrap(), b.iota(DType::I32, &dims(&sizes), 2).unwrap());
+    let seen = b.compare(Compare::Ge, row, column).unwrap();
+    let turned = b.transpose(bias, &[1, 0]).unwrap();
+    let turned = b.broadcast_in_dim(turned, &dims(&sizes), &[1, 2]).unwrap();
+    let x = b.add(x, turned).unwrap();
+    let low = b.scalar(DType::F32, -1e9);
+    let low = b.broadcast_in_dim(low, &dims(&sizes), &[]).unwrap();
+    let x = b.select(seen, x, low).unwrap();
+    let y = softmax_of(&mut b, x, &sizes);
+    let program = b.finish([y]);
+    assert_eq!(runs(&program).len(), 1);
+    check(&program, 64);
+}
+
+/// What is written by rows and read by columns keeps its kernels apart.
+#[test]
+fn columns_end_a_run() {
+    let sizes = [700, 700];
+    let mut b = Builder::new("columns");
+    let x = b.input(f32s(&sizes));
+    let y = softmax_of(&mut b, x, &sizes);
+    let columns = b.reduce_sum(y, &[0]).unwrap();
+    let turned = b.transpose(y, &[1, 0]).unwrap();
+    let z = softmax_of(&mut b, turned, &sizes);
+    let program = b.finish([columns, z]);
+    let plan = ferrax_compile::plan(&program).unwrap();
+    assert!(plan.runs.iter().all(|run| run.steps.len() < plan.steps.len()), "{plan}");
+    check(&program, 64);
+}
+
+#[test]
+fn donated_rows() {
+    let sizes = [2000, 300];
+    let executable = compile(&softmax(&sizes)).unwrap();
+    let x = fill(DType::F32, &sizes, 2);
+    let want = executable.run(std::slice::from_ref(&x)).unwrap();
+    for _ in 0..3 {
+        let copy = Tensor::from_bytes(DType::F32, &sizes, x.bytes()).unwrap();
+        let got = executable.run_donating(vec![copy], &[true]).unwrap();
+        assert_eq!(got[0], want[0]);
+    }
+}
+
+/// A run within the body of a loop.
+#[test]
+fn rows_in_loops() {
+    let sizes = [1500, 300];
+    let mut body = Builder::new("body");
+    let x = body.input(f32s(&sizes));
+    let y = softmax_of(&mut body, x, &sizes);
+    let body = body.finish([y.clone(), y]);
+    let mut b = Builder::new("loop");
+    let x = b.input(f32s(&sizes));
+    let scan = Scan {
+        jaxpr: body.into(),
+        length: Dim::Const(3),
+        num_carry: 1,
+        num_consts: 0,
+        reverse: false,
+        unroll: 1,
+    };
+    let results = b.emit(scan, &[x]).unwrap();
+    let program = b.finish(results);
+    check(&program, 64);
+}
