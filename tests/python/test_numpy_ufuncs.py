@@ -72,6 +72,7 @@ TABLE = [
     ("round decimals float", lambda n, x: n.round(x, 1.0), FLOATS),
     ("round out", lambda n, x: n.round(x, out=x), FLOATS),
     ("nan_to_num values", lambda n, x: n.nan_to_num(x, nan=1, posinf=2.0, neginf=-3), FLOATS),
+    ("nan_to_num infinities", lambda n, x: n.nan_to_num(x, nan=np.inf, posinf=-np.inf, neginf=5), FLOATS),
     ("isclose nan", lambda n, x: n.isclose(x, x, equal_nan=True), FLOATS),
     ("isclose rtol", lambda n, x: n.isclose(x, x * 1.01, rtol=0.1), FLOATS),
     ("allclose", lambda n, x: n.allclose(x, x), INTS),

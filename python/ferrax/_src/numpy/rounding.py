@@ -129,7 +129,9 @@ def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,
 ) -> Array:
-    """Replaces NaN by `nan` and infinities by `posinf`, `neginf` (the finite extremes).
+    """Replaces NaN by `nan`, then inf by `posinf`, then -inf by `neginf` (the finite extremes).
+
+    One after the other: an infinity that is put in place of what comes before is replaced, too.
 
     Args: x: array; copy: whether to copy integers, which stay as they are.
 
@@ -147,11 +149,11 @@ def nan_to_num(
         )
     limits = dtypes.finfo(x.dtype)
     out = x
-    for found, value, finite in (
-        (isnan(x), nan, None), (isposinf(x), posinf, limits.max), (isneginf(x), neginf, limits.min)
+    for find, value, finite in (
+        (isnan, nan, None), (isposinf, posinf, limits.max), (isneginf, neginf, limits.min)
     ):  # fmt: skip
         value = constant(finite, x) if value is None else convert(value, x.dtype)
-        out = where(found, value, out)
+        out = where(find(out), value, out)
     return out
 
 
