@@ -392,3 +392,27 @@ def test_over_no_axis_nothing_is_combined(S, init):
     x, start = S.jnp.ones((2, 3)), S.jnp.float32(init)
     combine = lambda a, b: a * b + a  # noqa: E731
     return S.lax.reduce(x, start, combine, ()), S.lax.reduce(x, start, S.lax.add, ())
+
+
+STARTS = {"-inf": -np.inf, "inf": np.inf, "int8": np.int8(-128), "False": False, "0.0": 0.0, "2.5": 2.5}
+
+
+def start_from(name, start, folded):
+    def case(S, x):
+        over = ((2,), (1,), "VALID") if folded == "reduce_window" else ((0,),)
+        return getattr(S.lax, folded)(x, STARTS[start], getattr(S.lax, name), *over)
+
+    check(case, np.arange(5, dtype=np.int32))
+
+
+@pytest.mark.parametrize("start", ["max -inf", "max int8", "max False", "min inf", "add False", "add 0.0"])
+@pytest.mark.parametrize("folded", ["reduce", "reduce_window"])
+def test_identities_of_other_dtypes(folded, start):
+    start_from(*start.split(), folded)
+
+
+@pytest.mark.raises("TypeError")
+@pytest.mark.parametrize("start", ["max inf", "max 0.0", "min -inf", "add 2.5", "bitwise_or 0.0"])
+@pytest.mark.parametrize("folded", ["reduce", "reduce_window"])
+def test_starts_of_other_dtypes(folded, start):
+    start_from(*start.split(), folded)

@@ -86,11 +86,15 @@ def identity_of(name: str, dtype):
     return int(info.min if name == "max" else info.max)
 
 
-def is_identity(name: str, value: Array, dtype) -> bool:
-    """Whether ``value`` is known, and the identity on numbers of ``dtype``."""
-    if dtypes.issubdtype(dtype, dtypes.extended) or not is_concrete(value):
+def is_identity(name: str, value: Array) -> bool:
+    """Whether ``value`` is known, and the identity on numbers of its dtype. It stands for that of any
+    other: maxima of integers may start from -inf."""
+    if dtypes.issubdtype(value.dtype, dtypes.extended) or not is_concrete(value):
         return False
-    return to_concrete_value(value).item() == identity_of(name, dtype)
+    number = to_concrete_value(value)
+    if name in ("and", "or", "xor") and dtypes.issubdtype(number.dtype, np.inexact):
+        return False
+    return number.item() == identity_of(name, number.dtype)
 
 
 def scalar_jaxpr(name: str, computation: Callable, tree, like: list):

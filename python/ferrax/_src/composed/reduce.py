@@ -88,7 +88,7 @@ def reduce(
 
     if treedef_is_leaf(tree):
         name = known_monoid(computation)
-        if name is not None and is_identity(name, flat_init[0], flat[0].dtype):
+        if name is not None and is_identity(name, flat_init[0]):
             return result([MONOIDS[name][0](flat[0], axes)])
     if any(x.dtype != y.dtype for x, y in zip(flat, flat_init)):
         raise TypeError(
@@ -188,7 +188,7 @@ def reduce_window(
 def _special(x, init, computation, windows):
     """Sums, maxima and minima from their identities; else None."""
     name = known_monoid(computation)
-    if name not in ("add", "max", "min") or not is_identity(name, init, x.dtype):
+    if name not in ("add", "max", "min") or not is_identity(name, init):
         return None
     if name != "add" and dtypes.issubdtype(x.dtype, np.complexfloating):
         return None
