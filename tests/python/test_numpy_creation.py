@@ -1,8 +1,11 @@
 """Creation functions against the reference: values, dtypes, weak types, errors."""
 
+import io
+
 import numpy as np
 import pytest
 from numpy_oracle import cases, check, expressions
+from oracle import same
 
 F = np.arange(6, dtype=np.float32).reshape(2, 3)
 I = np.arange(4)
@@ -126,3 +129,13 @@ def test_scalar_types_compare_with_numpy():
     assert jnp.float32 == np.float32 and jnp.dtype(jnp.float32) == np.float32
     assert jnp.float32 != np.float64 and hash(jnp.int8) == hash(np.int8)
     assert isinstance(np.float32(1), jnp.float32)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16"])
+@same(weak=False)
+def test_files_of_dtypes_that_numpy_lacks(S, dtype):
+    file = io.BytesIO()
+    S.jnp.save(file, S.jnp.arange(3).astype(dtype))
+    file.seek(0)
+    loaded = S.jnp.load(file)
+    return isinstance(loaded, S.jax.Array), loaded.dtype.name, np.asarray(loaded).view(np.uint8)

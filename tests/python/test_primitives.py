@@ -307,6 +307,25 @@ def without_lowering(S):
     return lambda x: p.bind(S.jnp.sin(x))
 
 
+@SIDES
+def test_rules_get_tuples(S):
+    M = modules(S)
+    p = unary(S, "asks_for_tuples", lambda x: x)
+    seen = []
+
+    def jvp(primals, tangents):
+        seen.extend(map(type, (primals, tangents)))
+        return p.bind(*primals), p.bind(*tangents)
+
+    def batch(args, dims):
+        seen.extend(map(type, (args, dims)))
+        return p.bind(*args), dims[0]
+
+    M.ad.primitive_jvps[p], M.batching.primitive_batchers[p] = jvp, batch
+    S.jax.vmap(lambda x: S.jax.jvp(p.bind, (x,), (x,)))(S.jnp.ones(2))
+    assert len(seen) >= 4 and set(seen) == {tuple}
+
+
 def _by_value(f):
     return lambda x: f(x) * 2 if f(x) > 0 else x
 

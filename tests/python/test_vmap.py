@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -365,3 +366,31 @@ def test_orders_of_transformations(S, order):
     for step in order:
         fun = steps[step](fun)
     return fun(x)
+
+
+class Answering:
+    """A function that has an answer for each attribute, which is no string."""
+
+    def __call__(self, x):
+        return 2 * x.sum()
+
+    __name__ = property(lambda self: self)
+
+
+@pytest.mark.parametrize("name", ["vmap", "grad", "checkpoint", "jacfwd", "linearize"])
+@same(weak=False)
+def test_functions_whose_name_is_no_string(S, name):
+    f = Answering()
+    x = S.jnp.ones((2, 3))
+    if name == "linearize":
+        return S.jax.linearize(f, x)[0]
+    return getattr(S.jax, name)(f)(x)
+
+
+@same
+def test_numpy_takes_the_dtype_of_a_traced_value(S):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = []
+        S.jax.eval_shape(lambda x: found.append(np.result_type(x)), S.jnp.ones(2, "float16"))
+        return found[0].name

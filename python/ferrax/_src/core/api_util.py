@@ -16,7 +16,19 @@ def fun_name(fun) -> str:
     """The name of a callable, for messages and jaxprs."""
     while not hasattr(fun, "__name__") and hasattr(fun, "func"):
         fun = fun.func
-    return getattr(fun, "__name__", type(fun).__name__)
+    name = getattr(fun, "__name__", None)
+    return name if isinstance(name, str) else type(fun).__name__
+
+
+def update_wrapper(wrapper, fun):
+    """As `functools.update_wrapper`, but for names that are no strings, as those of objects with an answer for
+    each attribute: the wrapper keeps its own."""
+    try:
+        return functools.update_wrapper(wrapper, fun)
+    except TypeError:
+        names = ("__name__", "__qualname__")
+        assigned = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in names]
+        return functools.update_wrapper(wrapper, fun, assigned)
 
 
 def fun_place(fun) -> str:
@@ -34,7 +46,7 @@ def wraps(fun, what, how):
     `how`."."""
 
     def decorate(wrapper):
-        functools.update_wrapper(wrapper, fun)
+        update_wrapper(wrapper, fun)
         text, own = f"{what} of {fun_name(fun)}, {how}.", wrapper.__doc__
         wrapper.__doc__ = f"{text}\n\nOriginal documentation:\n\n{own}" if own else text
         return wrapper

@@ -255,7 +255,10 @@ def _generator(self: core.Array) -> Any:
 
 
 def _numpy_dtype(self) -> Any:
-    """NumPy, which took `x.dtype` for a dtype where it was given `x`, stops doing so; JAX warns as well."""
+    """NumPy, which took `x.dtype` for a dtype where it was given `x`, stops doing so. JAX warns as well, of
+    arrays: `numpy.result_type` of a traced value, which cannot become an array, comes here, too."""
+    if isinstance(self, core.Tracer):
+        return self.dtype
     warnings.warn(
         "an array is no dtype: write dtype=x.dtype, not dtype=x. This will be an error.",
         DeprecationWarning,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as _np
 
+from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy.array_creation import asarray
@@ -13,6 +14,9 @@ from ferrax._src.numpy.array_creation import asarray
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Array:
     """Loads an array from a .npy file, or a lazy mapping from a .npz file, as `numpy.load`.
+
+    Files do not name dtypes that NumPy lacks: elements of two bytes are taken for bfloat16, and an array of
+    other such elements is NumPy's, to be given its dtype by `view`.
 
     Args: args, kwargs: those of `numpy.load`, with its errors.
 
@@ -24,7 +28,11 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Array:
     Array([0, 1, 2], dtype=int32)
     """
     out = _np.load(file, *args, **kwargs)
-    return asarray(out) if isinstance(out, _np.ndarray) else out
+    if not isinstance(out, _np.ndarray):
+        return out
+    if out.dtype == _np.dtype("V2"):
+        return asarray(out.view(dtypes.bfloat16))
+    return out if type(out.dtype) is _np.dtypes.VoidDType else asarray(out)
 
 
 def array_repr(

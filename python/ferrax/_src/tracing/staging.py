@@ -200,7 +200,7 @@ def make_jaxpr(
                 merged = [held[i] if i in held else next(rest) for i in range(len(args))]
                 return fun(*merged, **kwargs)
 
-            functools.update_wrapper(call, fun)
+            api_util.update_wrapper(call, fun)
         with named_axes.named_axes_of(axis_env):
             program, captured, flat = stage(call, dynamic, kwargs, writes=True, structs=True)
         closed = ClosedJaxpr(program, captured)
@@ -226,7 +226,7 @@ def make_jaxpr(
             return closed
         return closed, output_types(program, flat.out_tree, flat.structs)
 
-    functools.update_wrapper(make_jaxpr_f, fun)
+    api_util.update_wrapper(make_jaxpr_f, fun)
     make_jaxpr_f.__module__ = "ferrax"
     name = api_util.fun_name(fun)
     make_jaxpr_f.__name__ = f"make_jaxpr({name})"

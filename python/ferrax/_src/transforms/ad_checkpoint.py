@@ -83,7 +83,6 @@ def checkpoint(
         api_util.as_tuple_of_strings(static_argnames, "checkpoint: static_argnames")
     )
 
-    @functools.wraps(fun)
     def checkpointed(*args, **kwargs):
         static = _static_positions(static_argnums, args)
         call, dynamic, named = fun, args, kwargs
@@ -107,7 +106,7 @@ def checkpoint(
             results = touched.write_back(results)
         return out_tree.unflatten(results)
 
-    return checkpointed
+    return api_util.update_wrapper(checkpointed, fun)
 
 
 def _traced(fun, call, given, arrays, in_tree, args, kwargs):

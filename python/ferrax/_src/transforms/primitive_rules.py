@@ -111,7 +111,7 @@ def jvp(primitive, params, types, nonzero, out_types):
             next(rest) if flag else Zero(_aval(ty).to_tangent_aval())
             for ty, flag in zip(types, nonzero)
         ]
-        outs, out_tangents = _pair(rule(primals, tangents, **params), what)
+        outs, out_tangents = _pair(rule(tuple(primals), tuple(tangents), **params), what)
         if not primitive.multiple_results:
             outs, out_tangents = [outs], [out_tangents]
         outs = _outputs(outs, out_types, what)
@@ -182,6 +182,7 @@ def batch(primitive, params, batched, types, out_types):
     """The program over batched inputs, and where its outputs have the batch axis. `batched` is the
     axis' size, the text of its name or None, and where the inputs have it."""
     size, text, dims = batched
+    dims = tuple(dims)
     name = None if text is None else named_axes.from_text(text)
     what = f"the batching rule of '{primitive}'"
     if primitive in primitives.fancy_primitive_batchers:
@@ -210,7 +211,7 @@ def batch(primitive, params, batched, types, out_types):
     out_dims = []
 
     def flat(leaves):
-        outs, found = _pair(call(leaves), what)
+        outs, found = _pair(call(tuple(leaves)), what)
         if not primitive.multiple_results:
             outs, found = [outs], [found]
         if isinstance(found, int):
