@@ -251,17 +251,16 @@ fn kept() -> Program {
 fn by_rows() -> Program {
     let mut b = Builder::new("by_rows");
     let x = input(&mut b, &[1024, 512]);
-    let wide = |b: &mut Builder, value: &Atom| {
-        b.broadcast_in_dim(value.clone(), &[1024.into(), 512.into()], &[0]).unwrap()
-    };
-    let sum = b.reduce_sum(x.clone(), &[1]).unwrap();
-    let sum = wide(&mut b, &sum);
+    let wide =
+        |b: &mut Builder, value: Atom| b.broadcast_in_dim(value, &[1024.into(), 512.into()], &[0]).unwrap();
+    let sum = b.reduce_sum(x, &[1]).unwrap();
+    let sum = wide(&mut b, sum);
     let centred = b.sub(x, sum).unwrap();
-    let squares = b.mul(centred.clone(), centred.clone()).unwrap();
+    let squares = b.mul(centred, centred).unwrap();
     let sum = b.reduce_sum(squares, &[1]).unwrap();
-    let sum = wide(&mut b, &sum);
+    let sum = wide(&mut b, sum);
     let y = b.div(centred, sum).unwrap();
-    let columns = b.reduce_sum(y.clone(), &[0]).unwrap();
+    let columns = b.reduce_sum(y, &[0]).unwrap();
     b.finish([y, columns])
 }
 

@@ -87,9 +87,10 @@ impl Placement {
     /// `indices` is the index array.
     unsafe fn find(&self, read: ReadIndex, indices: *const u8, number: usize) -> (isize, Option<isize>) {
         let (mut index_at, mut window_at, mut operand_at, mut rest) = (0, 0, 0, number as isize);
-        for &[size, in_indices, in_windows, in_operand] in self.positions.iter().rev() {
-            let i = rest % size;
-            rest /= size;
+        for (axis, &[size, in_indices, in_windows, in_operand]) in self.positions.iter().enumerate().rev() {
+            // Divisions take as long as a small window: there is none for the outermost axis.
+            let (outside, i) = if axis == 0 { (0, rest) } else { (rest / size, rest % size) };
+            rest = outside;
             index_at += i * in_indices;
             window_at += i * in_windows;
             operand_at += i * in_operand;

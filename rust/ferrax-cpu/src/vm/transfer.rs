@@ -66,7 +66,15 @@ unsafe fn load_rect<C: Cast>(rect: &Rect, array: *const u8, block: *mut u8) {
                     *to = C::cast(from);
                 }
             } else if col_stride == 0 {
-                to.fill(C::cast(*from.cast::<C::S>()));
+                // By eights: of short rows there are many.
+                let value = C::cast(*from.cast::<C::S>());
+                let (eights, rest) = to.as_chunks_mut::<8>();
+                for eight in eights {
+                    *eight = [value; 8];
+                }
+                for to in rest {
+                    *to = value;
+                }
             } else {
                 for (col, to) in to.iter_mut().enumerate() {
                     *to = C::cast(*from.offset(col as isize * col_stride).cast::<C::S>());
