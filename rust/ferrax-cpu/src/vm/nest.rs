@@ -155,17 +155,23 @@ impl Tile {
     pub fn choose(nest: &Nest, main_stores: &[bool], lanes: usize) -> Tile {
         let rank = nest.extents.len();
         let stores = || nest.stores.iter().zip(main_stores).filter(|(_, main)| **main).map(|(map, _)| map);
+        // An operand counts by the elements that it has for each of the loops': broadcast ones are small.
+        let share = |map: &Map| -> f64 {
+            let still = (0..rank).filter(|&axis| map.strides[axis] == 0);
+            1.0 / still.map(|axis| nest.extents[axis].max(1) as f64).product::<f64>()
+        };
         let score = |axis: usize| -> f64 {
             let mut score = 0.0;
             for map in &nest.loads {
-                score += match map.strides[axis].abs() {
+                let value = match map.strides[axis].abs() {
                     1 => 2.0,
                     0 => 0.5,
                     _ => 0.0,
                 };
+                score += value * share(map);
             }
             for map in stores() {
-                score += if map.strides[axis].abs() == 1 { 3.0 } else { 0.0 };
+                score += if map.strides[axis].abs() == 1 { 3.0 * share(map) } else { 0.0 };
             }
             (score + 0.01) * (nest.extents[axis].min(64) as f64)
         };
