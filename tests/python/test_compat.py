@@ -78,6 +78,7 @@ from jax._src.flatten_util import ravel_pytree
 from jax._src.lax.control_flow import scan_p
 assert core.ShapedArray is jax.core.ShapedArray and core.trace_state_clean()
 assert jax._src.interpreters.ad.primitive_jvps is jax.interpreters.ad.primitive_jvps
+assert jax._src.interpreters.ad.CustomVJPException is jax.errors.UnexpectedTracerError
 assert pe.trace_to_jaxpr_dynamic is jax.interpreters.partial_eval.trace_to_jaxpr_dynamic
 assert ravel_pytree is jax.flatten_util.ravel_pytree and scan_p is jax.lax.scan_p
 assert list in tree_util._registry and object not in tree_util._registry
