@@ -556,3 +556,12 @@ def test_symbolic_zeros_of_another_shape():
     )
     with pytest.raises(ValueError, match=r"zero of shape \(2,\) at output\[0\], for .* float32\[1\].*None"):
         ferrax.grad(lambda x, y: f(x, y)[0].sum())(jnp.ones(1), jnp.ones(2))
+
+
+@same
+def test_zeros_of_trees(S):
+    tree = {"a": (1.5, S.jnp.ones(2, "float16")), "b": [None, 3], "c": ()}
+    zero = S.jax.custom_derivatives.zero_from_primal
+    symbolic = S.jax.tree.leaves(zero(tree, symbolic_zeros=True))
+    floats = {"a": tree["a"], "c": ()}
+    return zero(floats), [type(x).__name__ for x in symbolic], S.jax.tree.structure(zero(tree)).num_leaves

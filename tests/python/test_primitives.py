@@ -3,6 +3,7 @@
 import functools
 import importlib
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -540,8 +541,13 @@ def test_rules_of_builtin_primitives_cannot_be_replaced():
     M = modules(FERRAX)
     with pytest.raises(NotImplementedError, match="'exp'"):
         ferrax.lax.exp_p.def_impl(lambda x: x)
-    with pytest.warns(UserWarning, match="transpose rule of 'stop_gradient'"):
-        M.ad.primitive_transposes[ferrax.lax.stop_gradient_p] = lambda ct, x: [ct]
+    with pytest.warns(UserWarning, match="transpose rule of 'neg'"):
+        M.ad.primitive_transposes[ferrax.lax.neg_p] = lambda ct, x: [ct]
+    del M.ad.primitive_transposes[ferrax.lax.neg_p]
+    # It is linear in nothing, so that no rule is asked for.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        M.ad.primitive_transposes[ferrax.lax.stop_gradient_p] = lambda ct, x: [None]
     del M.ad.primitive_transposes[ferrax.lax.stop_gradient_p]
 
 

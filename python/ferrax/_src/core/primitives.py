@@ -300,7 +300,9 @@ class Rules(dict):
         self.kind = kind
 
     def __setitem__(self, primitive, rule):
-        if getattr(primitive, "_builtin", False):
+        # Nobody asks how to transpose what has no tangent: that this rule is not called is no news.
+        unasked = self.kind == "transpose rule" and getattr(primitive, "op", None) == "stop_gradient"
+        if getattr(primitive, "_builtin", False) and not unasked:
             warnings.warn(
                 f"the {self.kind} of '{primitive}', a primitive of the native core, is native: the "
                 "one that is given here is not called",

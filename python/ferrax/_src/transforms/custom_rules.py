@@ -104,17 +104,23 @@ def symbolic_zero(ty) -> SymbolicZero:
 
 
 def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of `value`: an array, or a `SymbolicZero`.
+    """The zero tangent of `value`: a tree of arrays, or of `SymbolicZero`s.
 
-    Args: value: array or scalar; symbolic_zeros: whether to return a `SymbolicZero`.
+    Args: value: a tree of arrays and scalars; symbolic_zeros: whether to return `SymbolicZero`s.
+
+    Errors: TypeError for leaves that are no arrays.
 
     Example:
         >>> from ferrax.custom_derivatives import zero_from_primal
-        >>> zero_from_primal(jnp.float32(3.0))
-        Array(0., dtype=float32)
+        >>> zero_from_primal({"a": jnp.float32(3.0)})
+        {'a': Array(0., dtype=float32)}
     """
-    ty = array_types([core.as_array(value, "zero_from_primal")])[0]
-    return symbolic_zero(ty) if symbolic_zeros else zeros(ty)
+
+    def zero(leaf):
+        ty = array_types([core.as_array(leaf, "zero_from_primal")])[0]
+        return symbolic_zero(ty) if symbolic_zeros else linearized.tangent_zeros(*ty)
+
+    return tree_util.tree_map(zero, value)
 
 
 def forwarded_attribute(self, name: str) -> Any:
