@@ -152,6 +152,7 @@ from ferrax._src.core.devices import (
     process_index as process_index,
     process_indices as process_indices,
 )
+from ferrax._src.core.live import live_arrays as live_arrays
 from ferrax._src.base.dtypes import float0 as float0
 from ferrax._src.base.effects import effects_barrier as effects_barrier
 from ferrax._src.transforms.gradient_refs import ad as ad

@@ -3,8 +3,11 @@
 Each case is an expression over the arrays of `array_cases.names`, evaluated with ferrax and with JAX.
 """
 
+import gc
+
 import pytest
 from array_cases import same_expression
+from oracle import same
 
 TEXT = [
     "repr(f)", "repr(i)", "repr(s)", "repr(k)", "repr(b)", "repr(c)", "repr(h)", "repr(e)",
@@ -118,3 +121,20 @@ def test_attributes(expression):
 @pytest.mark.parametrize("expression", TRACERS)
 def test_tracers(expression):
     same_expression(expression)
+
+
+@same
+def test_live_arrays(S):
+    x, y, z = S.jnp.ones(3131), S.jnp.ones(4141), S.jnp.ones(5151)
+    S.jax.eval_shape(S.jnp.sin, x)
+    y.delete()
+    del z
+    gc.collect()
+    shapes = {array.shape for array in S.jax.live_arrays("cpu")}
+    return [shape in shapes for shape in ((3131,), (4141,), (5151,))]
+
+
+@pytest.mark.raises("RuntimeError")
+@same
+def test_live_arrays_of_another_platform(S):
+    return S.jax.live_arrays("tpu")

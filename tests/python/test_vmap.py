@@ -374,7 +374,8 @@ class Answering:
     def __call__(self, x):
         return 2 * x.sum()
 
-    __name__ = property(lambda self: self)
+    def __getattribute__(self, name):
+        return self if name in ("__name__", "__annotations__") else object.__getattribute__(self, name)
 
 
 @pytest.mark.parametrize("name", ["vmap", "grad", "checkpoint", "jacfwd", "linearize"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
@@ -21,14 +22,12 @@ def fun_name(fun) -> str:
 
 
 def update_wrapper(wrapper, fun):
-    """As `functools.update_wrapper`, but for names that are no strings, as those of objects with an answer for
-    each attribute: the wrapper keeps its own."""
-    try:
-        return functools.update_wrapper(wrapper, fun)
-    except TypeError:
-        names = ("__name__", "__qualname__")
-        assigned = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in names]
-        return functools.update_wrapper(wrapper, fun, assigned)
+    """As `functools.update_wrapper`, but for what cannot be an attribute of a function, such as a name that
+    is no string of an object with an answer for each attribute: there the wrapper keeps its own."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(wrapper, name, getattr(fun, name))
+    return functools.update_wrapper(wrapper, fun, assigned=())
 
 
 def fun_place(fun) -> str:

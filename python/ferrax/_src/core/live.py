@@ -1,0 +1,32 @@
+"""`live_arrays`: the arrays there are.
+
+No list of arrays is kept, which would cost each of them: Python's collector knows its objects. An array
+that only a program holds, as a constant, is no object.
+"""
+
+from __future__ import annotations
+
+import gc
+
+from ferrax._src import core
+from ferrax._src.core.devices import devices
+
+
+def live_arrays(platform: str | None = None) -> list[core.Array]:
+    """All arrays that are referred to and not deleted, in no particular order.
+
+    Takes time in proportion to the number of all objects that Python's collector knows: to look for what
+    keeps memory, not for each step.
+
+    Args: platform: None or "cpu".
+
+    Errors: RuntimeError for platforms that do not exist.
+
+    >>> before = len(ferrax.live_arrays())
+    >>> x = jnp.ones(3)
+    >>> len(ferrax.live_arrays()) - before
+    1
+    """
+    devices(platform)
+    found = [x for x in gc.get_objects() if type(x) is core.ArrayImpl]
+    return [x for x in found if not x.is_deleted()]
