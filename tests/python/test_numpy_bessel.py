@@ -10,7 +10,7 @@ import ferrax
 import ferrax.numpy as jnp
 
 REAL = tuple(d for d in ALL if np.dtype(d).kind != "c")
-BETAS = [(np.asarray(b),) for b in (0.0, 5.3, np.float32(14), np.int32(3), np.float16(2), -2.0)]
+BETAS = [(np.asarray(b),) for b in (0.0, 5.3, np.float16(2), -2.0)]
 
 ROWS = [
     row("i0", lambda S, x: S.jnp.i0(x), (9,), dtypes=REAL, points=[(np.array([-20.0, -7.9, -0.4, 0.01, 3.0, 8.1, 60.0]),)]),
@@ -56,6 +56,14 @@ def test_derivatives_at_zero():
         assert float(first(0.0)) == 0.0
         np.testing.assert_allclose(float(ferrax.grad(first)(0.0)), 0.5, rtol=1e-14)
         np.testing.assert_allclose(float(ferrax.grad(ferrax.grad(first))(0.0)), 0.0, atol=1e-14)
+
+
+def test_beta_of_less_precision():
+    """It is as precise as the window; the reference divides by a value in float32."""
+    with ferrax.enable_x64(True):
+        for M in (2, 7, 12):
+            for beta in (np.float32(14), np.int32(3)):
+                np.testing.assert_allclose(jnp.kaiser(M, beta), np.kaiser(M, float(beta)), rtol=1e-13)
 
 
 def test_traced_sizes_are_refused():

@@ -277,7 +277,7 @@ fn runs_of_rows() {
     let fewer = refused(&program, |plan| plan.runs[0].extents[0] = 512);
     says(&fewer, &["do not go by rows [512]"]);
     let shorter = refused(&program, |plan| plan.runs[0].steps.start += 1);
-    says(&shorter, &["do not go by rows [1024]"]);
+    says(&shorter, &["is not of one run's rows"]);
     let little = refused(&program, |plan| plan.runs[0].own_bytes = 64);
     says(&little, &["exceeds the memory of a row"]);
     let shared = refused(&program, |plan| {

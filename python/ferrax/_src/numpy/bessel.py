@@ -85,6 +85,7 @@ def kaiser(M: Any, beta: ArrayLike) -> Array:
     if M <= 1:
         return lax.full((M,), 1, dtype)
     beta = ensure_array(beta, "kaiser")
+    beta = lax.convert_element_type(beta, dtypes.result_type(beta, dtype))
     half = as_array(np.asarray(0.5 * (M - 1), dtype))
     u = lax.div(lax.sub(lax.iota(dtype, M), half), half)
     root = lax.sqrt(lax.sub(as_array(np.ones((), dtype)), lax.mul(u, u)))
