@@ -218,3 +218,25 @@ def test_masks_are_dropped_by_array(s):
 @same
 def test_refused_by_both(s, call):
     return call(s)
+
+
+@pytest.mark.parametrize("value", [3.0, True, 2j, np.float64(2), np.ones(2)], ids=repr)
+@same
+def test_operators_take_what_stands_for_a_number(s, value):
+    class Thing:
+        def __jax_array__(self):  # noqa: PLW3201
+            return value
+
+    x = s.jnp.ones(2)
+    return x + Thing(), Thing() * x, x == Thing()
+
+
+@SIDES
+@pytest.mark.parametrize("value", ["x", [1, 2], None], ids=repr)
+def test_operators_leave_what_stands_for_no_array(S, value):
+    class Thing:
+        def __jax_array__(self):  # noqa: PLW3201
+            return value
+
+    with pytest.raises(TypeError):
+        S.jnp.ones(2) + Thing()

@@ -5,6 +5,7 @@ use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySet, PyTuple};
 
@@ -15,11 +16,20 @@ use crate::errors::IntoPyResult;
 use crate::pairwise::Pairwise;
 use crate::{dtypes, functions, params, trace};
 
-/// The other operand, or `None` for kinds that the operators leave to Python.
+/// The other operand, or `None` for kinds that the operators leave to Python. What an object's `__jax_array__`
+/// gives may be a number here.
 fn other<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Operand<'py>>> {
-    match convert::operand(object, "this operator") {
+    let is_left = |error: &PyErr| error.is_instance_of::<PyTypeError>(object.py());
+    let found = match convert::operand(object, "this operator") {
+        Err(error) if is_left(&error) => match object.getattr(intern!(object.py(), "__jax_array__")) {
+            Ok(method) => convert::operand(&method.call0()?, "this operator"),
+            Err(_) => Err(error),
+        },
+        found => found,
+    };
+    match found {
         Ok(operand) => Ok(Some(operand)),
-        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => Ok(None),
+        Err(error) if is_left(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -30,9 +30,10 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Array:
     out = _np.load(file, *args, **kwargs)
     if not isinstance(out, _np.ndarray):
         return out
-    if out.dtype == _np.dtype("V2"):
-        return asarray(out.view(dtypes.bfloat16))
-    return out if type(out.dtype) is _np.dtypes.VoidDType else asarray(out)
+    loaded: Any = out
+    if loaded.dtype == _np.dtype("V2"):
+        return asarray(loaded.view(dtypes.bfloat16))
+    return loaded if type(loaded.dtype) is _np.dtypes.VoidDType else asarray(loaded)
 
 
 def array_repr(
