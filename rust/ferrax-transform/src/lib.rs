@@ -10,7 +10,7 @@
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
-//! | `optimise` | `inline`, `simplify`, `hoist`, `fission`, `fold`, `cse`, `dce` in turn |
+//! | `optimise` | `inline`, `simplify`, `conditional_updates`, `hoist`, `fission`, `fold`, `cse`, `dce` in turn |
 //!
 //! Invariants of all of them: the input is not changed; the result verifies
 //! (checked in debug builds); effects keep their order; every equation keeps its
@@ -18,6 +18,7 @@
 //! sub-program that is reached through many calls counts once.
 
 pub mod batch;
+pub mod conditional_updates;
 mod control;
 pub mod cse;
 pub mod dce;
@@ -39,6 +40,7 @@ pub mod transpose;
 pub mod vjp;
 
 pub use batch::{OutDims, batch};
+pub use conditional_updates::conditional_updates;
 pub use cse::cse;
 pub use dce::{dce, dce_with};
 pub use fission::fission;

@@ -1,5 +1,5 @@
 //! The pipeline that programs go through before they are compiled: `inline`,
-//! then rounds of `simplify`, `hoist`, `fission`, `fold`, `cse` and `dce`.
+//! then rounds of `simplify`, `conditional_updates`, `hoist`, `fission`, `fold`, `cse` and `dce`.
 //!
 //! Invariants: values, types, inputs, outputs and effects stay. Callees that are
 //! not inlined are optimised too, each once. Cost: linear for each round, and
@@ -12,7 +12,7 @@ use ferrax_ir::{Program, Result};
 use crate::inline::Inline;
 use crate::memo::Memo;
 use crate::rewrite::{Rewriter, is_same, share};
-use crate::{cse, dce, fission, fold, hoist, inline, simplify};
+use crate::{conditional_updates, cse, dce, fission, fold, hoist, inline, simplify};
 
 /// What `optimise` does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,7 +42,8 @@ impl Optimiser {
     fn program(&mut self, program: &Program) -> Result<Program> {
         let mut current = self.optimise_callees(program)?;
         for _ in 0..self.rounds {
-            let next = dce(&cse(&fold(&fission(&hoist(&simplify(&current)?)?)?)?)?)?;
+            let simpler = conditional_updates(simplify(&current)?)?;
+            let next = dce(&cse(&fold(&fission(&hoist(&simpler)?)?)?)?)?;
             let same = is_same(&next, &current);
             current = next;
             if same {
