@@ -11,7 +11,7 @@
 //! | `plan`, `place` | steps in order, buffers placed by liveness |
 //! | `rows` | kernels that go through rows together, a block at a time |
 //! | `verify_plan` | that every access of a plan is inside of its buffer, and no two values share one |
-//! | `plan_text` | plans as text |
+//! | `plan_text`, `plan_costs` | plans as text; the memory that they need |
 
 mod draft;
 pub mod emit;
@@ -23,6 +23,7 @@ pub mod kernel;
 mod movement;
 mod place;
 pub mod plan;
+pub mod plan_costs;
 mod plan_text;
 pub mod rows;
 pub mod verify_plan;

@@ -62,10 +62,15 @@ impl Action {
 /// Compiles a program whose dimensions are all constant.
 pub fn compile(program: &Program) -> Result<Executable> {
     fork::protect();
+    bind(plan(program)?, &mut Nested::default())
+}
+
+/// What [`compile`] makes ready.
+pub fn plan(program: &Program) -> Result<Plan> {
     let flat = ferrax_compile::expand(program)?;
     let flat = legalise(flat)?;
     let flat = optimise(&flat, Options::default())?;
-    bind(ferrax_compile::plan(&flat)?, &mut Nested::default())
+    ferrax_compile::plan(&flat)
 }
 
 /// The sub-programs of a program that is compiled, each compiled once.

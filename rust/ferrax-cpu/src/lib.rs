@@ -32,6 +32,6 @@ pub mod strided;
 pub mod vm;
 
 pub use eager::run_op;
-pub use executable::{Executable, Outputs, compile};
+pub use executable::{Executable, Outputs, compile, plan};
 pub use fork::protect as protect_forks;
 pub use interrupt::set_interrupt_check;

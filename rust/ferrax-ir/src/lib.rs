@@ -22,6 +22,7 @@
 pub mod builder;
 mod canonical;
 pub mod convert;
+pub mod costs;
 pub mod dim;
 pub mod dtype;
 mod equality;

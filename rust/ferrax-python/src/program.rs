@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use ferrax_ir::{ArrayType, Op, Program, Sizes, Type, View, ops};
+use ferrax_ir::{ArrayType, Op, Program, Type, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -164,41 +164,6 @@ fn work(program: &Program) -> usize {
             }
         };
         program.equations.iter().map(|equation| inside(&equation.op)).fold(own, usize::saturating_add)
-    })
-}
-
-/// The product of these sizes, as far as 64 bits go.
-fn count_of(sizes: &[usize]) -> u64 {
-    if sizes.contains(&0) {
-        0
-    } else {
-        sizes.iter().fold(1, |count, &size| count.saturating_mul(size as u64))
-    }
-}
-
-fn flops(program: &Program) -> u64 {
-    let elements = |ty: &Type| ty.as_array().and_then(|ty| ty.sizes()).map_or(0, |sizes| count_of(&sizes));
-    program.measure(&|program, of| {
-        let count = |equation: &ferrax_ir::Equation| {
-            let outputs = equation.outputs.iter().map(|var| elements(&program.types[var.index()]));
-            let outputs = outputs.fold(0, u64::saturating_add);
-            match &equation.op {
-                Op::DotGeneral(dot) => {
-                    let lhs = program.type_of(&equation.inputs[0]);
-                    let sizes = lhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
-                    let contracted: Sizes = dot.lhs_contracting.iter().map(|&axis| sizes[axis]).collect();
-                    outputs.saturating_mul(count_of(&contracted)).saturating_mul(2)
-                }
-                Op::ConvGeneralDilated(conv) => {
-                    let rhs = program.type_of(&equation.inputs[1]);
-                    let sizes = rhs.as_array().and_then(|ty| ty.sizes()).unwrap_or_default();
-                    let terms: Sizes = conv.dims.rhs[1..].iter().map(|&axis| sizes[axis]).collect();
-                    outputs.saturating_mul(count_of(&terms)).saturating_mul(2)
-                }
-                op => op.programs().into_iter().map(of).fold(0u64, u64::saturating_add).max(outputs),
-            }
-        };
-        program.equations.iter().map(count).fold(0, u64::saturating_add)
     })
 }
 
@@ -397,10 +362,19 @@ impl PyProgram {
         Ok(PyProgram::new(Arc::new(b.finish(outputs))))
     }
 
-    /// Scalar operations of a run, roughly: the elements of all equations' outputs, and two for
-    /// each product of a contraction.
-    fn flops(&self) -> u64 {
-        flops(&self.program)
+    /// Roughly, before fusion: arithmetic, functions such as `exp`, and bytes read and written.
+    fn costs(&self) -> (u64, u64, u64) {
+        let costs = self.program.costs();
+        (costs.flops, costs.transcendentals, costs.bytes)
+    }
+
+    /// The plan: its text, the bytes that its steps read and write, and the memory of arguments, constants,
+    /// results, values in between, and all at once.
+    fn plan(&self, py: Python<'_>) -> PyResult<(String, usize, [usize; 5])> {
+        let plan = py.detach(|| ferrax_cpu::plan(&self.program)).py(py)?;
+        let memory = plan.memory();
+        let sizes = [memory.arguments, memory.constants, memory.results, memory.temporaries, memory.peak()];
+        Ok((plan.to_string(), plan.traffic(), sizes))
     }
 
     /// Runs on concrete arrays.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -198,8 +199,36 @@ class Lowered(_Stage):
         return f"{text}\n{_places(program)}" if debug_info else text
 
     def cost_analysis(self) -> dict[str, float]:
-        """Rough costs: `flops`, one for each output element of each equation."""
-        return {"flops": float(self._program.flops())}
+        """Costs of a run, roughly and before operations are fused.
+
+        `flops`: sums, products, comparisons and the like of elements, two for each product of a contraction;
+        `transcendentals`: functions such as `exp`; `bytes accessed`: all operands and results. Steps of a
+        `scan` count each, those of a `while_loop` once, of branches the dearest.
+
+        >>> ferrax.jit(lambda x: jnp.exp(x) + 1).lower(jnp.zeros(8)).cost_analysis()
+        {'flops': 8.0, 'transcendentals': 8.0, 'bytes accessed': 132.0}
+        """
+        return _costs(self._program.costs())
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledMemoryStats:
+    """Bytes that a run of a compiled function takes.
+
+    `temp_size_in_bytes` are those of values in between, `peak_memory_in_bytes` all at once, constants too. No
+    argument's memory becomes a result's, and no machine code is made.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    peak_memory_in_bytes: int
+    alias_size_in_bytes: int = 0
+    generated_code_size_in_bytes: int = 0
+
+
+def _costs(costs):
+    return dict(zip(("flops", "transcendentals", "bytes accessed"), map(float, costs)))
 
 
 class Compiled(_Stage):
@@ -213,12 +242,19 @@ class Compiled(_Stage):
     """
 
     def as_text(self) -> str:
-        """The optimised program as text."""
-        return self._program.optimise().text(0)
+        """The optimised program as text, and its plan: kernels and calls in order, with their memory."""
+        return f"{self._program.optimise().text(0)}\n\n{self._program.plan()[0]}"
 
     def cost_analysis(self) -> dict[str, float]:
-        """Rough costs: `flops`, one for each output element of each equation."""
-        return {"flops": float(self._program.flops())}
+        """As `Lowered.cost_analysis`, of the optimised program; `bytes accessed` are those that kernels and
+        calls read and write.
+
+        >>> compiled = ferrax.jit(lambda x: jnp.exp(x) + 1).lower(jnp.zeros(8)).compile()
+        >>> compiled.cost_analysis()
+        {'flops': 8.0, 'transcendentals': 8.0, 'bytes accessed': 64.0}
+        """
+        flops, transcendentals, _ = self._program.optimise().costs()
+        return _costs((flops, transcendentals, self._program.plan()[1]))
 
     def _places(self, side, count):
         known = self._shardings[side] if self._shardings else []
@@ -256,9 +292,15 @@ class Compiled(_Stage):
             ]
         )
 
-    def memory_analysis(self) -> None:
-        """None: it is not known."""
-        return
+    def memory_analysis(self) -> CompiledMemoryStats:
+        """The bytes that a run takes, but for what loops and library calls take while they run.
+
+        >>> compiled = ferrax.jit(lambda x: jnp.exp(x).sum()).lower(jnp.zeros(8)).compile()
+        >>> compiled.memory_analysis().argument_size_in_bytes
+        32
+        """
+        arguments, _, results, between, peak = self._program.plan()[2]
+        return CompiledMemoryStats(arguments, results, between, peak)
 
     def runtime_executable(self) -> Any:
         """The program, as the native core has it."""
