@@ -185,3 +185,24 @@ def test_threads_do_not_change_bits():
         return done.stdout
 
     assert run(1) == run(2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("terms", [256, 300, 4097, 70_001])
+@pytest.mark.parametrize("rows, columns", [(2, 2), (3, 16), (16, 3), (10, 10), (5, 1), (16, 16), (17, 2), (2, 17)])
+def test_products_of_few_rows_and_columns(rows, columns, terms, dtype):
+    rng = np.random.default_rng(terms)
+    x, y = (rng.standard_normal((terms, n)).astype(dtype) for n in (rows, columns))
+    # What is beside the operand in memory does not come in.
+    wide = np.full((terms, columns + 3), np.nan, dtype)
+    wide[:, :columns] = y
+    bound = (20 + 4096) * np.finfo(dtype).eps * (np.abs(x.T).astype(float) @ np.abs(y).astype(float))
+    with jax.enable_x64(dtype == "float64"):
+        a, b = jnp.asarray(x), jnp.asarray(y)
+        for got in (
+            a.T @ b, jnp.asarray(np.ascontiguousarray(x.T)) @ b, jnp.einsum("ki,kj->ij", a, b),
+            jax.jit(lambda a, w: a.T @ w[:, :columns])(a, jnp.asarray(wide)),
+            jax.vmap(lambda a: a.T @ b)(a[None])[0],
+        ):  # fmt: skip
+            assert got.dtype == dtype
+            assert (np.abs(np.asarray(got, float) - x.T.astype(float) @ y.astype(float)) <= bound).all()
