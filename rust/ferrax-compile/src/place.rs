@@ -14,7 +14,7 @@ use crate::graph::Graph;
 use crate::index::View;
 use crate::kernel::{AxisKind, Launch, Stage};
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
-use crate::rows::{Run, find_runs, run_of};
+use crate::rows::{Run, find_runs, needed, run_at};
 
 /// A step before its operands have buffers.
 pub enum Pending {
@@ -238,28 +238,17 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Blocks of a run take turns: what one of its steps needs, all of them do. Values that no other step
-    /// needs go to the memory of the blocks.
+    /// Values live as long as runs need them. Those that one run alone needs go to the memory of its blocks.
     fn live_through(&mut self, runs: &mut [Run]) -> Result<()> {
-        let run_of = run_of(runs, runs.last().map_or(0, |run| run.steps.end));
-        let within = |step: usize| run_of.get(step).copied().flatten();
         let mut own: Vec<Vec<(usize, usize, usize)>> = vec![Vec::new(); runs.len()];
         for (id, life) in self.lives.iter_mut().enumerate() {
             let Some(Life { first, last }) = life else { continue };
-            let (begins, ends) = (within(*first), within(*last));
-            if let Some(number) = begins
-                && begins == ends
-                && runs[number].walks(BufferId(id as u32))
-            {
-                own[number].push((*first, id, *last));
-                *life = None;
-                continue;
-            }
-            if let Some(number) = begins {
-                *first = runs[number].steps.start;
-            }
-            if let Some(number) = ends {
-                *last = runs[number].steps.end - 1;
+            match run_at(runs, *first).filter(|&number| run_at(runs, *last) == Some(number)) {
+                Some(number) if runs[number].walks(BufferId(id as u32)) => {
+                    own[number].push((*first, id, *last));
+                    *life = None;
+                }
+                _ => (*first, *last) = needed(runs, *first, *last),
             }
         }
         for (run, own) in runs.iter_mut().zip(own) {
@@ -374,15 +363,12 @@ impl Uses {
         uses
     }
 
-    /// As if each step of a run needed what any of its steps does: blocks of rows take turns.
+    /// The first and the last step that needs each buffer (see [`needed`]).
     pub fn through(mut self, runs: &[Run]) -> Uses {
-        let run_of = run_of(runs, runs.last().map_or(0, |run| run.steps.end));
-        let within = |step: usize| run_of.get(step).copied().flatten().map(|number| &runs[number]);
-        for first in &mut self.first {
-            *first = within(*first).map_or(*first, |run| run.steps.start);
-        }
-        for last in self.last.iter_mut().flatten() {
-            *last = within(*last).map_or(*last, |run| run.steps.end - 1);
+        for (first, last) in self.first.iter_mut().zip(&mut self.last) {
+            if let Some(last) = last {
+                (*first, *last) = needed(runs, *first, *last);
+            }
         }
         self
     }
@@ -393,7 +379,6 @@ impl Uses {
 /// the same step. In a run they have to be walked by rows.
 fn donations(buffers: &[Buffer], steps: &[Step], runs: &[Run], outputs: &[Argument]) -> Vec<(usize, usize)> {
     let uses = Uses::new(steps, buffers.len());
-    let run_of = run_of(runs, steps.len());
     let bytes = |id: BufferId| buffers[id.0 as usize].bytes;
     // Not yet given, and not yet made of what was given.
     let mut free = vec![true; buffers.len()];
@@ -415,11 +400,11 @@ fn donations(buffers: &[Buffer], steps: &[Step], runs: &[Run], outputs: &[Argume
     let is_input = |id: usize| matches!(buffers[id].place, Place::Input(_));
     let is_fresh = |id: usize| matches!(buffers[id].place, Place::Fresh(_));
     for (number, step) in steps.iter().enumerate() {
-        let apart = |id: BufferId| run_of[number].is_none_or(|run| runs[run].walks(id));
+        let run = run_at(runs, number);
         let gives = |id: BufferId| {
-            let is_apart = apart(id);
+            let walked = run.is_none_or(|run| runs[run].walks(id));
             let id = id.0 as usize;
-            is_apart && is_input(id) && free[id] && uses.last[id] == Some(number)
+            walked && is_input(id) && free[id] && uses.last[id] == Some(number)
         };
         let takes = |id: BufferId| {
             let id = id.0 as usize;

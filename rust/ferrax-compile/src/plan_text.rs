@@ -10,6 +10,7 @@ use std::fmt;
 use ferrax_ir::ShowOp;
 
 use crate::plan::{Argument, BufferId, Place, Plan, Step};
+use crate::rows::run_at;
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +62,8 @@ impl fmt::Display for Plan {
             }
         }
         for (number, step) in self.steps.iter().enumerate() {
-            if let Some(run) = self.runs.iter().find(|run| run.steps.start == number) {
+            let run = run_at(&self.runs, number).map(|run| &self.runs[run]);
+            if let Some(run) = run.filter(|run| run.steps.start == number) {
                 let (steps, loops) = (run.steps.len(), run.extents.as_slice());
                 writeln!(f, "  {steps} steps by rows {loops:?}, {} bytes of their own", run.own_bytes)?;
             }

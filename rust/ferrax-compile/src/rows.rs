@@ -50,13 +50,19 @@ impl Run {
     }
 }
 
-/// The run that each step is in.
-pub fn run_of(runs: &[Run], steps: usize) -> Vec<Option<usize>> {
-    let mut result = vec![None; steps];
-    for (number, run) in runs.iter().enumerate() {
-        result[run.steps.clone()].fill(Some(number));
-    }
-    result
+/// The number of the run that a step is in.
+pub fn run_at(runs: &[Run], step: usize) -> Option<usize> {
+    let number = runs.partition_point(|run| run.steps.end <= step);
+    runs.get(number).filter(|run| run.steps.contains(&step)).map(|_| number)
+}
+
+/// The first and the last step that need a value, given those that use it: blocks of a run take turns, so that
+/// all of its steps need what one of them does.
+pub fn needed(runs: &[Run], first: usize, last: usize) -> (usize, usize) {
+    (
+        run_at(runs, first).map_or(first, |run| runs[run].steps.start),
+        run_at(runs, last).map_or(last, |run| runs[run].steps.end - 1),
+    )
 }
 
 /// The runs among these steps.

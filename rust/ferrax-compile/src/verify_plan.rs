@@ -34,7 +34,7 @@ use crate::index::View;
 use crate::kernel::{AxisKind, Launch, Stage, registers};
 use crate::place::{Uses, in_place_pairs};
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
-use crate::rows::{analyse, run_of};
+use crate::rows::{analyse, run_at};
 
 /// The error names the step, the operand and the equation whose value it is.
 pub fn verify_plan(plan: &Plan, program: &Program) -> Result<()> {
@@ -448,14 +448,13 @@ impl Verifier<'_> {
             }
             end = steps.end;
         }
-        let run_of = run_of(&plan.runs, plan.steps.len());
         let mut spans: Vec<Vec<Span>> = vec![Vec::new(); plan.runs.len()];
         for (number, buffer) in plan.buffers.iter().enumerate() {
             let (Place::Rows(begin), Some(last)) = (buffer.place, uses.last[number]) else { continue };
             let first = uses.first[number];
             let id = BufferId(number as u32);
-            let Some(run) =
-                run_of[first].filter(|&run| run_of[last] == Some(run) && plan.runs[run].walks(id))
+            let Some(run) = run_at(&plan.runs, first)
+                .filter(|&run| run_at(&plan.runs, last) == Some(run) && plan.runs[run].walks(id))
             else {
                 return Err(self.fault(format_args!("{} is not of one run's rows", self.show(id))));
             };
@@ -514,7 +513,6 @@ impl Verifier<'_> {
             };
         }
         let leaving: FxHashSet<BufferId> = plan.outputs.iter().map(|output| output.buffer).collect();
-        let run_of = run_of(&plan.runs, plan.steps.len());
         let mut seen = FxHashSet::default();
         for &(input, fresh) in &plan.donations {
             let wrong = |why: &str| {
@@ -537,7 +535,7 @@ impl Verifier<'_> {
                 let bytes = |id: BufferId| plan.buffers[id.0 as usize].bytes;
                 let walked =
                     |run: usize| [from, to].iter().all(|&id| plan.runs[run].walks(BufferId(id as u32)));
-                run_of[number].is_none_or(walked)
+                run_at(&plan.runs, number).is_none_or(walked)
                     && !in_place_pairs(
                         &plan.steps[number],
                         bytes,

@@ -226,6 +226,18 @@ pub fn run_interruptibly(chunks: usize, work: &(dyn Fn(usize) + Sync)) -> Result
     run_until(chunks, work, Some(Arc::default()))
 }
 
+/// As `run_interruptibly`, of work that may fail: then the error is one that it gave, and the other chunks have
+/// been run.
+pub fn run_fallibly(chunks: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    let failed: Mutex<Option<Error>> = Mutex::new(None);
+    run_interruptibly(chunks, &|chunk| {
+        if let Err(error) = work(chunk) {
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    })?;
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
 /// The error of what was given up because of `stopping`.
 pub fn stopped() -> Error {
     Error::Interrupted("the computation was interrupted".into())

@@ -5,7 +5,7 @@
 
 use ferrax_compile::rows::BLOCK_BYTES;
 use ferrax_compile::{Place, Plan, Run, Step};
-use ferrax_ir::{Error, Result, internal_error};
+use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
 use crate::alloc::Buffer;
@@ -51,8 +51,7 @@ unsafe impl Sync for Pointers<'_> {}
 impl Rows {
     /// `bind` makes the kernel of a step ready.
     pub fn new(plan: &Plan, run: &Run, bind: impl Fn(&Step) -> Result<Bound>) -> Result<Rows> {
-        let (Some(&extent), outer) = (run.extents.last(), &run.extents[..run.extents.len().max(1) - 1])
-        else {
+        let Some((&extent, outer)) = run.extents.split_last() else {
             return Err(internal_error!("a run without loops"));
         };
         let mut rows = Rows {
@@ -102,22 +101,14 @@ impl Rows {
         let blocks = in_one * self.outer.iter().product::<usize>();
         let chunks = blocks.min(CHUNKS * pool::threads());
         let shared = Pointers(pointers);
-        let failed = std::sync::Mutex::new(None::<Error>);
-        pool::run_interruptibly(chunks, &|chunk| {
-            let work = || -> Result<()> {
-                let memory = Buffer::new(self.own_bytes.saturating_mul(self.block))?;
-                for block in chunk * blocks / chunks..(chunk + 1) * blocks / chunks {
-                    // SAFETY: the operands are the caller's, blocks are of rows of their own, and the memory
-                    // is this chunk's.
-                    unsafe { self.block(&shared, memory.pointer(), block / in_one, block % in_one)? };
-                }
-                Ok(())
-            };
-            if let Err(error) = work() {
-                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
-            }
-        })?;
-        failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
+        pool::run_fallibly(chunks, &|chunk| {
+            let memory = Buffer::new(self.own_bytes.saturating_mul(self.block))?;
+            (chunk * blocks / chunks..(chunk + 1) * blocks / chunks).try_for_each(|block| {
+                // SAFETY: the operands are the caller's, blocks are of rows of their own, and the memory is
+                // this chunk's.
+                unsafe { self.block(&shared, memory.pointer(), block / in_one, block % in_one) }
+            })
+        })
     }
 
     /// Runs all kernels for a block: of index `outside` of the outer loops together.

@@ -2,33 +2,10 @@
 
 mod common;
 
-use common::check;
+use common::{check, dims, f32s, softmax};
 use ferrax_cpu::compile;
 use ferrax_ir::ops::{Binary, ReduceKind, Unary};
-use ferrax_ir::{ArrayType, Builder, DType, Dim, Program};
-
-fn f32s(sizes: &[usize]) -> ArrayType {
-    ArrayType::of_sizes(sizes, DType::F32)
-}
-
-fn dims(sizes: &[usize]) -> Vec<Dim> {
-    sizes.iter().map(|&size| Dim::Const(size)).collect()
-}
-
-fn softmax(sizes: &[usize]) -> Program {
-    let mut b = Builder::new("softmax");
-    let x = b.input(f32s(sizes));
-    let axis = sizes.len() - 1;
-    let keep: Vec<usize> = (0..axis).collect();
-    let m = b.reduce(ReduceKind::Max, x, &[axis]).unwrap();
-    let m = b.broadcast_in_dim(m, &dims(sizes), &keep).unwrap();
-    let d = b.sub(x, m).unwrap();
-    let e = b.unary(Unary::Exp, d).unwrap();
-    let s = b.reduce_sum(e, &[axis]).unwrap();
-    let s = b.broadcast_in_dim(s, &dims(sizes), &keep).unwrap();
-    let y = b.div(e, s).unwrap();
-    b.finish([y])
-}
+use ferrax_ir::{Builder, DType};
 
 #[test]
 fn elementwise_chain_is_one_kernel() {

@@ -2,42 +2,10 @@
 
 mod common;
 
-use common::{check, fill};
+use common::{check, dims, f32s, fill, of_softmax, softmax, softmax_of, widened};
 use ferrax_cpu::compile;
-use ferrax_ir::ops::{Binary, Compare, ReduceKind, Scan, Unary};
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Tensor};
-
-fn f32s(sizes: &[usize]) -> ArrayType {
-    ArrayType::of_sizes(sizes, DType::F32)
-}
-
-fn dims(sizes: &[usize]) -> Vec<Dim> {
-    sizes.iter().map(|&size| Dim::Const(size)).collect()
-}
-
-/// A value of each row, as wide as the row.
-fn widened(b: &mut Builder, value: Atom, sizes: &[usize]) -> Atom {
-    let keep: Vec<usize> = (0..sizes.len() - 1).collect();
-    b.broadcast_in_dim(value, &dims(sizes), &keep).unwrap()
-}
-
-fn softmax_of(b: &mut Builder, x: Atom, sizes: &[usize]) -> Atom {
-    let axis = sizes.len() - 1;
-    let most = b.reduce(ReduceKind::Max, x, &[axis]).unwrap();
-    let most = widened(b, most, sizes);
-    let below = b.sub(x, most).unwrap();
-    let powers = b.unary(Unary::Exp, below).unwrap();
-    let sum = b.reduce_sum(powers, &[axis]).unwrap();
-    let sum = widened(b, sum, sizes);
-    b.div(powers, sum).unwrap()
-}
-
-fn softmax(sizes: &[usize]) -> Program {
-    let mut b = Builder::new("softmax");
-    let x = b.input(f32s(sizes));
-    let y = softmax_of(&mut b, x, sizes);
-    b.finish([y])
-}
+use ferrax_ir::ops::{Binary, Compare, Scan, Unary};
+use ferrax_ir::{Atom, Builder, DType, Dim, Program, Tensor};
 
 /// `(x - mean) / sqrt(variance) * scale`, with the mean of each row.
 fn layer_norm(sizes: &[usize]) -> Program {
@@ -59,7 +27,7 @@ fn layer_norm(sizes: &[usize]) -> Program {
     b.finish([y])
 }
 
-/// The plan of a program, and the steps in each of its runs.
+/// The number of steps in each run of a program's plan.
 fn runs(program: &Program) -> Vec<usize> {
     let plan = ferrax_compile::plan(program).unwrap();
     plan.runs.iter().map(|run| run.steps.len()).collect()
@@ -91,14 +59,13 @@ fn blocks_change_no_bit() {
     for width in [100, 257, 1000, 4096] {
         let many = 2_000_000 / width;
         let x = fill(DType::F32, &[many, width], 5);
-        for make in [softmax, |sizes: &[usize]| {
-            let mut b = Builder::new("difference");
-            let x = b.input(f32s(sizes));
-            let y = softmax_of(&mut b, x, sizes);
-            let z = softmax_of(&mut b, y, sizes);
-            let total = b.reduce_sum(z, &[1]).unwrap();
-            b.finish([z, total])
-        }] {
+        let twice = |sizes: &[usize]| {
+            of_softmax(sizes, |b, y| {
+                let z = softmax_of(b, y, sizes);
+                [z, b.reduce_sum(z, &[1]).unwrap()]
+            })
+        };
+        for make in [softmax, twice] {
             assert!(!runs(&make(&[many, width])).is_empty());
             let whole = compile(&make(&[many, width])).unwrap().run(std::slice::from_ref(&x)).unwrap();
             for first in [0, many / 2 + 1, many - 4] {
@@ -139,13 +106,11 @@ fn rows_know_their_number() {
 #[test]
 fn columns_end_a_run() {
     let sizes = [700, 700];
-    let mut b = Builder::new("columns");
-    let x = b.input(f32s(&sizes));
-    let y = softmax_of(&mut b, x, &sizes);
-    let columns = b.reduce_sum(y, &[0]).unwrap();
-    let turned = b.transpose(y, &[1, 0]).unwrap();
-    let z = softmax_of(&mut b, turned, &sizes);
-    let program = b.finish([columns, z]);
+    let program = of_softmax(&sizes, |b, y| {
+        let columns = b.reduce_sum(y, &[0]).unwrap();
+        let turned = b.transpose(y, &[1, 0]).unwrap();
+        [columns, softmax_of(b, turned, &sizes)]
+    });
     let plan = ferrax_compile::plan(&program).unwrap();
     assert!(plan.runs.iter().all(|run| run.steps.len() < plan.steps.len()), "{plan}");
     check(&program, 64);
@@ -168,10 +133,7 @@ fn donated_rows() {
 #[test]
 fn rows_in_loops() {
     let sizes = [1500, 300];
-    let mut body = Builder::new("body");
-    let x = body.input(f32s(&sizes));
-    let y = softmax_of(&mut body, x, &sizes);
-    let body = body.finish([y, y]);
+    let body = of_softmax(&sizes, |_, y| [y, y]);
     let mut b = Builder::new("loop");
     let x = b.input(f32s(&sizes));
     let scan = Scan {

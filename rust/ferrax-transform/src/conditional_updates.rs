@@ -21,6 +21,9 @@ pub fn conditional_updates(program: Program) -> Result<Program> {
         return Ok(program);
     }
     let table = Table::new(&program);
+    if !program.equations.iter().any(|equation| table.choice(equation).is_some()) {
+        return Ok(program);
+    }
     let mut rewriter = Rewriter::with_inputs(&program);
     rewriter.constants(|_| true);
     for equation in &program.equations {

@@ -13,7 +13,6 @@
 //! there are few, the tree into subtrees, which run side by side.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use ferrax_ir::{DType, Result};
 
@@ -161,35 +160,28 @@ impl Panels {
             0 => (of.out, of.out_row),
             other => (partials.at((number / subtrees * (subtrees - 1) + other - 1) * most), of.n as isize),
         };
-        let failed = Mutex::new(None);
-        let unit = |number: usize| {
+        let unit = |number: usize| -> Result<()> {
             let of = piece(number / subtrees);
             let first = number % subtrees * subtree;
             let last = (first + subtree).min(panels);
             let (out, out_row) = place(number, &of);
             let depth = (last - first).next_power_of_two().ilog2() as usize;
-            match Buffer::new((depth * of.m * of.n * self.size).max(1)) {
-                // SAFETY: the matrices are a part of those that the caller gave; the buffer holds a matrix
-                // for each of the `depth` levels of splits of so many panels.
-                Ok(scratch) => unsafe {
-                    self.tree(&Matrices { out, out_row, ..of }, first..last, scratch.pointer());
-                },
-                Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
-            }
+            let scratch = Buffer::new((depth * of.m * of.n * self.size).max(1))?;
+            // SAFETY: the matrices are a part of those that the caller gave; the buffer holds a matrix for
+            // each of the `depth` levels of splits of so many panels.
+            unsafe { self.tree(&Matrices { out, out_row, ..of }, first..last, scratch.pointer()) };
+            Ok(())
         };
         let units = pieces * subtrees;
         if serial {
-            (0..units).for_each(unit);
+            (0..units).try_for_each(unit)?;
         } else {
-            pool::run_interruptibly(units, &unit)?;
-        }
-        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
+            pool::run_fallibly(units, &unit)?;
         }
         if subtrees > 1 {
             for number in 0..pieces {
                 let of = piece(number);
-                // SAFETY: `run_interruptibly` or the loop above has computed every subtree to its place, and
+                // SAFETY: `run_fallibly` or the loop above has computed every subtree to its place, and
                 // no other thread uses them any more.
                 unsafe { self.combine(&of, number * subtrees, 0..subtrees, &place) };
             }

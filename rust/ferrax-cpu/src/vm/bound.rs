@@ -209,31 +209,22 @@ impl Bound {
         let most = (pool::threads() * 16).max((total / LONGEST_CHUNK_NANOS) as usize);
         let chunks = ((total / CHUNK_NANOS) as usize).clamp(1, units).min(most);
         let shared = Operands(operands);
-        let failed = std::sync::Mutex::new(None);
         let partial = if self.segments == 1 {
             None
         } else {
             Some(Buffer::new(self.tiles * self.segments * self.partial_bytes())?)
         };
-        let partials = partial.as_ref().map(Buffer::pointer).map_or(0, |p| p as usize);
-        let each = |chunks: usize, units: usize, partial: Option<usize>| {
-            pool::run_interruptibly(chunks, &|chunk| {
-                let (from, to) = (chunk * units / chunks, (chunk + 1) * units / chunks);
-                // SAFETY: the operands are the caller's; the units of chunks are disjoint, and each has its
-                // own part of the partial results, which has room for all units.
-                if let Err(error) = unsafe { self.work(shared.get(), from, to, partial) } {
-                    *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
-                }
-            })
-        };
-        each(chunks, units, partial.as_ref().map(|_| partials))?;
-        if partial.is_some() {
-            // SAFETY: all units are done, so that this thread alone uses the operands, and their
-            // accumulators are in the partial results.
-            unsafe { self.merge(operands, partials)? };
-        }
-        match failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            Some(error) => Err(error),
+        let partials = partial.as_ref().map(|buffer| buffer.pointer() as usize);
+        pool::run_fallibly(chunks, &|chunk| {
+            let (from, to) = (chunk * units / chunks, (chunk + 1) * units / chunks);
+            // SAFETY: the operands are the caller's; the units of chunks are disjoint, and each has its own
+            // part of the partial results, which has room for all units.
+            unsafe { self.work(shared.get(), from, to, partials) }
+        })?;
+        match partials {
+            // SAFETY: all units are done, so that this thread alone uses the operands, and their accumulators
+            // are in the partial results.
+            Some(partials) => unsafe { self.merge(operands, partials) },
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use ferrax_ir::{Result, internal_error};
 
 use super::isa::{Isa, isa};
 use super::ops::{Bits, Number};
-use super::tree::Layout;
+use super::tree::{Layout, halves};
 
 /// How a block of `rows` by `cols` meets its accumulators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,10 +134,8 @@ macro_rules! float_extrema {
                     for eight in eights {
                         lanes = more::<8>((lanes, [0; 8]), eight).0;
                     }
-                    let [a, b, c, d, e, f, g, h] = lanes;
-                    let two = |a: $t, b: $t| if a $better b { a } else { b };
-                    let (a, b, c, d) = (two(a, e), two(b, f), two(c, g), two(d, h));
-                    (two(two(a, c), two(b, d)), nans.iter().fold(0, |all, &one| all | one) != 0)
+                    let best = halves(lanes, |a, b| if a $better b { a } else { b });
+                    (best, nans.iter().fold(0, |all, &one| all | one) != 0)
                 }
                 let (best, is_nan) = if let Some((first, last)) =
                     values.first_chunk::<WIDE>().zip(values.last_chunk::<WIDE>())
@@ -192,13 +190,6 @@ fn into_lanes<F: Fold, const N: usize>(mut lanes: [F::T; N], values: &[F::T; N])
     lanes
 }
 
-/// Eight lanes, in halves.
-#[inline(always)]
-fn halves<F: Fold>([a, b, c, d, e, f, g, h]: [F::T; 8]) -> F::T {
-    let (a, b, c, d) = (F::fold(a, e), F::fold(b, f), F::fold(c, g), F::fold(d, h));
-    F::fold(F::fold(a, c), F::fold(b, d))
-}
-
 #[inline(always)]
 fn along<F: Fold>(values: &[F::T]) -> F::T {
     let (chunks, rest) = values.as_chunks::<LANES>();
@@ -216,7 +207,7 @@ fn along<F: Fold>(values: &[F::T]) -> F::T {
     for eight in eights {
         lanes = into_lanes::<F, 8>(lanes, eight);
     }
-    rest.iter().fold(halves::<F>(lanes), |total, &value| F::fold(total, value))
+    rest.iter().fold(halves(lanes, F::fold), |total, &value| F::fold(total, value))
 }
 
 /// # Safety

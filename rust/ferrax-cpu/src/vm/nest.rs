@@ -155,25 +155,22 @@ impl Tile {
     pub fn choose(nest: &Nest, main_stores: &[bool], lanes: usize) -> Tile {
         let rank = nest.extents.len();
         let stores = || nest.stores.iter().zip(main_stores).filter(|(_, main)| **main).map(|(map, _)| map);
-        // An operand counts by the elements that it has for each of the loops': broadcast ones are small.
-        let share = |map: &Map| -> f64 {
-            let still = (0..rank).filter(|&axis| map.strides[axis] == 0);
-            1.0 / still.map(|axis| nest.extents[axis].max(1) as f64).product::<f64>()
+        // What an axis is worth to each operand where it is contiguous, and where it stands still. Operands count by
+        // their elements: what is broadcast along an axis has fewer.
+        let worth = |map: &Map, contiguous: f64, still: f64| {
+            let broadcast = (0..rank).filter(|&axis| map.strides[axis] == 0);
+            let times = broadcast.map(|axis| nest.extents[axis].max(1) as f64).product::<f64>();
+            (contiguous / times, still / times)
         };
+        let loads = nest.loads.iter().map(|map| (map, worth(map, 2.0, 0.5)));
+        let worths: SmallVec<[_; 8]> = loads.chain(stores().map(|map| (map, worth(map, 3.0, 0.0)))).collect();
         let score = |axis: usize| -> f64 {
-            let mut score = 0.0;
-            for map in &nest.loads {
-                let value = match map.strides[axis].abs() {
-                    1 => 2.0,
-                    0 => 0.5,
-                    _ => 0.0,
-                };
-                score += value * share(map);
-            }
-            for map in stores() {
-                score += if map.strides[axis].abs() == 1 { 3.0 * share(map) } else { 0.0 };
-            }
-            (score + 0.01) * (nest.extents[axis].min(64) as f64)
+            let of = |&(map, (contiguous, still)): &(&Map, (f64, f64))| match map.strides[axis].abs() {
+                1 => contiguous,
+                0 => still,
+                _ => 0.0,
+            };
+            (worths.iter().map(of).sum::<f64>() + 0.01) * (nest.extents[axis].min(64) as f64)
         };
         let mut col: Option<(f64, usize)> = None;
         for axis in 0..rank {

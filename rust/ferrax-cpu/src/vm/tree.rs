@@ -201,12 +201,17 @@ fn few<M: Monoid>(lanes: [M::T; HALF], terms: &[M::T]) -> [M::T; HALF] {
     }
 }
 
+/// Eight lanes, in halves.
+#[inline(always)]
+pub(super) fn halves<T: Copy>([a, b, c, d, e, f, g, h]: [T; HALF], fold: impl Fn(T, T) -> T) -> T {
+    let (a, b, c, d) = (fold(a, e), fold(b, f), fold(c, g), fold(d, h));
+    fold(fold(a, c), fold(b, d))
+}
+
 /// The lanes of a block, in halves.
 #[inline(always)]
-fn halves<M: Monoid>(low: [M::T; HALF], high: [M::T; HALF]) -> M::T {
-    let [a, b, c, d, e, f, g, h] = first_lanes::<M, HALF>(low, &high);
-    let (a, b, c, d) = (M::fold(a, e), M::fold(b, f), M::fold(c, g), M::fold(d, h));
-    M::fold(M::fold(a, c), M::fold(b, d))
+fn all_lanes<M: Monoid>(low: [M::T; HALF], high: [M::T; HALF]) -> M::T {
+    halves(first_lanes::<M, HALF>(low, &high), M::fold)
 }
 
 /// Both halves of the lanes, with terms for all of them folded into them.
@@ -248,7 +253,7 @@ fn block<M: Monoid>(terms: &[M::T]) -> M::T {
         }
         None => low = few::<M>(low, tail),
     }
-    halves::<M>(low, high)
+    all_lanes::<M>(low, high)
 }
 
 /// The value of a line.
@@ -327,7 +332,7 @@ unsafe fn close_lines<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values
                 0 => M::START,
                 _ => {
                     let [low, high] = *lanes.cast::<[[M::T; HALF]; 2]>().add(line);
-                    halves::<M>(low, high)
+                    all_lanes::<M>(low, high)
                 }
             };
             *values.cast::<M::T>().add(line) = value;

@@ -5,7 +5,49 @@
 pub mod generate;
 
 use ferrax_cpu::compile;
-use ferrax_ir::{DType, Program, Scalar, Tensor, interpret};
+use ferrax_ir::ops::{ReduceKind, Unary};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Scalar, Tensor, interpret};
+
+pub fn f32s(sizes: &[usize]) -> ArrayType {
+    ArrayType::of_sizes(sizes, DType::F32)
+}
+
+pub fn dims(sizes: &[usize]) -> Vec<Dim> {
+    sizes.iter().map(|&size| Dim::Const(size)).collect()
+}
+
+/// A value of each row, as wide as the row.
+pub fn widened(b: &mut Builder, value: Atom, sizes: &[usize]) -> Atom {
+    let keep: Vec<usize> = (0..sizes.len() - 1).collect();
+    b.broadcast_in_dim(value, &dims(sizes), &keep).unwrap()
+}
+
+pub fn softmax_of(b: &mut Builder, x: Atom, sizes: &[usize]) -> Atom {
+    let axis = sizes.len() - 1;
+    let most = b.reduce(ReduceKind::Max, x, &[axis]).unwrap();
+    let most = widened(b, most, sizes);
+    let below = b.sub(x, most).unwrap();
+    let powers = b.unary(Unary::Exp, below).unwrap();
+    let sum = b.reduce_sum(powers, &[axis]).unwrap();
+    let sum = widened(b, sum, sizes);
+    b.div(powers, sum).unwrap()
+}
+
+/// What `more` makes of the softmax of an input.
+pub fn of_softmax<const N: usize>(
+    sizes: &[usize],
+    more: impl FnOnce(&mut Builder, Atom) -> [Atom; N],
+) -> Program {
+    let mut b = Builder::new("softmax");
+    let x = b.input(f32s(sizes));
+    let y = softmax_of(&mut b, x, sizes);
+    let outputs = more(&mut b, y);
+    b.finish(outputs)
+}
+
+pub fn softmax(sizes: &[usize]) -> Program {
+    of_softmax(sizes, |_, y| [y])
+}
 
 /// Where what is random is decided.
 pub trait Choices {

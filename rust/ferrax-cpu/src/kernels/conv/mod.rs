@@ -14,11 +14,9 @@ mod pack;
 mod product;
 mod tree;
 
-use std::sync::{Mutex, PoisonError};
-
 use ferrax_compile::Argument;
 use ferrax_ir::ops::ConvGeneralDilated;
-use ferrax_ir::{DType, Error, Result, unsupported};
+use ferrax_ir::{DType, Result, unsupported};
 
 use super::{Call, Kernel};
 use crate::alloc::Buffer;
@@ -54,15 +52,11 @@ fn each_unit(units: usize, work: usize, unit: &(dyn Fn(usize) -> Result<()> + Sy
     if work.saturating_mul(units) < SERIAL {
         return (0..units).try_for_each(unit);
     }
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
     // Small units in groups, so that a chunk is worth its claim.
     let group = (SERIAL / 4 / work.max(1)).clamp(1, units);
-    pool::run_interruptibly(units.div_ceil(group), &|chunk| {
-        if let Err(error) = (chunk * group..((chunk + 1) * group).min(units)).try_for_each(unit) {
-            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
-    })?;
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    pool::run_fallibly(units.div_ceil(group), &|chunk| {
+        (chunk * group..((chunk + 1) * group).min(units)).try_for_each(unit)
+    })
 }
 
 #[derive(Debug)]
