@@ -5,7 +5,7 @@ mod common;
 use common::{check, dims, f32s, softmax};
 use ferrax_cpu::compile;
 use ferrax_ir::ops::{Binary, ReduceKind, Unary};
-use ferrax_ir::{Builder, DType};
+use ferrax_ir::Builder;
 
 #[test]
 fn elementwise_chain_is_one_kernel() {
