@@ -4,8 +4,8 @@ mod common;
 
 use common::{check, dims, f32s, softmax};
 use ferrax_cpu::compile;
-use ferrax_ir::ops::{Binary, ReduceKind, Unary};
 use ferrax_ir::Builder;
+use ferrax_ir::ops::{Binary, ReduceKind, Unary};
 
 #[test]
 fn elementwise_chain_is_one_kernel() {
