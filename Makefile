@@ -25,7 +25,7 @@ help:
 	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
 	@echo "make fuzz MINUTES=n  n minutes of each fuzz target, or of FUZZ_TARGETS=\"file text\""
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
-	@echo "make bench       benchmark tables, beside JAX"
+	@echo "make bench       benchmark tables, beside JAX, NumPy and PyTorch; BENCH_ARGS=--write keeps them"
 	@echo "make lint        formatting, lints, types, file lengths, layers"
 	@echo "make docs        write the generated documents"
 	@echo "make docs-check  check that they are current, help and types of public names, that README runs"
@@ -131,7 +131,7 @@ wheel: $(VENV)/.tools
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tools/try_wheel.py dist
 
-bench: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples $(VENV)/.extra-ecosystem
+bench: $(BUILT) $(VENV)/.extra-bench
 	$(BIN)/python benches/run.py $(BENCH_ARGS)
 
 # clippy and rustfmt are components of the toolchain: without them a note is printed instead.

@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 from timing import timed
 
+TITLE = "Named axes"
+
 LANES, WIDTH = 1_000, 1_000
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from timing import timed_once
 
+TITLE = "Tracing and compiling"
+
 TRACED = 1000
 COMPILED = 3000
 

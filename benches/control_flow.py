@@ -8,13 +8,12 @@ while the gradient of a loop of so many steps runs.
 from __future__ import annotations
 
 import functools
-import importlib
-import resource
-import subprocess
-import sys
 
 import numpy as np
-from timing import Library, Row, timed, timed_once
+from memory import peak, peak_in_a_process, print_peak
+from timing import Row, timed, timed_once, torch
+
+TITLE = "Loops and recurrent networks"
 
 STEPS = 100_000
 SEQUENCE, HIDDEN = 1_000, 64
@@ -80,6 +79,32 @@ def _rnn(library, gradient):
     return _blocking(library, run, weights, inputs)
 
 
+def _t_rnn(gradient):
+    return _t_recurrent("RNN", HIDDEN, (SEQUENCE, 1, HIDDEN), gradient)
+
+
+def _t_lstm(gradient):
+    return _t_recurrent("LSTM", UNITS, (TIMES, BATCH, UNITS), gradient)
+
+
+def _t_recurrent(name, units, shape, gradient):
+    """PyTorch's network of a layer, with weights of its own."""
+
+    def start():
+        t = torch()
+        network = getattr(t.nn, name)(units, units)
+        inputs = t.randn(shape)
+
+        def run():
+            with t.set_grad_enabled(gradient):
+                total = network(inputs)[0].sum()
+            return t.autograd.grad(total, list(network.parameters())) if gradient else total
+
+        return run
+
+    return {"torch": start}
+
+
 def _lstm(library, gradient):
     jax, jnp, random = library.jax, library.jnp, np.random.default_rng(0)
     weights = {
@@ -122,36 +147,16 @@ def _long_gradient(library):
     return _blocking(library, _long_loss(library, DEEP), np.ones(HIDDEN, np.float32))
 
 
-def _status(field) -> int:
-    """A figure of the process in bytes, from Linux."""
-    with open("/proc/self/status", encoding="ascii") as file:
-        line = next(line for line in file if line.startswith(field + ":"))
-    return int(line.split()[1]) * 1024
-
-
 def _peak(library, steps) -> int:
-    """How far the resident memory rises above what it was before the gradient ran."""
+    """Of the gradient of the long loop."""
     x = library.jax.device_put(np.ones(STATE_BYTES // 4, np.float32))
     compiled = library.jax.jit(_long_loss(library, steps)).lower(x).compile()
-    try:
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")  # the peak is what is resident now
-        before, peak = _status("VmRSS"), functools.partial(_status, "VmHWM")
-    except OSError:
-        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # noqa: E731
-        before = peak()
-    library.jax.block_until_ready(compiled(x))
-    return peak() - before
-
-
-def _peak_in_a_process(name, steps) -> int:
-    command = [sys.executable, __file__, name, str(steps)]
-    return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    return peak(compiled, library, [x])
 
 
 @functools.cache
 def _peaks(name) -> list[int]:
-    return [_peak_in_a_process(name, steps) for steps in (DEEP, 2 * DEEP, 4 * DEEP)]
+    return [peak_in_a_process(__file__, name, steps) for steps in (DEEP, 2 * DEEP, 4 * DEEP)]
 
 
 def _memory_of_a_step(found):
@@ -226,21 +231,23 @@ _first = functools.partial(timed_once, rounds=3)
 ROWS = [
     _quick("`fori_loop` of a scalar, for each of 100,000 steps", "ns", None, _fori, per=STEPS),
     _quick(
-        "`scan` of the Lorenz system, for each of 100,000 steps", "ns", None, _lorenz, per=STEPS
+        "`scan` of the Lorenz system, for each of 100,000 steps", "ns", None, _lorenz, per=STEPS,
+        alike=False,
     ),
-    _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False)),
-    _quick("gradient of this RNN", "ms", None, lambda lib: _rnn(lib, True)),
-    _quick("LSTM, 200 steps of 32×64", "ms", None, lambda lib: _lstm(lib, False)),
-    _quick("gradient of the LSTM", "ms", None, lambda lib: _lstm(lib, True)),
+    _quick("RNN of 64 units, 1,000 steps", "ms", None, lambda lib: _rnn(lib, False), others=_t_rnn(False),
+           alike=False),
+    _quick("gradient of this RNN", "ms", None, lambda lib: _rnn(lib, True), others=_t_rnn(True), alike=False),
+    _quick("LSTM, 200 steps of 32×64", "ms", None, lambda lib: _lstm(lib, False),
+           others=_t_lstm(False), alike=False),
+    _quick("gradient of the LSTM", "ms", None, lambda lib: _lstm(lib, True), others=_t_lstm(True),
+           alike=False),
     _quick("gradient of a `scan` of 10,000 steps", "ms", None, _long_gradient),
     Row("memory that gradient keeps of a step, in states", "", None, _memory_of_a_step),
     Row("growth of that for twice the steps", "", 1.1, _memory_growth),
     _first("first call: `scan` of 50 layers", "ms", None, lambda lib: _blocks(lib, False)),
     _first("first call: the 50 layers unrolled", "ms", None, lambda lib: _blocks(lib, True)),
     _first("first call: `scan` and `cond` nested five deep", "ms", 50.0, _nested),
-]
+]  # fmt: skip
 
 if __name__ == "__main__":
-    name, steps = sys.argv[1], int(sys.argv[2])
-    package = importlib.import_module(name)
-    print(_peak(Library(name, package, importlib.import_module(f"{name}.numpy")), steps))
+    print_peak(_peak)

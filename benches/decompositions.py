@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 
 import numpy as np
-from timing import compiled, timed
+from timing import case
+
+TITLE = "Decompositions of matrices"
 
 
 def _matrices(*shape):
@@ -83,4 +85,18 @@ CASES = [
      _scipy("eigh_tridiagonal", lambda a: a[1:], eigvals_only=True)),
 ]  # fmt: skip
 
-ROWS = [timed(name, "ms", None, compiled(array, function)) for name, array, function in CASES]
+# Those that NumPy and PyTorch name as JAX does.
+NAMED = ("cholesky", "qr", "solve", "inv", "det", "svd", "svdvals", "eigh")
+# Their vectors have signs, or phases, that nothing determines.
+SIGNS = ("svd`", "eigh`", "eig`", "schur`")
+
+
+def _row(name, array, function):
+    named = name.startswith(tuple(f"`{x}`" for x in NAMED))
+    return case(
+        name, [array], function, numpy=named or None, torch=named or None, unit="ms",
+        alike=not any(word in name for word in SIGNS),
+    )  # fmt: skip
+
+
+ROWS = [_row(*of_case) for of_case in CASES]

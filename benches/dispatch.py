@@ -8,9 +8,20 @@ import sys
 import tempfile
 
 import numpy as np
-from timing import LIBRARIES, Row, timed, timed_once
+from timing import LIBRARIES, Row, tensor, timed
 
-_new_length = iter(range(1000, 10**9, 7))
+TITLE = "Calls and the package"
+
+
+def _eager(function):
+    """`function` of 8 floats, in NumPy and PyTorch."""
+    x = np.arange(8, dtype=np.float32)
+
+    def of_torch():
+        values = tensor(x)
+        return lambda: function(values)
+
+    return {"numpy": lambda: lambda: function(x), "torch": of_torch}
 
 
 def _eager_add(library):
@@ -86,11 +97,6 @@ def _pmap(library):
     return lambda: fun(x)
 
 
-def _new_shape(library):
-    x = library.jax.device_put(np.ones(next(_new_length), np.float32)).block_until_ready()
-    return lambda: library.jnp.exp(x).block_until_ready()
-
-
 def _import_seconds(found):
     """Wall time of `import package` after `import numpy`, each in a fresh process.
 
@@ -140,18 +146,18 @@ def _module_megabytes(found):
 
 
 ROWS = [
-    timed("eager `x + 1`, 8 floats", "µs", 1.0, _eager_add),
-    timed("eager `x[3]`", "µs", 3.0, _item),
+    timed("eager `x + 1`, 8 floats", "µs", 1.0, _eager_add, others=_eager(lambda x: x + 1)),
+    timed("eager `x[3]`", "µs", 3.0, _item, others=_eager(lambda x: x[3])),
     timed("eager `x.at[3].set(1.)`", "µs", 5.0, _set_item),
-    timed("eager `x.sum()`, 8 floats", "µs", None, _sum),
-    timed("eager `x.reshape(2, 4)`", "µs", None, _reshape),
+    timed("eager `x.sum()`, 8 floats", "µs", None, _sum, others=_eager(lambda x: x.sum())),
+    timed("eager `x.reshape(2, 4)`", "µs", None, _reshape,
+          others=_eager(lambda x: x.reshape(2, 4))),
     timed("eager `jnp.stack([x, x])`, 8 floats each", "µs", None, _stack),
     timed("warm `jit(f)(x)`", "µs", 1.0, _jit_one),
     timed("warm `jit(f)` of a dict of 50 arrays", "µs", 20.0, _jit_dict),
     timed("warm `jit(f, in_shardings=…, out_shardings=…)(x)`", "µs", None, _jit_shardings),
     timed("warm `jit(shard_map(f))(x)`", "µs", None, _shard_map),
     timed("warm `pmap(f)(x)`", "µs", None, _pmap),
-    timed_once("first eager `exp` of a new shape", "µs", 200.0, _new_shape, rounds=30),
     Row("`import`, beyond NumPy's own", "ms", 80.0, _import_seconds),
     Row("extension module, stripped", "MB", 15.0, _module_megabytes),
-]
+]  # fmt: skip

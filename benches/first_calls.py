@@ -8,6 +8,8 @@ import importlib
 import numpy as np
 from timing import timed_once
 
+TITLE = "First calls of small functions"
+
 MATRIX = np.random.default_rng(0).standard_normal((16, 16), np.float32)
 DEFINITE = MATRIX @ MATRIX.T + np.eye(16, dtype=np.float32)
 KEY = np.array([0, 7], np.uint32)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from timing import compiled, timed
+from timing import case
+
+TITLE = "Fourier transforms"
 
 LONG = 1 << 20
 
@@ -27,4 +29,7 @@ CASES = [
     ("`rfft2` of 1,024×1,024", _real(1024, 1024), lambda lib, a: lib.jnp.fft.rfft2(a)),
 ]  # fmt: skip
 
-ROWS = [timed(name, "ms", None, compiled(array, function)) for name, array, function in CASES]
+ROWS = [
+    case(name, [array], function, numpy=True, torch=True, unit="ms")
+    for name, array, function in CASES
+]

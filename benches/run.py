@@ -1,114 +1,78 @@
-"""Runs the benchmarks and prints their table in Markdown.
+"""Runs the benchmarks and prints their tables in Markdown, then geometric means and the rows in which
+JAX is faster.
 
     python benches/run.py                  all rows
     python benches/run.py --only eager     rows whose name, after that of their file, contains the text
-    python benches/run.py --write          also puts the rows into the table of README.md, where rows
-                                           that were not measured keep their figures
+    python benches/run.py --quick          in fewer rounds
+    python benches/run.py --write          also writes docs/benchmarks.md, docs/benchmarks.png and the
+                                           table of README.md, where rows that were not measured keep
+                                           their figures
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
-import pathlib
-import platform
 import sys
+import time
 
-import collectives
-import compile as compile_family
-import control_flow
-import convolutions
-import decompositions
-import dispatch
-import first_calls
-import fourier
-import functions
-import kernels
-import optax_adam
-import reductions
-import sampling
-import sorting
-import training
-from timing import libraries, number
-
-START, END = "<!-- bench:start -->", "<!-- bench:end -->"
-README = pathlib.Path(__file__).resolve().parent.parent / "README.md"
+import numpy as np
+import timing
+from families import FAMILIES, PICKED
+from report import TABLE, Results, head, label, line
 
 
-def machine() -> str:
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next(line.split(":")[1].strip() for line in file if "model name" in line)
-    except (OSError, StopIteration):
-        pass
-    return f"{model}, {os.cpu_count()} cores"
-
-
-def version_of(library) -> str:
+def version_of(package) -> str:
     """ferrax's `__version__` names the API it follows; the version of its own is the core's."""
-    core = getattr(library.jax, "_core", None)
-    return getattr(core, "__version__", library.jax.__version__)
-
-
-def label(row) -> str:
-    """What the row begins with in the table, where each has another."""
-    return f"{row.name} ({row.unit})" if row.unit else row.name
-
-
-def line(row, figures) -> str:
-    ours, theirs = figures.get("ferrax"), figures.get("jax")
-    # A figure of about nothing has no ratio.
-    ratio = f"{theirs / ours:,.1f}×" if ours and theirs and ours > 0.005 else "—"
-    limit = row.target if row.target is not None else theirs
-    if limit is None:
-        target = "—"
-    else:
-        mark = "✓" if ours <= limit else "✗"
-        text = "JAX's" if row.target is None else f"≤ {number(row.target)}"
-        target = f"{text} {mark}"
-    return f"| {label(row)} | {number(ours)} | {number(theirs)} | {ratio} | {target} |"
+    core = getattr(package, "_core", None)
+    return getattr(core, "__version__", package.__version__)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--write", action="store_true")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="part of `family: row`")
+    parser.add_argument("--quick", action="store_true", help="two rounds of each row")
+    parser.add_argument("--write", action="store_true", help="write the tables and the picture")
     options = parser.parse_args()
-    found = libraries()
-    versions = ", ".join(f"{name} {version_of(lib)}" for name, lib in found.items())
-    head = [
-        f"{machine()}; Python {platform.python_version()}, {versions}. Smaller is better.",
-        "",
-        "| | ferrax | JAX | ratio | target |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    print("\n".join(head), flush=True)
-    failed, measured = False, {}
-    families = (
-        dispatch, compile_family, kernels, reductions, convolutions, functions, sorting, sampling,
-        decompositions, fourier, first_calls, control_flow, collectives, training, optax_adam,
-    )  # fmt: skip
-    for family in families:
-        for row in family.ROWS:
-            if options.only not in f"{family.__name__}: {row.name}":
-                continue
+    if options.quick:
+        timing.most_rounds = 2
+    found = timing.libraries()
+    versions = {name: version_of(library.jax) for name, library in found.items()}
+    versions["numpy"] = np.__version__
+    if timing.torch():
+        versions["torch"] = timing.torch().__version__
+    # What the libraries made when they were imported is not looked at in each collection.
+    gc.freeze()
+    print(head(versions), flush=True)
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"The machine is busy (load {load:.1f}): the figures are not fit to be kept.", file=sys.stderr)
+    failed, measured, begin = False, Results(FAMILIES, {}), time.perf_counter()
+    kept = Results.kept(FAMILIES)
+    for family in FAMILIES:
+        rows = [row for row in family.ROWS if options.only in f"{family.__name__}: {row.name}"]
+        if rows:
+            minutes = (time.perf_counter() - begin) / 60
+            print(f"\n{family.TITLE} (after {minutes:.1f} min)\n\n{TABLE}", flush=True)
+        for row in rows:
             try:
-                text = line(row, row.measure(found))
+                figures = row.measure(found)
             except Exception as error:
                 failed = True
                 print(f"{row.name}: {type(error).__name__}: {error}", file=sys.stderr)
-                text = f"| {label(row)} | failed | | | |"
-            print(text, flush=True)
-            measured[label(row)] = text
+                print(f"| {label(row)} | failed | | | | | |", flush=True)
+                continue
+            print(line(row, figures), flush=True)
+            for results in (measured, kept):
+                results.add(family, row, figures)
+    print("", *measured.means(), "", "Slower than JAX:", "", sep="\n")
+    print("\n".join(f"- {text}" for text in measured.slower()))
     if options.write:
-        before, rest = README.read_text(encoding="utf-8").split(START)
-        table, after = rest.split(END)
-        rows = {text[2:].split(" | ")[0]: text for text in table.splitlines() if text.startswith("| ")} | measured
-        labels = [label(row) for family in families for row in family.ROWS]
-        inside = "\n".join(head + [rows[name] for name in labels if name in rows])
-        README.write_text(f"{before}{START}\n{inside}\n{END}{after}", encoding="utf-8")
-        print(f"written to {README}")
+        kept.write(versions, PICKED)
+        print("written: docs/benchmarks.md, docs/benchmarks.png, README.md")
     sys.exit(failed)
 
 

@@ -1,10 +1,11 @@
-"""Order: sorts, places and the largest elements, beside JAX and beside NumPy."""
+"""Order: sorts, places and the largest elements."""
 
 from __future__ import annotations
 
 import numpy as np
-from timing import Row, compiled, timed
+from timing import case
 
+TITLE = "Order"
 SIZE = 1_000_000
 LINES = 1_000
 
@@ -13,44 +14,19 @@ def _floats(*shape):
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-CASES = [
-    ("`sort` of 1M floats", _floats(SIZE), lambda lib, x: lib.jnp.sort(x), np.sort),
-    ("`argsort` of 1M floats", _floats(SIZE), lambda lib, x: lib.jnp.argsort(x),
-     lambda x: np.argsort(x, kind="stable")),
-    ("`top_k` 10 of 1M floats", _floats(SIZE), lambda lib, x: lib.jax.lax.top_k(x, 10),
-     lambda x: np.sort(np.partition(x, -10)[-10:])),
-    ("`sort` of 1,000 rows of 1,000 floats", _floats(LINES, LINES), lambda lib, x: lib.jnp.sort(x),
-     np.sort),
-    ("`sort` of 1,000 columns of 1,000 floats", _floats(LINES, LINES),
-     lambda lib, x: lib.jnp.sort(x, axis=0), lambda x: np.sort(x, axis=0)),
-]  # fmt: skip
-
-
-class _NumPy:
-    """Looks like a library to `timed`: its calls run NumPy."""
-
-
-def _part_of_numpy(array, function, of_numpy):
-    """The times as parts of NumPy's."""
-    prepare = compiled(array, function)
-
-    def start(library):
-        return (lambda: of_numpy(array)) if library is _NumPy else prepare(library)
-
-    row = timed("", "ms", None, start, rounds=3, samples=3)
-
-    def measure(found):
-        times = row.measure({**found, "numpy": _NumPy})
-        return {key: times[key] / times["numpy"] for key in found}
-
-    return measure
+def _row(name, array, function, numpy, torch):
+    return case(name, [array], function, numpy=numpy, torch=torch, unit="ms", rounds=3)
 
 
 ROWS = [
-    row
-    for name, array, function, of_numpy in CASES
-    for row in (
-        timed(name, "ms", None, compiled(array, function), rounds=3, samples=3),
-        Row(f"{name}, parts of NumPy's time", "", 1.0, _part_of_numpy(array, function, of_numpy)),
-    )
-]
+    _row("`sort` of 1M floats", _floats(SIZE), lambda lib, x: lib.jnp.sort(x), True,
+         lambda t, x: t.sort(x)[0]),
+    _row("`argsort` of 1M floats", _floats(SIZE), lambda lib, x: lib.jnp.argsort(x),
+         lambda x: np.argsort(x, kind="stable"), lambda t, x: t.argsort(x, stable=True)),
+    _row("`top_k` 10 of 1M floats", _floats(SIZE), lambda lib, x: lib.jax.lax.top_k(x, 10)[0],
+         lambda x: np.sort(np.partition(x, -10)[-10:])[::-1], lambda t, x: t.topk(x, 10)[0]),
+    _row("`sort` of 1,000 rows of 1,000 floats", _floats(LINES, LINES), lambda lib, x: lib.jnp.sort(x),
+         True, lambda t, x: t.sort(x)[0]),
+    _row("`sort` of 1,000 columns of 1,000 floats", _floats(LINES, LINES),
+         lambda lib, x: lib.jnp.sort(x, axis=0), True, lambda t, x: t.sort(x, dim=0)[0]),
+]  # fmt: skip

@@ -13,6 +13,8 @@ import sys
 import numpy as np
 from timing import Library, Row, timed
 
+TITLE = "Training of the digits classifier"
+
 SIZES = [64, 128, 64, 10]
 BATCH = 64
 STEPS = 10_000

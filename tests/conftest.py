@@ -12,6 +12,7 @@ The oracle does without XLA's optimisations, which cost more than they save here
 
 import os
 import random
+import tempfile
 import zlib
 from itertools import groupby
 
@@ -24,6 +25,11 @@ os.environ.setdefault(
     " --xla_cpu_prefer_vector_width=128 --xla_backend_optimization_level=0"
     " --xla_llvm_disable_expensive_passes=true",
 )
+
+# Compiled programs are kept for the tests of one run: workers and the processes that tests start share them.
+if "FERRAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _FOLDER = tempfile.TemporaryDirectory(prefix="ferrax-cache-")
+    os.environ["FERRAX_COMPILATION_CACHE_DIR"] = _FOLDER.name
 
 WHOLE = 4
 ONE_IN = 20

@@ -13,6 +13,7 @@ from ferrax._src import startup as _startup  # first: it connects the native cor
 from ferrax import (
     ad_checkpoint as ad_checkpoint,
     api_util as api_util,
+    cache as cache,
     core as core,
     custom_batching as custom_batching,
     custom_derivatives as custom_derivatives,
@@ -116,6 +117,7 @@ from ferrax._src.base.config import (
     log_compiles as log_compiles,
     no_execution as no_execution,
     no_tracing as no_tracing,
+    num_threads as num_threads,
     numpy_dtype_promotion as numpy_dtype_promotion,
     numpy_rank_promotion as numpy_rank_promotion,
     remove_size_one_mesh_axis_from_type as remove_size_one_mesh_axis_from_type,

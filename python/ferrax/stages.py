@@ -1,8 +1,9 @@
 """Ahead-of-time compilation in stages: `jit(f).trace(...).lower().compile()`."""
 
 from ferrax._core import PjitFunction as Wrapped
+from ferrax._src.transforms.memory_plan import MemoryPlan
 from ferrax._src.transforms.stages import ArgInfo, Compiled, Lowered, OutInfo, Traced
 
 CompilerOptions = dict[str, str | bool]
 
-__all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "OutInfo", "Traced", "Wrapped"]
+__all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "MemoryPlan", "OutInfo", "Traced", "Wrapped"]

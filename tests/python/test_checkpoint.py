@@ -7,6 +7,7 @@ import jax.ad_checkpoint
 import numpy as np
 import oracle
 import pytest
+from closeness import LARGEST
 from jax._src.ad_checkpoint import saved_residuals as jax_saved_residuals
 
 import ferrax
@@ -114,7 +115,7 @@ def test_second_derivatives(policy):
             s.jax.jacrev(s.jax.jacfwd(small))(z),
         ), x, params, z)
 
-    check(case, ulps=64)
+    check(case, ulps=64, cancels=(LARGEST, 5.0))  # second derivatives along z of single outputs, added up
 
 
 @pytest.mark.parametrize("policy", ["none", "everything", "dots", "no_batch", "not_a", "user"])

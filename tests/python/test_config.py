@@ -26,9 +26,16 @@ def restore_flags():
 def test_defaults_are_those_of_jax():
     ours, theirs = config.values, jax.config.values
     environment = {"jax_platforms", "jax_enable_x64"}  # these may come from there
-    own = {"jax_debug_index", "jax_explicit_x64"}
+    own = {"jax_debug_index", "jax_explicit_x64", "jax_num_threads"}
     assert not own & theirs.keys(), "these have become JAX's"
-    for name in ours.keys() - environment - own:
+    # Programs are kept on disk unless one says no, and are compiled faster than JAX's would have to be.
+    other = {
+        "jax_compilation_cache_dir",
+        "jax_compilation_cache_max_size",
+        "jax_persistent_cache_min_compile_time_secs",
+    }
+    assert other <= theirs.keys()
+    for name in ours.keys() - environment - own - other:
         assert name in theirs, name
         default = theirs[name]
         assert ours[name] == (default.value if hasattr(default, "value") else default), name

@@ -21,6 +21,7 @@ from ferrax._src.core.layout import Format
 from ferrax._src.core.sharding import Sharding
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.numpy.at import IndexUpdateHelper
+from ferrax._src.transforms.memory_plan import MemoryPlan
 from ferrax._src.transforms.stages import Lowered, Traced
 from ferrax._src.transforms.stats import JitStats
 
@@ -49,6 +50,7 @@ __all__ = [
     "checkpoint_call",
     "clear_checks",
     "clear_program_cache",
+    "clear_program_files",
     "clear_trace_context",
     "compilation_context",
     "concrete_ops_run",
@@ -57,14 +59,23 @@ __all__ = [
     "custom_vjp_call",
     "default_registry",
     "describe_tracer",
+    "device_usage",
     "dlpack_supports",
     "documented_ops",
     "either_policy",
     "exclude_from_source",
+    "follow_program_cache",
     "lax",
+    "memory_stats",
+    "most_threads",
+    "num_threads",
     "observed_values",
     "op_rows",
+    "place_at",
     "place_of",
+    "platform_devices",
+    "program_cache_counts",
+    "program_cache_entries",
     "program_from_bytes",
     "program_to_bytes",
     "promote_types",
@@ -76,18 +87,20 @@ __all__ = [
     "register_float0",
     "register_key_dtype",
     "register_ref",
+    "release_memory",
     "saved_residuals",
     "set_axes",
     "set_checks",
+    "set_default_place",
     "set_frame_refs",
-    "set_place",
+    "set_num_threads",
+    "set_program_cache",
     "set_source_scope",
     "set_trace_context",
     "set_verification",
     "settle",
     "source_scope",
     "trace_body",
-    "unite_branches",
     "trace_frames",
     "trace_program",
     "trace_state_clean",
@@ -95,6 +108,7 @@ __all__ = [
     "tracer_frame",
     "type_of",
     "ufuncs",
+    "unite_branches",
     "update_at",
     "user_location",
 ]
@@ -330,6 +344,7 @@ class Program:
     def rewire(self, inputs: Sequence[Any]) -> Program: ...
     def costs(self) -> tuple[int, int, int]: ...
     def plan(self) -> tuple[str, int, list[int]]: ...
+    def memory_plan(self) -> dict[str, Any]: ...
     def run(self, arguments: Sequence[Any]) -> list[Array]: ...
     def optimise(self) -> Program: ...
     def verify(self) -> None: ...
@@ -374,6 +389,7 @@ class PjitFunction(Generic[_P, _R]):
     def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
     def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any: ...
+    def memory_plan(self, *args: Any, **kwargs: Any) -> MemoryPlan: ...
 
 @final
 class TracedBody:
@@ -385,8 +401,23 @@ class TracedBody:
 class Policy: ...
 
 def add_ref_input(id: int, value: Array, key: int) -> tuple[Array, int]: ...
+def set_program_cache(
+    settings: tuple[str, str, float, int, int | None] | None, shared: bool
+) -> None: ...
+def follow_program_cache() -> None: ...
+def program_cache_counts() -> tuple[int, int, int, int]: ...
+def program_cache_entries(folder: str) -> tuple[int, int]: ...
+def clear_program_files(folder: str) -> int: ...
+def device_usage(number: int) -> tuple[int, int, int, int]: ...
+def memory_stats() -> tuple[int, int, int, int, int, int]: ...
+def most_threads() -> int: ...
+def num_threads() -> int: ...
+def release_memory() -> int: ...
+def set_num_threads(count: int, shared: bool) -> None: ...
+def place_at(array: Array, number: int, fresh: bool) -> Array: ...
 def place_of(array: Array) -> int: ...
-def set_place(array: Array, number: int) -> None: ...
+def platform_devices(platform: str) -> list[int]: ...
+def set_default_place(number: int | None, shared: bool) -> None: ...
 def alias(array: Array) -> Array: ...
 def apply_program(program: Program, arguments: Sequence[Any]) -> list[Any]: ...
 def array_from_dlpack(producer: Any, copy: bool | None = None) -> Array: ...

@@ -13,6 +13,7 @@ from ferrax._src import state
 from ferrax._src.callbacks.debugging import debug_callback
 from ferrax._src.core import (
     array,
+    program_cache,  # noqa: F401  its settings, before anything is compiled
     runtime,  # noqa: F401  the settings, before anything is traced
 )
 from ferrax._src.numpy import array_methods, at, index_checks, indexing, ref_ops

@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::index::{PerLoop, View};
-use crate::kernel::{Accumulator, AxisKind, Kernel, Launch, Load, Operand, Stage, Store, registers};
+use crate::kernel::{Accumulator, AxisKind, Jumps, Kernel, Launch, Load, Operand, Stage, Store, registers};
 
 /// What an `Input` of a draft reads.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are loads; a box each would cost more")]
 pub enum Source {
-    Load(Load, View),
+    Load(Load, View, Jumps),
     /// The complete value of an accumulator; in the epilogue alone.
     Accumulator(Accumulator),
 }
@@ -33,6 +33,8 @@ pub struct Draft {
     pub body: Body,
     pub epilogue: Body,
     pub stores: Vec<(Store, View)>,
+    /// Types and bits of the parameters.
+    params: Vec<(ScalarType, u64)>,
 }
 
 impl Draft {
@@ -48,15 +50,25 @@ impl Draft {
         }
     }
 
+    /// A number of this launch alone, in a body of this stage; of the low bits as many as the type has.
+    pub fn param(&mut self, stage: Stage, ty: ScalarType, value: i64) -> Reg {
+        let param = (ty, value.cast_unsigned() & (u64::MAX >> (64 - 8 * ty.size())));
+        let index = self.params.iter().position(|known| *known == param).unwrap_or_else(|| {
+            self.params.push(param);
+            self.params.len() - 1
+        });
+        self.body_of(stage).push(ScalarOp::Param { index: index as u32 }, param.0, &[])
+    }
+
     /// A new source.
     pub fn source(&mut self, source: Source) -> u32 {
         self.sources.push(source);
         self.sources.len() as u32 - 1
     }
 
-    /// The value of part `part` of a source, in a body of this stage.
-    pub fn input(&mut self, stage: Stage, source: u32, part: u8, ty: ScalarType) -> Reg {
-        self.body_of(stage).push(ScalarOp::Input { operand: source, part }, ty, &[])
+    /// The value of part `part` of a source, at these indices, in a body of this stage.
+    pub fn input(&mut self, stage: Stage, source: u32, part: u8, ty: ScalarType, indices: &[Reg]) -> Reg {
+        self.body_of(stage).push(ScalarOp::Input { operand: source, part }, ty, indices)
     }
 
     /// The register of an accumulator's value in the epilogue; one accumulator serves all that ask for it.
@@ -66,7 +78,7 @@ impl Draft {
             sources.push(Source::Accumulator(accumulator));
             sources.len() as u32 - 1
         });
-        self.input(Stage::Epilogue, source, 0, accumulator.result())
+        self.input(Stage::Epilogue, source, 0, accumulator.result(), &[])
     }
 
     /// The kernel, if it stores anything. Linear in the sizes of its bodies.
@@ -94,15 +106,18 @@ impl Draft {
         // Loads are numbered in the order in which they are read, accumulators after them.
         let mut launch = Launch { extents: self.extents, ..Launch::default() };
         let mut number = vec![0; self.sources.len()];
+        // Those that are read, in that order.
+        let mut params: Vec<u32> = Vec::new();
         let mut known = vec![false; self.sources.len()];
         for (body, live) in [(&self.body, &main_live), (&self.epilogue, &epilogue_live)] {
             for source in inputs(body, live) {
-                if let Source::Load(load, view) = &self.sources[source]
+                if let Source::Load(load, view, jumps) = &self.sources[source]
                     && !std::mem::replace(&mut known[source], true)
                 {
                     number[source] = launch.loads.len() as u32;
                     launch.kernel.loads.push(*load);
                     launch.loads.push(view.clone());
+                    launch.jumps.push(jumps.clone());
                 }
             }
         }
@@ -113,8 +128,13 @@ impl Draft {
                 launch.kernel.accumulators.push(*accumulator);
             }
         }
-        let (body, main) = rebuild(&self.body, &main_live, &number);
-        let (epilogue, after) = rebuild(&self.epilogue, &epilogue_live, &number);
+        let mut rebuild = |body: &Body, live: &[bool]| rebuild(body, live, &number, &mut params);
+        let (body, main) = rebuild(&self.body, &main_live);
+        let (epilogue, after) = rebuild(&self.epilogue, &epilogue_live);
+        for (ty, bits) in params.into_iter().map(|index| self.params[index as usize]) {
+            launch.kernel.params.push(ty);
+            launch.params.push(bits);
+        }
         for accumulator in &mut launch.kernel.accumulators {
             accumulator.arg = main[accumulator.arg.0 as usize];
         }
@@ -163,14 +183,21 @@ fn mark_inputs(body: &Body, live: &[bool], used: &mut [bool]) {
     }
 }
 
-/// The live instructions, with sources by their numbers; and the new register of each old one.
-fn rebuild(body: &Body, live: &[bool], number: &[u32]) -> (Body, Vec<Reg>) {
+/// The live instructions, with sources and parameters by their numbers; and the new register of each old one.
+fn rebuild(body: &Body, live: &[bool], number: &[u32], params: &mut Vec<u32>) -> (Body, Vec<Reg>) {
     let mut result = Body::default();
     let mut map = vec![Reg(0); live.len()];
     for (index, instruction) in body.instructions().iter().enumerate().filter(|(index, _)| live[*index]) {
         let args: SmallVec<[Reg; 3]> = instruction.args.iter().map(|arg| map[arg.0 as usize]).collect();
         let op = match instruction.op {
             ScalarOp::Input { operand, part } => ScalarOp::Input { operand: number[operand as usize], part },
+            ScalarOp::Param { index } => {
+                let known = params.iter().position(|known| *known == index).unwrap_or_else(|| {
+                    params.push(index);
+                    params.len() - 1
+                });
+                ScalarOp::Param { index: known as u32 }
+            }
             op => op,
         };
         map[index] = result.push(op, instruction.ty, &args);

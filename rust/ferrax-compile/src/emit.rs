@@ -3,25 +3,26 @@
 //! Virtual variables are emitted on demand at the view at which they are
 //! needed; a (variable, view) pair is emitted once. Movement ops only change
 //! the view (`movement`). Where a view has no index per axis the loops are
-//! split and the group starts over, [`MAX_SPLITS`] times at most. Where that
+//! split and the group starts over, [`cost_model::SPLITS`] times at most. Where that
 //! does not help or is not allowed, the variable must be stored: emission goes
 //! on as if it were, so that one pass finds all such variables of a group, and
 //! gives their list instead of a kernel.
 
-use ferrax_ir::ops::{ArgKind, ReduceKind};
+use ferrax_ir::lowering::Follow;
 use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{
-    ArrayType, Atom, DType, Equation, Error, Op, Scalar, Type, Var, View as OpView, internal_error,
+    ArrayType, Atom, DType, Equation, Error, Scalar, Type, Var, View as OpView, internal_error,
     overflow_error,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::cost_model;
 use crate::draft::{Draft, Source};
 use crate::graph::{Class, Graph};
 use crate::group::{Group, Grouping, Item, Piece};
 use crate::index::{Indivisible, PerLoop, View};
-use crate::kernel::{Accumulator, AccumulatorKind, AxisKind, Launch, Load, Operand, Stage, Store, registers};
+use crate::kernel::{Accumulator, AxisKind, Jumps, Launch, Load, Operand, Stage, Store, registers};
 
 /// Why emission stopped.
 pub enum Interrupt {
@@ -56,10 +57,6 @@ pub struct KernelStep {
     pub operands: Vec<Var>,
 }
 
-/// Splits of loops in one group: each makes its tiles smaller, so there comes a point where a copy of an
-/// operand costs less than to walk it.
-const MAX_SPLITS: usize = 12;
-
 /// Emits group `number`. `stored` says which roots need memory.
 pub fn emit_group(
     graph: &Graph<'_>,
@@ -76,7 +73,7 @@ pub fn emit_group(
             kinds.push(if reduced { AxisKind::Reduction } else { AxisKind::Parallel });
         }
     }
-    let mut splits_left = MAX_SPLITS;
+    let mut splits_left = cost_model::SPLITS;
     loop {
         let mut emitter =
             Emitter::new(graph, grouping, number, extents.clone(), kinds.clone(), splits_left > 0);
@@ -108,8 +105,8 @@ pub struct Emitter<'a> {
     operand_of: FxHashMap<(Var, Operand), u32>,
     views: FxHashMap<View, u32>,
     memo: FxHashMap<(Var, u32, Stage), Value>,
-    /// Loads, as sources, by operand, view and fill.
-    loads: FxHashMap<(u32, u32, Option<Scalar>), u32>,
+    /// Loads, as sources, by operand, view, jumps and fill.
+    loads: FxHashMap<(u32, u32, Jumps, Option<Scalar>), u32>,
     /// What must be stored.
     without_index: Vec<Var>,
 }
@@ -149,6 +146,16 @@ impl<'a> Emitter<'a> {
 
     pub fn body(&mut self) -> &mut Body {
         self.draft.body_of(self.stage)
+    }
+
+    /// A number that depends on sizes.
+    pub fn param(&mut self, value: i64) -> Reg {
+        self.param_of(ScalarType::I64, value)
+    }
+
+    /// A number that depends on sizes, of an integer type that holds it.
+    pub fn param_of(&mut self, ty: ScalarType, value: i64) -> Reg {
+        self.draft.param(self.stage, ty, value)
     }
 
     /// Row-major over all loops (main) or the parallel ones (epilogue).
@@ -236,34 +243,12 @@ impl<'a> Emitter<'a> {
         let input = self.atom(&equation.inputs[0], &view)?;
         let input_dtype = self.graph.atom_dtype(&equation.inputs[0]);
         let output_dtype = self.graph.dtypes[var.index()];
-        let (kind, input) = match &equation.op {
-            Op::Reduce(op) => {
-                let boolean = input_dtype == DType::Bool;
-                let kind = match op.kind {
-                    ReduceKind::Sum => AccumulatorKind::Sum,
-                    ReduceKind::Prod => AccumulatorKind::Prod,
-                    ReduceKind::Max if boolean => AccumulatorKind::Or,
-                    ReduceKind::Min if boolean => AccumulatorKind::And,
-                    ReduceKind::Max => AccumulatorKind::Max,
-                    ReduceKind::Min => AccumulatorKind::Min,
-                    ReduceKind::And => AccumulatorKind::And,
-                    ReduceKind::Or => AccumulatorKind::Or,
-                    ReduceKind::Xor => AccumulatorKind::Xor,
-                };
-                (kind, input)
+        let kind = self.graph.reduction_of(var)?.kind;
+        let input = match input {
+            Value::Real(reg) if kind.is_arg() && input_dtype == DType::Bool => {
+                Value::Real(self.body().convert(reg, ScalarType::U8))
             }
-            Op::ArgReduce(op) => {
-                let kind =
-                    if op.kind == ArgKind::Max { AccumulatorKind::ArgMax } else { AccumulatorKind::ArgMin };
-                let input = match input {
-                    Value::Real(reg) if input_dtype == DType::Bool => {
-                        Value::Real(self.body().convert(reg, ScalarType::U8))
-                    }
-                    other => other,
-                };
-                (kind, input)
-            }
-            op => return Err(internal_error!("{} is no reduction", op.name()).into()),
+            other => other,
         };
         let mut results: SmallVec<[Reg; 2]> = SmallVec::new();
         for arg in registers(input) {
@@ -301,7 +286,7 @@ impl<'a> Emitter<'a> {
     /// As [`Emitter::must_store`]; then a load stands for the value.
     pub fn stored(&mut self, failure: Indivisible, view: &View, var: Var) -> Emitted<Value> {
         self.must_store(failure, view, var)?;
-        self.load(var, var, view, None)
+        self.load(var, var, view, Jumps::new(), &[])
     }
 
     /// The error where positions among the elements of `var` exceed 64-bit integers.
@@ -325,14 +310,16 @@ impl<'a> Emitter<'a> {
         let source = match &piece.source_start {
             None => view.scalar(),
             Some(start) => indices
-                .view(&view, self.graph.atom_sizes(&piece.source), |axis| Some((axis, start[axis] as i64, 1)))
+                .view(&view, self.graph.atom_sizes(&piece.source), window(start, &[]))
                 .map_err(too_large)?,
         };
         let value = self.atom(&piece.source, &source)?;
         let target = indices
-            .view(&view, &self.graph.sizes[piece.target.index()], |axis| {
-                Some((axis, piece.target_start[axis] as i64, piece.target_step[axis] as i64))
-            })
+            .view(
+                &view,
+                &self.graph.sizes[piece.target.index()],
+                window(&piece.target_start, &piece.target_step),
+            )
             .map_err(|_| Interrupt::from(self.too_large(piece.target)))?;
         self.store(piece.target, value, target);
         Ok(())
@@ -358,10 +345,7 @@ impl<'a> Emitter<'a> {
             {
                 return Ok(value);
             }
-            if self.grouping.group_of[base.index()] == Some(self.number) {
-                self.without_index.push(base);
-            }
-            return self.load(var, base, view, None);
+            return self.element(var, view, Jumps::new(), &[]);
         }
         let key = (var, id, self.stage);
         if let Some(&value) = self.memo.get(&key) {
@@ -372,41 +356,50 @@ impl<'a> Emitter<'a> {
         Ok(value)
     }
 
-    fn load(&mut self, var: Var, base: Var, view: &View, fill: Option<Scalar>) -> Emitted<Value> {
+    /// The element of `var`, which other steps leave in memory, at a view that indices move on by jumps.
+    pub fn element(&mut self, var: Var, view: &View, jumps: Jumps, indices: &[Reg]) -> Emitted<Value> {
+        let Some(base) = self.graph.base[var.index()] else {
+            return Err(internal_error!("variable {} is not in memory", var.0).into());
+        };
+        if self.grouping.group_of[base.index()] == Some(self.number) {
+            self.without_index.push(base);
+        }
+        self.load(var, base, view, jumps, indices)
+    }
+
+    /// The element of `var`, in the memory of `base`, at a view, moved on by as many indices as there are jumps.
+    fn load(&mut self, var: Var, base: Var, view: &View, jumps: Jumps, indices: &[Reg]) -> Emitted<Value> {
         let dtype = self.graph.dtypes[var.index()];
         let operand = self.operand(base, dtype, false);
-        let source = self.source(Load { operand, fill }, view);
+        let source = self.source(Load { operand, fill: None }, view, jumps);
         let ty = ScalarType::of(dtype)?;
-        let mut part = |part| self.draft.input(self.stage, source, part, ty);
+        let mut part = |part| self.draft.input(self.stage, source, part, ty, indices);
         Ok(if dtype.parts() == 2 { Value::Complex(part(0), part(1)) } else { Value::Real(part(0)) })
     }
 
     /// The source of a load: one for all that read the same.
-    fn source(&mut self, load: Load, view: &View) -> u32 {
+    fn source(&mut self, load: Load, view: &View, jumps: Jumps) -> u32 {
         let id = self.view_id(view);
         let draft = &mut self.draft;
         *self
             .loads
-            .entry((load.operand, id, load.fill))
-            .or_insert_with(|| draft.source(Source::Load(load, view.clone())))
+            .entry((load.operand, id, jumps.clone(), load.fill))
+            .or_insert_with(|| draft.source(Source::Load(load, view.clone(), jumps)))
     }
 
     /// `value` as a load that fills itself outside of its guards, if it is a plain load with these guards.
     pub fn filled(&mut self, value: Value, ranges: &[(i64, i64)], fill: Scalar) -> Option<Value> {
         let Value::Real(reg) = value else { return None };
-        let ScalarOp::Input { operand: source, part: 0 } = self.body().instructions()[reg.0 as usize].op
-        else {
-            return None;
-        };
-        let Source::Load(load, view) = &self.draft.sources[source as usize] else { return None };
+        let instruction = self.body().instructions()[reg.0 as usize].clone();
+        let ScalarOp::Input { operand: source, part: 0 } = instruction.op else { return None };
+        let Source::Load(load, view, jumps) = &self.draft.sources[source as usize] else { return None };
         let dtype = self.draft.operands[load.operand as usize].dtype;
         if view.ranges.as_slice() != ranges || load.fill.is_some() || dtype != fill.dtype() {
             return None;
         }
-        let (load, view) = (Load { fill: Some(fill), ..*load }, view.clone());
-        let source = self.source(load, &view);
-        let ty = self.body().type_of(reg);
-        Some(Value::Real(self.draft.input(self.stage, source, 0, ty)))
+        let (load, view, jumps) = (Load { fill: Some(fill), ..*load }, view.clone(), jumps.clone());
+        let source = self.source(load, &view, jumps);
+        Some(Value::Real(self.draft.input(self.stage, source, 0, instruction.ty, &instruction.args)))
     }
 
     /// The code of a virtual variable, or of a root where it is defined.
@@ -444,4 +437,12 @@ impl<'a> Emitter<'a> {
             _ => Err(internal_error!("{} reached a kernel", equation.op.name()).into()),
         }
     }
+}
+
+/// The index maps of a window that begins here and moves by these steps, or by 1.
+fn window<'a>(starts: &'a [usize], steps: &'a [usize]) -> impl Iterator<Item = Follow> + 'a {
+    starts.iter().enumerate().map(|(axis, &start)| {
+        let step = steps.get(axis).map_or(1, |&step| step as i64);
+        Follow { axis: Some(axis), start: start as i64, step }
+    })
 }

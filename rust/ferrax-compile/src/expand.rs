@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ferrax_ir::builder::substitute;
 use ferrax_ir::ops::OptimizationBarrier;
 use ferrax_ir::rules::Lowering;
-use ferrax_ir::{Atom, Builder, Op, Program, Result, View, internal_error};
+use ferrax_ir::{Atom, Builder, Op, Program, Result, Source, View, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -61,17 +61,19 @@ impl Expander {
         let mut builder = Builder::new(program.name.clone());
         let arguments: Vec<Atom> =
             program.inputs.iter().map(|var| builder.input(program.types[var.index()].clone())).collect();
-        let outputs = self.append(&mut builder, program, &arguments)?;
+        let outputs = self.append(&mut builder, program, &arguments, Source::UNKNOWN)?;
         let mut result = builder.finish(outputs);
         result.effects = program.effects.clone();
         Ok(result)
     }
 
+    /// Appends the equations of a program that is called; those without a line are at the call's.
     fn append(
         &mut self,
         builder: &mut Builder,
         program: &Program,
         arguments: &[Atom],
+        call: Source,
     ) -> Result<SmallVec<[Atom; 1]>> {
         let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
         for (var, &argument) in program.inputs.iter().zip(arguments) {
@@ -84,12 +86,13 @@ impl Expander {
         }
         for equation in &program.equations {
             let inputs = substitute(&map, &equation.inputs)?;
-            builder.source = equation.source;
+            let source = equation.source.within(call);
+            builder.source = source;
             let outputs: SmallVec<[Atom; 1]> = match equation.op.view() {
-                View::Call(op) => self.append(builder, &op.program, &inputs)?,
-                View::CustomJvp(op) => self.append(builder, &op.call_jaxpr, &inputs)?,
-                View::CustomVjp(op) => self.append(builder, &op.call_jaxpr, &inputs)?,
-                View::Ruled(_, called) => self.append(builder, called, &inputs)?,
+                View::Call(op) => self.append(builder, &op.program, &inputs, source)?,
+                View::CustomJvp(op) => self.append(builder, &op.call_jaxpr, &inputs, source)?,
+                View::CustomVjp(op) => self.append(builder, &op.call_jaxpr, &inputs, source)?,
+                View::Ruled(_, called) => self.append(builder, called, &inputs, source)?,
                 View::Checkpoint(op) => {
                     let mut inputs = inputs;
                     if op.differentiated && op.prevent_cse {
@@ -98,7 +101,7 @@ impl Expander {
                             *atom = builder.emit1(OptimizationBarrier {}, &[*atom])?;
                         }
                     }
-                    self.append(builder, &op.jaxpr, &inputs)?
+                    self.append(builder, &op.jaxpr, &inputs, source)?
                 }
                 View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => {
                     let op = equation.op.map_programs(|callee| self.callee(callee))?;

@@ -5,19 +5,23 @@
 //! variables are *virtual*: their code is repeated in each kernel that needs
 //! them. Roots whose users are all in their own kernel are never stored.
 
-use ferrax_ir::ops::ReduceKind;
-use ferrax_ir::rules::Lowering;
+use ferrax_ir::lowering::{Extents, IndexMap, Lowering, Reduction, Start};
 use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
     Atom, DType, Equation, Op, Program, Result, Sizes, Type, Var, View, internal_error, unsupported,
 };
+use smallvec::SmallVec;
+
+use crate::backend::Target;
+use crate::cost_model;
+use crate::place::updates_operand;
 
 /// How an equation is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Scalar code.
     Elementwise,
-    /// An index map.
+    /// An index map. What is joined is one where all readers read it at one place along that axis.
     Movement,
     /// The same bytes in the same order.
     Alias,
@@ -27,30 +31,32 @@ pub enum Class {
     Library,
 }
 
-/// Work above which a value with several users is stored rather than
-/// recomputed: eight additions, or anything transcendental.
-const RECOMPUTE_COST: u32 = 8;
-/// Work above which a value is stored before it is broadcast.
-const BROADCAST_COST: u32 = 3;
-/// Equations under a movement op above which its operand is stored: two views
-/// of one value double the code below them.
-const VIEW_WEIGHT: u32 = 48;
-/// Equations above which a value becomes a root, which bounds recursion.
-const CHAIN_WEIGHT: u32 = 256;
-/// How many times the memory of a value its operands must take for it to be
-/// stored so that they need not be kept until it is used.
-const HELD_RATIO: usize = 4;
-/// Memory below which that is not worth a kernel: a first-level cache.
-const HELD_BYTES: usize = 1 << 15;
+/// What an equation's row says of it.
+struct Lowered {
+    class: Class,
+    map: Option<IndexMap>,
+    reduction: Option<Reduction>,
+}
+
+impl Lowered {
+    fn library() -> Lowered {
+        Lowered { class: Class::Library, map: None, reduction: None }
+    }
+}
 
 pub struct Graph<'a> {
     pub program: &'a Program,
+    pub target: Target,
     pub sizes: Vec<Sizes>,
     pub dtypes: Vec<DType>,
     pub counts: Vec<usize>,
     /// The equation that defines a variable.
     pub definition: Vec<Option<usize>>,
     pub classes: Vec<Class>,
+    /// Of each equation, where its elements come from, if it moves elements only.
+    pub maps: Vec<Option<IndexMap>>,
+    /// Of each equation of class `Reduce`.
+    pub reductions: Vec<Option<Reduction>>,
     pub root: Vec<bool>,
     /// Whose memory holds a variable: its own, or that of the leaf it is an
     /// alias of. `None` for virtual variables.
@@ -60,7 +66,7 @@ pub struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    pub fn new(program: &'a Program) -> Result<Graph<'a>> {
+    pub fn new(program: &'a Program, target: &Target) -> Result<Graph<'a>> {
         let mut sizes = Vec::with_capacity(program.types.len());
         let mut dtypes = Vec::with_capacity(program.types.len());
         for ty in &program.types {
@@ -96,20 +102,140 @@ impl<'a> Graph<'a> {
         let n = program.types.len();
         let mut graph = Graph {
             program,
+            target: *target,
             sizes,
             dtypes,
             counts,
             definition,
             classes: Vec::with_capacity(program.equations.len()),
+            maps: Vec::with_capacity(program.equations.len()),
+            reductions: Vec::with_capacity(program.equations.len()),
             root: vec![false; n],
             base: vec![None; n],
             solo: vec![false; n],
         };
         for equation in &program.equations {
-            let class = graph.classify(equation)?;
+            let Lowered { class, map, reduction } = graph.classify(equation)?;
             graph.classes.push(class);
+            graph.maps.push(map);
+            graph.reductions.push(reduction);
         }
+        graph.choose_picks();
         Ok(graph)
+    }
+
+    /// Decides which ops that pick elements at computed places are code of kernels, rather than library calls: those
+    /// of single elements, whose places are computed with them, and others that are only computed with and
+    /// [cheap](Graph::picks_cheaply). The library copies windows.
+    fn choose_picks(&mut self) {
+        // Of each variable: how many equations read it, and whether all of them compute with it.
+        let mut readers: Vec<(usize, bool)> = vec![(0, true); self.program.types.len()];
+        // Whether all readers pick at one place along this axis of it.
+        let mut apart: Vec<Option<Option<usize>>> = vec![None; self.program.types.len()];
+        for var in self.program.outputs.iter().filter_map(Atom::as_var) {
+            readers[var.index()].1 = false;
+            apart[var.index()] = Some(None);
+        }
+        // What later equations update in place: a read that came after that would keep it from being so.
+        let first = self.first_names();
+        let mut updated = vec![false; self.program.types.len()];
+        // From the last one on, so that the readers of a result are known.
+        for (index, equation) in self.program.equations.iter().enumerate().rev() {
+            let output = equation.outputs.first().map(|var| var.index());
+            let computed = |var: usize| readers[var].0 > 0 && readers[var].1;
+            let picks = matches!(self.maps[index], Some(IndexMap::Picked(_)));
+            let operand = equation.inputs.first().and_then(Atom::as_var).map(|var| first[var.index()]);
+            let kept = operand.is_some_and(|operand| updated[operand]);
+            if let Some(operand) = operand.filter(|_| updates_operand(&equation.op)) {
+                updated[operand] = true;
+            }
+            let computed_with = output.is_some_and(|output| computed(output) && self.picks_cheaply(index));
+            if picks && (kept || !computed_with) {
+                match output.filter(|_| self.picks_apart(index)) {
+                    Some(output) => self.root[output] = true,
+                    None => {
+                        self.classes[index] = Class::Library;
+                        self.maps[index] = None;
+                    }
+                }
+            }
+            if let (Some(IndexMap::Joined { axis }), Some(output)) = (&self.maps[index], output)
+                && apart[output] == Some(Some(*axis))
+            {
+                self.classes[index] = Class::Movement;
+            }
+            let class = self.classes[index];
+            let alone = output.is_some_and(|var| computed(var) && readers[var].0 == 1);
+            for (position, var) in equation.inputs.iter().enumerate() {
+                let Some(var) = var.as_var().map(Var::index) else { continue };
+                let computes = match class {
+                    Class::Elementwise | Class::Reduce | Class::Pieces => true,
+                    // What is picked from must be in memory.
+                    Class::Movement if picks => position > 0,
+                    Class::Movement | Class::Alias => {
+                        alone && output.is_some_and(|output| self.counts[output] <= self.counts[var])
+                    }
+                    Class::Library => false,
+                };
+                let again = equation.inputs[..position].contains(&equation.inputs[position]);
+                readers[var].0 += usize::from(!again);
+                readers[var].1 &= computes;
+                let axis = self.picks_apart_along(index, position);
+                apart[var] = Some(axis.filter(|_| apart[var].is_none_or(|before| before == axis)));
+            }
+        }
+    }
+
+    /// The axis of an operand along which a kernel that picks reads at a fixed index: where it has the parts of a place.
+    fn picks_apart_along(&self, index: usize, position: usize) -> Option<usize> {
+        let (Class::Movement, Some(IndexMap::Picked(picked))) = (self.classes[index], &self.maps[index])
+        else {
+            return None;
+        };
+        let atom = self.program.equations[index].inputs[position];
+        let last = self.atom_sizes(&atom).len().checked_sub(1)?;
+        let mut inputs = self.program.equations[index].inputs.iter().enumerate();
+        let only = inputs.all(|(other, input)| other == position || *input != atom);
+        let fixed = |start: &Start| start.operand != position || start.at[last].axis.is_none();
+        (position > 0 && only && picked.starts.iter().all(fixed)).then_some(last)
+    }
+
+    /// Whether a kernel that uses what an equation picks computes no index more often than that takes: elements have
+    /// places of their own, or many share one.
+    fn picks_cheaply(&self, index: usize) -> bool {
+        let Some(IndexMap::Picked(picked)) = &self.maps[index] else { return false };
+        let [output] = self.program.equations[index].outputs.as_slice() else { return false };
+        let sizes = &self.sizes[output.index()];
+        let one = picked.starts.iter().flat_map(|start| &start.at).filter_map(|follow| follow.axis);
+        let line = picked.within.last().and_then(|follow| follow.axis).filter(|axis| axis + 1 == sizes.len());
+        self.picks_apart(index)
+            || one.map(|axis| sizes[axis]).all(|size| size == 1)
+            || line.is_some_and(|axis| sizes[axis] >= cost_model::PICKED_LINE)
+    }
+
+    /// Whether an equation picks elements each at a place of its own, rather than windows of them.
+    fn picks_apart(&self, index: usize) -> bool {
+        let Some(IndexMap::Picked(picked)) = &self.maps[index] else { return false };
+        let [output] = self.program.equations[index].outputs.as_slice() else { return false };
+        let sizes = &self.sizes[output.index()];
+        let placed = |axis: usize| {
+            picked.starts.iter().any(|start| start.at.iter().any(|follow| follow.axis == Some(axis)))
+        };
+        let axes = picked.within.iter().filter_map(|follow| follow.axis);
+        axes.filter(|&axis| sizes[axis] > 1).all(placed)
+    }
+
+    /// Of each variable the first one with the same bytes in the same order.
+    fn first_names(&self) -> Vec<usize> {
+        let mut first: Vec<usize> = (0..self.program.types.len()).collect();
+        for (equation, class) in self.program.equations.iter().zip(&self.classes) {
+            if let (Class::Alias, Some(from), [to]) =
+                (class, equation.inputs.first().and_then(Atom::as_var), equation.outputs.as_slice())
+            {
+                first[to.index()] = first[from.index()];
+            }
+        }
+        first
     }
 
     pub fn atom_sizes(&self, atom: &Atom) -> &[usize] {
@@ -133,91 +259,72 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The number of elements of an equation's first operand.
-    pub fn atom_count_of(&self, equation: &Equation) -> usize {
-        equation.inputs.first().map_or(0, |atom| self.atom_count(atom))
-    }
-
     pub fn equation_of(&self, var: Var) -> Option<(&'a Equation, Class)> {
         let index = self.definition[var.index()]?;
         Some((&self.program.equations[index], self.classes[index]))
     }
 
-    fn classify(&self, equation: &Equation) -> Result<Class> {
+    /// Where the elements of a variable come from, if its equation moves elements only.
+    pub fn map_of(&self, var: Var) -> Option<&IndexMap> {
+        self.maps[self.definition[var.index()]?].as_ref()
+    }
+
+    /// The reduction that gives a variable.
+    pub fn reduction_of(&self, var: Var) -> Result<&Reduction> {
+        let reduction = self.definition[var.index()].and_then(|index| self.reductions[index].as_ref());
+        reduction.ok_or_else(|| internal_error!("variable {} is not made by a reduction", var.0))
+    }
+
+    /// How an equation is computed, by its index map or its reduction where it has one.
+    fn classify(&self, equation: &Equation) -> Result<Lowered> {
         let rules = match equation.op.view() {
             View::Leaf(rules) => rules,
-            View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => return Ok(Class::Library),
+            View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => return Ok(Lowered::library()),
             _ => return Err(internal_error!("{} reached the fuser", equation.op.name())),
         };
-        let Some(output) = equation.outputs.first() else { return Ok(Class::Library) };
+        let Some(output) = equation.outputs.first() else { return Ok(Lowered::library()) };
         // What has effects is one step, once: never repeated in kernels, never dropped.
         if matches!(equation.op, Op::Extension(_)) && !equation.op.effects().is_empty() {
-            return Ok(Class::Library);
+            return Ok(Lowered::library());
         }
-        let output = output.index();
-        let input_dtype = equation.inputs.first().map(|atom| self.atom_dtype(atom));
-        let same_bytes = |condition: bool| if condition { Class::Alias } else { Class::Movement };
-        let no_literals = equation.inputs.iter().all(|atom| atom.as_var().is_some());
-        Ok(match &equation.op {
-            Op::Copy(_) | Op::StopGradient(_) | Op::OptimizationBarrier(_) | Op::Name(_) if no_literals => {
-                Class::Alias
-            }
-            Op::RandomWrap(_) | Op::RandomUnwrap(_) if no_literals => Class::Alias,
-            Op::ConvertElementType(op) if no_literals && Some(op.new_dtype) == input_dtype => Class::Alias,
-            Op::BitcastConvertType(op) if bitcast_in_memory(input_dtype, op.new_dtype) => {
-                let whole = |dtype: DType| dtype.bits() == dtype.size() * 8;
-                let dense = input_dtype.is_some_and(whole) && whole(op.new_dtype);
-                if no_literals && dense { Class::Alias } else { Class::Library }
-            }
-            Op::Reshape(op) => same_bytes(no_literals && op.dimensions.is_none()),
-            Op::Squeeze(_) => same_bytes(no_literals),
-            Op::BroadcastInDim(op) => same_bytes(
-                no_literals
-                    && self.counts[output] == self.atom_count(&equation.inputs[0])
-                    && op.broadcast_dimensions.is_sorted(),
-            ),
-            Op::Transpose(op) => {
-                let moved: Vec<usize> = op
-                    .permutation
-                    .iter()
-                    .copied()
-                    .filter(|&axis| self.atom_sizes(&equation.inputs[0])[axis] != 1)
-                    .collect();
-                same_bytes(no_literals && moved.is_sorted())
-            }
-            Op::Concatenate(_) => Class::Pieces,
-            Op::Pad(op) if op.padding_config.iter().any(|&(_, _, interior)| interior > 0) => Class::Pieces,
-            Op::Reduce(op) => {
-                let complex = input_dtype.is_some_and(|dtype| dtype.is_complex());
-                let sizes = self.atom_sizes(&equation.inputs[0]);
-                if op.axes.iter().all(|&axis| sizes[axis] == 1) {
-                    same_bytes(no_literals)
-                } else if self.atom_count(&equation.inputs[0]) == 0 {
-                    Class::Movement
-                } else if complex && op.kind != ReduceKind::Sum {
-                    Class::Library
-                } else {
-                    Class::Reduce
+        let inputs: SmallVec<[Extents<'_>; 4]> = equation
+            .inputs
+            .iter()
+            .map(|atom| Extents { dtype: self.atom_dtype(atom), sizes: self.atom_sizes(atom) })
+            .collect();
+        let result = Extents { dtype: self.dtypes[output.index()], sizes: &self.sizes[output.index()] };
+        // Literals have no memory that another value could have, too.
+        let in_memory = equation.inputs.iter().all(|atom| atom.as_var().is_some());
+        if let Some(map) = rules.index_map(&inputs, result)? {
+            let dense = |dtype: DType| dtype.bits() == dtype.size() * 8;
+            let class = match &map {
+                IndexMap::Bytes if in_memory && dense(inputs[0].dtype) && dense(result.dtype) => Class::Alias,
+                IndexMap::Bytes => Class::Library,
+                IndexMap::Picked(_) if equation.inputs[0].as_var().is_none() => return Ok(Lowered::library()),
+                IndexMap::InOrder | IndexMap::Along(_)
+                    if in_memory && map.is_in_order(inputs[0].sizes, result.sizes) =>
+                {
+                    Class::Alias
                 }
-            }
-            Op::ArgReduce(op) => {
-                let sizes = self.atom_sizes(&equation.inputs[0]);
-                if op.axes.iter().all(|&axis| sizes[axis] == 1) { Class::Movement } else { Class::Reduce }
-            }
-            op => match rules.lower() {
-                Lowering::Elementwise => Class::Elementwise,
-                Lowering::Library => Class::Library,
-                Lowering::Movement if matches!(op, Op::Slice(_) | Op::Rev(_) | Op::Pad(_) | Op::Iota(_)) => {
-                    Class::Movement
-                }
-                other => {
-                    return Err(internal_error!(
-                        "{} lowers to {other:?}, which the fuser does not know",
-                        op.name()
-                    ));
-                }
-            },
-        })
+                IndexMap::Joined { .. } => Class::Pieces,
+                IndexMap::Padded(kept) if kept.iter().any(|kept| kept.step > 1) => Class::Pieces,
+                _ => Class::Movement,
+            };
+            return Ok(Lowered { class, map: Some(map), reduction: None });
+        }
+        if rules.lower() == Lowering::Reduction {
+            let reduction = rules.reduction(inputs[0])?;
+            let class = if reduction.is_some() { Class::Reduce } else { Class::Library };
+            return Ok(Lowered { class, map: None, reduction });
+        }
+        match rules.lower() {
+            Lowering::Elementwise => Ok(Lowered { class: Class::Elementwise, map: None, reduction: None }),
+            Lowering::Library => Ok(Lowered::library()),
+            other => Err(internal_error!(
+                "{} lowers to {other:?}, which it does not say more of",
+                equation.op.name()
+            )),
+        }
     }
 
     fn bytes(&self, var: usize) -> usize {
@@ -229,13 +336,6 @@ impl<'a> Graph<'a> {
         self.definition[var].is_some_and(|index| {
             matches!(self.classes[index], Class::Elementwise | Class::Movement | Class::Alias)
         })
-    }
-
-    /// Whether an alias reads its operand's memory as another dtype.
-    fn reinterprets(&self, equation: &Equation) -> bool {
-        matches!(equation.op, Op::RandomWrap(_) | Op::RandomUnwrap(_))
-            || matches!(&equation.op, Op::BitcastConvertType(op)
-                if bitcast_in_memory(equation.inputs.first().map(|atom| self.atom_dtype(atom)), op.new_dtype))
     }
 
     /// Fills `base`.
@@ -283,7 +383,7 @@ impl<'a> Graph<'a> {
     /// Virtual code reads its operands where its value is used: what would have
     /// died at its own place lives until then. A sum of the results of many
     /// library calls would keep them all, so a value is stored if steps follow
-    /// before it is used, and what its code would keep is [`HELD_RATIO`] times
+    /// before it is used, and what its code would keep is [`cost_model::HELD_RATIO`] times
     /// its size.
     pub fn choose_roots(&mut self) {
         let n = self.program.types.len();
@@ -312,28 +412,33 @@ impl<'a> Graph<'a> {
             .collect();
         for (index, equation) in self.program.equations.iter().enumerate() {
             let class = self.classes[index];
-            if class == Class::Library || self.reinterprets(equation) {
+            if class == Class::Library || self.maps[index] == Some(IndexMap::Bytes) {
                 for var in equation.inputs.iter().filter_map(Atom::as_var) {
                     self.root[var.index()] = true;
                 }
             }
             let [output] = equation.outputs.as_slice() else { continue };
             let output = output.index();
+            let picks = matches!(self.maps[index], Some(IndexMap::Picked(_)));
             if class == Class::Movement {
+                if let (true, Some(var)) = (picks, equation.inputs.first().and_then(Atom::as_var)) {
+                    self.root[var.index()] = true;
+                }
                 for var in equation.inputs.iter().filter_map(Atom::as_var) {
                     let v = var.index();
-                    let repeats =
-                        matches!(equation.op, Op::BroadcastInDim(_)) && self.counts[output] > self.counts[v];
-                    let repeated = repeats && self.counts[v] > 1 && cost[v] > BROADCAST_COST;
-                    let shared = uses[v] > 1 && cost[v] > RECOMPUTE_COST;
-                    if repeated || shared || weight[v] > VIEW_WEIGHT {
+                    let repeats = (picks || matches!(self.maps[index], Some(IndexMap::Along(_))))
+                        && self.counts[output] > self.counts[v];
+                    let repeated = repeats && self.counts[v] > 1 && cost[v] > cost_model::BROADCAST;
+                    let shared = uses[v] > 1 && cost[v] > cost_model::RECOMPUTE;
+                    if repeated || shared || weight[v] > cost_model::VIEW_WEIGHT {
                         self.root[v] = true;
                     }
                 }
             }
             if matches!(class, Class::Elementwise | Class::Movement | Class::Alias) {
                 let inputs = equation.inputs.iter().filter_map(Atom::as_var).map(Var::index);
-                let (mut total_cost, mut total_weight) = (op_cost(&equation.op, self.dtypes[output]), 1);
+                let (mut total_cost, mut total_weight) =
+                    (cost_model::of_element(equation, self.dtypes[output]), 1);
                 for input in inputs.filter(|&input| !self.root[input]) {
                     total_cost = cost[input].saturating_add(total_cost);
                     total_weight = weight[input].saturating_add(total_weight);
@@ -349,10 +454,12 @@ impl<'a> Graph<'a> {
                 }
                 let own = self.bytes(output);
                 let waits = last[output].is_some_and(|user| steps[user] > steps[index]);
-                let keeps = waits && kept >= own.saturating_mul(HELD_RATIO) && kept - own >= HELD_BYTES;
-                if (class == Class::Elementwise
-                    && (keeps || (uses[output] > 1 && total_cost > RECOMPUTE_COST)))
-                    || total_weight > CHAIN_WEIGHT
+                let keeps = waits
+                    && kept >= own.saturating_mul(cost_model::HELD_RATIO)
+                    && kept - own >= self.target.near_bytes;
+                if ((class == Class::Elementwise || picks)
+                    && (keeps || (uses[output] > 1 && total_cost > cost_model::RECOMPUTE)))
+                    || total_weight > cost_model::CHAIN_WEIGHT
                 {
                     self.root[output] = true;
                 }
@@ -362,37 +469,13 @@ impl<'a> Graph<'a> {
                 (cost[output], weight[output], held[output]) = (total_cost, total_weight, kept);
             }
         }
+        // What is joined has an index map only where it is read at one place along the axis.
+        for (index, equation) in self.program.equations.iter().enumerate() {
+            let joined = matches!(self.maps[index], Some(IndexMap::Joined { .. }));
+            if joined && equation.outputs.iter().any(|var| self.root[var.index()]) {
+                self.classes[index] = Class::Pieces;
+            }
+        }
         self.find_bases();
-    }
-}
-
-/// Whether registers cannot hold both sides of a bitcast: other widths, or
-/// formats that exist in memory alone.
-fn bitcast_in_memory(from: Option<DType>, to: DType) -> bool {
-    from.is_none_or(|from| {
-        let stored = |dtype: DType| dtype.is_narrow() || dtype.is_key();
-        from.bits() != to.bits() || (from != to && (stored(from) || stored(to)))
-    })
-}
-
-/// The work of one element, in additions.
-fn op_cost(op: &Op, dtype: DType) -> u32 {
-    match op {
-        Op::Unary(op) => op.row().cost,
-        Op::Binary(op) => op.row().cost_of(dtype),
-        Op::IntegerPow(op) => 2 * op.y.unsigned_abs().max(1).ilog2() + if op.y < 0 { 4 } else { 0 },
-        Op::Iota(_) => 2,
-        Op::Extension(_) => 20,
-        Op::BroadcastInDim(_)
-        | Op::Reshape(_)
-        | Op::Transpose(_)
-        | Op::Squeeze(_)
-        | Op::Slice(_)
-        | Op::Rev(_)
-        | Op::Copy(_)
-        | Op::OptimizationBarrier(_)
-        | Op::Name(_)
-        | Op::StopGradient(_) => 0,
-        _ => 1,
     }
 }

@@ -7,15 +7,13 @@
 //! lower number, or values of its own at the same index. What depends on a
 //! barrier joins no group that is older than the barrier.
 
-use ferrax_ir::ops::Kept;
-use ferrax_ir::{Atom, Equation, Op, Result, Sizes, Var, internal_error};
+use ferrax_ir::lowering::IndexMap;
+use ferrax_ir::{Atom, Equation, Result, Sizes, Var, View, internal_error};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use crate::cost_model;
 use crate::graph::{Class, Graph};
-
-/// Roots beyond which a group takes no more that only share an operand.
-const MAX_ROOTS: usize = 24;
 
 /// A window of a variable that is written by itself.
 #[derive(Clone, Debug)]
@@ -111,7 +109,7 @@ impl Grouper<'_> {
     fn note_barriers(&mut self, equation: &Equation) {
         let inputs = equation.inputs.iter().filter_map(Atom::as_var).map(|var| self.first[var.index()]);
         let mut first = inputs.max().unwrap_or(0);
-        if matches!(equation.op, Op::OptimizationBarrier(_)) {
+        if matches!(equation.op.view(), View::Leaf(rules) if rules.is_barrier()) {
             first = self.groups.len() as u32;
         }
         for var in &equation.outputs {
@@ -150,11 +148,7 @@ impl Grouper<'_> {
                 }
                 Class::Reduce => {
                     let sizes: Sizes = graph.atom_sizes(&equation.inputs[0]).into();
-                    let axes = match &equation.op {
-                        Op::Reduce(op) => &op.axes,
-                        Op::ArgReduce(op) => &op.axes,
-                        op => return Err(internal_error!("{} is no reduction", op.name())),
-                    };
+                    let axes = &graph.reduction_of(var)?.axes;
                     let reduced: SmallVec<[bool; 4]> =
                         (0..sizes.len()).map(|axis| axes.contains(&axis)).collect();
                     let needs = self.needs(&[equation.inputs[0]], true);
@@ -185,9 +179,7 @@ impl Grouper<'_> {
         };
         let needs = self.needs(&[piece.source], direct);
         // Only filling has an order; windows of a concatenation do not overlap.
-        let after = before.filter(
-            |_| matches!(self.graph.equation_of(piece.target), Some((e, _)) if matches!(e.op, Op::Pad(_))),
-        );
+        let after = before.filter(|_| matches!(self.graph.map_of(piece.target), Some(IndexMap::Padded(_))));
         let group = self.place(piece.target, &needs, &piece.sizes.clone(), None, after);
         self.groups[group as usize].items.push(Item::Piece(Box::new(piece)));
         Ok(group.max(before.unwrap_or(0)))
@@ -230,7 +222,7 @@ impl Grouper<'_> {
                     .filter(|&group| {
                         group >= least
                             && Some(group) != same_index
-                            && self.groups[group as usize].items.len() < MAX_ROOTS
+                            && self.groups[group as usize].items.len() < cost_model::ROOTS
                             && self.fits(group, needs, count, sizes, reduced)
                     })
                     .max();
@@ -335,10 +327,7 @@ impl Grouper<'_> {
         for input in equation.inputs.iter().filter_map(Atom::as_var) {
             let keeps = match class {
                 Class::Elementwise | Class::Alias => graph.counts[input.index()] == count,
-                _ => {
-                    matches!(equation.op, Op::Reshape(_))
-                        && matches!(&equation.op, Op::Reshape(op) if op.dimensions.is_none())
-                }
+                _ => false,
             };
             walk.stack.push((input, identity && keeps));
         }
@@ -351,20 +340,20 @@ struct Walk {
     seen: FxHashSet<(Var, bool)>,
 }
 
-/// The windows that make up a concatenation or a pad with interior padding.
+/// The windows that make up what is joined, or padded between elements.
 fn pieces(graph: &Graph<'_>, equation: &Equation, target: Var) -> Result<Vec<Piece>> {
     let rank = graph.sizes[target.index()].len();
     let zeros: Sizes = SmallVec::from_elem(0, rank);
     let ones: Sizes = SmallVec::from_elem(1, rank);
     let mut result = Vec::new();
-    match &equation.op {
-        Op::Concatenate(op) => {
+    match graph.map_of(target) {
+        Some(&IndexMap::Joined { axis }) => {
             let mut offset = 0;
             for source in &equation.inputs {
                 let sizes: Sizes = graph.atom_sizes(source).into();
                 let mut target_start = zeros.clone();
-                target_start[op.dimension] = offset;
-                offset += sizes[op.dimension];
+                target_start[axis] = offset;
+                offset += sizes[axis];
                 if !sizes.contains(&0) {
                     result.push(Piece {
                         target,
@@ -377,7 +366,7 @@ fn pieces(graph: &Graph<'_>, equation: &Equation, target: Var) -> Result<Vec<Pie
                 }
             }
         }
-        Op::Pad(op) => {
+        Some(IndexMap::Padded(kept)) => {
             result.push(Piece {
                 target,
                 source: equation.inputs[1],
@@ -395,9 +384,7 @@ fn pieces(graph: &Graph<'_>, equation: &Equation, target: Var) -> Result<Vec<Pie
                 target_step: zeros.clone(),
             };
             let mut start = zeros;
-            for (axis, &config) in op.padding_config.iter().enumerate() {
-                let size = graph.atom_sizes(&equation.inputs[0])[axis];
-                let kept = Kept::new(size, graph.sizes[target.index()][axis], config);
+            for (axis, kept) in kept.iter().enumerate() {
                 start[axis] = kept.from;
                 window.sizes[axis] = kept.count;
                 window.target_start[axis] = kept.to;
@@ -408,7 +395,7 @@ fn pieces(graph: &Graph<'_>, equation: &Equation, target: Var) -> Result<Vec<Pie
                 result.push(window);
             }
         }
-        op => return Err(internal_error!("{} has no pieces", op.name())),
+        _ => return Err(internal_error!("{} has no pieces", equation.op.name())),
     }
     Ok(result)
 }

@@ -8,6 +8,7 @@
 //! Shapes, steps and widths are the user's, and values that are never stored may
 //! be as large as addresses go: every sum and product here is checked.
 
+use ferrax_ir::lowering::Follow;
 use ferrax_ir::tensor;
 use smallvec::SmallVec;
 
@@ -160,23 +161,22 @@ impl AxisIndices {
         self.terms.iter().filter(move |term| term.axis == axis)
     }
 
-    /// The view of another array whose axis `target(a)` has index
-    /// `shift + factor * (index of a)`; axes without a target do not matter.
+    /// The view of another array of these sizes, along each axis of which the index is `follow` of the indices
+    /// here.
     pub fn view(
         &self,
         like: &View,
         sizes: &[usize],
-        target: impl Fn(usize) -> Option<(usize, i64, i64)>,
+        follow: impl IntoIterator<Item = Follow>,
     ) -> Result<View, Indivisible> {
         let weights = row_major(sizes);
         let mut view = like.scalar();
-        for (axis, &start) in self.start.iter().enumerate() {
-            if let Some((to, shift, factor)) = target(axis) {
-                view.offset = plus(view.offset, plus(shift, factor, start)?, weights[to])?;
-                for term in self.terms_of(axis) {
-                    let step = plus(0, factor, term.factor)?;
-                    view.strides[term.index] = plus(view.strides[term.index], step, weights[to])?;
-                }
+        for (&weight, Follow { axis, start, step }) in weights.iter().zip(follow) {
+            let from = axis.map_or(0, |axis| self.start[axis]);
+            view.offset = plus(view.offset, plus(start, step, from)?, weight)?;
+            for term in axis.into_iter().flat_map(|axis| self.terms_of(axis)) {
+                let step = plus(0, step, term.factor)?;
+                view.strides[term.index] = plus(view.strides[term.index], step, weight)?;
             }
         }
         Ok(view)
@@ -196,7 +196,7 @@ mod tests {
         let view = View::identity(&[3, 2]);
         let indices = view.decompose(&[3, 2]).unwrap();
         // The kernel's array is the transpose of one of sizes (2, 3).
-        let inner = indices.view(&view, &[2, 3], |axis| Some((1 - axis, 0, 1))).unwrap();
+        let inner = indices.view(&view, &[2, 3], [1, 0].map(Follow::axis)).unwrap();
         assert_eq!(at(&inner, &[2, 1]), 5);
         assert_eq!(at(&inner, &[1, 0]), 1);
     }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(view.decompose(&[4, 5]).unwrap_err(), Indivisible::TooLarge);
         let view = View::identity(&[3]);
         let indices = view.decompose(&[3]).unwrap();
-        let wide = |shift, factor| indices.view(&view, &[3, 4], |_| Some((0, shift, factor)));
+        let wide = |start, step| indices.view(&view, &[3, 4], [Follow { axis: Some(0), start, step }]);
         assert_eq!(wide(i64::MIN, 1).unwrap_err(), Indivisible::TooLarge);
         assert_eq!(wide(0, i64::MAX).unwrap_err(), Indivisible::TooLarge);
         assert_eq!(wide(1, 1).unwrap().offset, 4);

@@ -1,20 +1,35 @@
 //! Kernel IR: a loop nest around scalar code.
 //!
-//! A [`Kernel`] has loop axes, operands and two bodies. The main body runs at
-//! every index; its accumulators reduce over the reduction axes. The epilogue
-//! runs once per index of the parallel axes, after the accumulators are
-//! complete. Where operands are walked is no part of it: extents, strides,
-//! offsets and guards are parameters of a [`Launch`]. Bodies hold sizes only
-//! where values depend on them, as constants: the starts and steps of counts
-//! (`iota`), and the bounds of a pad around more than one load.
+//! A [`Kernel`] has no sizes in it: kernels that are equal are the same code, whatever the shapes that they run
+//! over. Extents, strides, offsets and guards are of a [`Launch`], and what bodies compute with and depends
+//! on sizes (starts and steps of counts, bounds of pads) are its parameters.
 //!
-//! In a body, `Input { operand: n, part }` is load n for `n < loads.len()`; in
-//! the epilogue, `n - loads.len()` is an accumulator. `Index { axis }` is a
-//! loop index. Loads that the epilogue uses do not move along reduction axes.
+//! # Semantics
+//!
+//! A launch runs the main body at each index of its loops. There
+//!
+//! - `Input { operand: n, part }` is part `part` (of complex numbers the real and the imaginary one) of the
+//!   element that load n reads; outside of its guards a load gives its `fill`, or zero, and reads nothing;
+//! - a load may have [`Jump`]s: then its `Input`s have as many arguments, indices that were computed (`I32` or `I64`).
+//!   Each is clamped to `0..=last` of its jump, and the element is so many times `stride` beyond the load's view. So
+//!   accesses stay inside whatever the indices are, and what stands where they were out of range is the body's choice;
+//! - `Index { axis }` is the index of a loop, `Param { index }` a parameter;
+//! - all else is arithmetic, as [`ScalarOp`](ferrax_ir::scalar::ScalarOp) says. No instruction traps.
+//!
+//! An accumulator folds its argument over the reduction axes: one value for each index of the parallel ones. The
+//! epilogue runs once for each such index, when these values are complete; in it, input `loads + n` is accumulator n,
+//! loads do not move along reduction axes, and there are no indices of these. Without accumulators and
+//! stores in the epilogue a kernel has no reduction axes that matter.
+//!
+//! A store writes the element at its view, converted to the operand's dtype: those of the main body at each
+//! index, those of the epilogue at each index of the parallel axes. Each element is written once. Indices run in
+//! any order, and at once: a kernel that writes a buffer which it also reads does so at one view.
+//!
+//! Launches have a text form (`kernel_text`), which parses, and a reference interpreter (`interpret`): the oracle
+//! of those that make machine code or block operations of kernels. `verify_plan` checks that accesses stay inside.
 
-use std::fmt::Write;
-
-use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
+pub use ferrax_ir::lowering::AccumulatorKind;
+use ferrax_ir::scalar::{Body, Reg, ScalarType, Value};
 use ferrax_ir::{DType, Scalar};
 use smallvec::SmallVec;
 
@@ -43,6 +58,17 @@ pub struct Load {
     pub fill: Option<Scalar>,
 }
 
+/// How far a computed index moves a load: by `stride` elements for each step, from the first to index `last`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Jump {
+    pub stride: i64,
+    /// At least 0.
+    pub last: i64,
+}
+
+/// The jumps of a load, one for each argument of its `Input`s.
+pub type Jumps = SmallVec<[Jump; 2]>;
+
 /// When a store happens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
@@ -51,40 +77,18 @@ pub enum Stage {
 }
 
 /// A write of one element, converted to the operand's dtype.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Store {
     pub operand: u32,
     pub stage: Stage,
     pub value: Value,
 }
 
-/// What an accumulator computes. Float sums and products are trees that the
+/// Folds its argument over the reduction axes. Float sums and products are trees that the
 /// number of their terms determines: neither tiles nor threads nor what else the
 /// kernel computes change a bit. Terms are in the row-major order of the
 /// reduction axes; where several of these do not lie in memory as one, those
 /// that a tile does not span count slowest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AccumulatorKind {
-    Sum,
-    Prod,
-    /// NaN if there is one.
-    Max,
-    Min,
-    And,
-    Or,
-    Xor,
-    /// The first index (row-major over the reduction axes, `I64`) of the
-    /// extremum; NaN counts as extreme.
-    ArgMax,
-    ArgMin,
-}
-
-impl AccumulatorKind {
-    pub const fn is_arg(self) -> bool {
-        matches!(self, AccumulatorKind::ArgMax | AccumulatorKind::ArgMin)
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Accumulator {
     pub kind: AccumulatorKind,
@@ -94,6 +98,11 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
+    /// Whether the order of its terms matters: a sum or product of floats, which is a tree.
+    pub fn is_tree(&self) -> bool {
+        matches!(self.kind, AccumulatorKind::Sum | AccumulatorKind::Prod) && self.ty.is_float()
+    }
+
     /// The type of the result.
     pub const fn result(&self) -> ScalarType {
         if self.kind.is_arg() { ScalarType::I64 } else { self.ty }
@@ -101,9 +110,10 @@ impl Accumulator {
 }
 
 /// A loop nest without sizes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Kernel {
     pub axes: PerLoop<AxisKind>,
+    pub params: Vec<ScalarType>,
     pub operands: Vec<Operand>,
     pub loads: Vec<Load>,
     pub body: Body,
@@ -113,12 +123,16 @@ pub struct Kernel {
 }
 
 /// A kernel with its sizes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Launch {
     pub kernel: Kernel,
     pub extents: PerLoop<usize>,
+    /// The bits of each parameter.
+    pub params: Vec<u64>,
     /// One for each load. Ranges short of the extents are guards.
     pub loads: Vec<View>,
+    /// One for each load, of most nothing.
+    pub jumps: Vec<Jumps>,
     /// One for each store, without guards.
     pub stores: Vec<View>,
 }
@@ -144,95 +158,16 @@ pub fn registers(value: Value) -> SmallVec<[Reg; 2]> {
     }
 }
 
+impl Jump {
+    /// The element at an index, counted from the view.
+    pub fn offset(&self, index: i64) -> i64 {
+        self.stride * index.min(self.last).max(0)
+    }
+}
+
 impl Launch {
     /// The number of main iterations.
     pub fn iterations(&self) -> usize {
         self.extents.iter().product()
-    }
-}
-
-fn write_body(text: &mut String, body: &Body) -> std::fmt::Result {
-    for (index, instruction) in body.instructions().iter().enumerate() {
-        write!(text, "    %{index}: {} = ", instruction.ty.dtype().short_name())?;
-        match instruction.op {
-            ScalarOp::Input { operand, part: 0 } => write!(text, "input {operand}")?,
-            ScalarOp::Input { operand, part } => write!(text, "input {operand}.{part}")?,
-            ScalarOp::Index { axis } => write!(text, "index {axis}")?,
-            ScalarOp::Const { bits } => {
-                let value = Scalar::from_bits(instruction.ty.dtype(), bits.into());
-                match value.to_i128() {
-                    Some(value) => write!(text, "const {value}")?,
-                    None => write!(text, "const {:?}", value.to_f64().unwrap_or(0.0))?,
-                }
-            }
-            ScalarOp::Math(function) => write!(text, "{}", function.name())?,
-            ScalarOp::RoundTo(narrow) => write!(text, "round_to_{}", format!("{narrow:?}").to_lowercase())?,
-            op => write!(text, "{}", format!("{op:?}").to_lowercase())?,
-        }
-        for arg in &instruction.args {
-            write!(text, " %{}", arg.0)?;
-        }
-        text.push('\n');
-    }
-    Ok(())
-}
-
-/// The text form, for golden tests.
-impl std::fmt::Display for Launch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kernel = &self.kernel;
-        let mut text = String::from("kernel");
-        for (kind, extent) in kernel.axes.iter().zip(&self.extents) {
-            let kind = match kind {
-                AxisKind::Parallel => "parallel",
-                AxisKind::Reduction => "reduction",
-            };
-            write!(text, " {kind} {extent}")?;
-        }
-        text.push('\n');
-        let view = |text: &mut String, view: &View| -> std::fmt::Result {
-            write!(text, "[{}", view.offset)?;
-            for (axis, stride) in view.strides.iter().enumerate().filter(|(_, stride)| **stride != 0) {
-                write!(text, " {} {}*i{axis}", if *stride < 0 { '-' } else { '+' }, stride.abs())?;
-            }
-            text.push(']');
-            for (axis, &(low, high)) in view.ranges.iter().enumerate() {
-                if (low, high) != (0, self.extents[axis] as i64) {
-                    write!(text, " if {low} <= i{axis} < {high}")?;
-                }
-            }
-            Ok(())
-        };
-        for (index, (load, map)) in kernel.loads.iter().zip(&self.loads).enumerate() {
-            let dtype = kernel.operands[load.operand as usize].dtype.short_name();
-            write!(text, "  load {index} = {dtype} b{}", load.operand)?;
-            view(&mut text, map)?;
-            if let Some(fill) = load.fill {
-                write!(text, " else {:?}", fill.to_f64().unwrap_or(0.0))?;
-            }
-            text.push('\n');
-        }
-        text.push_str("  main\n");
-        write_body(&mut text, &kernel.body)?;
-        for (index, accumulator) in kernel.accumulators.iter().enumerate() {
-            let kind = format!("{:?}", accumulator.kind).to_lowercase();
-            writeln!(text, "  accumulate {} = {kind} %{}", kernel.loads.len() + index, accumulator.arg.0)?;
-        }
-        if !kernel.epilogue.instructions().is_empty() {
-            text.push_str("  epilogue\n");
-            write_body(&mut text, &kernel.epilogue)?;
-        }
-        for (store, map) in kernel.stores.iter().zip(&self.stores) {
-            let dtype = kernel.operands[store.operand as usize].dtype.short_name();
-            let stage = if store.stage == Stage::Main { "main" } else { "epilogue" };
-            write!(text, "  store {stage} {dtype} b{}", store.operand)?;
-            view(&mut text, map)?;
-            text.push_str(" =");
-            for reg in registers(store.value) {
-                write!(text, " %{}", reg.0)?;
-            }
-            text.push('\n');
-        }
-        f.write_str(&text)
     }
 }

@@ -2,37 +2,58 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `backend` | machines, and how programs are made ready for one |
+//! | `device` | machines of several backends behind one face, memory that knows where it is |
 //! | `expand` | one flat list of equations that all have a lowering |
 //! | `graph` | classes of equations, which variables must be in memory |
 //! | `group` | which of them share a kernel |
+//! | `cost_model` | every threshold of the compiler |
 //! | `emit`, `movement`, `draft` | groups to kernels |
 //! | `index` | affine views: movement ops as index maps |
-//! | `kernel` | kernel IR and its text form |
+//! | `kernel`, `kernel_text` | kernel IR, its semantics and its text form |
+//! | `interpret` | its reference interpreter |
+//! | `reference` | a machine made of it, with memory of its own |
 //! | `plan`, `place` | steps in order, buffers placed by liveness |
+//! | `schedule/` | how a kernel runs: blocks, the order of terms, what threads share |
+//! | `carries` | the values of a loop, from one step to the next |
 //! | `rows` | kernels that go through rows together, a block at a time |
 //! | `verify_plan` | that every access of a plan is inside of its buffer, and no two values share one |
 //! | `plan_text`, `plan_costs` | plans as text; the memory that they need |
+//! | `memory_plan` | each buffer's place and life, each copy and update in place, as plain data |
 
+pub mod backend;
+pub mod carries;
+pub mod cost_model;
+pub mod device;
 mod draft;
 pub mod emit;
 pub mod expand;
 pub mod graph;
 pub mod group;
 pub mod index;
+pub mod interpret;
 pub mod kernel;
+mod kernel_text;
+pub mod memory_plan;
 mod movement;
 mod place;
 pub mod plan;
 pub mod plan_costs;
 mod plan_text;
+pub mod reference;
 pub mod rows;
+pub mod schedule;
 pub mod verify_plan;
 
+pub use backend::{Backend, Target, plan_for};
+pub use device::{Buffer, Device, DeviceId, Memory};
 pub use expand::expand;
 pub use index::{PerLoop, View};
 pub use kernel::{
-    Accumulator, AccumulatorKind, AxisKind, Kernel, Launch, Load, Operand, Stage, Store, registers,
+    Accumulator, AccumulatorKind, AxisKind, Jump, Jumps, Kernel, Launch, Load, Operand, Stage, Store,
+    registers,
 };
+pub use memory_plan::MemoryPlan;
 pub use plan::{Argument, BufferId, Place, Plan, Step, plan};
 pub use rows::Run;
 pub use verify_plan::verify_plan;

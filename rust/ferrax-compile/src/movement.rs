@@ -1,123 +1,207 @@
-//! Movement ops in a kernel: what they read, at which view.
+//! Index maps in a kernel: what they read, at which view.
 //!
 //! Most only turn the view of their result into one of their operand. A pad
 //! restricts it too, to where it is inside of the operand, and chooses between
-//! the operand and the padding value.
+//! the operand and the padding value. What is picked at computed places is a load
+//! with jumps, of an operand that is in memory.
 
-use ferrax_ir::ops::{Iota, Kept, Pad};
-use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
-use ferrax_ir::{Atom, Equation, Op, Scalar, Sizes, Var, internal_error};
+use ferrax_ir::lowering::{Follow, IndexMap, Picked};
+use ferrax_ir::ops::Kept;
+use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType, Value};
+use ferrax_ir::{Atom, DType, Equation, Var, internal_error};
 use smallvec::SmallVec;
 
 use crate::emit::{Emitted, Emitter, Interrupt};
-use crate::index::{AxisIndices, Indivisible, View};
+use crate::index::{AxisIndices, Indivisible, View, row_major};
+use crate::kernel::{Jump, Jumps};
 
 impl Emitter<'_> {
-    /// The value of `var`, which this equation defines, at a view.
+    /// The value of `var`, which this equation defines by an index map, at a view.
     pub fn movement(&mut self, equation: &Equation, var: Var, view: &View) -> Emitted<Value> {
         let graph = self.graph;
         let sizes = &graph.sizes[var.index()];
-        let input_sizes = equation.inputs.first().map_or(&[][..], |atom| graph.atom_sizes(atom));
-        // What needs no index along each axis.
-        match &equation.op {
-            Op::Reshape(op) if op.dimensions.is_none() => return self.atom(&equation.inputs[0], view),
-            Op::Squeeze(_) => return self.atom(&equation.inputs[0], view),
-            Op::Pad(op) => return self.pad(op, equation, var, view),
-            // Over axes of size 1.
-            Op::ArgReduce(op) => return Ok(self.literal(Scalar::zero(op.index_dtype))),
-            Op::BroadcastInDim(_) if graph.atom_count(&equation.inputs[0]) == 1 => {
-                return self.atom(&equation.inputs[0], &view.scalar());
-            }
-            _ if graph.counts[var.index()] == 1 && graph.atom_count_of(equation) == 1 => {
-                return self.atom(&equation.inputs[0], &view.scalar());
-            }
-            // Over nothing.
-            Op::Reduce(op) => {
-                let identity = op.kind.of_nothing(graph.dtypes[var.index()])?;
-                return Ok(self.literal(identity));
-            }
-            _ => {}
-        }
-        // A reshape with `dimensions` is a transpose, then a reshape.
-        let permutation = match &equation.op {
-            Op::Reshape(op) => op.dimensions.as_deref().unwrap_or_default(),
-            _ => &[],
+        let Some(map) = graph.map_of(var) else {
+            return Err(internal_error!("{} does not only move elements", equation.op.name()).into());
         };
-        let permuted: Sizes = permutation.iter().map(|&axis| input_sizes[axis]).collect();
-        let through = if permutation.is_empty() { sizes } else { &permuted };
-        let indices = match view.decompose(through) {
+        let (axes, input) = match map {
+            IndexMap::InOrder => return self.atom(&equation.inputs[0], view),
+            IndexMap::Along(_) if graph.atom_count(&equation.inputs[0]) == 1 => {
+                return self.atom(&equation.inputs[0], &view.scalar());
+            }
+            IndexMap::Along(axes) => (axes, &equation.inputs[0]),
+            IndexMap::Constant(value) => return Ok(self.literal(*value)),
+            IndexMap::Padded(kept) => return self.pad(kept, equation, var, view),
+            IndexMap::Picked(picked) => return self.pick(picked, equation, var, view),
+            IndexMap::Counted { axis } => {
+                return match view.decompose(sizes) {
+                    Ok(indices) => self.count(graph.dtypes[var.index()], *axis, &indices),
+                    Err(failure) => self.stored(failure, view, var),
+                };
+            }
+            IndexMap::Joined { axis } => return self.part(*axis, equation, var, view),
+            map @ IndexMap::Bytes => {
+                return Err(internal_error!("{map:?} of {} in a kernel", equation.op.name()).into());
+            }
+        };
+        let indices = match view.decompose(sizes) {
             Ok(indices) => indices,
             Err(failure) => return self.stored(failure, view, var),
         };
-        let inner = match &equation.op {
-            Op::Reshape(_) => indices.view(view, input_sizes, |axis| Some((permutation[axis], 0, 1))),
-            Op::BroadcastInDim(op) => indices.view(view, input_sizes, |axis| {
-                let from = op.broadcast_dimensions.iter().position(|&to| to == axis)?;
-                (input_sizes[from] != 1).then_some((from, 0, 1))
-            }),
-            Op::Transpose(op) => indices.view(view, input_sizes, |axis| Some((op.permutation[axis], 0, 1))),
-            Op::Slice(op) => {
-                let mut starts: SmallVec<[i64; 4]> = SmallVec::new();
-                for start in &op.start_indices {
-                    starts.push(start.require("slice")? as i64);
-                }
-                // Of a single element the step says nothing, and may be anything.
-                let step = |axis: usize| match &op.strides {
-                    Some(strides) if sizes[axis] > 1 => strides[axis] as i64,
-                    _ => 1,
-                };
-                indices.view(view, input_sizes, |axis| Some((axis, starts[axis], step(axis))))
-            }
-            Op::Rev(op) => indices.view(view, input_sizes, |axis| {
-                let reversed = op.dimensions.contains(&axis);
-                Some(if reversed { (axis, sizes[axis] as i64 - 1, -1) } else { (axis, 0, 1) })
-            }),
-            Op::Iota(op) => return self.iota(op, &indices),
-            op => return Err(internal_error!("{} does not only move elements", op.name()).into()),
-        };
+        let inner = indices.view(view, graph.atom_sizes(input), axes.iter().copied());
         let inner = inner.map_err(|_| Interrupt::from(self.too_large(var)))?;
-        self.atom(&equation.inputs[0], &inner)
+        self.atom(input, &inner)
     }
 
-    fn iota(&mut self, op: &Iota, indices: &AxisIndices) -> Emitted<Value> {
+    /// The element of the first operand at a place that other operands say.
+    fn pick(&mut self, picked: &Picked, equation: &Equation, var: Var, view: &View) -> Emitted<Value> {
+        let graph = self.graph;
+        let Some(operand) = equation.inputs[0].as_var() else {
+            return Err(internal_error!("{} picks from no array", equation.op.name()).into());
+        };
+        let indices = match view.decompose(&graph.sizes[var.index()]) {
+            Ok(indices) => indices,
+            Err(failure) => return self.stored(failure, view, var),
+        };
+        let sizes = &graph.sizes[operand.index()];
+        let weights = row_major(sizes);
+        let follow = |emitter: &Self, sizes: &[usize], axes: &[Follow]| {
+            let inner = indices.view(view, sizes, axes.iter().copied());
+            inner.map_err(|_| Interrupt::from(emitter.too_large(var)))
+        };
+        let inner = follow(self, sizes, &picked.within)?;
+        let (mut jumps, mut places) = (Jumps::new(), SmallVec::<[Reg; 2]>::new());
+        let mut inside: Option<Reg> = None;
+        for start in &picked.starts {
+            if start.last == 0 && picked.outside.is_none() {
+                continue;
+            }
+            let input = &equation.inputs[start.operand];
+            let at = follow(self, graph.atom_sizes(input), &start.at)?;
+            let Value::Real(place) = self.atom(input, &at)? else {
+                return Err(internal_error!("{} picks at complex places", equation.op.name()).into());
+            };
+            let place = self.as_index(place);
+            if picked.outside.is_some() {
+                let within = self.is_at_most(place, start.last);
+                inside = Some(match inside {
+                    Some(before) => self.body().op(ScalarOp::And, &[before, within]),
+                    None => within,
+                });
+            }
+            if start.last > 0 {
+                jumps.push(Jump { stride: weights[start.axis], last: start.last });
+                places.push(place);
+            }
+        }
+        let value = self.element(operand, &inner, jumps, &places)?;
+        let (Some(inside), Some(outside)) = (inside, picked.outside) else { return Ok(value) };
+        let outside = self.literal(outside);
+        self.choose(inside, value, outside)
+    }
+
+    /// What is joined, where the view is at one place along the axis.
+    fn part(&mut self, axis: usize, equation: &Equation, var: Var, view: &View) -> Emitted<Value> {
+        let graph = self.graph;
+        let indices = match view.decompose(&graph.sizes[var.index()]) {
+            Ok(indices) if indices.terms_of(axis).next().is_none() => indices,
+            Ok(_) => return self.stored(Indivisible::Never, view, var),
+            Err(failure) => return self.stored(failure, view, var),
+        };
+        let mut first = 0;
+        for input in &equation.inputs {
+            let sizes = graph.atom_sizes(input);
+            let size = sizes[axis] as i64;
+            if indices.start[axis] < first + size {
+                let follow = (0..sizes.len()).map(|at| Follow {
+                    axis: Some(at),
+                    start: if at == axis { -first } else { 0 },
+                    step: 1,
+                });
+                let inner = indices.view(view, sizes, follow);
+                let inner = inner.map_err(|_| Interrupt::from(self.too_large(var)))?;
+                return self.atom(input, &inner);
+            }
+            first += size;
+        }
+        Err(internal_error!("{} joins fewer elements than it gives", equation.op.name()).into())
+    }
+
+    /// An integer as the index of a jump; what is beyond the numbers of its type is the largest.
+    fn as_index(&mut self, place: Reg) -> Reg {
         let body = self.body();
-        let mut sum = body.int(ScalarType::I64, indices.start[op.dimension]);
-        for term in indices.terms_of(op.dimension) {
-            let index = body.push(ScalarOp::Index { axis: term.index as u32 }, ScalarType::I64, &[]);
+        match body.type_of(place) {
+            ScalarType::I32 | ScalarType::I64 => place,
+            ScalarType::U64 => {
+                let most = body.int(ScalarType::U64, i64::MAX);
+                let place = body.op(ScalarOp::Min, &[place, most]);
+                body.convert(place, ScalarType::I64)
+            }
+            ScalarType::U32 => body.convert(place, ScalarType::I64),
+            _ => body.convert(place, ScalarType::I32),
+        }
+    }
+
+    /// Whether an index is in `0..=last`: as an unsigned number it is not above.
+    fn is_at_most(&mut self, place: Reg, last: i64) -> Reg {
+        let unsigned = match self.body().type_of(place) {
+            ScalarType::I32 => ScalarType::U32,
+            _ => ScalarType::U64,
+        };
+        let last = if unsigned == ScalarType::U32 { last.min(i32::MAX.into()) } else { last };
+        let last = self.param_of(unsigned, last);
+        let place = self.body().bitcast(place, unsigned);
+        self.body().compare(ScalarOp::Le, place, last)
+    }
+
+    fn choose(&mut self, condition: Reg, then: Value, otherwise: Value) -> Emitted<Value> {
+        let body = self.body();
+        Ok(match (then, otherwise) {
+            (Value::Real(a), Value::Real(b)) => Value::Real(body.select(condition, a, b)),
+            (Value::Complex(a, b), Value::Complex(c, d)) => {
+                Value::Complex(body.select(condition, a, c), body.select(condition, b, d))
+            }
+            _ => return Err(internal_error!("a choice between real and complex").into()),
+        })
+    }
+
+    /// The index along an axis, as a number.
+    fn count(&mut self, dtype: DType, axis: usize, indices: &AxisIndices) -> Emitted<Value> {
+        let mut sum = match indices.start[axis] {
+            0 => None,
+            start => Some(self.param(start)),
+        };
+        for term in indices.terms_of(axis) {
+            let index = self.body().push(ScalarOp::Index { axis: term.index as u32 }, ScalarType::I64, &[]);
             let scaled = match term.factor {
                 1 => index,
                 factor => {
-                    let factor = body.int(ScalarType::I64, factor);
-                    body.op(ScalarOp::Mul, &[index, factor])
+                    let factor = self.param(factor);
+                    self.body().op(ScalarOp::Mul, &[index, factor])
                 }
             };
-            sum = match body.instructions()[sum.0 as usize].op {
-                ScalarOp::Const { bits: 0 } => scaled,
-                _ => body.op(ScalarOp::Add, &[sum, scaled]),
-            };
+            sum = Some(match sum {
+                None => scaled,
+                Some(sum) => self.body().op(ScalarOp::Add, &[sum, scaled]),
+            });
         }
-        let value = body.convert(sum, ScalarType::of(op.dtype)?);
-        let value = body.round_to(op.dtype, value);
-        Ok(if op.dtype.is_complex() {
-            let zero = body.float(ScalarType::of(op.dtype)?, 0.0);
+        let body = self.body();
+        let sum = sum.unwrap_or_else(|| body.int(ScalarType::I64, 0));
+        let value = body.convert(sum, ScalarType::of(dtype)?);
+        let value = body.round_to(dtype, value);
+        Ok(if dtype.is_complex() {
+            let zero = body.float(ScalarType::of(dtype)?, 0.0);
             Value::Complex(value, zero)
         } else {
             Value::Real(value)
         })
     }
 
-    fn pad(&mut self, op: &Pad, equation: &Equation, var: Var, view: &View) -> Emitted<Value> {
+    /// The first operand where it is kept, of each axis a run; else the second one.
+    fn pad(&mut self, kept: &[Kept], equation: &Equation, var: Var, view: &View) -> Emitted<Value> {
         let graph = self.graph;
         let sizes = &graph.sizes[var.index()];
         let input_sizes = graph.atom_sizes(&equation.inputs[0]);
         let outside = view.scalar();
-        // This op has no interior padding: what it keeps of an axis is a run.
-        let kept: SmallVec<[Kept; 4]> = op
-            .padding_config
-            .iter()
-            .enumerate()
-            .map(|(axis, &config)| Kept::new(input_sizes[axis], sizes[axis], config))
-            .collect();
         if kept.iter().any(|kept| kept.count == 0) {
             return self.atom(&equation.inputs[1], &outside);
         }
@@ -125,9 +209,12 @@ impl Emitter<'_> {
             Ok(indices) => indices,
             Err(failure) => return self.stored(failure, view, var),
         };
-        let mut inner = indices
-            .view(view, input_sizes, |axis| Some((axis, kept[axis].from as i64 - kept[axis].to as i64, 1)))
-            .map_err(|_| Interrupt::from(self.too_large(var)))?;
+        let follow = kept.iter().enumerate().map(|(axis, kept)| {
+            let start = kept.from as i64 - kept.to as i64;
+            Follow { axis: Some(axis), start, step: 1 }
+        });
+        let mut inner =
+            indices.view(view, input_sizes, follow).map_err(|_| Interrupt::from(self.too_large(var)))?;
         // Loop indices at which every axis is inside of the run.
         let mut restricted: SmallVec<[usize; 4]> = SmallVec::new();
         for (axis, kept) in kept.iter().enumerate() {
@@ -184,37 +271,29 @@ impl Emitter<'_> {
         }
         let fill = self.atom(&equation.inputs[1], &outside)?;
         let ranges = inner.ranges;
-        let body = self.body();
         let mut inside: Option<Reg> = None;
-        let mut and = |body: &mut Body, condition: Reg| {
-            inside = Some(match inside {
-                Some(before) => body.op(ScalarOp::And, &[before, condition]),
-                None => condition,
-            });
-        };
         for &loop_index in &restricted {
             let (low, high) = ranges[loop_index];
             let (old_low, old_high) = view.ranges[loop_index];
-            let index = body.push(ScalarOp::Index { axis: loop_index as u32 }, ScalarType::I64, &[]);
+            let index = self.body().push(ScalarOp::Index { axis: loop_index as u32 }, ScalarType::I64, &[]);
+            let mut conditions: SmallVec<[Reg; 2]> = SmallVec::new();
             if low > old_low {
-                let low = body.int(ScalarType::I64, low);
-                let condition = body.compare(ScalarOp::Le, low, index);
-                and(body, condition);
+                let low = self.param(low);
+                conditions.push(self.body().compare(ScalarOp::Le, low, index));
             }
             if high < old_high {
-                let high = body.int(ScalarType::I64, high);
-                let condition = body.compare(ScalarOp::Lt, index, high);
-                and(body, condition);
+                let high = self.param(high);
+                conditions.push(self.body().compare(ScalarOp::Lt, index, high));
+            }
+            for condition in conditions {
+                inside = Some(match inside {
+                    Some(before) => self.body().op(ScalarOp::And, &[before, condition]),
+                    None => condition,
+                });
             }
         }
         let Some(inside) = inside else { return Ok(value) };
-        Ok(match (value, fill) {
-            (Value::Real(value), Value::Real(fill)) => Value::Real(body.select(inside, value, fill)),
-            (Value::Complex(a, b), Value::Complex(c, d)) => {
-                Value::Complex(body.select(inside, a, c), body.select(inside, b, d))
-            }
-            _ => return Err(internal_error!("pad mixes real and complex").into()),
-        })
+        self.choose(inside, value, fill)
     }
 }
 

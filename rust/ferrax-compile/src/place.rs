@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ferrax_ir::{Atom, Op, Result, Tensor, Var, internal_error, memory_error};
+use ferrax_ir::{Atom, Op, Result, Tensor, Var, View as OpView, internal_error, memory_error};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -42,6 +42,7 @@ struct Placer<'a> {
     of_var: FxHashMap<Var, BufferId>,
     constants: Vec<Tensor>,
     fresh: Vec<usize>,
+    taken_over: Vec<(usize, BufferId, BufferId)>,
 }
 
 impl<'a> Placer<'a> {
@@ -53,6 +54,7 @@ impl<'a> Placer<'a> {
             of_var: FxHashMap::default(),
             constants: Vec::new(),
             fresh: Vec::new(),
+            taken_over: Vec::new(),
         }
     }
 
@@ -186,7 +188,7 @@ impl<'a> Placer<'a> {
         }
         let outputs = program.outputs.iter().map(|atom| self.argument(atom)).collect::<Result<Vec<_>>>()?;
         self.work_in_place(&mut steps);
-        let mut runs = find_runs(&steps, &self.buffers);
+        let mut runs = find_runs(&steps, &self.buffers, &self.graph.target);
         self.live_through(&mut runs)?;
         let arena = self.assign_offsets()?;
         let donations = donations(&self.buffers, &steps, &runs, &outputs);
@@ -205,6 +207,7 @@ impl<'a> Placer<'a> {
             fresh: self.fresh,
             arena,
             donations,
+            taken_over: self.taken_over,
         })
     }
 
@@ -231,6 +234,7 @@ impl<'a> Placer<'a> {
                 first[to.0 as usize] = first[from.0 as usize];
                 self.lives[from.0 as usize] = None;
                 renamed[from.0 as usize] = to;
+                self.taken_over.push((number, from, to));
             }
         }
         for step in steps {
@@ -438,6 +442,11 @@ fn donations(buffers: &[Buffer], steps: &[Step], runs: &[Run], outputs: &[Argume
     result
 }
 
+/// Whether a library call changes some elements of its first operand, in place if it can.
+pub fn updates_operand(op: &Op) -> bool {
+    matches!(op.view(), OpView::Leaf(rules) if rules.updates_operand())
+}
+
 /// Pairs of an operand and a result of a step that may be one buffer, of those operands that `gives` and
 /// results that `takes` hold for; each is in one pair at most. Linear in the size of the step.
 pub fn in_place_pairs(
@@ -448,7 +457,7 @@ pub fn in_place_pairs(
 ) -> SmallVec<[(BufferId, BufferId); 2]> {
     let mut pairs = SmallVec::new();
     let (launch, operands) = match step {
-        Step::Library { op: Op::DynamicUpdateSlice(_) | Op::Scatter(_), inputs, outputs } => {
+        Step::Library { op, inputs, outputs } if updates_operand(op) => {
             let (from, to) = (inputs[0].buffer, outputs[0].buffer);
             let again = inputs[1..].iter().any(|argument| argument.buffer == from);
             if !again && from != to && gives(from) && takes(to) {
@@ -466,8 +475,8 @@ pub fn in_place_pairs(
     let width = |operand: u32| kernel.operands[operand as usize].dtype.size();
     // How each buffer is read: by one view and as elements of one width, or in several ways.
     let mut reads: FxHashMap<BufferId, Option<(&View, usize)>> = FxHashMap::default();
-    for (load, view) in kernel.loads.iter().zip(&launch.loads) {
-        let how = Some((view, width(load.operand)));
+    for ((load, view), jumps) in kernel.loads.iter().zip(&launch.loads).zip(&launch.jumps) {
+        let how = jumps.is_empty().then(|| (view, width(load.operand)));
         let known = reads.entry(operands[load.operand as usize]).or_insert(how);
         if *known != how {
             *known = None;

@@ -14,6 +14,7 @@ use ferrax_ir::{
 };
 use rustc_hash::FxHashMap;
 
+use crate::backend::Target;
 use crate::emit::{Emission, emit_group};
 use crate::graph::{Class, Graph};
 use crate::group::{Grouping, Item, group};
@@ -111,19 +112,22 @@ pub struct Plan {
     pub arena: usize,
     /// Inputs whose memory, if donated, can serve as this fresh buffer.
     pub donations: Vec<(usize, usize)>,
+    /// Which step wrote over a buffer in place, and the buffer that has been its memory since: nothing refers
+    /// to the former any more.
+    pub taken_over: Vec<(usize, BufferId, BufferId)>,
 }
 
 /// Alignment of buffers in the arena.
 pub const ALIGNMENT: usize = 64;
 
-/// Plans a flat program (see [`crate::expand`]).
+/// Plans a flat program (see [`crate::expand`]) for a machine.
 ///
 /// Variables that could not be fused are stored, and planning starts over: it ends, for each round makes
 /// at least one more variable a root or gives it a kernel to itself, and no variable goes back. A round
 /// finds all of them that virtual code does not hide from each other, so the rounds are no more than
 /// equations follow each other in virtual code, which [`Graph::choose_roots`] bounds.
-pub fn plan(program: &Program) -> Result<Plan> {
-    let mut graph = Graph::new(program)?;
+pub fn plan(program: &Program, target: &Target) -> Result<Plan> {
+    let mut graph = Graph::new(program, target)?;
     loop {
         graph.choose_roots();
         let grouping = group(&graph)?;
@@ -148,7 +152,7 @@ pub fn plan(program: &Program) -> Result<Plan> {
         if unfused.is_empty() {
             let plan = place(&graph, pending)?;
             if verify::is_enabled() {
-                verify_plan(&plan, program)?;
+                verify_plan(&plan, program, target)?;
             }
             return Ok(plan);
         }

@@ -39,7 +39,7 @@ impl fmt::Display for Arguments<'_> {
 
 impl Plan {
     /// The buffers that a step or the caller touches.
-    fn used(&self) -> BTreeSet<BufferId> {
+    pub(crate) fn used(&self) -> BTreeSet<BufferId> {
         let mut used: BTreeSet<BufferId> = self.outputs.iter().map(|output| output.buffer).collect();
         for step in &self.steps {
             match step {

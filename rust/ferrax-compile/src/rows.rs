@@ -3,7 +3,8 @@
 //! A row is what kernels read and write at one index of their first loops, which are parallel and the same in
 //! all kernels of a run. What one kernel wrote for a block is still in the cache when the next one reads it, and
 //! values that nothing but the run needs have memory for a block alone (`Place::Rows`). Softmax, normalisations
-//! and their gradients, which reduce each row and come back to it, are such runs.
+//! and their gradients, which reduce each row and come back to it, are such runs. Products of matrices are part of
+//! a run where what they leave or take is too large for caches: of attention no matrix of all pairs is ever there.
 //!
 //! In: the steps of a plan, and their buffers. Out: the runs. Each buffer that a run writes is walked by rows by
 //! all its steps: row `r` is the `r`-th part of the buffer. So no block reads what another one writes, and
@@ -11,11 +12,16 @@
 
 use std::ops::Range;
 
+use ferrax_ir::lowering::{ByRows, Extents};
+use ferrax_ir::{Op, View as OpView};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
+use crate::backend::Target;
+use crate::cost_model::RUN_STEPS;
 use crate::index::{PerLoop, View};
-use crate::kernel::{AxisKind, Launch};
-use crate::plan::{Buffer, BufferId, Step};
+use crate::kernel::{AxisKind, Jump, Launch};
+use crate::plan::{Argument, Buffer, BufferId, Step};
 
 /// The first loops of a run, and what moves with them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,19 +35,21 @@ pub struct Run {
     pub row_bytes: usize,
     /// The bytes, for each row of a block, of the memory that the run has of its own.
     pub own_bytes: usize,
+    /// Whether some steps are library calls.
+    pub calls: bool,
 }
-
-/// What a block of rows should take: a part of a second-level cache.
-pub const BLOCK_BYTES: usize = 256 << 10;
-/// Bytes of a run below which its arrays stay in the cache anyway.
-const LEAST_BYTES: usize = 1 << 20;
-/// Steps of a run: what is found again for each that joins stays linear.
-const MOST_STEPS: usize = 64;
 
 impl Run {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.extents.iter().product()
+    }
+
+    /// The rows of a block, of so many along the last loop.
+    pub fn block(&self, target: &Target, extent: usize) -> usize {
+        let fitting = target.block_bytes / self.row_bytes.max(1);
+        let least = if self.calls { target.product_rows } else { 1 };
+        fitting.max(least).min(extent)
     }
 
     /// Whether all steps of the run walk this buffer by rows.
@@ -66,78 +74,157 @@ pub fn needed(runs: &[Run], first: usize, last: usize) -> (usize, usize) {
 }
 
 /// The runs among these steps.
-pub fn find_runs(steps: &[Step], buffers: &[Buffer]) -> Vec<Run> {
+pub fn find_runs(steps: &[Step], buffers: &[Buffer], target: &Target) -> Vec<Run> {
+    let is_worth_it =
+        |run: &Run| run.steps.len() > 1 && run.row_bytes.saturating_mul(run.rows()) >= target.run_bytes;
     let mut runs: Vec<Run> = Vec::new();
     let mut last: Option<Run> = None;
     for number in 0..steps.len() {
-        let joined = last.as_ref().filter(|run| run.steps.len() < MOST_STEPS).and_then(|run| {
-            let longer = analyse(steps, run.steps.start..number + 1, buffers)?;
-            let shares = buffers_of(&steps[number]).any(|id| run.walks(id) && longer.walks(id));
+        let joined = last.as_ref().filter(|run| run.steps.len() < RUN_STEPS).and_then(|run| {
+            let longer = analyse(steps, run.steps.start..number + 1, buffers, target)?;
+            let shares = buffers_of(&steps[number]).into_iter().any(|id| run.walks(id) && longer.walks(id));
             shares.then_some(longer)
         });
         if joined.is_none() {
             runs.extend(last.take().filter(is_worth_it));
         }
-        last = joined.or_else(|| analyse(steps, number..number + 1, buffers));
+        last = joined.or_else(|| analyse(steps, number..number + 1, buffers, target));
     }
     runs.extend(last.filter(is_worth_it));
     runs
 }
 
-fn is_worth_it(run: &Run) -> bool {
-    run.steps.len() > 1 && run.row_bytes.saturating_mul(run.rows()) >= LEAST_BYTES
+fn buffers_of(step: &Step) -> SmallVec<[BufferId; 8]> {
+    match step {
+        Step::Kernel { operands, .. } => operands.iter().copied().collect(),
+        Step::Library { inputs, outputs, .. } => {
+            inputs.iter().chain(outputs).map(|argument| argument.buffer).collect()
+        }
+    }
 }
 
-fn buffers_of(step: &Step) -> impl Iterator<Item = BufferId> {
-    let operands = match step {
-        Step::Kernel { operands, .. } => operands.as_slice(),
-        Step::Library { .. } => &[],
-    };
-    operands.iter().copied()
+/// A library call that can go by rows, and the loops that number them.
+struct Rowwise<'a> {
+    inputs: &'a [Argument],
+    output: &'a Argument,
+    by_rows: ByRows,
+    loops: PerLoop<usize>,
 }
 
-/// An access of a kernel: the buffer, the size of its elements, where, and whether it is written.
-fn accesses<'a>(
-    launch: &'a Launch,
-    operands: &'a [BufferId],
-) -> impl Iterator<Item = (BufferId, usize, &'a View, bool)> {
-    let at = |operand: u32, view, written| {
-        let dtype = launch.kernel.operands[operand as usize].dtype;
-        (operands[operand as usize], dtype.size(), view, written)
+/// How a library call goes by rows, where it is worth that: what it leaves or takes is large, and what all rows
+/// share is read once for each block.
+fn rowwise<'a>(
+    op: &Op,
+    inputs: &'a [Argument],
+    outputs: &'a [Argument],
+    target: &Target,
+) -> Option<Rowwise<'a>> {
+    let (OpView::Leaf(rules), [output]) = (op.view(), outputs) else { return None };
+    let extents = |argument: &'a Argument| Extents { dtype: argument.dtype, sizes: &argument.sizes };
+    let known: SmallVec<[Extents<'_>; 4]> = inputs.iter().map(extents).collect();
+    let by_rows = rules.by_rows(&known, extents(output))?;
+    let rows_of_first = if by_rows.first { inputs[0].bytes() } else { 0 };
+    let large = output.bytes().max(rows_of_first) >= target.product_bytes;
+    let shared = by_rows.shared.saturating_mul(output.dtype.size()) <= target.product_block / 2;
+    let loops = by_rows.loops.iter().copied().filter(|&size| size != 1).collect();
+    (large && shared).then_some(Rowwise { inputs, output, by_rows, loops })
+}
+
+/// An access of a kernel.
+struct Access<'a> {
+    id: BufferId,
+    /// The size of its elements.
+    width: usize,
+    view: &'a View,
+    jumps: &'a [Jump],
+    written: bool,
+}
+
+fn accesses<'a>(launch: &'a Launch, operands: &'a [BufferId]) -> impl Iterator<Item = Access<'a>> {
+    let at = |operand: u32, view, jumps, written| {
+        let width = launch.kernel.operands[operand as usize].dtype.size();
+        Access { id: operands[operand as usize], width, view, jumps, written }
     };
-    let loads =
-        launch.kernel.loads.iter().zip(&launch.loads).map(move |(load, view)| at(load.operand, view, false));
+    let loads = launch.kernel.loads.iter().zip(&launch.loads).zip(&launch.jumps);
     let stores = launch.kernel.stores.iter().zip(&launch.stores);
-    loads.chain(stores.map(move |(store, view)| at(store.operand, view, true)))
+    loads
+        .map(move |((load, view), jumps)| at(load.operand, view, jumps.as_slice(), false))
+        .chain(stores.map(move |(store, view)| at(store.operand, view, &[], true)))
+}
+
+/// The loops of a step that number rows.
+enum Walker<'a> {
+    Kernel(&'a Launch, &'a [BufferId]),
+    Call(Rowwise<'a>),
+}
+
+impl Walker<'_> {
+    fn new<'a>(step: &'a Step, buffers: &[Buffer], target: &Target) -> Option<Walker<'a>> {
+        match step {
+            Step::Kernel { launch, operands } => {
+                let bytes =
+                    operands.iter().map(|id| buffers[id.0 as usize].bytes).fold(0, usize::saturating_add);
+                let worth_it = bytes >= target.run_bytes / 4 && !launch.extents.contains(&0);
+                worth_it.then_some(Walker::Kernel(launch, operands))
+            }
+            Step::Library { op, inputs, outputs } => rowwise(op, inputs, outputs, target).map(Walker::Call),
+        }
+    }
+
+    fn loops(&self) -> &[usize] {
+        match self {
+            Walker::Kernel(launch, _) => {
+                let parallel = launch.kernel.axes.iter().take_while(|kind| **kind == AxisKind::Parallel);
+                &launch.extents[..parallel.count()]
+            }
+            Walker::Call(call) => &call.loops,
+        }
+    }
+
+    /// Shows each access over so many first loops: the buffer, whether it is by rows, whether it is written.
+    fn accesses(&self, depth: usize, buffers: &[Buffer], mut show: impl FnMut(BufferId, bool, bool)) {
+        match self {
+            Walker::Kernel(launch, operands) => {
+                for access in accesses(launch, operands) {
+                    let bytes = buffers[access.id.0 as usize].bytes;
+                    show(access.id, access.is_by_rows(depth, launch, bytes), access.written);
+                }
+            }
+            Walker::Call(call) => {
+                show(call.output.buffer, true, true);
+                for (number, input) in call.inputs.iter().enumerate() {
+                    show(input.buffer, number == 0 && call.by_rows.first, false);
+                }
+            }
+        }
+    }
 }
 
 /// These steps as a run whose rows fit into a block, if they can be one: with as few loops as that takes.
-pub fn analyse(steps: &[Step], range: Range<usize>, buffers: &[Buffer]) -> Option<Run> {
-    let mut kernels = Vec::with_capacity(range.len());
-    let mut common: Option<&[usize]> = None;
+pub fn analyse(steps: &[Step], range: Range<usize>, buffers: &[Buffer], target: &Target) -> Option<Run> {
+    let mut walkers: Vec<Walker<'_>> = Vec::with_capacity(range.len());
     for step in &steps[range.clone()] {
-        let Step::Kernel { launch, operands } = step else { return None };
-        let bytes = operands.iter().fold(0usize, |sum, id| sum.saturating_add(buffers[id.0 as usize].bytes));
-        if bytes < LEAST_BYTES / 4 || launch.extents.contains(&0) {
-            return None;
-        }
-        let parallel = launch.kernel.axes.iter().take_while(|kind| **kind == AxisKind::Parallel).count();
-        let own = &launch.extents[..parallel];
+        walkers.push(Walker::new(step, buffers, target)?);
+    }
+    let mut common: Option<&[usize]> = None;
+    for walker in &walkers {
+        let own = walker.loops();
         let known = common.unwrap_or(own);
         common = Some(&known[..known.iter().zip(own).take_while(|(a, b)| a == b).count()]);
-        kernels.push((launch, operands));
     }
     let common = common?;
+    let calls = walkers.iter().any(|walker| matches!(walker, Walker::Call(_)));
+    let most = if calls { target.product_block / target.product_rows } else { target.block_bytes };
     for depth in 1..=common.len() {
         let extents = &common[..depth];
         // Of each buffer: whether all walk it by rows, and whether any writes it.
         let mut found: FxHashMap<BufferId, (bool, bool)> = FxHashMap::default();
-        for (launch, operands) in &kernels {
-            for (id, width, view, written) in accesses(launch, operands) {
+        for walker in &walkers {
+            walker.accesses(depth, buffers, |id, by_rows, written| {
                 let entry = found.entry(id).or_insert((true, false));
-                entry.0 &= is_by_rows(view, depth, launch, width, buffers[id.0 as usize].bytes);
+                entry.0 &= by_rows;
                 entry.1 |= written;
-            }
+            });
         }
         if found.values().any(|&(by_rows, written)| written && !by_rows) {
             // With more loops rows are smaller parts of these, and no more are walked by rows.
@@ -148,36 +235,42 @@ pub fn analyse(steps: &[Step], range: Range<usize>, buffers: &[Buffer]) -> Optio
         by_rows.sort_unstable();
         let rows: usize = extents.iter().product();
         let row_bytes = by_rows.iter().map(|id| buffers[id.0 as usize].bytes / rows).sum();
-        if rows > 1 && row_bytes <= BLOCK_BYTES {
+        if rows > 1 && row_bytes <= most {
             let extents = extents.iter().copied().collect();
-            return Some(Run { steps: range, extents, by_rows, row_bytes, own_bytes: 0 });
+            return Some(Run { steps: range, extents, by_rows, row_bytes, own_bytes: 0, calls });
         }
     }
     None
 }
 
-/// Whether a view reaches, at each index of the first `depth` loops, elements of that row alone.
-fn is_by_rows(view: &View, depth: usize, launch: &Launch, width: usize, bytes: usize) -> bool {
-    let rows: usize = launch.extents[..depth].iter().product();
-    let row = (bytes / rows).checked_div(width).unwrap_or(0);
-    if row == 0 || row * rows * width != bytes {
-        return false;
-    }
-    let mut stride = row as i64;
-    for axis in (0..depth).rev() {
-        if launch.extents[axis] > 1 && view.strides[axis] != stride {
+impl Access<'_> {
+    /// Whether it reaches, at each index of the first `depth` loops, elements of that row alone, of a buffer of so
+    /// many bytes.
+    fn is_by_rows(&self, depth: usize, launch: &Launch, bytes: usize) -> bool {
+        let Access { width, view, .. } = *self;
+        let rows: usize = launch.extents[..depth].iter().product();
+        let row = (bytes / rows).checked_div(width).unwrap_or(0);
+        if row == 0 || row * rows * width != bytes {
             return false;
         }
-        stride *= launch.extents[axis] as i64;
-    }
-    let (mut low, mut high) = (i128::from(view.offset), i128::from(view.offset));
-    for (&stride, &(first, end)) in view.strides.iter().zip(&view.ranges).skip(depth) {
-        if first >= end {
-            return true;
+        let mut stride = row as i64;
+        for axis in (0..depth).rev() {
+            if launch.extents[axis] > 1 && view.strides[axis] != stride {
+                return false;
+            }
+            stride *= launch.extents[axis] as i64;
         }
-        let ends = [first, end - 1].map(|index| i128::from(stride) * i128::from(index));
-        low += ends[0].min(ends[1]);
-        high += ends[0].max(ends[1]);
+        let (mut low, mut high) = (i128::from(view.offset), i128::from(view.offset));
+        let loops = view.strides.iter().zip(&view.ranges).skip(depth);
+        let moves = loops.map(|(&stride, &(first, end))| (stride, first, end - 1));
+        for (stride, first, last) in moves.chain(self.jumps.iter().map(|jump| (jump.stride, 0, jump.last))) {
+            if first > last {
+                return true;
+            }
+            let ends = [first, last].map(|index| i128::from(stride) * i128::from(index));
+            low += ends[0].min(ends[1]);
+            high += ends[0].max(ends[1]);
+        }
+        0 <= low && high < row as i128
     }
-    0 <= low && high < row as i128
 }

@@ -1,8 +1,8 @@
 //! Checks that a plan can be run without reading or writing where it must not. The invariants:
 //!
 //! 1. Over the whole index space of a kernel, inside of its guards, every load and
-//!    store is of an element of its operand's buffer; so is every argument of a
-//!    library call, and every result.
+//!    store is of an element of its operand's buffer, whatever the indices of its jumps
+//!    are; so is every argument of a library call, and every result.
 //! 2. A store has no guards, writes each element once, and not to an input or a
 //!    constant; no other store of its kernel writes to that element. So threads and
 //!    lanes write apart. In the epilogue nothing moves along reduction axes.
@@ -13,7 +13,7 @@
 //! 5. Two values in the arena whose lives meet do not overlap, and lie inside of it.
 //! 6. A donated input has the size of the result that it becomes, and is read
 //!    before that is written, or element by element in the same step.
-//! 7. A run is of kernels with the same rows, and walks by rows what it writes. In the
+//! 7. A run is of steps with the same rows, and walks by rows what it writes. In the
 //!    sense of 5 and 6 all that a run needs is alive in all its steps. The memory of its
 //!    blocks is for values that it alone needs, to which 5 applies step by step.
 //!
@@ -25,20 +25,21 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ferrax_ir::scalar::{Body, ScalarOp, ScalarType};
+use ferrax_ir::scalar::{Body, Reg, ScalarOp, ScalarType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{Error, Op, Program, Result, internal_error};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::backend::Target;
 use crate::index::View;
-use crate::kernel::{AxisKind, Launch, Stage, registers};
-use crate::place::{Uses, in_place_pairs};
+use crate::kernel::{AxisKind, Jump, Launch, Stage, registers};
+use crate::place::{Uses, in_place_pairs, updates_operand};
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
 use crate::rows::{analyse, run_at};
 
 /// The error names the step, the operand and the equation whose value it is.
-pub fn verify_plan(plan: &Plan, program: &Program) -> Result<()> {
-    let verifier = Verifier { plan, program };
+pub fn verify_plan(plan: &Plan, program: &Program, target: &Target) -> Result<()> {
+    let verifier = Verifier { plan, program, target };
     for (number, step) in plan.steps.iter().enumerate() {
         match step {
             Step::Kernel { launch, operands } => verifier.kernel(number, launch, operands),
@@ -70,16 +71,19 @@ struct Span {
 struct Verifier<'a> {
     plan: &'a Plan,
     program: &'a Program,
+    target: &'a Target,
 }
 
-/// The lowest and the highest element that a view reaches inside of its ranges; `None` for nothing.
-fn reach(view: &View) -> Option<(i128, i128)> {
+/// The lowest and the highest element that a view with jumps reaches inside of its ranges; `None` for nothing.
+fn reach(view: &View, jumps: &[Jump]) -> Option<(i128, i128)> {
     let (mut low, mut high) = (i128::from(view.offset), i128::from(view.offset));
-    for (&stride, &(first, end)) in view.strides.iter().zip(&view.ranges) {
-        if first >= end {
+    let loops =
+        view.strides.iter().zip(&view.ranges).map(|(&stride, &(first, end))| (stride, first, end - 1));
+    for (stride, first, last) in loops.chain(jumps.iter().map(|jump| (jump.stride, 0, jump.last))) {
+        if first > last {
             return None;
         }
-        let ends = [first, end - 1].map(|index| i128::from(stride) * i128::from(index));
+        let ends = [first, last].map(|index| i128::from(stride) * i128::from(index));
         low += ends[0].min(ends[1]);
         high += ends[0].max(ends[1]);
     }
@@ -191,7 +195,7 @@ impl Verifier<'_> {
         for (position, input) in inputs.iter().enumerate() {
             self.argument(&format!("operand {position} of step {number}, {}", op.name()), input)?;
         }
-        let works_in_place = matches!(op, Op::DynamicUpdateSlice(_) | Op::Scatter(_));
+        let works_in_place = updates_operand(op);
         for (position, output) in outputs.iter().enumerate() {
             let who = format!("result {position} of step {number}, {}", op.name());
             self.argument(&who, output)?;
@@ -215,6 +219,7 @@ impl Verifier<'_> {
             (kernel.axes.len(), launch.extents.len(), "axes"),
             (kernel.operands.len(), operands.len(), "operands"),
             (kernel.loads.len(), launch.loads.len(), "loads"),
+            (kernel.loads.len(), launch.jumps.len(), "jumps of loads"),
             (kernel.stores.len(), launch.stores.len(), "stores"),
         ];
         if let Some((a, b, what)) = lengths.into_iter().find(|(a, b, _)| a != b) {
@@ -232,47 +237,51 @@ impl Verifier<'_> {
             })
         };
         // One access: of operand `operand` at `view`.
-        let access = |who: &str, operand: u32, written: bool, view: &View| -> Result<BufferId> {
-            let (Some(kind), Some(&id)) =
-                (kernel.operands.get(operand as usize), operands.get(operand as usize))
-            else {
-                return Err(fault(format!("{who} is of operand {operand}, which does not exist")));
+        let access =
+            |who: &str, operand: u32, written: bool, view: &View, jumps: &[Jump]| -> Result<BufferId> {
+                let (Some(kind), Some(&id)) =
+                    (kernel.operands.get(operand as usize), operands.get(operand as usize))
+                else {
+                    return Err(fault(format!("{who} is of operand {operand}, which does not exist")));
+                };
+                let at = || format!("{who}, of operand {operand} in {}", self.show(id));
+                let bytes = self.buffer(who, id)?.bytes;
+                if kind.written != written {
+                    return Err(fault(format!("{}: the operand is written: {}", at(), kind.written)));
+                }
+                if view.strides.len() != launch.extents.len() || view.ranges.len() != launch.extents.len() {
+                    return Err(fault(format!("{} has {} strides", at(), view.strides.len())));
+                }
+                let inside = |(&(low, high), &extent): (&(i64, i64), &usize)| {
+                    0 <= low && low <= high && high as u64 <= extent as u64
+                };
+                if !view.ranges.iter().zip(&launch.extents).all(inside) {
+                    return Err(fault(format!("{} has guards beyond the loops: {:?}", at(), view.ranges)));
+                }
+                let Some(elements) = bytes.checked_div(kind.dtype.size()) else {
+                    return Err(fault(format!("{}: its elements have no bytes", at())));
+                };
+                if jumps.iter().any(|jump| jump.last < 0) {
+                    return Err(fault(format!("{} jumps to no index: {jumps:?}", at())));
+                }
+                if count > 0
+                    && let Some((low, high)) = reach(view, jumps)
+                    && !(0 <= low && high < elements as i128)
+                {
+                    return Err(fault(format!("{} reaches elements {low} to {high} of {elements}", at())));
+                }
+                Ok(id)
             };
-            let at = || format!("{who}, of operand {operand} in {}", self.show(id));
-            let bytes = self.buffer(who, id)?.bytes;
-            if kind.written != written {
-                return Err(fault(format!("{}: the operand is written: {}", at(), kind.written)));
-            }
-            if view.strides.len() != launch.extents.len() || view.ranges.len() != launch.extents.len() {
-                return Err(fault(format!("{} has {} strides", at(), view.strides.len())));
-            }
-            let inside = |(&(low, high), &extent): (&(i64, i64), &usize)| {
-                0 <= low && low <= high && high as u64 <= extent as u64
-            };
-            if !view.ranges.iter().zip(&launch.extents).all(inside) {
-                return Err(fault(format!("{} has guards beyond the loops: {:?}", at(), view.ranges)));
-            }
-            let Some(elements) = bytes.checked_div(kind.dtype.size()) else {
-                return Err(fault(format!("{}: its elements have no bytes", at())));
-            };
-            if count > 0
-                && let Some((low, high)) = reach(view)
-                && !(0 <= low && high < elements as i128)
-            {
-                return Err(fault(format!("{} reaches elements {low} to {high} of {elements}", at())));
-            }
-            Ok(id)
-        };
         let mut reads: FxHashMap<BufferId, Vec<usize>> = FxHashMap::default();
         for (index, (load, view)) in kernel.loads.iter().zip(&launch.loads).enumerate() {
-            let id = access(&format!("load {index}"), load.operand, false, view)?;
+            let id = access(&format!("load {index}"), load.operand, false, view, &launch.jumps[index])?;
             reads.entry(id).or_default().push(index);
         }
         // Of each buffer: the stores so far, the size of their elements, and where they are.
         let mut writes: FxHashMap<BufferId, Vec<(usize, usize, Grid)>> = FxHashMap::default();
         for (index, (store, view)) in kernel.stores.iter().zip(&launch.stores).enumerate() {
             let who = format!("store {index}");
-            let id = access(&who, store.operand, true, view)?;
+            let id = access(&who, store.operand, true, view, &[])?;
             self.writable(&format!("kernel {number}: {who}"), id)?;
             let at = || format!("{who}, to {}", self.show(id));
             if view.ranges.iter().zip(&launch.extents).any(|(range, &extent)| *range != (0, extent as i64)) {
@@ -301,6 +310,7 @@ impl Verifier<'_> {
             for &index in reads.get(&id).into_iter().flatten() {
                 let pointwise = !kernel.has_reduction()
                     && launch.loads[index] == *view
+                    && launch.jumps[index].is_empty()
                     && width(kernel.loads[index].operand) == width(store.operand);
                 if !pointwise {
                     return Err(fault(format!("{} overwrites what load {index} reads", at())));
@@ -350,12 +360,22 @@ impl Verifier<'_> {
                         (None, Some(accumulator)) => Some(accumulator.result()).filter(|_| part == 0),
                         (None, None) => return wrong("reads an input that does not exist"),
                     };
+                    let is_index =
+                        |arg: &Reg| matches!(body.type_of(*arg), ScalarType::I32 | ScalarType::I64);
+                    if instruction.args.len() != launch.jumps.get(operand).map_or(0, |jumps| jumps.len())
+                        || !instruction.args.iter().all(is_index)
+                    {
+                        return wrong("reads an input by other indices than it has jumps");
+                    }
                     if expected != Some(instruction.ty) {
                         return wrong("reads an input as another type");
                     }
                 }
                 ScalarOp::Index { axis } if axis as usize >= kernel.axes.len() || reduced(axis as usize) => {
                     return wrong("reads the index of a loop that it is not in");
+                }
+                ScalarOp::Param { index } if kernel.params.get(index as usize) != Some(&instruction.ty) => {
+                    return wrong("reads a parameter that does not exist");
                 }
                 _ => {}
             }
@@ -439,7 +459,7 @@ impl Verifier<'_> {
         for run in &plan.runs {
             let steps = run.steps.clone();
             let found = (end <= steps.start && steps.start < steps.end && steps.end <= plan.steps.len())
-                .then(|| analyse(&plan.steps, steps.clone(), &plan.buffers))
+                .then(|| analyse(&plan.steps, steps.clone(), &plan.buffers, self.target))
                 .flatten();
             if found.is_none_or(|found| {
                 (found.extents, found.by_rows) != (run.extents.clone(), run.by_rows.clone())

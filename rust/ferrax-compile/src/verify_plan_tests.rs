@@ -1,11 +1,12 @@
 //! Sound plans pass; each way to spoil one is refused, with the place named.
 
-use ferrax_ir::ops::{Concatenate, Cumulative, CumulativeKind, Pad};
+use ferrax_ir::ops::{Concatenate, Cumulative, CumulativeKind, Gather, GatherMode, Pad};
 use ferrax_ir::scalar::{ScalarOp, ScalarType};
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Program};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Scalar};
 
 use super::{meet, verify_plan};
-use crate::kernel::Launch;
+use crate::backend::Target;
+use crate::kernel::{Jump, Launch};
 use crate::plan::{BufferId, Place, Plan, Step, plan};
 
 fn input(b: &mut Builder, sizes: &[usize]) -> Atom {
@@ -52,6 +53,27 @@ fn chained() -> Program {
     b.finish([x])
 }
 
+/// One kernel that picks rows: `2 * x[i]`, with zeros where an index is out of bounds.
+fn picked() -> Program {
+    let mut b = Builder::new("picked");
+    let (x, i) = (input(&mut b, &[5, 300]), b.input(ArrayType::of_sizes(&[4, 1], DType::I32)));
+    let gather = Gather {
+        offset_dims: [1][..].into(),
+        collapsed_slice_dims: [0][..].into(),
+        start_index_map: [0][..].into(),
+        operand_batching_dims: [][..].into(),
+        start_indices_batching_dims: [][..].into(),
+        slice_sizes: [Dim::Const(1), Dim::Const(300)].into_iter().collect(),
+        mode: GatherMode::Fill,
+        fill_value: Some(Scalar::zero(DType::F32)),
+        unique_indices: false,
+        indices_are_sorted: false,
+    };
+    let rows = b.emit1(gather, &[x, i]).unwrap();
+    let y = b.add(rows, rows).unwrap();
+    b.finish([y])
+}
+
 fn launch(plan: &mut Plan) -> &mut Launch {
     match &mut plan.steps[0] {
         Step::Kernel { launch, .. } => launch,
@@ -61,10 +83,10 @@ fn launch(plan: &mut Plan) -> &mut Launch {
 
 /// The error after a plan is spoilt.
 fn refused(program: &Program, spoil: impl FnOnce(&mut Plan)) -> String {
-    let mut plan = plan(program).unwrap();
-    verify_plan(&plan, program).unwrap();
+    let mut plan = plan(program, &Target::CPU).unwrap();
+    verify_plan(&plan, program, &Target::CPU).unwrap();
     spoil(&mut plan);
-    verify_plan(&plan, program).expect_err("a spoilt plan passes").to_string()
+    verify_plan(&plan, program, &Target::CPU).expect_err("a spoilt plan passes").to_string()
 }
 
 #[track_caller]
@@ -94,6 +116,23 @@ fn accesses_beyond_their_buffers() {
         &refused(&program, |plan| plan.buffers[1].bytes -= 4),
         &["store 0", "reaches elements 0 to 35 of 35"],
     );
+}
+
+#[test]
+fn jumps_beyond_their_buffers() {
+    let program = picked();
+    let load = ["kernel 0", "operand", "(%0)", "reaches elements"];
+    let change = |change: fn(&mut Jump)| {
+        refused(&program, |plan| change(launch(plan).jumps.iter_mut().flatten().next().unwrap()))
+    };
+    says(&change(|jump| jump.last += 1), &load);
+    says(&change(|jump| jump.stride += 1), &load);
+    says(&change(|jump| jump.stride *= -1), &load);
+    says(&change(|jump| jump.last = i64::MAX), &load);
+    says(&change(|jump| jump.last = -1), &["jumps to no index"]);
+    let without = refused(&program, |plan| launch(plan).jumps.iter_mut().for_each(|jumps| jumps.clear()));
+    says(&without, &["other indices than it has jumps"]);
+    says(&refused(&program, |plan| launch(plan).jumps.clear()), &["jumps of loads"]);
 }
 
 #[test]
@@ -135,11 +174,11 @@ fn stores_that_meet() {
         says(&error, &["kernel 0", "to buffer", "concatenate", "writes what store"]);
     }
     // Backwards they reach the same elements: of their own, and of the neighbour.
-    let mut sound = plan(&program).unwrap();
+    let mut sound = plan(&program, &Target::CPU).unwrap();
     let axis = launch(&mut sound).stores[1].strides.iter().position(|&stride| stride == 1).unwrap();
     let middle = &mut launch(&mut sound).stores[1];
     (middle.strides[axis], middle.offset) = (-1, 6 + 5);
-    verify_plan(&sound, &program).unwrap();
+    verify_plan(&sound, &program, &Target::CPU).unwrap();
     let turned = refused(&program, |plan| {
         let middle = &mut launch(plan).stores[1];
         (middle.strides[axis], middle.offset) = (-1, 6 + 4);
@@ -267,7 +306,7 @@ fn by_rows() -> Program {
 #[test]
 fn runs_of_rows() {
     let program = by_rows();
-    let sound = plan(&program).unwrap();
+    let sound = plan(&program, &Target::CPU).unwrap();
     assert_eq!(sound.runs.len(), 1, "{sound}");
     let own = sound.buffers.iter().filter(|buffer| matches!(buffer.place, Place::Rows(_))).count();
     assert_eq!((own, sound.arena), (2, 0), "{sound}");

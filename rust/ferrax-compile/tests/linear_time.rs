@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferrax_compile::{Step, plan};
+use ferrax_compile::{Step, Target, plan};
 use ferrax_ir::ops::{Cumulative, CumulativeKind};
 use ferrax_ir::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
 use ferrax_ir::scalar::{Body, ScalarOp, Value};
@@ -103,7 +103,7 @@ fn asked(size: usize, make: Make) -> usize {
     let mut b = Builder::new("sized");
     let x = b.input(ArrayType::of_sizes(&[COUNT], DType::F32));
     let y = make(&mut b, &double, x, size);
-    plan(&b.finish([y])).unwrap();
+    plan(&b.finish([y]), &Target::CPU).unwrap();
     count.load(Ordering::Relaxed)
 }
 
@@ -131,7 +131,7 @@ fn pointwise_donations_of_one_kernel() {
             sum
         })
         .collect();
-    let plan = plan(&b.finish(outputs)).unwrap();
+    let plan = plan(&b.finish(outputs), &Target::CPU).unwrap();
     assert!(plan.steps.iter().all(|step| matches!(step, Step::Kernel { .. })));
     assert_eq!(plan.donations.len(), MANY - 1);
 }
@@ -146,7 +146,7 @@ fn donations_of_what_is_dead() {
             b.emit1(Cumulative { kind: CumulativeKind::Sum, axis: 0, reverse: false }, &[x]).unwrap()
         })
         .collect();
-    let plan = plan(&b.finish(outputs)).unwrap();
+    let plan = plan(&b.finish(outputs), &Target::CPU).unwrap();
     let expected: Vec<(usize, usize)> = (1..MANY).map(|index| (index - 1, index)).collect();
     assert_eq!(plan.donations, expected);
 }

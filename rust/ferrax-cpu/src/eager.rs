@@ -11,7 +11,8 @@ use ferrax_ir::{Builder, DType, Op, Result, Sizes, Tensor};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use crate::executable::{Executable, Outputs, compile};
+use crate::backend::compile;
+use crate::executable::{Executable, Outputs};
 use crate::generations::{Epoch, Generations};
 
 /// Entries of a thread's table, a power of two.

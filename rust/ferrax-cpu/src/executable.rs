@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
+use ferrax_compile::carries::Ends;
 use ferrax_compile::{BufferId, Place, Plan, Step};
-use ferrax_ir::{DType, Error, Program, Result, Sizes, Storage, Tensor, internal_error, value_error};
-use ferrax_transform::optimise::{Options, optimise};
-use rustc_hash::FxHashMap;
+use ferrax_ir::{DType, Error, Result, Sizes, Storage, Tensor, internal_error, value_error};
 use smallvec::SmallVec;
 
 use crate::alloc::{self, Buffer};
-use crate::fork;
+use crate::backend::Nested;
 use crate::interrupt::{self, interrupted};
+use crate::kernels::copy::copy_shared;
 use crate::kernels::{self, Call, Kernel};
-use crate::legalise::legalise;
-use crate::pool;
-use crate::rows::Rows;
+use crate::rows::{Rows, Work};
 use crate::vm::Bound;
 
 /// A compiled program. It holds no memory but its constants; runs may overlap.
@@ -59,46 +57,8 @@ impl Action {
     }
 }
 
-/// Compiles a program whose dimensions are all constant.
-pub fn compile(program: &Program) -> Result<Executable> {
-    fork::protect();
-    bind(plan(program)?, &mut Nested::default())
-}
-
-/// What [`compile`] makes ready.
-pub fn plan(program: &Program) -> Result<Plan> {
-    let flat = ferrax_compile::expand(program)?;
-    let flat = legalise(flat)?;
-    let flat = optimise(&flat, Options::default())?;
-    ferrax_compile::plan(&flat)
-}
-
-/// The sub-programs of a program that is compiled, each compiled once.
-#[derive(Default)]
-pub struct Nested {
-    /// By identity; kept alive, so that addresses stay theirs.
-    done: FxHashMap<usize, (Arc<Program>, Arc<Executable>)>,
-}
-
-impl Nested {
-    /// The executable of a sub-program, which came through the passes with its program.
-    pub(crate) fn executable(&mut self, program: &Arc<Program>) -> Result<Arc<Executable>> {
-        if let Some((_, known)) = self.done.get(&Arc::as_ptr(program).addr()) {
-            return Ok(known.clone());
-        }
-        let mut plan = ferrax_compile::plan(program)?;
-        // Two places that take turns are faster than one that is read and written.
-        plan.donations.retain(|&(_, fresh)| plan.fresh[fresh] >= IN_PLACE);
-        let executable = Arc::new(bind(plan, self)?);
-        self.done.insert(Arc::as_ptr(program).addr(), (program.clone(), executable.clone()));
-        Ok(executable)
-    }
-}
-
-/// Bytes from which the body of a loop works on its carry in place.
-const IN_PLACE: usize = 4 << 10;
-
-fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
+/// Makes a plan ready.
+pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
     let places: Vec<Place> = plan.buffers.iter().map(|buffer| buffer.place).collect();
     let share = |a: BufferId, b: BufferId| {
         a == b
@@ -124,7 +84,12 @@ fn bind(plan: Plan, nested: &mut Nested) -> Result<Executable> {
         let run = runs.next_if(|run| run.steps.start == number);
         number = run.map_or(number + 1, |run| run.steps.end);
         let action = match (run, step) {
-            (Some(run), _) => Action::Rows(Box::new(Rows::new(&plan, run, bound)?)),
+            (Some(run), _) => Action::Rows(Box::new(Rows::new(&plan, run, |step| match step {
+                Step::Kernel { .. } => Ok(Work::Kernel(Box::new(bound(step)?))),
+                Step::Library { op, inputs, outputs } => {
+                    Ok(Work::Call(kernels::bind(op, inputs, outputs, nested)?, inputs.len()))
+                }
+            })?)),
             (None, Step::Kernel { operands, .. }) => Action::Kernel {
                 bound: Box::new(bound(step)?),
                 operands: operands.iter().map(|id| id.0).collect(),
@@ -165,10 +130,6 @@ type Fresh = SmallVec<[(Option<Arc<dyn Storage>>, *mut u8); 4]>;
 
 /// What a bound kernel takes, about.
 const STEP_BYTES: usize = 2 << 10;
-/// Bytes from which copies are shared among threads, and how many each takes at once.
-const SHARED_COPY: usize = 4 << 20;
-const COPY_CHUNK: usize = 1 << 20;
-
 impl Executable {
     /// What the user called the program.
     pub fn name(&self) -> &str {
@@ -178,6 +139,16 @@ impl Executable {
     /// Dtypes and sizes of the inputs.
     pub(crate) fn inputs(&self) -> &[(DType, Sizes)] {
         &self.inputs
+    }
+
+    /// What a loop around it sees.
+    pub(crate) fn ends(&self) -> Ends<'_> {
+        Ends {
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            places: &self.places,
+            donations: &self.donations,
+        }
     }
 
     /// What it keeps in memory, about.
@@ -342,8 +313,9 @@ impl Executable {
     fn results(&self, inputs: &[Tensor], mut fresh: Fresh, apart: bool) -> Result<Outputs> {
         let mut results = Outputs::with_capacity(self.outputs.len());
         for (number, output) in self.outputs.iter().enumerate() {
-            let shared =
-                |storage: &Arc<dyn Storage>| if apart { copied(storage) } else { Ok(storage.clone()) };
+            let shared = |storage: &Arc<dyn Storage>| {
+                if apart { copied(storage.bytes()) } else { Ok(storage.clone()) }
+            };
             let storage = match self.places[output.buffer.0 as usize] {
                 Place::Fresh(index) => match fresh[index].0.take() {
                     Some(storage) => storage,
@@ -372,24 +344,10 @@ fn read_only(tensor: &Tensor) -> *mut u8 {
 }
 
 /// The same bytes in memory of their own.
-fn copied(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
-    let bytes = storage.bytes();
+pub(crate) fn copied(bytes: &[u8]) -> Result<Arc<dyn Storage>> {
     let (copy, to) = alloc::storage(bytes.len())?;
-    if bytes.len() < SHARED_COPY {
-        // SAFETY: `to` is where fresh storage of this size is.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        return Ok(copy);
-    }
-    struct Target(*mut u8);
-    // SAFETY: the threads that share the pointer write to disjoint chunks behind it.
-    unsafe impl Sync for Target {}
-    let target = &Target(to);
-    pool::run(bytes.len().div_ceil(COPY_CHUNK), &|chunk| {
-        let from = &bytes[chunk * COPY_CHUNK..bytes.len().min((chunk + 1) * COPY_CHUNK)];
-        // SAFETY: `to` is where fresh storage is, as large as `bytes`; the chunk lies at the same place in
-        // both, and no other chunk meets it.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), target.0.add(chunk * COPY_CHUNK), from.len()) };
-    });
+    // SAFETY: `to` is where fresh storage of this size is.
+    unsafe { copy_shared(bytes.as_ptr(), to, bytes.len()) };
     Ok(copy)
 }
 

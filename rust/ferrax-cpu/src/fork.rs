@@ -15,12 +15,13 @@ use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{alloc, eager, kernels, pool, vm};
+use crate::{alloc, eager, kernels, persistent, pool, vm};
 
 /// All locks, held by this thread.
 struct Held {
     _sources: Box<dyn std::any::Any>,
     _eager: eager::Held,
+    _persistent: persistent::Held,
     pool: pool::Held,
     _alloc: alloc::Held,
 }
@@ -43,6 +44,7 @@ extern "C" fn prepare() {
     let held = Held {
         _sources: ferrax_ir::hold_tables(),
         _eager: eager::hold(),
+        _persistent: persistent::hold(),
         pool: pool::hold(),
         _alloc: alloc::hold(),
     };

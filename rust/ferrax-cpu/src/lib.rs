@@ -2,7 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `executable` | [`compile`] and [`Executable`] |
+//! | `backend` | [`compile`], and the CPU as a [`Backend`](ferrax_compile::backend::Backend) |
+//! | `executable` | [`Executable`]: a plan made ready |
 //! | `session` | running an executable many times, without allocation |
 //! | `rows` | kernels that go through rows together, a block at a time |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
@@ -10,6 +11,7 @@
 //! | `legalise` | programs into what the library kernels take |
 //! | `kernels/` | library kernels: products, gathers, branches and loops, … |
 //! | `strided` | copies between regions of arrays |
+//! | `persistent` | optimised programs in files |
 //! | `pool`, `alloc` | threads and memory |
 //! | `provenance` | where a NaN in a result came from |
 //! | `interrupt` | stopping long runs |
@@ -17,6 +19,7 @@
 //! | `generations` | bounded caches |
 
 pub mod alloc;
+pub mod backend;
 pub mod eager;
 pub mod executable;
 mod fork;
@@ -24,6 +27,7 @@ pub mod generations;
 mod interrupt;
 pub mod kernels;
 mod legalise;
+pub mod persistent;
 pub mod pool;
 pub mod provenance;
 mod rows;
@@ -31,7 +35,8 @@ mod session;
 pub mod strided;
 pub mod vm;
 
+pub use backend::{Cpu, compile, compile_kept, memory_plan, plan};
 pub use eager::run_op;
-pub use executable::{Executable, Outputs, compile, plan};
+pub use executable::{Executable, Outputs};
 pub use fork::protect as protect_forks;
 pub use interrupt::set_interrupt_check;

@@ -7,6 +7,10 @@
 //! then park. A job posted from within a chunk runs on its own thread. Between
 //! its chunks the caller asks whether to stop: then the counter is exhausted at
 //! once. After a fork the child has no helpers and starts new ones.
+//!
+//! How work is cut follows [`threads`], which stays as it is while the process lives: memory is set aside by it when
+//! programs are compiled. How many threads work on a job is [`width`], which may change at any time and be more:
+//! helpers are started on demand, and a job lets no more of them in than it has room for.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,6 +34,8 @@ struct Job {
     next: AtomicUsize,
     done: AtomicUsize,
     total: usize,
+    /// Helpers that may still join.
+    room: AtomicUsize,
     panicked: AtomicBool,
     /// None if nothing may stop the job.
     stop: Option<Arc<Stop>>,
@@ -69,6 +75,15 @@ impl Job {
         }
     }
 
+    /// Whether there is work for one more helper, who is then expected to help.
+    fn join(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.total
+            && self
+                .room
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1))
+                .is_ok()
+    }
+
     /// Leaves the chunks that nobody has claimed; how many were claimed.
     fn close(&self) -> usize {
         self.next.swap(self.total, Ordering::Relaxed).min(self.total)
@@ -82,6 +97,8 @@ struct Shared {
     /// Counts posted jobs; idle helpers watch it.
     posted: AtomicU64,
     sleeping: AtomicUsize,
+    /// How many helpers were started; changed under the lock of `POOL`.
+    helpers: AtomicUsize,
 }
 
 impl Shared {
@@ -90,7 +107,7 @@ impl Shared {
     }
 
     fn find(&self) -> Option<Arc<Job>> {
-        self.jobs().iter().find(|job| job.next.load(Ordering::Relaxed) < job.total).cloned()
+        self.jobs().iter().find(|job| job.join()).cloned()
     }
 
     fn helper(&self) {
@@ -123,6 +140,8 @@ impl Shared {
 thread_local! {
     static IN_CHUNK: Cell<bool> = const { Cell::new(false) };
     static IS_HELPER: Cell<bool> = const { Cell::new(false) };
+    /// See `width`; 0 for that of the process.
+    static OWN_WIDTH: Cell<usize> = const { Cell::new(0) };
     /// Of the innermost job that this thread works on and that may be stopped.
     static STOP: RefCell<Option<Arc<Stop>>> = const { RefCell::new(None) };
 }
@@ -184,32 +203,61 @@ impl Held {
     }
 }
 
-/// Threads that work on one job, the caller included: `FERRAX_NUM_THREADS`, or
-/// as many as this process may use.
+/// Threads that work is cut for: `FERRAX_NUM_THREADS` at the start, or as many as this process may use.
 pub fn threads() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let wanted = std::env::var("FERRAX_NUM_THREADS").ok().and_then(|text| text.parse().ok());
         wanted
-            .filter(|&n| n > 0)
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .filter(|&n| (1..=MOST_THREADS).contains(&n))
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS))
     })
 }
 
-fn pool() -> &'static Shared {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(shared) = *pool {
-        return shared;
+/// The most threads that may work on a job.
+pub const MOST_THREADS: usize = 1024;
+
+/// Threads that work on a job of any thread that has no number of its own; 0 for `threads()`.
+static WIDTH: AtomicUsize = AtomicUsize::new(0);
+
+/// How many threads work on a job that this thread posts, itself included.
+pub fn width() -> usize {
+    match OWN_WIDTH.get() {
+        0 => match WIDTH.load(Ordering::Relaxed) {
+            0 => threads(),
+            shared => shared,
+        },
+        own => own,
     }
-    fork::protect();
-    let shared: &'static Shared = Box::leak(Box::default());
-    for index in 1..threads() {
-        let thread = std::thread::Builder::new().name(format!("ferrax-{index}"));
+}
+
+/// Sets how many threads work on jobs of this process, up to [`MOST_THREADS`]; 0: as many as work is cut for.
+pub fn set_width(width: usize) {
+    WIDTH.store(width.min(MOST_THREADS), Ordering::Relaxed);
+}
+
+/// Sets how many threads work on jobs that this thread posts; 0: as many as on those of others.
+pub fn set_own_width(width: usize) {
+    OWN_WIDTH.set(width.min(MOST_THREADS));
+}
+
+/// The pool, with so many helpers at least, if the system lets them start.
+fn pool(helpers: usize) -> &'static Shared {
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let shared = match *pool {
+        Some(shared) => shared,
+        None => {
+            fork::protect();
+            *pool.insert(Box::leak(Box::default()))
+        }
+    };
+    for index in shared.helpers.load(Ordering::Relaxed)..helpers {
+        let thread = std::thread::Builder::new().name(format!("ferrax-{}", index + 1));
         if thread.spawn(|| shared.helper()).is_err() {
             break;
         }
+        shared.helpers.store(index + 1, Ordering::Relaxed);
     }
-    *pool = Some(shared);
     shared
 }
 
@@ -246,7 +294,8 @@ pub fn stopped() -> Error {
 fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop>>) -> Result<()> {
     let is_stopped =
         |stop: &Option<Arc<Stop>>| stop.as_ref().is_some_and(|stop| stop.0.load(Ordering::Relaxed));
-    if chunks <= 1 || threads() <= 1 || IN_CHUNK.get() {
+    let width = if chunks <= 1 || IN_CHUNK.get() { 1 } else { width().min(chunks) };
+    if width <= 1 {
         // In a chunk it is the job of that which is stopped.
         let stop = stop.filter(|_| !IN_CHUNK.get());
         let _within = Within::enter(stop.as_ref());
@@ -258,7 +307,7 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
         }
         return if is_stopped(&stop) { Err(stopped()) } else { Ok(()) };
     }
-    let shared = pool();
+    let shared = pool(width - 1);
     let forks = fork::count();
     // SAFETY: only the lifetime changes. The closure is called only for claimed chunks that are not done;
     // this function returns, and unwinds, only after `close` and after all claimed chunks are done: `help`
@@ -269,6 +318,7 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
         next: AtomicUsize::new(0),
         done: AtomicUsize::new(0),
         total: chunks,
+        room: AtomicUsize::new(width - 1),
         panicked: AtomicBool::new(false),
         stop,
         work,
@@ -349,6 +399,44 @@ mod tests {
             counts[chunk].fetch_add(1, Ordering::Relaxed);
         });
         assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+    }
+
+    #[test]
+    fn no_more_threads_work_than_the_posting_thread_wants() {
+        let threads_of = |width: usize| {
+            set_own_width(width);
+            let seen: Mutex<std::collections::HashSet<std::thread::ThreadId>> = Mutex::default();
+            for _ in 0..20 {
+                run(64, &|_| {
+                    seen.lock().unwrap().insert(std::thread::current().id());
+                    std::thread::sleep(Duration::from_micros(50));
+                });
+            }
+            set_own_width(0);
+            // Helpers take turns between jobs, never within one.
+            let now = Mutex::new((0usize, 0usize));
+            set_own_width(width);
+            run(64, &|_| {
+                {
+                    let mut now = now.lock().unwrap();
+                    now.0 += 1;
+                    now.1 = now.1.max(now.0);
+                }
+                std::thread::sleep(Duration::from_micros(300));
+                now.lock().unwrap().0 -= 1;
+            });
+            set_own_width(0);
+            (seen.into_inner().unwrap().len(), now.into_inner().unwrap().1)
+        };
+        assert_eq!(threads_of(1), (1, 1));
+        let (_, at_once) = threads_of(2);
+        assert!(at_once <= 2);
+        let (_, at_once) = threads_of(5);
+        assert!((2..=5).contains(&at_once), "{at_once}");
+        assert_eq!(width(), threads());
+        set_own_width(3);
+        assert_eq!((width(), std::thread::spawn(width).join().unwrap()), (3, threads()));
+        set_own_width(0);
     }
 
     #[test]

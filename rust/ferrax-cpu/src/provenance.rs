@@ -15,8 +15,9 @@ use ferrax_ir::{
 };
 use smallvec::SmallVec;
 
+use crate::backend::compile;
 use crate::eager;
-use crate::executable::{Executable, Outputs, compile};
+use crate::executable::{Executable, Outputs};
 
 /// Moves from one carry to another that are followed in one loop.
 const MOVES: usize = 64;

@@ -1,14 +1,15 @@
-//! Runs of kernels that go through their rows together (`ferrax_compile::rows`).
+//! Runs of steps that go through their rows together (`ferrax_compile::rows`).
 //!
-//! Threads take blocks of rows; each goes through all kernels of the run before the next block begins. Values
+//! Threads take blocks of rows; each goes through all steps of the run before the next block begins. Values
 //! of the run alone are in memory for one block, which a thread uses again for the next.
 
-use ferrax_compile::rows::BLOCK_BYTES;
-use ferrax_compile::{Place, Plan, Run, Step};
+use ferrax_compile::{BufferId, Place, Plan, Run, Step};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
 use crate::alloc::Buffer;
+use crate::backend::TARGET;
+use crate::kernels::{Call, Kernel};
 use crate::pool;
 use crate::vm::Bound;
 
@@ -24,9 +25,17 @@ enum Operand {
     Own { offset: usize, row: usize },
 }
 
+/// What a step of a run does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Kernel(Box<Bound>),
+    /// A library call with so many inputs.
+    Call(Box<dyn Kernel>, usize),
+}
+
 #[derive(Debug)]
 struct Rowwise {
-    bound: Bound,
+    work: Work,
     operands: SmallVec<[Operand; 4]>,
 }
 
@@ -49,8 +58,8 @@ struct Pointers<'a>(&'a [*mut u8]);
 unsafe impl Sync for Pointers<'_> {}
 
 impl Rows {
-    /// `bind` makes the kernel of a step ready.
-    pub fn new(plan: &Plan, run: &Run, bind: impl Fn(&Step) -> Result<Bound>) -> Result<Rows> {
+    /// `bind` makes a step ready.
+    pub fn new(plan: &Plan, run: &Run, mut bind: impl FnMut(&Step) -> Result<Work>) -> Result<Rows> {
         let Some((&extent, outer)) = run.extents.split_last() else {
             return Err(internal_error!("a run without loops"));
         };
@@ -62,13 +71,18 @@ impl Rows {
             block: 1,
             own_bytes: run.own_bytes,
         };
-        let fitting = (BLOCK_BYTES / run.row_bytes.max(1)).clamp(1, extent);
-        // Each thread has some blocks to take.
+        let fitting = run.block(&TARGET, extent);
+        // Each thread has some blocks to take; those of products do not depend on threads.
         let outside: usize = outer.iter().product();
-        let fewest = (CHUNKS * pool::threads()).div_ceil(outside);
+        let fewest = if run.calls { 1 } else { (CHUNKS * pool::threads()).div_ceil(outside) };
         rows.block = extent.div_ceil(extent.div_ceil(fitting).max(fewest)).max(1);
         for step in &plan.steps[run.steps.clone()] {
-            let Step::Kernel { operands, .. } = step else { return Err(internal_error!("a call in a run")) };
+            let operands: SmallVec<[BufferId; 4]> = match step {
+                Step::Kernel { operands, .. } => operands.iter().copied().collect(),
+                Step::Library { inputs, outputs, .. } => {
+                    inputs.iter().chain(outputs).map(|argument| argument.buffer).collect()
+                }
+            };
             let place = |rows: &mut Rows, id: u32| match plan.buffers[id as usize].place {
                 Place::Rows(offset) => {
                     Operand::Own { offset, row: plan.buffers[id as usize].bytes / run.rows() }
@@ -81,7 +95,7 @@ impl Rows {
                 }
             };
             let operands = operands.iter().map(|id| place(&mut rows, id.0)).collect();
-            rows.kernels.push(Rowwise { bound: bind(step)?, operands });
+            rows.kernels.push(Rowwise { work: bind(step)?, operands });
         }
         Ok(rows)
     }
@@ -146,7 +160,18 @@ impl Rows {
                 .collect();
             // SAFETY: operands are valid as the caller promised, or of the block: at these rows alone, which
             // have `block * bytes` bytes of it.
-            unsafe { kernel.bound.run_part(&operands, &ranges)? };
+            unsafe {
+                match &kernel.work {
+                    Work::Kernel(bound) => bound.run_part(&operands, &ranges)?,
+                    Work::Call(call, inputs) => {
+                        let (inputs, outputs) = operands.split_at(*inputs);
+                        let inputs: SmallVec<[*const u8; 4]> =
+                            inputs.iter().map(|pointer| pointer.cast_const()).collect();
+                        let operands = Call { inputs: &inputs, outputs, scratch: std::ptr::null_mut() };
+                        call.run_rows(&operands, row..row + ranges.last().map_or(0, ExactSizeIterator::len))?;
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
                         let pointer = self.pointers[patch.buffer as usize];
                         self.tables[patch.entry as usize] = pointer.wrapping_offset(patch.offset);
                     }
-                    let table = self.tables.as_ptr();
+                    let table = self.tables.as_mut_ptr();
                     for line in &self.raw.lines[lines.clone()] {
                         // SAFETY: the plan gives each operand a buffer of its size; buffers overlap as
                         // the kernels were told; all entries were set for these kernels.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferrax_compile::{Step, expand, plan};
+use ferrax_compile::{Step, Target, expand, plan};
 use ferrax_ir::ops::{Call, Checkpoint, DotGeneral, PolicyHandle, Unary};
 use ferrax_ir::{ArrayType, Atom, Axes, Builder, DType, Op, Program, Tensor, interpret};
 use ferrax_transform::{Options, linearize, optimise, vjp_program};
@@ -62,7 +62,7 @@ fn checkpointed(prevent_cse: bool) -> impl Fn(Arc<Program>) -> Op {
 fn arena(program: &Program) -> usize {
     let both = vjp_program(program, &[true, true], &[true]).unwrap();
     let flat = optimise(&expand(&both).unwrap(), Options::default()).unwrap();
-    plan(&flat).unwrap().arena
+    plan(&flat, &Target::CPU).unwrap().arena
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn operands_of_a_sum(size: usize, products: bool) -> Vec<usize> {
         sum = Some(sum.map_or(term, |sum| b.add(sum, term).unwrap()));
     }
     let flat = b.finish(sum);
-    let steps = plan(&flat).unwrap().steps;
+    let steps = plan(&flat, &Target::CPU).unwrap().steps;
     let operands = steps.iter().filter_map(|step| match step {
         Step::Kernel { operands, .. } => Some(operands.len()),
         Step::Library { .. } => None,
@@ -127,7 +127,7 @@ fn the_second_computation_joins_no_kernel_of_the_first() {
         let z = b.unary(Unary::Exp, y).unwrap();
         let both = vjp_program(&b.finish([z]), &[true], &[true]).unwrap();
         let flat = optimise(&expand(&both).unwrap(), Options::default()).unwrap();
-        plan(&flat).unwrap().arena
+        plan(&flat, &Target::CPU).unwrap().arena
     };
     let (without, with) = (through(plain(inner.clone())), through(checkpointed(true)(inner)));
     assert!(without >= BYTES && with < BYTES, "{without} bytes without, {with} with");

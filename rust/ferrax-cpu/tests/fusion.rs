@@ -4,8 +4,8 @@ mod common;
 
 use common::{check, dims, f32s, softmax};
 use ferrax_cpu::compile;
-use ferrax_ir::Builder;
 use ferrax_ir::ops::{Binary, ReduceKind, Unary};
+use ferrax_ir::{ArrayType, Builder, DType};
 
 #[test]
 fn elementwise_chain_is_one_kernel() {
@@ -39,6 +39,33 @@ fn movement_costs_no_kernel() {
     let program = b.finish([y]);
     assert_eq!(compile(&program).unwrap().steps(), 1, "{program:?}");
     check(&program, 0);
+}
+
+#[test]
+fn transpositions_are_copied_once_or_used_on_the_way() {
+    for (sizes, order) in [
+        (&[19, 37][..], &[1, 0][..]),
+        (&[64, 200], &[1, 0]),
+        (&[5, 70, 66], &[0, 2, 1]),
+        (&[6, 9, 4, 32], &[0, 2, 1, 3]),
+        (&[3, 40, 9], &[2, 1, 0]),
+    ] {
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::U8, DType::C64] {
+            // Alone, with a reader beside the copy, with a sum of it, and a part of it.
+            for more in 0..4 {
+                let mut b = Builder::new("transposition");
+                let x = b.input(ArrayType::of_sizes(sizes, dtype));
+                let t = b.transpose(x, order).unwrap();
+                let outputs = match more {
+                    0 => vec![t],
+                    1 => vec![t, b.add(t, t).unwrap()],
+                    2 => vec![t, b.reduce_sum(t, &[sizes.len() - 1]).unwrap()],
+                    _ => vec![b.slice_axis(t, 0, 1, 3).unwrap()],
+                };
+                check(&b.finish(outputs), if more == 2 { 1000 } else { 0 });
+            }
+        }
+    }
 }
 
 #[test]

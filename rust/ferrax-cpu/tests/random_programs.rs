@@ -4,7 +4,7 @@
 mod common;
 
 use common::generate::Case;
-use common::{Random, arguments};
+use common::{Random, arguments, on_one_thread};
 use ferrax_cpu::compile;
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, Builder, DType};
@@ -18,8 +18,6 @@ fn compiled_programs_agree_with_the_interpreter() {
 
 #[test]
 fn results_do_not_depend_on_threads() {
-    // The pool's size is fixed for a process; work posted from within a chunk
-    // runs on its own thread, as a pool of one would run it.
     let mut b = Builder::new("threads");
     let x = b.input(ArrayType::of_sizes(&[1000, 700], DType::F32));
     let e = b.unary(Unary::Exp, x).unwrap();
@@ -43,13 +41,7 @@ fn results_do_not_depend_on_threads() {
     let inputs = arguments(&program, 1);
     let executable = compile(&program).unwrap();
     let several = executable.run(&inputs).unwrap();
-    let alone = std::sync::Mutex::new(ferrax_cpu::Outputs::new());
-    ferrax_cpu::pool::run(2, &|chunk| {
-        if chunk == 0 {
-            *alone.lock().unwrap() = executable.run(&inputs).unwrap();
-        }
-    });
-    assert_eq!(several, *alone.lock().unwrap());
+    assert_eq!(several, on_one_thread(&executable, &inputs));
 }
 
 #[test]

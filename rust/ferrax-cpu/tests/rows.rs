@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{check, dims, f32s, fill, of_softmax, softmax, softmax_of, widened};
+use common::{check, compare, dims, f32s, fill, of_softmax, on_one_thread, softmax, softmax_of, widened};
+use ferrax_compile::Target;
 use ferrax_cpu::compile;
-use ferrax_ir::ops::{Binary, Compare, Scan, Unary};
+use ferrax_ir::ops::{Binary, Compare, DotGeneral, Scan, Unary};
 use ferrax_ir::{Atom, Builder, DType, Dim, Program, Tensor};
 
 /// `(x - mean) / sqrt(variance) * scale`, with the mean of each row.
@@ -29,7 +30,7 @@ fn layer_norm(sizes: &[usize]) -> Program {
 
 /// The number of steps in each run of a program's plan.
 fn runs(program: &Program) -> Vec<usize> {
-    let plan = ferrax_compile::plan(program).unwrap();
+    let plan = ferrax_compile::plan(program, &Target::CPU).unwrap();
     plan.runs.iter().map(|run| run.steps.len()).collect()
 }
 
@@ -111,9 +112,73 @@ fn columns_end_a_run() {
         let turned = b.transpose(y, &[1, 0]).unwrap();
         [columns, softmax_of(b, turned, &sizes)]
     });
-    let plan = ferrax_compile::plan(&program).unwrap();
+    let plan = ferrax_compile::plan(&program, &Target::CPU).unwrap();
     assert!(plan.runs.iter().all(|run| run.steps.len() < plan.steps.len()), "{plan}");
     check(&program, 64);
+}
+
+/// `softmax(q kᵀ / 8 + mask) v` over the first axes, in which no query sees what comes after it.
+fn attention(heads: usize, places: usize, width: usize) -> Program {
+    let product = |lhs: usize, rhs: usize| DotGeneral {
+        lhs_contracting: [lhs][..].into(),
+        rhs_contracting: [rhs][..].into(),
+        lhs_batch: [0][..].into(),
+        rhs_batch: [0][..].into(),
+        precision: None,
+        preferred_element_type: None,
+    };
+    let (sizes, pairs) = ([heads, places, width], [heads, places, places]);
+    let mut b = Builder::new("attention");
+    let [q, k, v] = [(); 3].map(|()| b.input(f32s(&sizes)));
+    let scores = b.emit1(product(2, 2), &[q, k]).unwrap();
+    let scores = b.scale(scores, 0.125).unwrap();
+    let [row, column] = [1, 2].map(|axis| b.iota(DType::I32, &dims(&pairs), axis).unwrap());
+    let seen = b.compare(Compare::Ge, row, column).unwrap();
+    let low = b.scalar(DType::F32, -1e9);
+    let low = b.broadcast_in_dim(low, &dims(&pairs), &[]).unwrap();
+    let scores = b.select(seen, scores, low).unwrap();
+    let weights = softmax_of(&mut b, scores, &pairs);
+    let result = b.emit1(product(2, 1), &[weights, v]).unwrap();
+    b.finish([result])
+}
+
+/// All steps of attention go by rows where the matrix of all pairs is large, which then is never there.
+#[test]
+fn attention_takes_memory_that_grows_with_the_places() {
+    let arena = |places: usize| {
+        let plan = ferrax_compile::plan(&attention(2, places, 32), &Target::CPU).unwrap();
+        let steps: Vec<usize> = plan.runs.iter().map(|run| run.steps.len()).collect();
+        assert_eq!(steps, [plan.steps.len()], "{plan}");
+        plan.arena
+    };
+    assert!(arena(1500) <= 1 << 16 && arena(3000) <= 1 << 16);
+    check(&attention(3, 8, 4), 1000);
+    check(&attention(1, 40, 8), 1000);
+    // Head by head, where the matrix is small enough to be there.
+    let (heads, places, width) = (2, 900, 32);
+    let inputs: Vec<Tensor> = (1..4).map(|seed| fill(DType::F32, &[heads, places, width], seed)).collect();
+    let got = compile(&attention(heads, places, width)).unwrap().run(&inputs).unwrap();
+    let (single, bytes) = (attention(1, places, width), places * width * 4);
+    assert!(runs(&single).iter().all(|&steps| steps < 5));
+    for head in 0..heads {
+        let part = |x: &Tensor| {
+            let part = &x.bytes()[head * bytes..(head + 1) * bytes];
+            Tensor::from_bytes(DType::F32, [1, places, width].as_slice(), part).unwrap()
+        };
+        let inputs: Vec<Tensor> = inputs.iter().map(part).collect();
+        let want = compile(&single).unwrap().run(&inputs).unwrap();
+        compare(&part(&got[0]), &want[0], 1000, "attention");
+    }
+}
+
+/// Blocks of products do not depend on the number of threads.
+#[test]
+fn products_by_rows_have_the_same_bits_on_one_thread() {
+    let program = attention(2, 1500, 16);
+    let inputs: Vec<Tensor> = (1..4).map(|seed| fill(DType::F32, &[2, 1500, 16], seed)).collect();
+    let executable = compile(&program).unwrap();
+    let several = executable.run(&inputs).unwrap();
+    assert_eq!(several, on_one_thread(&executable, &inputs));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::fill;
+use common::{dims, fill};
 use ferrax_cpu::compile;
 use ferrax_ir::ops::ReduceKind;
 use ferrax_ir::{ArrayType, Builder, DType, Program, Tensor};
@@ -193,6 +193,57 @@ fn products_of_vectors_are_sums_of_products() {
             values(&inputs[0]).iter().zip(values(&inputs[1])).map(|(a, b)| a * b).collect();
         let want = terms(&products, sizes, contracted);
         assert_eq!(bits(got[0].iter().copied()), bits(want.iter().map(|t| tree(t, |a, b| a + b, 0.0))));
+    }
+}
+
+#[test]
+fn products_of_what_lies_in_memory_are_summed_in_the_same_order() {
+    let sliced: &[(&[usize], &[usize])] = &[(&[3000, 300], &[1]), (&[5, 100_000], &[1]), (&[131, 1], &[0])];
+    for &(sizes, axes) in CASES.iter().chain(sliced) {
+        let kept: Vec<usize> = (0..sizes.len()).filter(|axis| !axes.contains(axis)).collect();
+        let kept_sizes: Vec<usize> = kept.iter().map(|&axis| sizes[axis]).collect();
+        // Each sum alone, and beside the sum of an operand.
+        for number in 0..5 {
+            for beside in [false, true] {
+                let mut b = Builder::new("products");
+                let [x, y, less, one] = [sizes, sizes, &kept_sizes[..], &[]]
+                    .map(|sizes| b.input(ArrayType::of_sizes(sizes, DType::F32)));
+                let less = b.broadcast_in_dim(less, &dims(sizes), &kept).unwrap();
+                // A value of all lines that is computed.
+                let one = b.scale(one, 0.5).unwrap();
+                let one = b.broadcast_in_dim(one, &dims(sizes), &[]).unwrap();
+                let (left, right) = match number {
+                    0 => (x, y),
+                    1 => (x, x),
+                    2 => [b.sub(x, less).unwrap(); 2].into(),
+                    3 => (b.sub(x, less).unwrap(), y),
+                    _ => [b.sub(y, one).unwrap(); 2].into(),
+                };
+                let product = b.mul(left, right).unwrap();
+                let mut outputs = vec![b.reduce_sum(product, axes).unwrap()];
+                if beside {
+                    outputs.push(b.reduce_sum(x, axes).unwrap());
+                }
+                let inputs = [(sizes, 5), (sizes, 6), (&kept_sizes[..], 7), (&[], 8)]
+                    .map(|(s, seed)| fill(DType::F32, s, seed));
+                let got = run(&b.finish(outputs), &inputs);
+                let [x, y, less, one] = [0, 1, 2, 3].map(|input| {
+                    terms(&values(&inputs[input]), inputs[input].sizes(), if input < 2 { axes } else { &[] })
+                });
+                let want = (0..x.len()).map(|line| {
+                    let (x, y, less, one) = (&x[line], &y[line], less[line][0], one[0][0] * 0.5);
+                    let product = |place: usize| match number {
+                        0 => x[place] * y[place],
+                        1 => x[place] * x[place],
+                        2 => (x[place] - less) * (x[place] - less),
+                        3 => (x[place] - less) * y[place],
+                        _ => (y[place] - one) * (y[place] - one),
+                    };
+                    tree(&(0..x.len()).map(product).collect::<Vec<_>>(), |a, b| a + b, 0.0)
+                });
+                assert_eq!(bits(got[0].iter().copied()), bits(want), "{number} of {sizes:?} over {axes:?}");
+            }
+        }
     }
 }
 

@@ -108,6 +108,37 @@ fn scatters() {
     }
 }
 
+/// Large updates are cut along an axis where all windows begin at the same place: each part takes them in order.
+#[test]
+fn large_updates_run_in_parts() {
+    let op = |window: &[usize], inserted: &[usize], to: &[usize], kind| Scatter {
+        kind,
+        update_window_dims: axes(window),
+        inserted_window_dims: axes(inserted),
+        scatter_dims_to_operand_dims: axes(to),
+        operand_batching_dims: axes(&[]),
+        scatter_indices_batching_dims: axes(&[]),
+        mode: GatherMode::Fill,
+        unique_indices: false,
+        indices_are_sorted: false,
+    };
+    for kind in [ScatterKind::Set, ScatterKind::Add, ScatterKind::Max] {
+        // Lines; then windows that overlap where they may not be cut.
+        let lines = op(&[1], &[0], &[0], kind);
+        let inputs =
+            [fill(DType::F32, &[7, 101], 1), indices(&[900, 1], 9), fill(DType::F32, &[900, 101], 2)];
+        check_with(&program(lines, &inputs), &inputs, 64);
+        let windows = op(&[1, 2], &[], &[0], kind);
+        let updates = fill(DType::I32, &[400, 4, 50], 2);
+        let inputs = [fill(DType::I32, &[9, 50], 1), indices(&[400, 1], 7), updates];
+        check_with(&program(windows, &inputs), &inputs, 0);
+        let moving = op(&[1, 2], &[], &[0, 1], kind);
+        let updates = fill(DType::I32, &[400, 4, 50], 2);
+        let inputs = [fill(DType::I32, &[9, 60], 1), indices(&[400, 2], 7), updates];
+        check_with(&program(moving, &inputs), &inputs, 0);
+    }
+}
+
 #[test]
 fn updates_in_place_leave_live_operands_alone() {
     let mut b = Builder::new("updates");

@@ -135,7 +135,11 @@ fn of_element(rules: &dyn Rules, operands: &[Type], result: Option<&Type>) -> Op
     let free = |op: &ScalarOp| {
         !matches!(
             op,
-            ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } | ScalarOp::Bitcast
+            ScalarOp::Input { .. }
+                | ScalarOp::Index { .. }
+                | ScalarOp::Const { .. }
+                | ScalarOp::Param { .. }
+                | ScalarOp::Bitcast
         )
     };
     Some((counts(free).max(1), 0))

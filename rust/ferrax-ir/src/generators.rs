@@ -61,6 +61,11 @@ impl KeyImpl {
         KNOWN.get(number).or_else(defined).unwrap_or(&KNOWN[0])
     }
 
+    /// Whether it was defined while the process lives, and is good for it alone.
+    pub fn is_defined(self) -> bool {
+        usize::from(self.number) >= KNOWN.len()
+    }
+
     /// All generators, those that were defined last.
     pub fn all() -> impl Iterator<Item = KeyImpl> {
         let defined = DEFINED.iter().map_while(OnceLock::get);

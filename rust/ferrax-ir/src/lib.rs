@@ -10,6 +10,7 @@
 //! | `dtype`, `dim`, `types` | element types, dimensions, types of values |
 //! | `tensor`, `convert`, `minifloat` | values and conversions between dtypes |
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
+//! | `lowering` | what rows tell compilers: index maps, reductions |
 //! | `program`, `builder` | programs and how to make them |
 //! | `equality` | programs compared and hashed |
 //! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
@@ -29,6 +30,7 @@ mod equality;
 pub mod error;
 mod generators;
 pub mod interpret;
+pub mod lowering;
 pub mod math;
 pub mod minifloat;
 pub mod op;

@@ -6,9 +6,13 @@
 
 use smallvec::SmallVec;
 
+pub use crate::lowering::{
+    AccumulatorKind, ByRows, Extents, Follow, IndexMap, Lowering, Picked, Reduction, Start,
+};
 use crate::scalar::{Body, Value};
 use crate::{
-    ArrayType, Atom, Builder, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error, unsupported,
+    ArrayType, Atom, Builder, DType, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error,
+    unsupported,
 };
 
 pub type Types = SmallVec<[Type; 1]>;
@@ -108,21 +112,6 @@ pub type Batched = SmallVec<[(Atom, Option<usize>); 1]>;
 /// Outputs with their tangents.
 pub type WithTangents = SmallVec<[(Atom, Option<Atom>); 1]>;
 
-/// How an op reaches the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lowering {
-    /// `scalar` gives the body, applied at every index of the output.
-    Elementwise,
-    /// The op only moves elements: the compiler turns it into index maps.
-    Movement,
-    /// The compiler turns it into a loop nest with a reduction axis.
-    Reduction,
-    /// A kernel of the backend's library computes it.
-    Library,
-    /// `expand` rewrites it into other ops.
-    Expand,
-}
-
 /// The rules of an op without sub-programs.
 pub trait Rules: Row {
     /// Emits the outputs together with their tangents, for ops whose rule gives
@@ -170,6 +159,36 @@ pub trait Rules: Row {
         _output: &ArrayType,
     ) -> Result<Value> {
         Err(internal_error!("{} has no scalar body", self.name()))
+    }
+
+    /// Where the elements of the output come from, if the op moves elements only.
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(None)
+    }
+
+    /// Which axes of the input the op folds and how, if a loop nest with accumulators does that.
+    fn reduction(&self, _input: Extents<'_>) -> Result<Option<Reduction>> {
+        Ok(None)
+    }
+
+    /// How the library's kernel goes through rows of the output, if it can make some of them alone.
+    fn by_rows(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Option<ByRows> {
+        None
+    }
+
+    /// The work for an element of the output, which has this dtype, in additions.
+    fn cost(&self, _output: DType) -> u32 {
+        u32::from(self.lower() != Lowering::Movement)
+    }
+
+    /// Whether nothing that the op makes is computed before it, or together with what is there before.
+    fn is_barrier(&self) -> bool {
+        false
+    }
+
+    /// Whether the output is the first operand with some elements changed, and may take its place.
+    fn updates_operand(&self) -> bool {
+        false
     }
 
     /// The same outputs in terms of other ops.

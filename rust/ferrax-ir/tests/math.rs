@@ -153,7 +153,8 @@ fn emitted(function: MathFn, ty: ScalarType, fused: bool) -> (Body, Reg) {
 }
 
 fn evaluate(body: &Body, reg: Reg, operands: &[Scalar]) -> Scalar {
-    reference::evaluate(body, operands, &[], &[Value::Real(reg)]).unwrap()[0][0]
+    reference::evaluate(body, &reference::Inputs { operands, ..Default::default() }, &[Value::Real(reg)])
+        .unwrap()[0][0]
 }
 
 #[test]

@@ -3,14 +3,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferrax_compile::device::{Buffer, DeviceId};
 use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{ArrayType, DType, Literal, Sizes, Source, Storage, Tensor, Var};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::dtypes;
 use crate::placement::Place;
+use crate::{devices, dtypes};
 
 /// What an [`Array`] is made of.
 pub enum Data {
@@ -23,7 +24,7 @@ pub struct Concrete {
     pub dtype: DType,
     pub weak: bool,
     /// The elements. Gone once the array was deleted or donated.
-    storage: Mutex<Option<Arc<dyn Storage>>>,
+    buffer: Mutex<Option<Buffer>>,
 }
 
 /// A variable of a frame.
@@ -39,26 +40,43 @@ impl Concrete {
     #[inline]
     pub fn new(tensor: Tensor, weak: bool) -> Concrete {
         let (dtype, sizes, storage) = tensor.into_parts();
-        Concrete { sizes, dtype, weak, storage: Mutex::new(Some(storage)) }
+        Concrete::of_buffer(dtype, sizes, Buffer::Host(storage), weak)
     }
 
-    fn storage(&self) -> MutexGuard<'_, Option<Arc<dyn Storage>>> {
-        self.storage.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn of_buffer(dtype: DType, sizes: Sizes, buffer: Buffer, weak: bool) -> Concrete {
+        Concrete { sizes, dtype, weak, buffer: Mutex::new(Some(buffer)) }
     }
 
-    fn with(&self, storage: Arc<dyn Storage>) -> ferrax_ir::Result<Tensor> {
+    fn lock(&self) -> MutexGuard<'_, Option<Buffer>> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An array of this type in memory of the host.
+    pub fn with(&self, storage: Arc<dyn Storage>) -> ferrax_ir::Result<Tensor> {
         Tensor::from_storage(self.dtype, Sizes::from_slice(&self.sizes), storage)
     }
 
-    /// The elements.
+    /// The elements in memory of the host. Those on another device are copied.
     #[inline]
     pub fn tensor(&self) -> PyResult<Tensor> {
-        let storage = self.storage().clone();
-        match storage.map(|storage| self.with(storage)) {
-            Some(Ok(tensor)) => Ok(tensor),
-            Some(Err(error)) => Err(PyRuntimeError::new_err(error.to_string())),
+        let buffer = self.lock().clone();
+        match buffer {
+            Some(Buffer::Host(storage)) => {
+                self.with(storage).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+            }
+            Some(Buffer::Device(memory)) => devices::tensor(self, &*memory),
             None => Err(self.deleted()),
         }
+    }
+
+    /// Where the elements are.
+    pub fn buffer(&self) -> PyResult<Buffer> {
+        self.lock().clone().ok_or_else(|| self.deleted())
+    }
+
+    /// The device that it is on; the host for one that was deleted.
+    pub fn device(&self) -> DeviceId {
+        self.lock().as_ref().map_or(DeviceId::HOST, Buffer::device)
     }
 
     #[cold]
@@ -73,12 +91,12 @@ impl Concrete {
 
     /// Takes the elements away: the array counts as deleted afterwards.
     pub fn delete(&self) {
-        let storage = self.storage().take();
-        drop(storage);
+        let buffer = self.lock().take();
+        drop(buffer);
     }
 
     pub fn is_deleted(&self) -> bool {
-        self.storage().is_none()
+        self.lock().is_none()
     }
 
     pub fn array_type(&self) -> ArrayType {
@@ -209,7 +227,12 @@ impl Array {
 
     /// A new concrete array.
     pub fn new_concrete(py: Python<'_>, tensor: Tensor, weak: bool) -> PyResult<Py<Array>> {
-        let array = Array { data: Data::Concrete(Concrete::new(tensor, weak)), place: Place::default() };
+        Array::of_concrete(py, Concrete::new(tensor, weak))
+    }
+
+    /// A new array, put nowhere.
+    pub fn of_concrete(py: Python<'_>, concrete: Concrete) -> PyResult<Py<Array>> {
+        let array = Array { data: Data::Concrete(concrete), place: Place::default() };
         let object = Py::new(py, PyClassInitializer::from(array).add_subclass(ArrayImpl))?;
         Ok(object.into_bound(py).into_super().unbind())
     }

@@ -3,12 +3,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::array::{Array, ArrayImpl, Tracer};
+use crate::array::{Array, ArrayImpl, Concrete, Tracer};
 use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
-    cache, checkpoint, checks, control, convert, custom, dlpack, dtypes, indexing, operators, params,
-    placement, primitive, promote, source, trace,
+    cache, checkpoint, checks, control, convert, custom, devices, dlpack, dtypes, indexing, operators,
+    params, persistent, placement, primitive, process, promote, source, trace,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -127,7 +127,9 @@ fn alias<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, Array>> {
     match array.get().concrete() {
         None => Ok(array.clone()),
         Some(concrete) => {
-            let copy = Array::new_concrete(array.py(), concrete.tensor()?, concrete.weak)?;
+            let (sizes, buffer) = (concrete.sizes.clone(), concrete.buffer()?);
+            let same = Concrete::of_buffer(concrete.dtype, sizes, buffer, concrete.weak);
+            let copy = Array::of_concrete(array.py(), same)?;
             Ok(copy.into_bound(array.py()))
         }
     }
@@ -209,6 +211,16 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         checkpoint::saved_residuals,
         cache::clear_program_cache,
         cache::cache_sizes,
+        persistent::set_program_cache,
+        persistent::follow_program_cache,
+        persistent::program_cache_counts,
+        persistent::program_cache_entries,
+        persistent::clear_program_files,
+        process::memory_stats,
+        process::release_memory,
+        process::num_threads,
+        process::most_threads,
+        process::set_num_threads,
         settle,
         promote::set_trace_context,
         promote::clear_trace_context,
@@ -220,7 +232,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         dtypes::register_float0,
         dtypes::register_key_dtype,
         placement::place_of,
-        placement::set_place,
+        placement::set_default_place,
+        devices::device_usage,
+        devices::place_at,
+        devices::platform_devices,
     );
     Ok(())
 }

@@ -23,6 +23,7 @@ const NO_EXECUTION: u16 = 64;
 const LOG_TRANSFERS: u16 = 128;
 const NO_TRANSFERS: u16 = 256;
 const KEYS: u16 = 512;
+const ELSEWHERE: u16 = 1024;
 const TRANSFERS: u16 = LOG_TRANSFERS | NO_TRANSFERS;
 /// What is asked around each run; the rest is asked where something is traced, compiled or converted.
 const RUNS: u16 = NANS | INFS | NO_EXECUTION | TRANSFERS;
@@ -67,6 +68,12 @@ pub fn may_trace(name: &str) -> PyResult<()> {
     Err(PyRuntimeError::new_err(format!(
         "'{name}' would be traced, and jax_no_tracing forbids that: no program for arguments of these types is known"
     )))
+}
+
+/// Whether the default device is not the host.
+#[inline]
+pub fn elsewhere() -> bool {
+    bits() & ELSEWHERE != 0
 }
 
 /// What values in results are errors; `None` if all are fine.

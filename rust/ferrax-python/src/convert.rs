@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyCapsule, PyComplex, PyFloat, PyInt};
 use crate::array::{Array, Data};
 use crate::errors::IntoPyResult;
 use crate::promote::{context, default_dtype};
-use crate::{checks, dtypes};
+use crate::{checks, devices, dtypes};
 
 /// An operand of an op.
 #[derive(Clone)]
@@ -98,7 +98,8 @@ pub fn operand<'py>(object: &Bound<'py, PyAny>, function: &str) -> PyResult<Oper
     let py = object.py();
     if let Some(tensor) = numpy_value(object)? {
         checks::transfer(object)?;
-        return Array::new_concrete(py, tensor, false).map(|array| Operand::Array(array.into_bound(py)));
+        let array = Array::new_concrete(py, tensor, false)?.into_bound(py);
+        return devices::at_default(array).map(Operand::Array);
     }
     if let Ok(method) = object.getattr(intern!(py, "__jax_array__")) {
         let array = method.call0()?;
@@ -285,7 +286,7 @@ pub fn as_array<'py>(object: &Bound<'py, PyAny>, function: &str) -> PyResult<Bou
         Operand::Literal(literal) => {
             let py = object.py();
             let tensor = literal.value.to_tensor().py(py)?;
-            Ok(Array::new_concrete(py, tensor, literal.weak)?.into_bound(py))
+            devices::at_default(Array::new_concrete(py, tensor, literal.weak)?.into_bound(py))
         }
     }
 }

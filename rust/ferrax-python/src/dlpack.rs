@@ -8,6 +8,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
+use ferrax_compile::DeviceId;
 use ferrax_ir::{DType, Sizes, Storage, Tensor};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -288,6 +289,12 @@ impl Array {
             )));
         }
         let copied = copy == Some(true);
+        if concrete.device() != DeviceId::HOST {
+            return Err(PyBufferError::new_err(
+                "__dlpack__: the array is not in memory of the host; put it there with \
+                 ferrax.device_put(x, ferrax.devices(\"cpu\")[0])",
+            ));
+        }
         let mut tensor = concrete.tensor()?;
         if copied {
             tensor = Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes()).py(py)?;

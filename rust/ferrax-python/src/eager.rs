@@ -12,7 +12,7 @@ use crate::errors::{IntoPyResult, to_py};
 use crate::nans;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
-use crate::{cache, checks, key_reuse};
+use crate::{cache, checks, devices, key_reuse};
 
 /// Bytes of operands above which the GIL is released while an op runs: below,
 /// releasing costs more than it gives.
@@ -37,8 +37,8 @@ pub fn release_gil<T: Send>(py: Python<'_>, bytes: usize, work: impl FnOnce() ->
 
 /// Runs one op on concrete operands.
 pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
-    if !op.programs().is_empty() {
-        return run_structured(py, op, operands);
+    if !op.programs().is_empty() || devices::elsewhere(operands) {
+        return run_as_program(py, op, operands);
     }
     if checks::keys() { key_reuse::run_op(py, op, operands) } else { run_plain(py, op, operands) }
 }
@@ -66,9 +66,9 @@ pub fn run_plain(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<
     Ok(outputs)
 }
 
-/// Runs an op with sub-programs: as a program, which is compiled once for all
-/// ops that are equal to it.
-fn run_structured(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+/// Runs an op with sub-programs, or one that may belong to another device: as a program, which is compiled once for
+/// all ops that are equal to it.
+fn run_as_program(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
     let mut builder = Builder::new(op.name());
     let inputs: SmallVec<[Atom; 4]> =
         trace::types(operands).into_iter().map(|ty| builder.input(ty)).collect();

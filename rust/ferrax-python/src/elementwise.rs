@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::Operand;
+use crate::devices;
 use crate::pairwise::{self, Pairwise};
 use crate::promote::{canonicalize, context, result_type};
 use crate::trace;
@@ -182,7 +183,7 @@ pub fn binary<'py>(
         _ => (x, y),
     };
     let operands = [x, y];
-    let eager = trace::runs_eagerly(&operands);
+    let eager = trace::runs_eagerly(&operands) && !devices::elsewhere(&operands);
     if eager && let Some(result) = pairwise::known(py, op, promotion, &operands)? {
         return Ok(result);
     }

@@ -241,7 +241,7 @@ fn read<'py>(array: &Bound<'py, Array>, index: &Bound<'py, PyAny>) -> PyResult<O
     }
     let py = array.py();
     // What was put somewhere is read by ops, whose results are placed.
-    if array.get().place.get() != 0 {
+    if array.get().place.get() != 0 || checks::elsewhere() {
         return Ok(None);
     }
     Array::new_concrete(py, region.read(py, &concrete.tensor()?)?, concrete.weak).map(Some)
@@ -331,7 +331,7 @@ pub fn update_at(
     {
         return Ok(None);
     }
-    if array.get().place.get() != 0 || placement::any(std::slice::from_ref(&value)) {
+    if array.get().place.get() != 0 || placement::any(std::slice::from_ref(&value)) || checks::elsewhere() {
         return Ok(None);
     }
     let sizes = match &value {

@@ -601,16 +601,15 @@ impl JitFunction {
         if checks::keys() {
             return self.run_followed(py, entry, all);
         }
+        if placement::any(all) || checks::elsewhere() || program.says_places() {
+            let arrays = self.run_placed(py, entry, all)?;
+            return entry.out_tree.unflatten(py, arrays.into_iter().map(Py::into_any));
+        }
         let arrays = self
             .execute(py, entry, all)?
             .into_iter()
             .zip(&entry.weak)
             .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak));
-        if placement::any(all) || program.says_places() {
-            let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
-            placement::place_results(py, program, all, &arrays)?;
-            return entry.out_tree.unflatten(py, arrays.into_iter().map(Py::into_any));
-        }
         entry.out_tree.unflatten_fallible(py, arrays.map(|array| array.map(Py::into_any)))
     }
 

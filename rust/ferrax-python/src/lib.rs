@@ -12,6 +12,7 @@
 //! | `functions` | those of them that are one op, from the op rows |
 //! | `pairwise` | ops on two concrete operands, remembered by their types |
 //! | `program`, `jit`, `cache` | programs, transformed and called; compiled functions |
+//! | `memory_plan` | what a plan does with memory, for Python |
 //! | `control` | bodies of loops and branches |
 //! | `custom` | the user's derivative rules |
 //! | `checks`, `nans`, `key_reuse` | settings that look at values and at keys; errors about NaNs and infinities |
@@ -19,6 +20,7 @@
 //! | `primitive` | primitives and callbacks that are defined in Python |
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
+//! | `process`, `persistent` | threads and memory of the process; programs on disk |
 //! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
 
 pub mod array;
@@ -30,6 +32,7 @@ pub mod control;
 pub mod convert;
 pub mod custom;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
+pub mod devices;
 pub mod dlpack;
 pub mod dtypes;
 pub mod eager;
@@ -41,13 +44,16 @@ pub mod indexing;
 pub mod interrupt;
 pub mod jit;
 pub mod key_reuse;
+pub mod memory_plan;
 pub mod nans;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod operators;
 pub mod pairwise;
 pub mod params;
+pub mod persistent;
 pub mod placement;
 pub mod primitive;
+pub mod process;
 pub mod program;
 pub mod promote;
 pub mod source;

@@ -1,10 +1,11 @@
 //! Python's operators and conversions on arrays.
 
+use ferrax_compile::device::{Buffer, DeviceId};
 use ferrax_ir::ops::{Binary, Compare, Unary};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Tensor};
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySet, PyTuple};
@@ -14,7 +15,7 @@ use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
 use crate::errors::IntoPyResult;
 use crate::pairwise::Pairwise;
-use crate::{dtypes, functions, params, trace};
+use crate::{devices, dtypes, functions, params, trace};
 
 /// The other operand, or `None` for kinds that the operators leave to Python. What an object's `__jax_array__`
 /// gives may be a number here.
@@ -376,7 +377,13 @@ impl Array {
     fn unsafe_buffer_pointer(slf: &Bound<'_, Self>) -> PyResult<usize> {
         let array = require_concrete(slf, "ConcretizationTypeError")?;
         match &array.get().data {
-            Data::Concrete(concrete) => Ok(concrete.tensor()?.bytes().as_ptr() as usize),
+            Data::Concrete(concrete) => match concrete.buffer()? {
+                Buffer::Host(storage) => Ok(storage.bytes().as_ptr() as usize),
+                Buffer::Device(_) => Err(PyRuntimeError::new_err(
+                    "unsafe_buffer_pointer: the array is not in memory of the host; put it there with \
+                     ferrax.device_put(x, ferrax.devices(\"cpu\")[0])",
+                )),
+            },
             Data::Tracer(_) => Ok(0),
         }
     }
@@ -399,6 +406,9 @@ fn copy_of(slf: &Bound<'_, Array>) -> PyResult<Py<Array>> {
     let py = slf.py();
     match &slf.get().data {
         Data::Tracer(_) => bind1(py, ferrax_ir::ops::Copy {}, &[Operand::Array(slf.clone())]),
+        Data::Concrete(concrete) if concrete.device() != DeviceId::HOST => {
+            bind1(py, ferrax_ir::ops::Copy {}, &[Operand::Array(slf.clone())])
+        }
         Data::Concrete(concrete) => {
             let tensor = concrete.tensor()?;
             let copy = Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes()).py(py)?;
@@ -469,7 +479,10 @@ pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
 #[pyo3(signature = (value, weak = false))]
 pub fn array_from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>, weak: bool) -> PyResult<Py<Array>> {
     match convert::numpy_value(value)? {
-        Some(tensor) => Array::new_concrete(py, tensor, weak),
+        Some(tensor) => {
+            let array = Array::new_concrete(py, tensor, weak)?;
+            devices::at_default(array.into_bound(py)).map(Bound::unbind)
+        }
         None => {
             Err(PyTypeError::new_err(format!("expected a NumPy array, got {}", value.get_type().qualname()?)))
         }

@@ -6,16 +6,19 @@
 //! (`_src/core/propagation.py`); a program remembers the answers. Cost where no operand has one: a load
 //! for each.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ferrax_compile::DeviceId;
 use ferrax_ir::{Builder, Op, Program, Type};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
-use crate::array::Array;
+use crate::array::{Array, Concrete};
 use crate::convert::Operand;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
@@ -25,6 +28,11 @@ use crate::trace;
 const TYPED: u32 = 1 << 31;
 /// The bit of placements that results have if no operand has another one.
 const SPREADS: u32 = 1 << 30;
+/// The bit of placements that were asked for.
+const COMMITTED: u32 = 1 << 29;
+/// Where the number of a device is: 9 bits. Below is the number among placements.
+const DEVICE: u32 = 20;
+const DEVICES: u32 = 0x1ff << DEVICE;
 
 /// Ops by which programs say where values are.
 const SAYING: [&str; 4] = ["sharding_constraint", "reshard", "device_put", "shard_map"];
@@ -78,6 +86,70 @@ pub fn any(operands: &[Operand<'_>]) -> bool {
     operands.iter().any(|operand| of(operand) != 0)
 }
 
+/// The device of a placement.
+#[inline]
+pub fn device_of(number: u32) -> DeviceId {
+    DeviceId(((number & DEVICES) >> DEVICE) as u16)
+}
+
+/// The number of what is on a device without having been put there; no array that is shown has it.
+pub fn nowhere(device: DeviceId) -> u32 {
+    u32::from(device.0) << DEVICE
+}
+
+/// Whether an operand is on another device than the host.
+#[inline]
+pub fn any_elsewhere(operands: &[Operand<'_>]) -> bool {
+    operands.iter().any(|operand| of(operand) & DEVICES != 0)
+}
+
+/// The device that an operand was put on by request.
+pub fn committed(operand: &Operand<'_>) -> Option<DeviceId> {
+    let number = of(operand);
+    (number & COMMITTED != 0).then(|| device_of(number))
+}
+
+/// The placement of what was put nowhere, of a thread and of the process; `u32::MAX` where a thread has none.
+static DEFAULT: AtomicU32 = AtomicU32::new(0);
+thread_local! {
+    static OWN_DEFAULT: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+#[inline]
+pub fn default_place() -> u32 {
+    match OWN_DEFAULT.get() {
+        u32::MAX => DEFAULT.load(Ordering::Relaxed),
+        own => own,
+    }
+}
+
+/// Where programs run whose operands were put nowhere.
+pub fn default_device() -> DeviceId {
+    device_of(default_place())
+}
+
+/// Sets the placement of results whose operands were put nowhere by request, for this thread or, with `shared`, for
+/// the process; None: a thread follows the process.
+#[pyfunction]
+pub fn set_default_place(number: Option<u32>, shared: bool) {
+    if shared {
+        DEFAULT.store(number.unwrap_or(0), Ordering::Relaxed)
+    } else {
+        OWN_DEFAULT.set(number.unwrap_or(u32::MAX))
+    }
+}
+
+/// The numbers of operands as results see them: what was put nowhere by request is where the program runs.
+fn numbers(operands: &[Operand<'_>]) -> Numbers {
+    let mut numbers: Numbers = operands.iter().map(of).collect();
+    let asked = |number: &u32| number & COMMITTED != 0;
+    let elsewhere = if numbers.iter().any(asked) { 0 } else { default_place() };
+    for number in numbers.iter_mut().filter(|number| !asked(number)) {
+        *number = elsewhere;
+    }
+    numbers
+}
+
 /// Whether the type of an operand says where it is.
 #[inline]
 pub fn any_typed(operands: &[Operand<'_>]) -> bool {
@@ -113,9 +185,9 @@ pub fn says(program: &Program) -> bool {
 }
 
 /// The one number that all results have, if it spreads and no operand has another.
-fn spread(operands: &[Operand<'_>]) -> Option<u32> {
-    let mut numbers = operands.iter().map(of).filter(|&number| number != 0);
-    let first = numbers.next()?;
+fn spread(numbers: &[u32]) -> Option<u32> {
+    let mut numbers = numbers.iter().copied().filter(|&number| number != 0);
+    let Some(first) = numbers.next() else { return Some(default_place()) };
     (first & SPREADS != 0 && numbers.all(|number| number == first)).then_some(first)
 }
 
@@ -127,13 +199,12 @@ pub fn place_results(
     operands: &[Operand<'_>],
     results: &[Py<Array>],
 ) -> PyResult<()> {
+    let numbers = numbers(operands);
     if !program.says_places()
-        && let Some(number) = spread(operands)
+        && let Some(number) = spread(&numbers)
     {
-        give(operands, results, std::iter::repeat(number));
-        return Ok(());
+        return give(operands, results, std::iter::repeat(number));
     }
-    let numbers: Numbers = operands.iter().map(of).collect();
     let answer = match program.places.find(&numbers) {
         Some(answer) => answer,
         None => {
@@ -144,8 +215,7 @@ pub fn place_results(
             answer
         }
     };
-    give(operands, results, answer);
-    Ok(())
+    give(operands, results, answer)
 }
 
 /// As `place_results`, of one op; `types` are those of its results where it has no type rule.
@@ -170,7 +240,8 @@ pub fn place_op(
 /// As `place_results`, of an elementwise op whose operands are broadcast.
 #[cold]
 pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array>) -> PyResult<()> {
-    let number = match spread(operands) {
+    let numbers = numbers(operands);
+    let number = match spread(&numbers) {
         Some(number) => number,
         None => {
             let shape = |operand: &Operand<'_>| match operand {
@@ -178,7 +249,7 @@ pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array
                 Operand::Literal(_) => Ok(PyTuple::empty(py)),
             };
             let [x, y] = operands;
-            let given = (of(x), of(y), shape(x)?, shape(y)?);
+            let given = (numbers[0], numbers[1], shape(x)?, shape(y)?);
             rules(py)?.call_method1(intern!(py, "of_pair"), given)?.extract()?
         }
     };
@@ -186,13 +257,26 @@ pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array
     Ok(())
 }
 
-fn give(operands: &[Operand<'_>], results: &[Py<Array>], numbers: impl IntoIterator<Item = u32>) {
+/// Errors: ValueError where a program says that a result is on a device on which it did not run.
+fn give(
+    operands: &[Operand<'_>],
+    results: &[Py<Array>],
+    numbers: impl IntoIterator<Item = u32>,
+) -> PyResult<()> {
     for (result, number) in results.iter().zip(numbers) {
         let given = |operand: &Operand<'_>| matches!(operand, Operand::Array(array) if array.as_ptr() == result.as_ptr());
         if !operands.iter().any(given) {
+            let here = result.get().concrete().map(Concrete::device);
+            if here.is_some_and(|here| here != device_of(number)) {
+                return Err(PyValueError::new_err(
+                    "a program runs on one device, and this one was asked to put a result on another: call \
+                     ferrax.device_put outside of the jitted function",
+                ));
+            }
             result.get().place.set(number);
         }
     }
+    Ok(())
 }
 
 fn rules(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
@@ -203,10 +287,4 @@ fn rules(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 #[pyfunction]
 pub fn place_of(array: &Bound<'_, Array>) -> u32 {
     array.get().place.get()
-}
-
-/// Sets the number of an array's placement, which nobody else has.
-#[pyfunction]
-pub fn set_place(array: &Bound<'_, Array>, number: u32) {
-    array.get().place.set(number);
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use ferrax_compile::DeviceId;
 use ferrax_ir::{ArrayType, Op, Program, Type, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
@@ -14,7 +15,7 @@ use crate::array::Array;
 use crate::convert::{self, Operand};
 use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
-use crate::{checks, dtypes, eager, key_reuse, nans, params, placement, primitive};
+use crate::{checks, devices, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive};
 
 /// What an equation takes in memory, with its share of the executable, about.
 pub const EQUATION_BYTES: usize = 2 << 10;
@@ -24,6 +25,8 @@ pub const EQUATION_BYTES: usize = 2 << 10;
 pub struct PyProgram {
     pub program: Arc<Program>,
     executable: OnceLock<Arc<ferrax_cpu::Executable>>,
+    /// What it is on devices beside the host.
+    pub compiled: devices::Compiled,
     work: OnceLock<usize>,
     /// Whether it says where values are.
     says_places: OnceLock<bool>,
@@ -39,6 +42,7 @@ impl PyProgram {
         PyProgram {
             program,
             executable: OnceLock::new(),
+            compiled: devices::Compiled::default(),
             work: OnceLock::new(),
             says_places: OnceLock::new(),
             places: placement::Answers::default(),
@@ -51,7 +55,8 @@ impl PyProgram {
             return Ok(executable);
         }
         let begun = Instant::now();
-        let made = py.detach(|| ferrax_cpu::compile(&self.program)).py(py)?;
+        let made = py.detach(|| ferrax_cpu::compile_kept(&self.program)).py(py)?;
+        persistent::tell(py)?;
         if checks::compiles() {
             let log = py.import("ferrax._src.transforms.stats")?.getattr("log_compile")?;
             log.call1((&*self.program.name, self.in_types(py)?, begun.elapsed().as_secs_f64()))?;
@@ -90,16 +95,20 @@ impl PyProgram {
             checks::may_run(&self.program.name)?;
         }
         let followed = key_reuse::follow(py, &self.program, &self.program.name, operands)?;
-        let executable = self.executable(py)?.clone();
-        let inputs = eager::tensors(py, operands)?;
-        let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
-        meant.check(py, &inputs, &results)?;
-        let results = results
-            .into_iter()
-            .zip(self.program.output_types())
-            .map(|(tensor, ty)| Array::new_concrete(py, tensor, ty.as_array().is_some_and(|ty| ty.weak)))
-            .collect::<PyResult<Vec<_>>>()?;
-        if placement::any(operands) || self.says_places() {
+        let weak = self.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak));
+        let target =
+            if devices::elsewhere(operands) { devices::target(py, operands)? } else { DeviceId::HOST };
+        let results = if target == DeviceId::HOST {
+            let executable = self.executable(py)?.clone();
+            let inputs = eager::tensors(py, operands)?;
+            let results = eager::release_gil(py, self.work(), || executable.run(&inputs)).py(py)?;
+            meant.check(py, &inputs, &results)?;
+            let array = |(tensor, weak)| Array::new_concrete(py, tensor, weak);
+            results.into_iter().zip(weak).map(array).collect::<PyResult<Vec<_>>>()?
+        } else {
+            devices::run(py, self, target, operands, weak)?
+        };
+        if placement::any(operands) || target != DeviceId::HOST || self.says_places() {
             placement::place_results(py, self, operands, &results)?;
         }
         followed.done(&results)?;
@@ -109,7 +118,7 @@ impl PyProgram {
 
 impl PyProgram {
     /// Fails for NaNs and infinities in results where they are errors.
-    fn check(
+    pub fn check(
         &self,
         py: Python<'_>,
         inputs: &[ferrax_ir::Tensor],

@@ -46,6 +46,10 @@ static REWRITES: &[Rewrite] = &[
     },
     Rewrite { law: "x * -1 = -x, 0 - x = -x (floats: -0.0 - x)", apply: to_negation },
     Rewrite { law: "x + -y = x - y, x - -y = x + y", apply: absorb_negation },
+    Rewrite {
+        law: "-(c * x) = -c * x, c * -x = -c * x, -x * -y = x * y; of floats, / too",
+        apply: factor_sign,
+    },
     Rewrite { law: "max(x, x) = min(x, x) = x & x = x | x = x", apply: idempotent },
     Rewrite { law: "--x = x, !!x = x, conj(conj(x)) = x", apply: involution },
     Rewrite { law: "real(complex(a, b)) = a, imag(complex(a, b)) = b", apply: complex_part },
@@ -59,6 +63,7 @@ static REWRITES: &[Rewrite] = &[
     Rewrite { law: "broadcast(broadcast(x)) = broadcast(x); to its own shape = x", apply: broadcast },
     Rewrite { law: "squeeze(broadcast(x)) = broadcast(x) without the axes", apply: squeeze },
     Rewrite { law: "rev(rev(x)) = x over the same axes", apply: reverse },
+    Rewrite { law: "dot_general(transpose(x), y) = dot_general(x, y) over other axes", apply: product },
     Rewrite { law: "a whole slice, an empty pad, one operand's concatenation, no axes: x", apply: trivial },
 ];
 
@@ -281,6 +286,39 @@ fn absorb_negation(site: &Site<'_>) -> Option<Action> {
     }
 }
 
+/// Products and quotients of real floats round alike for either sign.
+fn factor_sign(site: &Site<'_>) -> Option<Action> {
+    let opposite = |atom: Atom| {
+        let literal = atom.as_literal()?;
+        let dtype = literal.value.dtype();
+        let value = literal.value.to_f64().filter(|_| dtype.kind() == Kind::Float)?;
+        Some(Atom::Literal(Literal { value: Scalar::from_f64(dtype, -value), ..literal }))
+    };
+    let emit = |op: Binary, x: Atom, y: Atom| Some(Action::Emit(op.into(), smallvec![x, y]));
+    if *site.op == Op::Unary(Unary::Neg) {
+        let inner = site.definition(site.unary()?)?;
+        let (&Op::Binary(op @ (Binary::Mul | Binary::Div)), &[x, y]) = (&inner.op, inner.inputs.as_slice())
+        else {
+            return None;
+        };
+        return match (opposite(x), opposite(y)) {
+            (Some(x), _) => emit(op, x, y),
+            (None, Some(y)) => emit(op, x, y),
+            (None, None) => None,
+        };
+    }
+    let (op @ (Binary::Mul | Binary::Div), x, y) = site.binary()? else { return None };
+    if site.dtype(x)?.kind() != Kind::Float {
+        return None;
+    }
+    match (site.negated(x), site.negated(y)) {
+        (Some(x), Some(y)) => emit(op, x, y),
+        (Some(x), None) => emit(op, x, opposite(y)?),
+        (None, Some(y)) => emit(op, opposite(x)?, y),
+        (None, None) => None,
+    }
+}
+
 fn idempotent(site: &Site<'_>) -> Option<Action> {
     let (op, x, y) = site.binary()?;
     let holds = matches!(op, Binary::Max | Binary::Min | Binary::And | Binary::Or);
@@ -475,6 +513,31 @@ fn reverse(site: &Site<'_>) -> Option<Action> {
         axes
     };
     (sorted(&outer.dimensions) == sorted(&first.dimensions)).then(|| Action::Use(inner.inputs[0]))
+}
+
+/// Where the axes of the result stay in their order.
+fn product(site: &Site<'_>) -> Option<Action> {
+    let Op::DotGeneral(dot) = site.op else { return None };
+    for side in 0..2 {
+        let Some(inner) = site.definition(site.inputs[side]) else { continue };
+        let Op::Transpose(Transpose { permutation }) = &inner.op else { continue };
+        let mut dot = dot.clone();
+        let (contracting, batch) = match side {
+            0 => (&mut dot.lhs_contracting, &mut dot.lhs_batch),
+            _ => (&mut dot.rhs_contracting, &mut dot.rhs_batch),
+        };
+        let free = (0..permutation.len()).filter(|axis| !contracting.contains(axis) && !batch.contains(axis));
+        if !free.map(|axis| permutation[axis]).is_sorted() {
+            continue;
+        }
+        for axis in contracting.iter_mut().chain(batch) {
+            *axis = permutation[*axis];
+        }
+        let mut inputs: Atoms = site.inputs.into();
+        inputs[side] = inner.inputs[0];
+        return Some(Action::Emit(dot.into(), inputs));
+    }
+    None
 }
 
 fn trivial(site: &Site<'_>) -> Option<Action> {

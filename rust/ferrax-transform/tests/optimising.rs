@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use ferrax_ir::ops::{Binary, Call, Compare, ConvertElementType, Unary};
+use ferrax_ir::ops::{Binary, Call, Compare, ConvertElementType, DotGeneral, Unary};
 use ferrax_ir::verify::verify;
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Program, Scalar, Tensor};
 use ferrax_transform::{
@@ -117,6 +117,92 @@ fn negations() {
         b.add(x, y).unwrap()
     };
     assert_eq!(left(DType::F32, difference), 1);
+}
+
+#[test]
+fn signs_of_factors() {
+    let of_product = |op: Binary, value: f64, right: bool| {
+        move |b: &mut Builder, x: Atom| {
+            let literal = b.scalar(b.dtype(x), value);
+            let product = if right { b.binary(op, x, literal) } else { b.binary(op, literal, x) };
+            b.neg(product.unwrap()).unwrap()
+        }
+    };
+    let of_factor = |op: Binary, value: f64, right: bool| {
+        move |b: &mut Builder, x: Atom| {
+            let (literal, x) = (b.scalar(b.dtype(x), value), b.neg(x).unwrap());
+            if right { b.binary(op, x, literal) } else { b.binary(op, literal, x) }.unwrap()
+        }
+    };
+    let squared = |op: Binary| {
+        move |b: &mut Builder, x: Atom| {
+            let y = b.neg(x).unwrap();
+            b.binary(op, y, y).unwrap()
+        }
+    };
+    for op in [Binary::Mul, Binary::Div] {
+        for right in [true, false] {
+            assert_eq!(left(DType::F32, of_product(op, 3.0, right)), 1);
+            assert_eq!(left(DType::BF16, of_factor(op, 3.0, right)), 1);
+            // Rounding is alike for either sign of floats alone: zeros of complex numbers have the signs of sums.
+            assert_eq!(left(DType::C64, of_product(op, 3.0, right)), 2);
+            assert_eq!(left(DType::I32, of_factor(op, 3.0, right)), 2);
+        }
+        assert_eq!(left(DType::F64, squared(op)), 1);
+        assert_eq!(left(DType::C128, squared(op)), 2);
+    }
+    // The bits stay, of zeros, infinities and numbers that round.
+    let numbers = [0.0, -0.0, 1.0, -3.0, 0.1, f32::INFINITY, f32::MIN_POSITIVE, 1e-45, f32::MAX];
+    let mut b = Builder::new("law");
+    let x = b.input(ArrayType::of_sizes(&[numbers.len()], DType::F32));
+    let outputs: Vec<Atom> = [0.3, -0.0, 3.0, 1e-30]
+        .into_iter()
+        .flat_map(|value| [of_product(Binary::Mul, value, true), of_product(Binary::Div, value, false)])
+        .map(|build| build(&mut b, x))
+        .collect();
+    let program = b.finish(outputs);
+    let inputs = [Tensor::from_elements(&[numbers.len()][..], &numbers).unwrap()];
+    let bits = |program: &Program| -> Vec<u32> {
+        let values = run(program, &inputs);
+        let all = values.iter().flat_map(|tensor| tensor.elements::<f32>().unwrap().to_vec());
+        all.map(|value| if value.is_nan() { 0 } else { value.to_bits() }).collect()
+    };
+    assert_eq!(bits(&simplify(&program).unwrap()), bits(&program));
+}
+
+/// A product of operands of these sizes, each transposed first: equations left, and the same values.
+fn transposed_product(sizes: [&[usize]; 2], orders: [&[usize]; 2], dot: DotGeneral) -> usize {
+    let mut b = Builder::new("law");
+    let operands = sizes.map(|sizes| b.input(ArrayType::of_sizes(sizes, DType::F64)));
+    let [x, y] = [0, 1].map(|side| b.transpose(operands[side], orders[side]).unwrap());
+    let product = b.emit1(dot, &[x, y]).unwrap();
+    let program = b.finish([product]);
+    let simpler = dce(&simplify(&program).unwrap()).unwrap();
+    verify(&simpler).unwrap();
+    let inputs = Random::new(3).tensors(program.input_types());
+    assert_close(&run(&simpler, &inputs), &run(&program, &inputs), 1e-14, &program);
+    simpler.equations.len()
+}
+
+#[test]
+fn products_of_transpositions() {
+    let dot = |contracting: [usize; 2], batch: [&[usize]; 2]| DotGeneral {
+        lhs_contracting: [contracting[0]][..].into(),
+        rhs_contracting: [contracting[1]][..].into(),
+        lhs_batch: batch[0].into(),
+        rhs_batch: batch[1].into(),
+        precision: None,
+        preferred_element_type: None,
+    };
+    let matrices = [[5, 3], [4, 5]];
+    let [x, y] = [&matrices[0][..], &matrices[1]];
+    assert_eq!(transposed_product([x, y], [&[1, 0], &[1, 0]], dot([1, 0], [&[], &[]])), 1);
+    let batched = [[2, 5, 3], [4, 2, 5]];
+    let [x, y] = [&batched[0][..], &batched[1]];
+    let of_batches = dot([2, 1], [&[0], &[0]]);
+    assert_eq!(transposed_product([x, y], [&[0, 2, 1], &[1, 2, 0]], of_batches), 1);
+    // Two free axes that change places: the result's would, too.
+    assert_eq!(transposed_product([&[2, 5, 3], &[5, 4]], [&[2, 0, 1], &[0, 1]], dot([2, 0], [&[], &[]])), 2);
 }
 
 #[test]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 from collections.abc import Iterator
 
 from ferrax._src.base.flags import (
+    THREADS_AT_START,
     Choice,
     Config,
     EnumClass,
@@ -24,6 +26,7 @@ from ferrax._src.base.flags import (
     parse_int,
     parse_modules,
     parse_string,
+    parse_threads,
     parts,
     states,
     trace_context as trace_context,
@@ -80,6 +83,14 @@ _TRANSFER_GUARDS = (
 )
 _OF_JAX = "A setting of JAX's own machinery: values other than what ferrax does are refused."
 
+
+
+def _cache_dir() -> str | None:
+    """`$XDG_CACHE_HOME/ferrax`, or that in the user's home; None where there is neither."""
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(caches, "ferrax") if os.path.isabs(caches) else None
+
+
 # (name, parser, default, documentation)
 _FLAGS = (
     ("jax_enable_x64", parse_bool, False, "Whether 64-bit dtypes are kept; if not, they become "
@@ -95,7 +106,8 @@ _FLAGS = (
      "Whether operands of different rank broadcast in ferrax.numpy: 'allow', 'warn' or 'raise'."),
     ("jax_default_matmul_precision", Choice(*_MATMUL_PRECISIONS, optional=True), None,
      "The precision of matrix products and convolutions that do not name one."),
-    ("jax_default_device", parse_device, None, "The device for operations that name none."),
+    ("jax_default_device", parse_device, None, "The device for operations that name none: a device, the "
+     "name of a platform, or None for the first device of the first platform."),
     ("jax_default_prng_impl", Choice("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg",
      "philox2x32", "philox4x32"), "threefry2x32", "The random number generator of new keys."),
     ("jax_threefry_partitionable", parse_bool, True, "Whether random bits are a function of "
@@ -137,16 +149,20 @@ _FLAGS = (
     ("jax_error_checking_behavior_nan", _ERROR_CHECK, "ignore", "What a NaN does."),
     ("jax_error_checking_behavior_divide", _ERROR_CHECK, "ignore", "What a division by zero does."),
     ("jax_error_checking_behavior_oob", _ERROR_CHECK, "ignore", "What a bad index does."),
-    ("jax_platforms", parse_string, None, "Comma-separated platforms to start, best first."),
+    ("jax_platforms", parse_string, None, "The platforms that may be used, separated by commas; the "
+     "first is the default one. None or empty: all, and the CPU by default."),
     ("jax_platform_name", parse_string, "", "The older form of jax_platforms."),
     ("jax_num_cpu_devices", parse_cpu_count, -1, "How many CPU devices there are, which is one: of a "
      "larger number the log says so, and the flag is 1."),
-    ("jax_compilation_cache_dir", parse_string, None, "Where compiled programs are kept on disk."),
+    ("jax_num_threads", parse_threads, THREADS_AT_START, "How many threads work on a program: no result "
+     "depends on it. At first it is as many as the process may use."),
+    ("jax_compilation_cache_dir", parse_string, _cache_dir(), "The folder where compiled programs are kept, "
+     "for other processes too; None and '': nowhere."),
     ("jax_enable_compilation_cache", parse_bool, True, "Whether the cache on disk is used."),
-    ("jax_compilation_cache_max_size", parse_int, -1, "The cache's largest size in bytes; -1: "
-     "unbounded."),
-    ("jax_persistent_cache_min_compile_time_secs", parse_float, 1.0, "Programs that compile "
-     "faster are not kept on disk."),
+    ("jax_compilation_cache_max_size", parse_int, 256 << 20, "The cache's largest size in bytes, beyond "
+     "which the programs that were not used for longest go; -1: unbounded, 0: nothing is kept."),
+    ("jax_persistent_cache_min_compile_time_secs", parse_float, 0.001, "Programs whose optimisation "
+     "takes less are not kept on disk: they are made as fast as read."),
     ("jax_persistent_cache_min_entry_size_bytes", parse_int, 0, "Smaller programs are not kept."),
     ("jax_raise_persistent_cache_errors", parse_bool, False, "Whether failures of the cache on "
      "disk are errors rather than warnings."),
@@ -156,9 +172,9 @@ _FLAGS = (
     ("jax_transfer_guard_host_to_device", _GUARD, None, "What transfers from host to device do: "
      "NumPy arrays that become arrays, and Python numbers that jitted functions are given."),
     ("jax_transfer_guard_device_to_device", _GUARD, None, "What transfers between devices do: the "
-     "copies of device_put(x, may_alias=False), for there is one device."),
+     "copies of device_put(x, may_alias=False)."),
     ("jax_transfer_guard_device_to_host", _GUARD, None, "What transfers from device to host do: "
-     "there are none, for NumPy reads the memory of arrays."),
+     "arrays on another device than the CPU that are read on the host."),
     ("jax_array_garbage_collection_guard", Choice("allow", "log", "fatal", optional=True), None,
      "What the collection of an array in a reference cycle does."),
     ("jax_thread_guard", parse_bool, False, "Whether use of one device by several threads is an "
@@ -234,6 +250,7 @@ for _flag in _FLAGS:
 allow_f16_reductions: State
 array_garbage_collection_guard: State
 auto_pcast: State
+check_static_indices: State
 check_tracer_leaks: State
 debug_index: State
 debug_infs: State
@@ -250,6 +267,7 @@ explain_cache_misses: State
 explicit_x64: State
 legacy_prng_key: State
 log_compiles: State
+num_threads: State
 numpy_dtype_promotion: State
 numpy_rank_promotion: State
 remove_size_one_mesh_axis_from_type: State

@@ -92,7 +92,8 @@ _custom_float_scalars = frozenset(d.type for d in _custom_float_dtypes)
 _small_signed_scalars = frozenset(d.type for d in _small_signed_dtypes)
 _small_unsigned_scalars = frozenset(d.type for d in _small_unsigned_dtypes)
 
-_dtype_kinds = {
+# What the array API standard calls kinds of dtypes.
+kinds = {
     "bool": _bool_types,
     "signed integer": _signed_types,
     "unsigned integer": _unsigned_types,
@@ -118,6 +119,7 @@ _narrow_dtypes = {
 # ---------------------------------------------------------------------------------------------
 # Defaults and simple maps.
 
+_bool = np.dtype(bool)
 _int32, _int64 = np.dtype("int32"), np.dtype("int64")
 _uint32, _uint64 = np.dtype("uint32"), np.dtype("uint64")
 _float32, _float64 = np.dtype("float32"), np.dtype("float64")
@@ -280,9 +282,12 @@ def issubdtype(a: Any, b: Any) -> bool:
         True
     """
     return _issubdtype(
-        a if isinstance(a, (type, np.dtype, ExtendedDType)) else np.dtype(a),
-        b if isinstance(b, (type, np.dtype, ExtendedDType)) else np.dtype(b),
+        a if isinstance(a, _DTYPES_AND_SCALARS) else np.dtype(a),
+        b if isinstance(b, _DTYPES_AND_SCALARS) else np.dtype(b),
     )
+
+
+_DTYPES_AND_SCALARS = (type, np.dtype, ExtendedDType)
 
 
 @functools.lru_cache(1024)
@@ -307,36 +312,6 @@ def _issubdtype(a, b):
     else:
         return bool(np.issubdtype(scalar_a, scalar_b))
     return scalar_b is scalar_a or scalar_b in parents
-
-
-def isdtype(dtype, kind) -> bool:
-    """Whether a dtype is of a kind, as the array API standard defines it.
-
-    Args:
-        dtype: a dtype.
-        kind: a dtype, or 'bool', 'signed integer', 'unsigned integer', 'integral',
-            'real floating', 'complex floating', 'numeric', or a tuple of such.
-    Raises:
-        ValueError: for a string that names neither a kind nor a dtype.
-        TypeError: for anything else that is no dtype.
-    """
-    dtype = np.dtype(dtype)
-    for one in kind if isinstance(kind, tuple) else (kind,):
-        if isinstance(one, str) and one in _dtype_kinds:
-            if dtype in _dtype_kinds[one]:
-                return True
-            continue
-        try:
-            other = np.dtype(one)
-        except TypeError as error:
-            if isinstance(one, str):
-                raise ValueError(
-                    f"Unrecognized kind {one!r}: expected a dtype or one of {list(_dtype_kinds)}."
-                ) from None
-            raise TypeError(f"kind must be a dtype, a string or a tuple, got {one!r}.") from error
-        if dtype == other:
-            return True
-    return False
 
 
 def scalar_type_of(x: Any) -> type:
@@ -738,26 +713,42 @@ def is_weakly_typed_scalar(x) -> bool:
 
 
 def _dtype_and_weak_type(x):
+    if isinstance(x, _array_types):  # the common cases, without the calls
+        return x.dtype, x.weak_type
+    default = _default_of_python_type.get(type(x))
+    if default is not None:
+        return default(), type(x) is not bool
     return dtype(x), any(x is t for t in _weak_types) or is_weakly_typed(x)
 
 
 def lattice_result_type(*args):
     """(dtype, weak_type) of the promotion of values and dtypes, before defaults apply."""
-    pairs = [_dtype_and_weak_type(x) for x in args]
-    first = pairs[0][0]
-    all_weak = all(weak for _, weak in pairs)
+    pairs = tuple([_dtype_and_weak_type(x) for x in args])
+    strict = config.numpy_dtype_promotion.value == "strict"
+    result, node, weak = _promoted(strict, config.enable_x64.value, pairs)
+    if node is not None:
+        of_node = _type_of_node[node]
+        result = _narrow_dtypes.get(of_node)
+        if result is None:
+            result = dtype(of_node)
+    return result, weak and result != _bool
+
+
+@functools.lru_cache(4096)
+def _promoted(strict, x64, pairs):
+    """(dtype, None, weak) of the promotion of (dtype, weak) pairs where it is the dtype of one of them as
+    it is, else (None, node of the lattice, weak)."""
+    first, weak = pairs[0]
     if len(pairs) == 1:
-        result, weak = pairs[0]
-    elif not all_weak and all(d == first for d, _ in pairs):
-        result, weak = first, False  # extended dtypes pass here, too
-    elif all_weak and config.numpy_dtype_promotion.value != "strict":
-        # The weak types may be of any width (a weak int16 array): promote at those widths.
-        node = _promote(_node(d, False) for d, _ in pairs)
-        result, weak = dtype(_type_of_node[node]), True
-    else:
-        node = _promote(_node(d, weak) for d, weak in pairs)
-        result, weak = dtype(_type_of_node[node]), node.endswith("*")
-    return result, weak and result != np.dtype(bool)
+        return first, None, weak
+    all_weak = all(weak for _, weak in pairs)
+    if not all_weak and all(d == first for d, _ in pairs):
+        return first, None, False  # extended dtypes pass here, too
+    # The weak types may be of any width (a weak int16 array): promote at those widths.
+    at_width = all_weak and not strict
+    nodes = frozenset([_node(d, weak and not at_width) for d, weak in pairs])
+    node = _least_upper_bound(strict, x64, nodes)
+    return None, node, at_width or node.endswith("*")
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
@@ -775,7 +766,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """
     if not args:
         raise ValueError("result_type: got no arguments; at least one array or dtype is needed")
-    d, weak = lattice_result_type(*(default_float_dtype() if x is None else x for x in args))
+    d, weak = lattice_result_type(*[default_float_dtype() if x is None else x for x in args])
     if weak:
         d = default_types["f" if d in _custom_float_dtypes else d.kind]()
     return (d, weak) if return_weak_type_flag else d

@@ -1,19 +1,26 @@
 """Flags of which only some values say what ferrax does: what these are, and what others answer.
 
-JAX has flags for machinery that ferrax does not have: other platforms, a cache on disk, passes of
-its compiler. A value is accepted here if ferrax does what it asks for, such as
-`jax_platforms='cpu'`; to accept another would be to ignore it.
+JAX has flags for machinery that ferrax does not have: other platforms, passes of its compiler. A value
+is accepted here if ferrax does what it asks for, such as `jax_platforms='cpu'`; to accept another would
+be to ignore it.
 """
 
 from __future__ import annotations
 
-_CACHE = "programs are compiled anew in each process, for there is no cache on disk"
+import itertools
+
 _COMPILER = "ferrax has a compiler of its own, which has no such setting"
 _ONE_CPU = "the only device is the CPU, once"
 
+# The platforms that there are; `ferrax._src.core.devices` says what they are.
+PLATFORMS = ("cpu", "reference")
+_LISTS = [
+    ",".join(order) for count in range(3) for order in itertools.permutations(PLATFORMS, count)
+]
+
 # name: (accepted values, what holds here). The first value is the default, or what it means.
 FIXED = {
-    "jax_platforms": ((None, "", "cpu"), _ONE_CPU),
+    "jax_platforms": ((None, *_LISTS), f"the platforms are {', '.join(PLATFORMS)}"),
     "jax_platform_name": (("", "cpu"), _ONE_CPU),
     "jax_xla_backend": (("", "cpu"), _ONE_CPU),
     "jax_cuda_visible_devices": (("all",), _ONE_CPU),
@@ -22,14 +29,8 @@ FIXED = {
         ("gloo", None), "programs run in one process, and collectives are operations of `vmap`"),
     # Synchronous dispatch is what there is; asynchronous one is a permission that is not used.
     "jax_cpu_enable_async_dispatch": ((True, False), "results are there when a call returns"),
-    "jax_compilation_cache_dir": ((None, ""), _CACHE),
-    "jax_enable_compilation_cache": ((True, False), _CACHE),
-    "jax_compilation_cache_max_size": ((-1,), _CACHE),
-    "jax_persistent_cache_min_compile_time_secs": ((1.0,), _CACHE),
-    "jax_persistent_cache_min_entry_size_bytes": ((0,), _CACHE),
-    "jax_raise_persistent_cache_errors": ((False,), _CACHE),
     "jax_persistent_cache_enable_xla_caches": (
-        ("xla_gpu_per_fusion_autotune_cache_dir",), _CACHE),
+        ("xla_gpu_per_fusion_autotune_cache_dir",), _COMPILER),
     "jax_array_garbage_collection_guard": (
         (None, "allow"), "arrays in reference cycles are collected like others"),
     # It is about programs of several processes.

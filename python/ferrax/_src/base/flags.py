@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from ferrax import _core
 from ferrax._src.base import fixed_flags
 
 P = ParamSpec("P")
@@ -35,6 +36,7 @@ _UNSET = object()
 _TRUE = frozenset(("y", "yes", "t", "true", "on", "1"))
 _FALSE = frozenset(("n", "no", "f", "false", "off", "0"))
 
+THREADS_AT_START = _core.num_threads()
 _local = threading.local()  # attribute `jax_enable_x64` etc.: this thread's overrides
 states: dict[str, State] = {}
 # The flags that key compiled functions, in order; set by `declare_context`.
@@ -72,6 +74,15 @@ def parse_cpu_count(name, value):
     return 1
 
 
+def parse_threads(name, value):
+    """A number of threads; None stands for as many as there were at the start."""
+    if value is None:
+        return THREADS_AT_START
+    if isinstance(parse_int(name, value), bool) or not 1 <= value <= _core.most_threads():
+        raise ValueError(f"{name} must be from 1 to {_core.most_threads()}, got {value!r}.")
+    return value
+
+
 def parse_float(name, value):
     if value is not None and not isinstance(value, (int, float)):
         raise ValueError(f"{name} must be a float or None, got {value!r} of type {type(value)}.")
@@ -85,12 +96,12 @@ def parse_string(name, value):
 
 
 def parse_device(name, value):
-    """None, 'cpu' or the CPU's Device (an object that says which platform it is of)."""
-    if value is None or value == "cpu" or getattr(value, "platform", None) == "cpu":
+    """None, the name of a platform or a device (an object that says which platform it is of)."""
+    if value is None or getattr(value, "platform", value) in fixed_flags.PLATFORMS:
         return value
     raise ValueError(
-        f"{name} must be None, 'cpu' or the device `ferrax.devices('cpu')[0]`, for there is no other; "
-        f"got: {value!r}."
+        f"{name} must be None, a device such as `ferrax.devices()[0]`, or the name of a platform "
+        f"({', '.join(fixed_flags.PLATFORMS)}); got: {value!r}."
     )
 
 
@@ -136,7 +147,7 @@ def _from_environment(name, parser, text):
             if lowered not in _TRUE and lowered not in _FALSE:
                 raise ValueError(f"{text!r} is neither a true nor a false word")
             return lowered in _TRUE
-        if parser in (parse_int, parse_cpu_count):
+        if parser in (parse_int, parse_cpu_count, parse_threads):
             return parser(name, int(text))
         if parser is parse_float:
             return float(text)
@@ -335,6 +346,11 @@ def declare(name, parser, default, doc) -> State:
     state = State(name, default, parser, _help(name, parser, default, doc))
     states[name] = state
     return state
+
+
+def overrides() -> frozenset[str]:
+    """The names of the flags that this thread has values of its own of."""
+    return frozenset(_local.__dict__)
 
 
 def declare_context(names) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from ferrax._src import core
+from ferrax._src.base import dtypes
 from ferrax._src.composed import windows as _windows
 from ferrax._src.composed.folds import reduced, vectorized
 from ferrax._src.core.jaxpr import ClosedJaxpr
@@ -85,6 +88,14 @@ def _extreme_jvp(primitive, primals, tangents, **params):
 
 def _register_window(primitive):
     axis_primitive_batchers[primitive] = functools.partial(_window_batch, primitive)
+    traced = primitive.abstract_eval
+
+    def abstract_eval(x, **params):
+        if x.weak_type or not dtypes.issubdtype(x.dtype, np.floating):
+            return traced(x, **params)[0]
+        return core.ShapedArray(windows_of(x, params).out, x.dtype)
+
+    primitive.def_abstract_eval(abstract_eval)
 
 
 def _sum_transpose(cotangent, operand, **params):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import operator
@@ -25,8 +24,10 @@ def update_wrapper(wrapper, fun):
     """As `functools.update_wrapper`, but for what cannot be an attribute of a function, such as a name that
     is no string of an object with an answer for each attribute: there the wrapper keeps its own."""
     for name in functools.WRAPPER_ASSIGNMENTS:
-        with contextlib.suppress(AttributeError, TypeError):
+        try:  # noqa: SIM105  a context takes longer than all else here
             setattr(wrapper, name, getattr(fun, name))
+        except (AttributeError, TypeError):
+            pass
     return functools.update_wrapper(wrapper, fun, assigned=())
 
 
@@ -224,12 +225,16 @@ def check_callable(fun) -> None:
 
 def split_arguments(args, numbers):
     """`(kept, others)`: the arguments at these positions in their order, and the others."""
+    if not numbers:
+        return (), tuple(args)
     kept = tuple(args[i] for i in numbers)
     return kept, tuple(arg for i, arg in enumerate(args) if i not in numbers)
 
 
 def join_arguments(numbers, kept, others) -> tuple:
     """The arguments that `split_arguments` took apart."""
+    if not numbers:
+        return tuple(others)
     merged = list(others)
     for position, value in sorted(zip(numbers, kept), key=lambda pair: pair[0]):
         merged.insert(position, value)

@@ -13,7 +13,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
 from ferrax._src.base.errors import ConcretizationTypeError
-from ferrax._src.core.devices import _CPU, Device
+from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.placements import placed, placement
 from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
@@ -208,7 +208,7 @@ def _on_device_size_in_bytes(self: core.Array) -> int:
 
 def _platform(self: core.Array) -> str:
     """The name of the device's kind."""
-    return _CPU.platform
+    return placement(self).sharding._device_assignment[0].platform
 
 
 def _is_ready(self: core.Array) -> bool:

@@ -1,12 +1,21 @@
-"""Devices. There is one, the CPU."""
+"""Devices: the CPU, and what is attached beside it.
+
+A platform other than the CPU is looked for when its devices are first asked for, so that importing touches
+nothing. A device has a number in the native core (`_number`), by which placements know it, beside its `id`, which
+counts within the platform.
+"""
 
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import re
 import warnings
 from typing import Any
+
+from ferrax import _core
+from ferrax._src.base import config, fixed_flags, flags
 
 # The kinds of memory that a device has, its own first. On the CPU they are one and the same.
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
@@ -72,7 +81,7 @@ class Client:
     1
     """
 
-    __slots__ = ("platform",)
+    __slots__ = ("platform", "__weakref__")
 
     def __init__(self, platform: str) -> None:
         self.platform = platform
@@ -99,7 +108,7 @@ class Client:
 class Device:
     """A device that arrays live on and programs run on.
 
-    Attributes: `id`, a number; `platform`, "cpu"; further ones that say what it is.
+    Attributes: `id`, a number; `platform`, such as "cpu"; further ones that say what it is.
 
     >>> ferrax.devices()[0].id, ferrax.devices()[0].platform
     (0, 'cpu')
@@ -107,12 +116,13 @@ class Device:
 
     __slots__ = (
         "id", "platform", "device_kind", "process_index", "host_id", "task_id", "client",
-        "__weakref__",
+        "_number", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, id: int, client: Client) -> None:
+    def __init__(self, id: int, client: Client, number: int = 0) -> None:
         self.id = id
         self.client = client
+        self._number = number
         self.platform = self.device_kind = client.platform
         self.process_index = self.host_id = self.task_id = client.process_index()
 
@@ -134,12 +144,37 @@ class Device:
             raise ValueError(f"{self} has the memories {', '.join(MEMORY_KINDS)}; got {kind!r}")
         return Memory(self, kind)
 
-    def memory_stats(self) -> None:
-        """None: memory is the host's."""
-        return
+    def memory_stats(self) -> dict[str, int]:
+        """What the memory of arrays and of programs that run takes, under JAX's names.
+
+        `bytes_in_use`, `peak_bytes_in_use` and `pool_bytes`, which includes what waits for reuse (and goes back with
+        `ferrax.memory.trim`); `num_allocs`: how often memory was asked for; `largest_alloc_size`; `bytes_limit`: what
+        the process may take. Memory is given in blocks, up to a quarter larger than arrays; arrays of at most 64
+        bytes, those of NumPy and what programs and their constants take are not counted.
+
+        >>> ferrax.devices()[0].memory_stats()["bytes_in_use"] >= jnp.zeros(1000).nbytes
+        True
+        """
+        if self._number:
+            in_use, peak, given, largest = _core.device_usage(self._number)
+            return {
+                "num_allocs": given,
+                "bytes_in_use": in_use,
+                "peak_bytes_in_use": peak,
+                "largest_alloc_size": largest,
+            }
+        in_use, peak, waiting, given, largest, limit = _core.memory_stats()
+        return {
+            "num_allocs": given,
+            "bytes_in_use": in_use,
+            "peak_bytes_in_use": peak,
+            "largest_alloc_size": largest,
+            "bytes_limit": limit,
+            "pool_bytes": in_use + waiting,
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_number, (self.id,)
+        return _of_id, (self.platform, self.id)
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
@@ -148,11 +183,40 @@ class Device:
         return f"{self.platform}:{self.id}"
 
 
-_CPU = Device(0, Client("cpu"))
+_CPU = Device(0, Client("cpu"), 0)
+
+_WHAT = {
+    "cpu": "the processor, with all its cores",
+    "reference": "an interpreter with memory of its own, slow and obvious, to compare others with",
+}
 
 
-def _of_number(number):
-    return devices()[number]
+def trim() -> int:
+    """Gives memory of arrays that waits for reuse back to the system; how many bytes that were.
+
+    This happens by itself where memory is refused, or would exceed `bytes_limit` of `Device.memory_stats`.
+    `clear_caches` forgets programs, too.
+
+    >>> del_me = jnp.zeros(1 << 20)
+    >>> del del_me
+    >>> ferrax.memory.trim() >= 1 << 20
+    True
+    """
+    return _core.release_memory()
+
+
+def _of_id(platform, number):
+    return devices(platform)[number]
+
+
+@functools.cache
+def _attached(platform) -> list[Device]:
+    if platform == "cpu":
+        return [_CPU]
+    client = Client(platform)
+    return [
+        Device(id, client, number) for id, number in enumerate(_core.platform_devices(platform))
+    ]
 
 
 _forced = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
@@ -162,7 +226,9 @@ _told = False
 def _tell_of_one_device() -> None:
     """Warns, once, where the environment asks for more devices than the one there is."""
     global _told
-    found = _forced.findall(os.environ.get("XLA_FLAGS", ""))
+    if "XLA_FLAGS" not in os.environ:
+        return
+    found = _forced.findall(os.environ["XLA_FLAGS"])
     if not _told and found and int(found[-1]) > 1:
         _told = True
         warnings.warn(
@@ -173,19 +239,45 @@ def _tell_of_one_device() -> None:
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of a backend. Errors: RuntimeError for backends that do not exist.
+    """All devices of a backend.
 
-    Args: backend: None or "cpu".
+    Args: backend: "cpu", "reference", or None for the default: the first of `config.jax_platforms`, or the CPU.
+    Arrays that are put on a device of "reference", and what is computed from them, are there: an interpreter, slow
+    and obvious, with memory of its own.
+
+    Errors: RuntimeError for backends that do not exist, or that `config.jax_platforms` does not name.
 
     >>> [device.platform for device in ferrax.devices()]
     ['cpu']
     """
-    if backend not in (None, "cpu"):
+    platform = default_backend() if backend is None else backend
+    if platform not in fixed_flags.PLATFORMS:
+        known = "; ".join(f"'{name}', {_WHAT[name]}" for name in fixed_flags.PLATFORMS)
+        raise RuntimeError(f"Unknown backend: '{platform}'. There are: {known}")
+    allowed = _allowed()
+    if allowed and platform not in allowed:
         raise RuntimeError(
-            f"Unknown backend: '{backend}'; ferrax has the devices of one platform, cpu"
+            f"Unknown backend: '{platform}'; jax_platforms allows {', '.join(allowed)}"
         )
-    _tell_of_one_device()
-    return [_CPU]
+    if platform == "cpu":
+        _tell_of_one_device()
+    return list(_attached(platform))
+
+
+def _allowed() -> list[str]:
+    """The platforms that `config.jax_platforms` names; none: all are allowed."""
+    named = flags.states["jax_platforms"].value or ""
+    return [name for name in named.split(",") if name]
+
+
+def default_device() -> Device:
+    """Where programs run whose arguments were put nowhere: as `config.default_device` says, or the first device.
+
+    >>> str(ferrax.extend.backend.get_default_device())
+    'cpu:0'
+    """
+    device = config.default_device.value
+    return device if isinstance(device, Device) else devices(device)[0]
 
 
 def local_devices(
@@ -196,7 +288,7 @@ def local_devices(
     """The devices of a process, by its number; `host_id` is its older name.
 
     Errors: ValueError for processes other than the one there is, and as `devices`.
-    Args: process_index, host_id: the number, 0 or None; backend: None or "cpu".
+    Args: process_index, host_id: the number, 0 or None; backend: as of `devices`.
 
     >>> ferrax.local_devices() == ferrax.devices()
     True
@@ -210,7 +302,7 @@ def local_devices(
 def device_count(backend: str | None = None) -> int:
     """How many devices a backend has: 1.
 
-    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+    Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> ferrax.device_count()
     1
@@ -222,18 +314,19 @@ local_device_count = device_count
 
 
 def default_backend() -> str:
-    """The name of the backend that programs run on: "cpu".
+    """The name of the backend that programs run on whose arguments were put nowhere: "cpu", or what
+    `config.jax_platforms` names first.
 
     >>> ferrax.default_backend()
     'cpu'
     """
-    return "cpu"
+    return (_allowed() or ["cpu"])[0]
 
 
 def process_index(backend: str | None = None) -> int:
     """The number of this process among those of a backend: 0.
 
-    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+    Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> ferrax.host_id()
     0
@@ -244,7 +337,7 @@ def process_index(backend: str | None = None) -> int:
 def process_count(backend: str | None = None) -> int:
     """How many processes share a backend: 1.
 
-    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+    Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> ferrax.host_count()
     1
@@ -255,7 +348,7 @@ def process_count(backend: str | None = None) -> int:
 def process_indices(backend: str | None = None) -> list[int]:
     """The numbers of the processes that share a backend.
 
-    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+    Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> ferrax.process_indices()
     [0]
@@ -266,7 +359,7 @@ def process_indices(backend: str | None = None) -> list[int]:
 def host_ids(backend: str | None = None) -> list[int]:
     """The older name of `process_indices`, which a warning says.
 
-    Args: backend: None or "cpu". Errors: RuntimeError for backends that do not exist.
+    Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):

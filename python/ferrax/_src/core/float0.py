@@ -34,9 +34,16 @@ tree_util.register_pytree_node(
 )
 
 
+def _any(leaves) -> bool:
+    for leaf in leaves:  # noqa: SIM110  a generator expression would cost three times this loop
+        if isinstance(leaf, np.ndarray) and leaf.dtype == dtypes.float0:  # `is_float0` without the call
+            return True
+    return False
+
+
 def hide(tree):
     """The tree with nodes without leaves for its arrays of dtype float0."""
-    if not any(map(is_float0, tree_util.tree_leaves(tree))):
+    if not _any(tree_util.tree_leaves(tree)):
         return tree
     return tree_util.tree_map(lambda leaf: _Shape(leaf.shape) if is_float0(leaf) else leaf, tree)
 
@@ -49,7 +56,7 @@ def show(tree):
 
 def reshaped(tree, shape_of):
     """The tree with arrays of dtype float0 whose shapes are `shape_of` those it has."""
-    if not any(map(is_float0, tree_util.tree_leaves(tree))):
+    if not _any(tree_util.tree_leaves(tree)):
         return tree
     return tree_util.tree_map(
         lambda leaf: np.zeros(shape_of(leaf.shape), dtypes.float0) if is_float0(leaf) else leaf, tree
@@ -59,7 +66,7 @@ def reshaped(tree, shape_of):
 def flatten(tree):
     """As `tree_flatten`, where arrays of dtype float0 are no leaves."""
     leaves, treedef = tree_util.tree_flatten(tree)
-    if any(map(is_float0, leaves)):
+    if _any(leaves):
         leaves, treedef = tree_util.tree_flatten(hide(tree))
     return leaves, treedef
 

@@ -316,6 +316,8 @@ class ClosedJaxpr:
 
     @property
     def effects(self) -> Any:
+        if self._jaxpr is None and self._written == ((), ()) and not _may_have_effects(self._program):
+            return _effects.no_effects  # without the view
         return self.jaxpr.effects
 
     @property
@@ -380,6 +382,22 @@ class ClosedJaxpr:
         """The text that `str` gives. Errors: TypeError for options that are set: there are none."""
         _refuse_layout(options)
         return str(self)
+
+
+def _may_have_effects(program) -> bool:
+    """Whether the jaxpr of a program might have effects: false where no equation has a kind that can."""
+    for primitive, params, *_ in program.equations():
+        if not isinstance(primitive, str):
+            if primitive._effectful:
+                return True
+        elif primitive_params.has_axes(primitive):
+            return True
+        else:
+            for value in params.values():
+                for item in value if isinstance(value, tuple) else (value,):
+                    if isinstance(item, _core.Program) and _may_have_effects(item):
+                        return True
+    return False
 
 
 def _equation_effects(primitive, ins, params):

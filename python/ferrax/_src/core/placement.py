@@ -1,4 +1,4 @@
-"""Arrays put on devices and taken from them. There is one device, the CPU."""
+"""Arrays put on devices and taken from them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,8 @@ def device_get(x: Any) -> Any:
         is_array = isinstance(leaf, core.Array) and not isinstance(leaf, core.Tracer)
         return np.asarray(leaf) if is_array and isinstance(leaf.dtype, np.dtype) else leaf
 
-    return tree_util.tree_map(get, x)
+    with transfers.explicit("device_to_host"):
+        return tree_util.tree_map(get, x)
 
 
 def over_devices(mesh: AbstractMesh) -> Mesh | None:

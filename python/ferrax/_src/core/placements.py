@@ -1,12 +1,13 @@
 """Where arrays were put: shardings of those that are elsewhere, or by request, on their device.
 
 Each array, and each traced value, has a number in the native core, 0 where it was put nowhere: it is then
-on the one device. This table says what the other numbers mean; equal placements have one. It keeps them,
+on the CPU. This table says what the other numbers mean; equal placements have one. It keeps them,
 so that it is as long as there were different shardings. Results of operations are where `propagation`
 says.
 
-Two bits of a number are read by the native core. TYPED: the sharding is over explicit axes, and so part of
-the type by which programs are known. SPREADS: results are there, too, if no operand is elsewhere.
+The native core reads the upper bits of a number. TYPED: the sharding is over explicit axes, and so part of
+the type by which programs are known. SPREADS: results are there, too, if no operand is elsewhere. COMMITTED: it
+was asked for. From DEVICE on, the number of the device.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from typing import Any, NamedTuple
 
 from ferrax import _core
 from ferrax._src.core.devices import _CPU
+from ferrax._src.core.mesh import Mesh
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding, of_type
 
 TYPED = 1 << 31
 SPREADS = 1 << 30
+COMMITTED = 1 << 29
+DEVICE = 20
 WHOLE = SingleDeviceSharding(_CPU)
 
 
@@ -47,10 +51,23 @@ def number_of(sharding: Sharding, committed: bool = True) -> int:
                 bits = SPREADS if isinstance(sharding, SingleDeviceSharding) else 0
                 if isinstance(sharding, NamedSharding) and sharding.mesh.explicit_axes:
                     bits = TYPED
+                if committed:
+                    bits |= COMMITTED
+                bits |= device_number(sharding) << DEVICE
                 known = len(_numbers) | bits
                 _placements[known] = key
                 _numbers[key] = known
     return known
+
+
+def device_number(sharding: Sharding | None) -> int:
+    """The native core's number of the device; 0 for the CPU, for none, and for several, which no array is on."""
+    if sharding is None:
+        return 0
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        return 0
+    assigned = sharding._device_assignment
+    return assigned[0]._number if len(assigned) == 1 else 0
 
 
 def numbered(number: int) -> Placement:
@@ -67,22 +84,19 @@ def placement(array: Any) -> Placement:
 
 
 def place(array: Any, sharding: Sharding, committed: bool = True) -> Any:
-    """The array, which is from now on where this sharding says.
+    """The array where this sharding says: itself, if it is on that device.
 
     Nobody else may have the array: its place does not change once it was seen.
     """
-    _core.set_place(array, number_of(sharding, committed))
-    return array
+    return _core.place_at(array, number_of(sharding, committed), True)
 
 
 def placed(array: Any, sharding: Sharding, committed: bool = True) -> Any:
-    """The array, or another with the same memory, where this sharding says."""
+    """The array, or another, where this sharding says: on the same device with the same memory."""
     number = number_of(sharding, committed)
     if _core.place_of(array) == number:
         return array
-    array = alias(array)
-    _core.set_place(array, number)
-    return array
+    return _core.place_at(alias(array), number, True)
 
 
 def alias(array: Any) -> Any:

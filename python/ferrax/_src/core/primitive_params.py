@@ -261,9 +261,14 @@ _AXIS_PARAMS = {
 }
 
 
+def has_axes(op) -> bool:
+    """Whether the effects of an equation of this op are over named axes, which its parameters tell."""
+    return op in _AXIS_PARAMS
+
+
 def axis_effects(op, params) -> set:
     """The effects of an equation with these parameters, as JAX has them, over named axes."""
-    if op not in _AXIS_PARAMS:
+    if not has_axes(op):
         return set()
     names = named_axes.as_names(params[_AXIS_PARAMS[op][0]])
     return {effects.NamedAxisEffect(name) for name in names}

@@ -14,7 +14,9 @@ from ferrax._src.base.extended_dtypes import (
     PRNGImpl,
     key_fry,
 )
-from ferrax._src.core import named_axes
+from ferrax._src.core import named_axes, placements
+from ferrax._src.core.devices import Device, devices
+from ferrax._src.core.sharding import SingleDeviceSharding
 
 _core.exclude_from_source(errors.PACKAGE_DIRECTORY)
 _core.register_float0(dtypes.float0)
@@ -71,7 +73,12 @@ _CHECKS = (
     ("jax_debug_key_reuse", (True,)),
 )
 _LOG_COMPILES = 1 << 4
-_CHECKED = {name for name, _ in _CHECKS} | {_GUARDS, "jax_logging_level", "jax_debug_log_modules"}
+# The bit above: whether the default device is not the CPU.
+_ELSEWHERE = 1 << len(_CHECKS)
+_DEVICES = ("jax_default_device", "jax_platforms")
+_CHECKED = {name for name, _ in _CHECKS} | {
+    _GUARDS, "jax_logging_level", "jax_debug_log_modules", *_DEVICES,
+}  # fmt: skip
 
 
 def _bits(read) -> int:
@@ -82,8 +89,23 @@ def _bits(read) -> int:
         return read(flags.states[_GUARDS]) if name == _GUARD and own is None else own
 
     bits = (1 << bit for bit, (name, on) in enumerate(_CHECKS) if value(name) in on)
+    elsewhere = _ELSEWHERE if _default_place(read) else 0
     traces = log.details() or monitoring.timed() or value("jax_explain_cache_misses")
-    return sum(bits) | (_LOG_COMPILES if traces else 0)
+    return sum(bits) | (_LOG_COMPILES if traces else 0) | elsewhere
+
+
+def _default_place(read) -> int:
+    """The number of the placement of what was put nowhere, by the flags' values as `read` gives them."""
+    device = read(flags.states["jax_default_device"])
+    if device is None:
+        device = (read(flags.states["jax_platforms"]) or "cpu").partition(",")[0]
+    if device == "cpu":
+        return 0
+    if not isinstance(device, Device):
+        device = devices(device)[0]
+    if not device._number:
+        return 0
+    return placements.number_of(SingleDeviceSharding(device), committed=False)
 
 
 _verifies = False
@@ -100,6 +122,9 @@ def _verify(wanted: bool) -> None:
 def _on_flag(name, value, process_wide) -> None:
     if name == "jax_enable_checks":
         _verify(bool(flags.states[name].value))
+    if name == "jax_num_threads":
+        _core.set_num_threads(flags.states[name].get_global(), True)
+        _core.set_num_threads(flags.states[name].get_local() or 0, False)
     if name not in _CHECKED:
         return
     _tell_checks(process_wide)
@@ -109,6 +134,9 @@ def _tell_checks(process_wide: bool) -> None:
     """Tells the native core the bits, of this thread if any of them is set for it alone."""
     if process_wide:
         _core.set_checks(_bits(lambda state: state.get_global()), True)
+        _core.set_default_place(_default_place(lambda state: state.get_global()), True)
+    own = flags.states["jax_default_device"].get_local() is not None
+    _core.set_default_place(_default_place(lambda state: state.value) if own else None, False)
     if all(flags.states[check].get_local() is None for check in _CHECKED):
         _core.clear_checks()
     else:

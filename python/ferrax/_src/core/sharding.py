@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import config
-from ferrax._src.core.devices import MEMORY_KINDS, Device, devices
+from ferrax._src.core.devices import MEMORY_KINDS, Device
 from ferrax._src.core.immutable import Immutable
 from ferrax._src.core.mesh import EMPTY_ABSTRACT_MESH, AbstractMesh, Mesh
 from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
@@ -238,7 +238,7 @@ class SingleDeviceSharding(Immutable, Sharding):
         return hash((self._device, self._kind))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_number, (self._device.id, self._kind)
+        return _of_device, (self._device, self._kind)
 
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._kind})"
@@ -247,8 +247,8 @@ class SingleDeviceSharding(Immutable, Sharding):
 SingleDeviceSharding.__module__ = "ferrax.sharding"
 
 
-def _of_number(number, kind):
-    return SingleDeviceSharding(devices()[number], memory_kind=kind)
+def _of_device(device, kind):
+    return SingleDeviceSharding(device, memory_kind=kind)
 
 
 def make_single_device_sharding(

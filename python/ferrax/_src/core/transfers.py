@@ -1,11 +1,12 @@
 """What the transfer guards do: see the flags `jax_transfer_guard` and `jax_transfer_guard_*`.
 
-Arrays are in the memory of the host, as NumPy's are, but not in the same one. What is guarded as a
+Arrays on the CPU are in the memory of the host, as NumPy's are, but not in the same one. What is guarded as a
 transfer from host to device is the making of an array of a NumPy array or scalar, and of a Python
 number that a jitted function is given. A number that is an operand of an operation is part of the
 operation, and what a function meets while it is traced is part of its program. A transfer is explicit
-if `device_put` makes it. Between devices there is the copy that `device_put(x, may_alias=False)` makes,
-which is explicit. From device to host there are none, for NumPy reads the memory of arrays.
+if `device_put` makes it. Between devices there are the copies that `device_put` makes, which are
+explicit. From device to host there are those of arrays on other devices than the CPU, of which NumPy reads the
+memory; they are explicit if `device_get` makes them.
 """
 
 from __future__ import annotations
@@ -43,16 +44,17 @@ def _guard(direction, flag, what, forbidden) -> None:
     if not forbidden:
         _logger.warning("Transfer from %s: %s%s.", direction, what, place)
         return
+    asked = "device_get" if flag == "device_to_host" else "device_put"
     raise errors.JaxRuntimeError(
-        f"Disallowed transfer from {direction}: {what}{place}. Make it with ferrax.device_put, which says "
+        f"Disallowed transfer from {direction}: {what}{place}. Make it with ferrax.{asked}, which says "
         f"that it is meant and which 'disallow' lets through, or set jax_transfer_guard_{flag} to 'allow'."
     )
 
 
-def explicit():
-    """A context for transfers from the host that are asked for: only `_explicit` levels guard them."""
-    if level("host_to_device") in ("log", "disallow"):
-        return flags.states["jax_transfer_guard_host_to_device"]("allow")
+def explicit(direction: str = "host_to_device"):
+    """A context for transfers in a direction that are asked for: only `_explicit` levels guard them."""
+    if level(direction) in ("log", "disallow"):
+        return flags.states[f"jax_transfer_guard_{direction}"]("allow")
     return contextlib.nullcontext()
 
 
@@ -65,3 +67,14 @@ def copied(array) -> None:
     if now in ("log_explicit", "disallow_explicit"):
         what = f"an array {array.dtype}{list(array.shape)} is copied"
         _guard("device to device", "device_to_device", what, now == "disallow_explicit")
+
+
+def downloaded(what: str) -> None:
+    """Called before an array of this type, which is on another device than the CPU, is copied to the host because
+    something reads it.
+
+    Errors: JaxRuntimeError if that is forbidden.
+    """
+    now = level("device_to_host")
+    if now in ("log", "disallow", "log_explicit", "disallow_explicit"):
+        _guard("device to host", "device_to_host", f"the array {what} is read", "disallow" in now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferrax import _core
-from ferrax._src.core.devices import Client, Device, devices
+from ferrax._src.core.devices import Client, Device, default_device, devices
 from ferrax._src.transforms.jit import clear_caches
 
 __all__ = [
@@ -49,7 +49,7 @@ def get_default_device() -> Device:
     >>> ferrax.extend.backend.get_default_device() == ferrax.devices()[0]
     True
     """
-    return devices()[0]
+    return default_device()
 
 
 def register_backend_cache(cache: Any, for_what: Any = None) -> Any:

@@ -6,8 +6,7 @@ import operator
 from collections.abc import Sequence
 
 from ferrax._core import bind
-from ferrax._src.base import dtypes
-from ferrax._src.base.config import config
+from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.op_types import (
     ConvGeneralDilatedDimensionNumbers,
@@ -97,7 +96,7 @@ def conv_general_dilated(
     if any(stride <= 0 for stride in strides):
         raise ValueError(f"conv_general_dilated window_strides must be positive, got {strides}.")
     if precision is None:
-        precision = config.jax_default_matmul_precision
+        precision = config.default_matmul_precision.value
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
             preferred_element_type, "conv_general_dilated"

@@ -54,7 +54,10 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None, *, shard
         value = _literal(value, dtype)
         if value is None:
             value = _convert_element_type(fill_value, dtype, False)
-    result = broadcast_in_dim(value, shape, ())
+    if shape and min(shape) >= 0:  # nothing is left that `broadcast_in_dim` would check
+        result = bind("broadcast_in_dim", (value,), {"shape": shape, "broadcast_dimensions": ()})
+    else:
+        result = broadcast_in_dim(value, shape, ())
     if sharding is not None:
         return device_put(result, sharding)
     return result

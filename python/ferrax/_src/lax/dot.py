@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferrax._core import bind
-from ferrax._src.base import dtypes
-from ferrax._src.base.config import config
+from ferrax._src.base import config, dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
@@ -38,7 +37,8 @@ def dot_general(
     >>> lax.dot_general(x, x, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 3)
     """
-    _check_out_sharding("dot_general", out_sharding)
+    if out_sharding is not None:
+        _check_out_sharding("dot_general", out_sharding)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_contract, rhs_contract = _int_tuple(lhs_contract), _int_tuple(rhs_contract)
     lhs_batch, rhs_batch = _int_tuple(lhs_batch), _int_tuple(rhs_batch)
@@ -47,12 +47,14 @@ def dot_general(
         ("lhs", lhs, lhs_batch, lhs_contract),
         ("rhs", rhs, rhs_batch, rhs_contract),
     ):
-        if not all(0 <= d < x.ndim for d in (*batch, *contract)):
-            raise TypeError(
-                f"dot_general: dimension_numbers name axes that {side} of rank {x.ndim} does not "
-                f"have: got {side}_batch={batch} and {side}_contracting={contract}, expected axes of "
-                f"0 to {x.ndim - 1}"
-            )
+        ndim = x.ndim
+        for d in batch + contract:
+            if not 0 <= d < ndim:
+                raise TypeError(
+                    f"dot_general: dimension_numbers name axes that {side} of rank {ndim} does not "
+                    f"have: got {side}_batch={batch} and {side}_contracting={contract}, expected axes "
+                    f"of 0 to {ndim - 1}"
+                )
     for kind, left, right in (
         ("batch", lhs_batch, rhs_batch),
         ("contracting", lhs_contract, rhs_contract),
@@ -62,13 +64,14 @@ def dot_general(
                 f"dot_general: each {kind} axis of lhs goes with one of rhs, got lhs_{kind}={left} "
                 f"and rhs_{kind}={right}."
             )
-        for side, dims in (("lhs", left), ("rhs", right)):
-            if len(set(dims)) != len(dims):
-                raise TypeError(
-                    f"dot_general: {side}_{kind}={dims} names an axis twice."
-                )
+        if len(left) > 1:
+            for side, dims in (("lhs", left), ("rhs", right)):
+                if len(set(dims)) != len(dims):
+                    raise TypeError(
+                        f"dot_general: {side}_{kind}={dims} names an axis twice."
+                    )
     if precision is None:
-        precision = config.jax_default_matmul_precision
+        precision = config.default_matmul_precision.value
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_and_canonicalize_user_dtype(
             preferred_element_type, "dot_general"

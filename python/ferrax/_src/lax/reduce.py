@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._core import Array, bind
-from ferrax._src.base import dtypes
-from ferrax._src.base.config import config
+from ferrax._src.base import config, dtypes
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax.arguments import (
     check_out_sharding as _check_out_sharding,
@@ -38,17 +37,19 @@ __all__ = [
 ]
 
 
-_HALVES = (np.dtype(np.float16), dtypes.bfloat16)
+_HALVES = frozenset(map(np.dtype, (np.float16, dtypes.bfloat16)))
 
 
 def _check_axes(x: Array, axes: Sequence[int]) -> tuple[int, ...]:
     axes = _int_tuple(axes)
-    if len(set(axes)) != len(axes):
+    if len(axes) > 1 and len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axes' of a reduction, {axes}: name each axis once")
-    if not all(0 <= axis < x.ndim for axis in axes):
-        raise ValueError(
-            f"reduction axes {axes}: out-of-bounds for {_describe(x)} of {x.ndim} axes"
-        )
+    ndim = x.ndim
+    for axis in axes:
+        if not 0 <= axis < ndim:
+            raise ValueError(
+                f"reduction axes {axes}: out-of-bounds for {_describe(x)} of {ndim} axes"
+            )
     return axes
 
 
@@ -66,9 +67,10 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Any = N
     >>> lax.reduce_sum(jnp.ones((2, 3)), (1,))
     Array([3., 3.], dtype=float32)
     """
-    _check_out_sharding("reduce_sum", out_sharding)
+    if out_sharding is not None:
+        _check_out_sharding("reduce_sum", out_sharding)
     x = _operand(operand, "reduce_sum")
-    if x.dtype in _HALVES and not config.jax_allow_f16_reductions:
+    if x.dtype in _HALVES and not config.allow_f16_reductions.value:
         if any(x.shape[axis] != 1 for axis in _check_axes(x, axes)):
             raise ValueError(
                 f"reduce_sum: jax_allow_f16_reductions is False, and the operand {_describe(x)} would be "

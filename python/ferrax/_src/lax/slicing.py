@@ -6,6 +6,7 @@ starts count from the end once; the core then clamps a start so that its window 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -22,6 +23,7 @@ from ferrax._src.lax.arguments import (
     canonical_shape as _canonical_shape,
     hashable_axis,
     int_tuple as _int_tuple,
+    integers_beside,
     known_axis,
     operand as _operand,
 )
@@ -145,12 +147,14 @@ def _wrap_dynamic(start: Array, size: int) -> Array:
     if start.dtype.kind == "u":
         return start
     lax = elementwise
-    return lax.select_n(lax.lt(start, _like(0, start)), start, lax.add(start, _like(size, start)))
+    zero, end = integers_beside(start, 0, size)
+    return lax.select_n(lax.lt(start, zero), start, lax.add(start, end))
 
 
-def _like(value: int, x: Array):
-    """A static integer of ``x``'s dtype."""
-    return as_array(x.dtype.type(value))
+@functools.cache
+def _limits(dtype) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def _widened(starts) -> list:
@@ -206,13 +210,13 @@ def _dynamic_starts(name: str, shape, start_indices, allow_negative) -> list[Arr
                 static_dtype = start.dtype
             break
     result = []
-    limits = np.iinfo(static_dtype)
     for start, size, wrap in zip(start_indices, shape, allow_negative):
         if isinstance(start, (int, np.integer)):
             value = operator.index(start)
             value = value + size if value < 0 and wrap else value
             # The window is moved until it fits: from the end of the type's range, too.
-            start = as_array(static_dtype.type(min(max(value, limits.min), limits.max)))
+            low, high = _limits(static_dtype)
+            start = as_array(static_dtype.type(min(max(value, low), high)))
         else:
             start = _operand(start, name, 1)
             if start.ndim == 0 and wrap and start.dtype.kind in "iu":

@@ -6,7 +6,7 @@ Invariant: the ops for an index depend only on it and on the array's shape, so t
 from __future__ import annotations
 
 from ferrax._core import Array, bind
-from ferrax._src.base.config import config
+from ferrax._src.base import config
 from ferrax._src.numpy.index_parse import Range, parse
 
 
@@ -90,7 +90,7 @@ def misses(shape, entries: list, wrap: bool) -> bool:
 
 def check_static(shape, entries: list, wrap: bool) -> None:
     """IndexError for a static integer out of bounds, under `jax_check_static_indices`."""
-    if not config.jax_check_static_indices:
+    if not config.check_static_indices.value:
         return
     axis = 0
     for entry in entries:

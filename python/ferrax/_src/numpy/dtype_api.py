@@ -57,7 +57,23 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     >>> jnp.isdtype(jnp.int8, "integral"), jnp.isdtype(jnp.int8, (jnp.float32, "bool"))
     (True, False)
     """
-    return dtypes.isdtype(dtype, kind)
+    asked = np.dtype(dtype)
+    for one in kind if isinstance(kind, tuple) else (kind,):
+        if isinstance(one, str) and one in dtypes.kinds:
+            if asked in dtypes.kinds[one]:
+                return True
+            continue
+        try:
+            other = np.dtype(one)
+        except TypeError as error:
+            if isinstance(one, str):
+                raise ValueError(
+                    f"Unrecognized kind {one!r}: expected a dtype or one of {list(dtypes.kinds)}."
+                ) from None
+            raise TypeError(f"kind must be a dtype, a string or a tuple, got {one!r}.") from error
+        if asked == other:
+            return True
+    return False
 
 
 def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:

@@ -7,6 +7,7 @@ order chosen greedily by the size of the intermediate result.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from typing import Any
@@ -61,7 +62,6 @@ def _parse(subscripts: str, shapes):
             f" {len(shapes)}."
         )
     used = set(text) - set(".,->")
-    spare = [c for c in (_letter(i) for i in range(52 + 256)) if c not in used]
     ranks = []
     for i, (term, shape) in enumerate(zip(terms, shapes)):
         if "." in term:
@@ -77,7 +77,8 @@ def _parse(subscripts: str, shapes):
                 f" for operand {i}."
             )
     rank = max(ranks, default=0)
-    batch = "".join(spare[:rank])
+    spare = (c for c in map(_letter, range(52 + 256)) if c not in used)
+    batch = "".join(itertools.islice(spare, rank))
     inputs = []
     for term, shape in zip(terms, shapes):
         own = len(shape) - (len(term) - 3)
@@ -176,14 +177,16 @@ def _sum(x, axes):
 
 
 def _sum_axes(x, term, drop):
-    axes = tuple(i for i, c in enumerate(term) if c in drop)
-    if not axes:
+    if not drop:
         return x, term
+    axes = tuple(i for i, c in enumerate(term) if c in drop)
     return _sum(x, axes), "".join(c for c in term if c not in drop)
 
 
 def _diagonals(x, term, keep):
     """Removes repeated labels: masks off the diagonal and sums all but the last occurrence."""
+    if len(set(term)) == len(term):
+        return x, term
     for c in dict.fromkeys(term):
         axes = [i for i, label in enumerate(term) if label == c]
         if len(axes) == 1:
@@ -202,10 +205,9 @@ def _diagonals(x, term, keep):
 
 def _prepare(x, term, keep, sizes):
     """Sums labels nobody else needs, takes diagonals, drops axes of size 1 that broadcast."""
-    counts = Counter(term)
-    x, term = _sum_axes(x, term, {c for c in term if counts[c] == 1 and c not in keep})
+    x, term = _sum_axes(x, term, {c for c in term if c not in keep and term.count(c) == 1})
     x, term = _diagonals(x, term, keep)
-    stretched = [i for i, c in enumerate(term) if x.shape[i] == 1 and sizes[c] != 1]
+    stretched = [i for i, (c, n) in enumerate(zip(term, x.shape)) if n == 1 and sizes[c] != 1]
     if stretched:
         x = lax.squeeze(x, tuple(stretched))
         term = "".join(c for i, c in enumerate(term) if i not in stretched)
@@ -261,7 +263,8 @@ def einsum(
     >>> jnp.einsum("ij,ij->i", jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 1], [2, 2]]))
     Array([ 3, 14], dtype=int32)
     """
-    check_out_sharding("einsum", out_sharding)
+    if out_sharding is not None:
+        check_out_sharding("einsum", out_sharding)
     reject_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _interleaved(subscripts, operands)

@@ -27,6 +27,7 @@ import numpy as np
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.core import as_array
 from ferrax._src.lax import elementwise as lax
+from ferrax._src.lax.arguments import integers_beside
 from ferrax._src.lax.gather_scatter import bind_gather
 from ferrax._src.lax.shape import broadcast_shapes
 
@@ -276,8 +277,8 @@ def wrap_negative(index: Array, size: int, dtype: np.dtype) -> Array:
     """Signed indices with negative ones counted from the end, once."""
     if index.dtype.itemsize < dtype.itemsize:
         index = lax._convert_element_type(index, dtype)  # ``size`` might not fit the narrow dtype
-    scalar = index.dtype.type
-    return lax.select_n(lax.lt(index, scalar(0)), index, lax.add(index, scalar(size)))
+    zero, end = integers_beside(index, 0, size)
+    return lax.select_n(lax.lt(index, zero), index, lax.add(index, end))
 
 
 def _range(start: Array, size: int, step: int, dtype: np.dtype) -> Array:

@@ -28,8 +28,8 @@ def as_inexact(name, x) -> Array:
 
 def static_axis(axis):
     """An axis argument in the form in which it may be a static argument."""
-    if axis is None:
-        return None
+    if axis is None or type(axis) is int:
+        return axis
     return tuple(map(operator.index, axis)) if np.ndim(axis) else operator.index(axis)
 
 

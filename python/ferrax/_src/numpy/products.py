@@ -19,6 +19,7 @@ from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy.util import (
     AxisError,
+    alike,
     broadcast_to,
     convert,
     ensure_arrays,
@@ -37,6 +38,9 @@ def _result_type(name, a, b, preferred_element_type):
     """(preferred element type, weak type of the result)."""
     if preferred_element_type is not None:
         return user_dtype(preferred_element_type, name), False
+    common = alike((a, b))
+    if common is not None:
+        return common, False
     return dtypes.result_type(a, b, return_weak_type_flag=True)
 
 
@@ -98,12 +102,12 @@ def matmul(
     """
     check_out_sharding("matmul", out_sharding)
     a, b = ensure_arrays("matmul", a, b)
-    for i, x in enumerate((a, b)):
-        if x.ndim < 1:
-            raise ValueError(
-                f"matmul input operand {i} is a scalar; multiply with * instead"
-            )
-    return _batched_product("matmul", a, b, a.ndim > 1, b.ndim > 1, precision,
+    ranks = a.ndim, b.ndim
+    if 0 in ranks:
+        raise ValueError(
+            f"matmul input operand {ranks.index(0)} is a scalar; multiply with * instead"
+        )
+    return _batched_product("matmul", a, b, ranks[0] > 1, ranks[1] > 1, precision,
                             preferred_element_type)
 
 
@@ -113,9 +117,11 @@ def _batched_product(name, a, b, a_matrix, b_matrix, precision, preferred):
     Batch axes of size 1 against a larger size are squeezed and become free axes of the other
     operand, so nothing is materialised.
     """
-    dtype, weak_type = _result_type(name, a, b, preferred)
     a_core, b_core = 1 + a_matrix, 1 + b_matrix
-    a_batch, b_batch = tuple(a.shape[:a.ndim - a_core]), tuple(b.shape[:b.ndim - b_core])
+    if a.ndim == a_core and b.ndim == b_core:
+        return dot_general(name, a, b, (((a_core - 1,), (0,)), ((), ())), precision, preferred)
+    dtype, weak_type = _result_type(name, a, b, preferred)
+    a_batch, b_batch = a.shape[:a.ndim - a_core], b.shape[:b.ndim - b_core]
     try:
         batch = lax.broadcast_shapes(a_batch, b_batch)
     except ValueError:

@@ -46,14 +46,16 @@ _REDUCERS = {
 
 
 def _keep_dims(x, axes, shape):
-    kept = tuple(1 if d in axes else size for d, size in enumerate(shape))
+    kept = tuple([1 if d in axes else size for d, size in enumerate(shape)])
     return lax.broadcast_in_dim(
-        x, kept, tuple(d for d in range(len(shape)) if d not in axes)
+        x, kept, tuple([d for d in range(len(shape)) if d not in axes])
     )
 
 
 def _summation_dtype(dtype):
     """Accumulation dtype of sum and prod without `dtype=`: small integers are widened."""
+    if dtypes.issubdtype(dtype, np.inexact):
+        return dtype
     if dtypes.issubdtype(dtype, np.bool_):
         return dtypes.default_int_dtype()
     if dtypes.issubdtype(dtype, np.unsignedinteger):
@@ -65,10 +67,12 @@ def _summation_dtype(dtype):
     return default if np.iinfo(default).bits > dtypes.iinfo(dtype).bits else dtype
 
 
+_HALVES = frozenset(map(np.dtype, (np.float16, dtypes.bfloat16)))
+_FLOAT32, _BOOL = np.dtype(np.float32), np.dtype(bool)
+
+
 def _upcast_half(dtype):
-    if dtypes.issubdtype(dtype, np.floating) and np.dtype(dtype).itemsize == 2:
-        return np.dtype(np.float32)
-    return np.dtype(dtype)
+    return _FLOAT32 if dtype in _HALVES else dtype
 
 
 def _is_sum_like(name):
@@ -94,10 +98,11 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
     a = ensure_array(a, name)
     if initial is not None:
         check_array_like(name, initial)
-    axes = normalize_axes(axis, a.ndim)
-    has_identity = name not in ("max", "min")
-    if initial is None and not has_identity:
-        if builtins.any(a.shape[d] == 0 for d in axes):
+    shape = a.shape
+    axes = normalize_axes(axis, len(shape))
+    sums = _is_sum_like(name)
+    if initial is None and name in ("max", "min"):
+        if builtins.any(shape[d] == 0 for d in axes):
             raise ValueError(
                 f"zero-size array to reduction operation {name} which has no identity: pass "
                 "initial="
@@ -108,18 +113,14 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
                 " elements that are left out: pass initial="
             )
     if name in ("any", "all"):
-        result_dtype = np.dtype(bool)
+        result_dtype = _BOOL
     elif dtype is not None:
         result_dtype = dtype
-    elif promote_integers and _is_sum_like(name):
+    elif promote_integers and sums:
         result_dtype = _summation_dtype(a.dtype)
     else:
         result_dtype = a.dtype
-    compute_dtype = result_dtype
-    if upcast and _is_sum_like(name):
-        compute_dtype = _upcast_half(result_dtype)
-    if name == "prod" or name == "sum":
-        a = _drop_imaginary(a, compute_dtype)
+    compute_dtype = _upcast_half(result_dtype) if upcast and sums else result_dtype
     a = convert(a, compute_dtype)
     if where is not None:
         mask = ensure_array(where, name)
@@ -128,11 +129,11 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
                 f"The where argument to {name} must be boolean, got {mask.dtype}"
             )
         a = select_where(mask, a, as_array(_identity(name, a.dtype)))
-    shape = a.shape
+        shape = a.shape
     reducer = name
-    if a.dtype == bool:
+    if compute_dtype == _BOOL:
         reducer = {"sum": "any", "prod": "all"}.get(name, name)
-    result = _REDUCERS[reducer](a, axes=tuple(sorted(axes)))
+    result = _REDUCERS[reducer](a, tuple(sorted(axes)))
     if initial is not None:
         combine = {"sum": lax.add, "prod": lax.mul, "max": lax.max, "min": lax.min}[name]
         start = convert(as_array(initial), compute_dtype)
@@ -142,12 +143,6 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
     if keepdims:
         result = _keep_dims(result, axes, shape)
     return convert(result, result_dtype)
-
-
-def _drop_imaginary(a, dtype):
-    if is_subdtype(a, np.complexfloating) and not dtypes.issubdtype(dtype, np.complexfloating):
-        return convert(a, dtype)
-    return a
 
 
 def sum(

@@ -72,7 +72,7 @@ def _check_square(name, a, error: type[Exception] = ValueError) -> None:
 
 def _in_order(x, order):
     """The rows of matrices in this order."""
-    places = broadcast_to(lax.expand_dims(order, (order.ndim,)), (*order.shape, x.shape[-1]))
+    places = lax.expand_dims(order, (order.ndim,))
     return take_along_axis(
         x, places, axis=-2, mode="promise_in_bounds", wrap_negative_indices=False
     )

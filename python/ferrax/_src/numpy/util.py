@@ -45,8 +45,7 @@ def check_array_like(fun_name: str, *args) -> None:
 
 def ensure_arrays(fun_name: str, *args) -> tuple[Array, ...]:
     """Checks the arguments and makes arrays of them; Python scalars stay weakly typed."""
-    check_array_like(fun_name, *args)
-    return tuple(x if isinstance(x, Array) else as_array(x) for x in args)
+    return tuple([ensure_array(x, fun_name, position) for position, x in enumerate(args)])
 
 
 def ensure_array(x, fun_name: str, position: int = 0) -> Array:
@@ -108,9 +107,15 @@ def convert(x, dtype, weak_type: bool = False) -> Array:
     return lax._convert_element_type(x, dtype, weak_type)
 
 
+# Of this size no number overflows in a dtype of two bytes or more.
+_FITS = 2**15
+
+
 def _convert_python_scalar(x, dtype, weak_type: bool) -> Array:
     if not weak_type:
         if isinstance(x, (int, float)) and not isinstance(x, bool) and dtype.kind not in "iu":
+            if dtype.itemsize > 1 and -_FITS <= x <= _FITS:
+                return as_array(np.asarray(x, dtype))
             with np.errstate(over="ignore"):
                 return as_array(np.asarray(x, dtype))
         return as_array(np.asarray(x, dtype))
@@ -137,7 +142,7 @@ def filler(value, like) -> Array:
     return as_array(np.asarray(value, like.dtype)) if like.ndim else constant(value, like)
 
 
-def _alike(args):
+def alike(args):
     """The dtype of arguments that are strongly typed arrays of one dtype, else None."""
     common = None
     for x in args:
@@ -160,7 +165,7 @@ def promote_dtypes(*args) -> list[Array]:
     """Converts to the common dtype (and weak type) of the promotion lattice."""
     if len(args) < 2:
         return [x if isinstance(x, Array) else as_array(x) for x in args]
-    if _alike(args) is not None:
+    if alike(args) is not None:
         return list(args)
     read = _read(args)
     dtype, weak_type = dtypes.result_type(*read, return_weak_type_flag=True)
@@ -168,7 +173,7 @@ def promote_dtypes(*args) -> list[Array]:
 
 
 def _promote_to(change, args) -> list[Array]:
-    common = _alike(args)
+    common = alike(args)
     if common is not None and change(common) == common:
         return list(args)
     read = _read(args)
@@ -266,7 +271,7 @@ def normalize_axes(axis, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     try:
-        axes = (operator.index(axis),)
+        return (normalize_axis(axis, ndim),)
     except TypeError:
         axes = tuple(concrete_or_error(None, axis, "axis shapes the program."))
     axes_out = tuple([normalize_axis(a, ndim) for a in axes])
@@ -330,7 +335,8 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
 
 @jit
 def _where(condition, x, y):
-    condition = as_array(condition, "where")  # under disable_jit it comes as it was given
+    if not isinstance(condition, Array):  # under disable_jit it comes as it was given
+        condition = as_array(condition, "where")
     x, y = promote_dtypes(x, y)
     if condition.dtype != np.bool_:
         condition = lax.ne(condition, strong_constant(0, condition))

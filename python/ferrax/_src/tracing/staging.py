@@ -68,14 +68,14 @@ class Flat:
         else:
             aux_leaves = []
         out, self.out_tree = float0_leaves.flatten(result)
-        out = [self.keep_struct(number, leaf) for number, leaf in enumerate(out)]
+        for number, leaf in enumerate(out):
+            if isinstance(leaf, ShapeDtypeStruct):
+                out[number] = self.keep_struct(number, leaf)
         self.num_out = len(out)
         return self.take_refs(out, result) + aux_leaves
 
     def keep_struct(self, number, leaf):
         """What stands in the program for a leaf of the output that has a type only."""
-        if not isinstance(leaf, ShapeDtypeStruct):
-            return leaf
         if self.structs is None:
             return stand_in(leaf)
         self.structs[number] = leaf

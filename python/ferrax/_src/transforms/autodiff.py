@@ -49,12 +49,17 @@ def value_and_grad(
         >>> ferrax.value_and_grad(lambda x: x ** 2)(3.0)
         (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
+    both, argnums = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    return api_util.wraps(fun, "Value and gradient", f"with respect to argument {argnums}")(both)
+
+
+def _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes):
+    """The function that `value_and_grad` gives, without the name and help of `fun`, and `argnums` checked."""
     if reduce_axes:
         raise NotImplementedError("value_and_grad: reduce_axes is not supported")
     api_util.check_callable(fun)
     argnums = checks.check_argnums(argnums, "value_and_grad")
 
-    @api_util.wraps(fun, "Value and gradient", f"with respect to argument {argnums}")
     def value_and_grad_f(*args, **kwargs):
         chosen, merge, single = checks.select(argnums, args, fun, TypeError)
         call = functools.partial(fun, **kwargs) if kwargs else fun
@@ -63,7 +68,7 @@ def value_and_grad(
         for leaf in chosen_leaves:
             checks.check_input_dtype("grad", core.as_array(leaf, "grad"), holomorphic, allow_int)
         point = Linearized(call, chosen, has_aux, merge)
-        checks.check_output(api_util.fun_place(fun), point.out_types, point.flat.out_tree, holomorphic)
+        checks.check_output(fun, point.out_types, point.flat.out_tree, holomorphic)
         value, aux, residuals = point.take()
         one = _one_like(point.out_types[0])
         gradients = point.cotangent_or_zeros(point.pullback(residuals, [one]))
@@ -72,7 +77,7 @@ def value_and_grad(
         gradients = gradients[0] if single else gradients
         return ((value, aux), gradients) if has_aux else (value, gradients)
 
-    return value_and_grad_f
+    return value_and_grad_f, argnums
 
 
 def _one_like(ty):
@@ -103,7 +108,7 @@ def grad(
         >>> ferrax.grad(jnp.tanh)(0.0)
         Array(1., dtype=float32, weak_type=True)
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    both, _ = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @api_util.wraps(fun, "Gradient", f"with respect to argument {argnums}")
     def grad_f(*args, **kwargs):

@@ -110,10 +110,11 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801
             )
 
     def _call(self, args):
-        kept = {position % len(args) for position in self.nondiff_argnums if -len(args) <= position < len(args)}
-        held = tree_util.tree_leaves([args[position] for position in sorted(kept)])
-        if any(isinstance(leaf, core.Tracer) for leaf in held):
-            return self._call_holding(args, kept)
+        if self.nondiff_argnums:
+            kept = {position % len(args) for position in self.nondiff_argnums if -len(args) <= position < len(args)}
+            held = tree_util.tree_leaves([args[position] for position in sorted(kept)])
+            if any(isinstance(leaf, core.Tracer) for leaf in held):
+                return self._call_holding(args, kept)
         return super()._call(args)
 
     def _call_holding(self, args, kept):

@@ -132,7 +132,8 @@ def forwarded_attribute(self, name: str) -> Any:
 
 def resolve_arguments(fun, kind, args, kwargs) -> tuple:
     """`args` and `kwargs` as positions of `fun`, with its defaults."""
-    if not kwargs and not api_has_defaults(fun) and len(args) >= fun.__code__.co_argcount:
+    plain = fun._function if isinstance(fun, _core.PjitFunction) else fun
+    if not kwargs and not api_has_defaults(plain) and len(args) >= plain.__code__.co_argcount:
         return args
     try:
         signature = inspect.signature(fun)
@@ -268,14 +269,20 @@ def pair(result, rule, what):
     return result
 
 
-@contextlib.contextmanager
-def used_derivatives(count):
-    before = linearized.orders.used
-    linearized.orders.used = count
-    try:
-        yield
-    finally:
-        linearized.orders.used = before
+class UsedDerivatives:
+    """A context in which so many derivatives are used up by rules that are being traced."""
+
+    __slots__ = ("count", "before")
+
+    def __init__(self, count):
+        self.count = count
+
+    def __enter__(self):
+        self.before = linearized.orders.used
+        linearized.orders.used = self.count
+
+    def __exit__(self, *exc):
+        linearized.orders.used = self.before
 
 
 class UsesRefs(Exception):  # noqa: N818
@@ -339,7 +346,7 @@ class Call:
         flat = Flat(self.fun, whole, fixed=self.arguments)
         names = lambda: api_util.argument_names(self.fun, self.arguments(self.dynamic()), {})  # noqa: E731
         # What the function itself records is not differentiated: its rules are.
-        with used_derivatives(orders.derivatives):
+        with UsedDerivatives(orders.derivatives):
             self.program, self.captured, self.touched = _core.trace_program(
                 flat,
                 "value" if concrete else "stage",
@@ -384,7 +391,7 @@ class Call:
         those of the call's constants (where not all of them are at hand: those in `places`).
         """
         if values is not None:
-            with used_derivatives(linearized.orders.used + 1):
+            with UsedDerivatives(linearized.orders.used + 1):
                 program, captured, touched = _core.trace_program(
                     flat, "value", f"{self.name}_{what}", types, None, values
                 )

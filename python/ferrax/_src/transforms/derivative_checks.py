@@ -13,6 +13,7 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.core import api_util
 from ferrax._src.tree import tree_util
 
 
@@ -54,6 +55,8 @@ def select(argnums, args, fun, too_few=ValueError):
 
 def check_input_dtype(name, array, holomorphic, allow_int):
     dtype = array.dtype
+    if not holomorphic and dtypes.issubdtype(dtype, np.inexact):
+        return
     if dtypes.issubdtype(dtype, dtypes.extended):
         if allow_int:
             return
@@ -73,20 +76,20 @@ def check_input_dtype(name, array, holomorphic, allow_int):
                 f"{name}: expected inputs of real or complex numbers, got {dtype.name}. Convert it "
                 "to a float; for integers and booleans there are vjp and allow_int=True."
             )
-    elif not dtypes.issubdtype(dtype, np.inexact):
+    else:
         raise TypeError(f"{name}: expected inputs that are numbers, got {dtype.name}.")
 
 
-def check_output(name, types, tree, holomorphic):
+def check_output(fun, types, tree, holomorphic):
     if tree.num_leaves != 1 or not tree_util.treedef_is_leaf(tree):
         raise TypeError(
-            f"grad: expected {name} to return a scalar, got the pytree {tree}; return one, or use "
+            f"grad: expected {api_util.fun_place(fun)} to return a scalar, got the pytree {tree}; return one, or use "
             "jacobian or vjp."
         )
     shape, dtype, _ = types[0]
     if shape != ():
         raise TypeError(
-            f"grad: expected {name} to return a scalar, got an array of shape {shape}. "
+            f"grad: expected {api_util.fun_place(fun)} to return a scalar, got an array of shape {shape}. "
             f"Reduce it (for instance with .sum()) or use jacobian or vjp."
         )
     if holomorphic:

@@ -22,6 +22,8 @@ def _std_basis(leaves):
     """For each leaf, the unit tangents of all leaves stacked along a new first axis."""
     sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
     total, start, basis = sum(sizes), 0, []
+    if total == 1 == len(leaves):
+        return [lax.full((1, *leaves[0].shape), 1, leaves[0].dtype)]
     for leaf, size in zip(leaves, sizes):
         rows, columns = (lax.broadcasted_iota(np.int32, (total, size), axis) for axis in (0, 1))
         ones = lax.eq(rows, lax.add(columns, np.int32(start)))

@@ -20,7 +20,7 @@ from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, devices
 from ferrax._src.tracing import known
 from ferrax._src.tracing.staging import output_types
-from ferrax._src.transforms import placed_jit, stages, stats
+from ferrax._src.transforms import memory_plan, placed_jit, stages, stats
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -86,7 +86,7 @@ def jit(
             raises instead, naming the argument that changed. None: any number of times.
         keep_unused: whether arguments that are not used are kept, as they always are: they cost
             nothing.
-        device, backend: where the function runs; not both. There is one device, the CPU.
+        device, backend: where the function runs, and its arguments are put; not both.
         in_shardings, out_shardings: how positional arguments and results are laid out: None (not
             said), a sharding, a `PartitionSpec` of the mesh in use, a `Format`, or trees of these above
             them. Results keep theirs.
@@ -110,7 +110,7 @@ def jit(
     """
     placed_jit.check_leaves(in_shardings, "in_shardings")
     placed_jit.check_leaves(out_shardings, "out_shardings")
-    _check_backend(device, backend)
+    where = _device_of(device, backend)
     if (device or backend) and not (in_shardings is None and out_shardings is None):
         raise ValueError("jit takes a device or backend, or shardings, not both")
     stages.check_compiler_options(compiler_options)
@@ -125,12 +125,14 @@ def jit(
     }
 
     def made(fun):
-        return placed_jit.with_places(_make_jit(fun, **options), in_shardings, out_shardings)
+        jitted = _make_jit(fun, **options)
+        return placed_jit.with_places(jitted, in_shardings, out_shardings, where)
 
     return made if fun is None else made(fun)
 
 
-def _check_backend(device, backend) -> None:
+def _device_of(device, backend) -> Device | None:
+    """The device that is meant; None for the CPU, where functions run anyway."""
     if device is not None and backend is not None:
         raise ValueError(f"jit takes a device or a backend, not both; got {device!r} and {backend!r}")
     if device is not None and not isinstance(device, Device):
@@ -138,7 +140,9 @@ def _check_backend(device, backend) -> None:
             f"jit: device must be a device such as ferrax.devices()[0], got {device!r} of type "
             f"{type(device).__name__}"
         )
-    devices(backend)
+    if device is None and backend is not None:
+        device = devices(backend)[0]
+    return device if device is not None and device._number else None
 
 
 def _make_jit(
@@ -187,6 +191,16 @@ def _lower(self, *args: Any, **kwargs: Any) -> stages.Lowered:
     return stages.Lowered(*_trace(self, *args, **kwargs)._args())
 
 
+def _memory_plan(self, *args: Any, **kwargs: Any) -> memory_plan.MemoryPlan:
+    """Where each value is for these (possibly abstract) arguments, and what is copied: a `MemoryPlan`.
+
+    Example:
+        >>> ferrax.jit(lambda x: jnp.sort(x) + 1).memory_plan(jnp.zeros(4))
+        <MemoryPlan of <lambda>: 2 steps, 2 buffers, arena 0 B, peak 0 B>
+    """
+    return memory_plan.made_of(_lower(self, *args, **kwargs)._program.memory_plan())
+
+
 def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
     """The outputs' shapes and dtypes, without running. The function may return such itself."""
     program, _, _, out_tree, _, _ = self._traced(*args, **kwargs)
@@ -225,6 +239,7 @@ _METHODS = {
     "trace": _trace,
     "lower": _lower,
     "eval_shape": _eval_shape,
+    "memory_plan": _memory_plan,
 }
 for _name, _method in _METHODS.items():
     setattr(_core.PjitFunction, _name, _method)

@@ -77,7 +77,8 @@ def trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None, forward=
     """
     leaves, in_tree = tree_util.tree_flatten((args, kwargs or {}))
     reject_refs(leaves)
-    arrays = [core.as_array(leaf, api_util.fun_name(fun)) for leaf in leaves]
+    own_name = api_util.fun_name(fun)
+    arrays = [core.as_array(leaf, own_name) for leaf in leaves]
     flat = Flat(fun, in_tree, has_aux, fixed, kind="differentiation")
     names = functools.partial(api_util.argument_names, fun, args, kwargs)
     before = orders.forward
@@ -85,7 +86,7 @@ def trace(fun, args, kwargs=None, has_aux=False, fixed=None, name=None, forward=
     orders.forward = forward
     try:
         program, captured, flat.touched = _core.trace_program(
-            flat, "diff", name or api_util.fun_name(fun), arrays, names, arrays
+            flat, "diff", name or own_name, arrays, names, arrays
         )
     finally:
         orders.derivatives -= 1

@@ -2,7 +2,7 @@
 
 Such a function is a jitted one and two trees of shardings above its arguments and its results. The
 program is the same: on one device all shardings mean the whole array. What is done here, around the
-native call, is to check that they fit and to say where results are.
+native call, is to check that they fit, to put arguments on the device that they name, and to say where results are.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.core import named_axes
+from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import AbstractMesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import check_fits, over_devices
-from ferrax._src.core.placements import place, placed
-from ferrax._src.core.sharding import IndivisibleError, NamedSharding, Sharding
+from ferrax._src.core.placements import device_number, place, placed, placement
+from ferrax._src.core.sharding import (
+    IndivisibleError,
+    NamedSharding,
+    Sharding,
+    SingleDeviceSharding,
+)
 from ferrax._src.transforms import stages
+from ferrax._src.transforms.memory_plan import MemoryPlan
 from ferrax._src.tree import tree_util
 
 
@@ -33,6 +40,8 @@ def is_leaf(x: Any) -> bool:
 def check_leaves(shardings: Any, what: str, function: str = "jit") -> None:
     """Errors: TypeError unless all leaves are shardings, `PartitionSpec`s, `Format`s or None; ValueError
     for `jit` and a spec with UNCONSTRAINED."""
+    if shardings is None:
+        return
     for leaf in tree_util.tree_leaves(shardings, is_leaf=is_leaf):
         if not is_leaf(leaf):
             raise TypeError(
@@ -81,15 +90,20 @@ def resolved(place: Any, shape: tuple[int, ...], what: str, function: str = "jit
 class PlacedFunction:
     """A jitted function with shardings of its arguments, of its results, or of both."""
 
-    def __init__(self, jitted: Any, in_shardings: Any, out_shardings: Any) -> None:
+    def __init__(
+        self, jitted: Any, in_shardings: Any, out_shardings: Any, device: Device | None = None
+    ) -> None:
         functools.update_wrapper(self, jitted)
         self._jit = jitted
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
         self._out = out_shardings
+        # Where all arguments are put, wherever they are.
+        self._device = device
         self._static = jitted._options[0][0]
         # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
         # those of results.
-        self._known: dict[Any, tuple[list, dict[Any, list]]] = {}
+        # Last, whether an argument is to be on another device than the CPU.
+        self._known: dict[Any, tuple[list, dict[Any, list], bool]] = {}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -100,7 +114,7 @@ class PlacedFunction:
         return getattr(self._jit, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return with_places, (self._jit, self._in, self._out)
+        return with_places, (self._jit, self._in, self._out, self._device)
 
     def __repr__(self) -> str:
         return repr(self._jit)
@@ -112,7 +126,12 @@ class PlacedFunction:
         key = tree, tuple([getattr(x, "shape", ()) for x in leaves]), named_axes.mesh_in_use()
         known = self._known.get(key)
         if known is None:
-            known = _kept(self._known, key, (self._inputs(args, kwargs), {}))
+            found = self._inputs(args, kwargs)
+            known = _kept(self._known, key, (found, {}, any(map(device_number, found))))
+        if self._device is not None:
+            args, kwargs = self._moved(args, kwargs, [SingleDeviceSharding(self._device)] * len(leaves))
+        elif known[2]:
+            args, kwargs = self._moved(args, kwargs, known[0])
         out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
         shapes = tuple([x.shape for x in out])
         places = known[1].get((tree, shapes))
@@ -125,6 +144,23 @@ class PlacedFunction:
                 for x, where in zip(out, places)
             ]
         )
+
+    def _moved(self, args, kwargs, places) -> tuple[tuple, dict]:
+        """The arguments where they are said to be; those that were put elsewhere by request stay there, unless the
+        function has a device of its own."""
+
+        def put(leaf, where):
+            array = core.as_array(leaf, "jit")
+            stays = where is None or isinstance(array, core.Tracer)
+            if stays or (self._device is None and placement(array).committed):
+                return leaf
+            return placed(array, where)
+
+        leaves, tree = tree_util.tree_flatten((self._dynamic(args), kwargs))
+        moved, kwargs = tree.unflatten([put(x, where) for x, where in zip(leaves, places)])
+        rest = iter(moved)
+        numbers = {number % len(args) for number in self._static} if args else set()
+        return tuple(x if n in numbers else next(rest) for n, x in enumerate(args)), kwargs
 
     def _dynamic(self, args) -> tuple:
         numbers = {number % len(args) for number in self._static} if args else set()
@@ -173,6 +209,10 @@ class PlacedFunction:
         """Traces and lowers for these (possibly abstract) arguments."""
         return self._stage(self._jit.lower(*args, **kwargs), args, kwargs)
 
+    def memory_plan(self, *args: Any, **kwargs: Any) -> MemoryPlan:
+        """Where each value is, and what is copied: of the program for whole arrays."""
+        return self._jit.memory_plan(*args, **kwargs)
+
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs' shapes, dtypes and shardings, without running."""
         self._inputs(args, kwargs)
@@ -210,8 +250,14 @@ def _prefix(places, tree, what) -> list:
         raise ValueError(f"jit: {what} must be a tree above that of what they are for: {error}") from None
 
 
-def with_places(jitted: _core.PjitFunction, in_shardings: Any, out_shardings: Any) -> Any:
-    """The jitted function with these shardings; itself where they say nothing."""
+def with_places(
+    jitted: _core.PjitFunction, in_shardings: Any, out_shardings: Any, device: Device | None = None
+) -> Any:
+    """The jitted function with these shardings, or on this device; itself where they say nothing."""
+    if device is not None:
+        return PlacedFunction(jitted, None, None, device)
+    if in_shardings is None and out_shardings is None:
+        return jitted
     said = [
         leaf
         for leaf in tree_util.tree_leaves((in_shardings, out_shardings), is_leaf=is_leaf)

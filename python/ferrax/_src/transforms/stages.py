@@ -16,6 +16,7 @@ from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.placements import WHOLE, placed
 from ferrax._src.state import arguments as ref_args
 from ferrax._src.tracing import abstract_values
+from ferrax._src.transforms import memory_plan
 from ferrax._src.tree import tree_util
 
 
@@ -301,6 +302,16 @@ class Compiled(_Stage):
         """
         arguments, _, results, between, peak = self._program.plan()[2]
         return CompiledMemoryStats(arguments, results, between, peak)
+
+    def memory_plan(self) -> memory_plan.MemoryPlan:
+        """Where each value is, from which step to which, and what is copied, updated in place and reused: as fields,
+        as text, and as a picture (`to_html`).
+
+        >>> compiled = ferrax.jit(lambda x: jnp.sort(jnp.sort(x) + 1)).lower(jnp.zeros(256)).compile()
+        >>> compiled.memory_plan()
+        <MemoryPlan of <lambda>: 3 steps, 3 buffers, arena 1 KiB, peak 1 KiB>
+        """
+        return memory_plan.made_of(self._program.memory_plan())
 
     def runtime_executable(self) -> Any:
         """The program, as the native core has it."""

@@ -15,7 +15,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ferrax_compile::{expand, plan};
+use ferrax_compile::{Target, expand, plan};
 use ferrax_ir::verify::verify;
 use ferrax_ir::{Dim, Program, Result};
 use ferrax_transform::{
@@ -242,7 +242,10 @@ impl Pass {
             "cse" => Outcome::of(cse(program)?),
             "optimise" => Outcome::of(optimise(program, Options::default())?),
             "expand" => Outcome::of(expand(program)?),
-            "plan" => Outcome { plan: Some(plan(&expand(program)?)?.to_string()), ..Outcome::default() },
+            "plan" => Outcome {
+                plan: Some(plan(&expand(program)?, &Target::CPU)?.to_string()),
+                ..Outcome::default()
+            },
             name => panic!("there is no pass '{name}'"),
         })
     }

@@ -7,7 +7,7 @@
 mod case;
 
 use case::{Case, cases, folder};
-use ferrax_compile::{expand, plan};
+use ferrax_compile::{Target, expand, plan};
 use ferrax_ir::verify::verify;
 use ferrax_ir::{Error, Program, Result};
 use ferrax_transform::{Options, optimise};
@@ -153,7 +153,7 @@ fn check_changed(case: &Case, text: &str, is_input: bool) -> bool {
         }
     };
     fair(optimise(&program, Options::default()).and_then(|program| verify(&program)));
-    fair(expand(&program).and_then(|flat| plan(&flat)).map(drop));
+    fair(expand(&program).and_then(|flat| plan(&flat, &Target::CPU)).map(drop));
     // The options of the case are for so many inputs and outputs, and what they say of these
     // (what is linear, where an axis is) is the caller's word: if it is wrong, the error is internal.
     let counts = |program: &Program| (program.inputs.len(), program.outputs.len());

@@ -9,7 +9,7 @@ use ferrax_ir::{Program, Result, internal_error};
 
 use super::body::{Body, Inner, Loop};
 use super::{Call, Kernel};
-use crate::executable::Nested;
+use crate::backend::Nested;
 
 #[derive(Debug)]
 struct Branches {
@@ -23,7 +23,7 @@ struct Branch {
     fresh: Vec<Option<usize>>,
 }
 
-pub fn cond(op: &Cond, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
+pub fn cond(op: &Cond, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
     let mut branches = Vec::with_capacity(op.branches.len());
     for program in &op.branches {
         let inner = Inner::new(program, nested)?;
@@ -84,7 +84,7 @@ struct WhileLoop {
     moving: Vec<(u32, u32)>,
 }
 
-pub fn while_loop(op: &While, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
+pub fn while_loop(op: &While, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
     let condition = Inner::new(&op.cond_jaxpr, nested)?;
     let carries = op.body_jaxpr.outputs.len();
     let body = Body::new(&op.body_jaxpr, op.body_nconsts, carries, nested)?;
@@ -157,7 +157,7 @@ struct ScanLoop {
     carries: usize,
 }
 
-pub fn scan(op: &Scan, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
+pub fn scan(op: &Scan, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
     let length = op.length.as_const();
     let length = length.ok_or_else(|| internal_error!("a scan of symbolic length {}", op.length))?;
     let body = Body::new(&op.jaxpr, op.num_consts, op.num_carry, nested)?;

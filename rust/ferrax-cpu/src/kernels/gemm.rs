@@ -3,26 +3,27 @@
 //! The axes of each operand are gathered into batch, free and contracted groups.
 //! A group that one stride walks is used where it lies; otherwise the operand is
 //! copied into that order first. Floats and complex numbers go to the `gemm`
-//! crate, cut into pieces that depend on the sizes alone; small products and
-//! integers to loops here. Long sums are cut into panels whose products are added
-//! in pairs (`panels`).
+//! crate, cut into pieces that depend on the sizes alone; those of few rows or
+//! terms to `thin`, other small products and integers to loops here. Long sums are
+//! cut into panels whose products are added in pairs (`panels`).
+
+use std::ops::Range;
 
 use bytemuck::Pod;
 use ferrax_compile::Argument;
 use ferrax_ir::ops::DotGeneral;
 use ferrax_ir::tensor::element_count;
-use ferrax_ir::{DType, Result, Sizes, unsupported};
+use ferrax_ir::{DType, Result, Sizes, internal_error, unsupported};
 use gemm::Parallelism;
 use smallvec::SmallVec;
 
 use super::copy::{CopyLoop, StridedCopy, byte_strides};
 use super::panels::{self, Matrices, Panels};
+use super::thin::{self, TINY};
 use super::{Call, Kernel};
 use crate::alloc::Buffer;
 use crate::pool;
 
-/// Multiplications below which a product is computed by plain loops.
-const TINY: usize = 8 * 8 * 8;
 /// Multiplications below which a product stays on one thread.
 const SERIAL: usize = 1 << 19;
 /// Pieces that a large product is cut into, at most, and the least rows of one:
@@ -63,8 +64,8 @@ pub fn bind(op: &DotGeneral, inputs: &[Argument], outputs: &[Argument]) -> Resul
         return Err(unsupported!("a product of {} and {} to {dtype} on the CPU", left.dtype, right.dtype));
     }
     let run = match dtype {
-        DType::F32 => float::<f32>,
-        DType::F64 => float::<f64>,
+        DType::F32 => float::<f32, 16, 8>,
+        DType::F64 => float::<f64, 8, 4>,
         DType::C64 => complex32,
         DType::C128 => complex64,
         DType::I8 | DType::U8 => integer::<u8>,
@@ -82,7 +83,7 @@ pub fn bind(op: &DotGeneral, inputs: &[Argument], outputs: &[Argument]) -> Resul
     let (left_side, m, k) = side(left, &op.lhs_batch, &lhs_contracted);
     let (right_side, n, _) = side(right, &op.rhs_batch, &rhs_contracted);
     let batch = op.lhs_batch.iter().map(|&axis| left.sizes[axis]).collect();
-    // The crate adds to the result term by term where a row vector meets rows, or columns a column vector.
+    // Terms are added to the result one by one where a row vector meets rows, or columns a column vector.
     let in_order = (m == 1 && right_side.free_stride == 1) || (n == 1 && left_side.free_stride == 1);
     let length = if in_order { panels::SHORT } else { panels::LONG };
     let panels = Panels::new(dtype, run, length).filter(|_| k > length);
@@ -233,6 +234,33 @@ impl Kernel for Product {
         }
         Ok(())
     }
+
+    unsafe fn run_rows(&self, call: &Call<'_>, rows: Range<usize>) -> Result<()> {
+        if self.left.copy.is_some() || self.right.copy.is_some() {
+            return Err(internal_error!("operands of a product by rows are not in order"));
+        }
+        let pointers = Pointers { left: call.inputs[0], right: call.inputs[1], out: call.outputs[0] };
+        let element = self.dtype.size();
+        let mut from = rows.start;
+        while from < rows.end {
+            let (batch, first) = (from / self.m, from % self.m);
+            let end = self.m.min(first + rows.end - from);
+            let part = || {
+                let pointers = &pointers;
+                self.matrices(pointers, batch).part(first..end, 0..self.n, 0..self.k, element)
+            };
+            match &self.panels {
+                _ if self.k == 0 => {
+                    // SAFETY: these rows of the output; all zeros is zero.
+                    unsafe { part().out.write_bytes(0, (end - first) * self.n * element) };
+                }
+                Some(panels) => panels.run(1, &|_| part())?,
+                None => (self.run)(&part()),
+            }
+            from += end - first;
+        }
+        Ok(())
+    }
 }
 
 /// Sums of products by plain loops.
@@ -355,8 +383,10 @@ fn blas<T: Blas>(of: &Matrices) {
     }
 }
 
-fn float<T: Blas>(of: &Matrices) {
-    blas::<T>(of);
+fn float<T: Blas + thin::Real, const W: usize, const HALF: usize>(of: &Matrices) {
+    if !thin::multiply::<T, W, HALF>(of) {
+        blas::<T>(of);
+    }
 }
 
 fn complex32(of: &Matrices) {

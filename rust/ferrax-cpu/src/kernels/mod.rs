@@ -18,12 +18,15 @@ pub mod reference;
 mod singles;
 pub mod sort;
 mod sweeps;
+mod thin;
 pub mod windows;
 
-use ferrax_compile::Argument;
-use ferrax_ir::{Op, Result};
+use std::ops::Range;
 
-use crate::executable::Nested;
+use ferrax_compile::Argument;
+use ferrax_ir::{Op, Result, internal_error};
+
+use crate::backend::Nested;
 
 /// The operands of one call.
 pub struct Call<'a> {
@@ -47,6 +50,14 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// Only the first input and the first output may be the same memory. The
     /// scratch memory is as large as asked for and nobody else's during the run.
     unsafe fn run(&self, call: &Call<'_>) -> Result<()>;
+
+    /// Computes some rows of the output, of an op that says how it goes by rows (`Rules::by_rows`), on this thread.
+    ///
+    /// # Safety
+    /// As `run`, for these rows, and those of the first operand if it is walked by rows.
+    unsafe fn run_rows(&self, _call: &Call<'_>, _rows: Range<usize>) -> Result<()> {
+        Err(internal_error!("{self:?} does not go by rows"))
+    }
 }
 
 /// Makes what is made once: see `fork`.
@@ -59,7 +70,7 @@ pub fn bind(
     op: &Op,
     inputs: &[Argument],
     outputs: &[Argument],
-    nested: &mut Nested,
+    nested: &mut Nested<'_>,
 ) -> Result<Box<dyn Kernel>> {
     let own = match op {
         Op::Cond(op) => Some(control::cond(op, nested)?),

@@ -1,19 +1,26 @@
-//! Gather and scatter of single elements by one index each.
+//! Gather of single elements, and scatter of single elements or lines of them, by one index each.
 //!
 //! Indices and the other array are read in order, so that nothing has to be
 //! computed for an element but its place along one axis of the operand.
+
+use std::ops::Range;
 
 use ferrax_compile::Argument;
 use ferrax_ir::ops::{Gather, ScatterKind};
 use ferrax_ir::{DType, Result};
 use smallvec::SmallVec;
 
+use super::copy::copy_shared;
 use super::{Call, Kernel};
 use crate::pool;
+use crate::vm::isa::{Isa, isa};
 use crate::vm::ops::Number;
 
 /// Elements below which work stays on one thread.
 const SERIAL: usize = 1 << 14;
+/// Elements of all lines from which threads share them, and the least bytes of a line that one takes.
+const LINES: usize = 1 << 16;
+const STRIPE: usize = 64;
 
 /// Where single elements lie in the operand.
 #[derive(Clone, Debug)]
@@ -135,23 +142,30 @@ impl Singles {
         Some(Box::new(GatherSingles { singles: self, fill: fill.to_le_bytes(), run }))
     }
 
-    /// The kernel of a scatter into an operand of this type, for common dtypes.
-    pub fn scatter(self, kind: ScatterKind, operand: &Argument) -> Option<Box<dyn Kernel>> {
+    /// The kernel of a scatter of lines of so many elements into an operand of this type, for common dtypes. Lines
+    /// that do not overlap but where they are the same may be cut.
+    pub fn scatter(
+        self,
+        kind: ScatterKind,
+        operand: &Argument,
+        width: usize,
+        cut: bool,
+    ) -> Option<Box<dyn Kernel>> {
         macro_rules! of_index {
             ($t:ty, $f:expr) => {
                 match self.index_dtype {
-                    DType::I32 => |s, o, i, u| {
-                        // SAFETY: `ScatterAll` is `scatter` for one pair of types: these are the dtypes of
+                    DType::I32 => |s, a, columns| {
+                        // SAFETY: `ScatterColumns` is `scatter` for one pair of types: these are the dtypes of
                         // the operand and of the indices.
-                        unsafe { scatter::<$t, i32>(s, o, i, u, $f) }
+                        unsafe { scatter_wide::<$t, i32>(s, a, columns, $f) }
                     },
-                    DType::U32 => |s, o, i, u| {
+                    DType::U32 => |s, a, columns| {
                         // SAFETY: as for I32, with indices that are U32.
-                        unsafe { scatter::<$t, u32>(s, o, i, u, $f) }
+                        unsafe { scatter_wide::<$t, u32>(s, a, columns, $f) }
                     },
-                    _ => |s, o, i, u| {
+                    _ => |s, a, columns| {
                         // SAFETY: as for I32; of other index dtypes only I64 comes here.
-                        unsafe { scatter::<$t, i64>(s, o, i, u, $f) }
+                        unsafe { scatter_wide::<$t, i64>(s, a, columns, $f) }
                     },
                 }
             };
@@ -167,7 +181,7 @@ impl Singles {
                 }
             };
         }
-        let run: ScatterAll = match (kind, operand.dtype) {
+        let run: ScatterColumns = match (kind, operand.dtype) {
             (ScatterKind::Set, dtype) => match dtype.size() {
                 1 => of_index!(u8, |_, new| new),
                 2 => of_index!(u16, |_, new| new),
@@ -183,15 +197,26 @@ impl Singles {
             (_, DType::F64) => kinds!(f64),
             _ => return None,
         };
-        let bytes = operand.bytes();
-        Some(Box::new(ScatterSingles { singles: self, bytes, run }))
+        let (bytes, element) = (operand.bytes(), operand.dtype.size());
+        Some(Box::new(ScatterLines { singles: self, bytes, width, element, cut, run }))
     }
 }
 
 /// `f(singles, operand, indices, out, from, to, fill)`.
 type GatherRange = unsafe fn(&Singles, *const u8, *const u8, *mut u8, usize, usize, &[u8; 16]);
-/// `f(singles, operand, indices, updates)`.
-type ScatterAll = unsafe fn(&Singles, *mut u8, *const u8, *const u8);
+/// `f(singles, arrays, columns)`: brings these columns of all lines to the operand.
+type ScatterColumns = unsafe fn(&Singles, &Arrays, Range<usize>);
+
+/// The arrays of a scatter, and the elements of a line of updates.
+struct Arrays {
+    operand: *mut u8,
+    indices: *const u8,
+    updates: *const u8,
+    width: usize,
+}
+
+// SAFETY: chunks write columns of their own and only read the indices and updates.
+unsafe impl Sync for Arrays {}
 
 /// # Safety
 /// The arrays are those of the op, of these element types.
@@ -216,26 +241,68 @@ unsafe fn gather<T: Copy, I: Index>(
 }
 
 /// # Safety
-/// As `gather`.
+/// As `gather`; nobody else uses these columns of the operand.
 #[inline(always)]
 unsafe fn scatter<T: Copy, I: Index>(
     singles: &Singles,
-    operand: *mut u8,
-    indices: *const u8,
-    updates: *const u8,
+    arrays: &Arrays,
+    columns: Range<usize>,
     combine: impl Fn(T, T) -> T,
 ) {
-    // SAFETY: `each` gives offsets of elements inside the operand and numbers below the count, which the
-    // indices and the updates have. Updates come in order, on one thread, so that repeated indices have one
-    // meaning.
+    let (operand, updates, width) = (arrays.operand, arrays.updates.cast::<T>(), arrays.width);
+    let (indices, first, count) = (arrays.indices.cast::<I>(), columns.start, columns.len());
+    // SAFETY: `each` gives offsets of lines inside the operand and numbers below the count, which the
+    // indices and the lines of updates have. Updates come in order, so that repeated indices have one meaning.
     unsafe {
-        singles.each(indices.cast::<I>(), 0, singles.count(), |number, offset| {
-            if let Some(offset) = offset {
-                let target = operand.offset(offset).cast::<T>();
-                *target = combine(*target, *updates.cast::<T>().add(number));
+        singles.each(indices, 0, singles.count(), |number, offset| {
+            let Some(offset) = offset else { return };
+            let target = operand.offset(offset).cast::<T>();
+            if width == 1 {
+                *target = combine(*target, *updates.add(number));
+                return;
+            }
+            let target = std::slice::from_raw_parts_mut(target.add(first), count);
+            let line = std::slice::from_raw_parts(updates.add(number * width + first), count);
+            for (target, &update) in target.iter_mut().zip(line) {
+                *target = combine(*target, update);
             }
         });
     }
+}
+
+/// As `scatter`, with the vectors of this machine.
+///
+/// # Safety
+/// As `scatter`.
+#[inline(always)]
+unsafe fn scatter_wide<T: Copy, I: Index>(
+    singles: &Singles,
+    arrays: &Arrays,
+    columns: Range<usize>,
+    combine: impl Fn(T, T) -> T,
+) {
+    // SAFETY: the caller's promise; the machine has the instructions that it is asked for here.
+    unsafe {
+        match isa() {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 | Isa::Avx512 => scatter_avx2::<T, I>(singles, arrays, columns, combine),
+            Isa::Baseline => scatter::<T, I>(singles, arrays, columns, combine),
+        }
+    }
+}
+
+/// # Safety
+/// As `scatter`; the machine has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn scatter_avx2<T: Copy, I: Index>(
+    singles: &Singles,
+    arrays: &Arrays,
+    columns: Range<usize>,
+    combine: impl Fn(T, T) -> T,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { scatter::<T, I>(singles, arrays, columns, combine) }
 }
 
 struct GatherSingles {
@@ -281,30 +348,39 @@ impl Kernel for GatherSingles {
     }
 }
 
-struct ScatterSingles {
+struct ScatterLines {
     singles: Singles,
-    /// Bytes of the operand.
+    /// Bytes of the operand, and of an element.
     bytes: usize,
-    run: ScatterAll,
+    element: usize,
+    /// Elements of a line, and whether threads may have columns of their own.
+    width: usize,
+    cut: bool,
+    run: ScatterColumns,
 }
 
-impl std::fmt::Debug for ScatterSingles {
+impl std::fmt::Debug for ScatterLines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ScatterSingles({:?})", self.singles)
+        write!(f, "ScatterLines({:?}, {})", self.singles, self.width)
     }
 }
 
-impl Kernel for ScatterSingles {
+impl Kernel for ScatterLines {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
-        let out = call.outputs[0];
-        // SAFETY: operand and result have `self.bytes` bytes and are either one array or apart; the others
-        // are the op's indices and updates, whose types chose the function.
-        unsafe {
-            if !std::ptr::eq(out, call.inputs[0]) {
-                std::ptr::copy_nonoverlapping(call.inputs[0], out, self.bytes);
-            }
-            (self.run)(&self.singles, out, call.inputs[1], call.inputs[2]);
+        let (operand, width) = (call.outputs[0], self.width);
+        if !std::ptr::eq(operand, call.inputs[0]) {
+            // SAFETY: operand and result have `self.bytes` bytes and are apart.
+            unsafe { copy_shared(call.inputs[0], operand, self.bytes) };
         }
-        Ok(())
+        let arrays = Arrays { operand, indices: call.inputs[1], updates: call.inputs[2], width };
+        let worth_it = self.cut && self.singles.count().saturating_mul(width) >= LINES;
+        let stripes = if worth_it { width * self.element / STRIPE } else { 1 };
+        let stripes = stripes.clamp(1, pool::threads());
+        pool::run_interruptibly(stripes, &|stripe| {
+            let columns = stripe * width / stripes..(stripe + 1) * width / stripes;
+            // SAFETY: the arrays are those of the op, whose types chose the function; each chunk has columns of
+            // its own, which meet no others, for lines are cut only if they are the same or apart.
+            unsafe { (self.run)(&self.singles, &arrays, columns) }
+        })
     }
 }

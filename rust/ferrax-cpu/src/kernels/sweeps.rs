@@ -20,7 +20,7 @@ use ferrax_ir::{Program, Result};
 use super::body::{Body, Inner, Loop};
 use super::{Call, Kernel};
 use crate::alloc::Buffer;
-use crate::executable::Nested;
+use crate::backend::Nested;
 
 const ALIGNMENT: usize = 64;
 /// Steps in the first chunk.
@@ -50,7 +50,7 @@ struct SweepsKernel {
     again: Option<treeverse::Plan>,
 }
 
-pub fn sweeps(op: &Sweeps, nested: &mut Nested) -> Result<Box<dyn Kernel>> {
+pub fn sweeps(op: &Sweeps, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
     let condition = Inner::new(&op.cond_jaxpr, nested)?;
     let mut sweeps = Vec::with_capacity(op.bodies.len());
     for (sweep, program) in op.bodies.iter().enumerate() {

@@ -6,7 +6,7 @@ use ferrax_ir::{DType, Result, internal_error};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
-use super::copy::{CopyLoop, StridedCopy, byte_strides, merged};
+use super::copy::{CopyLoop, StridedCopy, byte_strides, copy_shared, merged};
 use super::singles::Singles;
 use super::{Call, Kernel};
 use crate::pool;
@@ -49,7 +49,7 @@ struct Pointers<'a> {
     out: *mut u8,
 }
 
-// SAFETY: chunks write disjoint windows of the output and only read the inputs.
+// SAFETY: chunks write disjoint parts of the output and only read the inputs.
 unsafe impl Sync for Pointers<'_> {}
 
 /// Where windows lie: loops over the index array, and within a window.
@@ -259,12 +259,26 @@ type Combine = unsafe fn(&[CopyLoop], *mut u8, *const u8);
 #[derive(Debug)]
 struct ScatterKernel {
     placement: Placement,
+    /// From updates to operand.
     loops: SmallVec<[CopyLoop; 6]>,
-    copy: Option<StridedCopy>,
+    /// The loop along which windows can be cut: all begin at the same place there.
+    cut: Option<usize>,
+    element: usize,
     combine: Option<Combine>,
     operand_bytes: usize,
     empty: bool,
 }
+
+/// A part of each window: where it begins in updates and operand, and its loops.
+struct Stripe {
+    from: isize,
+    to: isize,
+    loops: SmallVec<[CopyLoop; 6]>,
+    copy: StridedCopy,
+}
+
+/// Bytes along a window below which a part of it is not worth a thread: a cache line.
+const STRIPE: usize = 64;
 
 pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Result<Option<Box<dyn Kernel>>> {
     let (operand, updates) = (&inputs[0], &inputs[2]);
@@ -287,31 +301,105 @@ pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Resu
         indices: &inputs[1],
         windowed: updates,
         window_dims: &op.update_window_dims,
-        thin,
+        thin: thin.clone(),
         index_map: &op.scatter_dims_to_operand_dims,
         operand_batching: &op.operand_batching_dims,
         indices_batching: &op.scatter_indices_batching_dims,
         window,
         clamp: op.mode == GatherMode::Clip,
     });
-    if loops.iter().all(|each| each.count == 1)
+    // Windows that are lines of adjacent elements, one after the other in the updates.
+    let first = updates.sizes.len() - op.update_window_dims.len();
+    let trailing = op.update_window_dims.iter().copied().eq(first..updates.sizes.len());
+    let line = match *merged(loops.iter().copied()) {
+        [] => Some(1),
+        [CopyLoop { count, from, to }] => {
+            (trailing && from == to && from == element as isize).then_some(count)
+        }
+        _ => None,
+    };
+    if let Some(width) = line
         && let Some(singles) = placement.singles(&updates.sizes, element)
-        && let Some(kernel) = singles.scatter(op.kind, operand)
+        && let Some(kernel) = singles.scatter(
+            op.kind,
+            operand,
+            width,
+            op.scatter_dims_to_operand_dims.iter().all(|axis| thin.contains(axis)),
+        )
     {
         return Ok(Some(kernel));
     }
-    // From updates to operand.
     for each in &mut loops {
         std::mem::swap(&mut each.from, &mut each.to);
     }
+    let kept = (0..operand.sizes.len()).filter(|axis| !thin.contains(axis)).enumerate();
+    let still = kept.filter(|(_, axis)| !op.scatter_dims_to_operand_dims.contains(axis));
+    let cut = still.map(|(number, _)| number).max_by_key(|&number| loops[number].count);
     Ok(Some(Box::new(ScatterKernel {
         placement,
-        copy: combine.is_none().then(|| StridedCopy::new(loops.iter().copied(), element)),
-        loops: merged(loops),
+        loops,
+        cut,
+        element,
         combine,
         operand_bytes: operand.bytes(),
         empty: updates.sizes.contains(&0) || element == 0,
     })))
+}
+
+impl ScatterKernel {
+    /// How many stripes are worth their threads. Elements of one meet no others, and each takes its updates in
+    /// order: their number changes no bit.
+    fn stripes(&self) -> usize {
+        let window: usize = self.loops.iter().map(|each| each.count).product::<usize>() * self.element;
+        let Some(cut) = self.cut.filter(|_| self.placement.count.saturating_mul(window) >= 2 * SERIAL) else {
+            return 1;
+        };
+        let length = self.loops[cut].count;
+        let inner: usize = self.loops[cut + 1..].iter().map(|each| each.count).product();
+        (length * inner * self.element / STRIPE).min(length).clamp(1, pool::threads())
+    }
+
+    fn stripe(&self, number: usize, count: usize) -> Stripe {
+        let mut loops = self.loops.clone();
+        let (mut from, mut to) = (0, 0);
+        if let Some(cut) = self.cut {
+            let each = &mut loops[cut];
+            let (first, end) = (number * each.count / count, (number + 1) * each.count / count);
+            (from, to) = (first as isize * each.from, first as isize * each.to);
+            each.count = end - first;
+        }
+        Stripe { from, to, copy: StridedCopy::new(loops.iter().copied(), self.element), loops: merged(loops) }
+    }
+
+    /// Brings this part of all updates to the operand, in the order of the indices, so that repeated ones have
+    /// one meaning.
+    ///
+    /// # Safety
+    /// The pointers are the indices, the updates and the result; no other thread is at this stripe.
+    unsafe fn update(
+        &self,
+        stripe: &Stripe,
+        indices: *const u8,
+        updates: *const u8,
+        out: *mut u8,
+    ) -> Result<()> {
+        let read = (self.placement.read)(self.placement.index_dtype)?;
+        for number in 0..self.placement.count {
+            // SAFETY: windows out of bounds have no place; the others are inside the operand, and so are their
+            // stripes.
+            unsafe {
+                let (at, target) = self.placement.find(read, indices, number);
+                let Some(target) = target else { continue };
+                let source = updates.offset(at + stripe.from);
+                let target = out.offset(target + stripe.to);
+                match self.combine {
+                    None => stripe.copy.run(source, target),
+                    Some(combine) => combine(&stripe.loops, target, source),
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Kernel for ScatterKernel {
@@ -319,27 +407,19 @@ impl Kernel for ScatterKernel {
         let out = call.outputs[0];
         if !std::ptr::eq(out, call.inputs[0]) {
             // SAFETY: operand and result have the same size.
-            unsafe { std::ptr::copy_nonoverlapping(call.inputs[0], out, self.operand_bytes) };
+            unsafe { copy_shared(call.inputs[0], out, self.operand_bytes) };
         }
         if self.empty {
             return Ok(());
         }
-        let read = (self.placement.read)(self.placement.index_dtype)?;
-        // In the order of the indices, so that repeated ones have one meaning.
-        for number in 0..self.placement.count {
-            // SAFETY: windows out of bounds have no place; the others are inside the operand.
-            unsafe {
-                let (at, target) = self.placement.find(read, call.inputs[1], number);
-                let Some(target) = target else { continue };
-                let (source, target) = (call.inputs[2].offset(at), out.offset(target));
-                match (&self.copy, self.combine) {
-                    (Some(copy), _) => copy.run(source, target),
-                    (None, Some(combine)) => combine(&self.loops, target, source),
-                    (None, None) => {}
-                }
-            }
-        }
-        Ok(())
+        let stripes = self.stripes();
+        let pointers = Pointers { inputs: call.inputs, out };
+        pool::run_fallibly(stripes, &|number| {
+            let pointers = &pointers;
+            let stripe = self.stripe(number, stripes);
+            // SAFETY: the pointers are those of the call; each stripe is one chunk's.
+            unsafe { self.update(&stripe, pointers.inputs[1], pointers.inputs[2], pointers.out) }
+        })
     }
 }
 

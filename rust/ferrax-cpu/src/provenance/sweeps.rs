@@ -5,7 +5,7 @@ use ferrax_ir::ops::Sweeps;
 use ferrax_ir::{Equation, Result, Tensor, internal_error};
 
 use super::{Loop, Step, Watch};
-use crate::executable::compile;
+use crate::backend::compile;
 
 /// Looks into an equation for what made output `number` bad.
 pub(super) fn descend(

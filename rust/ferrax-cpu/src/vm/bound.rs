@@ -7,25 +7,20 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use ferrax_compile::schedule::{FoldShape, PerAxis, Schedule, Span, Tile, TreeLayout, Walk};
 use ferrax_compile::{Launch, Stage};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
 use super::flat::Flat;
-use super::fold::FoldShape;
-use super::nest::{Nest, PerAxis, Tile};
-use super::reduction::{Apply, Fold, Progress, Shape, connect, folds, segment};
-use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build, pressure};
+use super::pick::{Indices, JumpStep, Picks};
+use super::reduction::{Apply, Fold, Progress, connect, folds, wanted};
+use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build};
 use super::transfer::Rect;
-use super::tree::Layout as TreeLayout;
-use super::walk::Walk;
 use crate::alloc::Buffer;
+use crate::backend::TARGET;
 use crate::pool;
 
-/// Scratch that a block's registers may take.
-const BLOCK_BYTES: usize = 24 << 10;
-const MAX_LANES: usize = 1024;
-const MIN_LANES: usize = 128;
 /// Nanoseconds below which work stays on one thread.
 const SERIAL_NANOS: f64 = 20_000.0;
 /// Nanoseconds that a chunk should take.
@@ -109,14 +104,8 @@ impl Bound {
     /// may lie in the same memory.
     pub fn new(launch: &Launch, may_share: &dyn Fn(u32, u32) -> bool) -> Result<Bound> {
         let kernel = &launch.kernel;
-        let nest = Nest::new(launch);
-        let main_stores: Vec<bool> = kernel.stores.iter().map(|store| store.stage == Stage::Main).collect();
-        let per_lane = pressure(&kernel.body).max(pressure(&kernel.epilogue)).max(1);
-        let lanes = (BLOCK_BYTES / per_lane).clamp(MIN_LANES, MAX_LANES) / 64 * 64;
-        let shape = Shape::choose(&nest, kernel, &main_stores, lanes);
-        let tile = shape.tile;
-        let walk = Walk::new(&nest, tile);
-        let epilogue_tile = tile.epilogue(&nest);
+        let schedule = Schedule::new(launch, &TARGET);
+        let (nest, tile) = (&schedule.nest, schedule.tile);
         let shares: Vec<bool> = (0..kernel.operands.len() as u32)
             .map(|operand| {
                 (0..kernel.operands.len() as u32).any(|other| {
@@ -125,43 +114,35 @@ impl Bound {
             })
             .collect();
         let mut layout = Layout::default();
-        // Accumulators live across the tiles of a unit.
-        let kept = epilogue_tile.lanes();
-        let mut folds = folds(kernel, &shape, walk.terms, kept, &mut layout)?;
+        let mut folds = folds(kernel, &schedule, &mut layout)?;
         let accumulator_places: Vec<Place> = folds.iter().map(Fold::result).collect();
         let stores_of = |stage: Stage| -> Vec<usize> {
             (0..kernel.stores.len()).filter(|&index| kernel.stores[index].stage == stage).collect()
         };
-        let wanted: Vec<_> = kernel.accumulators.iter().map(|accumulator| accumulator.arg).collect();
+        let wanted = wanted(kernel, &schedule);
         let context = Context {
             kernel,
-            nest: &nest,
+            params: &launch.params,
+            jumps: &launch.jumps,
+            nest,
             tile,
-            direct: shape.direct,
+            direct: schedule.direct,
             accumulators: &accumulator_places,
             shares: &shares,
         };
         let main = build(&context, &kernel.body, &mut layout, &stores_of(Stage::Main), &wanted)?;
-        connect(&mut folds, &main, &shape, &layout.entries);
+        connect(&mut folds, &main, &schedule, &layout.entries)?;
         let epilogue_stores = stores_of(Stage::Epilogue);
         let epilogue = if epilogue_stores.is_empty() {
             None
         } else {
-            let context = Context { tile: epilogue_tile, direct: false, ..context };
+            let context = Context { tile: schedule.epilogue, direct: false, ..context };
             Some(build(&context, &kernel.epilogue, &mut layout, &epilogue_stores, &[])?)
         };
-        let tile_loop = |axis: usize| TileLoop {
-            axis,
-            first: 0,
-            step: tile.step(axis),
-            blocks: nest.extents[axis].div_ceil(tile.step(axis).max(1)),
-        };
+        let tile_loop =
+            |axis: usize| TileLoop { axis, first: 0, step: tile.step(axis), blocks: tile.blocks(nest, axis) };
         let axes = 0..nest.extents.len();
         let loops: PerAxis<TileLoop> = axes.filter(|&a| !nest.reduced[a]).map(tile_loop).collect();
-        let tiles = loops.iter().map(|l| l.blocks).product();
-        let reduce_tiles = walk.tiles();
-        let segment = segment(&shape, &walk, &folds, tiles, kept);
-        let segments = walk.terms.div_ceil(segment.max(1)).max(1);
         if nest.count() > 0 && kernel.stores.is_empty() {
             return Err(internal_error!("a kernel stores nothing"));
         }
@@ -173,17 +154,17 @@ impl Bound {
             extents: nest.extents.clone(),
             tile,
             loops,
-            tiles,
+            tiles: schedule.tiles,
             reduces: nest.reduced.contains(&true),
-            walk,
-            reduce_tiles,
-            segment,
-            segments,
+            reduce_tiles: schedule.walk.tiles(),
+            walk: schedule.walk,
+            segment: schedule.segment,
+            segments: schedule.segments,
             folds,
-            fold_shape: shape.fold,
+            fold_shape: schedule.fold,
             main,
             epilogue,
-            epilogue_tile,
+            epilogue_tile: schedule.epilogue,
             entries: layout.entries,
             constants: layout.constants,
             scratch: layout.scratch,
@@ -284,8 +265,7 @@ impl Bound {
         if !plain || self.epilogue.is_some() || !self.is_serial() {
             return None;
         }
-        let length =
-            |span: Option<super::nest::Span>| span.map_or(1, |span| span.length.min(self.extents[span.axis]));
+        let length = |span: Option<Span>| span.map_or(1, |span| span.length.min(self.extents[span.axis]));
         Flat::new(&self.main, &self.entries, length(self.tile.row), length(self.tile.col))
     }
 
@@ -540,7 +520,7 @@ impl Worker<'_> {
 
     /// The size of the tile here.
     pub(super) fn measure(&mut self, tile: Tile) {
-        let here = |span: Option<super::nest::Span>| {
+        let here = |span: Option<Span>| {
             span.map_or(1, |span| span.length.min(self.ends[span.axis] - self.at[span.axis] as usize))
         };
         (self.rows, self.cols) = (here(tile.row), here(tile.col));
@@ -555,12 +535,25 @@ impl Worker<'_> {
         self.operands[walk.operand as usize].wrapping_offset(offset)
     }
 
+    /// The indices of a load's jumps, from those of element `first` of the tile on.
+    fn indices(&self, step: &LoadStep, first: usize) -> SmallVec<[Indices; 2]> {
+        let indices = |jump: &JumpStep| jump.indices(self.table[jump.place as usize], first, self.cols);
+        step.jumps.iter().map(indices).collect()
+    }
+
     /// Sets the place of a load: to the elements themselves, or with `copy` to a block of them.
     ///
     /// # Safety
-    /// The tile here is inside the kernel's extents and the operands are valid as [`Bound::run`] asks.
+    /// The tile here is inside the kernel's extents and the operands are valid as [`Bound::run`] asks. The indices
+    /// of its jumps are computed.
     unsafe fn load(&mut self, step: &LoadStep, copy: bool) {
-        let pointer = self.position(&step.walk);
+        let mut pointer = self.position(&step.walk);
+        if matches!(step.picks, Picks::Tile) {
+            for indices in self.indices(step, 0) {
+                // SAFETY: the indices are computed: at least one of each jump.
+                pointer = pointer.wrapping_offset(unsafe { indices.offset(0) });
+            }
+        }
         let Some(transfer) = &step.transfer else {
             self.table[step.place as usize] = pointer;
             return;
@@ -574,14 +567,14 @@ impl Worker<'_> {
             cols,
             row_stride: transfer.row_stride,
             col_stride: transfer.col_stride,
-            block_stride: cols,
+            block_stride: transfer.block_stride.unwrap_or(cols),
         };
         let block = self.table[step.place as usize];
         // SAFETY: the operand is valid for every element that the launch reads, which are those of the tile
         // inside the guards, and the block for a tile.
         unsafe {
             let Some(guards) = &step.guards else {
-                (transfer.function)(&rect, pointer, block);
+                step.picks.read(transfer.function, &rect, &self.indices(step, 0), pointer, block);
                 return;
             };
             let tile = self.tile;
@@ -607,8 +600,10 @@ impl Worker<'_> {
                 rect.rows = (row_range.1 - row_range.0) as usize;
                 rect.cols = (col_range.1 - col_range.0) as usize;
                 let skip = row_range.0 as isize * rect.row_stride + col_range.0 as isize * rect.col_stride;
-                let to = (row_range.0 as usize * cols + col_range.0 as usize) * guards.element;
-                (transfer.function)(&rect, pointer.wrapping_offset(skip), block.add(to));
+                let first = row_range.0 as usize * cols + col_range.0 as usize;
+                let to = block.add(first * guards.element);
+                let from = pointer.wrapping_offset(skip);
+                step.picks.read(transfer.function, &rect, &self.indices(step, first), from, to);
             }
         }
     }
@@ -664,7 +659,7 @@ impl Worker<'_> {
         // computed for as many lanes.
         unsafe {
             for step in &section.loads {
-                if step.transfer.is_none() {
+                if step.transfer.is_none() && step.jumps.is_empty() {
                     self.table[step.place as usize] = self.position(&step.walk);
                 }
             }

@@ -1,15 +1,50 @@
 //! Small kernels as straight lines of block calls: what is left of a kernel of
 //! one tile when there is nothing to loop over and nothing to decide.
 
+use smallvec::SmallVec;
+
 use super::isa::BlockFn;
+use super::pick::{Indices, JumpStep, Picks};
 use super::section::{Entry, Instr, LoadStep, Place, Section, Transfer};
 use super::transfer::{Rect, TransferFn};
 
 /// A call over entries of a pointer table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub enum Line {
-    Apply { function: BlockFn, lanes: usize, to: Place, a: Place, b: Place, c: Place },
-    Transfer { function: TransferFn, rect: Rect, from: Place, to: Place },
+    Apply {
+        function: BlockFn,
+        lanes: usize,
+        to: Place,
+        a: Place,
+        b: Place,
+        c: Place,
+    },
+    Transfer {
+        function: TransferFn,
+        rect: Rect,
+        from: Place,
+        to: Place,
+    },
+    /// Entry `to` becomes entry `from`, moved on by an index.
+    Jump {
+        jump: JumpStep,
+        from: Place,
+        to: Place,
+    },
+    Pick(Box<PickLine>),
+}
+
+/// A transfer at indices that differ between elements.
+#[derive(Debug)]
+pub struct PickLine {
+    function: TransferFn,
+    picks: Picks,
+    rect: Rect,
+    jumps: SmallVec<[JumpStep; 1]>,
+    /// Of the tile.
+    cols: usize,
+    from: Place,
+    to: Place,
 }
 
 impl Line {
@@ -22,23 +57,42 @@ impl Line {
             Line::Transfer { function, rect, from, to } => {
                 Line::Transfer { function, rect, from: from + first, to: to + first }
             }
+            Line::Jump { jump, from, to } => {
+                let jump = JumpStep { place: jump.place + first, ..jump };
+                Line::Jump { jump, from: from + first, to: to + first }
+            }
+            Line::Pick(mut line) => {
+                (line.from, line.to) = (line.from + first, line.to + first);
+                line.jumps.iter_mut().for_each(|jump| jump.place += first);
+                Line::Pick(line)
+            }
         }
     }
 
     /// Makes the call.
     ///
     /// # Safety
-    /// The table's entries are valid for the kernel that the line is from.
+    /// The table's entries are valid for the kernel that the line is from, and nobody else's; of those that lines
+    /// set, once these lines were run.
     #[inline(always)]
-    pub unsafe fn run(&self, table: *const *mut u8) {
+    pub unsafe fn run(&self, table: *mut *mut u8) {
         // SAFETY: `function` is a block function or a transfer, and the caller promises that the table has
         // the entries of the line's places, each valid for the lanes or the rectangle that `Flat::new`
-        // wrote.
+        // wrote. Where indices lead, operands are valid: that is part of what a kernel reads.
         unsafe {
             let at = |place: Place| *table.add(place as usize);
             match self {
                 &Line::Apply { function, lanes, to, a, b, c } => function(lanes, at(to), at(a), at(b), at(c)),
                 Line::Transfer { function, rect, from, to } => function(rect, at(*from), at(*to)),
+                &Line::Jump { jump, from, to } => {
+                    let jumped = jump.indices(at(jump.place), 0, 1).offset(0);
+                    *table.add(to as usize) = at(from).wrapping_offset(jumped);
+                }
+                Line::Pick(line) => {
+                    let of = |jump: &JumpStep| jump.indices(at(jump.place), 0, line.cols);
+                    let indices: SmallVec<[Indices; 2]> = line.jumps.iter().map(of).collect();
+                    line.picks.read(line.function, &line.rect, &indices, at(line.from), at(line.to));
+                }
             }
         }
     }
@@ -92,9 +146,9 @@ impl Flat {
         Some(flat)
     }
 
-    /// A load that is read where it lies.
+    /// A load that is read where it lies, at no computed index.
     fn point(&mut self, step: &LoadStep) {
-        if step.transfer.is_none() {
+        if step.transfer.is_none() && step.jumps.is_empty() {
             self.moving.push(Moving {
                 place: step.place,
                 operand: step.walk.operand,
@@ -103,27 +157,46 @@ impl Flat {
         }
     }
 
-    /// A load that is copied.
+    /// A load that is copied, or one at computed indices.
     fn copy(&mut self, step: &LoadStep, tile: (usize, usize)) -> Option<()> {
-        let Some(transfer) = &step.transfer else { return Some(()) };
+        if step.transfer.is_none() && step.jumps.is_empty() {
+            return Some(());
+        }
         if step.guards.is_some() {
             return None;
         }
+        let tile = if step.uniform { (1, 1) } else { tile };
         let from = self.entries.len() as Place;
         self.entries.push(Entry::Moving);
         self.moving.push(Moving { place: from, operand: step.walk.operand, offset: step.walk.offset });
-        self.transfer(transfer, if step.uniform { (1, 1) } else { tile }, from, step.place);
+        match (step.picks, &step.transfer) {
+            (Picks::Tile, transfer) => {
+                let mut at = from;
+                for &jump in &step.jumps {
+                    let to = self.entries.len() as Place;
+                    self.entries.push(Entry::Moving);
+                    self.lines.push(Line::Jump { jump, from: at, to });
+                    at = to;
+                }
+                match (transfer, self.lines.last_mut()) {
+                    (Some(transfer), _) => self.transfer(transfer, tile, at, step.place),
+                    (None, Some(Line::Jump { to, .. })) => *to = step.place,
+                    _ => return None,
+                }
+            }
+            (picks, Some(transfer)) => {
+                let rect = rect(transfer, tile);
+                let (function, jumps, cols) = (transfer.function, step.jumps.clone(), tile.1);
+                let line = PickLine { function, picks, rect, jumps, cols, from, to: step.place };
+                self.lines.push(Line::Pick(Box::new(line)));
+            }
+            (_, None) => return None,
+        }
         Some(())
     }
 
-    fn transfer(&mut self, transfer: &Transfer, (rows, cols): (usize, usize), from: Place, to: Place) {
-        let rect = Rect {
-            rows,
-            cols,
-            row_stride: transfer.row_stride,
-            col_stride: transfer.col_stride,
-            block_stride: cols,
-        };
+    fn transfer(&mut self, transfer: &Transfer, tile: (usize, usize), from: Place, to: Place) {
+        let rect = rect(transfer, tile);
         self.lines.push(Line::Transfer { function: transfer.function, rect, from, to });
     }
 
@@ -137,5 +210,16 @@ impl Flat {
             Instr::Load { step } => self.copy(&section.loads[step as usize], tile),
             Instr::Rows { .. } | Instr::Cols { .. } | Instr::Outside { .. } => None,
         }
+    }
+}
+
+/// A transfer over a tile of so many rows and columns.
+fn rect(transfer: &Transfer, (rows, cols): (usize, usize)) -> Rect {
+    Rect {
+        rows,
+        cols,
+        row_stride: transfer.row_stride,
+        col_stride: transfer.col_stride,
+        block_stride: transfer.block_stride.unwrap_or(cols),
     }
 }

@@ -3,35 +3,13 @@
 //! are in `tree`.
 
 use ferrax_compile::AccumulatorKind;
+use ferrax_compile::schedule::FoldShape;
 use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{Result, internal_error};
 
 use super::isa::{Isa, isa};
 use super::ops::{Bits, Number};
-use super::tree::{Layout, halves};
-
-/// How a block of `rows` by `cols` meets its accumulators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FoldShape {
-    /// One accumulator per element.
-    Each,
-    /// One per row.
-    Cols,
-    /// One per column.
-    Rows,
-    /// One.
-    All,
-}
-
-impl FoldShape {
-    /// How trees of this shape lie side by side.
-    pub fn layout(self) -> Layout {
-        match self {
-            FoldShape::Each | FoldShape::Rows => Layout::Rows,
-            FoldShape::Cols | FoldShape::All => Layout::Lines,
-        }
-    }
-}
+use super::tree::halves;
 
 /// `f(rows, cols, block, accumulators)`.
 pub type FoldFn = unsafe fn(usize, usize, *const u8, *mut u8);

@@ -7,8 +7,8 @@
 //! |---|---|
 //! | `isa`, `ops`, `math` | block functions for each instruction set |
 //! | `transfer` | strided and converting loads and stores |
+//! | `pick` | loads at computed indices |
 //! | `fold`, `tree` | reductions of blocks: of any order, and of floats in a fixed one |
-//! | `nest`, `walk` | loops and tiles, the order of the terms of a reduction |
 //! | `section` | bodies as block instructions over places |
 //! | `bound`, `reduction` | a launch made ready, its run, and its accumulators |
 //! | `flat` | small kernels as straight lines of calls |
@@ -18,13 +18,12 @@ pub mod flat;
 pub mod fold;
 pub mod isa;
 pub mod math;
-pub mod nest;
 pub mod ops;
+pub mod pick;
 pub mod reduction;
 pub mod section;
 pub mod transfer;
 pub mod tree;
-pub mod walk;
 
 pub use bound::Bound;
 

@@ -437,7 +437,7 @@ pub fn block_fn(
         ScalarOp::RoundTo(Narrow::BF16) => Some(unary::<RoundBf16<f32>>(uniform)),
         ScalarOp::RoundTo(Narrow::F16) => Some(unary::<RoundF16<f32>>(uniform)),
         ScalarOp::Math(function) => math::block_fn(function, result, uniform)?,
-        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } => {
+        ScalarOp::Input { .. } | ScalarOp::Index { .. } | ScalarOp::Const { .. } | ScalarOp::Param { .. } => {
             return Err(internal_error!("{op:?} is not computed by a block function"));
         }
     })

@@ -6,32 +6,16 @@
 //! segments of a power of two of terms, which are whole subtrees: cut or not,
 //! the result has the same bits.
 
-use ferrax_compile::{Accumulator, Kernel, Load};
-use ferrax_ir::scalar::ScalarOp;
-use ferrax_ir::{DType, Result};
+use ferrax_compile::schedule::{Schedule, Span};
+use ferrax_compile::{Accumulator, Kernel};
+use ferrax_ir::scalar::Reg;
+use ferrax_ir::{Result, internal_error};
+use smallvec::SmallVec;
 
 use super::bound::Worker;
-use super::fold::{ArgFn, ArgMergeFn, FoldOp, FoldShape, arg_fns, fold_op};
-use super::nest::{Map, Nest, Span, Tile};
+use super::fold::{ArgFn, ArgMergeFn, FoldOp, arg_fns, fold_op};
 use super::section::{Entry, Place, Section};
-use super::transfer::is_native;
-use super::tree::{BLOCK, LANES, Layout, TreeOp, levels, tree_op};
-use super::walk::Walk;
-
-/// Bytes of the lanes of trees side by side, for terms that are read where they lie (lanes stay in the
-/// first-level cache) and for computed ones, of which a tile holds one row.
-const LANE_BYTES: usize = 32 << 10;
-const COMPUTED_LANE_BYTES: usize = 64 << 10;
-/// Elements of a tile that is converted row by row.
-const STRIDED: usize = 1 << 12;
-/// Elements of a tile of lines that are read where they lie, and the most lines of one.
-const LINES: usize = 1 << 14;
-const MOST_LINES: usize = 256;
-/// Elements per segment of a long reduction, and the number of segments that is aimed at.
-const SEGMENT: usize = 1 << 16;
-const MANY_SEGMENTS: usize = 64;
-/// Tiles that are enough for all threads.
-const MANY_TILES: usize = 16;
+use super::tree::{BLOCK, Factor, LANES, TreeOp, levels, tree_op};
 
 #[derive(Debug)]
 pub struct Fold {
@@ -50,13 +34,22 @@ pub enum Apply {
         apply: ArgFn,
         merge: ArgMergeFn,
     },
-    /// `stride` is that of rows of terms that are read where they lie, in bytes.
+    /// `stride` is that of rows of terms that are read where they lie, in bytes. Terms that are products have
+    /// factors.
     Tree {
         op: TreeOp,
         lanes: Place,
         levels: Place,
         stride: Option<isize>,
+        factors: Option<[FactorPlace; 2]>,
     },
+}
+
+/// Where a factor is, and what is taken from it, with bytes from line to line.
+#[derive(Clone, Copy, Debug)]
+pub struct FactorPlace {
+    terms: (Place, isize),
+    less: Option<(Place, isize)>,
 }
 
 impl std::fmt::Debug for Apply {
@@ -79,170 +72,77 @@ impl Fold {
     }
 }
 
-/// What reductions make of a launch's tiles.
-pub struct Shape {
-    pub tile: Tile,
-    pub fold: FoldShape,
-    /// Terms are loads that are read where they lie: rows need not follow one another in memory.
-    pub direct: bool,
-}
-
-impl Shape {
-    /// The tile of a kernel, of about `lanes` elements.
-    pub fn choose(nest: &Nest, kernel: &Kernel, main_stores: &[bool], lanes: usize) -> Shape {
-        let tile = Tile::choose(nest, main_stores, lanes);
-        let fold = tile.fold_shape(nest);
-        let shape = Shape { tile, fold, direct: false };
-        let is_tree =
-            |accumulator: &&Accumulator| tree_op(accumulator.kind, accumulator.ty, fold.layout()).is_some();
-        let trees = || kernel.accumulators.iter().filter(is_tree);
-        let terms: usize =
-            (0..nest.extents.len()).filter(|&a| nest.reduced[a]).map(|a| nest.extents[a]).product();
-        let unstored = !kernel.accumulators.is_empty() && !main_stores.contains(&true);
-        let alone = unstored && trees().count() == kernel.accumulators.len();
-        match fold {
-            FoldShape::Each if trees().next().is_some() => {
-                let bytes: usize = trees().map(|tree| tree.ty.size() * terms.clamp(1, LANES)).sum();
-                let narrow = |bytes_of_lanes: usize| {
-                    let most = (bytes_of_lanes / bytes).max(64) / 64 * 64;
-                    if most < tile.lanes() { Tile::choose(nest, main_stores, most) } else { tile }
-                };
-                match alone.then(|| strided(nest, kernel, narrow(LANE_BYTES))).flatten() {
-                    Some(tile) => Shape { fold: tile.fold_shape(nest), tile, direct: true },
-                    None => {
-                        let tile = narrow(COMPUTED_LANE_BYTES);
-                        Shape { fold: tile.fold_shape(nest), tile, ..shape }
-                    }
-                }
-            }
-            FoldShape::Cols | FoldShape::All => {
-                let longer = if unstored { lines(nest, kernel, tile, alone) } else { None };
-                let (tile, direct) = longer.map_or((tile, false), |tile| (tile, alone));
-                Shape { fold: tile.fold_shape(nest), tile: spread(nest, tile, terms), direct }
-            }
-            _ => shape,
-        }
-    }
-}
-
-/// Whether all terms are loads that are contiguous along an axis, and if so, whether they need no conversion.
-fn are_loads(nest: &Nest, kernel: &Kernel, along: usize) -> Option<bool> {
-    let mut native = true;
-    for instruction in kernel.body.instructions() {
-        let ScalarOp::Input { operand, .. } = instruction.op else { return None };
-        let (load, map): (&Load, &Map) =
-            (kernel.loads.get(operand as usize)?, nest.loads.get(operand as usize)?);
-        if map.guards.is_some() || map.strides[along] != 1 {
-            return None;
-        }
-        let dtype: DType = kernel.operands[load.operand as usize].dtype;
-        native &= is_native(dtype);
-    }
-    Some(native)
-}
-
-/// A tile of one row of kept elements made one of many rows, if their terms are loads alone, contiguous
-/// along the row.
-fn strided(nest: &Nest, kernel: &Kernel, tile: Tile) -> Option<Tile> {
-    let (None, Some(col)) = (tile.row, tile.col) else { return None };
-    let axis = (0..nest.extents.len()).rfind(|&axis| nest.reduced[axis])?;
-    let native = are_loads(nest, kernel, col.axis)?;
-    let rows = if native { BLOCK } else { (STRIDED / col.length.max(1)).clamp(1, BLOCK) };
-    let length = rows.min(nest.extents[axis]);
-    Some(Tile { row: Some(Span { axis, length }), col: Some(col) })
-}
-
-/// A tile of lines made longer, and one of more lines, if their terms are read where they lie. Only trees
-/// take lines that do not follow one another.
-fn lines(nest: &Nest, kernel: &Kernel, tile: Tile, trees: bool) -> Option<Tile> {
-    let col = tile.col?;
-    let extent = nest.extents[col.axis];
-    if tile.row.is_some_and(|row| nest.reduced[row.axis]) || !are_loads(nest, kernel, col.axis)? {
-        return None;
-    }
-    let cols = extent.min(LINES);
-    let follow =
-        |axis: usize| cols == extent && nest.loads.iter().all(|map| map.strides[axis] == extent as i64);
-    let kept = tile.row.map(|row| row.axis);
-    let kept = kept.or_else(|| (0..nest.extents.len()).rfind(|&axis| !nest.reduced[axis]));
-    let row = kept.filter(|&axis| trees || follow(axis)).map(|axis| {
-        let most = (LINES / cols.max(1)).clamp(1, MOST_LINES);
-        Span { axis, length: most.min(nest.extents[axis]) }
-    });
-    let row = row.filter(|row| row.length > 1 || tile.row.is_some());
-    (row.is_some() || tile.row.is_none()).then_some(Tile { row, col: Some(Span { length: cols, ..col }) })
-}
-
-/// Fewer rows where there are few tiles, each of which is long: lines side by side are not cut into segments.
-fn spread(nest: &Nest, tile: Tile, terms: usize) -> Tile {
-    let Some(row) = tile.row else { return tile };
-    let extent = nest.extents[row.axis];
-    let blocks = extent.div_ceil(row.length.max(1));
-    let kept = (0..nest.extents.len()).filter(|&axis| !nest.reduced[axis] && axis != row.axis);
-    let others: usize = kept.map(|axis| nest.extents[axis]).product::<usize>().max(1);
-    if others * blocks >= MANY_TILES || terms.saturating_mul(row.length) < 2 * SEGMENT {
-        return tile;
-    }
-    let length = extent.div_ceil(MANY_TILES.div_ceil(others)).max(1);
-    Tile { row: Some(Span { length, ..row }), ..tile }
-}
-
-/// The terms of a segment, where there are so many tiles.
-pub fn segment(shape: &Shape, walk: &Walk, folds: &[Fold], tiles: usize, kept: usize) -> usize {
-    let per_unit = walk.terms.saturating_mul(kept);
-    // Rows of a block are as long as the tile's columns: several lines are never cut.
-    let lines = shape.fold == FoldShape::Cols && shape.tile.row.is_some_and(|row| row.length > 1);
-    if folds.is_empty() || tiles >= MANY_TILES || per_unit < 2 * SEGMENT || lines {
-        return walk.terms;
-    }
-    let many = (per_unit / SEGMENT).clamp(1, MANY_SEGMENTS);
-    let power = (walk.terms / many).max(1).ilog2();
-    (1usize << power).max(if shape.fold.layout() == Layout::Rows { BLOCK } else { 4 * BLOCK })
-}
-
 /// The accumulators of a kernel, in places of their own.
-pub fn folds(
-    kernel: &Kernel,
-    shape: &Shape,
-    terms: usize,
-    kept: usize,
-    layout: &mut super::section::Layout,
-) -> Result<Vec<Fold>> {
+pub fn folds(kernel: &Kernel, schedule: &Schedule, layout: &mut super::section::Layout) -> Result<Vec<Fold>> {
+    // Accumulators live across the tiles of a unit.
+    let (terms, kept) = (schedule.walk.terms, schedule.epilogue.lanes());
     let make = |accumulator: &Accumulator| -> Result<Fold> {
         let (kind, ty) = (accumulator.kind, accumulator.ty);
         let size = ty.size();
         let values = layout.slot(size * kept);
         let apply = if kind.is_arg() {
-            let (apply, merge) = arg_fns(kind, ty, shape.fold);
+            let (apply, merge) = arg_fns(kind, ty, schedule.fold);
             Apply::Arg { indices: layout.slot(8 * kept), apply, merge }
-        } else if let Some(op) = tree_op(kind, ty, shape.fold.layout()) {
+        } else if let Some(op) = tree_op(kind, ty, schedule.fold.layout()) {
             let lanes = layout.slot(size * kept * LANES);
-            Apply::Tree { op, lanes, levels: layout.slot(size * kept * levels(terms)), stride: None }
+            let levels = layout.slot(size * kept * levels(terms));
+            Apply::Tree { op, lanes, levels, stride: None, factors: None }
         } else {
-            Apply::Plain(fold_op(kind, ty, shape.fold)?)
+            Apply::Plain(fold_op(kind, ty, schedule.fold)?)
         };
         Ok(Fold { size, values, from: 0, apply })
     };
     kernel.accumulators.iter().map(make).collect()
 }
 
-/// Tells folds where their terms are.
-pub fn connect(folds: &mut [Fold], main: &Section, shape: &Shape, entries: &[Entry]) {
-    for (fold, &place) in folds.iter_mut().zip(&main.results) {
-        fold.from = place;
-        let (Apply::Tree { stride, .. }, Some(row)) = (&mut fold.apply, shape.tile.row) else { continue };
-        if shape.direct && entries[place as usize] == Entry::Moving {
-            let load = main.loads.iter().find(|load| load.place == place);
-            let along = |load: &super::section::LoadStep| {
-                load.walk
-                    .strides
-                    .iter()
-                    .find(|(axis, _)| *axis as usize == row.axis)
-                    .map_or(0, |found| found.1)
-            };
-            *stride = load.map(along);
+/// The registers that folds take, in order: terms, or their factors.
+pub fn wanted(kernel: &Kernel, schedule: &Schedule) -> Vec<Reg> {
+    let mut wanted = vec![];
+    for (accumulator, factors) in kernel.accumulators.iter().zip(&schedule.products) {
+        match factors {
+            None => wanted.push(accumulator.arg),
+            Some(factors) => {
+                wanted.extend(factors.iter().flat_map(|factor| [Some(factor.load), factor.less]).flatten());
+            }
         }
     }
+    wanted
+}
+
+/// Tells folds where their terms are.
+pub fn connect(folds: &mut [Fold], main: &Section, schedule: &Schedule, entries: &[Entry]) -> Result<()> {
+    // From row to row of a load that is read where it lies.
+    let row_stride = |place: Place| -> Option<isize> {
+        let row = schedule.tile.row?;
+        let load = main.loads.iter().find(|load| load.place == place)?;
+        let along = load.walk.strides.iter().find(|(axis, _)| *axis as usize == row.axis);
+        Some(along.map_or(0, |found| found.1))
+    };
+    let mut results = main.results.iter().copied();
+    let mut next = || results.next().ok_or_else(|| internal_error!("a section has too few results"));
+    for (fold, products) in folds.iter_mut().zip(&schedule.products) {
+        fold.from = next()?;
+        let Apply::Tree { stride, factors, .. } = &mut fold.apply else { continue };
+        let is_there = |place: Place| schedule.direct && entries[place as usize] == Entry::Moving;
+        match products {
+            None if is_there(fold.from) => *stride = row_stride(fold.from),
+            None => {}
+            Some(products) => {
+                let mut places = SmallVec::<[FactorPlace; 2]>::new();
+                for (number, factor) in products.iter().enumerate() {
+                    let terms = if number == 0 { fold.from } else { next()? };
+                    if !is_there(terms) {
+                        return Err(internal_error!("a factor is not read where it lies"));
+                    }
+                    let less = factor.less.map(|_| next()).transpose()?;
+                    let with_stride = |place: Place| (place, row_stride(place).unwrap_or(0));
+                    places.push(FactorPlace { terms: with_stride(terms), less: less.map(with_stride) });
+                }
+                *factors = places.into_inner().ok();
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Terms that the trees of a unit have taken.
@@ -337,6 +237,40 @@ impl Worker<'_> {
         }
     }
 
+    /// The factors of a tree's terms in the tile here, if they are products.
+    fn factors(&self, fold: &Fold) -> Option<[Factor; 2]> {
+        /// Taken from factors that nothing is taken from, as f32 or f64.
+        static ZERO: u64 = 0;
+        let Apply::Tree { factors: Some(factors), .. } = fold.apply else { return None };
+        Some(factors.map(|FactorPlace { terms: (terms, stride), less }| {
+            let (less, less_stride) = less.map_or(((&raw const ZERO).cast(), 0), |(place, stride)| {
+                (self.place(place).cast_const(), stride)
+            });
+            Factor { terms: self.place(terms), stride, less, less_stride }
+        }))
+    }
+
+    /// Makes values those of so many terms of the tile's lines, after those that are done.
+    ///
+    /// # Safety
+    /// As for [`Self::fold`]; lines have so many terms.
+    unsafe fn whole(&self, done: usize, terms: usize) {
+        let kept = self.progress.kept;
+        self.each_tree(|op, from, _, stride, fold| {
+            let (values, skipped) = (self.place(fold.values), done * fold.size);
+            // SAFETY: the terms are in the lines as the caller promises, each factor's as the tree's own, and
+            // `values` has room for `kept` results.
+            unsafe {
+                match self.factors(fold) {
+                    Some(factors) => {
+                        (op.products)(kept, terms, factors.map(|factor| factor.at(0, skipped)), values);
+                    }
+                    None => (op.whole)(kept, terms, stride, from.add(skipped), values),
+                }
+            }
+        });
+    }
+
     /// The terms of the tile here into trees.
     ///
     /// # Safety
@@ -345,11 +279,8 @@ impl Worker<'_> {
         let by_lines = self.bound.by_lines();
         let kept = self.progress.kept;
         if by_lines && terms == self.bound.walk.terms {
-            self.each_tree(|op, from, _, stride, fold| {
-                // SAFETY: a line of the block has `terms` terms, which as was just asked are all that
-                // there will be, and `values` has room for `kept` results.
-                unsafe { (op.whole)(kept, terms, stride, from, self.place(fold.values)) };
-            });
+            // SAFETY: a line of the block has `terms` terms, which as was just asked are all that there will be.
+            unsafe { self.whole(0, terms) };
             self.progress.complete = true;
             return;
         }
@@ -361,14 +292,9 @@ impl Worker<'_> {
                 // So many blocks that they are a subtree of the whole.
                 let most = (left / BLOCK).ilog2();
                 let level = if blocks == 0 { most } else { most.min(blocks.trailing_zeros()) };
-                self.each_tree(|op, from, _, stride, fold| {
-                    // SAFETY: `left` terms of each line of the tile begin at `from`, and 2^level blocks of
-                    // them are not more than those: level is at most `most`.
-                    unsafe {
-                        let from = from.add(done * fold.size);
-                        (op.whole)(kept, BLOCK << level, stride, from, self.place(fold.values));
-                    }
-                });
+                // SAFETY: `left` terms of each line of the tile come after those that are done, and 2^level
+                // blocks of them are not more than those: level is at most `most`.
+                unsafe { self.whole(done, BLOCK << level) };
                 done += BLOCK << level;
                 // SAFETY: the values of all trees were just made those of 2^level blocks.
                 unsafe { self.push(level) };
@@ -378,8 +304,27 @@ impl Worker<'_> {
             self.each_tree(|op, from, lanes, stride, fold| {
                 let step = if by_lines { fold.size as isize } else { stride };
                 // SAFETY: `done + n` is at most `terms`, so the terms are in the tile; `position + n` is at
-                // most `BLOCK`, so they are in one block; `lanes` has room for `LANES` rows of `kept` values.
-                unsafe { (op.take)(kept, position, n, stride, from.offset(done as isize * step), lanes) };
+                // most `BLOCK`, so they are in one block; `lanes` has room for `LANES` rows of `kept` values,
+                // which are a line for each of them where terms are products.
+                unsafe {
+                    let Some(factors) = self.factors(fold) else {
+                        return (op.take)(
+                            kept,
+                            position,
+                            n,
+                            stride,
+                            from.offset(done as isize * step),
+                            lanes,
+                        );
+                    };
+                    let mut products = [0u64; BLOCK];
+                    for line in 0..kept {
+                        let products = products.as_mut_ptr().cast::<u8>();
+                        let lanes = lanes.add(line * LANES * fold.size);
+                        (op.multiply)(n, factors.map(|factor| factor.at(line, done * fold.size)), products);
+                        (op.take)(1, position, n, 0, products, lanes);
+                    }
+                }
             });
             done += n;
             self.progress.position += n;

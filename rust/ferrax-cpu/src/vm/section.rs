@@ -1,21 +1,29 @@
 //! A body made ready for tiles of one shape: loads, block instructions over
 //! numbered places, stores.
 //!
+//! Loads at computed indices have these in places, too, and are done in order like instructions. Where indices are
+//! the same over a tile, or along its rows, the load is one like others, begun elsewhere.
+//!
 //! Places are entries of a pointer table: scratch slots that are reused as
 //! values die, constants, and pointers into operands that move with the tile.
 //! A value that is stored densely is computed straight into the operand, unless
 //! the operand may share memory with one that is read.
 
-use ferrax_compile::Kernel;
+use ferrax_compile::schedule::{Map, Nest, PerAxis, Span, Tile};
+use ferrax_compile::{Jumps, Kernel};
 use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{Result, Scalar, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::isa::BlockFn;
-use super::nest::{Map, Nest, PerAxis, Tile};
+
 use super::ops;
+use super::pick::{JumpStep, PickFn, Picks};
 use super::transfer::{TransferFn, is_native, load_fn, part_size, store_fn};
+
+/// The work of a load at an index of its own, in additions.
+const PICKED: f64 = 8.0;
 
 /// An index into the pointer table.
 pub type Place = u32;
@@ -77,6 +85,8 @@ pub struct Transfer {
     pub function: TransferFn,
     pub row_stride: isize,
     pub col_stride: isize,
+    /// Elements between rows of the block, if they do not follow one another.
+    pub block_stride: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +98,8 @@ pub struct LoadStep {
     pub guards: Option<Guards>,
     /// One element serves the whole tile.
     pub uniform: bool,
+    pub jumps: SmallVec<[JumpStep; 1]>,
+    pub picks: Picks,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +129,7 @@ pub enum Instr {
         c: Place,
         one: bool,
     },
-    /// A load that is copied.
+    /// A load that is copied, or one at computed indices.
     Load {
         step: u32,
     },
@@ -152,14 +164,25 @@ pub struct Section {
 
 pub struct Context<'a> {
     pub kernel: &'a Kernel,
+    /// The bits of the kernel's parameters.
+    pub params: &'a [u64],
+    /// Of each load.
+    pub jumps: &'a [Jumps],
     pub nest: &'a Nest,
     pub tile: Tile,
-    /// Rows of loads need not follow one another: only reductions take them.
+    /// Rows of loads need not follow one another, nor are they broadcast: only reductions take them.
     pub direct: bool,
     /// Places of accumulators, for the epilogue.
     pub accumulators: &'a [Place],
     /// Whether operand `store` may share memory with an operand that is read.
     pub shares: &'a [bool],
+}
+
+/// A store that a value is computed or copied to: its entry, and the elements between rows that are apart.
+#[derive(Clone, Copy)]
+struct Direct {
+    place: Place,
+    row: Option<usize>,
 }
 
 struct Builder<'a> {
@@ -169,36 +192,13 @@ struct Builder<'a> {
     section: Section,
     places: Vec<Option<Place>>,
     uniform: Vec<bool>,
+    /// The same along the columns of a tile.
+    by_rows: Vec<bool>,
     invariant: Vec<bool>,
     last_use: Vec<usize>,
     free: [Vec<Place>; 4],
     owned: FxHashMap<Place, usize>,
     lanes: usize,
-}
-
-/// Bytes of live vector registers per lane at the worst point of `body`.
-pub fn pressure(body: &Body) -> usize {
-    let instructions = body.instructions();
-    let mut last = vec![0; instructions.len()];
-    for (index, instruction) in instructions.iter().enumerate() {
-        for arg in &instruction.args {
-            last[arg.0 as usize] = index;
-        }
-    }
-    let (mut live, mut most) = (0usize, 0usize);
-    let mut ending: FxHashMap<usize, usize> = FxHashMap::default();
-    for (index, instruction) in instructions.iter().enumerate() {
-        if matches!(instruction.op, ScalarOp::Const { .. }) {
-            continue;
-        }
-        live += instruction.ty.size();
-        most = most.max(live);
-        if last[index] > index {
-            *ending.entry(last[index]).or_insert(0) += instruction.ty.size();
-        }
-        live -= ending.remove(&index).unwrap_or(0).min(live);
-    }
-    most
 }
 
 /// Prepares `body`. `wanted` registers are kept in places; stores are those of
@@ -218,6 +218,7 @@ pub fn build(
         section: Section::default(),
         places: vec![None; count],
         uniform: vec![false; count],
+        by_rows: vec![false; count],
         invariant: vec![false; count],
         last_use: vec![0; count],
         free: Default::default(),
@@ -225,7 +226,7 @@ pub fn build(
         lanes: context.tile.lanes(),
     };
     builder.analyse(stores, wanted);
-    builder.emit(stores)?;
+    builder.emit(stores, wanted)?;
     builder.finish(stores, wanted)
 }
 
@@ -241,10 +242,25 @@ impl Builder<'_> {
 
     /// The same element over the whole tile.
     fn fixed_in_tile(&self, map: &Map) -> bool {
-        (0..map.strides.len()).filter(|&axis| self.spans(axis)).all(|axis| {
-            let full = (0, self.context.nest.extents[axis] as i64);
-            map.strides[axis] == 0 && map.guards.as_ref().is_none_or(|guards| guards[axis] == full)
-        })
+        (0..map.strides.len()).filter(|&axis| self.spans(axis)).all(|axis| self.stands_still(map, axis))
+    }
+
+    /// The same element along an axis.
+    fn stands_still(&self, map: &Map, axis: usize) -> bool {
+        let full = (0, self.context.nest.extents[axis] as i64);
+        map.strides[axis] == 0 && map.guards.as_ref().is_none_or(|guards| guards[axis] == full)
+    }
+
+    /// How the indices of a load differ within a tile.
+    fn picks(&self, instruction: &Instruction, element: usize, pick: PickFn) -> Picks {
+        let all = |flags: &[bool]| instruction.args.iter().all(|arg| flags[arg.0 as usize]);
+        if self.lanes == 1 || all(&self.uniform) {
+            Picks::Tile
+        } else if all(&self.by_rows) {
+            Picks::Rows(element)
+        } else {
+            Picks::Lanes(pick)
+        }
     }
 
     fn analyse(&mut self, stores: &[usize], wanted: &[Reg]) {
@@ -252,11 +268,21 @@ impl Builder<'_> {
         let accumulator_uniform = self.context.tile.col.is_none();
         for (index, instruction) in instructions.iter().enumerate() {
             let all = |flags: &[bool]| instruction.args.iter().all(|arg| flags[arg.0 as usize]);
+            self.by_rows[index] = self.context.tile.col.is_none_or(|col| match instruction.op {
+                ScalarOp::Input { operand, .. } => {
+                    let map = self.load_map(operand);
+                    all(&self.by_rows) && map.is_some_and(|map| self.stands_still(map, col.axis))
+                }
+                ScalarOp::Index { axis } => self.context.nest.axis_of[axis as usize] != col.axis,
+                _ => all(&self.by_rows),
+            });
             (self.uniform[index], self.invariant[index]) = match instruction.op {
                 ScalarOp::Input { operand, .. } => match self.load_map(operand) {
                     Some(map) => {
                         let still = map.strides.iter().all(|&stride| stride == 0) && map.guards.is_none();
-                        (self.fixed_in_tile(map), still)
+                        // What is done once is done before any indices are known.
+                        let still = still && instruction.args.is_empty();
+                        (self.fixed_in_tile(map) && all(&self.uniform), still)
                     }
                     None => (accumulator_uniform, false),
                 },
@@ -264,7 +290,7 @@ impl Builder<'_> {
                     let axis = self.context.nest.axis_of[axis as usize];
                     (!self.spans(axis), false)
                 }
-                ScalarOp::Const { .. } => (true, true),
+                ScalarOp::Const { .. } | ScalarOp::Param { .. } => (true, true),
                 // A single element is computed where it belongs, like any block.
                 _ if self.lanes == 1 => (false, false),
                 _ => (all(&self.uniform), all(&self.invariant)),
@@ -280,6 +306,9 @@ impl Builder<'_> {
             }
         }
         for (index, instruction) in instructions.iter().enumerate().rev() {
+            if self.last_use[index] == 0 {
+                continue;
+            }
             // A value that needs no code lives as long as what it renames.
             let through = self.renames(instruction);
             for arg in &instruction.args {
@@ -300,6 +329,15 @@ impl Builder<'_> {
                 !from.is_float() && !to.is_float() && from.size() == to.size() && to != ScalarType::Bool
             }
             _ => false,
+        }
+    }
+
+    /// The bits of what is a constant once a kernel has its sizes.
+    fn known(&self, op: ScalarOp) -> Option<u64> {
+        match op {
+            ScalarOp::Const { bits } => Some(bits),
+            ScalarOp::Param { index } => self.context.params.get(index as usize).copied(),
+            _ => None,
         }
     }
 
@@ -324,20 +362,29 @@ impl Builder<'_> {
         self.places[reg.0 as usize].ok_or_else(|| internal_error!("register {} has no place", reg.0))
     }
 
-    fn emit(&mut self, stores: &[usize]) -> Result<()> {
+    fn emit(&mut self, stores: &[usize], wanted: &[Reg]) -> Result<()> {
         let instructions = self.body.instructions();
-        let direct = self.direct_stores(stores)?;
+        let direct = self.direct_stores(stores, wanted)?;
         let mut dying: FxHashMap<usize, SmallVec<[Reg; 4]>> = FxHashMap::default();
         for (index, &last) in self.last_use.iter().enumerate() {
             dying.entry(last.max(index)).or_default().push(Reg(index as u32));
         }
         for (index, instruction) in instructions.iter().enumerate() {
+            // Factors of products may be all that is asked for.
+            if self.last_use[index] == 0 {
+                continue;
+            }
             let place = match instruction.op {
-                ScalarOp::Const { bits } => self.layout.constant(bits, instruction.ty.size(), 1),
-                ScalarOp::Input { operand, part } => self.input(operand, part, index)?,
+                op if let Some(bits) = self.known(op) => self.layout.constant(bits, instruction.ty.size(), 1),
+                ScalarOp::Input { operand, part } => {
+                    self.input(operand, part, index, direct.get(&(index as u32)).copied())?
+                }
                 ScalarOp::Index { axis } => self.index(axis)?,
                 _ if self.renames(instruction) => self.place(instruction.args[0])?,
-                _ => self.apply(index, instruction, direct.get(&(index as u32)).copied())?,
+                _ => {
+                    let direct = direct.get(&(index as u32)).map(|direct| direct.place);
+                    self.apply(index, instruction, direct)?
+                }
             };
             self.places[index] = Some(place);
             for reg in dying.remove(&index).unwrap_or_default() {
@@ -368,9 +415,8 @@ impl Builder<'_> {
 
     /// Byte strides of a map along the rows and columns of a tile.
     fn tile_strides(&self, map: &Map, element: usize) -> (isize, isize) {
-        let along = |span: Option<super::nest::Span>| {
-            span.map_or(0, |span| map.strides[span.axis] as isize * element as isize)
-        };
+        let along =
+            |span: Option<Span>| span.map_or(0, |span| map.strides[span.axis] as isize * element as isize);
         (along(self.context.tile.row), along(self.context.tile.col))
     }
 
@@ -385,7 +431,22 @@ impl Builder<'_> {
             })
     }
 
-    fn input(&mut self, operand: u32, part: u8, index: usize) -> Result<Place> {
+    /// Whether a load is read where it lies.
+    fn lies(&self, operand: u32, instruction: &Instruction, map: &Map, uniform: bool) -> bool {
+        let apart = |arg: &Reg| self.lanes > 1 && !self.uniform[arg.0 as usize];
+        if instruction.args.iter().any(apart) {
+            return false;
+        }
+        let dtype =
+            self.context.kernel.operands[self.context.kernel.loads[operand as usize].operand as usize].dtype;
+        let (element, strides) = (dtype.size(), self.tile_strides(map, dtype.size()));
+        let rows = self.is_dense(strides, element)
+            || (self.context.direct && (strides.1 == element as isize || strides.1 == 0));
+        let dense = uniform || (rows && element == part_size(dtype));
+        dense && is_native_or_part(dtype, uniform) && map.guards.is_none()
+    }
+
+    fn input(&mut self, operand: u32, part: u8, index: usize, direct: Option<Direct>) -> Result<Place> {
         let Some(map) = self.load_map(operand).cloned() else {
             let accumulator = operand as usize - self.context.nest.loads.len();
             return self
@@ -402,14 +463,36 @@ impl Builder<'_> {
         let strides = self.tile_strides(&map, element);
         let uniform = self.uniform[index];
         let walk = self.walk(load.operand, &map, part, element, part_bytes);
-        let rows = self.is_dense(strides, element) || (self.context.direct && strides.1 == element as isize);
-        let dense = uniform || (rows && element == part_bytes);
-        self.section.cost += if dense { 0.5 } else { 2.0 } * if uniform { 0.0 } else { 1.0 };
-        let step = if dense && is_native_or_part(dtype, uniform) && map.guards.is_none() {
+        let instruction = &self.body.instructions()[index];
+        let lies = self.lies(operand, instruction, &map, uniform);
+        let load_fns = load_fn(dtype)?;
+        let picks = self.picks(instruction, ty.size(), load_fns.pick);
+        let mut jumps: SmallVec<[JumpStep; 1]> = SmallVec::new();
+        for (&arg, jump) in instruction.args.iter().zip(&self.context.jumps[operand as usize]) {
+            jumps.push(JumpStep {
+                place: self.place(arg)?,
+                wide: self.body.type_of(arg).size() == 8,
+                one: self.uniform[arg.0 as usize],
+                stride: jump.stride as isize * element as isize,
+                last: jump.last,
+            });
+        }
+        let moves = !jumps.is_empty();
+        self.section.cost += match picks {
+            _ if uniform => 0.0,
+            Picks::Lanes(_) => PICKED,
+            _ if lies => 0.5,
+            _ => 2.0,
+        };
+        let step = if lies {
             let place = self.layout.entry(Entry::Moving);
-            LoadStep { walk, place, transfer: None, guards: None, uniform }
+            LoadStep { walk, place, transfer: None, guards: None, uniform, jumps, picks }
         } else {
-            let place = if uniform { self.layout.slot(8) } else { self.take(ty.size()) };
+            let place = match direct {
+                _ if uniform => self.layout.slot(8),
+                Some(direct) => direct.place,
+                None => self.take(ty.size()),
+            };
             let guards = match &map.guards {
                 None => None,
                 Some(ranges) => {
@@ -426,16 +509,20 @@ impl Builder<'_> {
                     })
                 }
             };
-            let transfer =
-                Transfer { function: load_fn(dtype)?, row_stride: strides.0, col_stride: strides.1 };
-            LoadStep { walk, place, transfer: Some(transfer), guards, uniform }
+            let transfer = Transfer {
+                function: load_fns.rect,
+                row_stride: strides.0,
+                col_stride: strides.1,
+                block_stride: direct.and_then(|direct| direct.row),
+            };
+            LoadStep { walk, place, transfer: Some(transfer), guards, uniform, jumps, picks }
         };
         let place = step.place;
         if self.invariant[index] {
             self.section.loads_before.push(step);
         } else {
-            if step.transfer.is_some() {
-                // In order, for its slot may have held another value.
+            if step.transfer.is_some() || moves {
+                // In order, for its slot may have held another value, and its indices are known only then.
                 self.section.instrs.push(Instr::Load { step: self.section.loads.len() as u32 });
             }
             self.section.loads.push(step);
@@ -463,7 +550,7 @@ impl Builder<'_> {
     fn index(&mut self, axis: u32) -> Result<Place> {
         let axis = self.context.nest.axis_of[axis as usize];
         let tile = self.context.tile;
-        let is = |span: Option<super::nest::Span>| span.is_some_and(|span| span.axis == axis);
+        let is = |span: Option<Span>| span.is_some_and(|span| span.axis == axis);
         let number = axis as u32;
         Ok(if is(tile.row) || is(tile.col) {
             let to = self.take(8);
@@ -541,7 +628,7 @@ impl Builder<'_> {
     /// A uniform value as a block.
     fn splat(&mut self, reg: Reg, place: Place, temporary: &mut SmallVec<[Place; 3]>) -> Place {
         let size = self.body.type_of(reg).size();
-        if let ScalarOp::Const { bits } = self.body.instructions()[reg.0 as usize].op {
+        if let Some(bits) = self.known(self.body.instructions()[reg.0 as usize].op) {
             return self.layout.constant(bits, size, self.lanes);
         }
         let to = self.take(size);
@@ -550,9 +637,9 @@ impl Builder<'_> {
         to
     }
 
-    /// Where a store goes densely and alone, the value is computed in place:
-    /// for each register that can be, the operand's entry.
-    fn direct_stores(&mut self, stores: &[usize]) -> Result<FxHashMap<u32, Place>> {
+    /// Where a store goes densely and alone, the value is computed, or copied by its load, in place:
+    /// for each register that can be, where. Rows of a load that nothing else uses may be apart.
+    fn direct_stores(&mut self, stores: &[usize], wanted: &[Reg]) -> Result<FxHashMap<u32, Direct>> {
         let mut direct = FxHashMap::default();
         for &index in stores {
             let store = self.context.kernel.stores[index];
@@ -561,14 +648,24 @@ impl Builder<'_> {
             let map = &self.context.nest.stores[index];
             let element = dtype.size();
             let instruction = &self.body.instructions()[reg.0 as usize];
-            let computed = !matches!(
-                instruction.op,
-                ScalarOp::Input { .. } | ScalarOp::Const { .. } | ScalarOp::Index { .. }
-            ) && !self.renames(instruction)
-                && !self.uniform[reg.0 as usize];
-            let dense = self.is_dense(self.tile_strides(map, element), element);
-            if computed
-                && dense
+            let uniform = self.uniform[reg.0 as usize];
+            let strides = self.tile_strides(map, element);
+            let dense = self.is_dense(strides, element);
+            let (fits, row) = match instruction.op {
+                ScalarOp::Input { operand, .. } => match self.load_map(operand) {
+                    Some(load) if !self.lies(operand, instruction, load, uniform) => {
+                        let apart = usize::try_from(strides.0).ok().map(|stride| stride / element);
+                        let alone = load.guards.is_none() && self.uses(reg, stores, wanted) == 1;
+                        let by_rows = !dense && alone && strides.1 == element as isize && strides.0 > 0;
+                        (dense || by_rows, apart.filter(|_| by_rows))
+                    }
+                    _ => (false, None),
+                },
+                ScalarOp::Const { .. } | ScalarOp::Param { .. } | ScalarOp::Index { .. } => (false, None),
+                _ => (dense && !self.renames(instruction), None),
+            };
+            if fits
+                && !uniform
                 && is_native(dtype)
                 && !self.context.shares[store.operand as usize]
                 && !direct.contains_key(&reg.0)
@@ -576,17 +673,26 @@ impl Builder<'_> {
                 let place = self.layout.entry(Entry::Moving);
                 let walk = self.walk(store.operand, map, 0, element, element);
                 self.section.stores.push(StoreStep { walk, place, transfer: None });
-                direct.insert(reg.0, place);
+                direct.insert(reg.0, Direct { place, row });
             }
         }
         Ok(direct)
+    }
+
+    /// How many instructions, stores and accumulators use a register.
+    fn uses(&self, reg: Reg, stores: &[usize], wanted: &[Reg]) -> usize {
+        let args = self.body.instructions().iter().flat_map(|instruction| &instruction.args);
+        let stored = stores
+            .iter()
+            .flat_map(|&store| ferrax_compile::registers(self.context.kernel.stores[store].value));
+        args.chain(wanted).copied().chain(stored).filter(|&used| used == reg).count()
     }
 
     fn finish(mut self, stores: &[usize], wanted: &[Reg]) -> Result<Section> {
         let mut results = Vec::new();
         for &reg in wanted {
             let place = self.place(reg)?;
-            results.push(if self.uniform[reg.0 as usize] {
+            results.push(if self.uniform[reg.0 as usize] && !self.context.direct {
                 let mut temporary = SmallVec::new();
                 self.splat(reg, place, &mut temporary)
             } else {
@@ -638,8 +744,12 @@ impl Builder<'_> {
                 } else {
                     place
                 };
-                let transfer =
-                    Transfer { function: store_fn(dtype)?, row_stride: strides.0, col_stride: strides.1 };
+                let transfer = Transfer {
+                    function: store_fn(dtype)?,
+                    row_stride: strides.0,
+                    col_stride: strides.1,
+                    block_stride: None,
+                };
                 let place = self.layout.entry(Entry::Moving);
                 self.section.stores.push(StoreStep { walk, place, transfer: Some((transfer, from)) });
             }

@@ -8,6 +8,7 @@ use ferrax_ir::{DType, Result, internal_error};
 
 use super::isa::{Isa, isa};
 use super::ops::{bf16_bits, f16_from_f32, f32_from_f16};
+use super::pick::{PickFn, pick};
 
 /// A rectangle: `rows` by `cols`, with byte strides in the array and an
 /// element stride between rows of the block.
@@ -23,7 +24,16 @@ pub struct Rect {
 /// `f(rectangle, source, destination)`; for loads the source is the array.
 pub type TransferFn = unsafe fn(&Rect, *const u8, *mut u8);
 
-trait Cast {
+/// What reads elements of a dtype.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadFns {
+    pub rect: TransferFn,
+    /// At computed indices.
+    pub pick: PickFn,
+}
+
+/// Elements in memory as registers hold them, or the other way.
+pub(super) trait Cast {
     type S: Copy;
     type R: Copy;
     fn cast(s: Self::S) -> Self::R;
@@ -131,14 +141,25 @@ versions! {
     store_avx512 store_rect "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c";
 }
 
-fn load<C: Cast>() -> TransferFn {
-    match isa() {
+fn load<C: Cast>() -> LoadFns {
+    let rect = match isa() {
         Isa::Baseline => load_baseline::<C>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => load_avx2::<C>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => load_avx512::<C>,
-    }
+    };
+    LoadFns { rect, pick: pick::<C>() }
+}
+
+/// Elements of four bytes as they are.
+fn load_words() -> LoadFns {
+    let rect = match isa() {
+        Isa::Baseline => load_baseline::<Copy4>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => transpose::load_words,
+    };
+    LoadFns { rect, ..load::<Copy4>() }
 }
 
 fn store<C: Cast>() -> TransferFn {
@@ -148,6 +169,78 @@ fn store<C: Cast>() -> TransferFn {
         Isa::Avx2 => store_avx2::<C>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => store_avx512::<C>,
+    }
+}
+
+/// Transpositions of words in registers.
+#[cfg(target_arch = "x86_64")]
+mod transpose {
+    use std::arch::x86_64::*;
+
+    use super::{Copy4, Rect, load_avx2};
+
+    /// # Safety
+    /// As `load_rect`; the machine has AVX2.
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,f16c")]
+    pub(super) unsafe fn load_words(rect: &Rect, array: *const u8, block: *mut u8) {
+        let Rect { rows, cols, row_stride, col_stride, block_stride } = *rect;
+        let across = row_stride == 4 && col_stride != 4 && col_stride != 0;
+        // Squares of eight by eight, then what is left to the right and below.
+        let (down, right) = if across { (rows / 8 * 8, cols / 8 * 8) } else { (0, 0) };
+        // SAFETY: squares and what is left of them are parts of the rectangle.
+        unsafe {
+            for row in (0..down).step_by(8) {
+                for col in (0..right).step_by(8) {
+                    let from = array.offset(row as isize * row_stride + col as isize * col_stride);
+                    let to = block.cast::<f32>().add(row * block_stride + col);
+                    square(from, col_stride, to, block_stride);
+                }
+            }
+            let rest = |row: usize, col: usize, rows: usize, cols: usize| {
+                if rows > 0 && cols > 0 {
+                    let from = array.offset(row as isize * row_stride + col as isize * col_stride);
+                    let to = block.cast::<f32>().add(row * block_stride + col).cast();
+                    load_avx2::<Copy4>(&Rect { rows, cols, ..*rect }, from, to);
+                }
+            };
+            if down == 0 || right == 0 {
+                rest(0, 0, rows, cols);
+            } else {
+                rest(0, right, down, cols - right);
+                rest(down, 0, rows - down, cols);
+            }
+        }
+    }
+
+    /// # Safety
+    /// Eight words are valid at each of eight places, which are so many bytes and so many words apart.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn square(from: *const u8, from_stride: isize, to: *mut f32, to_stride: usize) {
+        let mut lines = [_mm256_setzero_ps(); 8];
+        for (place, line) in lines.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *line = unsafe { _mm256_loadu_ps(from.offset(place as isize * from_stride).cast()) };
+        }
+        let [a, b, c, d, e, f, g, h] = lines;
+        let pairs = |x, y| (_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y));
+        let fours = |(x, y), (z, w)| {
+            [
+                _mm256_shuffle_ps::<0x44>(x, z),
+                _mm256_shuffle_ps::<0xee>(x, z),
+                _mm256_shuffle_ps::<0x44>(y, w),
+                _mm256_shuffle_ps::<0xee>(y, w),
+            ]
+        };
+        let (low, high) = (fours(pairs(a, b), pairs(c, d)), fours(pairs(e, f), pairs(g, h)));
+        for place in 0..4 {
+            let (x, y) = (low[place], high[place]);
+            // SAFETY: the caller's promise.
+            unsafe {
+                _mm256_storeu_ps(to.add(place * to_stride), _mm256_permute2f128_ps::<0x20>(x, y));
+                _mm256_storeu_ps(to.add((place + 4) * to_stride), _mm256_permute2f128_ps::<0x31>(x, y));
+            }
+        }
     }
 }
 
@@ -200,9 +293,9 @@ macro_rules! small_floats {
             $($name::cast(0);)*
         }
 
-        fn load_small_float(dtype: DType) -> Option<TransferFn> {
+        fn load_small_float(dtype: DType) -> Option<LoadFns> {
             match dtype {
-                $(DType::$dtype => Some(load_baseline::<$name>),)*
+                $(DType::$dtype => Some(LoadFns { rect: load_baseline::<$name>, ..load::<$name>() }),)*
                 _ => None,
             }
         }
@@ -256,12 +349,12 @@ pub fn part_size(dtype: DType) -> usize {
     dtype.size() / dtype.parts()
 }
 
-fn copy(size: usize, make: [TransferFn; 4]) -> TransferFn {
+fn copy<F: Copy>(size: usize, make: [F; 4]) -> F {
     make[size.trailing_zeros().min(3) as usize]
 }
 
 /// Reads elements (or parts) of `dtype`.
-pub fn load_fn(dtype: DType) -> Result<TransferFn> {
+pub fn load_fn(dtype: DType) -> Result<LoadFns> {
     Ok(match dtype {
         DType::BF16 => load::<FromBf16>(),
         DType::F16 => load::<FromF16>(),
@@ -273,9 +366,7 @@ pub fn load_fn(dtype: DType) -> Result<TransferFn> {
         DType::Float0 => return Err(internal_error!("float0 has no elements to load")),
         other => match load_small_float(other) {
             Some(found) => found,
-            None => {
-                copy(part_size(other), [load::<Copy1>(), load::<Copy2>(), load::<Copy4>(), load::<Copy8>()])
-            }
+            None => copy(part_size(other), [load::<Copy1>(), load::<Copy2>(), load_words(), load::<Copy8>()]),
         },
     })
 }

@@ -17,16 +17,18 @@
 //! all of them is a row of `kept` values, and lane l is row l of the lanes. By
 //! lines, a line has the terms of one of them, and its lanes are a line too.
 
+use std::hint::black_box;
+use std::ops::{Mul, Range, Sub};
+
 use ferrax_compile::AccumulatorKind;
+pub use ferrax_compile::interpret::{BLOCK, LANES};
+use ferrax_compile::schedule::TreeLayout as Layout;
 use ferrax_ir::scalar::ScalarType;
 
 use super::isa::{Isa, isa};
 
-/// Lanes of a block: two vectors of [`HALF`] each, whose sums do not wait for one another.
-pub const LANES: usize = 16;
+/// A block has two vectors of so many lanes, whose sums do not wait for one another.
 const HALF: usize = LANES / 2;
-/// Terms of a block.
-pub const BLOCK: usize = 256;
 /// Powers of two of blocks that a line of one call has at most; tiles are far shorter.
 const LINE_LEVELS: usize = 24;
 
@@ -37,14 +39,33 @@ pub type TakeFn = unsafe fn(usize, usize, usize, isize, *const u8, *mut u8);
 pub type CloseFn = unsafe fn(usize, usize, *const u8, *mut u8);
 /// `f(kept, n, stride, terms, values)`: the values of lines of n terms each, fewer than `BLOCK << 24`.
 pub type WholeFn = unsafe fn(usize, usize, isize, *const u8, *mut u8);
+/// `f(kept, n, factors, values)`: the values of lines of n products each, fewer than `BLOCK << 24`.
+pub type ProductsFn = unsafe fn(usize, usize, [Factor; 2], *mut u8);
+/// `f(n, factors, to)`: n products of one line.
+pub type MultiplyFn = unsafe fn(usize, [Factor; 2], *mut u8);
 /// `f(kept, from, values)`: combines values with earlier ones.
 pub type MergeFn = unsafe fn(usize, *const u8, *mut u8);
 
-/// How reductions run side by side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
-    Rows,
-    Lines,
+/// A factor of terms that are products: `terms` less the value at `less`, which is one for each line. Lines and
+/// their values are so many bytes apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Factor {
+    pub terms: *const u8,
+    pub stride: isize,
+    pub less: *const u8,
+    pub less_stride: isize,
+}
+
+impl Factor {
+    /// The factor of the line of this number, from this byte of its terms on.
+    pub fn at(self, line: usize, byte: usize) -> Factor {
+        let line = line as isize;
+        Factor {
+            terms: self.terms.wrapping_offset(line * self.stride).wrapping_add(byte),
+            less: self.less.wrapping_offset(line * self.less_stride),
+            ..self
+        }
+    }
 }
 
 /// The functions of a reduction.
@@ -54,6 +75,8 @@ pub struct TreeOp {
     pub close: CloseFn,
     /// All of reductions by lines.
     pub whole: WholeFn,
+    pub products: ProductsFn,
+    pub multiply: MultiplyFn,
     pub merge: MergeFn,
 }
 
@@ -64,7 +87,7 @@ impl std::fmt::Debug for TreeOp {
 }
 
 trait Monoid: 'static {
-    type T: Copy;
+    type T: Copy + Sub<Output = Self::T> + Mul<Output = Self::T>;
     const START: Self::T;
     fn fold(a: Self::T, b: Self::T) -> Self::T;
 }
@@ -208,10 +231,11 @@ pub(super) fn halves<T: Copy>([a, b, c, d, e, f, g, h]: [T; HALF], fold: impl Fn
     fold(fold(a, c), fold(b, d))
 }
 
-/// The lanes of a block, in halves.
+/// The lanes of a block, in halves. They go through memory: else the compiler splits the vectors of the loop
+/// before, down to the pairs that the last halves take, and that loop is half as fast.
 #[inline(always)]
 fn all_lanes<M: Monoid>(low: [M::T; HALF], high: [M::T; HALF]) -> M::T {
-    halves(first_lanes::<M, HALF>(low, &high), M::fold)
+    halves(black_box(first_lanes::<M, HALF>(low, &high)), M::fold)
 }
 
 /// Both halves of the lanes, with terms for all of them folded into them.
@@ -240,12 +264,14 @@ fn few_lanes<M: Monoid>(lanes: &mut [M::T], terms: &[M::T]) {
     }
 }
 
-/// The value of at most one block.
+/// The value of lanes with fewer terms than lanes folded into them.
 #[inline(always)]
-fn block<M: Monoid>(terms: &[M::T]) -> M::T {
-    let (mut low, mut high) = ([M::START; HALF], [M::START; HALF]);
-    let (chunks, tail) = terms.as_chunks::<LANES>();
-    (low, high) = whole_lanes::<M>(low, high, chunks);
+fn last_lanes<M: Monoid>(low: [M::T; HALF], high: [M::T; HALF], tail: &[M::T]) -> M::T {
+    if tail.is_empty() {
+        return all_lanes::<M>(low, high);
+    }
+    // Through memory as there: few terms take parts of vectors.
+    let (mut low, mut high) = black_box((low, high));
     match tail.split_first_chunk::<HALF>() {
         Some((first, rest)) => {
             low = first_lanes::<M, HALF>(low, first);
@@ -256,16 +282,82 @@ fn block<M: Monoid>(terms: &[M::T]) -> M::T {
     all_lanes::<M>(low, high)
 }
 
-/// The value of a line.
+/// The value of at most one block.
 #[inline(always)]
-fn line<M: Monoid>(terms: &[M::T]) -> M::T {
-    if terms.is_empty() {
+fn block<M: Monoid>(terms: &[M::T]) -> M::T {
+    let (chunks, tail) = terms.as_chunks::<LANES>();
+    let (low, high) = whole_lanes::<M>([M::START; HALF], [M::START; HALF], chunks);
+    last_lanes::<M>(low, high, tail)
+}
+
+/// Factors less a value each, multiplied; counted as `first_lanes` is.
+#[inline(always)]
+fn multiplied<T: Copy + Sub<Output = T> + Mul<Output = T>, const N: usize>(
+    a: &[T; N],
+    b: &[T; N],
+    less: [T; 2],
+) -> [T; N] {
+    let mut products = *a;
+    let mut lane = 0;
+    while lane < N {
+        products[lane] = (a[lane] - less[0]) * (b[lane] - less[1]);
+        lane += 1;
+    }
+    products
+}
+
+/// The value of at most one block of products.
+#[inline(always)]
+fn block_of_products<M: Monoid>([a, b]: [&[M::T]; 2], less: [M::T; 2]) -> M::T {
+    let ((a_chunks, a_tail), (b_chunks, b_tail)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let (mut low, mut high) = ([M::START; HALF], [M::START; HALF]);
+    for (a, b) in a_chunks.iter().zip(b_chunks) {
+        (low, high) = whole_lanes::<M>(low, high, &[multiplied(a, b, less)]);
+    }
+    let mut tail = [M::START; LANES];
+    for ((product, &a), &b) in tail.iter_mut().zip(a_tail).zip(b_tail) {
+        [*product] = multiplied(&[a], &[b], less);
+    }
+    last_lanes::<M>(low, high, &tail[..a_tail.len()])
+}
+
+/// The terms of a line, by blocks. A trait and no closures, which the compiler may leave out of line, without the
+/// instructions of the function around them.
+trait Blocks<M: Monoid> {
+    fn block(&self, range: Range<usize>) -> M::T;
+}
+
+impl<M: Monoid> Blocks<M> for &[M::T] {
+    #[inline(always)]
+    fn block(&self, range: Range<usize>) -> M::T {
+        block::<M>(&self[range])
+    }
+}
+
+/// Factors, and what is taken from them.
+struct Products<'a, T> {
+    factors: [&'a [T]; 2],
+    less: [T; 2],
+}
+
+impl<M: Monoid> Blocks<M> for Products<'_, M::T> {
+    #[inline(always)]
+    fn block(&self, range: Range<usize>) -> M::T {
+        let [a, b] = self.factors;
+        block_of_products::<M>([&a[range.clone()], &b[range]], self.less)
+    }
+}
+
+/// The value of a line of so many terms.
+#[inline(always)]
+fn line<M: Monoid>(terms: usize, blocks: &impl Blocks<M>) -> M::T {
+    if terms == 0 {
         return M::START;
     }
     let mut levels = [M::START; LINE_LEVELS];
     let mut count = 0usize;
-    for terms in terms.chunks(BLOCK) {
-        let mut value = block::<M>(terms);
+    while count * BLOCK < terms {
+        let mut value = blocks.block(count * BLOCK..((count + 1) * BLOCK).min(terms));
         let carries = count.trailing_ones() as usize;
         for &earlier in &levels[..carries] {
             value = M::fold(value, earlier);
@@ -348,8 +440,48 @@ unsafe fn whole<M: Monoid>(kept: usize, n: usize, stride: isize, terms: *const u
         // SAFETY: the caller's promise.
         unsafe {
             let terms = terms.offset(number as isize * stride).cast::<M::T>();
-            *values.cast::<M::T>().add(number) = line::<M>(std::slice::from_raw_parts(terms, n));
+            let terms = std::slice::from_raw_parts(terms, n);
+            *values.cast::<M::T>().add(number) = line::<M>(n, &terms);
         }
+    }
+}
+
+/// # Safety
+/// Both factors of the first line have `n` terms, and values to take from them.
+#[inline(always)]
+unsafe fn factors<'a, M: Monoid>(n: usize, factors: [Factor; 2]) -> ([&'a [M::T]; 2], [M::T; 2]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (
+            factors.map(|factor| std::slice::from_raw_parts(factor.terms.cast::<M::T>(), n)),
+            factors.map(|factor| *factor.less.cast::<M::T>()),
+        )
+    }
+}
+
+/// # Safety
+/// As [`ProductsFn`] says.
+#[inline(always)]
+unsafe fn products<M: Monoid>(kept: usize, n: usize, of: [Factor; 2], values: *mut u8) {
+    for number in 0..kept {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (factors, less) = factors::<M>(n, of.map(|factor| factor.at(number, 0)));
+            let value = line::<M>(n, &Products { factors, less });
+            *values.cast::<M::T>().add(number) = value;
+        }
+    }
+}
+
+/// # Safety
+/// As [`MultiplyFn`] says.
+#[inline(always)]
+unsafe fn multiply<M: Monoid>(n: usize, of: [Factor; 2], to: *mut u8) {
+    // SAFETY: the caller's promise.
+    let (([a, b], less), to) =
+        unsafe { (factors::<M>(n, of), std::slice::from_raw_parts_mut(to.cast::<M::T>(), n)) };
+    for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
+        [*to] = multiplied(&[a], &[b], less);
     }
 }
 
@@ -370,11 +502,13 @@ unsafe fn merge<M: Monoid>(kept: usize, from: *const u8, values: *mut u8) {
 macro_rules! versions {
     ($($module:ident $($features:literal)?;)*) => {$(
         mod $module {
-            use super::{Monoid, TreeOp, Layout};
+            use super::{Factor, Layout, Monoid, TreeOp};
 
             versions! { @one $($features)?; take_rows(kept: usize, position: usize, n: usize, stride: isize, terms: *const u8, lanes: *mut u8) }
             versions! { @one $($features)?; take_lines(kept: usize, position: usize, n: usize, stride: isize, terms: *const u8, lanes: *mut u8) }
             versions! { @one $($features)?; pub(super) whole(kept: usize, n: usize, stride: isize, terms: *const u8, values: *mut u8) }
+            versions! { @one $($features)?; pub(super) products(kept: usize, n: usize, of: [Factor; 2], values: *mut u8) }
+            versions! { @one $($features)?; multiply(n: usize, of: [Factor; 2], to: *mut u8) }
             versions! { @one $($features)?; close_rows(kept: usize, n: usize, lanes: *const u8, values: *mut u8) }
             versions! { @one $($features)?; close_lines(kept: usize, n: usize, lanes: *const u8, values: *mut u8) }
             versions! { @one $($features)?; merge(kept: usize, from: *const u8, values: *mut u8) }
@@ -384,7 +518,14 @@ macro_rules! versions {
                     Layout::Rows => (take_rows::<M>, close_rows::<M>),
                     Layout::Lines => (take_lines::<M>, close_lines::<M>),
                 };
-                TreeOp { take, close, whole: whole::<M>, merge: merge::<M> }
+                TreeOp {
+                    take,
+                    close,
+                    whole: whole::<M>,
+                    products: products::<M>,
+                    multiply: multiply::<M>,
+                    merge: merge::<M>,
+                }
             }
         }
     )*};
@@ -416,7 +557,9 @@ fn select<M: Monoid>(layout: Layout) -> TreeOp {
         Isa::Avx2 => avx2::op::<M>(layout),
         // Two vectors of 256 bits hold the lanes of a line; one wider would wait for itself.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => TreeOp { whole: avx2::whole::<M>, ..avx512::op::<M>(layout) },
+        Isa::Avx512 => {
+            TreeOp { whole: avx2::whole::<M>, products: avx2::products::<M>, ..avx512::op::<M>(layout) }
+        }
     }
 }
 

@@ -4,9 +4,15 @@
 
 pub mod generate;
 
-use ferrax_cpu::compile;
+use std::sync::Arc;
+
+use ferrax_compile::backend::Output;
+use ferrax_compile::device::{Attached, Device, DeviceId, Memory};
+use ferrax_compile::reference::Reference;
+use ferrax_compile::{Backend, Target};
+use ferrax_cpu::{Cpu, Executable, Outputs};
 use ferrax_ir::ops::{ReduceKind, Unary};
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Scalar, Tensor, interpret};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Result, Scalar, Tensor, interpret};
 
 pub fn f32s(sizes: &[usize]) -> ArrayType {
     ArrayType::of_sizes(sizes, DType::F32)
@@ -131,9 +137,63 @@ pub fn check(program: &Program, ulps: u64) {
     check_with(program, &arguments(program, 3), ulps);
 }
 
+/// The slow machine with memory of its own, with runs of rows as soon as there may be some.
+pub fn remote() -> Reference {
+    let target = Target {
+        run_bytes: 1 << 8,
+        block_bytes: 1 << 10,
+        product_bytes: 1 << 8,
+        product_rows: 2,
+        ..Target::CPU
+    };
+    Reference { target }
+}
+
+/// The outputs of a program on a machine, there and back, after which nothing is left there.
+pub fn run_on<B: Backend + 'static>(machine: B, program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let device = Attached::new(DeviceId(1), machine);
+    let runnable = device.compile(program)?;
+    let buffers = inputs
+        .iter()
+        .map(|tensor| device.upload(tensor.bytes()))
+        .collect::<Result<Vec<Arc<dyn Memory>>>>()?;
+    let outputs = runnable.run(&buffers)?;
+    let home = |output: Output<Arc<dyn Memory>>| {
+        assert_eq!(output.buffer.device(), device.id());
+        let mut tensor = Tensor::zeros(output.dtype, output.sizes)?;
+        output.buffer.download(tensor.bytes_mut()?)?;
+        Ok(tensor)
+    };
+    let outputs = outputs.into_iter().map(home).collect();
+    drop(buffers);
+    assert_eq!(device.usage().in_use, 0);
+    outputs
+}
+
+/// The outputs on one thread: work posted from within a chunk of the pool runs there, as a pool of one would run it.
+pub fn on_one_thread(executable: &Executable, inputs: &[Tensor]) -> Outputs {
+    let alone = std::sync::Mutex::new(Outputs::new());
+    ferrax_cpu::pool::run(2, &|chunk| {
+        if chunk == 0 {
+            *alone.lock().unwrap() = executable.run(inputs).unwrap();
+        }
+    });
+    alone.into_inner().unwrap()
+}
+
+/// Elements of inputs that the remote machine, which is slow, takes.
+const FEW: usize = 1 << 13;
+
+/// As [`check`], for these inputs, on each machine.
 pub fn check_with(program: &Program, inputs: &[Tensor], ulps: u64) {
-    let executable = compile(program).unwrap_or_else(|error| panic!("{error}\n{program:?}"));
-    let got = executable.run(inputs).unwrap();
+    check_on(Cpu, program, inputs, ulps);
+    if inputs.iter().map(Tensor::len).sum::<usize>() <= FEW {
+        check_on(remote(), program, inputs, ulps);
+    }
+}
+
+fn check_on<B: Backend + 'static>(machine: B, program: &Program, inputs: &[Tensor], ulps: u64) {
+    let got = run_on(machine, program, inputs).unwrap_or_else(|error| panic!("{error}\n{program:?}"));
     let want = interpret::run(program, inputs).unwrap();
     assert_eq!(got.len(), want.len());
     for (index, (got, want)) in got.iter().zip(&want).enumerate() {

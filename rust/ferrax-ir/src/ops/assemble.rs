@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::convert::{Wide, store};
-use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types};
+use crate::rules::{self, Batch, Batched, Extents, Follow, IndexMap, Jvp, Lowering, Row, Rules, Types};
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Result, Scalar, Shape, ShowShape, Tensor, Type,
     internal_error, op_struct, type_error, value_error,
@@ -140,6 +140,10 @@ impl Rules for Concatenate {
 
     fn lower(&self) -> Lowering {
         Lowering::Movement
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::Joined { axis: self.dimension }))
     }
 }
 
@@ -347,6 +351,16 @@ impl Rules for Pad {
     fn lower(&self) -> Lowering {
         Lowering::Movement
     }
+
+    fn cost(&self, _: DType) -> u32 {
+        1
+    }
+
+    fn index_map(&self, inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let sizes = inputs[0].sizes.iter().zip(output.sizes).zip(&self.padding_config);
+        let kept = sizes.map(|((&size, &padded), &config)| Kept::new(size, padded, config));
+        Ok(Some(IndexMap::Padded(kept.collect())))
+    }
 }
 
 impl Row for Rev {
@@ -397,6 +411,14 @@ impl Rules for Rev {
 
     fn lower(&self) -> Lowering {
         Lowering::Movement
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let follow = |(axis, &size): (usize, &usize)| match self.dimensions.contains(&axis) {
+            true => Follow { axis: Some(axis), start: size as i64 - 1, step: -1 },
+            false => Follow::axis(axis),
+        };
+        Ok(Some(IndexMap::Along(output.sizes.iter().enumerate().map(follow).collect())))
     }
 }
 
@@ -452,5 +474,13 @@ impl Rules for Iota {
 
     fn lower(&self) -> Lowering {
         Lowering::Movement
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::Counted { axis: self.dimension }))
+    }
+
+    fn cost(&self, _: DType) -> u32 {
+        2
     }
 }

@@ -7,7 +7,9 @@ use super::derive::{Cotangents, each_linear, linear, zero};
 use super::evaluate;
 use super::formula::Formulas;
 use crate::math::{Emit, FloatLang};
-use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::rules::{
+    Batch, Batched, Extents, IndexMap, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
+};
 use crate::scalar::{Body, Reg, ScalarOp, ScalarType, Value};
 use crate::{
     ArrayType, Atom, Builder, DType, Dim, Kind, Result, ShowShape, Tensor, Type, internal_error, op_struct,
@@ -66,6 +68,10 @@ impl Rules for ConvertElementType {
 
     fn lower(&self) -> Lowering {
         Lowering::Elementwise
+    }
+
+    fn index_map(&self, inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok((inputs[0].dtype == self.new_dtype).then_some(IndexMap::InOrder))
     }
 
     fn scalar(&self, body: &mut Body, types: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
@@ -241,6 +247,20 @@ impl Rules for BitcastConvertType {
     /// changes (for sub-byte dtypes: its packing), which has no scalar body.
     fn lower(&self) -> Lowering {
         Lowering::Elementwise
+    }
+
+    /// Registers cannot hold both sides of other widths, nor formats that exist in memory alone.
+    fn index_map(&self, inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let (from, to) = (inputs[0].dtype, self.new_dtype);
+        let stored = |dtype: DType| dtype.is_narrow() || dtype.is_key();
+        Ok(if from == to {
+            // Of a format below a byte the other bits of an element's byte are no part of it.
+            (from.bits() == from.size() * 8).then_some(IndexMap::InOrder)
+        } else if from.bits() != to.bits() || stored(from) || stored(to) {
+            Some(IndexMap::Bytes)
+        } else {
+            None
+        })
     }
 
     fn scalar(&self, body: &mut Body, types: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {

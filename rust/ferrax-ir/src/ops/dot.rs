@@ -7,7 +7,9 @@ use super::derive::{Cotangents, Tangents, cotangent, linear, zero};
 use super::evaluate;
 use super::index_space::strides;
 use crate::convert::{Wide, load, store};
-use crate::rules::{Batch, Batched, FromParams, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::rules::{
+    Batch, Batched, ByRows, Extents, FromParams, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
+};
 use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Kind, Param, Params, Result, Shape, ShowShape, Tensor, ToParam,
@@ -427,4 +429,35 @@ impl Rules for DotGeneral {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    /// Where free and contracted axes of both operands are walked with one step: nothing has to be brought into
+    /// order first.
+    fn by_rows(&self, inputs: &[Extents<'_>], output: Extents<'_>) -> Option<ByRows> {
+        let (left, right) = (inputs[0].sizes, inputs[1].sizes);
+        let mut pairs: Vec<(usize, usize)> =
+            self.lhs_contracting.iter().copied().zip(self.rhs_contracting.iter().copied()).collect();
+        pairs.sort_unstable();
+        let (lhs, rhs): (Axes, Axes) = pairs.into_iter().unzip();
+        let of_left = free_axes(left.len(), &self.lhs_contracting, &self.lhs_batch);
+        let of_right = free_axes(right.len(), &self.rhs_contracting, &self.rhs_batch);
+        let groups = [(left, &of_left), (left, &lhs), (right, &of_right), (right, &rhs)];
+        if !groups.into_iter().all(|(sizes, axes)| has_one_step(sizes, axes)) {
+            return None;
+        }
+        let order = self.lhs_batch.iter().chain(&of_left).chain(&lhs);
+        let product =
+            |sizes: &[usize], axes: &[usize]| axes.iter().map(|&axis| sizes[axis]).product::<usize>();
+        Some(ByRows {
+            loops: output.sizes[..self.lhs_batch.len() + of_left.len()].iter().copied().collect(),
+            first: order.copied().eq(0..left.len()),
+            shared: product(right, &of_right) * product(right, &rhs),
+        })
+    }
+}
+
+/// Whether axes of an array of these sizes are walked as one.
+fn has_one_step(sizes: &[usize], axes: &[usize]) -> bool {
+    let strides = crate::tensor::row_major(sizes, 1);
+    let long: Axes = axes.iter().copied().filter(|&axis| sizes[axis] != 1).collect();
+    long.windows(2).all(|pair| strides[pair[0]] == strides[pair[1]] * sizes[pair[1]])
 }

@@ -7,7 +7,9 @@
 
 use smallvec::SmallVec;
 
-use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types};
+use crate::rules::{
+    self, Batch, Batched, Extents, Follow, IndexMap, Jvp, Lowering, Picked, Row, Rules, Start, Types,
+};
 use crate::{
     ArrayType, Axes, Builder, DType, Dim, Kind, Result, Scalar, Shape, ShowShape, Sizes, Tensor, Type,
     internal_error, op_struct, string_enum, type_error, value_error,
@@ -38,6 +40,9 @@ op_struct! {
         unique_indices: bool, indices_are_sorted: bool,
     }
 }
+
+/// The work of an element, in additions: it is found at an index of its own.
+const PICKED: u32 = 12;
 
 /// Checks of one list of axes of the dimension numbers, shared with scatter.
 pub(super) fn check_axes(op: &str, name: &str, axes: &[usize], rank: usize, sorted: bool) -> Result<()> {
@@ -389,5 +394,42 @@ impl Rules for Gather {
 
     fn lower(&self) -> Lowering {
         Lowering::Library
+    }
+
+    fn index_map(&self, inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let [operand, indices] = inputs else {
+            return Err(internal_error!("gather of {} operands", inputs.len()));
+        };
+        let windows = self.slice_sizes.iter().map(|dim| dim.require("gather")).collect::<Result<Sizes>>()?;
+        let fits = windows.iter().zip(operand.sizes).all(|(window, size)| window <= size);
+        // Keys and what has no bytes are moved as they are; of nothing there is nothing to say.
+        let plain = !output.dtype.is_key() && output.dtype != DType::Float0;
+        if !fits || !plain || output.count() == 0 {
+            return Ok(None);
+        }
+        let batch_dims = other_axes(output.sizes.len(), &self.offset_dims);
+        let mut offset_dims = self.offset_dims.iter();
+        let within = (0..operand.sizes.len()).map(|axis| {
+            let batching = self.operand_batching_dims.iter().position(|&batching| batching == axis);
+            let dim = match batching {
+                Some(pair) => Some(batch_dims[self.start_indices_batching_dims[pair]]),
+                None if self.collapsed_slice_dims.contains(&axis) => None,
+                None => offset_dims.next().copied(),
+            };
+            dim.map_or(Follow::FIRST, Follow::axis)
+        });
+        let within = within.collect();
+        let starts = self.start_index_map.iter().enumerate().map(|(entry, &axis)| {
+            let entry = Follow { start: entry as i64, ..Follow::FIRST };
+            let at = batch_dims.iter().take(indices.sizes.len() - 1).map(|&dim| Follow::axis(dim));
+            let last = operand.sizes[axis] as i64 - windows[axis] as i64;
+            Start { axis, operand: 1, at: at.chain([entry]).collect(), last }
+        });
+        let outside = (self.mode == GatherMode::Fill).then(|| self.fill(output.dtype));
+        Ok(Some(IndexMap::Picked(Box::new(Picked { within, starts: starts.collect(), outside }))))
+    }
+
+    fn cost(&self, _output: DType) -> u32 {
+        PICKED
     }
 }

@@ -6,9 +6,11 @@ use smallvec::smallvec;
 
 use super::common::{arrays, check_arity, elementwise_batch, one};
 use super::derive::{Cotangents, Tangents, each_linear, zero};
-use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::rules::{
+    Batch, Batched, Extents, IndexMap, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
+};
 use crate::scalar::{Body, Value};
-use crate::{ArrayType, Builder, Result, Tensor, Type, op_struct};
+use crate::{ArrayType, Builder, DType, Result, Tensor, Type, op_struct};
 
 op_struct! {
     /// The identity with derivative zero.
@@ -60,15 +62,25 @@ macro_rules! identity {
             fn scalar(&self, _: &mut Body, _: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
                 Ok(args[0])
             }
+
+            fn index_map(&self, _: &[Extents<'_>], _: Extents<'_>) -> Result<Option<IndexMap>> {
+                Ok(Some(IndexMap::InOrder))
+            }
+
+            fn cost(&self, _: DType) -> u32 {
+                0
+            }
         }
     };
 }
 
 /// An identity through which cotangents go as values do; `$tangent` makes the tangent.
 macro_rules! linear_identity {
-    ($name:ident, $tangent:expr) => {
+    ($name:ident, $tangent:expr $(, $($others:tt)*)?) => {
         identity! {
             $name,
+            $($($others)*)?
+
             fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
                 match eqn.tangents[0] {
                     Some(tangent) => Ok(smallvec![Some($tangent(self, b, tangent)?)]),
@@ -84,8 +96,13 @@ macro_rules! linear_identity {
 }
 
 linear_identity!(Copy, |op: &Copy, b: &mut Builder, tangent| b.emit1(op.clone(), &[tangent]));
-linear_identity!(OptimizationBarrier, |op: &OptimizationBarrier, b: &mut Builder, tangent| b
-    .emit1(op.clone(), &[tangent]));
+linear_identity!(
+    OptimizationBarrier,
+    |op: &OptimizationBarrier, b: &mut Builder, tangent| b.emit1(op.clone(), &[tangent]),
+    fn is_barrier(&self) -> bool {
+        true
+    }
+);
 // A name means the value, not its tangent.
 linear_identity!(Name, |_: &Name, _: &mut Builder, tangent| Ok(tangent));
 

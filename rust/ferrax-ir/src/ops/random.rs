@@ -18,7 +18,9 @@ use super::derive::{Cotangents, Tangents};
 use super::evaluate;
 use super::random_expand as expand;
 use crate::convert::{Wide, load};
-use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::rules::{
+    Batch, Batched, Extents, IndexMap, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
+};
 use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Builder, DType, Dim, KeyImpl, Result, Shape, ShowShape, Sizes, Tensor, Type,
@@ -398,6 +400,10 @@ impl Rules for RandomWrap {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::Bytes))
+    }
 }
 
 impl Row for RandomUnwrap {
@@ -430,5 +436,9 @@ impl Rules for RandomUnwrap {
     /// The same bytes under another type.
     fn lower(&self) -> Lowering {
         Lowering::Library
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::Bytes))
     }
 }

@@ -192,6 +192,10 @@ impl Rules for IntegerPow {
         Lowering::Elementwise
     }
 
+    fn cost(&self, _: DType) -> u32 {
+        2 * self.y.unsigned_abs().max(1).ilog2() + if self.y < 0 { 4 } else { 0 }
+    }
+
     fn scalar(&self, body: &mut Body, types: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
         let x = match args[0] {
             Value::Complex(re, im) => {

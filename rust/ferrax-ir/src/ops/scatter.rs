@@ -339,6 +339,10 @@ impl Rules for Scatter {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn updates_operand(&self) -> bool {
+        true
+    }
 }
 
 impl Scatter {

@@ -2,8 +2,12 @@
 //!
 //! All are linear, take every dtype and only move elements.
 
-use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types};
-use crate::{Axes, Builder, Dim, Result, Shape, ShowShape, Tensor, Type, op_struct, type_error, value_error};
+use smallvec::SmallVec;
+
+use crate::rules::{self, Batch, Batched, Extents, Follow, IndexMap, Jvp, Lowering, Row, Rules, Types};
+use crate::{
+    Atom, Axes, Builder, Dim, Result, Shape, ShowShape, Tensor, Type, op_struct, type_error, value_error,
+};
 
 use super::common::one;
 use super::index_space::*;
@@ -103,6 +107,12 @@ impl Rules for BroadcastInDim {
     fn lower(&self) -> Lowering {
         Lowering::Movement
     }
+
+    fn index_map(&self, inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let axes = inputs[0].sizes.iter().zip(&self.broadcast_dimensions);
+        let axes = axes.map(|(&size, &axis)| if size == 1 { Follow::FIRST } else { Follow::axis(axis) });
+        Ok(Some(IndexMap::Along(axes.collect())))
+    }
 }
 
 impl Row for Reshape {
@@ -175,7 +185,17 @@ impl Rules for Reshape {
     }
 
     fn lower(&self) -> Lowering {
-        Lowering::Movement
+        // With `dimensions` it is a transpose, then a reshape.
+        if self.dimensions.is_some() { Lowering::Expand } else { Lowering::Movement }
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::InOrder))
+    }
+
+    fn expand(&self, b: &mut Builder, inputs: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
+        let permuted = b.transpose(inputs[0], self.dimensions.as_deref().unwrap_or_default())?;
+        Ok(SmallVec::from_iter([b.reshape(permuted, &self.new_sizes)?]))
     }
 }
 
@@ -228,6 +248,10 @@ impl Rules for Transpose {
 
     fn lower(&self) -> Lowering {
         Lowering::Movement
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::Along(inverse(&self.permutation).into_iter().map(Follow::axis).collect())))
     }
 }
 
@@ -285,5 +309,9 @@ impl Rules for Squeeze {
 
     fn lower(&self) -> Lowering {
         Lowering::Movement
+    }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(Some(IndexMap::InOrder))
     }
 }

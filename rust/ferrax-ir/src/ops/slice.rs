@@ -5,7 +5,9 @@
 
 use smallvec::SmallVec;
 
-use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types};
+use crate::rules::{
+    self, Batch, Batched, Extents, Follow, IndexMap, Jvp, Lowering, Picked, Row, Rules, Start, Types,
+};
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Dim, Result, Shape, ShowShape, Sizes, Tensor, Type,
     internal_error, op_struct, type_error, value_error,
@@ -142,6 +144,16 @@ impl Rules for Slice {
     fn lower(&self) -> Lowering {
         Lowering::Movement
     }
+
+    fn index_map(&self, _inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let starts = constants(&self.start_indices, "slice start_indices")?;
+        let follow = |(axis, &start): (usize, &usize)| {
+            // Of a single element the step says nothing, and may be anything.
+            let step = if output.sizes[axis] > 1 { self.stride(axis) as i64 } else { 1 };
+            Follow { axis: Some(axis), start: start as i64, step }
+        };
+        Ok(Some(IndexMap::Along(starts.iter().enumerate().map(follow).collect())))
+    }
 }
 
 /// Checks the position operands of a dynamic window into `operand`.
@@ -258,6 +270,23 @@ impl Rules for DynamicSlice {
 
     fn lower(&self) -> Lowering {
         Lowering::Library
+    }
+
+    fn index_map(&self, inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let Some((operand, starts)) = inputs.split_first() else {
+            return Err(internal_error!("dynamic_slice has no operand"));
+        };
+        let plain = !output.dtype.is_key() && output.dtype != DType::Float0;
+        if !plain || output.count() == 0 {
+            return Ok(None);
+        }
+        let start = |axis: usize| {
+            let last = operand.sizes[axis] as i64 - output.sizes[axis] as i64;
+            Start { axis, operand: 1 + axis, at: SmallVec::new(), last }
+        };
+        let within = (0..output.sizes.len()).map(Follow::axis).collect();
+        let starts = (0..starts.len()).map(start).filter(|start| start.last > 0).collect();
+        Ok(Some(IndexMap::Picked(Box::new(Picked { within, starts, outside: None }))))
     }
 }
 
@@ -399,5 +428,9 @@ impl Rules for DynamicUpdateSlice {
 
     fn lower(&self) -> Lowering {
         Lowering::Library
+    }
+
+    fn updates_operand(&self) -> bool {
+        true
     }
 }

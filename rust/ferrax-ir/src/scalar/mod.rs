@@ -93,7 +93,7 @@ impl ScalarType {
 pub struct Reg(pub u32);
 
 /// One element: a real register or the two parts of a complex number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Value {
     Real(Reg),
     Complex(Reg, Reg),
@@ -110,7 +110,8 @@ pub enum Narrow {
 /// type of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScalarOp {
-    /// The element (or for complex inputs, part `part`) of the kernel's n-th operand.
+    /// The element (or for complex inputs, part `part`) of the kernel's n-th operand. Arguments, signed integers
+    /// of 32 or 64 bits, say which element of it, as kernels define.
     Input {
         operand: u32,
         part: u8,
@@ -122,6 +123,10 @@ pub enum ScalarOp {
     /// The value with these bits.
     Const {
         bits: u64,
+    },
+    /// A number that the caller gives, the same for all elements.
+    Param {
+        index: u32,
     },
     /// Integers wrap.
     Add,
@@ -185,6 +190,20 @@ pub struct Instruction {
 pub struct Body {
     instructions: Vec<Instruction>,
     index: FxHashMap<Instruction, Reg>,
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        self.instructions == other.instructions
+    }
+}
+
+impl Eq for Body {}
+
+impl std::hash::Hash for Body {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.instructions.hash(state);
+    }
 }
 
 impl Body {

@@ -128,16 +128,27 @@ pub fn nextafter(dtype: DType, x: Scalar, y: Scalar) -> Scalar {
     Scalar::from_bits(dtype, if away { x.bits() + 1 } else { x.bits() - 1 })
 }
 
-/// The values of `results` for operands given as elements.
-pub fn evaluate(
-    body: &Body,
-    operands: &[Scalar],
-    index: &[i64],
-    results: &[Value],
-) -> Result<Vec<Vec<Scalar>>> {
+/// Gives the element of an operand at some indices.
+pub type PickElement<'a> = dyn Fn(usize, &[i64]) -> Result<Scalar> + 'a;
+
+/// What a body reads.
+#[derive(Clone, Copy, Default)]
+pub struct Inputs<'a> {
+    /// The elements of the operands.
+    pub operands: &'a [Scalar],
+    /// The element of an operand, by its number, at these indices.
+    pub picked: Option<&'a PickElement<'a>>,
+    /// The loop indices.
+    pub index: &'a [i64],
+    /// The bits of the parameters.
+    pub params: &'a [u64],
+}
+
+/// The values of `results`.
+pub fn evaluate(body: &Body, inputs: &Inputs<'_>, results: &[Value]) -> Result<Vec<Vec<Scalar>>> {
     let mut registers: Vec<Scalar> = Vec::with_capacity(body.instructions().len());
     for instruction in body.instructions() {
-        registers.push(step(instruction, &registers, operands, index)?);
+        registers.push(step(instruction, &registers, inputs)?);
     }
     let read = |reg: &Reg| registers[reg.0 as usize];
     Ok(results
@@ -165,26 +176,35 @@ fn input(element: Scalar, part: u8, ty: ScalarType) -> Result<Scalar> {
     }
 }
 
-fn step(
-    instruction: &Instruction,
-    registers: &[Scalar],
-    operands: &[Scalar],
-    index: &[i64],
-) -> Result<Scalar> {
+fn step(instruction: &Instruction, registers: &[Scalar], inputs: &Inputs<'_>) -> Result<Scalar> {
     let Instruction { op, ty, args } = instruction;
     let dtype = ty.dtype();
     let args: Vec<Scalar> = args.iter().map(|reg| registers[reg.0 as usize]).collect();
     match op {
         ScalarOp::Input { operand, part } => {
-            let element =
-                operands.get(*operand as usize).ok_or_else(|| internal_error!("no operand {operand}"))?;
-            return input(*element, *part, *ty);
+            let missing = || internal_error!("no operand {operand}");
+            let operand = *operand as usize;
+            let element = if args.is_empty() {
+                *inputs.operands.get(operand).ok_or_else(missing)?
+            } else {
+                let index = |arg: &Scalar| arg.to_i128().and_then(|index| i64::try_from(index).ok());
+                let indices: Option<Vec<i64>> = args.iter().map(index).collect();
+                let indices = indices.ok_or_else(|| internal_error!("{args:?} as indices"))?;
+                inputs.picked.ok_or_else(missing)?(operand, &indices)?
+            };
+            return input(element, *part, *ty);
         }
         ScalarOp::Index { axis } => {
-            let position = index.get(*axis as usize).ok_or_else(|| internal_error!("no axis {axis}"))?;
+            let position = inputs.index.get(*axis as usize);
+            let position = position.ok_or_else(|| internal_error!("no axis {axis}"))?;
             return Ok(Scalar::from_i64(dtype, *position));
         }
         ScalarOp::Const { bits } => return Ok(Scalar::from_bits(dtype, (*bits).into())),
+        ScalarOp::Param { index } => {
+            let bits = inputs.params.get(*index as usize);
+            let bits = bits.ok_or_else(|| internal_error!("no parameter {index}"))?;
+            return Ok(Scalar::from_bits(dtype, (*bits).into()));
+        }
         ScalarOp::Select => return Ok(if args[0].bits() != 0 { args[1] } else { args[2] }),
         ScalarOp::Bitcast => return Ok(Scalar::from_bits(dtype, args[0].bits())),
         _ => {}

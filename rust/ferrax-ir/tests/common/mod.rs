@@ -63,7 +63,11 @@ pub fn body(op: &Op, elements: &[Scalar]) -> Result<Scalar> {
         });
     }
     let result = rules(op).scalar(&mut body, &types, &args, &output)?;
-    let values = reference::evaluate(&body, elements, &[], &[result])?;
+    let values = reference::evaluate(
+        &body,
+        &reference::Inputs { operands: elements, ..Default::default() },
+        &[result],
+    )?;
     let expected = ScalarType::of(output.dtype)?.dtype();
     assert!(values[0].iter().all(|value| value.dtype() == expected), "{op:?}: {values:?}");
     Ok(match values[0].as_slice() {

@@ -72,12 +72,8 @@ impl JitFunction {
     }
 }
 
-/// The tensors of a call; donated arrays give theirs up.
-pub(super) fn take_donated(
-    py: Python<'_>,
-    operands: &[Operand<'_>],
-    donated: &[bool],
-) -> PyResult<Vec<ferrax_ir::Tensor>> {
+/// Errors: RuntimeError where a donated array is another argument, too.
+pub(super) fn check_donated(operands: &[Operand<'_>], donated: &[bool]) -> PyResult<()> {
     let pointer = |operand: &Operand<'_>| match operand {
         Operand::Array(array) => Some(array.as_ptr() as usize),
         Operand::Literal(_) => None,
@@ -94,7 +90,23 @@ pub(super) fn take_donated(
             ));
         }
     }
+    Ok(())
+}
+
+/// The tensors of a call; donated arrays give theirs up.
+pub(super) fn take_donated(
+    py: Python<'_>,
+    operands: &[Operand<'_>],
+    donated: &[bool],
+) -> PyResult<Vec<ferrax_ir::Tensor>> {
+    check_donated(operands, donated)?;
     let tensors = eager::tensors(py, operands)?;
+    give_up(operands, donated);
+    Ok(tensors.into_vec())
+}
+
+/// Donated arrays count as deleted from now on.
+pub(super) fn give_up(operands: &[Operand<'_>], donated: &[bool]) {
     for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
         if let Operand::Array(array) = operand
             && let Some(concrete) = array.get().concrete()
@@ -102,5 +114,4 @@ pub(super) fn take_donated(
             concrete.delete();
         }
     }
-    Ok(tensors.into_vec())
 }

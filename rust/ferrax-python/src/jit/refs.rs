@@ -14,7 +14,6 @@ use smallvec::SmallVec;
 use super::{Entry, JitFunction};
 use crate::array::Array;
 use crate::convert::Operand;
-use crate::placement;
 use crate::trace::{self, Traced};
 
 pub(super) type Refs<'py> = Vec<(usize, Bound<'py, PyAny>)>;
@@ -123,16 +122,7 @@ impl JitFunction {
         all.extend(crate::program::operands(&read)?);
         let program = entry.program.get();
         let mut results: Vec<Py<Array>> = if trace::runs_at_once(&program.program.effects, &all) {
-            let results = self
-                .execute(py, entry, &all)?
-                .into_iter()
-                .zip(&entry.weak)
-                .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
-                .collect::<PyResult<Vec<_>>>()?;
-            if placement::any(&all) || program.says_places() {
-                placement::place_results(py, program, &all, &results)?;
-            }
-            results
+            self.run_placed(py, entry, &all)?
         } else {
             self.record(py, program, &all)?.into_iter().collect()
         };

@@ -1,13 +1,15 @@
 //! Running the program of a jitted function on concrete operands.
 
+use ferrax_compile::DeviceId;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 
-use super::donation::take_donated;
+use super::donation::{check_donated, give_up, take_donated};
 use super::{Entry, JitFunction};
 use crate::array::Array;
 use crate::convert::Operand;
 use crate::errors::IntoPyResult;
-use crate::{checks, eager, key_reuse, nans, placement};
+use crate::{checks, devices, eager, key_reuse, nans, placement};
 
 impl JitFunction {
     pub(super) fn execute(
@@ -35,25 +37,65 @@ impl JitFunction {
         }
     }
 
+    /// Runs an entry where its operands, or the default device, want it; its results, which are placed.
+    #[cold]
+    pub(super) fn run_placed<'py>(
+        &self,
+        py: Python<'py>,
+        entry: &Entry,
+        operands: &[Operand<'py>],
+    ) -> PyResult<Vec<Py<Array>>> {
+        let program = entry.program.get();
+        let elsewhere = devices::elsewhere(operands);
+        let moved: SmallVec<[Operand<'py>; 4]>;
+        let operands = if elsewhere && !entry.captured.is_empty() {
+            // Captured arrays follow the arguments.
+            let arguments = entry.key.leaves.len();
+            let captured = arguments..arguments + entry.captured.len();
+            let follow = |(n, x): (usize, &Operand<'py>)| {
+                if captured.contains(&n) { devices::uncommitted(py, x) } else { Ok(x.clone()) }
+            };
+            moved = operands.iter().enumerate().map(follow).collect::<PyResult<_>>()?;
+            &moved
+        } else {
+            operands
+        };
+        let target = if elsewhere { devices::target(py, operands)? } else { DeviceId::HOST };
+        let results = if target == DeviceId::HOST {
+            let array = |(tensor, &weak)| Array::new_concrete(py, tensor, weak);
+            self.execute(py, entry, operands)?
+                .into_iter()
+                .zip(&entry.weak)
+                .map(array)
+                .collect::<PyResult<Vec<_>>>()?
+        } else {
+            if checks::watched() {
+                checks::may_run(&self.name)?;
+                checks::arguments(py, operands)?;
+            }
+            let donated = entry.donated.as_deref().unwrap_or_default();
+            check_donated(operands, donated)?;
+            let results = devices::run(py, program, target, operands, entry.weak.iter().copied())?;
+            give_up(operands, donated);
+            results
+        };
+        if elsewhere || placement::any(operands) || program.says_places() {
+            placement::place_results(py, program, operands, &results)?;
+        }
+        Ok(results)
+    }
+
     /// Runs an entry whose use of keys is followed.
     #[cold]
-    pub(super) fn run_followed(
+    pub(super) fn run_followed<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         entry: &Entry,
-        operands: &[Operand<'_>],
+        operands: &[Operand<'py>],
     ) -> PyResult<Py<PyAny>> {
         let program = entry.program.get();
         let followed = key_reuse::follow(py, &program.program, "jit-compiled function", operands)?;
-        let arrays: Vec<Py<Array>> = self
-            .execute(py, entry, operands)?
-            .into_iter()
-            .zip(&entry.weak)
-            .map(|(tensor, &weak)| Array::new_concrete(py, tensor, weak))
-            .collect::<PyResult<_>>()?;
-        if placement::any(operands) || program.says_places() {
-            placement::place_results(py, program, operands, &arrays)?;
-        }
+        let arrays = self.run_placed(py, entry, operands)?;
         followed.done(&arrays)?;
         entry.out_tree.unflatten(py, arrays.into_iter().map(Py::into_any))
     }

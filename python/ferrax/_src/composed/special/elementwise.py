@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
-from ferrax._src.core import Array, as_array
+from ferrax._src.core import Array, ShapedArray, as_array
 from ferrax._src.core.primitives import Primitive, axis_primitive_batchers
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.elementwise import _convert_element_type
@@ -37,7 +37,13 @@ def elementwise(name: str, body: Callable[..., Array]) -> Primitive:
         arrays = [_convert_element_type(broadcast(x, shape), wide, False) for x in args]
         return _convert_element_type(body(*arrays, **params), dtype, weak)
 
+    def abstract_eval(*avals, **params):
+        dtype, shape = _common_type(name, avals)
+        return ShapedArray(shape, dtype, all(x.weak_type for x in avals))
+
     primitive = composite(name, run)
+    # As `run` has it, which is traced when the program is compiled.
+    primitive.def_abstract_eval(abstract_eval)
     # At once, too, it is one program and not one for each operation.
     compiled: dict[tuple, Callable[..., Array]] = {}
 

@@ -27,7 +27,7 @@ use super::super::body::{Body, Loop};
 use super::schedule::split;
 use super::{ALIGNMENT, Sweep, SweepsKernel};
 use crate::alloc::Buffer;
-use crate::executable::Nested;
+use crate::backend::Nested;
 
 /// Consecutive places in memory.
 #[derive(Debug, Default)]
@@ -75,7 +75,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(op: &Sweeps, checkpoints: usize, kernel: &SweepsKernel, nested: &mut Nested) -> Result<Plan> {
+    pub fn new(
+        op: &Sweeps,
+        checkpoints: usize,
+        kernel: &SweepsKernel,
+        nested: &mut Nested<'_>,
+    ) -> Result<Plan> {
         let mut plain = Vec::with_capacity(kernel.sweeps.len());
         let mut carries = Vec::with_capacity(kernel.sweeps.len());
         let mut states = Vec::with_capacity(kernel.sweeps.len());
@@ -556,7 +561,7 @@ mod tests {
 
     use ferrax_ir::{Program, Tensor};
 
-    use crate::executable::compile;
+    use crate::backend::compile;
 
     thread_local! {
         static STATES: Cell<[usize; 2]> = const { Cell::new([0, 0]) };

@@ -11,11 +11,12 @@ mod arrays;
 mod bound;
 mod elementwise;
 mod nested;
+mod picks;
 
 use ferrax_cpu::compile;
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Literal, Op, Program, Scalar, Tensor, interpret};
 
-use super::{Choices, arguments};
+use super::{Choices, arguments, remote, run_on};
 use bound::{Bound, EXACT, difference, limit};
 
 /// The most elements of a value.
@@ -131,7 +132,7 @@ impl<C: Choices> Maker<'_, C> {
         let sizes = self.sizes(x);
         let (rank, count) = (sizes.len(), sizes.iter().product::<usize>());
         let axis = self.choices.below(rank);
-        let made = match self.choices.below(24) {
+        let made = match self.choices.below(26) {
             0..=2 => self.binary(x),
             3 => self.smooth(x),
             4 | 5 => self.unary(x),
@@ -150,6 +151,7 @@ impl<C: Choices> Maker<'_, C> {
             21 => self.order(x, &sizes, axis),
             22 => self.window(x, &sizes),
             23 => self.rows(x, &sizes),
+            24 | 25 => self.picks(x, &sizes),
             _ => None,
         }?;
         made.iter().all(|value| value.bound.is_useful(self.dtype(*value))).then_some(made)
@@ -217,10 +219,13 @@ impl Case {
         let executable = compile(program).unwrap_or_else(|error| fail(error));
         let got = executable.run(&self.inputs).unwrap_or_else(|error| fail(error));
         let want = interpret::run(program, &self.inputs).unwrap_or_else(|error| fail(error));
+        let remote = run_on(remote(), program, &self.inputs).unwrap_or_else(|error| fail(error));
         for (index, ((got, want), bound)) in got.iter().zip(&want).zip(&self.bounds).enumerate() {
-            assert_eq!((got.dtype(), got.sizes()), (want.dtype(), want.sizes()), "{program}");
-            if let Some((at, got, want)) = difference(got, want, *bound) {
-                panic!("output {index}, element {at}: got {got}, want {want}, {bound:?}\n{program:#}");
+            for got in [got, &remote[index]] {
+                assert_eq!((got.dtype(), got.sizes()), (want.dtype(), want.sizes()), "{program}");
+                if let Some((at, got, want)) = difference(got, want, *bound) {
+                    panic!("output {index}, element {at}: got {got}, want {want}, {bound:?}\n{program:#}");
+                }
             }
         }
         let copies: Vec<Tensor> = self

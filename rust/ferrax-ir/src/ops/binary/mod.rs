@@ -277,6 +277,10 @@ impl Rules for Binary {
         Lowering::Elementwise
     }
 
+    fn cost(&self, output: DType) -> u32 {
+        self.row().cost_of(output)
+    }
+
     fn scalar(&self, body: &mut Body, types: &[ArrayType], args: &[Value], _: &ArrayType) -> Result<Value> {
         let (row, dtype) = (self.row(), types[0].dtype);
         let mut y = args[1];

@@ -4,7 +4,9 @@ use super::ArgKind;
 use crate::ops::accumulate::{element, is_nan, order};
 use crate::ops::common::{one, shift_axes};
 use crate::ops::index_space::*;
-use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types, not_linear};
+use crate::rules::{
+    self, Batch, Batched, Extents, IndexMap, Jvp, Lowering, Reduction, Row, Rules, Types, not_linear,
+};
 use crate::{
     ArrayType, Axes, Builder, DType, Result, Scalar, ShowShape, Tensor, Type, internal_error, type_error,
     value_error,
@@ -107,5 +109,16 @@ impl Rules for ArgReduce {
 
     fn lower(&self) -> Lowering {
         Lowering::Reduction
+    }
+
+    /// Over one element there is nothing to find.
+    fn index_map(&self, inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        let single = self.axes.iter().all(|&axis| inputs[0].sizes[axis] == 1);
+        Ok(single.then(|| IndexMap::Constant(Scalar::zero(output.dtype))))
+    }
+
+    fn reduction(&self, _input: Extents<'_>) -> Result<Option<Reduction>> {
+        let kind = self.kind.row().accumulator;
+        Ok(Some(Reduction { kind, axes: self.axes.clone() }))
     }
 }

@@ -16,7 +16,10 @@ use std::cmp::Ordering;
 use smallvec::SmallVec;
 
 use crate::convert::Wide;
-use crate::rules::{self, Batch, Batched, Jvp, Lowering, Row, Rules, Types, not_linear};
+use crate::rules::{
+    self, AccumulatorKind, Batch, Batched, Extents, IndexMap, Jvp, Lowering, Reduction, Row, Rules, Types,
+    not_linear,
+};
 use crate::{ArrayType, Atom, Axes, Builder, DType, Result, Scalar, Tensor, Type, type_error, value_error};
 
 use super::accumulate::{Reducer, element, rounded};
@@ -33,6 +36,8 @@ pub struct ReduceRow {
     pub example: (&'static [Wide], Wide),
     pub domain: Domain,
     pub reducer: Reducer,
+    /// What kernels fold with; of truth values extrema are bits.
+    pub accumulator: AccumulatorKind,
     pub derivative: Derivative,
 }
 
@@ -43,6 +48,7 @@ pub struct ArgRow {
     pub example: (&'static [Wide], Wide),
     /// How the extremum compares with other elements.
     pub wanted: Ordering,
+    pub accumulator: AccumulatorKind,
 }
 
 /// Which dtypes a reduction takes.
@@ -183,5 +189,28 @@ impl Rules for Reduce {
 
     fn lower(&self) -> Lowering {
         Lowering::Reduction
+    }
+
+    /// Over one element there is nothing to do, over none the result is the identity.
+    fn index_map(&self, inputs: &[Extents<'_>], output: Extents<'_>) -> Result<Option<IndexMap>> {
+        Ok(if self.axes.iter().all(|&axis| inputs[0].sizes[axis] == 1) {
+            Some(IndexMap::InOrder)
+        } else if inputs[0].count() == 0 {
+            Some(IndexMap::Constant(self.kind.of_nothing(output.dtype)?))
+        } else {
+            None
+        })
+    }
+
+    fn reduction(&self, input: Extents<'_>) -> Result<Option<Reduction>> {
+        if input.dtype.is_complex() && self.kind != ReduceKind::Sum {
+            return Ok(None);
+        }
+        let kind = match self.kind.row().accumulator {
+            AccumulatorKind::Max if input.dtype == DType::Bool => AccumulatorKind::Or,
+            AccumulatorKind::Min if input.dtype == DType::Bool => AccumulatorKind::And,
+            kind => kind,
+        };
+        Ok(Some(Reduction { kind, axes: self.axes.clone() }))
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::{ArgRow, Derivative, Domain, ReduceRow, derivatives};
 use crate::convert::Wide;
+use crate::lowering::AccumulatorKind;
 use crate::op_table;
 use crate::ops::accumulate::{AND, MAX, MIN, OR, PRODUCT, SUM, XOR};
 
@@ -16,6 +17,7 @@ op_table! {
             example: (&[Wide::Float(1.5), Wide::Float(2.0), Wide::Float(0.5)], Wide::Float(4.0)),
             domain: Domain::Numbers,
             reducer: SUM,
+            accumulator: AccumulatorKind::Sum,
             derivative: Derivative::Linear(derivatives::sum_transposed),
         },
         Prod = ReduceRow {
@@ -24,6 +26,7 @@ op_table! {
             example: (&[Wide::Float(1.5), Wide::Float(2.0), Wide::Float(0.5)], Wide::Float(1.5)),
             domain: Domain::Numbers,
             reducer: PRODUCT,
+            accumulator: AccumulatorKind::Prod,
             derivative: Derivative::Tangent(derivatives::product),
         },
         Max = ReduceRow {
@@ -32,6 +35,7 @@ op_table! {
             example: (&[Wide::Float(1.5), Wide::Float(2.0), Wide::Float(0.5)], Wide::Float(2.0)),
             domain: Domain::Ordered,
             reducer: MAX,
+            accumulator: AccumulatorKind::Max,
             derivative: Derivative::Tangent(derivatives::extremum),
         },
         Min = ReduceRow {
@@ -40,6 +44,7 @@ op_table! {
             example: (&[Wide::Float(1.5), Wide::Float(2.0), Wide::Float(0.5)], Wide::Float(0.5)),
             domain: Domain::Ordered,
             reducer: MIN,
+            accumulator: AccumulatorKind::Min,
             derivative: Derivative::Tangent(derivatives::extremum),
         },
         And = ReduceRow {
@@ -48,6 +53,7 @@ op_table! {
             example: (&[Wide::Int(6), Wide::Int(3), Wide::Int(7)], Wide::Int(2)),
             domain: Domain::Bits,
             reducer: AND,
+            accumulator: AccumulatorKind::And,
             derivative: Derivative::Zero,
         },
         Or = ReduceRow {
@@ -56,6 +62,7 @@ op_table! {
             example: (&[Wide::Int(4), Wide::Int(1), Wide::Int(5)], Wide::Int(5)),
             domain: Domain::Bits,
             reducer: OR,
+            accumulator: AccumulatorKind::Or,
             derivative: Derivative::Zero,
         },
         Xor = ReduceRow {
@@ -64,6 +71,7 @@ op_table! {
             example: (&[Wide::Int(4), Wide::Int(1), Wide::Int(5)], Wide::Int(0)),
             domain: Domain::Bits,
             reducer: XOR,
+            accumulator: AccumulatorKind::Xor,
             derivative: Derivative::Zero,
         },
     }
@@ -77,12 +85,14 @@ op_table! {
             doc: "Index of the first maximum along an axis.",
             example: (&[Wide::Float(1.5), Wide::Float(2.0), Wide::Float(2.0)], Wide::Int(1)),
             wanted: Ordering::Greater,
+            accumulator: AccumulatorKind::ArgMax,
         },
         Min = ArgRow {
             name: "argmin",
             doc: "Index of the first minimum along an axis.",
             example: (&[Wide::Float(1.5), Wide::Float(0.5), Wide::Float(0.5)], Wide::Int(1)),
             wanted: Ordering::Less,
+            accumulator: AccumulatorKind::ArgMin,
         },
     }
 }

@@ -224,6 +224,10 @@ impl Rules for Unary {
         Lowering::Elementwise
     }
 
+    fn cost(&self, _: DType) -> u32 {
+        self.row().cost
+    }
+
     fn scalar(
         &self,
         body: &mut Body,

@@ -6,7 +6,8 @@
 //! order of the reduction indices, whatever the tile is. Tiles take consecutive
 //! terms and may be cut anywhere, so a run may begin and end at any term.
 
-use super::nest::{Nest, PerAxis, Tile};
+use super::nest::{Nest, PerAxis};
+use super::tile::{Span, Tile};
 
 #[derive(Clone, Copy, Debug)]
 struct Axis {
@@ -44,7 +45,7 @@ impl Part {
 
 impl Walk {
     pub fn new(nest: &Nest, tile: Tile) -> Walk {
-        let spanned = |span: Option<super::nest::Span>| {
+        let spanned = |span: Option<Span>| {
             span.filter(|span| nest.reduced[span.axis]).map(|span| Axis {
                 axis: span.axis,
                 extent: nest.extents[span.axis],
@@ -116,7 +117,7 @@ impl Walk {
 mod tests {
     use smallvec::smallvec;
 
-    use super::super::nest::Span;
+    use super::Span;
     use super::*;
 
     fn nest(extents: &[usize], reduced: &[bool]) -> Nest {

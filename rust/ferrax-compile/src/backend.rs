@@ -1,0 +1,146 @@
+//! Machines that programs run on, and how a program is made ready for one.
+//!
+//! [`compile`] is the same for all: `expand → legalise → optimise → group → place`, then the machine binds the plan.
+//! What a [`Backend`] adds are its numbers ([`Target`]), the ops that its library has, code for kernels, and memory.
+//! Nothing above it looks into that memory: bytes go there by `upload` and come back by `download`.
+//!
+//! Cost: linear in the size of the program for each pass; sub-programs are compiled once each.
+
+use std::sync::Arc;
+
+use ferrax_ir::{DType, Program, Result, Sizes};
+use ferrax_transform::{Options, optimise};
+use rustc_hash::FxHashMap;
+
+use crate::expand;
+use crate::memory_plan::MemoryPlan;
+use crate::plan::{Plan, plan};
+
+/// The numbers of a machine that plans depend on. They change which kernels there are, never a bit of what
+/// they give.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Target {
+    /// What the registers of a block may take, where these are memory: a part of a first-level cache.
+    pub register_bytes: usize,
+    /// Memory below which keeping a value is not worth a kernel: a first-level cache.
+    pub near_bytes: usize,
+    /// What a block of rows should take that kernels go through together: a part of a second-level cache.
+    pub block_bytes: usize,
+    /// Bytes of the rows of an array from which products of matrices go with such kernels, so that it is never
+    /// there as a whole: what second-level caches hold. How many rows of it at least, and the bytes that they may take.
+    pub product_bytes: usize,
+    pub product_rows: usize,
+    pub product_block: usize,
+    /// Bytes of such kernels' arrays below which these stay in the caches anyway.
+    pub run_bytes: usize,
+}
+
+impl Target {
+    /// A core of the last ten years, with a second-level cache of its own.
+    pub const CPU: Target = Target {
+        register_bytes: 24 << 10,
+        near_bytes: 32 << 10,
+        block_bytes: 256 << 10,
+        product_bytes: 4 << 20,
+        product_rows: 128,
+        product_block: 8 << 20,
+        run_bytes: 1 << 20,
+    };
+}
+
+/// A machine that runs plans.
+pub trait Backend: Send + Sync {
+    /// Memory of the machine.
+    type Buffer: Send + Sync;
+    /// A plan that is ready to run.
+    type Executable: Send + Sync;
+
+    fn target(&self) -> Target;
+
+    /// The same flat program, without what the library of the machine lacks.
+    fn legalise(&self, program: Program) -> Result<Program> {
+        Ok(program)
+    }
+
+    /// Changes the plan of a branch or of the body of a loop before it is bound.
+    fn adapt_body(&self, _plan: &mut Plan) {}
+
+    /// Makes a plan ready. Executables of its sub-programs are those that `nested` gives.
+    fn bind(&self, plan: Plan, nested: &mut Nested<'_, Self>) -> Result<Self::Executable>;
+
+    fn upload(&self, bytes: &[u8]) -> Result<Self::Buffer>;
+
+    /// Copies all of a buffer, which has as many bytes as `to`.
+    fn download(&self, buffer: &Self::Buffer, to: &mut [u8]) -> Result<()>;
+
+    /// The outputs for these inputs, which have the dtypes and sizes of the program's.
+    fn run(
+        &self,
+        executable: &Self::Executable,
+        inputs: &[&Self::Buffer],
+    ) -> Result<Vec<Output<Self::Buffer>>>;
+}
+
+/// An array on a machine.
+#[derive(Debug)]
+pub struct Output<B> {
+    pub buffer: B,
+    pub dtype: DType,
+    pub sizes: Sizes,
+}
+
+/// The sub-programs of a program that is compiled, each made ready once.
+pub struct Nested<'a, B: Backend + ?Sized> {
+    backend: &'a B,
+    /// By identity; kept alive, so that addresses stay theirs.
+    done: FxHashMap<usize, (Arc<Program>, Arc<B::Executable>)>,
+}
+
+impl<'a, B: Backend + ?Sized> Nested<'a, B> {
+    fn new(backend: &'a B) -> Self {
+        Nested { backend, done: FxHashMap::default() }
+    }
+
+    /// The executable of a sub-program, which came through the passes with its program.
+    pub fn executable(&mut self, program: &Arc<Program>) -> Result<Arc<B::Executable>> {
+        if let Some((_, known)) = self.done.get(&Arc::as_ptr(program).addr()) {
+            return Ok(known.clone());
+        }
+        let mut body = plan(program, &self.backend.target())?;
+        self.backend.adapt_body(&mut body);
+        let executable = Arc::new(self.backend.bind(body, self)?);
+        self.done.insert(Arc::as_ptr(program).addr(), (program.clone(), executable.clone()));
+        Ok(executable)
+    }
+}
+
+/// What is planned: the program without calls, in ops that the machine has, optimised.
+pub fn prepare<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<Program> {
+    optimised(backend, expand(program)?)
+}
+
+/// The same of a program that is without calls.
+pub fn optimised<B: Backend + ?Sized>(backend: &B, flat: Program) -> Result<Program> {
+    optimise(&backend.legalise(flat)?, Options::default())
+}
+
+/// The plan of a program whose dimensions are all constant.
+pub fn plan_for<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<Plan> {
+    plan(&prepare(backend, program)?, &backend.target())
+}
+
+/// What a run of the program does with memory.
+pub fn memory_plan<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<MemoryPlan> {
+    let (flat, target) = (prepare(backend, program)?, backend.target());
+    plan(&flat, &target)?.memory_plan(&flat, &target)
+}
+
+/// Compiles a program whose dimensions are all constant.
+pub fn compile<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<B::Executable> {
+    compile_prepared(backend, &prepare(backend, program)?)
+}
+
+/// Compiles what [`prepare`] gave.
+pub fn compile_prepared<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<B::Executable> {
+    backend.bind(plan(program, &backend.target())?, &mut Nested::new(backend))
+}

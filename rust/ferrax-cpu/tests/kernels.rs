@@ -1,0 +1,36 @@
+//! The vector VM on the cases of kernel IR.
+
+#[path = "../../ferrax-compile/tests/kernels/case.rs"]
+mod case;
+
+use case::cases;
+use ferrax_cpu::vm::Bound;
+
+#[test]
+fn the_vector_vm_gives_what_cases_say() {
+    for case in cases() {
+        let bound = Bound::new(&case.launch, &|_, _| false).unwrap();
+        for run in &case.runs {
+            // Aligned, as buffers are: words hold the bytes.
+            let mut memory: Vec<Vec<u64>> = run
+                .operands
+                .iter()
+                .map(|bytes| {
+                    let mut words = vec![0u64; bytes.len().div_ceil(8)];
+                    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+                    words
+                })
+                .collect();
+            let pointers: Vec<*mut u8> = memory.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
+            // SAFETY: the cases say all elements of each operand that their kernel reaches, which the
+            // interpreter checks; each is memory of its own.
+            unsafe { bound.run(&pointers).unwrap() };
+            let found: Vec<Vec<u8>> = memory
+                .iter()
+                .zip(&run.operands)
+                .map(|(words, bytes)| bytemuck::cast_slice::<u64, u8>(words)[..bytes.len()].to_vec())
+                .collect();
+            case.check(run, &found);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Devices beside the host: which runs a program, and what is moved there.
+//!
+//! A program runs on the device that operands were put on by request; where none was, on the default one.
+//! Other operands are copied there. Which device an array is on is part of the number of its placement, so that
+//! calls whose operands are all on the host, as they are where nothing was put anywhere, learn that from the
+//! loads by which they look at placements anyway.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use ferrax_compile::device::{Attached, Buffer, Device, DeviceId, Memory, Runnable, Usage};
+use ferrax_compile::reference::Reference;
+use ferrax_ir::{Result, Tensor, internal_error};
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+use crate::array::{Array, Concrete, Data};
+use crate::convert::Operand;
+use crate::errors::{IntoPyResult, to_py};
+use crate::placement;
+use crate::program::PyProgram;
+use crate::{checks, eager, trace};
+
+/// Those but the host; a device's number is one more than its index.
+static DEVICES: RwLock<Vec<Attachment>> = RwLock::new(Vec::new());
+
+struct Attachment {
+    platform: &'static str,
+    device: Arc<dyn Device>,
+}
+
+/// The device with this number, which is not the host's.
+fn device(id: DeviceId) -> Result<Arc<dyn Device>> {
+    let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+    let index = usize::from(id.0).checked_sub(1);
+    let found = index.and_then(|index| devices.get(index)).map(|attachment| attachment.device.clone());
+    found.ok_or_else(|| internal_error!("there is no {id}"))
+}
+
+/// The numbers of the devices of a platform, which are looked for when they are first asked for; none for
+/// platforms that do not exist.
+#[pyfunction]
+pub fn platform_devices(platform: &str) -> Vec<u16> {
+    let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    let numbers = |devices: &[Attachment]| -> Vec<u16> {
+        let own = devices.iter().filter(|attachment| attachment.platform == platform);
+        own.map(|attachment| attachment.device.id().0).collect()
+    };
+    if platform == "reference" && numbers(&devices).is_empty() {
+        let id = DeviceId(devices.len() as u16 + 1);
+        devices.push(Attachment { platform: "reference", device: Attached::new(id, Reference::default()) });
+    }
+    numbers(&devices)
+}
+
+/// Bytes of arrays on a device, the most there ever were, how often memory was given, and the largest.
+#[pyfunction]
+pub fn device_usage(py: Python<'_>, number: u16) -> PyResult<(usize, usize, usize, usize)> {
+    let Usage { in_use, peak, given, largest } = device(DeviceId(number)).py(py)?.usage();
+    Ok((in_use, peak, given, largest))
+}
+
+/// Whether a call may have to do with another device than the host.
+#[inline]
+pub fn elsewhere(operands: &[Operand<'_>]) -> bool {
+    placement::any_elsewhere(operands) || checks::elsewhere()
+}
+
+/// Where a program with these operands runs.
+///
+/// Errors: ValueError where they were put on different devices.
+pub fn target(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<DeviceId> {
+    let mut committed = operands.iter().enumerate().filter_map(|(n, x)| Some((n, placement::committed(x)?)));
+    let Some((first, target)) = committed.next() else { return Ok(placement::default_device()) };
+    match committed.find(|&(_, other)| other != target) {
+        None => Ok(target),
+        Some((second, _)) => Err(apart(py, operands, first, second)?),
+    }
+}
+
+#[cold]
+fn apart(py: Python<'_>, operands: &[Operand<'_>], first: usize, second: usize) -> PyResult<PyErr> {
+    let shown = |number: usize| match &operands[number] {
+        Operand::Array(array) => {
+            let device: String = array.call_method0("devices")?.try_iter()?.next().map_or_else(
+                || Ok(String::new()),
+                |device| device.and_then(|device| device.str()?.extract()),
+            )?;
+            Ok::<_, PyErr>(format!("operand {number}, {}, is on {device}", array.get().array_type()))
+        }
+        Operand::Literal(_) => Ok(format!("operand {number} is a number")),
+    };
+    let at = crate::source::current(py).line().map(|line| format!("\n  at {line}")).unwrap_or_default();
+    Ok(PyValueError::new_err(format!(
+        "incompatible devices: {}, and {}. A program runs on one device: put its arguments there with \
+         ferrax.device_put.{at}",
+        shown(first)?,
+        shown(second)?
+    )))
+}
+
+/// What a program was compiled to, for each device that it ran on.
+#[derive(Default)]
+pub struct Compiled(Mutex<Runnables>);
+
+type Runnables = SmallVec<[(DeviceId, Arc<dyn Runnable>); 1]>;
+
+impl Compiled {
+    fn find(&self, id: DeviceId) -> Option<Arc<dyn Runnable>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(other, _)| *other == id).map(|(_, runnable)| runnable.clone())
+    }
+
+    fn keep(&self, id: DeviceId, runnable: Arc<dyn Runnable>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two threads may compile at once.
+        if known.iter().all(|(other, _)| *other != id) {
+            known.push((id, runnable));
+        }
+    }
+}
+
+/// Runs a program on a device that is not the host. Results are not placed yet.
+#[cold]
+pub fn run(
+    py: Python<'_>,
+    program: &PyProgram,
+    id: DeviceId,
+    operands: &[Operand<'_>],
+    weak: impl Iterator<Item = bool>,
+) -> PyResult<Vec<Py<Array>>> {
+    let device = device(id).py(py)?;
+    let runnable = match program.compiled.find(id) {
+        Some(runnable) => runnable,
+        None => {
+            let made = py.detach(|| device.compile(&program.program)).py(py)?;
+            program.compiled.keep(id, made.clone());
+            made
+        }
+    };
+    let inputs = operands
+        .iter()
+        .map(|operand| match operand {
+            Operand::Array(array) => match &array.get().data {
+                Data::Concrete(concrete) => memory(py, &*device, concrete),
+                Data::Tracer(_) => Err(to_py(py, internal_error!("a tracer reached execution"))),
+            },
+            Operand::Literal(literal) => device.upload(literal.value.to_tensor().py(py)?.bytes()).py(py),
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let outputs = py.detach(|| runnable.run(&inputs)).py(py)?;
+    let results: Vec<Concrete> = outputs
+        .into_iter()
+        .zip(weak)
+        .map(|(output, weak)| {
+            Concrete::of_buffer(output.dtype, output.sizes, Buffer::Device(output.buffer), weak)
+        })
+        .collect();
+    if checks::values().is_some() {
+        let given: SmallVec<[Tensor; 3]> = eager::tensors(py, operands)?;
+        let results = results.iter().map(Concrete::tensor).collect::<PyResult<Vec<_>>>()?;
+        program.check(py, &given, &results)?;
+    }
+    results.into_iter().map(|concrete| Array::of_concrete(py, concrete)).collect()
+}
+
+/// The elements of an array in memory of this device.
+fn memory(py: Python<'_>, device: &dyn Device, concrete: &Concrete) -> PyResult<Arc<dyn Memory>> {
+    match concrete.buffer()? {
+        Buffer::Device(memory) if memory.device() == device.id() => Ok(memory),
+        Buffer::Device(memory) => device.upload(downloaded(&*memory, concrete).py(py)?.bytes()).py(py),
+        Buffer::Host(storage) => {
+            eager::release_gil(py, storage.bytes().len(), || device.upload(storage.bytes())).py(py)
+        }
+    }
+}
+
+/// The elements of an array on a device, copied to the host.
+fn downloaded(memory: &dyn Memory, of: &Concrete) -> Result<Tensor> {
+    let (mut storage, _) = ferrax_cpu::alloc::storage(memory.size())?;
+    let to = Arc::get_mut(&mut storage)
+        .and_then(|storage| storage.bytes_mut())
+        .ok_or_else(|| internal_error!("fresh storage cannot be written"))?;
+    memory.download(to)?;
+    of.with(storage)
+}
+
+/// The array at the placement with this number: itself if it is given to nobody else (`fresh`) and is on that
+/// device, else another, with the same memory if that is there.
+#[pyfunction]
+pub fn place_at<'py>(array: &Bound<'py, Array>, number: u32, fresh: bool) -> PyResult<Bound<'py, Array>> {
+    let py = array.py();
+    let Some(concrete) = array.get().concrete() else {
+        array.get().place.set(number);
+        return Ok(array.clone());
+    };
+    let (buffer, to) = (concrete.buffer()?, placement::device_of(number));
+    if fresh && buffer.device() == to {
+        array.get().place.set(number);
+        return Ok(array.clone());
+    }
+    let buffer = match (buffer, to) {
+        (buffer, to) if buffer.device() == to => buffer,
+        (Buffer::Device(memory), DeviceId::HOST) => {
+            Buffer::Host(downloaded(&*memory, concrete).py(py)?.storage().clone())
+        }
+        (_, to) => Buffer::Device(memory(py, &*device(to).py(py)?, concrete)?),
+    };
+    let moved = Concrete::of_buffer(concrete.dtype, concrete.sizes.clone(), buffer, concrete.weak);
+    let moved = Array::of_concrete(py, moved)?;
+    moved.get().place.set(number);
+    Ok(moved.into_bound(py))
+}
+
+/// The operand as one that was not put anywhere by request.
+pub fn uncommitted<'py>(py: Python<'py>, operand: &Operand<'py>) -> PyResult<Operand<'py>> {
+    let Operand::Array(array) = operand else { return Ok(operand.clone()) };
+    let Some(concrete) = array.get().concrete() else { return Ok(operand.clone()) };
+    let buffer = concrete.buffer()?;
+    let number = placement::nowhere(buffer.device());
+    let same = Concrete::of_buffer(concrete.dtype, concrete.sizes.clone(), buffer, concrete.weak);
+    let same = Array::of_concrete(py, same)?;
+    same.get().place.set(number);
+    Ok(Operand::Array(same.into_bound(py)))
+}
+
+/// A fresh array where arrays are that were put nowhere.
+#[inline]
+pub fn at_default<'py>(array: Bound<'py, Array>) -> PyResult<Bound<'py, Array>> {
+    if !checks::elsewhere() || trace::is_staging() {
+        return Ok(array);
+    }
+    place_at(&array, placement::default_place(), true)
+}
+
+/// The elements of an array on a device, which somebody reads on the host without having asked for a copy.
+#[cold]
+pub fn tensor(of: &Concrete, memory: &dyn Memory) -> PyResult<Tensor> {
+    Python::attach(|py| {
+        let module = py.import(intern!(py, "ferrax._src.core.transfers"))?;
+        module.call_method1(intern!(py, "downloaded"), (of.array_type().to_string(),))?;
+        eager::release_gil(py, memory.size(), || downloaded(memory, of)).py(py)
+    })
+}
