@@ -12,6 +12,7 @@ import ferrax
 import ferrax.numpy as jnp
 
 SCRIPT = pathlib.Path(__file__).parent / "two_devices.py"
+ferrax.config.update("jax_platforms", None)  # the environment may allow the CPU alone
 (REFERENCE,), (CPU,) = ferrax.devices("reference"), ferrax.devices("cpu")
 
 

@@ -83,24 +83,23 @@ def test_memory_that_cannot_be_had_is_an_error_after_what_waits_went_back():
     assert float(jnp.ones(4).sum()) == 4
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_waits_goes_back_where_the_system_refuses_more():
     code = """
-    import resource
+    import psutil
     import ferrax, ferrax.numpy as jnp
     MIB = 1 << 20
     double = ferrax.jit(lambda x: x * 2)
     float(double(jnp.ones(200 * MIB // 4))[0])
-    with open("/proc/self/statm") as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
+    process = psutil.Process()
     waiting = ferrax.devices()[0].memory_stats()
     waiting = waiting["pool_bytes"] - waiting["bytes_in_use"]
     assert waiting >= 200 * MIB, waiting
-    resource.setrlimit(resource.RLIMIT_AS, (now + 60 * MIB, -1))
+    if hasattr(process, "rlimit"):  # elsewhere memory is not short
+        process.rlimit(psutil.RLIMIT_AS, (process.memory_info().vms + 60 * MIB, -1))
     x = jnp.ones(250 * MIB // 4)
     assert float(x[-1]) == 1
     try:
-        double(jnp.ones(400 * MIB))
+        double(jnp.ones(1 << 43))
     except MemoryError as error:
         print(error)
     print(float(double(x[:5])[0]))

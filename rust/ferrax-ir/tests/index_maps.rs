@@ -199,20 +199,9 @@ fn what_is_picked_at_run_time_stands_where_maps_say() {
         assert!(matches!(map, IndexMap::Picked(_)), "{op:?}: {map:?}");
         assert_eq!(follow(&map, inputs, &result), result.bytes(), "{op:?}: {map:?}");
     };
-    for &(_, mode, operand, places, indices, dims, window, _) in cases::GATHERS {
-        let gather = Gather {
-            offset_dims: axes(dims[0]),
-            collapsed_slice_dims: axes(dims[1]),
-            start_index_map: axes(dims[2]),
-            operand_batching_dims: axes(dims[3]),
-            start_indices_batching_dims: axes(dims[4]),
-            slice_sizes: shape(window),
-            mode,
-            fill_value: None,
-            unique_indices: false,
-            indices_are_sorted: false,
-        };
-        check(gather.into(), &[noise(operand, 1), i32s(places, indices)]);
+    for case in cases::GATHERS {
+        let &(_, _, operand, places, indices, ..) = case;
+        check(cases::gather(case).into(), &[noise(operand, 1), i32s(places, indices)]);
     }
     let starts = |starts: &[i32]| starts.iter().map(|&start| i32s(&[], &[start])).collect::<Vec<_>>();
     for (sizes, window, at) in [

@@ -9,26 +9,10 @@
 mod cases;
 mod support;
 
-use cases::{GATHERS, GatherCase, SCATTERS, ScatterCase};
+use cases::{GATHERS, SCATTERS, ScatterCase, gather};
 use ferrax_ir::ops::*;
 use ferrax_ir::{ArrayType, DType, Op, Scalar, Tensor};
 use support::*;
-
-fn gather(case: &GatherCase) -> Gather {
-    let &(_, mode, _, _, _, dims, window, _) = case;
-    Gather {
-        offset_dims: axes(dims[0]),
-        collapsed_slice_dims: axes(dims[1]),
-        start_index_map: axes(dims[2]),
-        operand_batching_dims: axes(dims[3]),
-        start_indices_batching_dims: axes(dims[4]),
-        slice_sizes: shape(window),
-        mode,
-        fill_value: None,
-        unique_indices: false,
-        indices_are_sorted: false,
-    }
-}
 
 fn scatter(case: &ScatterCase) -> Scatter {
     let &(_, kind, mode, _, _, _, _, dims, _, _) = case;

@@ -2,7 +2,9 @@
 //! `i * 5 % 7 + 2`. Tangents of operands are `i + 1` (of the operand capped at
 //! 6), of updates `100 (i + 1)`. The values are those of jax 0.10.2.
 
+use super::support::{axes, shape};
 use ferrax_ir::ops::{
+    Gather,
     GatherMode::{self, *},
     ScatterKind::{self, *},
 };
@@ -36,6 +38,23 @@ pub type ScatterCase = (
     &'static [f64],
     &'static [f64],
 );
+
+/// The op of a case.
+pub fn gather(case: &GatherCase) -> Gather {
+    let &(_, mode, _, _, _, dims, window, _) = case;
+    Gather {
+        offset_dims: axes(dims[0]),
+        collapsed_slice_dims: axes(dims[1]),
+        start_index_map: axes(dims[2]),
+        operand_batching_dims: axes(dims[3]),
+        start_indices_batching_dims: axes(dims[4]),
+        slice_sizes: shape(window),
+        mode,
+        fill_value: None,
+        unique_indices: false,
+        indices_are_sorted: false,
+    }
+}
 
 pub const GATHERS: &[GatherCase] = &[
     (
