@@ -220,6 +220,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::release_memory,
         process::num_threads,
         process::most_threads,
+        process::set_block_bytes,
         process::set_num_threads,
         settle,
         promote::set_trace_context,

@@ -39,3 +39,9 @@ pub fn most_threads() -> usize {
 pub fn set_num_threads(count: usize, shared: bool) {
     if shared { pool::set_width(count) } else { pool::set_own_width(count) }
 }
+
+/// Sets about how many bytes of a product over all pairs of rows a derivative has at once, and gives the number before.
+#[pyfunction]
+pub fn set_block_bytes(bytes: usize) -> usize {
+    ferrax_transform::row_blocks::set_block_bytes(bytes)
+}

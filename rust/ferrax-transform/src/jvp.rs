@@ -23,6 +23,7 @@ use crate::linearize::{Linearized, LinearizedCall};
 use crate::memo::{Flagged, Memo};
 use crate::reach::Reach;
 use crate::rewrite::{Rewriter, at, check_flags, with_weak};
+use crate::row_blocks::{block_bytes, row_blocks};
 
 /// The jvp of `program`; see the module.
 pub fn jvp(program: &Program, nonzero: &[bool]) -> Result<(Program, Vec<bool>)> {
@@ -110,6 +111,8 @@ impl Forward {
     /// then the tangents.
     pub fn joint(&mut self, program: &Program, nonzero: &[bool], instantiate: &[bool]) -> Result<Joint> {
         check_flags("jvp", program, program.inputs.len(), nonzero.len())?;
+        let blocks = row_blocks(program, block_bytes())?;
+        let program = blocks.as_ref().unwrap_or(program);
         let mut rewriter = Rewriter::with_inputs(program);
         rewriter.constants(|_| true);
         let mut tangents: Vec<Option<Atom>> = vec![None; program.types.len()];

@@ -7,6 +7,7 @@
 //! | `partial_eval`, `split`, `remat` | known from unknown inputs |
 //! | `reach` | which values depend on which |
 //! | `transpose` | linear programs turned around |
+//! | `row_blocks` | products over all pairs of rows by blocks, before they are differentiated |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
@@ -34,6 +35,7 @@ pub mod partial_eval;
 mod reach;
 mod remat;
 mod rewrite;
+pub mod row_blocks;
 pub mod simplify;
 mod split;
 pub mod transpose;
@@ -51,6 +53,7 @@ pub use jvp::{jvp, jvp_with};
 pub use linearize::{Linearized, linearize};
 pub use optimise::{Options, optimise};
 pub use partial_eval::{PartialEval, partial_eval, partial_eval_with};
+pub use row_blocks::row_blocks;
 pub use simplify::simplify;
 pub use transpose::transpose;
 pub use vjp::{Vjp, vjp, vjp_program};

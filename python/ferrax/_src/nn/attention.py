@@ -6,7 +6,6 @@ float32 for narrower floats.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from typing import Any
 
@@ -16,15 +15,10 @@ from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
-from ferrax._src.lax.control_flow.scan import scan
 from ferrax._src.nn.functions import softmax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.logsumexp import logsumexp
-from ferrax._src.transforms.ad_checkpoint import checkpoint
-from ferrax._src.transforms.autodiff import jvp
-from ferrax._src.transforms.custom_jvp import custom_jvp
 from ferrax._src.transforms.jit import jit
-from ferrax._src.tree import tree_util
 
 # ---------------------------------------------------------------------------------------------
 # Attention.
@@ -75,6 +69,7 @@ def dot_product_attention(
         ValueError: if shapes or dtypes do not fit.
         NotImplementedError: for `implementation='cudnn'`.
 
+    Derivatives over many positions keep no logits for all pairs of them: see docs/running.md.
     (Vaswani et al., Attention Is All You Need, 2017; shared key heads: Ainslie et al., 2023.)
 
     >>> query, key = jnp.zeros((1, 1, 1, 2)), jnp.zeros((1, 2, 1, 2))
@@ -132,70 +127,7 @@ def _attention(
     query, key, value, bias, mask, query_lengths, key_lengths, scale, is_causal, window,
     with_residual,
 ):  # fmt: skip
-    batch, size_t, heads, _ = query.shape
-    arrays = query, key, value, bias, mask, query_lengths, key_lengths, scale
-    block = _BLOCK_BYTES // (batch * heads * max(key.shape[1], 1) * 4)
-    block = max(block // 16 * 16, 16)
-    if size_t < 2 * block:
-        return _of_rows(arrays, 0, is_causal, window, with_residual)
-
-    @custom_jvp
-    def attend(arrays):
-        return _of_rows(arrays, 0, is_causal, window, with_residual)
-
-    @attend.defjvp
-    def derivative(primals, tangents):
-        """The derivative block of rows by block of rows, each of which is computed once more, so that
-        neither it nor its transpose keeps logits for all pairs of positions (Rabe and Staats, Self-attention
-        Does Not Need O(n^2) Memory, 2021)."""
-        blocks = functools.partial(
-            _by_blocks, block=block, is_causal=is_causal, window=window, with_residual=with_residual
-        )
-        return attend(*primals), jvp(blocks, primals, tangents)[1]
-
-    return attend(arrays)
-
-
-# Bytes of float32 logits that a derivative has at once.
-_BLOCK_BYTES = 32 << 20
-
-
-def _by_blocks(arrays, block, is_causal, window, with_residual):
-    """What `_of_rows` gives, from so many rows at a time."""
-    query, key, value, bias, mask, *rest = arrays
-    size_t = query.shape[1]
-    count = -(-size_t // block)
-    padding = count * block - size_t
-
-    def cut(x, axis):
-        """Blocks along an axis, first; None for what all blocks share."""
-        if x is None or x.shape[axis] == 1:
-            return None
-        x = jnp.pad(x, [(0, padding if n == axis else 0) for n in range(x.ndim)])
-        x = x.reshape((*x.shape[:axis], count, block, *x.shape[axis + 1 :]))
-        return jnp.moveaxis(x, axis, 0)
-
-    @checkpoint
-    def of_block(number, query, own_bias, own_mask):
-        own = bias if own_bias is None else own_bias, mask if own_mask is None else own_mask
-        return _of_rows(
-            (query, key, value, *own, *rest), number * block, is_causal, window, with_residual
-        )
-
-    parts = jnp.arange(count), cut(query, 1), cut(bias, 2), cut(mask, 2)
-    _, found = scan(lambda _, part: (None, of_block(*part)), None, parts)
-
-    def whole(x):
-        """Blocks along axis 0 and positions along axis 2 as positions along axis 1."""
-        x = jnp.moveaxis(x, 0, 1)
-        return x.reshape((x.shape[0], count * block, *x.shape[3:]))[:, :size_t]
-
-    return tree_util.tree_map(whole, found)
-
-
-def _of_rows(arrays, first, is_causal, window, with_residual):
-    """The attention of query positions from `first` on, and the logarithm of its denominator or None."""
-    query, key, value, bias, mask, query_lengths, key_lengths, scale = arrays
+    """The attention, and the logarithm of its denominator or None."""
     batch, size_t, heads, features = query.shape
     size_s, key_heads = key.shape[1:3]
     groups = heads // key_heads
@@ -218,7 +150,7 @@ def _of_rows(arrays, first, is_causal, window, with_residual):
     if bias is not None:
         logits = (logits + grouped(bias)).astype(logits.dtype)
 
-    rows = (first + jnp.arange(size_t)).reshape((size_t, 1))
+    rows = jnp.arange(size_t).reshape((size_t, 1))
     columns = jnp.arange(size_s).reshape((1, size_s))
     rows, columns = (x.reshape((1, 1, 1, *x.shape)) for x in (rows, columns))
     allowed = grouped(mask)

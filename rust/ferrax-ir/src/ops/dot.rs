@@ -35,6 +35,21 @@ pub struct DotGeneral {
 }
 
 impl DotGeneral {
+    /// The axis of each operand, of these ranks, that an axis of the result is.
+    pub fn origin(&self, axis: usize, ranks: [usize; 2]) -> [Option<usize>; 2] {
+        let Some(free) = axis.checked_sub(self.lhs_batch.len()) else {
+            return [Some(self.lhs_batch[axis]), Some(self.rhs_batch[axis])];
+        };
+        let left = free_axes(ranks[0], &self.lhs_contracting, &self.lhs_batch);
+        match left.get(free) {
+            Some(&axis) => [Some(axis), None],
+            None => {
+                let right = free_axes(ranks[1], &self.rhs_contracting, &self.rhs_batch);
+                [None, right.get(free - left.len()).copied()]
+            }
+        }
+    }
+
     fn op_name(&self) -> &'static str {
         "dot_general"
     }
