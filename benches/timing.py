@@ -230,6 +230,7 @@ def timed_once(name, unit, target, prepare, *, rounds=5, per=1, goal=1.0):
                 library.jax.clear_caches()
                 call = prepare(library)
                 gc.collect()
+                _settle_allocator()
                 seconds[key].append(_seconds_of(call))
         # The first round pays for what is done once in a process.
         return {k: statistics.median(v[1:]) * SCALES[unit] / per for k, v in seconds.items()}
@@ -265,6 +266,12 @@ def timed_shapes(name, unit, target, prepare, *, others=None, shapes=201, theirs
         return {key: functools.partial(start, 0) for key, start in starts(found).items()}
 
     return Row(name, unit, target, measure, goal, SHAPE, first)
+
+
+def _settle_allocator() -> None:
+    """What the library before has freed waits in lists of C's allocator, which the next large block puts in order
+    (`malloc_consolidate` of glibc): after a compilation of JAX's that takes half a millisecond."""
+    bytes(1 << 16)
 
 
 def _seconds_of(call) -> float:
