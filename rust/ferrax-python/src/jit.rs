@@ -57,8 +57,8 @@ pub struct Entry {
 
 /// Why a function was traced once more.
 enum Retrace {
-    /// No known program fitted: the most alike one, and the new one.
-    Unlike(Arc<Entry>, Arc<Entry>),
+    /// No known program fitted: the new one.
+    Unlike(Arc<Entry>),
     /// It captures values of an outer trace: its programs are not kept.
     Captured,
 }
@@ -114,7 +114,7 @@ impl Cache {
     fn owners(&self, entry: &Arc<Entry>) -> usize {
         let same = |other: &&Arc<Entry>| Arc::ptr_eq(other, entry);
         let compared = match &self.retrace {
-            Some(Retrace::Unlike(before, after)) => [before, after].into_iter().filter(same).count(),
+            Some(Retrace::Unlike(after)) => usize::from(same(&after)),
             _ => 0,
         };
         1 + compared + self.last.iter().filter(same).count()
@@ -427,7 +427,7 @@ impl JitFunction {
         refs: &Refs<'py>,
         values: &[Option<Py<Array>>],
     ) -> PyResult<Arc<Entry>> {
-        let alike = self.before_trace(py, &key)?;
+        let known = self.before_trace(py, &key)?;
         let begun = Instant::now();
         let types: Vec<ArrayType> = key
             .leaves
@@ -481,8 +481,8 @@ impl JitFunction {
         let bytes = entry.bytes(py);
         let mut cache = self.cache.get().lock();
         cache.traces += 1;
-        let forgotten = match (alike, keep) {
-            (Some(alike), true) => cache.retrace.replace(Retrace::Unlike(alike, entry.clone())),
+        let forgotten = match (known, keep) {
+            (true, true) => cache.retrace.replace(Retrace::Unlike(entry.clone())),
             (_, false) if cache.traces > 1 => cache.retrace.replace(Retrace::Captured),
             _ => None,
         };

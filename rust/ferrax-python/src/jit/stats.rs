@@ -1,5 +1,5 @@
-//! How often functions are traced and compiled, and why again. All of it happens where a function
-//! is traced; calls that find their program pay nothing.
+//! How often functions are traced and compiled, and why again. Calls are compared where somebody asks: those that
+//! find their program pay nothing, those that do not next to nothing.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ impl Cache {
         self.entries.iter().filter(|entry| entry.program.get().is_compiled()).count()
     }
 
-    /// The known call that is most like this one; of several, the latest.
-    fn most_alike(&self, key: &Key) -> Option<Arc<Entry>> {
-        let mut entries: Vec<&Arc<Entry>> = self.entries.iter().collect();
+    /// The known call before that number that is most like this one; of several, the latest.
+    fn most_alike(&self, key: &Key, number: usize) -> Option<Arc<Entry>> {
+        let mut entries: Vec<&Arc<Entry>> = self.entries.iter().filter(|entry| entry.number < number).collect();
         if entries.len() > COMPARED {
             entries.select_nth_unstable_by_key(COMPARED, |entry| Reverse(entry.number));
             entries.truncate(COMPARED);
@@ -35,35 +35,31 @@ impl Cache {
 }
 
 impl JitFunction {
-    /// Called before the function is traced: the most alike call before, if there was any. Fails
-    /// if the function may not be traced again.
-    pub(super) fn before_trace(&self, py: Python<'_>, key: &Key) -> PyResult<Option<Arc<Entry>>> {
-        let (traces, alike) = {
+    /// Called before the function is traced: whether other calls were known. Fails if the function may not be
+    /// traced again.
+    pub(super) fn before_trace(&self, py: Python<'_>, key: &Key) -> PyResult<bool> {
+        let (traces, known) = {
             let cache = self.cache.get().lock();
-            (cache.traces, cache.most_alike(key))
+            (cache.traces, !cache.entries.is_empty())
         };
-        if let Some(limit) = self.max_traces
-            && traces >= limit
-        {
-            let before = alike.as_ref().map(|alike| alike.key.parts(py)).transpose()?;
-            let error = explain(py)?.getattr(intern!(py, "too_many_traces"))?.call1((
-                self.function.bind(py),
-                limit,
-                before,
-                key.parts(py)?,
-            ))?;
+        let too_many = self.max_traces.filter(|&limit| traces >= limit);
+        if too_many.is_none() && !(known && checks::retraces()) {
+            return Ok(known);
+        }
+        let alike = self.cache.get().lock().most_alike(key, usize::MAX);
+        let before = alike.map(|alike| alike.key.parts(py)).transpose()?;
+        if let Some(limit) = too_many {
+            let (function, after) = (self.function.bind(py), key.parts(py)?);
+            let error = explain(py)?
+                .getattr(intern!(py, "too_many_traces"))?
+                .call1((function, limit, before, after))?;
             return Err(PyErr::from_value(error));
         }
-        if let Some(alike) = &alike
-            && checks::retraces()
-        {
-            explain(py)?.getattr(intern!(py, "log_retrace"))?.call1((
-                self.function.bind(py),
-                alike.key.parts(py)?,
-                key.parts(py)?,
-            ))?;
+        if let Some(before) = before {
+            let log = explain(py)?.getattr(intern!(py, "log_retrace"))?;
+            log.call1((self.function.bind(py), before, key.parts(py)?))?;
         }
-        Ok(alike)
+        Ok(known)
     }
 
     /// Called after the function was traced, which began then.
@@ -88,7 +84,7 @@ impl JitFunction {
         let (traces, compiles, entries, keys) = {
             let cache = self.cache.get().lock();
             let keys = cache.retrace.as_ref().map(|retrace| match retrace {
-                Retrace::Unlike(before, after) => Some((before.clone(), after.clone())),
+                Retrace::Unlike(after) => Some((cache.most_alike(&after.key, after.number)?, after.clone())),
                 Retrace::Captured => None,
             });
             let entries = cache.entries.len();
