@@ -93,7 +93,8 @@ impl Singles {
         to: usize,
         mut visit: impl FnMut(usize, Option<isize>),
     ) {
-        let (length, step) = self.inner;
+        // What is visited is written through pointers that, for all the compiler knows, reach `self`.
+        let (clamp, last, stride, (length, step)) = (self.clamp, self.last, self.stride, self.inner);
         let mut number = from;
         while number < to {
             let (mut line, first) = (number / length, number % length);
@@ -107,12 +108,13 @@ impl Singles {
             for number in number..end {
                 // SAFETY: `number` is below `to`, and there are as many indices as elements.
                 let index = unsafe { (*indices.add(number)).wide() };
-                let place = if self.clamp {
-                    Some(index.clamp(0, self.last))
+                if clamp {
+                    visit(number, Some(base + index.clamp(0, last) as isize * stride));
                 } else {
-                    (0..=self.last).contains(&index).then_some(index)
-                };
-                visit(number, place.map(|place| base + place as isize * self.stride));
+                    // Also where it is negative.
+                    let inside = index as u64 <= last as u64;
+                    visit(number, inside.then(|| base + index as isize * stride));
+                }
                 base += step;
             }
             number = end;
