@@ -298,9 +298,10 @@ def _calibrate(call, sample_seconds) -> int:
 def _median_of(call, inner, samples) -> float:
     """The median of samples of `inner` calls each; one sample where a call takes longer than they should.
 
-    Threads of the library before it, which wait for work while they spin, go to sleep first.
+    Threads of the library before it, which wait for work while they spin, go to sleep first: those of OpenBLAS
+    (NumPy's) do after 2^26 cycles.
     """
-    time.sleep(0.002)
+    time.sleep(0.04)
     call()
     results = []
     counter = range(inner)
