@@ -8,6 +8,7 @@
 use smallvec::SmallVec;
 
 use crate::ops::Kept;
+use crate::tensor::element_count;
 use crate::{Axes, DType, Scalar};
 
 /// How an op reaches the machine.
@@ -34,7 +35,7 @@ pub struct Extents<'a> {
 
 impl Extents<'_> {
     pub fn count(&self) -> usize {
-        self.sizes.iter().product()
+        element_count(self.sizes)
     }
 }
 

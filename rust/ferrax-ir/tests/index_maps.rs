@@ -259,3 +259,11 @@ fn reshapes_with_dimensions_are_a_transpose_and_a_reshape() {
     let result = ferrax_ir::interpret::run(&program, &[x.clone()]).unwrap();
     assert_eq!(result[0].bytes(), eval(op, &[x]).bytes());
 }
+
+#[test]
+fn one_axis_without_elements_is_enough() {
+    let long = 1 << 40;
+    for sizes in [[0, long, long], [long, 0, long], [long, long, 0]] {
+        assert_eq!(Extents { dtype: DType::F32, sizes: &sizes }.count(), 0);
+    }
+}
