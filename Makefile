@@ -14,12 +14,13 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run examples test test-rust test-python test-all sanitize fuzz wheel bench lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-gpu test-python test-all sanitize fuzz wheel bench lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make examples    programs of several fields, at small size, each with a checked result and a picture"
 	@echo "make test        tests of the Rust crates and of the Python package, tables sampled"
+	@echo "make test-gpu    tests on a GPU, or on Mesa's software one (Debian: mesa-vulkan-drivers, libvulkan1)"
 	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ..."
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
 	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
@@ -79,7 +80,11 @@ test: test-rust test-python
 
 # Debug profile: the verifier and the debug assertions are on, the numeric crates are optimised.
 test-rust:
-	cargo test -q --locked --workspace --exclude ferrax-python
+	cargo test -q --locked --workspace --exclude ferrax-python --exclude ferrax-gpu
+
+# On the GPU whose name FERRAX_GPU is a part of, or on Mesa's, which is a processor that plays one.
+test-gpu:
+	cargo test -q --locked -p ferrax-gpu
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal

@@ -127,6 +127,10 @@ impl<B: Backend + 'static> Attached<B> {
         Arc::new_cyclic(|this| Attached { id, backend, counts: Counts::default(), this: this.clone() })
     }
 
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
     fn owner(&self) -> Result<Arc<Attached<B>>> {
         self.this.upgrade().ok_or_else(|| internal_error!("{} is gone", self.id))
     }

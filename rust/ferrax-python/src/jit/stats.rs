@@ -24,7 +24,8 @@ impl Cache {
 
     /// The known call before that number that is most like this one; of several, the latest.
     fn most_alike(&self, key: &Key, number: usize) -> Option<Arc<Entry>> {
-        let mut entries: Vec<&Arc<Entry>> = self.entries.iter().filter(|entry| entry.number < number).collect();
+        let mut entries: Vec<&Arc<Entry>> =
+            self.entries.iter().filter(|entry| entry.number < number).collect();
         if entries.len() > COMPARED {
             entries.select_nth_unstable_by_key(COMPARED, |entry| Reverse(entry.number));
             entries.truncate(COMPARED);

@@ -218,16 +218,8 @@ impl Case {
         let fail = |error| -> ! { panic!("{error}\n{program}") };
         let executable = compile(program).unwrap_or_else(|error| fail(error));
         let got = executable.run(&self.inputs).unwrap_or_else(|error| fail(error));
-        let want = interpret::run(program, &self.inputs).unwrap_or_else(|error| fail(error));
         let remote = run_on(remote(), program, &self.inputs).unwrap_or_else(|error| fail(error));
-        for (index, ((got, want), bound)) in got.iter().zip(&want).zip(&self.bounds).enumerate() {
-            for got in [got, &remote[index]] {
-                assert_eq!((got.dtype(), got.sizes()), (want.dtype(), want.sizes()), "{program}");
-                if let Some((at, got, want)) = difference(got, want, *bound) {
-                    panic!("output {index}, element {at}: got {got}, want {want}, {bound:?}\n{program:#}");
-                }
-            }
-        }
+        self.compare(&[&got, &remote]);
         let copies: Vec<Tensor> = self
             .inputs
             .iter()
@@ -236,5 +228,19 @@ impl Case {
         let donate = vec![true; copies.len()];
         let donated = executable.run_donating(copies, &donate).unwrap_or_else(|error| fail(error));
         assert_eq!(donated, got, "with donation\n{program:#}");
+    }
+
+    /// Each of these is what the interpreter gives, up to the bounds of the values.
+    pub fn compare(&self, results: &[&[Tensor]]) {
+        let program = &self.program;
+        let want = interpret::run(program, &self.inputs).unwrap_or_else(|error| panic!("{error}\n{program}"));
+        for (index, (want, bound)) in want.iter().zip(&self.bounds).enumerate() {
+            for got in results.iter().map(|got| &got[index]) {
+                assert_eq!((got.dtype(), got.sizes()), (want.dtype(), want.sizes()), "{program}");
+                if let Some((at, got, want)) = difference(got, want, *bound) {
+                    panic!("output {index}, element {at}: got {got}, want {want}, {bound:?}\n{program:#}");
+                }
+            }
+        }
     }
 }

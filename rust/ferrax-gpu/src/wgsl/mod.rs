@@ -1,0 +1,458 @@
+//! Kernel IR as WGSL: a compute shader for each kernel, without sizes in it.
+//!
+//! An invocation is an index of the parallel loops; it folds the terms of accumulators one after the other, into the
+//! tree that `interpret::tree` says. In: a [`Form`], which is a kernel and what of its views changes the code. Out: the text
+//! of a module whose binding 0 has the words of `numbers` and whose binding n + 1 has operand n.
+//! Cost: linear in the kernel, with its functions of floats written out.
+
+mod ops;
+mod types;
+
+use std::fmt::Write;
+
+use ferrax_compile::interpret::{BLOCK, LANES};
+use ferrax_compile::{Accumulator, AccumulatorKind, Stage, registers};
+use ferrax_ir::math;
+use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
+use ferrax_ir::{DType, Result, Scalar, internal_error};
+
+use crate::numbers::{Form, Layout};
+use types::register;
+
+/// Invocations of a workgroup.
+pub const WORKGROUP: u32 = 64;
+
+/// Workgroups along the first dimension of a dispatch, at most.
+pub const MOST_GROUPS: u32 = 65_535;
+
+/// Types that not all adapters have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    pub int64: bool,
+    pub float64: bool,
+}
+
+/// A shader, and what its adapter must have.
+#[derive(Clone, Debug)]
+pub struct Shader {
+    pub text: String,
+    pub needs: Needs,
+}
+
+/// The shader of a kernel.
+pub fn shader(form: &Form) -> Result<Shader> {
+    let mut writer = Writer { form, layout: Layout::new(form), text: String::new() };
+    let (main, epilogue) = (expanded(&form.kernel.body)?, expanded(&form.kernel.epilogue)?);
+    let has = |ty: ScalarType| {
+        let bodies = [&main.0, &epilogue.0];
+        let in_bodies =
+            bodies.iter().any(|body| body.instructions().iter().any(|instruction| instruction.ty == ty));
+        in_bodies || form.kernel.accumulators.iter().any(|accumulator| accumulator.result() == ty)
+    };
+    let pairs = form.kernel.operands.iter().any(|operand| {
+        matches!(operand.dtype, DType::I64 | DType::U64 | DType::F64 | DType::C128)
+            || matches!(operand.dtype, DType::Key(key) if key.words() == 2)
+    });
+    let needs = Needs {
+        int64: pairs || has(ScalarType::I64) || has(ScalarType::U64) || has(ScalarType::F64),
+        float64: has(ScalarType::F64),
+    };
+    writer.head(ops::functions(has))?;
+    writer.invocation(&main, &epilogue)?;
+    Ok(Shader { text: writer.text, needs })
+}
+
+/// A body whose functions of floats are arithmetic, and where its registers are now.
+fn expanded(body: &Body) -> Result<(Body, Vec<Reg>)> {
+    let mut out = Body::default();
+    let mut map: Vec<Reg> = Vec::with_capacity(body.instructions().len());
+    for Instruction { op, ty, args } in body.instructions() {
+        let args: Vec<Reg> = args.iter().map(|reg| map[reg.0 as usize]).collect();
+        map.push(match *op {
+            ScalarOp::Math(function) => math::expand(&mut out, function, &args)?,
+            op => out.push(op, *ty, &args),
+        });
+    }
+    Ok((out, map))
+}
+
+struct Writer<'a> {
+    form: &'a Form,
+    layout: Layout,
+    text: String,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, line: impl AsRef<str>) {
+        self.text.push_str(line.as_ref());
+        self.text.push('\n');
+    }
+
+    fn head(&mut self, functions: String) -> Result<()> {
+        self.line("@group(0) @binding(0) var<storage, read> n: array<u32>;");
+        for (number, operand) in self.form.kernel.operands.iter().enumerate() {
+            let word = if types::is_atomic(operand.dtype, operand.written) { "atomic<u32>" } else { "u32" };
+            let binding = number + 1;
+            self.line(format!(
+                "@group(0) @binding({binding}) var<storage, read_write> b{number}: array<{word}>;"
+            ));
+        }
+        self.line("var<private> zero: u32;");
+        self.text.push_str(&functions);
+        Ok(())
+    }
+
+    /// A word of the launch as `i32`.
+    fn number(at: usize) -> String {
+        format!("bitcast<i32>(n[{at}])")
+    }
+
+    /// The indices of some loops, of which `from` is the row-major number.
+    fn indices(&mut self, axes: &[usize], from: &str) {
+        if axes.is_empty() {
+            return;
+        }
+        self.line(format!("var rest = {from};"));
+        for &axis in axes.iter().rev() {
+            let extent = format!("n[{}]", self.layout.extents + axis);
+            self.line(format!("i{axis} = bitcast<i32>(rest % {extent}); rest = rest / {extent};"));
+        }
+    }
+
+    fn invocation(&mut self, main: &(Body, Vec<Reg>), epilogue: &(Body, Vec<Reg>)) -> Result<()> {
+        let form = self.form;
+        self.line(format!("@compute @workgroup_size({WORKGROUP})"));
+        self.line("fn main(@builtin(global_invocation_id) id: vec3<u32>) {");
+        self.line(format!("let number = id.x + id.y * {}u;", u64::from(WORKGROUP) * u64::from(MOST_GROUPS)));
+        self.line("zero = n[0];\nif number >= n[1] { return; }");
+        for axis in 0..form.kernel.axes.len() {
+            self.line(format!("var i{axis} = 0;"));
+        }
+        self.indices(&form.outer(), "number");
+        if !form.folds() {
+            self.stage(Stage::Main, main, &[])?;
+        } else {
+            self.fold(main)?;
+        }
+        self.stage(Stage::Epilogue, epilogue, &form.kernel.accumulators)?;
+        self.line("}");
+        Ok(())
+    }
+
+    /// The instructions of a stage, and its stores.
+    fn stage(&mut self, stage: Stage, code: &(Body, Vec<Reg>), accumulators: &[Accumulator]) -> Result<()> {
+        let stores: Vec<usize> = (0..self.form.kernel.stores.len())
+            .filter(|&n| self.form.kernel.stores[n].stage == stage)
+            .collect();
+        if stores.is_empty() {
+            return Ok(());
+        }
+        let wanted: Vec<Reg> = stores
+            .iter()
+            .flat_map(|&n| registers(self.form.kernel.stores[n].value))
+            .map(|reg| code.1[reg.0 as usize])
+            .collect();
+        self.instructions(stage, &code.0, &wanted, accumulators)?;
+        self.stores(stage, &stores, &code.1)
+    }
+
+    fn stores(&mut self, stage: Stage, stores: &[usize], map: &[Reg]) -> Result<()> {
+        for &number in stores {
+            let store = self.form.kernel.stores[number];
+            let dtype = self.form.kernel.operands[store.operand as usize].dtype;
+            let at = self.layout.stores[number];
+            let element = self.element(at);
+            let parts = match store.value {
+                Value::Real(reg) => vec![reg],
+                Value::Complex(re, im) => vec![re, im],
+            };
+            for (part, reg) in (0u8..).zip(parts) {
+                let value = name(stage, map[reg.0 as usize]);
+                let statement = types::store(store.operand, dtype, part, &element, &value)?;
+                self.line(statement);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a view is at the indices.
+    fn element(&self, at: usize) -> String {
+        let axes = 0..self.form.kernel.axes.len();
+        let terms = axes.map(|axis| format!(" + i{axis} * {}", Self::number(self.layout.stride(at, axis))));
+        format!("({}{})", Self::number(at), terms.collect::<String>())
+    }
+
+    /// Defines the registers that these need.
+    fn instructions(
+        &mut self,
+        stage: Stage,
+        body: &Body,
+        wanted: &[Reg],
+        accumulators: &[Accumulator],
+    ) -> Result<()> {
+        let instructions = body.instructions();
+        let mut needed = vec![false; instructions.len()];
+        wanted.iter().for_each(|reg| needed[reg.0 as usize] = true);
+        for (index, instruction) in instructions.iter().enumerate().rev() {
+            if needed[index] {
+                instruction.args.iter().for_each(|arg| needed[arg.0 as usize] = true);
+            }
+        }
+        for (index, instruction) in instructions.iter().enumerate().filter(|(index, _)| needed[*index]) {
+            let own = name(stage, Reg(index as u32));
+            let args: Vec<String> = instruction.args.iter().map(|&arg| name(stage, arg)).collect();
+            let text = match instruction.op {
+                ScalarOp::Input { operand, .. } if operand as usize >= self.form.kernel.loads.len() => {
+                    let number = operand as usize - self.form.kernel.loads.len();
+                    if number >= accumulators.len() {
+                        return Err(internal_error!("input {operand} of a stage without accumulators"));
+                    }
+                    format!("a{number}")
+                }
+                ScalarOp::Input { operand, part } => {
+                    let indices: Vec<ScalarType> =
+                        instruction.args.iter().map(|&arg| body.type_of(arg)).collect();
+                    self.input(&own, (operand as usize, part), instruction.ty, &args, &indices)?;
+                    continue;
+                }
+                ScalarOp::Index { axis } => format!("i64(i{axis})"),
+                ScalarOp::Param { index } => self.param(index as usize, instruction.ty),
+                _ => {
+                    let from: Vec<ScalarType> =
+                        instruction.args.iter().map(|&arg| body.type_of(arg)).collect();
+                    let opaque =
+                        |(position, text): (usize, &String)| match may_cancel(body, instruction, position) {
+                            true => ops::opaque(instruction.ty, text),
+                            false => text.clone(),
+                        };
+                    let args: Vec<String> = args.iter().enumerate().map(opaque).collect();
+                    ops::expression(instruction, &from, &args)?
+                }
+            };
+            self.line(format!("let {own}: {} = {text};", register(instruction.ty)));
+        }
+        Ok(())
+    }
+
+    fn param(&self, index: usize, ty: ScalarType) -> String {
+        let at = self.layout.params + 2 * index;
+        let wide = format!("(u64(n[{at}]) | (u64(n[{}]) << 32u))", at + 1);
+        match ty {
+            ScalarType::Bool => format!("(n[{at}] != 0u)"),
+            ScalarType::I8 => format!("((bitcast<i32>(n[{at}]) << 24u) >> 24u)"),
+            ScalarType::I16 => format!("((bitcast<i32>(n[{at}]) << 16u) >> 16u)"),
+            ScalarType::U8 | ScalarType::U16 | ScalarType::U32 => format!("n[{at}]"),
+            ScalarType::I32 | ScalarType::F32 => format!("bitcast<{}>(n[{at}])", register(ty)),
+            ScalarType::U64 => wide,
+            ScalarType::I64 | ScalarType::F64 => format!("bitcast<{}>({wide})", register(ty)),
+        }
+    }
+
+    /// Defines a register as an element that a load reads.
+    fn input(
+        &mut self,
+        own: &str,
+        (load, part): (usize, u8),
+        ty: ScalarType,
+        args: &[String],
+        indices: &[ScalarType],
+    ) -> Result<()> {
+        let kernel = &self.form.kernel;
+        let what = kernel.loads[load];
+        let operand = kernel.operands[what.operand as usize];
+        let (at, guarded) = (self.layout.loads[load], self.form.guarded[load]);
+        let mut element = self.element(at);
+        for (number, (arg, &index)) in args.iter().zip(indices).enumerate() {
+            let (stride, last) = self.layout.jump(at, guarded, number);
+            let (last, ty) = (Self::number(last), register(index));
+            let _ = write!(element, " + i32(clamp({arg}, {ty}(0), {ty}({last}))) * {}", Self::number(stride));
+        }
+        let atomic = types::is_atomic(operand.dtype, operand.written);
+        let value = types::load(what.operand, operand.dtype, part, &element, atomic)?;
+        let name = register(ty);
+        if !guarded {
+            self.line(format!("let {own}: {name} = {value};"));
+            return Ok(());
+        }
+        let fill = self.fill(what.fill, part, ty)?;
+        let inside: Vec<String> = (0..kernel.axes.len())
+            .map(|axis| {
+                let (low, high) = self.layout.guard(at, axis);
+                format!("i{axis} >= {} && i{axis} < {}", Self::number(low), Self::number(high))
+            })
+            .collect();
+        self.line(format!("var {own}: {name} = {fill};"));
+        self.line(format!("if {} {{ {own} = {value}; }}", inside.join(" && ")));
+        Ok(())
+    }
+
+    fn fill(&self, fill: Option<Scalar>, part: u8, ty: ScalarType) -> Result<String> {
+        let Some(fill) = fill else { return Ok(ops::constant(ty, 0)) };
+        let mut body = Body::default();
+        let value = body.literal(fill);
+        let parts = registers(value);
+        let reg = parts.get(usize::from(part)).ok_or_else(|| internal_error!("a fill has no part {part}"))?;
+        match body.instructions()[reg.0 as usize].op {
+            ScalarOp::Const { bits } => Ok(ops::constant(ty, bits)),
+            _ => Err(internal_error!("a fill that is no constant")),
+        }
+    }
+}
+
+/// Whether drivers may take an instruction for something simpler that is not the same: `(a + b) - b` for `a`, where numbers
+/// are rounded by just that and what roundings lost is found (Dekker, A Floating-Point Technique for Extending the
+/// Available Precision, 1971), and `a - a` or `a / a` for a number, where it may be NaN.
+fn may_cancel(body: &Body, instruction: &Instruction, position: usize) -> bool {
+    let is_sum = |op: ScalarOp| matches!(op, ScalarOp::Add | ScalarOp::Sub | ScalarOp::Fma);
+    let Instruction { op, ty, args } = instruction;
+    let of = |reg: Reg| &body.instructions()[reg.0 as usize];
+    let inner = |reg: Reg| if of(reg).op == ScalarOp::Neg { of(reg).args[0] } else { reg };
+    let (own, others) = (args[position], args.iter().enumerate().filter(|(other, _)| *other != position));
+    let mut others = others.map(|(_, &other)| other);
+    let same = position == 0 && matches!(op, ScalarOp::Add | ScalarOp::Sub | ScalarOp::Div);
+    let undone = is_sum(*op) && is_sum(of(own).op);
+    ty.is_float()
+        && others.any(|other| {
+            (same && inner(other) == inner(own))
+                || (undone && of(own).args.iter().any(|&arg| inner(arg) == inner(other)))
+        })
+}
+
+/// A register in the text.
+fn name(stage: Stage, reg: Reg) -> String {
+    match stage {
+        Stage::Main => format!("m{}", reg.0),
+        Stage::Epilogue => format!("e{}", reg.0),
+    }
+}
+
+impl Writer<'_> {
+    /// Folds all terms, and leaves the value of accumulator k in `ak`.
+    fn fold(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
+        let accumulators = &self.form.kernel.accumulators;
+        for (number, accumulator) in accumulators.iter().enumerate() {
+            let ty = register(accumulator.ty);
+            if accumulator.is_tree() {
+                self.line(format!(
+                    "var lanes{number}: array<{ty}, {LANES}>; var counter{number}: array<{ty}, 32>; var filled{number} = 0u;"
+                ));
+            } else {
+                self.line(format!(
+                    "var best{number}: {ty} = {}; var place{number} = 0u;",
+                    ops::constant(accumulator.ty, 0)
+                ));
+            }
+        }
+        self.line("for (var t = 0u; t < n[2]; t = t + 1u) {");
+        self.indices(&self.form.inner(), "t");
+        let stores: Vec<usize> = (0..self.form.kernel.stores.len())
+            .filter(|&n| self.form.kernel.stores[n].stage == Stage::Main)
+            .collect();
+        let kept = stores.iter().flat_map(|&n| registers(self.form.kernel.stores[n].value));
+        let wanted: Vec<Reg> = kept
+            .chain(accumulators.iter().map(|accumulator| accumulator.arg))
+            .map(|reg| main.1[reg.0 as usize])
+            .collect();
+        self.instructions(Stage::Main, &main.0, &wanted, &[])?;
+        self.stores(Stage::Main, &stores, &main.1)?;
+        for (number, accumulator) in accumulators.iter().enumerate() {
+            let term = name(Stage::Main, main.1[accumulator.arg.0 as usize]);
+            self.term(number, accumulator, &term)?;
+        }
+        self.line("}");
+        for (number, accumulator) in accumulators.iter().enumerate() {
+            self.result(number, accumulator)?;
+        }
+        Ok(())
+    }
+
+    fn pair(accumulator: &Accumulator, a: &str, b: &str) -> Result<String> {
+        let op = match accumulator.kind {
+            AccumulatorKind::Sum => ScalarOp::Add,
+            AccumulatorKind::Prod => ScalarOp::Mul,
+            AccumulatorKind::Max => ScalarOp::Max,
+            AccumulatorKind::Min => ScalarOp::Min,
+            AccumulatorKind::And => ScalarOp::And,
+            AccumulatorKind::Or => ScalarOp::Or,
+            AccumulatorKind::Xor => ScalarOp::Xor,
+            AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => {
+                return Err(internal_error!("{:?} does not combine values", accumulator.kind));
+            }
+        };
+        let ty = accumulator.ty;
+        let instruction = Instruction { op, ty, args: [Reg(0), Reg(1)].into_iter().collect() };
+        ops::expression(&instruction, &[ty, ty], &[a.to_string(), b.to_string()])
+    }
+
+    fn identity(accumulator: &Accumulator) -> String {
+        let one = if accumulator.kind == AccumulatorKind::Prod { 1.0 } else { 0.0 };
+        ops::constant(accumulator.ty, Scalar::from_f64(accumulator.ty.dtype(), one).bits() as u64)
+    }
+
+    /// Takes a term.
+    fn term(&mut self, k: usize, accumulator: &Accumulator, term: &str) -> Result<()> {
+        if accumulator.kind.is_arg() {
+            let (a, b) = if accumulator.kind == AccumulatorKind::ArgMax {
+                (format!("best{k}"), term.to_string())
+            } else {
+                (term.to_string(), format!("best{k}"))
+            };
+            let less = if accumulator.ty == ScalarType::Bool {
+                format!("(!{a} & {b})")
+            } else {
+                format!("({a} < {b})")
+            };
+            let (known, nan) = match accumulator.ty.is_float() {
+                true => (format!("(best{k} == best{k})"), format!("!({term} == {term})")),
+                false => ("true".to_string(), "false".to_string()),
+            };
+            self.line(format!(
+                "if t == 0u || ({known} && ({nan} || {less})) {{ best{k} = {term}; place{k} = t; }}"
+            ));
+            return Ok(());
+        }
+        if !accumulator.is_tree() {
+            let both = Self::pair(accumulator, &format!("best{k}"), term)?;
+            self.line(format!("if t == 0u {{ best{k} = {term}; }} else {{ best{k} = {both}; }}"));
+            return Ok(());
+        }
+        let identity = Self::identity(accumulator);
+        let first = Self::pair(accumulator, &identity, term)?;
+        let lane = format!("lanes{k}[t % {LANES}u]");
+        let more = Self::pair(accumulator, &lane, term)?;
+        let halves = Self::pair(accumulator, &format!("lanes{k}[lane]"), &format!("lanes{k}[lane + half]"))?;
+        let carried = Self::pair(accumulator, &format!("counter{k}[level]"), "value")?;
+        self.line(format!("if t % {BLOCK}u < {LANES}u {{ {lane} = {first}; }} else {{ {lane} = {more}; }}"));
+        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == n[2] {{"));
+        self.line(format!(
+            "var count = min(t % {BLOCK}u + 1u, {LANES}u);\n\
+             for (var half = {}u; half > 0u; half = half / 2u) {{\n\
+             for (var lane = 0u; lane < half && lane + half < count; lane = lane + 1u) {{ lanes{k}[lane] = {halves}; }}\n\
+             count = min(count, half);\n}}\n\
+             var value = lanes{k}[0];\nvar level = 0u;\n\
+             while ((filled{k} >> level) & 1u) == 1u {{\n\
+             value = {carried}; filled{k} = filled{k} & ~(1u << level); level = level + 1u;\n}}\n\
+             counter{k}[level] = value; filled{k} = filled{k} | (1u << level);\n}}",
+            LANES / 2
+        ));
+        Ok(())
+    }
+
+    fn result(&mut self, k: usize, accumulator: &Accumulator) -> Result<()> {
+        if accumulator.kind.is_arg() {
+            self.line(format!("let a{k} = i64(place{k});"));
+        } else if accumulator.is_tree() {
+            let identity = Self::identity(accumulator);
+            let carried = Self::pair(accumulator, &format!("counter{k}[level]"), &format!("a{k}"))?;
+            self.line(format!(
+                "var a{k} = {identity};\nvar begun{k} = false;\n\
+                 for (var level = 0u; level < 32u; level = level + 1u) {{\n\
+                 if ((filled{k} >> level) & 1u) == 1u {{\n\
+                 if begun{k} {{ a{k} = {carried}; }} else {{ a{k} = counter{k}[level]; begun{k} = true; }}\n}}\n}}"
+            ));
+        } else {
+            self.line(format!("let a{k} = best{k};"));
+        }
+        Ok(())
+    }
+}

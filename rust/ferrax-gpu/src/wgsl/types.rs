@@ -1,0 +1,110 @@
+//! Types of registers in WGSL, and how elements of arrays become registers.
+//!
+//! Arrays are words of 32 bits. What is narrower than a word lies in a part of one, and is written by atomic
+//! operations on the word, for its other parts may be written at the same time.
+
+use ferrax_ir::scalar::ScalarType;
+use ferrax_ir::{DType, Result, unsupported};
+
+/// What registers of a type are in WGSL. Those narrower than a word are words, kept in range.
+pub fn register(ty: ScalarType) -> &'static str {
+    match ty {
+        ScalarType::Bool => "bool",
+        ScalarType::I8 | ScalarType::I16 | ScalarType::I32 => "i32",
+        ScalarType::U8 | ScalarType::U16 | ScalarType::U32 => "u32",
+        ScalarType::I64 => "i64",
+        ScalarType::U64 => "u64",
+        ScalarType::F32 => "f32",
+        ScalarType::F64 => "f64",
+    }
+}
+
+/// How the words of an array hold its elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Storage {
+    /// So many bits of a word.
+    Part(u32),
+    Word,
+    /// Two words, the low one first.
+    Pair,
+}
+
+/// How parts (of complex numbers, two) of elements are stored, and how many there are.
+pub fn storage(dtype: DType) -> Result<(Storage, u32)> {
+    let part = match dtype {
+        DType::Bool | DType::I8 | DType::U8 => Storage::Part(8),
+        DType::I16 | DType::U16 | DType::F16 | DType::BF16 => Storage::Part(16),
+        DType::I32 | DType::U32 | DType::F32 | DType::C64 => Storage::Word,
+        DType::I64 | DType::U64 | DType::F64 | DType::C128 => Storage::Pair,
+        DType::Key(key) if key.words() == 1 => Storage::Word,
+        DType::Key(key) if key.words() == 2 => Storage::Pair,
+        other => return Err(unsupported!("GPUs have no kernels for elements of {other}")),
+    };
+    Ok((part, dtype.parts() as u32))
+}
+
+/// Whether an array of this dtype is written by atomic operations.
+pub fn is_atomic(dtype: DType, written: bool) -> bool {
+    written && matches!(storage(dtype), Ok((Storage::Part(_), _)))
+}
+
+/// The part `part` of element `at` (an expression of `i32`) of array `b`, as a register.
+pub fn load(b: u32, dtype: DType, part: u8, at: &str, atomic: bool) -> Result<String> {
+    let (storage, parts) = storage(dtype)?;
+    let word =
+        |index: String| if atomic { format!("atomicLoad(&b{b}[{index}])") } else { format!("b{b}[{index}]") };
+    let at = format!("u32({at})");
+    let bits = match storage {
+        Storage::Word if parts == 2 => word(format!("{at} * 2u + {part}u")),
+        Storage::Word => word(at),
+        Storage::Pair => {
+            let first = format!("({at} * {}u + {}u)", 2 * parts, 2 * part);
+            format!("(u64({}) | (u64({}) << 32u))", word(first.clone()), word(format!("{first} + 1u")))
+        }
+        Storage::Part(bits) => {
+            let (each, log) = if bits == 8 { (3, 2) } else { (1, 1) };
+            format!("extractBits({}, ({at} & {each}u) * {bits}u, {bits}u)", word(format!("{at} >> {log}u")))
+        }
+    };
+    Ok(match dtype {
+        DType::Bool => format!("({bits} != 0u)"),
+        DType::I8 => format!("((bitcast<i32>({bits}) << 24u) >> 24u)"),
+        DType::I16 => format!("((bitcast<i32>({bits}) << 16u) >> 16u)"),
+        DType::I32 => format!("bitcast<i32>({bits})"),
+        DType::I64 => format!("bitcast<i64>({bits})"),
+        DType::F32 | DType::C64 => format!("bitcast<f32>({bits})"),
+        DType::F64 | DType::C128 => format!("bitcast<f64>({bits})"),
+        DType::F16 => format!("unpack2x16float({bits}).x"),
+        DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+        _ => bits,
+    })
+}
+
+/// Statements that write a register to part `part` of element `at` of array `b`.
+pub fn store(b: u32, dtype: DType, part: u8, at: &str, value: &str) -> Result<String> {
+    let (storage, parts) = storage(dtype)?;
+    let at = format!("u32({at})");
+    let bits = match dtype {
+        DType::Bool => format!("select(0u, 1u, {value})"),
+        DType::I8 | DType::I16 | DType::I32 | DType::F32 | DType::C64 => format!("bitcast<u32>({value})"),
+        DType::I64 | DType::F64 | DType::C128 => format!("bitcast<u64>({value})"),
+        DType::F16 => format!("f16_bits({value})"),
+        DType::BF16 => format!("(bitcast<u32>(round_bf16({value})) >> 16u)"),
+        _ => value.to_string(),
+    };
+    Ok(match storage {
+        Storage::Word => format!("b{b}[{at} * {parts}u + {part}u] = {bits};"),
+        Storage::Pair => format!(
+            "{{ let w = {bits}; let p = {at} * {}u + {}u; b{b}[p] = u32(w & 0xfffffffflu); b{b}[p + 1u] = u32(w >> 32u); }}",
+            2 * parts,
+            2 * part
+        ),
+        Storage::Part(bits_of) => {
+            let (each, log, mask) = if bits_of == 8 { (3, 2, "0xffu") } else { (1, 1, "0xffffu") };
+            format!(
+                "{{ let p = {at}; let s = (p & {each}u) * {bits_of}u; atomicAnd(&b{b}[p >> {log}u], ~({mask} << s)); \
+                 atomicOr(&b{b}[p >> {log}u], ({bits} & {mask}) << s); }}"
+            )
+        }
+    })
+}

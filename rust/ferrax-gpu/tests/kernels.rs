@@ -1,0 +1,36 @@
+//! A GPU, or a processor that plays one, on the cases of kernel IR.
+
+#[path = "../../ferrax-compile/tests/kernels/case.rs"]
+mod case;
+
+use case::cases;
+use ferrax_gpu::{Choice, Gpu};
+
+#[test]
+fn shaders_give_what_cases_say() {
+    let gpu = gpu();
+    for case in cases() {
+        for run in &case.runs {
+            let memory: Vec<_> = run.operands.iter().map(|bytes| gpu.upload(bytes).unwrap()).collect();
+            let named = |error| panic!("{}: {error}", case.path.display());
+            let prepared = gpu.prepare(&case.launch).unwrap_or_else(named);
+            gpu.run([(&prepared, memory.iter().collect())]).unwrap();
+            let found: Vec<Vec<u8>> = memory
+                .iter()
+                .zip(&run.operands)
+                .map(|(buffer, bytes)| {
+                    let mut to = vec![0; bytes.len()];
+                    gpu.download(buffer, &mut to).unwrap();
+                    to
+                })
+                .collect();
+            case.check(run, &found);
+        }
+    }
+}
+
+/// The one that `FERRAX_GPU` names, or Mesa's.
+fn gpu() -> Gpu {
+    let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
+    Gpu::open(&Choice::Name(name)).unwrap()
+}

@@ -1,0 +1,68 @@
+//! Whole programs on a GPU, or a processor that plays one: what the interpreter gives.
+
+#![allow(clippy::cloned_ref_to_slice_refs, reason = "operands are lists")]
+
+#[path = "../../ferrax-cpu/tests/common/mod.rs"]
+mod common;
+
+use std::sync::Arc;
+
+use common::generate::Case;
+use common::{Random, arguments, compare, softmax};
+use ferrax_compile::device::{Attached, Device, DeviceId, Memory};
+use ferrax_gpu::{Choice, Gpu};
+use ferrax_ir::{Error, Program, Result, Tensor, interpret};
+
+fn device() -> Arc<Attached<Gpu>> {
+    let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
+    Attached::new(DeviceId(1), Gpu::open(&Choice::Name(name)).unwrap())
+}
+
+fn run(device: &Arc<Attached<Gpu>>, program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let runnable = device.compile(program)?;
+    let upload = |tensor: &Tensor| device.upload(tensor.bytes());
+    let buffers: Vec<Arc<dyn Memory>> = inputs.iter().map(upload).collect::<Result<_>>()?;
+    let outputs = runnable.run(&buffers)?;
+    let home = |output: ferrax_compile::backend::Output<Arc<dyn Memory>>| {
+        let mut tensor = Tensor::zeros(output.dtype, output.sizes)?;
+        output.buffer.download(tensor.bytes_mut()?)?;
+        Ok(tensor)
+    };
+    outputs.into_iter().map(home).collect()
+}
+
+/// Whether it runs there: some dtypes have no kernels.
+fn runs(device: &Arc<Attached<Gpu>>, case: &Case, what: &str) -> bool {
+    match run(device, &case.program, &case.inputs) {
+        Ok(got) => case.compare(&[&got]),
+        Err(Error::Unsupported(why)) => {
+            assert!(why.contains("no kernels for elements of"), "{what}: {why}");
+            return false;
+        }
+        Err(error) => panic!("{what}: {error}\n{}", case.program),
+    }
+    true
+}
+
+#[test]
+fn random_programs_agree_with_the_interpreter() {
+    let device = device();
+    let case = |seed| Case::new(&format!("seed {seed}"), &mut Random::new(seed));
+    let taken = (0..300).filter(|&seed| runs(&device, &case(seed), &format!("seed {seed}"))).count();
+    assert!(taken >= 290, "{taken} of 300");
+}
+
+/// Rows are folded by an invocation each, and kernels follow one another without the host.
+#[test]
+fn softmax_and_new_shapes() {
+    let device = device();
+    let mut made = Vec::new();
+    for sizes in [[3, 5], [40, 700], [7, 9], [513, 64]] {
+        let program = softmax(&sizes);
+        let inputs = arguments(&program, 5);
+        let got = run(&device, &program, &inputs).unwrap();
+        compare(&got[0], &interpret::run(&program, &inputs).unwrap()[0], 8, &format!("softmax of {sizes:?}"));
+        made.push(device.backend().counts().made);
+    }
+    assert_eq!(made[1..], [made[0]; 3], "a new shape makes no pipeline");
+}
