@@ -1,4 +1,5 @@
-"""Arrays on a device that is not the CPU: `devices("reference")`, whose memory is not the host's."""
+"""Arrays on a device that is not the CPU, whose memory is not the host's: that of the platform which FERRAX_TEST_DEVICE
+names, else `devices("reference")`."""
 
 import os
 import pathlib
@@ -13,13 +14,14 @@ import ferrax.numpy as jnp
 
 SCRIPT = pathlib.Path(__file__).parent / "two_devices.py"
 ferrax.config.update("jax_platforms", None)  # the environment may allow the CPU alone
-(REFERENCE,), (CPU,) = ferrax.devices("reference"), ferrax.devices("cpu")
+PLATFORM = os.environ.get("FERRAX_TEST_DEVICE", "reference")
+(OTHER,), (CPU,) = ferrax.devices(PLATFORM), ferrax.devices("cpu")
 
 
 def _answers(library, **settings):
     environment = os.environ | {"JAX_PLATFORMS": "cpu"} | settings
     run = subprocess.run(
-        [sys.executable, SCRIPT, library], env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, SCRIPT, library, PLATFORM], env=environment, capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr
     return dict(line.split(": ", 1) for line in run.stdout.splitlines())
@@ -41,35 +43,35 @@ def test_results_are_those_of_the_cpu():
         return jnp.sum(y**2), jnp.cumsum(y, 0)
 
     step = ferrax.jit(ferrax.value_and_grad(step, has_aux=True))
-    here, there = (step(*ferrax.device_put((x[:3], x), device)) for device in (CPU, REFERENCE))
+    here, there = (step(*ferrax.device_put((x[:3], x), device)) for device in (CPU, OTHER))
     for a, b in zip(ferrax.tree.leaves(here), ferrax.tree.leaves(there)):
-        assert a.devices() == {CPU} and b.devices() == {REFERENCE}
+        assert a.devices() == {CPU} and b.devices() == {OTHER}
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=1e-6)
 
 
 def test_a_function_is_traced_once_for_all_devices():
     f = ferrax.jit(lambda x: x + 1)
-    for device in (CPU, REFERENCE, CPU, REFERENCE):
+    for device in (CPU, OTHER, CPU, OTHER):
         assert f(ferrax.device_put(jnp.ones(3), device)).devices() == {device}
     assert f.stats().traces == 1
 
 
 def test_memory_is_counted_and_freed():
-    before = REFERENCE.memory_stats()
-    x = ferrax.device_put(np.ones(1000, np.float32), REFERENCE)
+    before = OTHER.memory_stats()
+    x = ferrax.device_put(np.ones(1000, np.float32), OTHER)
     y = x * 2
-    during = REFERENCE.memory_stats()
+    during = OTHER.memory_stats()
     assert during["bytes_in_use"] - before["bytes_in_use"] == 8000
     assert during["num_allocs"] - before["num_allocs"] >= 2
     assert during["peak_bytes_in_use"] >= during["bytes_in_use"]
     assert during["largest_alloc_size"] >= 4000
     del x
     y.delete()
-    assert REFERENCE.memory_stats()["bytes_in_use"] == before["bytes_in_use"]
+    assert OTHER.memory_stats()["bytes_in_use"] == before["bytes_in_use"]
 
 
 def test_memory_is_not_the_hosts():
-    x = ferrax.device_put(jnp.ones(3), REFERENCE)
+    x = ferrax.device_put(jnp.ones(3), OTHER)
     with pytest.raises(RuntimeError, match="not in memory of the host"):
         x.unsafe_buffer_pointer()
     with pytest.raises(BufferError, match="not in memory of the host"):
@@ -78,16 +80,16 @@ def test_memory_is_not_the_hosts():
 
 
 def test_errors_name_operands_and_devices():
-    x, y = (ferrax.device_put(jnp.ones((2, 3)), device) for device in (CPU, REFERENCE))
-    with pytest.raises(ValueError, match=r"operand 0, f32\[2,3\], is on cpu:0.*operand 1.* on reference:0"):
+    x, y = (ferrax.device_put(jnp.ones((2, 3)), device) for device in (CPU, OTHER))
+    with pytest.raises(ValueError, match=r"operand 0, f32\[2,3\], is on cpu:0.*operand 1.* on " + PLATFORM + ":0"):
         x + y
-    there = ferrax.NamedSharding(ferrax.sharding.Mesh([REFERENCE], ("x",)), ferrax.P())
+    there = ferrax.NamedSharding(ferrax.sharding.Mesh([OTHER], ("x",)), ferrax.P())
     with pytest.raises(ValueError, match="asked to put a result on another"):
         ferrax.jit(lambda x: ferrax.lax.with_sharding_constraint(x + 1, there))(x)
 
 
 def test_reading_is_guarded():
-    x = ferrax.device_put(jnp.ones(3), REFERENCE)
+    x = ferrax.device_put(jnp.ones(3), OTHER)
     with ferrax.transfer_guard_device_to_host("disallow"):
         with pytest.raises(RuntimeError, match=r"device to host: the array f32\[3\].*device_get"):
             np.asarray(x)
@@ -99,7 +101,7 @@ def test_reading_is_guarded():
 
 
 def test_nans_are_found():
-    x = ferrax.device_put(np.zeros(3, np.float32), REFERENCE)
+    x = ferrax.device_put(np.zeros(3, np.float32), OTHER)
     with ferrax.debug_nans(True):
         with pytest.raises(FloatingPointError, match="div"):
             ferrax.jit(lambda x: x / x)(x)
@@ -115,21 +117,21 @@ def test_mutable_arrays_move_with_arguments():
         ref[...] += x
         return ref[...] * 2
 
-    out = add(ferrax.device_put(jnp.ones(3), REFERENCE))
-    assert out.devices() == {REFERENCE}
+    out = add(ferrax.device_put(jnp.ones(3), OTHER))
+    assert out.devices() == {OTHER}
     assert np.asarray(ref[...]).tolist() == [1, 1, 1]
 
 
 def test_platforms():
     assert ferrax.default_backend() == "cpu" and ferrax.devices() == [CPU]
-    assert (REFERENCE.platform, REFERENCE.id, str(REFERENCE)) == ("reference", 0, "reference:0")
-    assert REFERENCE.client is not CPU.client and REFERENCE.client.devices() == [REFERENCE]
+    assert (OTHER.platform, OTHER.id, str(OTHER)) == (PLATFORM, 0, f"{PLATFORM}:0")
+    assert OTHER.client is not CPU.client and OTHER.client.devices() == [OTHER]
     with pytest.raises(RuntimeError, match="Unknown backend: 'gpu9'.*'reference'"):
         ferrax.devices("gpu9")
     with pytest.raises(ValueError, match="jax_default_device"):
         ferrax.default_device("tpu")
-    with ferrax.default_device("reference"):
-        assert jnp.ones(2).devices() == {REFERENCE}
+    with ferrax.default_device(PLATFORM):
+        assert jnp.ones(2).devices() == {OTHER}
     code = (
         "import ferrax, ferrax.numpy as jnp\n"
         "print(ferrax.default_backend(), jnp.ones(2).devices(), ferrax.devices())\n"
@@ -137,10 +139,10 @@ def test_platforms():
         "except RuntimeError as error: print(error)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"FERRAX_PLATFORMS": "reference"}, text=True,
+        [sys.executable, "-c", code], env=os.environ | {"FERRAX_PLATFORMS": PLATFORM}, text=True,
         capture_output=True, check=True,
     )  # fmt: skip
     assert run.stdout.splitlines() == [
-        "reference {ReferenceDevice(id=0)} [ReferenceDevice(id=0)]",
-        "Unknown backend: 'cpu'; jax_platforms allows reference",
+        f"{PLATFORM} {{{OTHER!r}}} [{OTHER!r}]",
+        f"Unknown backend: 'cpu'; jax_platforms allows {PLATFORM}",
     ]

@@ -71,8 +71,8 @@ def test_default_device_is_the_cpu():
     for value in (None, "cpu", CPU):
         with ferrax.default_device(value):
             assert jnp.ones(2).devices() == {CPU}
-    with pytest.raises(ValueError, match=r"name of a platform \(cpu, reference\)"):
-        config.update("jax_default_device", "gpu")
+    with pytest.raises(ValueError, match=r"name of a platform \(cpu, gpu, reference\)"):
+        config.update("jax_default_device", "tpu")
 
 
 def test_logging_flags_set_loggers(caplog):
@@ -124,7 +124,7 @@ def double(x, y=0):
 @pytest.mark.parametrize(
     "options,error,match",
     [
-        ({"backend": "gpu"}, RuntimeError, "Unknown backend"),
+        ({"backend": "tpu"}, RuntimeError, "Unknown backend"),
         ({"device": "cpu"}, TypeError, "must be a device"),
         ({"device": CPU, "backend": "cpu"}, ValueError, "not both"),
         ({"compiler_options": {"nonsense": 1}}, JaxRuntimeError, "nonsense"),
@@ -508,6 +508,7 @@ EFFECTS = {
     "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
     "jax_remove_size_one_mesh_axis_from_type": (True, lambda: str(_on_a_mesh())),
     "jax_num_threads": (7, _core.num_threads),
+    "jax_gpu": ("none of this name", lambda: with_flags(lambda: ferrax.devices("gpu"), jax_platforms=None)),
     "jax_compilation_cache_dir": ("/elsewhere", lambda: ferrax.cache.stats().dir),
     "jax_enable_compilation_cache": (False, lambda: ferrax.cache.stats().dir),
     "jax_compilation_cache_max_size": (0, lambda: ferrax.cache.stats().dir),

@@ -28,6 +28,16 @@ pub enum Choice {
     Name(String),
 }
 
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Any => write!(f, "was found that is not software"),
+            Choice::Index(number) => write!(f, "has number {number}"),
+            Choice::Name(part) => write!(f, "has '{part}' in its name or its driver's"),
+        }
+    }
+}
+
 fn found() -> Vec<Adapter> {
     let backends = Backends::PRIMARY;
     let instance =
@@ -46,6 +56,33 @@ pub fn adapters() -> Vec<String> {
     found().iter().map(described).collect()
 }
 
+/// The number of the GPU that is meant.
+///
+/// Errors: a value error that says which there are and what to install, if none is.
+pub fn choose(choice: &Choice) -> Result<usize> {
+    number(&found(), choice)
+}
+
+fn number(all: &[Adapter], choice: &Choice) -> Result<usize> {
+    let names: Vec<String> = all.iter().map(described).collect();
+    let hardware = |adapter: &Adapter| adapter.get_info().device_type != DeviceType::Cpu;
+    let number = match choice {
+        Choice::Any => all.iter().position(hardware),
+        Choice::Index(number) => (*number < all.len()).then_some(*number),
+        Choice::Name(part) => {
+            let part = part.to_lowercase();
+            names.iter().position(|name| name.to_lowercase().contains(&part))
+        }
+    };
+    number.ok_or_else(|| {
+        let there = if names.is_empty() { "none at all".to_string() } else { names.join("; ") };
+        value_error!(
+            "no GPU {choice}; there are: {there}. A GPU needs a driver of Vulkan, Metal or DX12; Mesa's software GPU \
+             (Debian: mesa-vulkan-drivers, libvulkan1) is taken where its name, llvmpipe, is given"
+        )
+    })
+}
+
 /// A GPU that was opened.
 pub struct Gpu {
     name: String,
@@ -54,6 +91,8 @@ pub struct Gpu {
     pipelines: Pipelines,
     /// What went wrong behind a call that cannot say so.
     errors: Arc<Mutex<Vec<String>>>,
+    /// The process that opened it: drivers do not survive forks.
+    process: u32,
 }
 
 impl fmt::Debug for Gpu {
@@ -68,27 +107,11 @@ const LEAST: usize = 4;
 impl Gpu {
     /// Opens a GPU.
     ///
-    /// Errors: a value error that says which there are and what to install, if none is as chosen; one of the driver's.
+    /// Errors: those of [`choose`], and the driver's.
     pub fn open(choice: &Choice) -> Result<Gpu> {
         let mut all = found();
-        let names: Vec<String> = all.iter().map(described).collect();
-        let hardware = |adapter: &Adapter| adapter.get_info().device_type != DeviceType::Cpu;
-        let number = match choice {
-            Choice::Any => all.iter().position(hardware),
-            Choice::Index(number) => (*number < all.len()).then_some(*number),
-            Choice::Name(part) => {
-                let part = part.to_lowercase();
-                names.iter().position(|name| name.to_lowercase().contains(&part))
-            }
-        };
-        let Some(number) = number else {
-            let there = if names.is_empty() { "none at all".to_string() } else { names.join("; ") };
-            return Err(value_error!(
-                "no GPU is as chosen ({choice:?}); there are: {there}. A GPU needs a driver of Vulkan, Metal or DX12; \
-                 Mesa's software GPU (Debian: mesa-vulkan-drivers, libvulkan1) is taken where its name, llvmpipe, is given"
-            ));
-        };
-        let (adapter, name) = (all.swap_remove(number), names[number].clone());
+        let adapter = all.swap_remove(number(&all, choice)?);
+        let name = described(&adapter);
         let wanted = Features::SHADER_INT64 | Features::SHADER_F64;
         let descriptor = DeviceDescriptor {
             label: Some("ferrax"),
@@ -103,7 +126,7 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             noted.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_string());
         }));
-        Ok(Gpu { name, device, queue, pipelines: Pipelines::default(), errors })
+        Ok(Gpu { name, device, queue, pipelines: Pipelines::default(), errors, process: std::process::id() })
     }
 
     /// Its name and that of its driver.
@@ -114,6 +137,17 @@ impl Gpu {
     /// How many pipelines were made, and how often one was found that had been.
     pub fn counts(&self) -> Counts {
         self.pipelines.counts()
+    }
+
+    /// Fails in a process that was forked from the one that opened the GPU.
+    fn reach(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(unsupported!(
+            "{} was opened before this process was forked: start processes by 'spawn'",
+            self.name
+        ))
     }
 
     /// Fails if something went wrong since the last look.
@@ -127,6 +161,7 @@ impl Gpu {
 
     /// Memory of so many bytes, rounded up to words.
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        self.reach()?;
         let size = bytes.max(LEAST).next_multiple_of(LEAST);
         let limit = self.device.limits().max_storage_buffer_binding_size;
         if size as u64 > limit {
@@ -154,6 +189,7 @@ impl Gpu {
 
     /// Writes the first bytes of a buffer, after all that was asked for before.
     pub fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
+        self.reach()?;
         let whole = bytes.len() / LEAST * LEAST;
         self.queue.write_buffer(buffer, 0, &bytes[..whole]);
         if whole < bytes.len() {
@@ -166,6 +202,7 @@ impl Gpu {
 
     /// Copies the first bytes of a buffer to the host, when all that was asked for before is done.
     pub fn download(&self, buffer: &Buffer, to: &mut [u8]) -> Result<()> {
+        self.reach()?;
         let size = to.len().max(LEAST).next_multiple_of(LEAST) as u64;
         let staging = self.device.create_buffer(&BufferDescriptor {
             label: Some("download"),
@@ -193,6 +230,7 @@ impl Gpu {
 
     /// A launch made ready: its pipeline, which may be known, and its sizes in memory.
     pub fn prepare(&self, launch: &Launch) -> Result<Prepared> {
+        self.reach()?;
         let form = Form::of(launch);
         let numbers = words(launch, &form)?;
         let invocations = numbers[1];
@@ -212,6 +250,7 @@ impl Gpu {
 
     /// Runs launches one after the other, each on its operands.
     pub fn run<'a>(&self, launches: impl IntoIterator<Item = (&'a Prepared, Vec<&'a Buffer>)>) -> Result<()> {
+        self.reach()?;
         let mut encoder = self.device.create_command_encoder(&CommandEncoderDescriptor { label: None });
         let mut pass =
             encoder.begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes: None });

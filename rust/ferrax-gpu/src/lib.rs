@@ -17,6 +17,6 @@ mod numbers;
 mod pipelines;
 pub mod wgsl;
 
-pub use adapter::{Choice, Gpu, Prepared, adapters};
+pub use adapter::{Choice, Gpu, Prepared, adapters, choose};
 pub use backend::Executable;
 pub use pipelines::Counts;

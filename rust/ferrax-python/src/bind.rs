@@ -237,6 +237,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         devices::device_usage,
         devices::place_at,
         devices::platform_devices,
+        devices::device_name,
     );
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use ferrax_compile::device::{Attached, Buffer, Device, DeviceId, Memory, Runnable, Usage};
 use ferrax_compile::reference::Reference;
 use ferrax_ir::{Result, Tensor, internal_error};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -27,6 +27,10 @@ static DEVICES: RwLock<Vec<Attachment>> = RwLock::new(Vec::new());
 
 struct Attachment {
     platform: &'static str,
+    /// Which of the platform's it is.
+    index: usize,
+    /// What it is called by those who made it.
+    name: String,
     device: Arc<dyn Device>,
 }
 
@@ -38,20 +42,76 @@ fn device(id: DeviceId) -> Result<Arc<dyn Device>> {
     found.ok_or_else(|| internal_error!("there is no {id}"))
 }
 
-/// The numbers of the devices of a platform, which are looked for when they are first asked for; none for
-/// platforms that do not exist.
+/// The devices of a platform, which are looked for when they are first asked for: the number of each, and which of the
+/// platform's it is. None for platforms that do not exist. `choice` says which GPU: a part of its name, its number, or
+/// nothing.
+///
+/// Errors: RuntimeError where there is none as chosen.
 #[pyfunction]
-pub fn platform_devices(platform: &str) -> Vec<u16> {
-    let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
-    let numbers = |devices: &[Attachment]| -> Vec<u16> {
-        let own = devices.iter().filter(|attachment| attachment.platform == platform);
-        own.map(|attachment| attachment.device.id().0).collect()
+pub fn platform_devices(py: Python<'_>, platform: &str, choice: &str) -> PyResult<Vec<(u16, usize)>> {
+    py.detach(|| attach(platform, choice)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+fn attach(platform: &str, choice: &str) -> Result<Vec<(u16, usize)>> {
+    let (platform, index) = match platform {
+        "reference" => ("reference", 0),
+        "gpu" => ("gpu", gpu::index(choice)?),
+        _ => return Ok(Vec::new()),
     };
-    if platform == "reference" && numbers(&devices).is_empty() {
-        let id = DeviceId(devices.len() as u16 + 1);
-        devices.push(Attachment { platform: "reference", device: Attached::new(id, Reference::default()) });
+    let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    let known =
+        devices.iter().find(|attachment| attachment.platform == platform && attachment.index == index);
+    if let Some(known) = known {
+        return Ok(vec![(known.device.id().0, index)]);
     }
-    numbers(&devices)
+    let id = DeviceId(devices.len() as u16 + 1);
+    let (name, device) = match platform {
+        "gpu" => gpu::open(id, index)?,
+        _ => (platform.to_string(), Attached::new(id, Reference::default()) as Arc<dyn Device>),
+    };
+    devices.push(Attachment { platform, index, name, device });
+    Ok(vec![(id.0, index)])
+}
+
+#[cfg(feature = "gpu")]
+mod gpu {
+    use super::*;
+    use ferrax_gpu::{Choice, Gpu, choose};
+
+    pub fn index(choice: &str) -> Result<usize> {
+        choose(&match choice.parse() {
+            Ok(number) => Choice::Index(number),
+            Err(_) if choice.is_empty() => Choice::Any,
+            Err(_) => Choice::Name(choice.to_string()),
+        })
+    }
+
+    pub fn open(id: DeviceId, index: usize) -> Result<(String, Arc<dyn Device>)> {
+        let gpu = Gpu::open(&Choice::Index(index))?;
+        Ok((gpu.name().to_string(), Attached::new(id, gpu)))
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+mod gpu {
+    use super::*;
+    use ferrax_ir::unsupported;
+
+    pub fn index(_: &str) -> Result<usize> {
+        Err(unsupported!("GPUs: this build of ferrax is one without its feature 'gpu'"))
+    }
+
+    pub fn open(_: DeviceId, _: usize) -> Result<(String, Arc<dyn Device>)> {
+        index("").and(Err(internal_error!("a GPU without its feature")))
+    }
+}
+
+/// What a device is called.
+#[pyfunction]
+pub fn device_name(number: u16) -> Option<String> {
+    let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+    let index = usize::from(number).checked_sub(1)?;
+    devices.get(index).map(|attachment| attachment.name.clone())
 }
 
 /// Bytes of arrays on a device, the most there ever were, how often memory was given, and the largest.

@@ -152,6 +152,8 @@ _FLAGS = (
     ("jax_platforms", parse_string, None, "The platforms that may be used, separated by commas; the "
      "first is the default one. None or empty: all, and the CPU by default."),
     ("jax_platform_name", parse_string, "", "The older form of jax_platforms."),
+    ("jax_gpu", parse_string, "", "Which GPU `devices('gpu')` is: a part of its name or of its driver's, in any "
+     "case of letters, or its number. Empty: the first that is not software."),
     ("jax_num_cpu_devices", parse_cpu_count, -1, "How many CPU devices there are, which is one: of a "
      "larger number the log says so, and the flag is 1."),
     ("jax_num_threads", parse_threads, THREADS_AT_START, "How many threads work on a program: no result "

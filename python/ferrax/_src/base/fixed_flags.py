@@ -13,9 +13,9 @@ _COMPILER = "ferrax has a compiler of its own, which has no such setting"
 _ONE_CPU = "the only device is the CPU, once"
 
 # The platforms that there are; `ferrax._src.core.devices` says what they are.
-PLATFORMS = ("cpu", "reference")
+PLATFORMS = ("cpu", "gpu", "reference")
 _LISTS = [
-    ",".join(order) for count in range(3) for order in itertools.permutations(PLATFORMS, count)
+    ",".join(order) for count in range(4) for order in itertools.permutations(PLATFORMS, count)
 ]
 
 # name: (accepted values, what holds here). The first value is the default, or what it means.

@@ -123,7 +123,8 @@ class Device:
         self.id = id
         self.client = client
         self._number = number
-        self.platform = self.device_kind = client.platform
+        self.platform = client.platform
+        self.device_kind = _core.device_name(number) or client.platform
         self.process_index = self.host_id = self.task_id = client.process_index()
 
     @property
@@ -187,6 +188,7 @@ _CPU = Device(0, Client("cpu"), 0)
 
 _WHAT = {
     "cpu": "the processor, with all its cores",
+    "gpu": "a GPU with a driver of Vulkan, Metal or DX12, as config.jax_gpu says",
     "reference": "an interpreter with memory of its own, slow and obvious, to compare others with",
 }
 
@@ -205,18 +207,23 @@ def trim() -> int:
     return _core.release_memory()
 
 
-def _of_id(platform, number):
-    return devices(platform)[number]
+def _of_id(platform, id):
+    for device in devices(platform):
+        if device.id == id:
+            return device
+    raise RuntimeError(f"there is no device {platform}:{id}: ferrax.devices('{platform}') is {devices(platform)}")
+
+
+_client = functools.cache(Client)
+# One object for each device, whatever it was chosen by.
+_device = functools.cache(lambda platform, id, number: Device(id, _client(platform), number))
 
 
 @functools.cache
-def _attached(platform) -> list[Device]:
+def _attached(platform, choice) -> list[Device]:
     if platform == "cpu":
         return [_CPU]
-    client = Client(platform)
-    return [
-        Device(id, client, number) for id, number in enumerate(_core.platform_devices(platform))
-    ]
+    return [_device(platform, id, number) for number, id in _core.platform_devices(platform, choice)]
 
 
 _forced = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
@@ -241,11 +248,13 @@ def _tell_of_one_device() -> None:
 def devices(backend: str | None = None) -> list[Device]:
     """All devices of a backend.
 
-    Args: backend: "cpu", "reference", or None for the default: the first of `config.jax_platforms`, or the CPU.
+    Args: backend: "cpu", "gpu", "reference", or None for the default: the first of `config.jax_platforms`, or the
+    CPU. "gpu" is the first GPU with a driver of Vulkan, Metal or DX12, or the one that `config.jax_gpu` says.
     Arrays that are put on a device of "reference", and what is computed from them, are there: an interpreter, slow
     and obvious, with memory of its own.
 
-    Errors: RuntimeError for backends that do not exist, or that `config.jax_platforms` does not name.
+    Errors: RuntimeError for backends that do not exist, or that `config.jax_platforms` does not name, and where there
+    is no such GPU.
 
     >>> [device.platform for device in ferrax.devices()]
     ['cpu']
@@ -261,7 +270,7 @@ def devices(backend: str | None = None) -> list[Device]:
         )
     if platform == "cpu":
         _tell_of_one_device()
-    return list(_attached(platform))
+    return list(_attached(platform, (flags.states["jax_gpu"].value or "") if platform == "gpu" else ""))
 
 
 def _allowed() -> list[str]:

@@ -1,0 +1,94 @@
+"""A GPU as a device: which one it is, what is said where there is none, and faults. `make test-gpu` runs this on the GPU
+that FERRAX_GPU names."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import ferrax
+import ferrax.numpy as jnp
+
+ferrax.config.update("jax_platforms", None)  # the environment may allow the CPU alone
+(GPU,) = ferrax.devices("gpu")
+
+
+def run(code, **settings):
+    environment = os.environ | {"JAX_PLATFORMS": ""} | settings
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_it_is_the_one_that_was_chosen():
+    assert os.environ["FERRAX_GPU"].lower() in GPU.device_kind.lower()
+    assert (GPU.platform, str(GPU), repr(GPU)) == ("gpu", f"gpu:{GPU.id}", f"GpuDevice(id={GPU.id})")
+    assert pickle.loads(pickle.dumps(GPU)) is GPU
+    by_number = run("import ferrax; print(ferrax.devices('gpu')[0].device_kind)", FERRAX_GPU=str(GPU.id))
+    assert by_number.stdout.strip() == GPU.device_kind
+
+
+@pytest.mark.parametrize("choice,what", [("none of this name", "has 'none of this name' in"), ("99", "has number 99")])
+def test_what_is_said_where_there_is_none(choice, what):
+    ran = run("import ferrax; ferrax.devices('gpu')", FERRAX_GPU=choice)
+    last = ran.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"RuntimeError: no GPU {what}") and GPU.device_kind in last
+    assert "driver of Vulkan, Metal or DX12" in last
+
+
+def test_importing_opens_none():
+    """The default device is the CPU, and no driver is loaded for it."""
+    ran = run(
+        "import ferrax, ferrax.numpy as jnp, os\n"
+        "print(jnp.ones(2).devices(), 'vulkan' in open('/proc/self/maps').read())\n"
+        "ferrax.devices('gpu')\n"
+        "print('vulkan' in open('/proc/self/maps').read())"
+    )
+    assert ran.stdout.splitlines() == ["{CpuDevice(id=0)} False", "True"], ran.stderr
+
+
+def test_processes_that_were_forked_cannot_reach_it():
+    ran = run(
+        "import ferrax, ferrax.numpy as jnp, os\n"
+        "x = ferrax.device_put(jnp.ones(3), ferrax.devices('gpu')[0])\n"
+        "if os.fork() == 0:\n"
+        "    try: print(x + 1, flush=True)\n"
+        "    except NotImplementedError as error: print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "print((x + 1).tolist())"
+    )
+    forked, own = ran.stdout.splitlines()[0], ran.stdout.splitlines()[-1]
+    assert "was opened before this process was forked: start processes by 'spawn'" in forked, ran.stderr
+    assert own == "[2.0, 2.0, 2.0]"
+
+
+def test_threads_at_once():
+    step = ferrax.jit(lambda x: ferrax.nn.softmax(jnp.tanh(x) @ x.T))
+    given = [np.random.default_rng(k).normal(size=(8 + k, 5)).astype(np.float32) for k in range(8)]
+    wanted = [np.asarray(step(x)) for x in given]
+    got = [None] * len(given)
+
+    def work(k):
+        for _ in range(5):
+            got[k] = np.asarray(step(ferrax.device_put(given[k], GPU)))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(given))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for a, b in zip(got, wanted):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape,what", [((1 << 20, 1 << 20), "more than 2\\^31 elements"), ((1 << 17, 1 << 17), "more than")])
+def test_arrays_that_are_too_large_are_errors_and_no_end(shape, what):
+    with ferrax.default_device(GPU):
+        with pytest.raises(NotImplementedError, match=what):
+            jnp.zeros(shape, jnp.uint8)
+        assert (jnp.ones(3) + 1).tolist() == [2, 2, 2]
