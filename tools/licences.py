@@ -4,8 +4,9 @@ The packages are those that `cargo metadata` reaches from the extension's crate 
 dependencies, on any platform; procedural macros and build scripts leave no code in the binary. Of
 several licences to choose from, MIT is taken, else the only one there is. The texts are the files
 of the packages' own sources; packages that come without one get the text of their licence with
-their authors. Packages with equal texts share one entry. A licence that is not known here is an
-error, for somebody has to read it first.
+their authors, or for the Apache licence, which names nobody, the text of another package. Packages
+with equal texts share one entry. A licence that is not known here is an error, for somebody has to
+read it first.
 """
 
 import json
@@ -40,6 +41,8 @@ NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FO
 DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT
 OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 """
+# What is taken where there is no MIT to choose.
+SINGLE = ("Apache-2.0", "ISC", "Unicode-3.0", "Zlib")
 LICENCE_FILE = re.compile(r"(UN)?LICEN[CS]E|COPYING|NOTICE|COPYRIGHT", re.IGNORECASE)
 ALTERNATIVE = re.compile(r"APACHE|ZLIB|BSD|UNLICENSE", re.IGNORECASE)
 
@@ -65,17 +68,27 @@ def linked_packages() -> list[dict]:
     return sorted(linked, key=lambda package: (package["name"], package["version"]))
 
 
-def texts(package: dict) -> list[str]:
+def apache_text(packages: list[dict]) -> str:
+    """The licence, of the first package whose sources have it."""
+    directories = (pathlib.Path(package["manifest_path"]).parent for package in packages)
+    files = (directory / "LICENSE-APACHE" for directory in directories)
+    return next(path for path in files if path.exists()).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def texts(package: dict, packages: list[dict]) -> list[str]:
     """The texts that must accompany the package, under the licence chosen for it."""
-    choices = re.split(r" OR |/", package["license"] or "")
-    if "MIT" not in choices and choices != ["Apache-2.0"]:
+    together = [part.strip("()") for part in (package["license"] or "").split(" AND ")]
+    if not all("MIT" in (choices := re.split(r" OR |/", part)) or choices[0] in SINGLE for part in together):
         raise SystemExit(f"{package['name']}: the licence {package['license']!r} is new; read it first")
+    choices = re.split(r" OR |/", together[0])
     directory = pathlib.Path(package["manifest_path"]).parent
     files = sorted(path for path in directory.iterdir() if LICENCE_FILE.match(path.name))
     if len(choices) > 1:  # the files of the licences not chosen are left out
         files = [path for path in files if not ALTERNATIVE.search(path.name)]
     found = [path.read_text(encoding="utf-8").replace("\r\n", "\n") for path in files]
     if not any(path.name.upper().startswith("LICEN") for path in files):
+        if choices == ["Apache-2.0"]:
+            return [*found, apache_text(packages)]
         if "MIT" not in choices:
             raise SystemExit(f"{package['name']}: its sources have no file with the text of its licence")
         holders = ", ".join(re.sub(r" <.*>", "", author) for author in package["authors"])
@@ -85,9 +98,10 @@ def texts(package: dict) -> list[str]:
 
 def main() -> None:
     users: dict[str, list[str]] = {}
-    for package in linked_packages():
+    packages = linked_packages()
+    for package in packages:
         entry = f"{package['name']} {package['version']} ({package['repository'] or 'crates.io'})"
-        for text in texts(package):
+        for text in texts(package, packages):
             users.setdefault("\n".join(line.rstrip() for line in text.strip().splitlines()), []).append(entry)
     standard = MIT.format(holders="The Rust Project Contributors").strip()
     users.setdefault(standard, []).append("The Rust standard library (https://github.com/rust-lang/rust)")
