@@ -82,10 +82,10 @@ test: test-rust test-python
 test-rust:
 	cargo test -q --locked --workspace --exclude ferrax-python --exclude ferrax-gpu
 
-# The documents of semantics, and these of the Python suite, with the GPU as the default device.
-GPU_TESTS := tests/semantics $(addprefix tests/python/test_,$(addsuffix .py,conformance autodiff array_methods at \
-	control_flow_programs control_flow_values convolution decompositions fourier generators image indexing jit linalg \
-	mixtures nn numpy_products numpy_reductions numpy_ufuncs random rng_bits scipy_special select_and_scatter sorting))
+# These of the Python suite run with the GPU as the default device.
+GPU_TESTS := $(addprefix tests/python/test_,$(addsuffix .py,conformance autodiff array_methods at control_flow_programs \
+	control_flow_values convolution decompositions fourier image indexing jit linalg numpy_products random rng_bits \
+	scipy_special sorting))
 
 # On the GPU whose name FERRAX_GPU is a part of, or on Mesa's, which is a processor that plays one.
 test-gpu: export FERRAX_GPU ?= llvmpipe
