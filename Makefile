@@ -84,8 +84,8 @@ test-rust:
 
 # These of the Python suite run with the GPU as the default device.
 GPU_TESTS := $(addprefix tests/python/test_,$(addsuffix .py,conformance autodiff array_methods at control_flow_programs \
-	control_flow_values convolution decompositions fourier image indexing jit linalg numpy_products random rng_bits \
-	scipy_special sorting))
+	control_flow_values convolution decompositions fourier image indexing jit linalg numpy_products numpy_reductions random rng_bits \
+	mixtures scipy_special select_and_scatter sorting))
 
 # On the GPU whose name FERRAX_GPU is a part of, or on Mesa's, which is a processor that plays one.
 test-gpu: export FERRAX_GPU ?= llvmpipe

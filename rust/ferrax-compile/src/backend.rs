@@ -13,6 +13,7 @@ use ferrax_transform::{Options, optimise};
 use rustc_hash::FxHashMap;
 
 use crate::expand;
+use crate::legalise::legalise;
 use crate::memory_plan::MemoryPlan;
 use crate::plan::{Plan, plan};
 
@@ -33,6 +34,8 @@ pub struct Target {
     pub product_block: usize,
     /// Bytes of such kernels' arrays below which these stay in the caches anyway.
     pub run_bytes: usize,
+    /// Arrays that a kernel may have.
+    pub operands: usize,
 }
 
 impl Target {
@@ -45,6 +48,7 @@ impl Target {
         product_rows: 128,
         product_block: 8 << 20,
         run_bytes: 1 << 20,
+        operands: usize::MAX,
     };
 }
 
@@ -56,11 +60,6 @@ pub trait Backend: Send + Sync {
     type Executable: Send + Sync;
 
     fn target(&self) -> Target;
-
-    /// The same flat program, without what the library of the machine lacks.
-    fn legalise(&self, program: Program) -> Result<Program> {
-        Ok(program)
-    }
 
     /// Changes the plan of a branch or of the body of a loop before it is bound.
     fn adapt_body(&self, _plan: &mut Plan) {}
@@ -114,30 +113,30 @@ impl<'a, B: Backend + ?Sized> Nested<'a, B> {
     }
 }
 
-/// What is planned: the program without calls, in ops that the machine has, optimised.
-pub fn prepare<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<Program> {
-    optimised(backend, expand(program)?)
+/// What is planned: the program without calls, products in the dtypes that they are computed in, optimised.
+pub fn prepare(program: &Program) -> Result<Program> {
+    optimised(expand(program)?)
 }
 
 /// The same of a program that is without calls.
-pub fn optimised<B: Backend + ?Sized>(backend: &B, flat: Program) -> Result<Program> {
-    optimise(&backend.legalise(flat)?, Options::default())
+pub fn optimised(flat: Program) -> Result<Program> {
+    optimise(&legalise(flat)?, Options::default())
 }
 
 /// The plan of a program whose dimensions are all constant.
 pub fn plan_for<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<Plan> {
-    plan(&prepare(backend, program)?, &backend.target())
+    plan(&prepare(program)?, &backend.target())
 }
 
 /// What a run of the program does with memory.
 pub fn memory_plan<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<MemoryPlan> {
-    let (flat, target) = (prepare(backend, program)?, backend.target());
+    let (flat, target) = (prepare(program)?, backend.target());
     plan(&flat, &target)?.memory_plan(&flat, &target)
 }
 
 /// Compiles a program whose dimensions are all constant.
 pub fn compile<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<B::Executable> {
-    compile_prepared(backend, &prepare(backend, program)?)
+    compile_prepared(backend, &prepare(program)?)
 }
 
 /// Compiles what [`prepare`] gave.

@@ -10,6 +10,7 @@ use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{
     Atom, DType, Equation, Op, Program, Result, Sizes, Type, Var, View, internal_error, unsupported,
 };
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::backend::Target;
@@ -378,6 +379,25 @@ impl<'a> Graph<'a> {
         last
     }
 
+    /// How many stored variables the virtual code of an equation reads.
+    fn stored_below(&self, equation: &Equation) -> usize {
+        let inputs =
+            |equation: &Equation| equation.inputs.iter().filter_map(Atom::as_var).collect::<Vec<Var>>();
+        let (mut stack, mut seen, mut stored) = (inputs(equation), FxHashSet::default(), 0);
+        while let Some(var) = stack.pop() {
+            if !seen.insert(var) {
+                continue;
+            }
+            match self.equation_of(var) {
+                Some((equation, _)) if !self.root[var.index()] && self.is_virtual(var.index()) => {
+                    stack.extend(inputs(equation));
+                }
+                _ => stored += 1,
+            }
+        }
+        stored
+    }
+
     /// Decides which variables are roots; those that are already stay so.
     ///
     /// Virtual code reads its operands where its value is used: what would have
@@ -399,6 +419,8 @@ impl<'a> Graph<'a> {
         // Work and number of equations in the virtual code of each variable.
         let mut cost = vec![0u32; n];
         let mut weight = vec![0u32; n];
+        // At least as many arrays as the virtual code of each variable reads.
+        let mut reads = vec![1usize; n];
         // Bytes that the virtual code of each variable keeps from dying before it.
         let mut held = vec![0usize; n];
         let last = self.last_uses();
@@ -443,6 +465,16 @@ impl<'a> Graph<'a> {
                     total_cost = cost[input].saturating_add(total_cost);
                     total_weight = weight[input].saturating_add(total_weight);
                 }
+                let operands = || equation.inputs.iter().filter_map(Atom::as_var).map(Var::index);
+                reads[output] = operands().map(|input| reads[input]).fold(0, usize::saturating_add);
+                if reads[output] >= self.target.operands {
+                    reads[output] = self.stored_below(equation);
+                }
+                if reads[output] >= self.target.operands {
+                    operands().for_each(|input| self.root[input] |= reads[input] > 1);
+                    operands().for_each(|input| reads[input] = 1);
+                    reads[output] = operands().count();
+                }
                 let mut kept = 0usize;
                 for (position, input) in equation.inputs.iter().enumerate() {
                     let Some(input) = input.as_var().map(Var::index) else { continue };
@@ -465,6 +497,7 @@ impl<'a> Graph<'a> {
                 }
                 if self.root[output] {
                     (total_cost, total_weight, kept) = (0, 0, 0);
+                    reads[output] = 1;
                 }
                 (cost[output], weight[output], held[output]) = (total_cost, total_weight, kept);
             }

@@ -49,6 +49,8 @@ pub struct Group {
     pub sizes: Sizes,
     pub reduced: SmallVec<[bool; 4]>,
     pub items: Vec<Item>,
+    /// What it reads and writes: at least all that is in memory.
+    operands: FxHashSet<Var>,
 }
 
 impl Group {
@@ -127,6 +129,7 @@ impl Grouper<'_> {
                 sizes: Sizes::new(),
                 reduced: SmallVec::new(),
                 items: Vec::new(),
+                operands: FxHashSet::default(),
             });
             for var in &equation.outputs {
                 self.group_of[var.index()] = Some(group);
@@ -211,6 +214,7 @@ impl Grouper<'_> {
         if !solo {
             if let Some(group) = same_index.filter(|&group| group >= least)
                 && self.fits(group, needs, count, sizes, reduced)
+                && self.has_room(group, var, needs)
             {
                 chosen = Some(group);
             }
@@ -224,6 +228,7 @@ impl Grouper<'_> {
                             && Some(group) != same_index
                             && self.groups[group as usize].items.len() < cost_model::ROOTS
                             && self.fits(group, needs, count, sizes, reduced)
+                            && self.has_room(group, var, needs)
                     })
                     .max();
             }
@@ -234,6 +239,7 @@ impl Grouper<'_> {
                 sizes: sizes.clone(),
                 reduced: SmallVec::from_elem(false, sizes.len()),
                 items: Vec::new(),
+                operands: FxHashSet::default(),
             });
             self.groups.len() as u32 - 1
         });
@@ -248,7 +254,18 @@ impl Grouper<'_> {
         for &(leaf, _) in needs {
             self.readers.insert((leaf, count), group);
         }
+        let operands = &mut self.groups[group as usize].operands;
+        operands.extend(needs.iter().map(|&(leaf, _)| leaf));
+        operands.insert(var);
         group
+    }
+
+    /// Whether the machine has kernels of as many arrays as those of `group` and of this root.
+    fn has_room(&self, group: u32, var: Var, needs: &Needs) -> bool {
+        let operands = &self.groups[group as usize].operands;
+        let more =
+            needs.iter().map(|&(leaf, _)| leaf).chain([var]).filter(|leaf| !operands.contains(leaf)).count();
+        operands.len() + more <= self.graph.target.operands
     }
 
     /// Whether a root over `sizes` can be computed by the loops of `group`.

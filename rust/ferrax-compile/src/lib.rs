@@ -5,6 +5,7 @@
 //! | `backend` | machines, and how programs are made ready for one |
 //! | `device` | machines of several backends behind one face, memory that knows where it is |
 //! | `expand` | one flat list of equations that all have a lowering |
+//! | `legalise` | products and convolutions in the dtypes that they are computed in |
 //! | `graph` | classes of equations, which variables must be in memory |
 //! | `group` | which of them share a kernel |
 //! | `cost_model` | every threshold of the compiler |
@@ -34,6 +35,7 @@ pub mod index;
 pub mod interpret;
 pub mod kernel;
 mod kernel_text;
+mod legalise;
 pub mod memory_plan;
 mod movement;
 mod place;

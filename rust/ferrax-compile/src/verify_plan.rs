@@ -225,6 +225,10 @@ impl Verifier<'_> {
         if let Some((a, b, what)) = lengths.into_iter().find(|(a, b, _)| a != b) {
             return Err(fault(format!("{a} and {b} {what}")));
         }
+        if operands.len() > self.target.operands {
+            let most = self.target.operands;
+            return Err(fault(format!("{} arrays, where the machine takes {most}", operands.len())));
+        }
         let count = launch.extents.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent));
         let Some(count) = count.filter(|&count| isize::try_from(count).is_ok()) else {
             return Err(fault(format!("its extents {:?} exceed the address space", launch.extents)));

@@ -8,7 +8,6 @@ use ferrax_ir::{Program, Result, Storage, Tensor};
 
 use crate::executable::{Executable, bind, copied};
 use crate::fork;
-use crate::legalise::legalise;
 use crate::persistent;
 
 /// Its numbers.
@@ -30,10 +29,6 @@ impl Backend for Cpu {
 
     fn target(&self) -> Target {
         TARGET
-    }
-
-    fn legalise(&self, program: Program) -> Result<Program> {
-        legalise(program)
     }
 
     /// Two places that take turns are faster than one that is read and written.

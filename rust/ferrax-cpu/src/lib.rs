@@ -8,7 +8,6 @@
 //! | `rows` | kernels that go through rows together, a block at a time |
 //! | `eager` | [`run_op`]: one op at once, through a cache of executables |
 //! | `vm/` | runs kernels block by block |
-//! | `legalise` | programs into what the library kernels take |
 //! | `kernels/` | library kernels: products, gathers, branches and loops, … |
 //! | `strided` | copies between regions of arrays |
 //! | `persistent` | optimised programs in files |
@@ -26,7 +25,6 @@ mod fork;
 pub mod generations;
 mod interrupt;
 pub mod kernels;
-mod legalise;
 pub mod persistent;
 pub mod pool;
 pub mod provenance;

@@ -139,6 +139,11 @@ impl Gpu {
         self.pipelines.counts()
     }
 
+    /// Arrays that a kernel may have, beside its sizes.
+    pub fn most_operands(&self) -> usize {
+        self.device.limits().max_storage_buffers_per_shader_stage as usize - 1
+    }
+
     /// Fails in a process that was forked from the one that opened the GPU.
     fn reach(&self) -> Result<()> {
         if self.process == std::process::id() {
@@ -234,15 +239,6 @@ impl Gpu {
         let form = Form::of(launch);
         let numbers = words(launch, &form)?;
         let invocations = numbers[1];
-        let limit = self.device.limits().max_storage_buffers_per_shader_stage as usize;
-        if launch.kernel.operands.len() >= limit {
-            return Err(unsupported!(
-                "a kernel of {} arrays on {}, which takes {} at once",
-                launch.kernel.operands.len(),
-                self.name,
-                limit - 1
-            ));
-        }
         let pipeline = self.pipelines.get(&self.device, &self.name, form)?;
         let numbers = self.upload(bytemuck::cast_slice(&numbers))?;
         Ok(Prepared { pipeline, numbers, groups: invocations.div_ceil(WORKGROUP) })

@@ -32,7 +32,7 @@ impl Backend for Gpu {
     type Executable = Executable;
 
     fn target(&self) -> Target {
-        Target::CPU
+        Target { operands: self.most_operands(), ..Target::CPU }
     }
 
     fn bind(&self, plan: Plan, _nested: &mut Nested<'_, Self>) -> Result<Executable> {

@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 use ferrax_compile::backend::{optimised, prepare};
 use ferrax_ir::{Program, Result};
 
-use crate::backend::Cpu;
-
 pub use files::{Entries, clear, entries};
 
 /// Where programs are kept, and which.
@@ -126,13 +124,13 @@ const EQUATION: Duration = Duration::from_micros(12);
 
 /// What `prepare` gives, from a file if there is one.
 pub fn prepared(program: &Program) -> Result<Program> {
-    let Some(settings) = settings() else { return prepare(&Cpu, program) };
+    let Some(settings) = settings() else { return prepare(program) };
     let flat = ferrax_compile::expand(program)?;
     let size = u32::try_from(flat.size()).unwrap_or(u32::MAX);
     if EQUATION.saturating_mul(size) < settings.least_time {
-        return optimised(&Cpu, flat);
+        return optimised(flat);
     }
-    let Some(digest) = digest::digest(&flat) else { return optimised(&Cpu, flat) };
+    let Some(digest) = digest::digest(&flat) else { return optimised(flat) };
     let name = files::Name::new(&settings, digest);
     match files::read(&name, &flat) {
         Ok(Some(found)) => {
@@ -144,7 +142,7 @@ pub fn prepared(program: &Program) -> Result<Program> {
     }
     MISSES.fetch_add(1, Ordering::Relaxed);
     let begun = Instant::now();
-    let made = optimised(&Cpu, flat)?;
+    let made = optimised(flat)?;
     if begun.elapsed() >= settings.least_time {
         keep(&settings, &name, &made);
     }

@@ -52,7 +52,7 @@ impl Drop for Folder {
 fn asked(program: &Program) -> [usize; 4] {
     let before = counts();
     let got = prepared(program).unwrap();
-    assert_eq!(got, prepare(&Cpu, program).unwrap());
+    assert_eq!(got, prepare(program).unwrap());
     let after = counts();
     [
         after.hits - before.hits,

@@ -144,6 +144,7 @@ pub fn remote() -> Reference {
         block_bytes: 1 << 10,
         product_bytes: 1 << 8,
         product_rows: 2,
+        operands: 6,
         ..Target::CPU
     };
     Reference { target }

@@ -24,11 +24,12 @@ pub fn constant(ty: ScalarType, bits: u64) -> String {
     }
 }
 
-/// The same float, which no compiler sees through.
+/// The same float, which no compiler sees through: a sum, where constants are differences, so that the two do not undo
+/// each other.
 pub fn opaque(ty: ScalarType, value: &str) -> String {
     match ty {
-        ScalarType::F64 => format!("bitcast<f64>(bitcast<u64>({value}) ^ u64(zero))"),
-        _ => format!("bitcast<f32>(bitcast<u32>({value}) ^ zero)"),
+        ScalarType::F64 => format!("bitcast<f64>(bitcast<u64>({value}) + u64(zero))"),
+        _ => format!("bitcast<f32>(bitcast<u32>({value}) + zero)"),
     }
 }
 

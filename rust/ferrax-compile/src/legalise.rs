@@ -1,4 +1,4 @@
-//! Rewrites of programs into what the CPU's library kernels take.
+//! Rewrites of programs into what libraries compute: the same for all machines, whose results are the same.
 //!
 //! Products and convolutions of halves, or with a result dtype of their own, become ones in
 //! the dtype of accumulation between conversions, which fuse with their
