@@ -17,6 +17,7 @@
 //! | `plan`, `place` | steps in order, buffers placed by liveness |
 //! | `schedule/` | how a kernel runs: blocks, the order of terms, what threads share |
 //! | `carries` | the values of a loop, from one step to the next |
+//! | `convolution` | convolutions as products of matrices |
 //! | `rows` | kernels that go through rows together, a block at a time |
 //! | `verify_plan` | that every access of a plan is inside of its buffer, and no two values share one |
 //! | `plan_text`, `plan_costs` | plans as text; the memory that they need |
@@ -24,6 +25,7 @@
 
 pub mod backend;
 pub mod carries;
+pub mod convolution;
 pub mod cost_model;
 pub mod device;
 mod draft;

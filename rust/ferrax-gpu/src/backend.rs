@@ -1,118 +1,199 @@
 //! Plans on a GPU.
 //!
-//! Kernels are shaders; those that follow one another are one submission, which nobody waits for. What is a library
-//! call of the plan (products, sorting, decompositions, loops) runs on the CPU so far: its operands are
-//! copied there, and its results back.
-
-use std::sync::Arc;
+//! Steps are commands that are recorded one after the other, and nobody waits for them. Memory is given out when
+//! a step first writes it, and is free after the last that uses it. What there is no shader for (sorting,
+//! transforms, decompositions, callbacks) runs on the CPU: its operands are copied there, and its results back.
 
 use ferrax_compile::backend::{Nested, Output};
 use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
-use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, internal_error};
-use wgpu::Buffer;
+use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, internal_error};
 
-use crate::adapter::{Gpu, Prepared};
+use crate::control::{Branches, ScanLoop, WhileLoop};
+use crate::gpu::{Gpu, Prepared};
+use crate::memory::Memory;
+use crate::product::Products;
 
 /// A plan that is ready to run.
 #[derive(Debug)]
 pub struct Executable {
     plan: Plan,
-    constants: Vec<Buffer>,
+    constants: Vec<Memory>,
     steps: Vec<Ready>,
+    /// For each step the buffers that nobody uses after it.
+    last: Vec<Vec<BufferId>>,
 }
 
 #[derive(Debug)]
 enum Ready {
     Kernel(Prepared, Vec<BufferId>),
-    Call(Arc<ferrax_cpu::Executable>, Vec<Argument>, Vec<Argument>),
+    Library(Library, Vec<Argument>, Vec<Argument>),
+}
+
+#[derive(Debug)]
+enum Library {
+    Branches(Branches),
+    While(WhileLoop),
+    Scan(ScanLoop),
+    Products(Products),
+    Cpu(ferrax_cpu::Executable),
 }
 
 impl Backend for Gpu {
-    type Buffer = Buffer;
+    type Buffer = Memory;
     type Executable = Executable;
 
     fn target(&self) -> Target {
         Target { operands: self.most_operands(), ..Target::CPU }
     }
 
-    fn bind(&self, plan: Plan, _nested: &mut Nested<'_, Self>) -> Result<Executable> {
+    fn bind(&self, plan: Plan, nested: &mut Nested<'_, Self>) -> Result<Executable> {
         let constants =
             plan.constants.iter().map(|tensor| Gpu::upload(self, tensor.bytes())).collect::<Result<_>>()?;
-        let ready = |step: &Step| -> Result<Ready> {
-            Ok(match step {
+        let mut steps = Vec::with_capacity(plan.steps.len());
+        for step in &plan.steps {
+            steps.push(match step {
                 Step::Kernel { launch, operands } => Ready::Kernel(self.prepare(launch)?, operands.clone()),
-                Step::Library { op, inputs, outputs } => {
-                    Ready::Call(Arc::new(on_cpu(op, inputs)?), inputs.clone(), outputs.clone())
-                }
-            })
-        };
-        let steps = plan.steps.iter().map(ready).collect::<Result<_>>()?;
-        Ok(Executable { constants, steps, plan })
+                Step::Library { op, inputs, outputs } => Ready::Library(
+                    self.library(op, inputs, outputs, nested)?,
+                    inputs.clone(),
+                    outputs.clone(),
+                ),
+            });
+        }
+        Ok(Executable { constants, last: last_uses(&plan), steps, plan })
     }
 
-    fn upload(&self, bytes: &[u8]) -> Result<Buffer> {
+    fn upload(&self, bytes: &[u8]) -> Result<Memory> {
         Gpu::upload(self, bytes)
     }
 
-    fn download(&self, buffer: &Buffer, to: &mut [u8]) -> Result<()> {
-        Gpu::download(self, buffer, to)
+    fn download(&self, memory: &Memory, to: &mut [u8]) -> Result<()> {
+        Gpu::download(self, memory, to)
     }
 
-    fn run(&self, executable: &Executable, inputs: &[&Buffer]) -> Result<Vec<Output<Buffer>>> {
-        let plan = &executable.plan;
-        let memory = |buffer: &ferrax_compile::plan::Buffer| -> Result<Buffer> {
-            match buffer.place {
-                Place::Input(number) => Ok(inputs[number].clone()),
-                Place::Constant(number) => Ok(executable.constants[number].clone()),
-                Place::Arena(_) | Place::Fresh(_) | Place::Rows(_) => self.allocate(buffer.bytes),
-            }
-        };
-        let buffers: Vec<Buffer> = plan.buffers.iter().map(memory).collect::<Result<_>>()?;
-        let mut waiting: Vec<(&Prepared, Vec<&Buffer>)> = Vec::new();
-        for step in &executable.steps {
-            match step {
-                Ready::Kernel(prepared, operands) => {
-                    waiting.push((prepared, operands.iter().map(|id| &buffers[id.0 as usize]).collect()));
-                }
-                Ready::Call(call, takes, gives) => {
-                    Gpu::run(self, std::mem::take(&mut waiting))?;
-                    self.call(call, takes, gives, &buffers)?;
-                }
-            }
-        }
-        Gpu::run(self, waiting)?;
-        let output = |argument: &Argument| Output {
-            buffer: buffers[argument.buffer.0 as usize].clone(),
+    fn run(&self, executable: &Executable, inputs: &[&Memory]) -> Result<Vec<Output<Memory>>> {
+        let inputs: Vec<Memory> = inputs.iter().map(|&memory| memory.clone()).collect();
+        let outputs = self.record(executable, &inputs)?;
+        self.flush()?;
+        let output = |(buffer, argument): (Memory, &Argument)| Output {
+            buffer,
             dtype: argument.dtype,
             sizes: argument.sizes.clone(),
         };
-        Ok(plan.outputs.iter().map(output).collect())
+        Ok(outputs.into_iter().zip(&executable.plan.outputs).map(output).collect())
     }
 }
 
+/// For each step the buffers of the plan that it uses last, but for outputs.
+fn last_uses(plan: &Plan) -> Vec<Vec<BufferId>> {
+    let mut seen = vec![false; plan.buffers.len()];
+    plan.outputs.iter().for_each(|output| seen[output.buffer.0 as usize] = true);
+    let mut last = vec![Vec::new(); plan.steps.len()];
+    for (step, last) in plan.steps.iter().zip(&mut last).rev() {
+        let used: Vec<BufferId> = match step {
+            Step::Kernel { operands, .. } => operands.clone(),
+            Step::Library { inputs, outputs, .. } => {
+                inputs.iter().chain(outputs).map(|argument| argument.buffer).collect()
+            }
+        };
+        for id in used {
+            if !std::mem::replace(&mut seen[id.0 as usize], true) {
+                last.push(id);
+            }
+        }
+    }
+    last
+}
+
 impl Gpu {
+    fn library(
+        &self,
+        op: &Op,
+        inputs: &[Argument],
+        outputs: &[Argument],
+        nested: &mut Nested<'_, Self>,
+    ) -> Result<Library> {
+        Ok(match op.view() {
+            View::Cond(op) => Library::Branches(Branches::new(op, nested)?),
+            View::While(op) => Library::While(WhileLoop::new(op, nested)?),
+            View::Scan(op) => Library::Scan(ScanLoop::new(self, op, (inputs, outputs), nested)?),
+            _ => match Products::new(self, op, inputs, outputs)? {
+                Some(products) => Library::Products(products),
+                None => Library::Cpu(on_cpu(op, inputs)?),
+            },
+        })
+    }
+
+    /// Records the commands of an executable. The outputs may be inputs, or each other.
+    pub(crate) fn record(&self, executable: &Executable, inputs: &[Memory]) -> Result<Vec<Memory>> {
+        let plan = &executable.plan;
+        let mut memory: Vec<Option<Memory>> = plan
+            .buffers
+            .iter()
+            .map(|buffer| match buffer.place {
+                Place::Input(number) => inputs.get(number).cloned(),
+                Place::Constant(number) => executable.constants.get(number).cloned(),
+                Place::Arena(_) | Place::Fresh(_) | Place::Rows(_) => None,
+            })
+            .collect();
+        let at = |memory: &mut Vec<Option<Memory>>, id: BufferId| -> Result<Memory> {
+            let slot = &mut memory[id.0 as usize];
+            if slot.is_none() {
+                *slot = Some(self.allocate(plan.buffers[id.0 as usize].bytes)?);
+            }
+            slot.clone().ok_or_else(|| internal_error!("buffer {} has no memory", id.0))
+        };
+        for (step, last) in executable.steps.iter().zip(&executable.last) {
+            match step {
+                Ready::Kernel(prepared, operands) => {
+                    let operands =
+                        operands.iter().map(|&id| at(&mut memory, id)).collect::<Result<Vec<_>>>()?;
+                    self.launch(prepared, &operands)?;
+                }
+                Ready::Library(library, takes, gives) => {
+                    let inputs =
+                        takes.iter().map(|take| at(&mut memory, take.buffer)).collect::<Result<Vec<_>>>()?;
+                    let outputs = match library {
+                        Library::Branches(branches) => branches.run(self, &inputs)?,
+                        Library::While(steps) => steps.run(self, &inputs)?,
+                        Library::Scan(steps) => steps.run(self, &inputs)?,
+                        Library::Products(products) => products.run(self, &inputs, gives)?,
+                        Library::Cpu(call) => self.call(call, takes, &inputs)?,
+                    };
+                    drop(inputs);
+                    if outputs.len() != gives.len() {
+                        return Err(internal_error!(
+                            "{} results of a call that gives {}",
+                            outputs.len(),
+                            gives.len()
+                        ));
+                    }
+                    for (output, give) in outputs.into_iter().zip(gives) {
+                        // Later steps may write over it.
+                        let own = if output.is_shared() { self.copy(&output)? } else { output };
+                        memory[give.buffer.0 as usize] = Some(own);
+                    }
+                }
+            }
+            last.iter().for_each(|id| memory[id.0 as usize] = None);
+        }
+        plan.outputs.iter().map(|output| at(&mut memory, output.buffer)).collect()
+    }
+
     /// A library call on the CPU.
     fn call(
         &self,
         call: &ferrax_cpu::Executable,
         takes: &[Argument],
-        gives: &[Argument],
-        buffers: &[Buffer],
-    ) -> Result<()> {
-        let tensor = |argument: &Argument| -> Result<Tensor> {
-            let mut bytes = vec![0; argument.bytes()];
-            Gpu::download(self, &buffers[argument.buffer.0 as usize], &mut bytes)?;
-            Tensor::from_bytes(argument.dtype, argument.sizes.clone(), &bytes)
+        memory: &[Memory],
+    ) -> Result<Vec<Memory>> {
+        let tensor = |(argument, memory): (&Argument, &Memory)| -> Result<Tensor> {
+            let mut tensor = Tensor::zeros(argument.dtype, argument.sizes.clone())?;
+            Gpu::download(self, memory, tensor.bytes_mut()?)?;
+            Ok(tensor)
         };
-        let inputs: Vec<Tensor> = takes.iter().map(tensor).collect::<Result<_>>()?;
-        let outputs = call.run(&inputs)?;
-        if outputs.len() != gives.len() {
-            return Err(internal_error!("{} results of a call that gives {}", outputs.len(), gives.len()));
-        }
-        for (output, argument) in outputs.iter().zip(gives) {
-            self.write(&buffers[argument.buffer.0 as usize], output.bytes())?;
-        }
-        Ok(())
+        let inputs: Vec<Tensor> = takes.iter().zip(memory).map(tensor).collect::<Result<_>>()?;
+        call.run(&inputs)?.iter().map(|output| Gpu::upload(self, output.bytes())).collect()
     }
 }
 

@@ -2,21 +2,33 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `adapter` | which GPUs there are, and one that was opened |
-//! | `wgsl` | kernel IR as WGSL |
+//! | `adapter` | which GPUs there are |
+//! | `gpu` | one that was opened |
+//! | `memory` | its memory, which is given out again |
+//! | `stream` | its commands, in one order |
+//! | `wgsl/` | shaders: of kernel IR, of products and convolutions, of rows of arrays |
 //! | `numbers` | the sizes of a launch, as words that a shader reads |
-//! | `pipelines` | what was made of kernels, by kernel |
-//! | `backend` | plans on it: kernels by shaders, library calls on the CPU, to which arrays go and come back |
+//! | `pipelines` | what was made of shaders, by what they were made of |
+//! | `product` | products of matrices and convolutions |
+//! | `control` | branches and loops |
+//! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
 //!
 //! A shader is made of a kernel, which has no sizes in it: a new shape is other words in a buffer, and nothing is
 //! compiled for it.
 
 mod adapter;
 mod backend;
+mod control;
+mod gpu;
+mod memory;
 mod numbers;
 mod pipelines;
+mod product;
+mod stream;
 pub mod wgsl;
 
-pub use adapter::{Choice, Gpu, Prepared, adapters, choose};
+pub use adapter::{Choice, adapters, choose};
 pub use backend::Executable;
+pub use gpu::{Gpu, Prepared};
+pub use memory::{Memory, PoolUsage};
 pub use pipelines::Counts;

@@ -8,6 +8,8 @@ use ferrax_compile::{AxisKind, View};
 use ferrax_compile::{Kernel, Launch, Stage};
 use ferrax_ir::{Result, unsupported};
 
+use crate::wgsl::WORKGROUP;
+
 /// What shaders depend on beside the kernel: which loads have guards, and how many jumps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Form {
@@ -37,6 +39,11 @@ impl Form {
     pub fn folds(&self) -> bool {
         let epilogue = self.kernel.stores.iter().any(|store| store.stage == Stage::Epilogue);
         self.kernel.has_reduction() && (epilogue || !self.kernel.accumulators.is_empty())
+    }
+
+    /// Workgroups for so many indices of the loops that are invocations.
+    pub fn groups(&self, indices: u32) -> u32 {
+        indices.div_ceil(WORKGROUP)
     }
 
     /// The loops whose indices are invocations.

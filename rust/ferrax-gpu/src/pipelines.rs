@@ -1,4 +1,4 @@
-//! What was made of kernels: a pipeline for each, whatever the sizes that it runs over.
+//! Pipelines: one for each source of a shader, whatever the sizes that it runs over.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,13 +6,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ferrax_ir::{Result, unsupported};
 use rustc_hash::FxHashMap;
 use wgpu::{
-    BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType, ComputePipeline,
-    ComputePipelineDescriptor, Device, ErrorFilter, Features, PipelineLayoutDescriptor,
-    ShaderModuleDescriptor, ShaderSource, ShaderStages,
+    BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
+    ComputePipeline, ComputePipelineDescriptor, Device, ErrorFilter, Features, PipelineCompilationOptions,
+    PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
 };
 
 use crate::numbers::Form;
-use crate::wgsl::shader;
+use crate::wgsl::product::ProductForm;
+use crate::wgsl::{self, Shader};
+
+/// What a shader is made of.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    Kernel(Box<Form>),
+    Product(ProductForm),
+    /// One row of an array, out of it or into it.
+    Row(wgsl::rows::Way),
+}
+
+impl Source {
+    fn shader(&self) -> Result<Shader> {
+        match self {
+            Source::Kernel(form) => wgsl::shader(form),
+            Source::Product(form) => wgsl::product::shader(form),
+            Source::Row(way) => Ok(wgsl::rows::shader(*way)),
+        }
+    }
+}
+
+/// A pipeline and the layout of its bindings.
+#[derive(Debug)]
+pub struct Pipeline {
+    pub pipeline: ComputePipeline,
+    pub layout: BindGroupLayout,
+}
 
 /// How many pipelines were made, and how often one was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,7 +51,7 @@ pub struct Counts {
 /// Pipelines by what shaders depend on.
 #[derive(Default)]
 pub struct Pipelines {
-    known: Mutex<FxHashMap<Form, Arc<ComputePipeline>>>,
+    known: Mutex<FxHashMap<Source, Arc<Pipeline>>>,
     made: AtomicUsize,
     found: AtomicUsize,
 }
@@ -34,21 +61,20 @@ impl Pipelines {
         Counts { made: self.made.load(Ordering::Relaxed), found: self.found.load(Ordering::Relaxed) }
     }
 
-    /// The pipeline of a kernel on this device, which messages call so.
-    pub fn get(&self, device: &Device, name: &str, form: Form) -> Result<Arc<ComputePipeline>> {
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&form) {
+    /// The pipeline of a shader on this device, which messages call so.
+    pub fn get(&self, device: &Device, name: &str, source: Source) -> Result<Arc<Pipeline>> {
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&source) {
             self.found.fetch_add(1, Ordering::Relaxed);
             return Ok(known.clone());
         }
-        let pipeline = Arc::new(make(device, name, &form)?);
+        let pipeline = Arc::new(make(device, name, &source.shader()?)?);
         self.made.fetch_add(1, Ordering::Relaxed);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(form, pipeline.clone());
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(source, pipeline.clone());
         Ok(pipeline)
     }
 }
 
-fn make(device: &Device, name: &str, form: &Form) -> Result<ComputePipeline> {
-    let shader = shader(form)?;
+fn make(device: &Device, name: &str, shader: &Shader) -> Result<Pipeline> {
     let lacks =
         |needed: bool, feature: Features, what: &str| match needed && !device.features().contains(feature) {
             true => Err(unsupported!("{name} cannot compute with {what}")),
@@ -61,7 +87,7 @@ fn make(device: &Device, name: &str, form: &Form) -> Result<ComputePipeline> {
         label: None,
         source: ShaderSource::Wgsl(shader.text.as_str().into()),
     });
-    let entries: Vec<BindGroupLayoutEntry> = (0..=form.kernel.operands.len() as u32)
+    let entries: Vec<BindGroupLayoutEntry> = (0..=shader.operands)
         .map(|binding| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
@@ -75,21 +101,24 @@ fn make(device: &Device, name: &str, form: &Form) -> Result<ComputePipeline> {
         .collect();
     let layout =
         device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries });
-    let layout = device.create_pipeline_layout(&PipelineLayoutDescriptor {
+    let of_pipeline = device.create_pipeline_layout(&PipelineLayoutDescriptor {
         label: None,
         bind_group_layouts: &[Some(&layout)],
         immediate_size: 0,
     });
     let pipeline = device.create_compute_pipeline(&ComputePipelineDescriptor {
         label: None,
-        layout: Some(&layout),
+        layout: Some(&of_pipeline),
         module: &module,
         entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        compilation_options: PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: false,
+            ..PipelineCompilationOptions::default()
+        },
         cache: None,
     });
     match pollster::block_on(scope.pop()) {
-        None => Ok(pipeline),
+        None => Ok(Pipeline { pipeline, layout }),
         Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{}", shader.text)),
     }
 }

@@ -2,9 +2,10 @@
 
 #[path = "../../ferrax-compile/tests/kernels/case.rs"]
 mod case;
+mod gpu;
 
 use case::cases;
-use ferrax_gpu::{Choice, Gpu};
+use gpu::gpu;
 
 #[test]
 fn shaders_give_what_cases_say() {
@@ -14,7 +15,7 @@ fn shaders_give_what_cases_say() {
             let memory: Vec<_> = run.operands.iter().map(|bytes| gpu.upload(bytes).unwrap()).collect();
             let named = |error| panic!("{}: {error}", case.path.display());
             let prepared = gpu.prepare(&case.launch).unwrap_or_else(named);
-            gpu.run([(&prepared, memory.iter().collect())]).unwrap();
+            gpu.launch(&prepared, &memory).unwrap();
             let found: Vec<Vec<u8>> = memory
                 .iter()
                 .zip(&run.operands)
@@ -27,10 +28,4 @@ fn shaders_give_what_cases_say() {
             case.check(run, &found);
         }
     }
-}
-
-/// The one that `FERRAX_GPU` names, or Mesa's.
-fn gpu() -> Gpu {
-    let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
-    Gpu::open(&Choice::Name(name)).unwrap()
 }

@@ -4,32 +4,16 @@
 
 #[path = "../../ferrax-cpu/tests/common/mod.rs"]
 mod common;
+mod gpu;
 
 use std::sync::Arc;
 
 use common::generate::Case;
 use common::{Random, arguments, compare, softmax};
-use ferrax_compile::device::{Attached, Device, DeviceId, Memory};
-use ferrax_gpu::{Choice, Gpu};
-use ferrax_ir::{Error, Program, Result, Tensor, interpret};
-
-fn device() -> Arc<Attached<Gpu>> {
-    let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
-    Attached::new(DeviceId(1), Gpu::open(&Choice::Name(name)).unwrap())
-}
-
-fn run(device: &Arc<Attached<Gpu>>, program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    let runnable = device.compile(program)?;
-    let upload = |tensor: &Tensor| device.upload(tensor.bytes());
-    let buffers: Vec<Arc<dyn Memory>> = inputs.iter().map(upload).collect::<Result<_>>()?;
-    let outputs = runnable.run(&buffers)?;
-    let home = |output: ferrax_compile::backend::Output<Arc<dyn Memory>>| {
-        let mut tensor = Tensor::zeros(output.dtype, output.sizes)?;
-        output.buffer.download(tensor.bytes_mut()?)?;
-        Ok(tensor)
-    };
-    outputs.into_iter().map(home).collect()
-}
+use ferrax_compile::device::Attached;
+use ferrax_gpu::Gpu;
+use ferrax_ir::{Error, interpret};
+use gpu::{device, run};
 
 /// Whether it runs there: some dtypes have no kernels.
 fn runs(device: &Arc<Attached<Gpu>>, case: &Case, what: &str) -> bool {

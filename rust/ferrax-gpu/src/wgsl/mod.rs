@@ -6,7 +6,9 @@
 //! Cost: linear in the kernel, with its functions of floats written out.
 
 mod ops;
-mod types;
+pub mod product;
+pub mod rows;
+pub mod types;
 
 use std::fmt::Write;
 
@@ -37,6 +39,13 @@ pub struct Needs {
 pub struct Shader {
     pub text: String,
     pub needs: Needs,
+    /// Bindings after the first.
+    pub operands: u32,
+}
+
+/// The statement that defines the number of an invocation.
+fn numbered() -> String {
+    format!("let number = id.x + id.y * {}u;", u64::from(WORKGROUP) * u64::from(MOST_GROUPS))
 }
 
 /// The shader of a kernel.
@@ -59,7 +68,7 @@ pub fn shader(form: &Form) -> Result<Shader> {
     };
     writer.head(ops::functions(has))?;
     writer.invocation(&main, &epilogue)?;
-    Ok(Shader { text: writer.text, needs })
+    Ok(Shader { text: writer.text, needs, operands: form.kernel.operands.len() as u32 })
 }
 
 /// A body whose functions of floats are arithmetic, and where its registers are now.
@@ -123,7 +132,7 @@ impl Writer<'_> {
         let form = self.form;
         self.line(format!("@compute @workgroup_size({WORKGROUP})"));
         self.line("fn main(@builtin(global_invocation_id) id: vec3<u32>) {");
-        self.line(format!("let number = id.x + id.y * {}u;", u64::from(WORKGROUP) * u64::from(MOST_GROUPS)));
+        self.line(numbered());
         self.line("zero = n[0];\nif number >= n[1] { return; }");
         for axis in 0..form.kernel.axes.len() {
             self.line(format!("var i{axis} = 0;"));

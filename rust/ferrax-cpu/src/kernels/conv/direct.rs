@@ -11,13 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use ferrax_ir::Result;
 use smallvec::SmallVec;
 
-use super::geometry::{Problem, count};
 use super::micro::Number;
 use super::pack::{Rectangles, View, Walk, runs, walks};
 use super::product::offsets;
 use super::tree::{PANEL, Split, Sums, tree};
 use super::{Operands, each_unit};
 use crate::vm::isa::{Isa, isa};
+use ferrax_compile::convolution::{Problem, count};
 
 /// What vectors run along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,20 +1,20 @@
 //! `conv_general_dilated`: implicit products of matrices, and direct loops for depthwise convolutions.
 //!
 //! In: an op with operands and result of one dtype. It is cut into classes without dilation of `lhs`
-//! (`geometry`), each of which is a product whose operands are packed block by block (`product`, `pack`,
+//! (`ferrax_compile::convolution`), each of which is a product whose operands are packed block by block (`product`, `pack`,
 //! `micro`) or, with one output feature a group, a direct sum (`direct`). Long sums are trees (`tree`).
 //! Complex numbers are pairs of real ones, which the window's elements multiply as matrices. Cost: the
 //! multiplications that are not by a zero of padding or dilation, rounded up to register blocks, and
 //! memory for the packed blocks of a tile for each thread, and for the weights.
 
 mod direct;
-mod geometry;
 mod micro;
 mod pack;
 mod product;
 mod tree;
 
 use ferrax_compile::Argument;
+use ferrax_compile::convolution::{self, Problem};
 use ferrax_ir::ops::ConvGeneralDilated;
 use ferrax_ir::{DType, Result, unsupported};
 
@@ -102,8 +102,8 @@ fn convolution<T: Number>(
     if out.sizes.contains(&0) || lhs.sizes.contains(&0) || rhs.sizes.contains(&0) {
         return Ok(Convolution { parts: Vec::new(), zeros: Some(out.bytes()), complex: None });
     }
-    let classes = geometry::problems(op, &lhs.sizes, &rhs.sizes, &out.sizes, complex.is_some())?;
-    let part = |problem: &geometry::Problem| match geometry::count(&problem.columns) {
+    let classes = convolution::problems(op, &lhs.sizes, &rhs.sizes, &out.sizes, complex.is_some())?;
+    let part = |problem: &Problem| match convolution::count(&problem.columns) {
         1 => Part::Direct(Box::new(Direct::new(problem))),
         _ => Part::Product(Box::new(Product::new(problem))),
     };

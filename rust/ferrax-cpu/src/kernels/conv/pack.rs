@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::geometry::{Axis, Guard, LINE};
 use super::micro::Number;
 use crate::vm::isa::{Isa, isa};
+use ferrax_compile::convolution::{Axis, Guard, LINE};
 
 /// An axis of a view: its stride in elements, and which guard an index moves by how much.
 #[derive(Clone, Copy, Debug)]

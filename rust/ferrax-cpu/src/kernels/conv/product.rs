@@ -16,12 +16,12 @@ use std::sync::{Mutex, PoisonError};
 use ferrax_ir::Result;
 use smallvec::SmallVec;
 
-use super::geometry::{Axis, Problem, count};
 use super::micro::{Micro, Number, ROW, TERMS};
 use super::pack::{Target, View, walks};
 use super::tree::{PANEL, Split, Sums, tree};
 use super::{Operands, each_unit};
 use crate::alloc::Buffer;
+use ferrax_compile::convolution::{Axis, Problem, count};
 
 /// Free indices of a tile, at most: broadcast ones and those along vectors.
 const BROADCAST: usize = 240;

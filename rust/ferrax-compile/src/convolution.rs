@@ -11,10 +11,9 @@
 //! a part of the window to a part of the result. Classes that meet no element are zero.
 
 use ferrax_ir::ops::ConvGeneralDilated;
+use ferrax_ir::tensor::row_major;
 use ferrax_ir::{Result, Sizes, value_error};
 use smallvec::{SmallVec, smallvec};
-
-use crate::kernels::copy::byte_strides;
 
 /// An axis of rows, columns or terms: strides in the operand that its patches or weights are read from,
 /// and in the other array that it is an axis of (the result; of terms, `rhs`).
@@ -114,7 +113,7 @@ pub fn problems(
 ) -> Result<Classes> {
     let (pair, matrix) = if is_complex { (2, 4) } else { (1, 1) };
     let scaled = |sizes: &Sizes, by: isize| -> SmallVec<[isize; 6]> {
-        byte_strides(sizes, 1).iter().map(|stride| stride * by).collect()
+        row_major(sizes, 1).iter().map(|stride| stride.cast_signed() * by).collect()
     };
     let (left, right, result) = (scaled(lhs, pair), scaled(rhs, matrix), scaled(out, pair));
     let dims = &op.dims;

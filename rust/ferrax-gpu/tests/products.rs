@@ -1,0 +1,150 @@
+//! Products of matrices and convolutions on a GPU: what the interpreter gives.
+
+#[path = "../../ferrax-cpu/tests/common/mod.rs"]
+mod common;
+mod gpu;
+
+use std::sync::Arc;
+
+use common::{Random, compare, fill};
+use ferrax_compile::device::Attached;
+use ferrax_gpu::Gpu;
+use ferrax_ir::ops::{ConvDims, ConvGeneralDilated, DotGeneral};
+use ferrax_ir::{Axes, Builder, DType, Op, interpret};
+use gpu::{device, run};
+
+const DTYPES: [DType; 14] = {
+    use DType::*;
+    [Bool, I8, I16, I32, I64, U8, U16, U32, U64, BF16, F32, F64, C64, C128]
+};
+
+fn check(device: &Arc<Attached<Gpu>>, op: impl Into<Op>, dtype: DType, lhs: &[usize], rhs: &[usize]) {
+    let op = op.into();
+    let inputs = [fill(dtype, lhs, 1), fill(dtype, rhs, 2)];
+    let mut b = Builder::new(format!("{dtype} {lhs:?} {rhs:?} {op:?}"));
+    let atoms: Vec<_> = inputs.iter().map(|tensor| b.input(tensor.array_type())).collect();
+    let output = b.emit1(op, &atoms).unwrap();
+    let program = b.finish([output]);
+    let got = run(device, &program, &inputs).unwrap_or_else(|error| panic!("{}: {error}", program.name));
+    // Sums of hundreds of products that cancel.
+    let ulps = if dtype.is_inexact() { 100_000 } else { 0 };
+    compare(&got[0], &interpret::run(&program, &inputs).unwrap()[0], ulps, &program.name);
+}
+
+/// A product of operands whose axes are in any order, and their sizes: so many axes of batches, rows, columns, terms.
+fn product(random: &mut Random, counts: [usize; 4], most: usize) -> (DotGeneral, Vec<usize>, Vec<usize>) {
+    let mut sizes = |count: usize| -> Vec<usize> { (0..count).map(|_| 1 + random.below(most)).collect() };
+    let [batch, rows, columns, terms] = counts.map(&mut sizes);
+    let mut operand = |free: &[usize]| {
+        let all: Vec<usize> = [&batch[..], free, &terms].concat();
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i + 1));
+        }
+        let at = |axis: usize| order.iter().position(|&other| other == axis).unwrap();
+        let list = |from: usize, count: usize| (from..from + count).map(at).collect::<Axes>();
+        let sizes: Vec<usize> = order.iter().map(|&axis| all[axis]).collect();
+        (list(0, batch.len()), list(batch.len() + free.len(), terms.len()), sizes)
+    };
+    let (lhs_batch, lhs_contracting, lhs) = operand(&rows);
+    let (rhs_batch, rhs_contracting, rhs) = operand(&columns);
+    let op = DotGeneral {
+        lhs_contracting,
+        rhs_contracting,
+        lhs_batch,
+        rhs_batch,
+        precision: None,
+        preferred_element_type: None,
+    };
+    (op, lhs, rhs)
+}
+
+#[test]
+fn products_of_all_dtypes_and_layouts() {
+    let device = device();
+    let mut random = Random::new(7);
+    for dtype in DTYPES {
+        for counts in [[0, 1, 1, 1], [1, 1, 1, 1], [2, 2, 1, 2], [1, 0, 2, 1], [0, 2, 0, 1], [1, 1, 1, 0]] {
+            let (op, lhs, rhs) = product(&mut random, counts, 9);
+            check(&device, op, dtype, &lhs, &rhs);
+        }
+    }
+}
+
+/// Several tiles, with rests, few rows, few results of many terms, and none at all.
+#[test]
+fn products_of_all_sizes() {
+    let device = device();
+    let plain = || product(&mut Random::new(0), [0, 1, 1, 1], 1).0;
+    let lists = DotGeneral {
+        lhs_contracting: [1].into_iter().collect(),
+        rhs_contracting: [0].into_iter().collect(),
+        ..plain()
+    };
+    let sizes = [
+        [130, 70, 65],
+        [64, 64, 64],
+        [1, 300, 200],
+        [300, 1, 200],
+        [3, 5, 2000],
+        [65, 40, 1],
+        [0, 4, 3],
+        [4, 3, 0],
+    ];
+    for [rows, columns, terms] in sizes {
+        for dtype in [DType::F32, DType::I8, DType::C64] {
+            check(&device, lists.clone(), dtype, &[rows, terms], &[terms, columns]);
+        }
+    }
+}
+
+fn axes(values: &[usize]) -> Axes {
+    values.iter().copied().collect()
+}
+
+/// Two spatial axes, features last.
+fn convolution(padding: [(i64, i64); 2]) -> ConvGeneralDilated {
+    ConvGeneralDilated {
+        window_strides: axes(&[1, 1]),
+        padding: padding.to_vec(),
+        lhs_dilation: axes(&[1, 1]),
+        rhs_dilation: axes(&[1, 1]),
+        dims: ConvDims { lhs: axes(&[0, 3, 1, 2]), rhs: axes(&[3, 2, 0, 1]), out: axes(&[0, 3, 1, 2]) },
+        feature_group_count: 1,
+        batch_group_count: 1,
+        precision: None,
+        preferred_element_type: None,
+    }
+}
+
+#[test]
+fn convolutions_of_all_dtypes() {
+    let device = device();
+    for dtype in DTYPES {
+        check(&device, convolution([(1, 1), (0, 2)]), dtype, &[2, 5, 6, 3], &[3, 2, 3, 4]);
+        let grouped = ConvGeneralDilated { feature_group_count: 3, ..convolution([(1, 0), (-1, 1)]) };
+        check(&device, grouped, dtype, &[2, 5, 6, 3], &[3, 2, 1, 6]);
+    }
+}
+
+/// Dilated windows and arrays (of which a part of the result may be no window's), strides, groups of batches.
+#[test]
+fn convolutions_of_all_kinds() {
+    let device = device();
+    let strided = ConvGeneralDilated { window_strides: axes(&[2, 3]), ..convolution([(2, 1), (0, 0)]) };
+    let dilated = ConvGeneralDilated { lhs_dilation: axes(&[2, 3]), ..convolution([(1, 2), (2, 2)]) };
+    let both = ConvGeneralDilated {
+        window_strides: axes(&[3, 1]),
+        lhs_dilation: axes(&[2, 4]),
+        rhs_dilation: axes(&[3, 2]),
+        ..convolution([(4, 4), (5, 3)])
+    };
+    for op in [strided, dilated, both] {
+        check(&device, op.clone(), DType::F32, &[2, 9, 8, 5], &[3, 3, 5, 7]);
+        check(&device, op, DType::F32, &[2, 9, 8, 5], &[1, 1, 5, 7]);
+    }
+    let batches = ConvGeneralDilated { batch_group_count: 2, ..convolution([(0, 0), (1, 1)]) };
+    check(&device, batches, DType::F32, &[4, 5, 6, 3], &[3, 2, 3, 4]);
+    check(&device, convolution([(1, 1), (1, 1)]), DType::F32, &[3, 16, 15, 20], &[3, 3, 20, 70]);
+    check(&device, convolution([(1, 1), (1, 1)]), DType::F32, &[0, 5, 5, 2], &[3, 3, 2, 4]);
+}
