@@ -13,7 +13,7 @@ use wgpu::{
 
 use crate::adapter::{Choice, described, found, number};
 use crate::memory::{Memory, Pool, PoolUsage};
-use crate::numbers::{Form, words};
+use crate::numbers::{Fold, Form, words};
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
 use crate::stream::Stream;
 use crate::wgsl::MOST_GROUPS;
@@ -104,9 +104,9 @@ impl Gpu {
         self.pool.set_limit(bytes);
     }
 
-    /// Arrays that a kernel may have, beside its sizes.
+    /// Arrays that a kernel may have, beside its sizes and its partial results.
     pub fn most_operands(&self) -> usize {
-        self.device.limits().max_storage_buffers_per_shader_stage as usize - 1
+        self.device.limits().max_storage_buffers_per_shader_stage as usize - 2
     }
 
     /// Ends the use of the GPU, as a driver does that was reset: what is asked of it from now on are errors.
@@ -219,8 +219,17 @@ impl Gpu {
     pub fn prepare(&self, launch: &Launch) -> Result<Prepared> {
         let form = Form::of(launch);
         let numbers = words(launch, &form)?;
-        let groups = form.groups(numbers[1]);
-        self.prepared(Source::Kernel(Box::new(form)), &numbers, groups)
+        let groups = form.groups(&numbers)?;
+        let then = match form.fold {
+            Fold::Segments => {
+                let finish = Form { fold: Fold::Finish, ..form.clone() };
+                let (bytes, groups) = (form.partial_bytes(&numbers), finish.groups(&numbers)?);
+                let finish = self.prepared(Source::Kernel(Box::new(finish)), &numbers, groups)?;
+                Some((bytes, Box::new(finish)))
+            }
+            _ => None,
+        };
+        Ok(Prepared { then, ..self.prepared(Source::Kernel(Box::new(form)), &numbers, groups)? })
     }
 
     /// A shader made ready with these words as its first binding.
@@ -228,7 +237,7 @@ impl Gpu {
         self.reach()?;
         let pipeline = self.pipelines.get(&self.device, &self.name, source)?;
         let numbers = self.upload(bytemuck::cast_slice(numbers))?;
-        Ok(Prepared { pipeline, numbers, groups })
+        Ok(Prepared { pipeline, numbers, groups, then: None })
     }
 
     /// Runs what was made ready on its operands, after all that was asked for before.
@@ -238,6 +247,20 @@ impl Gpu {
         operands: impl IntoIterator<Item = &'a Memory>,
     ) -> Result<()> {
         self.reach()?;
+        let Some((bytes, then)) = &prepared.then else { return self.launch_one(prepared, operands) };
+        let partials = self.allocate(*bytes)?;
+        let mut operands: Vec<&Memory> =
+            operands.into_iter().map(|memory: &'a Memory| -> &Memory { memory }).collect();
+        operands.push(&partials);
+        self.launch_one(prepared, operands.iter().copied())?;
+        self.launch_one(then, operands)
+    }
+
+    fn launch_one<'a>(
+        &self,
+        prepared: &'a Prepared,
+        operands: impl IntoIterator<Item = &'a Memory>,
+    ) -> Result<()> {
         if prepared.groups == 0 {
             return Ok(());
         }
@@ -272,4 +295,6 @@ pub struct Prepared {
     pipeline: Arc<Pipeline>,
     numbers: Memory,
     groups: u32,
+    /// What makes results of its partial results, which have so many bytes.
+    then: Option<(usize, Box<Prepared>)>,
 }

@@ -1,14 +1,58 @@
 //! The sizes of a launch as words: what a shader reads instead of having them in its code.
 //!
-//! In order: a zero, how many indices there are, how many terms each folds; the extents; parameters, two words each;
+//! In order: a zero, how many indices there are, how many terms each folds, the blocks of a segment and how many segments
+//! there are; the extents; parameters, two words each;
 //! for each load its first element, strides, then, where it has guards, their bounds, and two words for each jump; for each
 //! store its first element and strides. All are `i32` but the parameters. Shaders find them by the same [`Layout`].
 
-use ferrax_compile::{AxisKind, View};
-use ferrax_compile::{Kernel, Launch, Stage};
+use ferrax_compile::interpret::{BLOCK, LANES};
+use ferrax_compile::{AxisKind, Kernel, Launch, Stage, View};
 use ferrax_ir::{Result, unsupported};
 
-use crate::wgsl::WORKGROUP;
+use crate::wgsl::{WORKGROUP, partial_words};
+
+/// Where the first words are.
+pub const INDICES: usize = 1;
+pub const TERMS: usize = 2;
+pub const SEGMENT_BLOCKS: usize = 3;
+pub const SEGMENTS: usize = 4;
+const HEAD: usize = 5;
+
+/// Terms from which on a workgroup folds them, and from which on several do, where there are few indices; and how many
+/// workgroups are enough.
+const MANY_TERMS: usize = 64;
+const LONG: usize = 1 << 14;
+const FEW_INDICES: usize = 256;
+const ENOUGH: usize = 1024;
+
+/// Indices from which on invocations of their own are enough for terms that are not neighbours in memory.
+const MANY_INDICES: usize = 1 << 12;
+
+/// Who folds the terms of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fold {
+    /// There are none.
+    None,
+    /// An invocation.
+    Each,
+    /// The invocations of a workgroup.
+    Together,
+    /// Several workgroups a segment each, into partial results.
+    Segments,
+    /// An invocation the partial results.
+    Finish,
+}
+
+impl Fold {
+    /// Whether workgroups share memory.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Fold::Together | Fold::Segments)
+    }
+
+    pub fn has_partials(self) -> bool {
+        matches!(self, Fold::Segments | Fold::Finish)
+    }
+}
 
 /// What shaders depend on beside the kernel: which loads have guards, and how many jumps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +60,7 @@ pub struct Form {
     pub kernel: Kernel,
     pub guarded: Vec<bool>,
     pub jumps: Vec<usize>,
+    pub fold: Fold,
 }
 
 impl Form {
@@ -28,22 +73,71 @@ impl Form {
                 .all(|(&(low, high), &extent)| low <= 0 && high >= extent as i64);
             !full
         };
-        Form {
+        let mut form = Form {
             kernel: launch.kernel.clone(),
             guarded: launch.loads.iter().map(guarded).collect(),
             jumps: launch.jumps.iter().map(|jumps| jumps.len()).collect(),
+            fold: Fold::None,
+        };
+        let kernel = &launch.kernel;
+        let epilogue = kernel.stores.iter().any(|store| store.stage == Stage::Epilogue);
+        if kernel.has_reduction() && (epilogue || !kernel.accumulators.is_empty()) {
+            form.fold = Fold::Each;
+            form.fold = form.chosen(&launch.extents);
+        }
+        form
+    }
+
+    fn chosen(&self, extents: &[usize]) -> Fold {
+        let count = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).fold(1, usize::saturating_mul);
+        let (indices, terms) = (count(&self.outer()), count(&self.inner()));
+        let last = (0..extents.len()).rfind(|&axis| extents[axis] > 1);
+        let neighbours = last.is_some_and(|axis| self.kernel.axes[axis] == AxisKind::Reduction);
+        if terms < MANY_TERMS || self.kernel.accumulators.is_empty() {
+            Fold::Each
+        } else if indices < FEW_INDICES && terms >= LONG {
+            Fold::Segments
+        } else if neighbours || indices < MANY_INDICES {
+            Fold::Together
+        } else {
+            Fold::Each
         }
     }
 
-    /// Whether an invocation folds terms: else each index of all loops is one of its own.
+    /// Whether terms are folded: else each index of all loops is an invocation.
     pub fn folds(&self) -> bool {
-        let epilogue = self.kernel.stores.iter().any(|store| store.stage == Stage::Epilogue);
-        self.kernel.has_reduction() && (epilogue || !self.kernel.accumulators.is_empty())
+        self.fold != Fold::None
     }
 
-    /// Workgroups for so many indices of the loops that are invocations.
-    pub fn groups(&self, indices: u32) -> u32 {
-        indices.div_ceil(WORKGROUP)
+    /// Bindings after the words.
+    pub fn bindings(&self) -> u32 {
+        self.kernel.operands.len() as u32 + u32::from(self.fold.has_partials())
+    }
+
+    /// Workgroups for these words.
+    pub fn groups(&self, words: &[u32]) -> Result<u32> {
+        if !self.fold.is_shared() {
+            return Ok(words[INDICES].div_ceil(WORKGROUP));
+        }
+        let groups = words[INDICES].checked_mul(words[SEGMENTS]);
+        groups.ok_or_else(|| unsupported!("more than 2^32 workgroups for a reduction on a GPU"))
+    }
+
+    /// Bytes of partial results for these words.
+    pub fn partial_bytes(&self, words: &[u32]) -> usize {
+        let each = partial_words(self.kernel.accumulators.len());
+        words[INDICES] as usize * words[SEGMENTS] as usize * each * size_of::<u32>()
+    }
+
+    /// The blocks of a segment, which are a power of two where there are several, and how many segments there are.
+    fn segments(&self, indices: usize, terms: usize) -> (usize, usize) {
+        let blocks = terms.div_ceil(BLOCK).max(1);
+        if self.fold != Fold::Segments {
+            return (blocks, 1);
+        }
+        let wanted = (ENOUGH / indices.max(1)).max(1);
+        let of_segment = blocks.div_ceil(wanted).max(WORKGROUP as usize / LANES).next_power_of_two();
+        (of_segment, blocks.div_ceil(of_segment))
     }
 
     /// The loops whose indices are invocations.
@@ -72,7 +166,7 @@ pub struct Layout {
 impl Layout {
     pub fn new(form: &Form) -> Layout {
         let rank = form.kernel.axes.len();
-        let (extents, params) = (3, 3 + rank);
+        let (extents, params) = (HEAD, HEAD + rank);
         let mut next = params + 2 * form.kernel.params.len();
         let mut take = |words: usize| {
             next += words;
@@ -116,7 +210,10 @@ pub fn words(launch: &Launch, form: &Form) -> Result<Vec<u32>> {
         axes.iter().map(|&axis| launch.extents[axis] as i64).try_fold(1i64, i64::checked_mul)
     };
     let total = |axes: &[usize]| count(axes).ok_or_else(|| unsupported!("more than 2^63 indices"));
-    let mut words = vec![0, word(total(&form.outer())?)?, word(total(&form.inner())?)?];
+    let (indices, terms) = (total(&form.outer())?, total(&form.inner())?);
+    let (of_segment, segments) = form.segments(indices as usize, terms as usize);
+    let mut words = vec![0, word(indices)?, word(terms)?, word(of_segment as i64)?, word(segments as i64)?];
+    debug_assert_eq!(words.len(), HEAD);
     for &extent in &launch.extents {
         words.push(word(extent as i64)?);
     }

@@ -36,17 +36,17 @@ fn random_programs_agree_with_the_interpreter() {
     assert!(taken >= 290, "{taken} of 300");
 }
 
-/// Rows are folded by an invocation each, and kernels follow one another without the host.
+/// Short rows are folded by an invocation each, long ones by a workgroup, and kernels follow one another without the host.
 #[test]
 fn softmax_and_new_shapes() {
     let device = device();
     let mut made = Vec::new();
-    for sizes in [[3, 5], [40, 700], [7, 9], [513, 64]] {
+    for sizes in [[3, 5], [40, 700], [7, 9], [513, 65]] {
         let program = softmax(&sizes);
         let inputs = arguments(&program, 5);
         let got = run(&device, &program, &inputs).unwrap();
         compare(&got[0], &interpret::run(&program, &inputs).unwrap()[0], 8, &format!("softmax of {sizes:?}"));
         made.push(device.backend().counts().made);
     }
-    assert_eq!(made[1..], [made[0]; 3], "a new shape makes no pipeline");
+    assert_eq!(made[2..], [made[1]; 2], "a new shape makes no pipeline");
 }

@@ -1,10 +1,10 @@
 //! Kernel IR as WGSL: a compute shader for each kernel, without sizes in it.
 //!
-//! An invocation is an index of the parallel loops; it folds the terms of accumulators one after the other, into the
-//! tree that `interpret::tree` says. In: a [`Form`], which is a kernel and what of its views changes the code. Out: the text
+//! An invocation is an index of the parallel loops, whose terms it folds, or a part of them (`fold`). In: a [`Form`], which is a kernel and what of its views changes the code. Out: the text
 //! of a module whose binding 0 has the words of `numbers` and whose binding n + 1 has operand n.
 //! Cost: linear in the kernel, with its functions of floats written out.
 
+mod fold;
 mod ops;
 pub mod product;
 pub mod rows;
@@ -12,13 +12,13 @@ pub mod types;
 
 use std::fmt::Write;
 
-use ferrax_compile::interpret::{BLOCK, LANES};
-use ferrax_compile::{Accumulator, AccumulatorKind, Stage, registers};
+use ferrax_compile::{Accumulator, Stage, registers};
 use ferrax_ir::math;
 use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{DType, Result, Scalar, internal_error};
 
-use crate::numbers::{Form, Layout};
+use crate::numbers::{Fold, Form, INDICES, Layout, SEGMENTS};
+pub use fold::partial_words;
 use types::register;
 
 /// Invocations of a workgroup.
@@ -68,7 +68,7 @@ pub fn shader(form: &Form) -> Result<Shader> {
     };
     writer.head(ops::functions(has))?;
     writer.invocation(&main, &epilogue)?;
-    Ok(Shader { text: writer.text, needs, operands: form.kernel.operands.len() as u32 })
+    Ok(Shader { text: writer.text, needs, operands: form.bindings() })
 }
 
 /// A body whose functions of floats are arithmetic, and where its registers are now.
@@ -106,7 +106,14 @@ impl Writer<'_> {
                 "@group(0) @binding({binding}) var<storage, read_write> b{number}: array<{word}>;"
             ));
         }
+        if self.form.fold.has_partials() {
+            let binding = self.form.bindings();
+            self.line(format!(
+                "@group(0) @binding({binding}) var<storage, read_write> partials: array<u32>;"
+            ));
+        }
         self.line("var<private> zero: u32;");
+        self.shared();
         self.text.push_str(&functions);
         Ok(())
     }
@@ -131,17 +138,33 @@ impl Writer<'_> {
     fn invocation(&mut self, main: &(Body, Vec<Reg>), epilogue: &(Body, Vec<Reg>)) -> Result<()> {
         let form = self.form;
         self.line(format!("@compute @workgroup_size({WORKGROUP})"));
-        self.line("fn main(@builtin(global_invocation_id) id: vec3<u32>) {");
-        self.line(numbered());
-        self.line("zero = n[0];\nif number >= n[1] { return; }");
+        if form.fold.is_shared() {
+            self.line("fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {");
+            self.line(format!("let whole = id.x + id.y * {MOST_GROUPS}u;"));
+            self.line(format!("let number = whole / n[{SEGMENTS}];\nlet segment = whole % n[{SEGMENTS}];"));
+        } else {
+            self.line("fn main(@builtin(global_invocation_id) id: vec3<u32>) {");
+            self.line(numbered());
+        }
+        self.line(format!("zero = n[0];\nif number >= n[{INDICES}] {{ return; }}"));
         for axis in 0..form.kernel.axes.len() {
             self.line(format!("var i{axis} = 0;"));
         }
         self.indices(&form.outer(), "number");
-        if !form.folds() {
-            self.stage(Stage::Main, main, &[])?;
-        } else {
-            self.fold(main)?;
+        match form.fold {
+            Fold::None => self.stage(Stage::Main, main, &[])?,
+            Fold::Each => self.fold(main)?,
+            Fold::Together | Fold::Segments => {
+                self.fold_together(main)?;
+                self.line("if local.x != 0u { return; }");
+                if form.fold == Fold::Segments {
+                    self.store_partials()?;
+                    self.line("}");
+                    return Ok(());
+                }
+                self.results()?;
+            }
+            Fold::Finish => self.finish()?,
         }
         self.stage(Stage::Epilogue, epilogue, &form.kernel.accumulators)?;
         self.line("}");
@@ -245,15 +268,11 @@ impl Writer<'_> {
 
     fn param(&self, index: usize, ty: ScalarType) -> String {
         let at = self.layout.params + 2 * index;
-        let wide = format!("(u64(n[{at}]) | (u64(n[{}]) << 32u))", at + 1);
+        let (low, high) = (format!("n[{at}]"), format!("n[{}]", at + 1));
         match ty {
-            ScalarType::Bool => format!("(n[{at}] != 0u)"),
-            ScalarType::I8 => format!("((bitcast<i32>(n[{at}]) << 24u) >> 24u)"),
-            ScalarType::I16 => format!("((bitcast<i32>(n[{at}]) << 16u) >> 16u)"),
-            ScalarType::U8 | ScalarType::U16 | ScalarType::U32 => format!("n[{at}]"),
-            ScalarType::I32 | ScalarType::F32 => format!("bitcast<{}>(n[{at}])", register(ty)),
-            ScalarType::U64 => wide,
-            ScalarType::I64 | ScalarType::F64 => format!("bitcast<{}>({wide})", register(ty)),
+            ScalarType::I8 => format!("((bitcast<i32>({low}) << 24u) >> 24u)"),
+            ScalarType::I16 => format!("((bitcast<i32>({low}) << 16u) >> 16u)"),
+            _ => types::from_words(ty, &low, &high),
         }
     }
 
@@ -332,136 +351,5 @@ fn name(stage: Stage, reg: Reg) -> String {
     match stage {
         Stage::Main => format!("m{}", reg.0),
         Stage::Epilogue => format!("e{}", reg.0),
-    }
-}
-
-impl Writer<'_> {
-    /// Folds all terms, and leaves the value of accumulator k in `ak`.
-    fn fold(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
-        let accumulators = &self.form.kernel.accumulators;
-        for (number, accumulator) in accumulators.iter().enumerate() {
-            let ty = register(accumulator.ty);
-            if accumulator.is_tree() {
-                self.line(format!(
-                    "var lanes{number}: array<{ty}, {LANES}>; var counter{number}: array<{ty}, 32>; var filled{number} = 0u;"
-                ));
-            } else {
-                self.line(format!(
-                    "var best{number}: {ty} = {}; var place{number} = 0u;",
-                    ops::constant(accumulator.ty, 0)
-                ));
-            }
-        }
-        self.line("for (var t = 0u; t < n[2]; t = t + 1u) {");
-        self.indices(&self.form.inner(), "t");
-        let stores: Vec<usize> = (0..self.form.kernel.stores.len())
-            .filter(|&n| self.form.kernel.stores[n].stage == Stage::Main)
-            .collect();
-        let kept = stores.iter().flat_map(|&n| registers(self.form.kernel.stores[n].value));
-        let wanted: Vec<Reg> = kept
-            .chain(accumulators.iter().map(|accumulator| accumulator.arg))
-            .map(|reg| main.1[reg.0 as usize])
-            .collect();
-        self.instructions(Stage::Main, &main.0, &wanted, &[])?;
-        self.stores(Stage::Main, &stores, &main.1)?;
-        for (number, accumulator) in accumulators.iter().enumerate() {
-            let term = name(Stage::Main, main.1[accumulator.arg.0 as usize]);
-            self.term(number, accumulator, &term)?;
-        }
-        self.line("}");
-        for (number, accumulator) in accumulators.iter().enumerate() {
-            self.result(number, accumulator)?;
-        }
-        Ok(())
-    }
-
-    fn pair(accumulator: &Accumulator, a: &str, b: &str) -> Result<String> {
-        let op = match accumulator.kind {
-            AccumulatorKind::Sum => ScalarOp::Add,
-            AccumulatorKind::Prod => ScalarOp::Mul,
-            AccumulatorKind::Max => ScalarOp::Max,
-            AccumulatorKind::Min => ScalarOp::Min,
-            AccumulatorKind::And => ScalarOp::And,
-            AccumulatorKind::Or => ScalarOp::Or,
-            AccumulatorKind::Xor => ScalarOp::Xor,
-            AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => {
-                return Err(internal_error!("{:?} does not combine values", accumulator.kind));
-            }
-        };
-        let ty = accumulator.ty;
-        let instruction = Instruction { op, ty, args: [Reg(0), Reg(1)].into_iter().collect() };
-        ops::expression(&instruction, &[ty, ty], &[a.to_string(), b.to_string()])
-    }
-
-    fn identity(accumulator: &Accumulator) -> String {
-        let one = if accumulator.kind == AccumulatorKind::Prod { 1.0 } else { 0.0 };
-        ops::constant(accumulator.ty, Scalar::from_f64(accumulator.ty.dtype(), one).bits() as u64)
-    }
-
-    /// Takes a term.
-    fn term(&mut self, k: usize, accumulator: &Accumulator, term: &str) -> Result<()> {
-        if accumulator.kind.is_arg() {
-            let (a, b) = if accumulator.kind == AccumulatorKind::ArgMax {
-                (format!("best{k}"), term.to_string())
-            } else {
-                (term.to_string(), format!("best{k}"))
-            };
-            let less = if accumulator.ty == ScalarType::Bool {
-                format!("(!{a} & {b})")
-            } else {
-                format!("({a} < {b})")
-            };
-            let (known, nan) = match accumulator.ty.is_float() {
-                true => (format!("(best{k} == best{k})"), format!("!({term} == {term})")),
-                false => ("true".to_string(), "false".to_string()),
-            };
-            self.line(format!(
-                "if t == 0u || ({known} && ({nan} || {less})) {{ best{k} = {term}; place{k} = t; }}"
-            ));
-            return Ok(());
-        }
-        if !accumulator.is_tree() {
-            let both = Self::pair(accumulator, &format!("best{k}"), term)?;
-            self.line(format!("if t == 0u {{ best{k} = {term}; }} else {{ best{k} = {both}; }}"));
-            return Ok(());
-        }
-        let identity = Self::identity(accumulator);
-        let first = Self::pair(accumulator, &identity, term)?;
-        let lane = format!("lanes{k}[t % {LANES}u]");
-        let more = Self::pair(accumulator, &lane, term)?;
-        let halves = Self::pair(accumulator, &format!("lanes{k}[lane]"), &format!("lanes{k}[lane + half]"))?;
-        let carried = Self::pair(accumulator, &format!("counter{k}[level]"), "value")?;
-        self.line(format!("if t % {BLOCK}u < {LANES}u {{ {lane} = {first}; }} else {{ {lane} = {more}; }}"));
-        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == n[2] {{"));
-        self.line(format!(
-            "var count = min(t % {BLOCK}u + 1u, {LANES}u);\n\
-             for (var half = {}u; half > 0u; half = half / 2u) {{\n\
-             for (var lane = 0u; lane < half && lane + half < count; lane = lane + 1u) {{ lanes{k}[lane] = {halves}; }}\n\
-             count = min(count, half);\n}}\n\
-             var value = lanes{k}[0];\nvar level = 0u;\n\
-             while ((filled{k} >> level) & 1u) == 1u {{\n\
-             value = {carried}; filled{k} = filled{k} & ~(1u << level); level = level + 1u;\n}}\n\
-             counter{k}[level] = value; filled{k} = filled{k} | (1u << level);\n}}",
-            LANES / 2
-        ));
-        Ok(())
-    }
-
-    fn result(&mut self, k: usize, accumulator: &Accumulator) -> Result<()> {
-        if accumulator.kind.is_arg() {
-            self.line(format!("let a{k} = i64(place{k});"));
-        } else if accumulator.is_tree() {
-            let identity = Self::identity(accumulator);
-            let carried = Self::pair(accumulator, &format!("counter{k}[level]"), &format!("a{k}"))?;
-            self.line(format!(
-                "var a{k} = {identity};\nvar begun{k} = false;\n\
-                 for (var level = 0u; level < 32u; level = level + 1u) {{\n\
-                 if ((filled{k} >> level) & 1u) == 1u {{\n\
-                 if begun{k} {{ a{k} = {carried}; }} else {{ a{k} = counter{k}[level]; begun{k} = true; }}\n}}\n}}"
-            ));
-        } else {
-            self.line(format!("let a{k} = best{k};"));
-        }
-        Ok(())
     }
 }

@@ -19,6 +19,33 @@ pub fn register(ty: ScalarType) -> &'static str {
     }
 }
 
+/// A register of two words, of which those of up to 32 bits need the low one.
+pub fn from_words(ty: ScalarType, low: &str, high: &str) -> String {
+    let wide = format!("(u64({low}) | (u64({high}) << 32u))");
+    match ty {
+        ScalarType::Bool => format!("({low} != 0u)"),
+        ScalarType::U8 | ScalarType::U16 | ScalarType::U32 => low.to_string(),
+        ScalarType::I8 | ScalarType::I16 | ScalarType::I32 | ScalarType::F32 => {
+            format!("bitcast<{}>({low})", register(ty))
+        }
+        ScalarType::U64 => wide,
+        ScalarType::I64 | ScalarType::F64 => format!("bitcast<{}>({wide})", register(ty)),
+    }
+}
+
+/// The words of a register.
+pub fn to_words(ty: ScalarType, value: &str) -> [String; 2] {
+    let low = match ty {
+        ScalarType::Bool => format!("select(0u, 1u, {value})"),
+        ScalarType::I64 | ScalarType::U64 | ScalarType::F64 => {
+            let bits = format!("bitcast<u64>({value})");
+            return [format!("u32({bits} & 0xfffffffflu)"), format!("u32({bits} >> 32u)")];
+        }
+        _ => format!("bitcast<u32>({value})"),
+    };
+    [low, "0u".to_string()]
+}
+
 /// How the words of an array hold its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Storage {

@@ -1,0 +1,344 @@
+//! How terms become the values of accumulators.
+//!
+//! Sums and products of floats are the tree of `interpret::tree`: blocks of [`BLOCK`] terms, in each of which a lane
+//! adds every [`LANES`]-th term, the lanes are added by halves, and blocks are added as a binary counter
+//! counts. Who does what changes nothing of it ([`Fold`]): an invocation can do all; or the invocations of
+//! a workgroup are the lanes of several blocks at a time; or many workgroups have a segment of the terms each, which is
+//! a subtree as the blocks of a segment are a power of two, and others add up what these give.
+
+use ferrax_compile::interpret::{BLOCK, LANES};
+use ferrax_compile::{Accumulator, AccumulatorKind, Stage, registers};
+use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType};
+use ferrax_ir::{Result, Scalar, internal_error};
+
+use super::types::{from_words, register, to_words};
+use super::{WORKGROUP, Writer, name, ops};
+use crate::numbers::{Fold, SEGMENT_BLOCKS, SEGMENTS, TERMS};
+
+/// Blocks that a workgroup has at a time.
+const BLOCKS: usize = WORKGROUP as usize / LANES;
+
+/// Words of what a segment gives for an accumulator: a value, and a place.
+const PARTIAL: usize = 3;
+
+/// Words that each index of the parallel loops needs in each segment.
+pub fn partial_words(accumulators: usize) -> usize {
+    PARTIAL * accumulators
+}
+
+impl Writer<'_> {
+    /// Declares what the invocations of a workgroup share.
+    pub(super) fn shared(&mut self) {
+        if !self.form.fold.is_shared() {
+            return;
+        }
+        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
+            self.line(format!(
+                "var<workgroup> shared{k}: array<{}, {WORKGROUP}>;\nvar<workgroup> places{k}: array<u32, {WORKGROUP}>;",
+                register(accumulator.ty)
+            ));
+        }
+        self.line(format!("var<workgroup> given: array<u32, {WORKGROUP}>;"));
+    }
+
+    /// Folds the terms of this invocation's index, and leaves the value of accumulator k in `ak`.
+    pub(super) fn fold(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
+        self.begin();
+        self.line(format!("for (var t = 0u; t < n[{TERMS}]; t = t + 1u) {{"));
+        self.terms(main)?;
+        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
+            let term = name(Stage::Main, main.1[accumulator.arg.0 as usize]);
+            if accumulator.is_tree() {
+                self.block_of_one(k, accumulator, &term)?;
+            } else {
+                self.better(k, accumulator, "t == 0u", &term, "t")?;
+            }
+        }
+        self.line("}");
+        self.results()
+    }
+
+    /// Folds what the segments gave.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.begin();
+        self.line(format!("for (var s = 0u; s < n[{SEGMENTS}]; s = s + 1u) {{"));
+        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
+            let at = self.partial(k, "s");
+            let word = |n: usize| format!("partials[at{k} + {n}u]");
+            self.line(format!("let at{k} = {at};"));
+            let value = from_words(accumulator.ty, &word(0), &word(1));
+            if accumulator.is_tree() {
+                self.line(format!("{{ var value = {value};"));
+                self.count_up(k, accumulator)?;
+                self.line("}");
+            } else {
+                self.line(format!("let value{k} = {value};"));
+                self.better(k, accumulator, "s == 0u", &format!("value{k}"), &word(2))?;
+            }
+        }
+        self.line("}");
+        self.results()
+    }
+
+    /// Folds the terms of a workgroup's index, or a segment of them; what follows is for its first invocation.
+    pub(super) fn fold_together(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
+        let accumulators = &self.form.kernel.accumulators;
+        self.begin();
+        self.line(format!(
+            "let lane = local.x % {LANES}u;\nlet of_block = local.x / {LANES}u;\nvar any = false;\n\
+             let begin = segment * n[{SEGMENT_BLOCKS}];\n\
+             let end = min(begin + n[{SEGMENT_BLOCKS}], (n[{TERMS}] + {}u) / {BLOCK}u);\n\
+             for (var round = begin; round < end; round = round + {BLOCKS}u) {{\n\
+             let first = (round + of_block) * {BLOCK}u;",
+            BLOCK - 1
+        ));
+        for (k, accumulator) in accumulators.iter().enumerate().filter(|(_, a)| a.is_tree()) {
+            self.line(format!("var lane{k}: {} = {};", register(accumulator.ty), identity(accumulator)));
+        }
+        self.line(format!(
+            "for (var j = 0u; j < {}u; j = j + 1u) {{\nlet t = first + lane + j * {LANES}u;\n\
+             if round + of_block < end && t < n[{TERMS}] {{",
+            BLOCK / LANES
+        ));
+        self.terms(main)?;
+        for (k, accumulator) in accumulators.iter().enumerate() {
+            let term = name(Stage::Main, main.1[accumulator.arg.0 as usize]);
+            if accumulator.is_tree() {
+                let more = pair(accumulator, &format!("lane{k}"), &term)?;
+                self.line(format!("lane{k} = {more};"));
+            } else {
+                self.better(k, accumulator, "!any", &term, "t")?;
+            }
+        }
+        self.line("any = true;\n}\n}");
+        let trees: Vec<usize> = (0..accumulators.len()).filter(|&k| accumulators[k].is_tree()).collect();
+        if !trees.is_empty() {
+            self.blocks(&trees)?;
+        }
+        self.line("}");
+        if trees.len() < accumulators.len() {
+            self.best_of_all()?;
+        }
+        Ok(())
+    }
+
+    /// Stores what this segment gave.
+    pub(super) fn store_partials(&mut self) -> Result<()> {
+        self.results()?;
+        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
+            let at = self.partial(k, "segment");
+            let (value, place) = match accumulator.kind.is_arg() {
+                true => (format!("best{k}"), format!("place{k}")),
+                false => (format!("a{k}"), "0u".to_string()),
+            };
+            let [low, high] = to_words(accumulator.ty, &value);
+            self.line(format!(
+                "let at{k} = {at};\npartials[at{k}] = {low};\npartials[at{k} + 1u] = {high};\npartials[at{k} + 2u] = {place};"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where the words are that a segment gives for accumulator k.
+    fn partial(&self, k: usize, segment: &str) -> String {
+        let words = partial_words(self.form.kernel.accumulators.len());
+        format!("(number * n[{SEGMENTS}] + {segment}) * {words}u + {}u", PARTIAL * k)
+    }
+
+    fn begin(&mut self) {
+        let blocks = self.form.fold == Fold::Each;
+        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
+            let ty = register(accumulator.ty);
+            if accumulator.is_tree() {
+                if blocks {
+                    self.line(format!("var lanes{k}: array<{ty}, {LANES}>;"));
+                }
+                self.line(format!("var counter{k}: array<{ty}, 32>; var filled{k} = 0u;"));
+            } else {
+                let zero = ops::constant(accumulator.ty, 0);
+                self.line(format!("var best{k}: {ty} = {zero}; var place{k} = 0u;"));
+            }
+        }
+    }
+
+    /// What the main body gives at term `t`, and its stores.
+    fn terms(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
+        self.indices(&self.form.inner(), "t");
+        let kernel = &self.form.kernel;
+        let stores: Vec<usize> =
+            (0..kernel.stores.len()).filter(|&n| kernel.stores[n].stage == Stage::Main).collect();
+        let kept = stores.iter().flat_map(|&n| registers(kernel.stores[n].value));
+        let wanted: Vec<Reg> = kept
+            .chain(kernel.accumulators.iter().map(|accumulator| accumulator.arg))
+            .map(|reg| main.1[reg.0 as usize])
+            .collect();
+        self.instructions(Stage::Main, &main.0, &wanted, &[])?;
+        self.stores(Stage::Main, &stores, &main.1)
+    }
+
+    /// Takes a term, where an invocation has all lanes of a block.
+    fn block_of_one(&mut self, k: usize, accumulator: &Accumulator, term: &str) -> Result<()> {
+        let first = pair(accumulator, &identity(accumulator), term)?;
+        let lane = format!("lanes{k}[t % {LANES}u]");
+        let more = pair(accumulator, &lane, term)?;
+        let halves = pair(accumulator, &format!("lanes{k}[lane]"), &format!("lanes{k}[lane + half]"))?;
+        self.line(format!("if t % {BLOCK}u < {LANES}u {{ {lane} = {first}; }} else {{ {lane} = {more}; }}"));
+        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == n[{TERMS}] {{"));
+        self.line(format!(
+            "var count = min(t % {BLOCK}u + 1u, {LANES}u);\n\
+             for (var half = {}u; half > 0u; half = half / 2u) {{\n\
+             for (var lane = 0u; lane < half && lane + half < count; lane = lane + 1u) {{ lanes{k}[lane] = {halves}; }}\n\
+             count = min(count, half);\n}}\nvar value = lanes{k}[0];",
+            LANES / 2
+        ));
+        self.count_up(k, accumulator)?;
+        self.line("}");
+        Ok(())
+    }
+
+    /// Adds the lanes of each block, which are in `lanek`, and takes the blocks one after the other.
+    fn blocks(&mut self, trees: &[usize]) -> Result<()> {
+        for &k in trees {
+            self.line(format!("shared{k}[local.x] = lane{k};"));
+        }
+        self.line(format!(
+            "var count = min(n[{TERMS}] - min(n[{TERMS}], first), {LANES}u);\n\
+             for (var half = {}u; half > 0u; half = half / 2u) {{\nworkgroupBarrier();\n\
+             if lane < half && lane + half < count {{",
+            LANES / 2
+        ));
+        for &k in trees {
+            let accumulator = &self.form.kernel.accumulators[k];
+            let own = format!("shared{k}[local.x]");
+            let halves = pair(accumulator, &own, &format!("shared{k}[local.x + half]"))?;
+            self.line(format!("{own} = {halves};"));
+        }
+        self.line("}\ncount = min(count, half);\n}\nworkgroupBarrier();\nif local.x == 0u {");
+        self.line(format!("for (var b = 0u; b < {BLOCKS}u && round + b < end; b = b + 1u) {{"));
+        for &k in trees {
+            self.line(format!("{{ var value = shared{k}[b * {LANES}u];"));
+            self.count_up(k, &self.form.kernel.accumulators[k])?;
+            self.line("}");
+        }
+        self.line("}\n}\nworkgroupBarrier();");
+        Ok(())
+    }
+
+    /// Of accumulators that are no trees, the best of all invocations.
+    fn best_of_all(&mut self) -> Result<()> {
+        let others: Vec<usize> = (0..self.form.kernel.accumulators.len())
+            .filter(|&k| !self.form.kernel.accumulators[k].is_tree())
+            .collect();
+        for &k in &others {
+            self.line(format!("shared{k}[local.x] = best{k};\nplaces{k}[local.x] = place{k};"));
+        }
+        self.line(format!(
+            "given[local.x] = select(0u, 1u, any);\n\
+             for (var half = {}u; half > 0u; half = half / 2u) {{\nworkgroupBarrier();\n\
+             if local.x < half && given[local.x + half] == 1u {{",
+            WORKGROUP / 2
+        ));
+        for &k in &others {
+            let accumulator = &self.form.kernel.accumulators[k];
+            let (value, place) = (format!("shared{k}[local.x + half]"), format!("places{k}[local.x + half]"));
+            self.better(k, accumulator, "!any", &value, &place)?;
+            self.line(format!("shared{k}[local.x] = best{k};\nplaces{k}[local.x] = place{k};"));
+        }
+        self.line("any = true;\ngiven[local.x] = 1u;\n}\n}");
+        Ok(())
+    }
+
+    /// Takes a term into `bestk` and, where its place matters, `placek`.
+    fn better(
+        &mut self,
+        k: usize,
+        accumulator: &Accumulator,
+        first: &str,
+        term: &str,
+        place: &str,
+    ) -> Result<()> {
+        if !accumulator.kind.is_arg() {
+            let both = pair(accumulator, &format!("best{k}"), term)?;
+            self.line(format!("if {first} {{ best{k} = {term}; }} else {{ best{k} = {both}; }}"));
+            return Ok(());
+        }
+        let best = format!("best{k}");
+        let less = |a: &str, b: &str| match accumulator.ty {
+            ScalarType::Bool => format!("(!{a} & {b})"),
+            _ => format!("({a} < {b})"),
+        };
+        let better = match accumulator.kind {
+            AccumulatorKind::ArgMax => less(&best, term),
+            _ => less(term, &best),
+        };
+        // NaN is better than numbers; of equals, and of several NaN, the first.
+        let (known, nan, both) = match accumulator.ty.is_float() {
+            true => (
+                format!("({best} == {best})"),
+                format!("!({term} == {term})"),
+                format!("(!({best} == {best}) && !({term} == {term}))"),
+            ),
+            false => ("true".to_string(), "false".to_string(), "false".to_string()),
+        };
+        self.line(format!(
+            "if {first} || ({known} && ({nan} || {better})) || (({both} || {best} == {term}) && {place} < place{k}) \
+             {{ {best} = {term}; place{k} = {place}; }}"
+        ));
+        Ok(())
+    }
+
+    /// Takes `value` as a binary counter takes a one.
+    fn count_up(&mut self, k: usize, accumulator: &Accumulator) -> Result<()> {
+        let carried = pair(accumulator, &format!("counter{k}[level]"), "value")?;
+        self.line(format!(
+            "var level = 0u;\nwhile ((filled{k} >> level) & 1u) == 1u {{\n\
+             value = {carried}; filled{k} = filled{k} & ~(1u << level); level = level + 1u;\n}}\n\
+             counter{k}[level] = value; filled{k} = filled{k} | (1u << level);"
+        ));
+        Ok(())
+    }
+
+    /// Defines `ak`.
+    pub(super) fn results(&mut self) -> Result<()> {
+        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
+            if accumulator.kind.is_arg() {
+                self.line(format!("let a{k} = i64(place{k});"));
+            } else if accumulator.is_tree() {
+                let identity = identity(accumulator);
+                let carried = pair(accumulator, &format!("counter{k}[level]"), &format!("a{k}"))?;
+                self.line(format!(
+                    "var a{k} = {identity};\nvar begun{k} = false;\n\
+                     for (var level = 0u; level < 32u; level = level + 1u) {{\n\
+                     if ((filled{k} >> level) & 1u) == 1u {{\n\
+                     if begun{k} {{ a{k} = {carried}; }} else {{ a{k} = counter{k}[level]; begun{k} = true; }}\n}}\n}}"
+                ));
+            } else {
+                self.line(format!("let a{k} = best{k};"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pair(accumulator: &Accumulator, a: &str, b: &str) -> Result<String> {
+    let op = match accumulator.kind {
+        AccumulatorKind::Sum => ScalarOp::Add,
+        AccumulatorKind::Prod => ScalarOp::Mul,
+        AccumulatorKind::Max => ScalarOp::Max,
+        AccumulatorKind::Min => ScalarOp::Min,
+        AccumulatorKind::And => ScalarOp::And,
+        AccumulatorKind::Or => ScalarOp::Or,
+        AccumulatorKind::Xor => ScalarOp::Xor,
+        AccumulatorKind::ArgMax | AccumulatorKind::ArgMin => {
+            return Err(internal_error!("{:?} does not combine values", accumulator.kind));
+        }
+    };
+    let ty = accumulator.ty;
+    let instruction = Instruction { op, ty, args: [Reg(0), Reg(1)].into_iter().collect() };
+    ops::expression(&instruction, &[ty, ty], &[a.to_string(), b.to_string()])
+}
+
+fn identity(accumulator: &Accumulator) -> String {
+    let one = if accumulator.kind == AccumulatorKind::Prod { 1.0 } else { 0.0 };
+    ops::constant(accumulator.ty, Scalar::from_f64(accumulator.ty.dtype(), one).bits() as u64)
+}
