@@ -20,7 +20,7 @@ const HEAD: usize = 5;
 
 /// Terms from which on a workgroup folds them, and from which on several do, where there are few indices; and how many
 /// workgroups are enough.
-const MANY_TERMS: usize = 64;
+const MANY_TERMS: usize = 512;
 const LONG: usize = 1 << 14;
 const FEW_INDICES: usize = 256;
 const ENOUGH: usize = 1024;

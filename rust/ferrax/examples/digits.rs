@@ -14,7 +14,8 @@
 //! does, and the norm of a gradient whose program is in no file: the derivative
 //! is made here.
 //!
-//! Run: `cargo run --release -p ferrax --example digits [DIRECTORY]`
+//! Run: `cargo run --release -p ferrax --example digits [DIRECTORY]`, or, on the GPU whose name contains NAME,
+//! `cargo run --release -p ferrax --features gpu --example digits DIRECTORY NAME`
 
 use std::path::{Path, PathBuf};
 
@@ -86,7 +87,14 @@ fn correct(logits: &Array, labels: &Array) -> AnyResult<usize> {
 
 fn main() -> AnyResult<()> {
     let directory = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "out/digits".to_owned()));
-    let device = Device::cpu();
+    let device = match std::env::args().nth(2) {
+        None => Device::cpu(),
+        #[cfg(feature = "gpu")]
+        Some(name) => Device::gpu_named(&name)?,
+        #[cfg(not(feature = "gpu"))]
+        Some(_) => return Err("GPUs need the feature `gpu`".into()),
+    };
+    println!("on {device}");
     let (images, labels) = test_set(&directory.join("test.bin"))?;
 
     let predict = ferrax::load(directory.join("predict.ferrax"))?.compile(&device)?;

@@ -45,12 +45,16 @@
 //! # }
 //! ```
 //!
+//! With the feature `gpu`, `Device::gpu()` opens any GPU that has a driver of Vulkan, Metal or DX12. Arrays go to a
+//! device by [`Device::put`], stay there from one [`Executable::run_on_device`] to the next, and come back by
+//! [`DeviceArray::get`].
+//!
 //! | module | holds |
 //! |---|---|
 //! | `array` | [`Array`] and the element types |
 //! | `program` | [`Program`]: load, save, inspect |
 //! | `derive` | its transformations |
-//! | `device` | [`Device`] and [`Executable`] |
+//! | `device` | [`Device`], [`DeviceArray`] and [`Executable`] |
 
 mod array;
 mod derive;
@@ -58,7 +62,7 @@ mod device;
 mod program;
 
 pub use array::{Array, Element};
-pub use device::{Device, Executable};
+pub use device::{Device, DeviceArray, Executable};
 pub use ferrax_ir::serial::Interface;
 pub use ferrax_ir::{DType, Dim, Error, Result};
 pub use program::{Program, Value, load};
