@@ -91,6 +91,7 @@ GPU_TESTS := $(addprefix tests/python/test_,$(addsuffix .py,conformance autodiff
 test-gpu: export FERRAX_GPU ?= llvmpipe
 test-gpu: $(BUILT) $(VENV)/.extra-test
 	cargo test -q --locked -p ferrax-gpu
+	cargo test -q --locked -p ferrax --features gpu --test gpu
 	FERRAX_TEST_DEVICE=gpu $(BIN)/python -m pytest -q tests/python/test_devices.py tests/gpu
 	FERRAX_PLATFORMS=gpu,cpu $(BIN)/python -m pytest -q -n 2 --dist worksteal $(GPU_TESTS)
 
