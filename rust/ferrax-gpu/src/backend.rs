@@ -11,7 +11,7 @@ use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, inte
 use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
-use crate::product::Products;
+use crate::product;
 
 /// A plan that is ready to run.
 #[derive(Debug)]
@@ -26,16 +26,14 @@ pub struct Executable {
 #[derive(Debug)]
 enum Ready {
     Kernel(Prepared, Vec<BufferId>),
-    Library(Library, Vec<Argument>, Vec<Argument>),
+    Library(Box<dyn Library>, Vec<Argument>, Vec<Argument>),
 }
 
-#[derive(Debug)]
-enum Library {
-    Branches(Branches),
-    While(WhileLoop),
-    Scan(ScanLoop),
-    Products(Products),
-    Cpu(ferrax_cpu::Executable),
+/// A library call that is ready to run: an op with the types of its operands.
+pub trait Library: Send + Sync + std::fmt::Debug {
+    /// Records the commands that compute the results, which are dense and row-major, as operands are. Results may be
+    /// operands.
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>>;
 }
 
 impl Backend for Gpu {
@@ -112,16 +110,18 @@ impl Gpu {
         inputs: &[Argument],
         outputs: &[Argument],
         nested: &mut Nested<'_, Self>,
-    ) -> Result<Library> {
-        Ok(match op.view() {
-            View::Cond(op) => Library::Branches(Branches::new(op, nested)?),
-            View::While(op) => Library::While(WhileLoop::new(op, nested)?),
-            View::Scan(op) => Library::Scan(ScanLoop::new(self, op, (inputs, outputs), nested)?),
-            _ => match Products::new(self, op, inputs, outputs)? {
-                Some(products) => Library::Products(products),
-                None => Library::Cpu(on_cpu(op, inputs)?),
-            },
-        })
+    ) -> Result<Box<dyn Library>> {
+        match op.view() {
+            View::Cond(op) => return Ok(Box::new(Branches::new(op, nested)?)),
+            View::While(op) => return Ok(Box::new(WhileLoop::new(op, nested)?)),
+            View::Scan(op) => return Ok(Box::new(ScanLoop::new(self, op, (inputs, outputs), nested)?)),
+            _ => {}
+        }
+        let own = match op {
+            Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
+            _ => None,
+        };
+        own.map_or_else(|| Ok(Box::new(OnCpu::new(op, inputs)?) as Box<dyn Library>), Ok)
     }
 
     /// Records the commands of an executable. The outputs may be inputs, or each other.
@@ -153,13 +153,7 @@ impl Gpu {
                 Ready::Library(library, takes, gives) => {
                     let inputs =
                         takes.iter().map(|take| at(&mut memory, take.buffer)).collect::<Result<Vec<_>>>()?;
-                    let outputs = match library {
-                        Library::Branches(branches) => branches.run(self, &inputs)?,
-                        Library::While(steps) => steps.run(self, &inputs)?,
-                        Library::Scan(steps) => steps.run(self, &inputs)?,
-                        Library::Products(products) => products.run(self, &inputs, gives)?,
-                        Library::Cpu(call) => self.call(call, takes, &inputs)?,
-                    };
+                    let outputs = library.run(self, &inputs)?;
                     drop(inputs);
                     if outputs.len() != gives.len() {
                         return Err(internal_error!(
@@ -179,30 +173,35 @@ impl Gpu {
         }
         plan.outputs.iter().map(|output| at(&mut memory, output.buffer)).collect()
     }
+}
 
-    /// A library call on the CPU.
-    fn call(
-        &self,
-        call: &ferrax_cpu::Executable,
-        takes: &[Argument],
-        memory: &[Memory],
-    ) -> Result<Vec<Memory>> {
-        let tensor = |(argument, memory): (&Argument, &Memory)| -> Result<Tensor> {
-            let mut tensor = Tensor::zeros(argument.dtype, argument.sizes.clone())?;
-            Gpu::download(self, memory, tensor.bytes_mut()?)?;
-            Ok(tensor)
-        };
-        let inputs: Vec<Tensor> = takes.iter().zip(memory).map(tensor).collect::<Result<_>>()?;
-        call.run(&inputs)?.iter().map(|output| Gpu::upload(self, output.bytes())).collect()
+/// An op without shaders: on the CPU, to which its operands are copied, and its results back.
+#[derive(Debug)]
+struct OnCpu {
+    inputs: Vec<(DType, Sizes)>,
+    executable: ferrax_cpu::Executable,
+}
+
+impl OnCpu {
+    fn new(op: &Op, inputs: &[Argument]) -> Result<OnCpu> {
+        let mut b = Builder::new(op.name());
+        let inputs: Vec<_> = inputs.iter().map(|argument| (argument.dtype, argument.sizes.clone())).collect();
+        let atoms: Vec<_> =
+            inputs.iter().map(|(dtype, sizes)| b.input(ArrayType::of_sizes(sizes, *dtype))).collect();
+        let outputs = b.emit(op.clone(), &atoms)?;
+        let executable = ferrax_cpu::compile(&b.finish(outputs.into_iter().map(Into::into)))?;
+        Ok(OnCpu { inputs, executable })
     }
 }
 
-/// An op with operands of these types, compiled for the CPU.
-fn on_cpu(op: &Op, inputs: &[Argument]) -> Result<ferrax_cpu::Executable> {
-    let mut b = Builder::new(op.name());
-    let typed = |argument: &Argument| -> (DType, Sizes) { (argument.dtype, argument.sizes.clone()) };
-    let atoms: Vec<_> =
-        inputs.iter().map(typed).map(|(dtype, sizes)| b.input(ArrayType::of_sizes(&sizes, dtype))).collect();
-    let outputs = b.emit(op.clone(), &atoms)?;
-    ferrax_cpu::compile(&b.finish(outputs.into_iter().map(Into::into)))
+impl Library for OnCpu {
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+        let tensor = |((dtype, sizes), memory): (&(DType, Sizes), &Memory)| -> Result<Tensor> {
+            let mut tensor = Tensor::zeros(*dtype, sizes.clone())?;
+            Gpu::download(gpu, memory, tensor.bytes_mut()?)?;
+            Ok(tensor)
+        };
+        let inputs: Vec<Tensor> = self.inputs.iter().zip(inputs).map(tensor).collect::<Result<_>>()?;
+        self.executable.run(&inputs)?.iter().map(|output| Gpu::upload(gpu, output.bytes())).collect()
+    }
 }

@@ -12,7 +12,7 @@ use ferrax_ir::ops::control::within_bound;
 use ferrax_ir::ops::{Cond, Scan, While};
 use ferrax_ir::{Program, Result, internal_error, unsupported};
 
-use crate::backend::Executable;
+use crate::backend::{Executable, Library};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::pipelines::Source;
@@ -50,8 +50,10 @@ impl Branches {
     pub fn new(op: &Cond, nested: &mut Nested<'_, Gpu>) -> Result<Branches> {
         Ok(Branches(op.branches.iter().map(|program| nested.executable(program)).collect::<Result<_>>()?))
     }
+}
 
-    pub fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+impl Library for Branches {
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
         let mut bytes = [0; 4];
         gpu.download(&inputs[0], &mut bytes)?;
         let index = usize::try_from(i32::from_le_bytes(bytes)).unwrap_or(0);
@@ -71,8 +73,10 @@ impl WhileLoop {
             program: op.body_jaxpr.clone(),
         })
     }
+}
 
-    pub fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+impl Library for WhileLoop {
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
         let (of_condition, rest) = inputs.split_at(self.condition_constants);
         let (of_body, carry) = rest.split_at(self.body_constants);
         let mut carry = carry.to_vec();
@@ -131,8 +135,10 @@ impl ScanLoop {
             stacks: rows(Way::IntoArray, &outputs[op.num_carry..])?,
         })
     }
+}
 
-    pub fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+impl Library for ScanLoop {
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
         let (constants, rest) = inputs.split_at(self.constants);
         let (carry, arrays) = rest.split_at(self.carries);
         let mut carry = carry.to_vec();

@@ -9,6 +9,7 @@ use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral};
 use ferrax_ir::tensor::row_major;
 use ferrax_ir::{Op, Result, unsupported};
 
+use crate::backend::Library;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::pipelines::Source;
@@ -21,10 +22,11 @@ const THIN: usize = 4;
 const FEW: usize = 4096;
 const LONG: usize = 512;
 
-/// Launches whose results together are the result.
+/// Launches whose results together are the result, which has so many bytes.
 #[derive(Debug)]
-pub struct Products {
+struct Products {
     launches: Vec<Prepared>,
+    bytes: usize,
     /// Whether some of the result is no launch's, and zero.
     gaps: bool,
 }
@@ -194,28 +196,31 @@ impl Product {
     }
 }
 
-impl Products {
-    /// What computes an op, if it is a product or a convolution that shaders compute.
-    pub fn new(gpu: &Gpu, op: &Op, inputs: &[Argument], outputs: &[Argument]) -> Result<Option<Products>> {
-        let ([lhs, rhs], [out]) = (inputs, outputs) else { return Ok(None) };
-        if lhs.dtype != out.dtype || rhs.dtype != out.dtype || types::storage(out.dtype).is_err() {
-            return Ok(None);
-        }
-        let empty = [lhs, rhs, out].iter().any(|argument| argument.sizes.contains(&0));
-        let (products, gaps): (Vec<Product>, bool) = match op {
-            _ if empty && matches!(op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_)) => (Vec::new(), true),
-            Op::DotGeneral(op) => (vec![dot(op, [lhs, rhs, out])], false),
-            Op::ConvGeneralDilated(op) => classes(op, [lhs, rhs, out])?,
-            _ => return Ok(None),
-        };
-        let launches =
-            products.into_iter().map(|product| product.prepare(gpu, out)).collect::<Result<_>>()?;
-        Ok(Some(Products { launches, gaps }))
+/// What computes an op, if it is a product or a convolution that shaders compute.
+pub fn bind(
+    gpu: &Gpu,
+    op: &Op,
+    inputs: &[Argument],
+    outputs: &[Argument],
+) -> Result<Option<Box<dyn Library>>> {
+    let ([lhs, rhs], [out]) = (inputs, outputs) else { return Ok(None) };
+    if lhs.dtype != out.dtype || rhs.dtype != out.dtype || types::storage(out.dtype).is_err() {
+        return Ok(None);
     }
+    let empty = [lhs, rhs, out].iter().any(|argument| argument.sizes.contains(&0));
+    let (products, gaps): (Vec<Product>, bool) = match op {
+        _ if empty && matches!(op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_)) => (Vec::new(), true),
+        Op::DotGeneral(op) => (vec![dot(op, [lhs, rhs, out])], false),
+        Op::ConvGeneralDilated(op) => classes(op, [lhs, rhs, out])?,
+        _ => return Ok(None),
+    };
+    let launches = products.into_iter().map(|product| product.prepare(gpu, out)).collect::<Result<_>>()?;
+    Ok(Some(Box::new(Products { launches, bytes: out.bytes(), gaps })))
+}
 
-    pub fn run(&self, gpu: &Gpu, inputs: &[Memory], outputs: &[Argument]) -> Result<Vec<Memory>> {
-        let bytes = outputs.iter().map(Argument::bytes).sum();
-        let result = if self.gaps { gpu.zeros(bytes)? } else { gpu.allocate(bytes)? };
+impl Library for Products {
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+        let result = if self.gaps { gpu.zeros(self.bytes)? } else { gpu.allocate(self.bytes)? };
         for launch in &self.launches {
             gpu.launch(launch, inputs.iter().chain([&result]))?;
         }
