@@ -12,6 +12,7 @@ use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::product;
+use crate::sort;
 
 /// A plan that is ready to run.
 #[derive(Debug)]
@@ -119,6 +120,7 @@ impl Gpu {
         }
         let own = match op {
             Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
+            Op::Sort(_) | Op::TopK(_) => sort::bind(self, op, inputs, outputs)?,
             _ => None,
         };
         own.map_or_else(|| Ok(Box::new(OnCpu::new(op, inputs)?) as Box<dyn Library>), Ok)

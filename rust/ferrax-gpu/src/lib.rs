@@ -10,6 +10,7 @@
 //! | `numbers` | the sizes of a launch, as words that a shader reads |
 //! | `pipelines` | what was made of shaders, by what they were made of |
 //! | `product` | products of matrices and convolutions |
+//! | `sort` | sorting, and the largest elements |
 //! | `control` | branches and loops |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
 //!
@@ -24,6 +25,7 @@ mod memory;
 mod numbers;
 mod pipelines;
 mod product;
+mod sort;
 mod stream;
 pub mod wgsl;
 

@@ -22,6 +22,7 @@ pub enum Source {
     Product(ProductForm),
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
+    Sort(wgsl::sort::SortForm),
 }
 
 impl Source {
@@ -30,6 +31,7 @@ impl Source {
             Source::Kernel(form) => wgsl::shader(form),
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
+            Source::Sort(form) => wgsl::sort::shader(*form),
         }
     }
 }

@@ -1,0 +1,105 @@
+//! Sorting, the largest elements, scatters and running reductions on a GPU: what the interpreter gives.
+
+#[path = "../../ferrax-cpu/tests/common/mod.rs"]
+mod common;
+mod gpu;
+
+use std::sync::Arc;
+
+use common::{compare, fill};
+use ferrax_compile::device::Attached;
+use ferrax_gpu::Gpu;
+use ferrax_ir::ops::{Sort, TopK};
+use ferrax_ir::{Builder, DType, Op, Tensor, interpret};
+use gpu::{device, run};
+
+const DTYPES: [DType; 15] = {
+    use DType::*;
+    [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128]
+};
+
+/// Runs one op, by shaders.
+fn check(device: &Arc<Attached<Gpu>>, op: impl Into<Op>, inputs: &[Tensor], ulps: u64) {
+    let op = op.into();
+    let types: Vec<_> = inputs.iter().map(Tensor::array_type).collect();
+    let mut b = Builder::new(format!("{op:?} of {types:?}"));
+    let atoms: Vec<_> = types.into_iter().map(|ty| b.input(ty)).collect();
+    let outputs = b.emit(op, &atoms).unwrap();
+    let program = b.finish(outputs.into_iter().map(Into::into));
+    let before = device.backend().counts();
+    let got = run(device, &program, inputs).unwrap_or_else(|error| panic!("{}: {error}", program.name));
+    let after = device.backend().counts();
+    assert!(after.made + after.found > before.made + before.found, "{} has no shader", program.name);
+    for (got, want) in got.iter().zip(&interpret::run(&program, inputs).unwrap()) {
+        compare(got, want, ulps, &program.name);
+    }
+}
+
+/// Floats with NaN and infinities of both signs among them.
+fn special(dtype: DType, sizes: &[usize]) -> Tensor {
+    let mut tensor = fill(dtype, sizes, 3);
+    let size = dtype.size() / if dtype.is_complex() { 2 } else { 1 };
+    if !dtype.is_inexact() {
+        return tensor;
+    }
+    let infinity: u64 = match (size, dtype) {
+        (8, _) => 0x7ff0 << 48,
+        (4, _) => 0x7f80 << 16,
+        (_, DType::F16) => 0x7c00,
+        _ => 0x7f80,
+    };
+    for (number, element) in tensor.bytes_mut().unwrap().chunks_exact_mut(size).enumerate() {
+        let bits = match number % 11 {
+            2 => infinity,
+            5 => infinity | (1 << (size * 8 - 1)),
+            7 => infinity | 1,
+            8 => infinity | 1 | (1 << (size * 8 - 1)),
+            _ => continue,
+        };
+        element.copy_from_slice(&bits.to_le_bytes()[..size]);
+    }
+    tensor
+}
+
+#[test]
+fn sorts_of_all_dtypes() {
+    let device = device();
+    for dtype in DTYPES {
+        for (sizes, dimension) in [(&[7, 5][..], 0), (&[3, 40], 1), (&[2, 700, 3], 1), (&[1], 0)] {
+            let places = Tensor::from_bytes(
+                DType::I32,
+                sizes,
+                &(0..sizes.iter().product::<usize>() as i32).flat_map(i32::to_le_bytes).collect::<Vec<_>>(),
+            );
+            let inputs = [special(dtype, sizes), places.unwrap()];
+            check(&device, Sort { dimension, is_stable: true, num_keys: 1 }, &inputs, 0);
+        }
+    }
+}
+
+#[test]
+fn sorts_of_long_lines_and_of_several_keys() {
+    let device = device();
+    for length in [511, 512, 513, 1024, 1025, 5000] {
+        check(
+            &device,
+            Sort { dimension: 1, is_stable: true, num_keys: 1 },
+            &[fill(DType::F32, &[2, length], 1)],
+            0,
+        );
+    }
+    let keys = [fill(DType::I8, &[900], 1), fill(DType::F16, &[900], 2), fill(DType::C64, &[900], 3)];
+    for num_keys in 1..=3 {
+        check(&device, Sort { dimension: 0, is_stable: false, num_keys }, &keys, 0);
+    }
+}
+
+#[test]
+fn largest_elements() {
+    let device = device();
+    for dtype in DTYPES.into_iter().filter(|dtype| !dtype.is_complex()) {
+        for (sizes, axis, k) in [(&[7, 5][..], 0, 3), (&[3, 40], 1, 40), (&[2, 700, 3], 1, 10)] {
+            check(&device, TopK { axis, k }, &[special(dtype, sizes)], 0);
+        }
+    }
+}
