@@ -12,6 +12,7 @@ use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::product;
+use crate::scatter;
 use crate::sort;
 
 /// A plan that is ready to run.
@@ -33,7 +34,7 @@ enum Ready {
 /// A library call that is ready to run: an op with the types of its operands.
 pub trait Library: Send + Sync + std::fmt::Debug {
     /// Records the commands that compute the results, which are dense and row-major, as operands are. Results may be
-    /// operands.
+    /// operands, and be written into those that nobody else has.
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>>;
 }
 
@@ -72,7 +73,7 @@ impl Backend for Gpu {
 
     fn run(&self, executable: &Executable, inputs: &[&Memory]) -> Result<Vec<Output<Memory>>> {
         let inputs: Vec<Memory> = inputs.iter().map(|&memory| memory.clone()).collect();
-        let outputs = self.record(executable, &inputs)?;
+        let outputs = self.record(executable, inputs)?;
         self.flush()?;
         let output = |(buffer, argument): (Memory, &Argument)| Output {
             buffer,
@@ -120,6 +121,7 @@ impl Gpu {
         }
         let own = match op {
             Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
+            Op::Scatter(_) | Op::DynamicUpdateSlice(_) => scatter::bind(self, op, inputs)?,
             Op::Sort(_) | Op::TopK(_) => sort::bind(self, op, inputs, outputs)?,
             _ => None,
         };
@@ -127,7 +129,7 @@ impl Gpu {
     }
 
     /// Records the commands of an executable. The outputs may be inputs, or each other.
-    pub(crate) fn record(&self, executable: &Executable, inputs: &[Memory]) -> Result<Vec<Memory>> {
+    pub(crate) fn record(&self, executable: &Executable, inputs: Vec<Memory>) -> Result<Vec<Memory>> {
         let plan = &executable.plan;
         let mut memory: Vec<Option<Memory>> = plan
             .buffers
@@ -138,6 +140,7 @@ impl Gpu {
                 Place::Arena(_) | Place::Fresh(_) | Place::Rows(_) => None,
             })
             .collect();
+        drop(inputs);
         let at = |memory: &mut Vec<Option<Memory>>, id: BufferId| -> Result<Memory> {
             let slot = &mut memory[id.0 as usize];
             if slot.is_none() {
@@ -153,8 +156,15 @@ impl Gpu {
                     self.launch(prepared, &operands)?;
                 }
                 Ready::Library(library, takes, gives) => {
-                    let inputs =
-                        takes.iter().map(|take| at(&mut memory, take.buffer)).collect::<Result<Vec<_>>>()?;
+                    let mut inputs = Vec::with_capacity(takes.len());
+                    for (number, take) in takes.iter().enumerate() {
+                        inputs.push(at(&mut memory, take.buffer)?);
+                        // What nobody needs later is the call's alone, which may write into it.
+                        let again = takes[number + 1..].iter().any(|other| other.buffer == take.buffer);
+                        if !again && last.contains(&take.buffer) {
+                            memory[take.buffer.0 as usize] = None;
+                        }
+                    }
                     let outputs = library.run(self, &inputs)?;
                     drop(inputs);
                     if outputs.len() != gives.len() {

@@ -58,7 +58,7 @@ impl Library for Branches {
         gpu.download(&inputs[0], &mut bytes)?;
         let index = usize::try_from(i32::from_le_bytes(bytes)).unwrap_or(0);
         let last = self.0.len().checked_sub(1).ok_or_else(|| internal_error!("a cond without branches"))?;
-        gpu.record(&self.0[index.min(last)], &inputs[1..])
+        gpu.record(&self.0[index.min(last)], inputs[1..].to_vec())
     }
 }
 
@@ -82,7 +82,7 @@ impl Library for WhileLoop {
         let mut carry = carry.to_vec();
         for steps in 0.. {
             let arguments: Vec<Memory> = of_condition.iter().chain(&carry).cloned().collect();
-            let holds = gpu.record(&self.condition, &arguments)?;
+            let holds = gpu.record(&self.condition, arguments)?;
             let mut byte = [0];
             gpu.download(&holds[0], &mut byte)?;
             if byte == [0] {
@@ -90,7 +90,7 @@ impl Library for WhileLoop {
             }
             within_bound(&self.program, steps, self.max_steps)?;
             let arguments: Vec<Memory> = of_body.iter().cloned().chain(carry).collect();
-            carry = gpu.record(&self.body, &arguments)?;
+            carry = gpu.record(&self.body, arguments)?;
         }
         Ok(carry)
     }
@@ -151,7 +151,7 @@ impl Library for ScanLoop {
                 gpu.launch(take, [&counter, array, &row])?;
                 arguments.push(row);
             }
-            carry = gpu.record(&self.body, &arguments)?;
+            carry = gpu.record(&self.body, arguments)?;
             for ((stack, (_, put)), row) in stacks.iter().zip(&self.stacks).zip(carry.split_off(self.carries))
             {
                 gpu.launch(put, [&counter, stack, &row])?;

@@ -11,6 +11,7 @@
 //! | `pipelines` | what was made of shaders, by what they were made of |
 //! | `product` | products of matrices and convolutions |
 //! | `sort` | sorting, and the largest elements |
+//! | `scatter` | scatters, and updates of slices |
 //! | `control` | branches and loops |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
 //!
@@ -25,6 +26,7 @@ mod memory;
 mod numbers;
 mod pipelines;
 mod product;
+mod scatter;
 mod sort;
 mod stream;
 pub mod wgsl;

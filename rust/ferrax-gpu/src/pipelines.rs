@@ -23,6 +23,7 @@ pub enum Source {
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
     Sort(wgsl::sort::SortForm),
+    Scatter(wgsl::scatter::ScatterForm),
 }
 
 impl Source {
@@ -32,6 +33,7 @@ impl Source {
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
             Source::Sort(form) => wgsl::sort::shader(*form),
+            Source::Scatter(form) => wgsl::scatter::shader(form),
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use common::{compare, fill};
 use ferrax_compile::device::Attached;
 use ferrax_gpu::Gpu;
-use ferrax_ir::ops::{Sort, TopK};
-use ferrax_ir::{Builder, DType, Op, Tensor, interpret};
+use ferrax_ir::ops::{DynamicUpdateSlice, GatherMode, Scatter, ScatterKind, Sort, TopK};
+use ferrax_ir::{Axes, Builder, DType, Op, Scalar, Tensor, interpret};
 use gpu::{device, run};
 
 const DTYPES: [DType; 15] = {
@@ -100,6 +100,106 @@ fn largest_elements() {
     for dtype in DTYPES.into_iter().filter(|dtype| !dtype.is_complex()) {
         for (sizes, axis, k) in [(&[7, 5][..], 0, 3), (&[3, 40], 1, 40), (&[2, 700, 3], 1, 10)] {
             check(&device, TopK { axis, k }, &[special(dtype, sizes)], 0);
+        }
+    }
+}
+
+fn indices(dtype: DType, sizes: &[usize], numbers: &[i64]) -> Tensor {
+    let count: usize = sizes.iter().product();
+    let bytes = (0..count).flat_map(|number| {
+        Scalar::from_i64(dtype, numbers[number % numbers.len()]).bytes()[..dtype.size()].to_vec()
+    });
+    Tensor::from_bytes(dtype, sizes, &bytes.collect::<Vec<u8>>()).unwrap()
+}
+
+fn axes(list: &[usize]) -> Axes {
+    list.iter().copied().collect()
+}
+
+const KINDS: [ScatterKind; 6] = {
+    use ScatterKind::*;
+    [Set, Add, Sub, Mul, Min, Max]
+};
+
+/// Rows of a table, several to one place, some outside.
+#[test]
+fn scatters_of_all_dtypes() {
+    let device = device();
+    for dtype in DTYPES {
+        for kind in KINDS {
+            let orders = matches!(kind, ScatterKind::Min | ScatterKind::Max);
+            if (dtype == DType::Bool && kind != ScatterKind::Set) || (dtype.is_complex() && orders) {
+                continue;
+            }
+            let op = Scatter {
+                kind,
+                update_window_dims: axes(&[1]),
+                inserted_window_dims: axes(&[0]),
+                scatter_dims_to_operand_dims: axes(&[0]),
+                operand_batching_dims: axes(&[]),
+                scatter_indices_batching_dims: axes(&[]),
+                mode: GatherMode::Fill,
+                unique_indices: false,
+                indices_are_sorted: false,
+            };
+            let places = indices(DType::I32, &[20, 1], &[3, 0, 3, 9, -1, 5, 3, 8, 100]);
+            check(&device, op, &[fill(dtype, &[9, 5], 1), places, fill(dtype, &[20, 5], 2)], 2);
+        }
+    }
+}
+
+/// Windows that overlap in part, that are clamped, and indices of all widths; single elements; batches.
+#[test]
+fn scatters_of_windows() {
+    let device = device();
+    for dtype in [DType::I8, DType::U8, DType::I16, DType::U32, DType::I64, DType::U64] {
+        for mode in [GatherMode::Clip, GatherMode::Fill] {
+            for kind in [ScatterKind::Set, ScatterKind::Add] {
+                let op = Scatter {
+                    kind,
+                    update_window_dims: axes(&[1, 2]),
+                    inserted_window_dims: axes(&[]),
+                    scatter_dims_to_operand_dims: axes(&[1, 0]),
+                    operand_batching_dims: axes(&[]),
+                    scatter_indices_batching_dims: axes(&[]),
+                    mode,
+                    unique_indices: false,
+                    indices_are_sorted: false,
+                };
+                let numbers: &[i64] =
+                    if dtype.is_signed() { &[0, 3, -1, 2, 100, 4] } else { &[0, 3, 2, 100, 4] };
+                let places = indices(dtype, &[7, 2], numbers);
+                let inputs = [fill(DType::F32, &[6, 8], 1), places, fill(DType::F32, &[7, 2, 3], 2)];
+                check(&device, op.clone(), &inputs, 2);
+                let batched = Scatter {
+                    update_window_dims: axes(&[2]),
+                    inserted_window_dims: axes(&[]),
+                    scatter_dims_to_operand_dims: axes(&[1]),
+                    operand_batching_dims: axes(&[0]),
+                    scatter_indices_batching_dims: axes(&[0]),
+                    ..op
+                };
+                let places = indices(dtype, &[4, 3, 1], numbers);
+                let inputs = [fill(DType::BF16, &[4, 6], 1), places, fill(DType::BF16, &[4, 3, 2], 2)];
+                check(&device, batched, &inputs, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn updates_of_slices() {
+    let device = device();
+    for dtype in DTYPES {
+        for start in [-3, 0, 2, 50] {
+            let inputs = [
+                fill(dtype, &[5, 7, 2], 1),
+                fill(dtype, &[2, 7, 1], 2),
+                indices(DType::I32, &[], &[start]),
+                indices(DType::I32, &[], &[1]),
+                indices(DType::I32, &[], &[start]),
+            ];
+            check(&device, DynamicUpdateSlice {}, &inputs, 0);
         }
     }
 }

@@ -8,6 +8,7 @@ mod fold;
 mod ops;
 pub mod product;
 pub mod rows;
+pub mod scatter;
 pub mod sort;
 pub mod types;
 
