@@ -9,6 +9,7 @@ use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
 use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, internal_error};
 
 use crate::control::{Branches, ScanLoop, WhileLoop};
+use crate::cumulative;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::product;
@@ -122,6 +123,7 @@ impl Gpu {
         let own = match op {
             Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
             Op::Scatter(_) | Op::DynamicUpdateSlice(_) => scatter::bind(self, op, inputs)?,
+            Op::Cumulative(op) => cumulative::bind(self, op, inputs)?,
             Op::Sort(_) | Op::TopK(_) => sort::bind(self, op, inputs, outputs)?,
             _ => None,
         };

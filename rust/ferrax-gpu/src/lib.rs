@@ -12,6 +12,7 @@
 //! | `product` | products of matrices and convolutions |
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
+//! | `cumulative` | running reductions |
 //! | `control` | branches and loops |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
 //!
@@ -21,6 +22,7 @@
 mod adapter;
 mod backend;
 mod control;
+mod cumulative;
 mod gpu;
 mod memory;
 mod numbers;

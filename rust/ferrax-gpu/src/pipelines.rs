@@ -23,6 +23,7 @@ pub enum Source {
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
     Sort(wgsl::sort::SortForm),
+    Cumulative(wgsl::cumulative::CumulativeForm),
     Scatter(wgsl::scatter::ScatterForm),
 }
 
@@ -33,6 +34,7 @@ impl Source {
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
             Source::Sort(form) => wgsl::sort::shader(*form),
+            Source::Cumulative(form) => wgsl::cumulative::shader(*form),
             Source::Scatter(form) => wgsl::scatter::shader(form),
         }
     }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use common::{compare, fill};
 use ferrax_compile::device::Attached;
 use ferrax_gpu::Gpu;
-use ferrax_ir::ops::{DynamicUpdateSlice, GatherMode, Scatter, ScatterKind, Sort, TopK};
+use ferrax_ir::ops::{
+    Cumulative, CumulativeKind, DynamicUpdateSlice, GatherMode, Scatter, ScatterKind, Sort, TopK,
+};
 use ferrax_ir::{Axes, Builder, DType, Op, Scalar, Tensor, interpret};
 use gpu::{device, run};
 
@@ -200,6 +202,56 @@ fn updates_of_slices() {
                 indices(DType::I32, &[], &[start]),
             ];
             check(&device, DynamicUpdateSlice {}, &inputs, 0);
+        }
+    }
+}
+
+/// Floats without their signs, whose sums do not cancel.
+fn positive(mut tensor: Tensor) -> Tensor {
+    let dtype = tensor.dtype();
+    if dtype.is_inexact() {
+        let bytes = tensor.bytes_mut().unwrap();
+        bytes.chunks_exact_mut(dtype.real().size()).for_each(|part| part[part.len() - 1] &= 0x7f);
+    }
+    tensor
+}
+
+#[test]
+fn running_reductions() {
+    let device = device();
+    for kind in CumulativeKind::ALL.iter().copied() {
+        for dtype in DTYPES {
+            let orders = !matches!(kind, CumulativeKind::Sum | CumulativeKind::Prod);
+            let exp = kind == CumulativeKind::LogSumExp;
+            if dtype == DType::Bool || (dtype.is_complex() && orders) || (exp && !dtype.is_inexact()) {
+                continue;
+            }
+            // Many terms that are rounded in another order.
+            let ulps = if dtype.is_inexact() { 2000 } else { 0 };
+            for (sizes, axis, reverse) in [
+                (&[7, 5][..], 0, false),
+                (&[3, 40], 1, true),
+                (&[2, 150, 3], 1, true),
+                (&[2, 4500], 1, false),
+            ] {
+                let long = sizes.iter().any(|&size| size > 64);
+                if kind == CumulativeKind::Prod && long && dtype.is_inexact() {
+                    continue;
+                }
+                check(&device, Cumulative { kind, axis, reverse }, &[positive(fill(dtype, sizes, 5))], ulps);
+            }
+        }
+    }
+}
+
+/// Infinities and NaN come through.
+#[test]
+fn running_reductions_of_special_values() {
+    let device = device();
+    for kind in CumulativeKind::ALL.iter().copied() {
+        for dtype in [DType::F16, DType::F32, DType::F64] {
+            let op = Cumulative { kind, axis: 1, reverse: false };
+            check(&device, op, &[special(dtype, &[8, 9])], 20);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! of a module whose binding 0 has the words of `numbers` and whose binding n + 1 has operand n.
 //! Cost: linear in the kernel, with its functions of floats written out.
 
+pub mod cumulative;
 mod fold;
 mod ops;
 pub mod product;
@@ -251,17 +252,7 @@ impl Writer<'_> {
                 }
                 ScalarOp::Index { axis } => format!("i64(i{axis})"),
                 ScalarOp::Param { index } => self.param(index as usize, instruction.ty),
-                _ => {
-                    let from: Vec<ScalarType> =
-                        instruction.args.iter().map(|&arg| body.type_of(arg)).collect();
-                    let opaque =
-                        |(position, text): (usize, &String)| match may_cancel(body, instruction, position) {
-                            true => ops::opaque(instruction.ty, text),
-                            false => text.clone(),
-                        };
-                    let args: Vec<String> = args.iter().enumerate().map(opaque).collect();
-                    ops::expression(instruction, &from, &args)?
-                }
+                _ => computed(body, instruction, &args)?,
             };
             self.line(format!("let {own}: {} = {text};", register(instruction.ty)));
         }
@@ -327,6 +318,41 @@ impl Writer<'_> {
             _ => Err(internal_error!("a fill that is no constant")),
         }
     }
+}
+
+/// What an instruction computes of these registers.
+fn computed(body: &Body, instruction: &Instruction, args: &[String]) -> Result<String> {
+    let from: Vec<ScalarType> = instruction.args.iter().map(|&arg| body.type_of(arg)).collect();
+    let opaque = |(position, text): (usize, &String)| match may_cancel(body, instruction, position) {
+        true => ops::opaque(instruction.ty, text),
+        false => text.clone(),
+    };
+    let args: Vec<String> = args.iter().enumerate().map(opaque).collect();
+    ops::expression(instruction, &from, &args)
+}
+
+/// A body as a function of its inputs.
+fn function(called: &str, body: &Body, result: Reg, inputs: &[(&str, ScalarType)]) -> Result<String> {
+    let (body, map) = expanded(body)?;
+    let parameters: Vec<String> =
+        inputs.iter().map(|(input, ty)| format!("{input}: {}", register(*ty))).collect();
+    let result = map[result.0 as usize];
+    let mut text =
+        format!("fn {called}({}) -> {} {{\n", parameters.join(", "), register(body.type_of(result)));
+    for (index, instruction) in body.instructions().iter().enumerate() {
+        let args: Vec<String> = instruction.args.iter().map(|&arg| name(Stage::Main, arg)).collect();
+        let value = match instruction.op {
+            ScalarOp::Input { operand, .. } => match inputs.get(operand as usize) {
+                Some((input, _)) => (*input).to_string(),
+                None => return Err(internal_error!("{called} has no input {operand}")),
+            },
+            _ => computed(&body, instruction, &args)?,
+        };
+        let own = name(Stage::Main, Reg(index as u32));
+        let _ = writeln!(text, "let {own}: {} = {value};", register(instruction.ty));
+    }
+    let _ = writeln!(text, "return {};\n}}", name(Stage::Main, result));
+    Ok(text)
 }
 
 /// Whether drivers may take an instruction for something simpler that is not the same: `(a + b) - b` for `a`, where numbers
