@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run examples test test-rust test-gpu test-python test-all sanitize fuzz wheel bench lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-gpu test-python test-all sanitize fuzz wheel bench bench-gpu lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
@@ -27,6 +27,7 @@ help:
 	@echo "make fuzz MINUTES=n  n minutes of each fuzz target, or of FUZZ_TARGETS=\"file text\""
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX, NumPy and PyTorch; BENCH_ARGS=--write keeps them"
+	@echo "make bench-gpu   the same on a GPU, beside JAX and PyTorch where these have one"
 	@echo "make lint        formatting, lints, types, file lengths, layers"
 	@echo "make docs        write the generated documents"
 	@echo "make docs-check  check that they are current, help and types of public names, that README runs"
@@ -94,6 +95,7 @@ test-gpu: $(BUILT) $(VENV)/.extra-test
 	cargo test -q --locked -p ferrax --features gpu --test gpu
 	FERRAX_TEST_DEVICE=gpu $(BIN)/python -m pytest -q tests/python/test_devices.py tests/gpu
 	FERRAX_PLATFORMS=gpu,cpu $(BIN)/python -m pytest -q -n 2 --dist worksteal $(GPU_TESTS)
+	$(BIN)/python benches/gpu.py --small
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
@@ -147,6 +149,10 @@ wheel: $(VENV)/.tools
 
 bench: $(BUILT) $(VENV)/.extra-bench
 	$(BIN)/python benches/run.py $(BENCH_ARGS)
+
+# The GPU is that whose name FERRAX_GPU is a part of, or any that is not software; BENCH_ARGS=--small for software.
+bench-gpu: $(BUILT) $(VENV)/.extra-bench
+	$(BIN)/python benches/gpu.py $(BENCH_ARGS)
 
 # clippy and rustfmt are components of the toolchain: without them a note is printed instead.
 lint: $(VENV)/.extra-lint

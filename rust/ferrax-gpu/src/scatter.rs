@@ -62,7 +62,9 @@ pub fn bind(gpu: &Gpu, op: &Op, inputs: &[Argument]) -> Result<Option<Box<dyn Li
     let count = elements / of_window.max(1);
     let items = if windows.overlap { elements } else { count };
     let indices = operands.1.first().map_or(DType::I32, |&input| inputs[input].dtype);
-    let direct = count <= 1 || windows.unique;
+    // Each in a batch of its own, or as the program says, of places that are not clamped.
+    let apart = windows.positions.iter().all(|&[size, _, _, in_operand]| size <= 1 || in_operand > 0);
+    let direct = apart || (windows.unique && !windows.clamp);
     let form = ScatterForm {
         way: if direct { Way::Direct } else { Way::Runs },
         kind,

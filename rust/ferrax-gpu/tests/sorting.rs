@@ -145,7 +145,11 @@ fn scatters_of_all_dtypes() {
                 indices_are_sorted: false,
             };
             let places = indices(DType::I32, &[20, 1], &[3, 0, 3, 9, -1, 5, 3, 8, 100]);
-            check(&device, op, &[fill(dtype, &[9, 5], 1), places, fill(dtype, &[20, 5], 2)], 2);
+            check(&device, op.clone(), &[fill(dtype, &[9, 5], 1), places, fill(dtype, &[20, 5], 2)], 2);
+            // Unique, until they are clamped.
+            let op = Scatter { mode: GatherMode::Clip, unique_indices: true, ..op };
+            let places = indices(DType::I32, &[4, 1], &[8, 0, 9, 2]);
+            check(&device, op, &[fill(dtype, &[9, 5], 1), places, fill(dtype, &[4, 5], 2)], 2);
         }
     }
 }
