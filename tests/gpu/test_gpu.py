@@ -1,6 +1,7 @@
 """A GPU as a device: which one it is, what is said where there is none, and faults. `make test-gpu` runs this on the GPU
 that FERRAX_GPU names."""
 
+import json
 import os
 import pickle
 import subprocess
@@ -92,3 +93,36 @@ def test_arrays_that_are_too_large_are_errors_and_no_end(shape, what):
         with pytest.raises(NotImplementedError, match=what):
             jnp.zeros(shape, jnp.uint8)
         assert (jnp.ones(3) + 1).tolist() == [2, 2, 2]
+
+
+def test_profiles(tmp_path):
+    """Kernels, and calls that run on the CPU, in rows of a Chrome trace."""
+    x = ferrax.device_put(jnp.eye(3) + jnp.ones((3, 3)), GPU)
+    with GPU.profile(tmp_path / "trace.json"):
+        (jnp.tanh(x) + jnp.linalg.eigh(x)[0]).block_until_ready()
+        with pytest.raises(ValueError, match="being taken already"), GPU.profile(tmp_path / "other.json"):
+            pass
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {event["name"]: event["tid"] for event in events if event["ph"] == "X"}
+    assert names["eigh on the CPU"] == 1 and any("tanh" in name and row == 0 for name, row in names.items())
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in events if event["ph"] == "X")
+    with pytest.raises(KeyError), GPU.profile(tmp_path / "other.json"):
+        raise KeyError
+    assert not (tmp_path / "other.json").exists()
+    with pytest.raises(NotImplementedError, match="cpu:0 does not tell the times"):
+        with ferrax.devices("cpu")[0].profile(tmp_path / "other.json"):
+            pass
+
+
+def test_callbacks_and_prints_of_what_is_there(capfd):
+    """What a callback is given are arrays of the host; what it gives goes there."""
+    x = ferrax.device_put(jnp.arange(3.0), GPU)
+
+    def f(x):
+        ferrax.debug.print("x is {}", x)
+        return ferrax.pure_callback(lambda x: np.asarray(x) * 2, ferrax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
+
+    y = ferrax.jit(f)(x)
+    assert y.devices() == {GPU} and y.tolist() == [1, 3, 5]
+    ferrax.effects_barrier()
+    assert capfd.readouterr().out == "x is [0. 1. 2.]\n"

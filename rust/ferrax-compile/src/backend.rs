@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::{DType, Program, Result, Sizes};
+use ferrax_ir::{DType, Program, Result, Sizes, unsupported};
 use ferrax_transform::{Options, optimise};
 use rustc_hash::FxHashMap;
 
@@ -72,12 +72,32 @@ pub trait Backend: Send + Sync {
     /// Copies all of a buffer, which has as many bytes as `to`.
     fn download(&self, buffer: &Self::Buffer, to: &mut [u8]) -> Result<()>;
 
+    /// From now on the times of kernels are noted. Errors: unsupported where there is no clock.
+    fn begin_profile(&self) -> Result<()> {
+        Err(unsupported!("profiles: only GPUs tell the times of kernels"))
+    }
+
+    /// What was noted since then, when all of it is done.
+    fn end_profile(&self) -> Result<Vec<Event>> {
+        Err(unsupported!("profiles: only GPUs tell the times of kernels"))
+    }
+
     /// The outputs for these inputs, which have the dtypes and sizes of the program's.
     fn run(
         &self,
         executable: &Self::Executable,
         inputs: &[&Self::Buffer],
     ) -> Result<Vec<Output<Self::Buffer>>>;
+}
+
+/// A kernel, or a library call, that ran: nanoseconds from the first kernel, or from when the profile began if it was the
+/// host's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    pub name: String,
+    pub begin: f64,
+    pub end: f64,
+    pub host: bool,
 }
 
 /// An array on a machine.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use ferrax_ir::tensor::byte_size;
 use ferrax_ir::{Program, Result, Storage, internal_error};
 
-use crate::backend::{self, Backend, Output};
+use crate::backend::{self, Backend, Event, Output};
 
 /// The number of a device in a process. The host's is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -73,6 +73,11 @@ pub trait Device: Send + Sync {
 
     /// The memory of arrays that are on it.
     fn usage(&self) -> Usage;
+
+    /// See [`Backend::begin_profile`].
+    fn begin_profile(&self) -> Result<()>;
+
+    fn end_profile(&self) -> Result<Vec<Event>>;
 }
 
 /// Bytes of arrays on a device, the most there ever were, how often memory was given, and the largest.
@@ -153,6 +158,14 @@ impl<B: Backend + 'static> Device for Attached<B> {
 
     fn upload(&self, bytes: &[u8]) -> Result<Arc<dyn Memory>> {
         self.hold(self.backend.upload(bytes)?, bytes.len())
+    }
+
+    fn begin_profile(&self) -> Result<()> {
+        self.backend.begin_profile()
+    }
+
+    fn end_profile(&self) -> Result<Vec<Event>> {
+        self.backend.end_profile()
     }
 
     fn usage(&self) -> Usage {

@@ -4,7 +4,9 @@
 //! a step first writes it, and is free after the last that uses it. What there is no shader for (sorting,
 //! transforms, decompositions, callbacks) runs on the CPU: its operands are copied there, and its results back.
 
-use ferrax_compile::backend::{Nested, Output};
+use std::time::Instant;
+
+use ferrax_compile::backend::{Event, Nested, Output};
 use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
 use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, internal_error};
 
@@ -70,6 +72,14 @@ impl Backend for Gpu {
 
     fn download(&self, memory: &Memory, to: &mut [u8]) -> Result<()> {
         Gpu::download(self, memory, to)
+    }
+
+    fn begin_profile(&self) -> Result<()> {
+        Gpu::begin_profile(self)
+    }
+
+    fn end_profile(&self) -> Result<Vec<Event>> {
+        Gpu::end_profile(self)
     }
 
     fn run(&self, executable: &Executable, inputs: &[&Memory]) -> Result<Vec<Output<Memory>>> {
@@ -192,6 +202,7 @@ impl Gpu {
 /// An op without shaders: on the CPU, to which its operands are copied, and its results back.
 #[derive(Debug)]
 struct OnCpu {
+    name: String,
     inputs: Vec<(DType, Sizes)>,
     executable: ferrax_cpu::Executable,
 }
@@ -204,18 +215,22 @@ impl OnCpu {
             inputs.iter().map(|(dtype, sizes)| b.input(ArrayType::of_sizes(sizes, *dtype))).collect();
         let outputs = b.emit(op.clone(), &atoms)?;
         let executable = ferrax_cpu::compile(&b.finish(outputs.into_iter().map(Into::into)))?;
-        Ok(OnCpu { inputs, executable })
+        Ok(OnCpu { name: format!("{} on the CPU", op.name()), inputs, executable })
     }
 }
 
 impl Library for OnCpu {
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+        let begin = Instant::now();
         let tensor = |((dtype, sizes), memory): (&(DType, Sizes), &Memory)| -> Result<Tensor> {
             let mut tensor = Tensor::zeros(*dtype, sizes.clone())?;
             Gpu::download(gpu, memory, tensor.bytes_mut()?)?;
             Ok(tensor)
         };
         let inputs: Vec<Tensor> = self.inputs.iter().zip(inputs).map(tensor).collect::<Result<_>>()?;
-        self.executable.run(&inputs)?.iter().map(|output| Gpu::upload(gpu, output.bytes())).collect()
+        let outputs = self.executable.run(&inputs)?;
+        let outputs = outputs.iter().map(|output| Gpu::upload(gpu, output.bytes())).collect();
+        gpu.note(&self.name, begin);
+        outputs
     }
 }

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use ferrax_compile::Launch;
+use ferrax_compile::backend::Event;
 use ferrax_ir::{Error, Result, internal_error, unsupported, value_error};
 use wgpu::{
     BindGroupDescriptor, BindGroupEntry, BufferDescriptor, BufferUsages, Device, DeviceDescriptor, Features,
@@ -15,6 +17,7 @@ use crate::adapter::{Choice, described, found, number};
 use crate::memory::{Memory, Pool, PoolUsage};
 use crate::numbers::{Fold, Form, words};
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
+use crate::profile::Profile;
 use crate::stream::Stream;
 use crate::wgsl::MOST_GROUPS;
 
@@ -55,7 +58,7 @@ impl Gpu {
         let mut all = found();
         let adapter = all.swap_remove(number(&all, choice)?);
         let name = described(&adapter);
-        let wanted = Features::SHADER_INT64 | Features::SHADER_F64;
+        let wanted = Features::SHADER_INT64 | Features::SHADER_F64 | Features::TIMESTAMP_QUERY;
         let descriptor = DeviceDescriptor {
             label: Some("ferrax"),
             required_features: adapter.features() & wanted,
@@ -278,8 +281,45 @@ impl Gpu {
             entries: &entries,
         });
         let groups = [prepared.groups.min(MOST_GROUPS), prepared.groups.div_ceil(MOST_GROUPS)];
-        locked(&self.stream).dispatch(&prepared.pipeline.pipeline, &bound, groups)?;
+        locked(&self.stream).dispatch(&prepared.pipeline, &bound, groups)?;
         self.check()
+    }
+
+    /// From now on the times of kernels are noted.
+    ///
+    /// Errors: the GPU has no clock, or notes them already.
+    pub fn begin_profile(&self) -> Result<()> {
+        self.reach()?;
+        if !self.device.features().contains(Features::TIMESTAMP_QUERY) {
+            return Err(unsupported!("{} does not tell the times of kernels", self.name));
+        }
+        let mut stream = locked(&self.stream);
+        if stream.profile.is_some() {
+            return Err(value_error!("a profile of {} is being taken already: end it first", self.name));
+        }
+        stream.flush()?;
+        stream.profile = Some(Profile::new(&self.device, &self.queue));
+        Ok(())
+    }
+
+    /// What was noted since the profile began, when all of it is done.
+    pub fn end_profile(&self) -> Result<Vec<Event>> {
+        let profile = {
+            let mut stream = locked(&self.stream);
+            stream.flush()?;
+            stream.profile.take()
+        };
+        let profile = profile.ok_or_else(|| value_error!("no profile of {} was begun", self.name))?;
+        let events = profile.finish();
+        self.check()?;
+        events
+    }
+
+    /// Notes what the host did since then, if a profile is taken.
+    pub(crate) fn note(&self, name: &str, since: Instant) {
+        if let Some(profile) = &mut locked(&self.stream).profile {
+            profile.host(name, since);
+        }
     }
 
     /// Lets the GPU begin with all that was asked for.

@@ -14,6 +14,7 @@
 //! | `scatter` | scatters, and updates of slices |
 //! | `cumulative` | running reductions |
 //! | `control` | branches and loops |
+//! | `profile` | how long kernels take |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
 //!
 //! A shader is made of a kernel, which has no sizes in it: a new shape is other words in a buffer, and nothing is
@@ -28,6 +29,7 @@ mod memory;
 mod numbers;
 mod pipelines;
 mod product;
+mod profile;
 mod scatter;
 mod sort;
 mod stream;

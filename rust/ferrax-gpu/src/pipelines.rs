@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ferrax_ir::scalar::ScalarOp;
 use ferrax_ir::{Result, unsupported};
 use rustc_hash::FxHashMap;
 use wgpu::{
@@ -13,6 +14,7 @@ use wgpu::{
 
 use crate::numbers::Form;
 use crate::wgsl::product::ProductForm;
+use crate::wgsl::sort::SortForm;
 use crate::wgsl::{self, Shader};
 
 /// What a shader is made of.
@@ -28,6 +30,41 @@ pub enum Source {
 }
 
 impl Source {
+    /// What profiles call it: of kernels the functions and reductions that are in them.
+    fn name(&self) -> String {
+        match self {
+            Source::Kernel(form) => {
+                let kernel = &form.kernel;
+                let mut parts: Vec<String> = Vec::new();
+                let bodies = [&kernel.body, &kernel.epilogue];
+                for instruction in bodies.iter().flat_map(|body| body.instructions()) {
+                    if let ScalarOp::Math(function) = instruction.op {
+                        parts.push(format!("{function:?}").to_lowercase());
+                    }
+                }
+                let folds = kernel.accumulators.iter();
+                parts
+                    .extend(folds.map(|accumulator| format!("reduce {:?}", accumulator.kind).to_lowercase()));
+                parts.dedup();
+                if parts.is_empty() {
+                    "kernel".to_string()
+                } else {
+                    format!("kernel of {}", parts.join(", "))
+                }
+            }
+            Source::Product(form) => format!("product of {}, {:?}", form.dtype, form.way).to_lowercase(),
+            Source::Row(way) => format!("row, {way:?}").to_lowercase(),
+            Source::Sort(form) => match form {
+                SortForm::Keys { dtype, .. } => format!("sort, keys of {dtype}"),
+                SortForm::Places | SortForm::TakePlaces => "sort, places".to_string(),
+                SortForm::Exchange { way, .. } => format!("sort, {way:?}").to_lowercase(),
+                SortForm::Take { .. } => "sort, take".to_string(),
+            },
+            Source::Cumulative(form) => format!("running {:?} of {}", form.kind, form.dtype).to_lowercase(),
+            Source::Scatter(form) => format!("{}, {:?}", form.kind.name(), form.way).to_lowercase(),
+        }
+    }
+
     fn shader(&self) -> Result<Shader> {
         match self {
             Source::Kernel(form) => wgsl::shader(form),
@@ -43,6 +80,8 @@ impl Source {
 /// A pipeline and the layout of its bindings.
 #[derive(Debug)]
 pub struct Pipeline {
+    /// What profiles call it.
+    pub name: String,
     pub pipeline: ComputePipeline,
     pub layout: BindGroupLayout,
 }
@@ -73,14 +112,15 @@ impl Pipelines {
             self.found.fetch_add(1, Ordering::Relaxed);
             return Ok(known.clone());
         }
-        let pipeline = Arc::new(make(device, name, &source.shader()?)?);
+        let pipeline = Arc::new(make(device, name, &source)?);
         self.made.fetch_add(1, Ordering::Relaxed);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(source, pipeline.clone());
         Ok(pipeline)
     }
 }
 
-fn make(device: &Device, name: &str, shader: &Shader) -> Result<Pipeline> {
+fn make(device: &Device, name: &str, source: &Source) -> Result<Pipeline> {
+    let shader = source.shader()?;
     let lacks =
         |needed: bool, feature: Features, what: &str| match needed && !device.features().contains(feature) {
             true => Err(unsupported!("{name} cannot compute with {what}")),
@@ -124,7 +164,7 @@ fn make(device: &Device, name: &str, shader: &Shader) -> Result<Pipeline> {
         cache: None,
     });
     match pollster::block_on(scope.pop()) {
-        None => Ok(Pipeline { pipeline, layout }),
+        None => Ok(Pipeline { name: source.name(), pipeline, layout }),
         Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{}", shader.text)),
     }
 }

@@ -5,14 +5,16 @@
 
 use std::collections::VecDeque;
 
+use crate::pipelines::Pipeline;
+use crate::profile::Profile;
 use ferrax_ir::{Result, unsupported};
 use wgpu::{
-    BindGroup, Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePass, ComputePassDescriptor,
-    ComputePipeline, Device, PollType, Queue, SubmissionIndex,
+    BindGroup, Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePass, ComputePassDescriptor, Device,
+    PollType, Queue, SubmissionIndex,
 };
 
 /// Commands that are recorded before the GPU begins with them.
-const MANY: usize = 256;
+pub const MANY: usize = 256;
 
 /// How many submissions the GPU may be behind.
 const AHEAD: usize = 32;
@@ -25,11 +27,20 @@ pub struct Stream {
     pass: Option<ComputePass<'static>>,
     recorded: usize,
     submitted: VecDeque<SubmissionIndex>,
+    pub profile: Option<Profile>,
 }
 
 impl Stream {
     pub fn new(device: Device, queue: Queue) -> Stream {
-        Stream { device, queue, encoder: None, pass: None, recorded: 0, submitted: VecDeque::new() }
+        Stream {
+            device,
+            queue,
+            encoder: None,
+            pass: None,
+            recorded: 0,
+            submitted: VecDeque::new(),
+            profile: None,
+        }
     }
 
     fn encoder(&mut self) -> &mut CommandEncoder {
@@ -39,21 +50,24 @@ impl Stream {
     }
 
     /// Runs a pipeline in so many workgroups.
-    pub fn dispatch(
-        &mut self,
-        pipeline: &ComputePipeline,
-        bound: &BindGroup,
-        groups: [u32; 2],
-    ) -> Result<()> {
+    pub fn dispatch(&mut self, pipeline: &Pipeline, bound: &BindGroup, groups: [u32; 2]) -> Result<()> {
+        if self.profile.is_some() {
+            self.pass = None;
+        }
+        let device = &self.device;
         let pass = match &mut self.pass {
             Some(pass) => pass,
             None => {
-                let pass = self.encoder().begin_compute_pass(&ComputePassDescriptor::default());
-                let pass = pass.forget_lifetime();
-                self.pass.insert(pass)
+                let encoder = self.encoder.get_or_insert_with(|| {
+                    device.create_command_encoder(&CommandEncoderDescriptor::default())
+                });
+                let timestamp_writes = self.profile.as_mut().map(|profile| profile.writes(&pipeline.name));
+                let pass =
+                    encoder.begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes });
+                self.pass.insert(pass.forget_lifetime())
             }
         };
-        pass.set_pipeline(pipeline);
+        pass.set_pipeline(&pipeline.pipeline);
         pass.set_bind_group(0, bound, &[]);
         pass.dispatch_workgroups(groups[0], groups[1], 1);
         self.count()
@@ -82,7 +96,10 @@ impl Stream {
     pub fn flush(&mut self) -> Result<()> {
         self.pass = None;
         self.recorded = 0;
-        if let Some(encoder) = self.encoder.take() {
+        if let Some(mut encoder) = self.encoder.take() {
+            if let Some(profile) = &mut self.profile {
+                profile.submit(&mut encoder);
+            }
             self.submitted.push_back(self.queue.submit([encoder.finish()]));
         }
         while self.submitted.len() > AHEAD {

@@ -235,6 +235,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         placement::place_of,
         placement::set_default_place,
         devices::device_usage,
+        devices::device_begin_profile,
+        devices::device_end_profile,
         devices::place_at,
         devices::platform_devices,
         devices::device_name,

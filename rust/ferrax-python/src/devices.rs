@@ -121,6 +121,21 @@ pub fn device_usage(py: Python<'_>, number: u16) -> PyResult<(usize, usize, usiz
     Ok((in_use, peak, given, largest))
 }
 
+/// From now on the times of a device's kernels are noted.
+#[pyfunction]
+pub fn device_begin_profile(py: Python<'_>, number: u16) -> PyResult<()> {
+    let device = device(DeviceId(number)).py(py)?;
+    py.detach(|| device.begin_profile()).py(py)
+}
+
+/// What was noted: names, where they begin and end in nanoseconds, and whether it was the host's.
+#[pyfunction]
+pub fn device_end_profile(py: Python<'_>, number: u16) -> PyResult<Vec<(String, f64, f64, bool)>> {
+    let device = device(DeviceId(number)).py(py)?;
+    let events = py.detach(|| device.end_profile()).py(py)?;
+    Ok(events.into_iter().map(|event| (event.name, event.begin, event.end, event.host)).collect())
+}
+
 /// Whether a call may have to do with another device than the host.
 #[inline]
 pub fn elsewhere(operands: &[Operand<'_>]) -> bool {

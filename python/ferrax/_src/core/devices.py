@@ -7,11 +7,13 @@ counts within the platform.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import os
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from ferrax import _core
@@ -173,6 +175,42 @@ class Device:
             "bytes_limit": limit,
             "pool_bytes": in_use + waiting,
         }
+
+    @contextlib.contextmanager
+    def profile(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """Writes how long each kernel takes that runs on this GPU, by its own clock, as a Chrome trace.
+
+        Open the file in `chrome://tracing` or Perfetto (ui.perfetto.dev). Kernels are in one row, library calls that have
+        no kernels there and run on the CPU in another, with the times of their copies; the clocks of the two rows
+        begin with the first kernel and with the profile. Kernels do not overlap while a profile is taken. The
+        file is not written if the body raises.
+
+        Errors: NotImplementedError on devices without such a clock, as the CPU, and on GPUs that do not tell their times;
+        ValueError if a profile of the device is being taken.
+
+        >>> with ferrax.devices("gpu")[0].profile("trace.json"):  # doctest: +SKIP
+        ...     step(parameters).block_until_ready()
+        """
+        import json  # what is seldom needed
+
+        if not self._number:
+            raise NotImplementedError(f"profile: {self} does not tell the times of kernels, only GPUs do")
+        _core.device_begin_profile(self._number)
+        try:
+            yield
+        except BaseException:
+            _core.device_end_profile(self._number)
+            raise
+        rows = {False: f"{self}: {self.device_kind}", True: "on the CPU"}
+        events: list[dict[str, Any]] = [
+            {"name": "thread_name", "ph": "M", "pid": 0, "tid": int(host), "args": {"name": name}}
+            for host, name in rows.items()
+        ]
+        for name, begin, end, host in _core.device_end_profile(self._number):
+            times = {"ts": begin / 1e3, "dur": (end - begin) / 1e3}
+            events.append({"name": name, "ph": "X", "pid": 0, "tid": int(host), **times})
+        with open(path, "w") as file:
+            json.dump({"traceEvents": events}, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _of_id, (self.platform, self.id)
