@@ -34,6 +34,33 @@ What stays out, and what there is instead. On more than one device nothing runs 
 """
 
 
+# Kept by hand: what `ferrax-gpu` binds to the CPU, and what it refuses.
+GPUS = """
+## On GPUs
+
+Every operation runs on a GPU. What is not in the table is made of shaders; what is, and callbacks, runs on the CPU, where its operands
+are copied and from where its results are: `Device.profile` shows it as such.
+
+| on the CPU | when |
+|---|---|
+| `sort`, `top_k` | keys of 8 words of 32 bits or more together |
+| `cummax`, `cummin`, `cumlogsumexp`, `scatter_min`, `scatter_max` | of complex numbers |
+| `fft` | always |
+| `cholesky`, `lu`, `triangular_solve`, `geqrf`, `householder_product`, `ormqr` | always |
+| `eigh`, `eig`, `svd`, `schur`, `hessenberg`, `tridiagonal`, `tridiagonal_solve`, `geqp3` | always |
+| reverse-mode derivatives of `while_loop` | always |
+| reductions but sums | of complex numbers |
+
+| refused, with NotImplementedError | where |
+|---|---|
+| kernels over `int2`, `int4`, `uint2`, `uint4`, floats of 8 bits and less, keys of other generators than Threefry | on all GPUs |
+| kernels over `int64`, `uint64` | on GPUs without integers of 64 bits |
+| kernels over `float64`, `complex128` | on GPUs without floats of 64 bits, as those of Apple |
+| arrays of more than 2^31 elements, or of more bytes than a binding of the GPU has | on all GPUs |
+| a profile of kernels' times | on GPUs without timestamps |
+"""
+
+
 def owner_of(module: str):
     """The object whose attributes the names of a module of the list are; None without it."""
     path, _, kind = module.partition(" ")
@@ -77,7 +104,7 @@ def main() -> None:
         reasons = ((path, INSTEAD.get(path) or INSTEAD.get(path.rpartition(".")[0])) for path in paths)
         out += [f"| `{path}` | {reason} |" for path, reason in reasons if reason]
     head = HEAD.format(present=present_total, total=total)
-    emit("FEATURES.md", head + "\n".join(rows) + "\n" + OUT + "\n".join(out) + "\n", __doc__)
+    emit("FEATURES.md", head + "\n".join(rows) + "\n" + OUT + "\n".join(out) + "\n" + GPUS, __doc__)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,7 @@ impl Gpu {
         }
         let own = match op {
             Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
+            Op::Gather(_) | Op::DynamicSlice(_) => scatter::bind_gather(self, op, inputs, outputs)?,
             Op::Scatter(_) | Op::DynamicUpdateSlice(_) => scatter::bind(self, op, inputs)?,
             Op::Cumulative(op) => cumulative::bind(self, op, inputs)?,
             Op::Sort(_) | Op::TopK(_) => sort::bind(self, op, inputs, outputs)?,

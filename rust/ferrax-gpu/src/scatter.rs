@@ -1,11 +1,12 @@
-//! Scatters and dynamic updates of slices: launches of [`crate::wgsl::scatter`].
+//! Scatters and dynamic updates of slices, and gathers that are no kernels, as those of keys: launches of
+//! [`crate::wgsl::scatter`].
 //!
 //! In: an operand, windows of updates and where they go. Out: the operand with these, in its own memory if nobody else
-//! has it. Cost: linear in the updates where no two can have one place, else that of sorting the windows, or their
+//! has it. Or in: an operand and where windows begin; out: these. Cost: linear in the updates where no two can have one place, else that of sorting the windows, or their
 //! elements if windows can overlap.
 
 use ferrax_compile::Argument;
-use ferrax_ir::ops::{GatherMode, ScatterKind};
+use ferrax_ir::ops::{Gather, GatherMode, ScatterKind};
 use ferrax_ir::tensor::{element_count, row_major};
 use ferrax_ir::{DType, Op, Result};
 
@@ -15,6 +16,7 @@ use crate::memory::Memory;
 use crate::pipelines::Source;
 use crate::sort::{exchanges, units, word};
 use crate::wgsl::scatter::{ScatterForm, Way};
+use crate::wgsl::sort::unit;
 use crate::wgsl::{WORKGROUP, types};
 
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub fn bind(gpu: &Gpu, op: &Op, inputs: &[Argument]) -> Result<Option<Box<dyn Li
     let (kind, windows, operands) = match op {
         Op::Scatter(op) => (op.kind, of_scatter(op, inputs), (2, vec![1])),
         Op::DynamicUpdateSlice(_) => {
-            let (windows, starts) = of_update(inputs);
+            let (windows, starts) = of_slice(&inputs[0].sizes, &inputs[1].sizes, 2);
             (ScatterKind::Set, windows, (1, starts))
         }
         _ => return Ok(None),
@@ -58,34 +60,15 @@ pub fn bind(gpu: &Gpu, op: &Op, inputs: &[Argument]) -> Result<Option<Box<dyn Li
         return Ok(None);
     }
     let elements = element_count(&updates.sizes);
-    let of_window: usize = windows.loops.iter().map(|each| each[0]).product();
-    let count = elements / of_window.max(1);
+    let count = elements / windows.of_window().max(1);
     let items = if windows.overlap { elements } else { count };
-    let indices = operands.1.first().map_or(DType::I32, |&input| inputs[input].dtype);
     // Each in a batch of its own, or as the program says, of places that are not clamped.
     let apart = windows.positions.iter().all(|&[size, _, _, in_operand]| size <= 1 || in_operand > 0);
     let direct = apart || (windows.unique && !windows.clamp);
-    let form = ScatterForm {
-        way: if direct { Way::Direct } else { Way::Runs },
-        kind,
-        dtype: if kind == ScatterKind::Set { crate::wgsl::sort::unit(units(dtype).0) } else { dtype },
-        units: units(dtype).1,
-        indices,
-        scalars: matches!(op, Op::DynamicUpdateSlice(_)),
-        clamp: windows.clamp,
-        by_element: windows.overlap,
-        positions: windows.positions.len(),
-        starts: windows.starts.len(),
-        loops: windows.loops.len(),
-    };
-    let launch = |form: ScatterForm, invocations: usize| -> Result<Prepared> {
-        let mut numbers = vec![0, invocations, of_window, items];
-        numbers.extend(windows.positions.iter().flatten());
-        numbers.extend(windows.starts.iter().flatten());
-        numbers.extend(windows.loops.iter().flatten());
-        let numbers = numbers.into_iter().map(word).collect::<Result<Vec<u32>>>()?;
-        gpu.prepared(Source::Scatter(form), &numbers, numbers[1].div_ceil(WORKGROUP))
-    };
+    let scalars = matches!(op, Op::DynamicUpdateSlice(_));
+    let way = if direct { Way::Direct } else { Way::Runs };
+    let form = windows.form(way, kind, dtype, inputs, &operands.1, scalars);
+    let launch = |form: ScatterForm, invocations: usize| windows.launch(gpu, form, invocations, items, 0);
     let order = match direct {
         true => None,
         false => Some((
@@ -97,47 +80,171 @@ pub fn bind(gpu: &Gpu, op: &Op, inputs: &[Argument]) -> Result<Option<Box<dyn Li
     Ok(Some(Box::new(Scatter { order, updates: launch(form, elements)?, operands })))
 }
 
-fn of_scatter(op: &ferrax_ir::ops::Scatter, inputs: &[Argument]) -> Windows {
-    let [operand, indices, updates] = [0, 1, 2].map(|input| &inputs[input].sizes);
-    let [in_operand, in_indices, in_updates] = [operand, indices, updates].map(|sizes| row_major(sizes, 1));
-    let thin =
-        |axis: &usize| op.inserted_window_dims.contains(axis) || op.operand_batching_dims.contains(axis);
+/// How the axes of operand, indices and windows belong together.
+struct Axes<'a> {
+    window_dims: &'a [usize],
+    thin: [&'a [usize]; 2],
+    moved: &'a [usize],
+    batching: [&'a [usize]; 2],
+}
+
+fn of_axes(of: &Axes<'_>, [operand, indices, windowed]: [&[usize]; 3]) -> Windows {
+    let [in_operand, in_indices, in_windows] = [operand, indices, windowed].map(|sizes| row_major(sizes, 1));
+    let thin = |axis: &usize| of.thin.iter().any(|list| list.contains(axis));
     let mut window = vec![1; operand.len()];
     let mut loops = Vec::new();
-    for (axis, &dim) in (0..operand.len()).filter(|axis| !thin(axis)).zip(&op.update_window_dims) {
-        window[axis] = updates[dim];
-        loops.push([updates[dim], in_updates[dim], in_operand[axis]]);
+    for (axis, &dim) in (0..operand.len()).filter(|axis| !thin(axis)).zip(of.window_dims) {
+        window[axis] = windowed[dim];
+        loops.push([windowed[dim], in_windows[dim], in_operand[axis]]);
     }
-    let outer = (0..updates.len()).filter(|dim| !op.update_window_dims.contains(dim));
+    let outer = (0..windowed.len()).filter(|dim| !of.window_dims.contains(dim));
     let positions = outer.enumerate().map(|(axis, dim)| {
-        let batching = op.scatter_indices_batching_dims.iter().position(|&other| other == axis);
-        let of_operand = batching.map_or(0, |pair| in_operand[op.operand_batching_dims[pair]]);
-        [indices[axis], in_indices[axis], in_updates[dim], of_operand]
+        let pair = of.batching[1].iter().position(|&other| other == axis);
+        let of_operand = pair.map_or(0, |pair| in_operand[of.batching[0][pair]]);
+        [indices[axis], in_indices[axis], in_windows[dim], of_operand]
     });
-    let moved = &op.scatter_dims_to_operand_dims;
     Windows {
         positions: positions.collect(),
-        starts: moved.iter().map(|&axis| [in_operand[axis], operand[axis] - window[axis]]).collect(),
+        starts: of.moved.iter().map(|&axis| [in_operand[axis], operand[axis] - window[axis]]).collect(),
         loops,
-        overlap: moved.iter().any(|&axis| window[axis] > 1 && window[axis] < operand[axis]),
-        clamp: op.mode == GatherMode::Clip,
-        unique: op.unique_indices,
+        overlap: of.moved.iter().any(|&axis| window[axis] > 1 && window[axis] < operand[axis]),
+        ..Windows::default()
     }
 }
 
-/// The one window of an update, and the inputs that say where it goes along axes that it does not fill.
-fn of_update(inputs: &[Argument]) -> (Windows, Vec<usize>) {
-    let [operand, update] = [0, 1].map(|input| &inputs[input].sizes);
-    let [in_operand, in_update] = [operand, update].map(|sizes| row_major(sizes, 1));
+fn of_scatter(op: &ferrax_ir::ops::Scatter, inputs: &[Argument]) -> Windows {
+    let of = Axes {
+        window_dims: &op.update_window_dims,
+        thin: [&op.inserted_window_dims, &op.operand_batching_dims],
+        moved: &op.scatter_dims_to_operand_dims,
+        batching: [&op.operand_batching_dims, &op.scatter_indices_batching_dims],
+    };
+    let windows = of_axes(&of, [0, 1, 2].map(|input| inputs[input].sizes.as_slice()));
+    Windows { clamp: op.mode == GatherMode::Clip, unique: op.unique_indices, ..windows }
+}
+
+fn of_gather(op: &Gather, inputs: &[Argument], out: &Argument) -> Windows {
+    let of = Axes {
+        window_dims: &op.offset_dims,
+        thin: [&op.collapsed_slice_dims, &op.operand_batching_dims],
+        moved: &op.start_index_map,
+        batching: [&op.operand_batching_dims, &op.start_indices_batching_dims],
+    };
+    let windows = of_axes(&of, [&inputs[0].sizes, &inputs[1].sizes, &out.sizes]);
+    Windows { clamp: op.mode != GatherMode::Fill, ..windows }
+}
+
+/// What gathers, or takes a slice whose start is known at run time.
+pub fn bind_gather(
+    gpu: &Gpu,
+    op: &Op,
+    inputs: &[Argument],
+    outputs: &[Argument],
+) -> Result<Option<Box<dyn Library>>> {
+    let (operand, out) = (&inputs[0], &outputs[0]);
+    let (windows, places, fill) = match op {
+        Op::Gather(op) => (of_gather(op, inputs, out), vec![1], op.fill(operand.dtype).bits()),
+        Op::DynamicSlice(_) => {
+            let (windows, starts) = of_slice(&operand.sizes, &out.sizes, 1);
+            (windows, starts, 0)
+        }
+        _ => return Ok(None),
+    };
+    let elements = element_count(&out.sizes);
+    let fits = operand.sizes.iter().all(|&size| size > 0) && operand.dtype.size() > 0;
+    if !fits || elements == 0 || places.len() + 2 > gpu.most_operands() {
+        return Ok(None);
+    }
+    let scalars = matches!(op, Op::DynamicSlice(_));
+    let form = windows.form(Way::Gather, ScatterKind::Set, operand.dtype, inputs, &places, scalars);
+    let taken = windows.launch(gpu, form, elements, elements, fill)?;
+    Ok(Some(Box::new(Taken { taken, places, bytes: out.bytes() })))
+}
+
+/// Windows that are taken out of an operand.
+#[derive(Debug)]
+struct Taken {
+    taken: Prepared,
+    places: Vec<usize>,
+    bytes: usize,
+}
+
+impl Library for Taken {
+    fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+        let result = gpu.allocate(self.bytes)?;
+        let places = self.places.iter().map(|&input| &inputs[input]);
+        gpu.launch(&self.taken, [&result, &inputs[0]].into_iter().chain(places))?;
+        Ok(vec![result])
+    }
+}
+
+/// The one window of an update, or of a slice, and the inputs that say where it is along axes that it does not fill, of
+/// which the first would be that of the first axis.
+fn of_slice(operand: &[usize], window: &[usize], first: usize) -> (Windows, Vec<usize>) {
+    let [in_operand, in_window] = [operand, window].map(|sizes| row_major(sizes, 1));
     let axes = 0..operand.len();
-    let free: Vec<usize> = axes.clone().filter(|&axis| update[axis] < operand[axis]).collect();
+    let free: Vec<usize> = axes.clone().filter(|&axis| window[axis] < operand[axis]).collect();
     let windows = Windows {
-        starts: free.iter().map(|&axis| [in_operand[axis], operand[axis] - update[axis]]).collect(),
-        loops: axes.map(|axis| [update[axis], in_update[axis], in_operand[axis]]).collect(),
+        starts: free.iter().map(|&axis| [in_operand[axis], operand[axis] - window[axis]]).collect(),
+        loops: axes.map(|axis| [window[axis], in_window[axis], in_operand[axis]]).collect(),
         clamp: true,
         ..Windows::default()
     };
-    (windows, free.iter().map(|axis| 2 + axis).collect())
+    (windows, free.iter().map(|axis| first + axis).collect())
+}
+
+impl Windows {
+    fn of_window(&self) -> usize {
+        self.loops.iter().map(|each| each[0]).product()
+    }
+
+    fn form(
+        &self,
+        way: Way,
+        kind: ScatterKind,
+        dtype: DType,
+        inputs: &[Argument],
+        places: &[usize],
+        scalars: bool,
+    ) -> ScatterForm {
+        let (bits, units) = units(dtype);
+        ScatterForm {
+            way,
+            kind,
+            dtype: if kind == ScatterKind::Set { unit(bits) } else { dtype },
+            units,
+            indices: places.first().map_or(DType::I32, |&input| inputs[input].dtype),
+            scalars,
+            clamp: self.clamp,
+            by_element: self.overlap,
+            positions: self.positions.len(),
+            starts: self.starts.len(),
+            loops: self.loops.len(),
+        }
+    }
+
+    fn launch(
+        &self,
+        gpu: &Gpu,
+        form: ScatterForm,
+        invocations: usize,
+        items: usize,
+        fill: u128,
+    ) -> Result<Prepared> {
+        let head = [0, invocations, self.of_window(), items].map(word);
+        let mut numbers = head.into_iter().collect::<Result<Vec<u32>>>()?;
+        numbers.extend((0..4).map(|part| (fill >> (32 * part)) as u32));
+        let rest = self
+            .positions
+            .iter()
+            .flatten()
+            .chain(self.starts.iter().flatten())
+            .chain(self.loops.iter().flatten());
+        for &number in rest {
+            numbers.push(word(number)?);
+        }
+        gpu.prepared(Source::Scatter(form), &numbers, numbers[1].div_ceil(WORKGROUP))
+    }
 }
 
 impl Library for Scatter {

@@ -10,9 +10,10 @@ use common::{compare, fill};
 use ferrax_compile::device::Attached;
 use ferrax_gpu::Gpu;
 use ferrax_ir::ops::{
-    Cumulative, CumulativeKind, DynamicUpdateSlice, GatherMode, Scatter, ScatterKind, Sort, TopK,
+    Cumulative, CumulativeKind, DynamicSlice, DynamicUpdateSlice, Gather, GatherMode, Scatter, ScatterKind,
+    Sort, TopK,
 };
-use ferrax_ir::{Axes, Builder, DType, Op, Scalar, Tensor, interpret};
+use ferrax_ir::{Axes, Builder, DType, Dim, Op, Scalar, Tensor, interpret};
 use gpu::{device, run};
 
 const DTYPES: [DType; 15] = {
@@ -257,5 +258,34 @@ fn running_reductions_of_special_values() {
             let op = Cumulative { kind, axis: 1, reverse: false };
             check(&device, op, &[special(dtype, &[8, 9])], 20);
         }
+    }
+}
+
+/// Elements that no kernels compute with are moved all the same.
+#[test]
+fn windows_of_elements_without_kernels() {
+    let device = device();
+    for dtype in [DType::F8E5M2, DType::F8E4M3FN, DType::I4, DType::U4] {
+        for mode in [GatherMode::Clip, GatherMode::Fill] {
+            let op = Gather {
+                offset_dims: axes(&[1]),
+                collapsed_slice_dims: axes(&[0]),
+                start_index_map: axes(&[0]),
+                operand_batching_dims: axes(&[]),
+                start_indices_batching_dims: axes(&[]),
+                slice_sizes: [1, 3].into_iter().map(Dim::Const).collect(),
+                mode,
+                fill_value: None,
+                unique_indices: false,
+                indices_are_sorted: false,
+            };
+            let places = indices(DType::I32, &[9, 1], &[3, 0, 3, 9, -1, 5, 3, 8, 100]);
+            check(&device, op, &[fill(dtype, &[9, 3], 1), places], 0);
+        }
+        let slice_sizes = [2, 3].into_iter().map(Dim::Const).collect();
+        let inputs = [fill(dtype, &[9, 3], 1), indices(DType::I8, &[], &[4]), indices(DType::I8, &[], &[4])];
+        check(&device, DynamicSlice { slice_sizes }, &inputs, 0);
+        let inputs = [fill(DType::I16, &[3, 40], 1), fill(dtype, &[3, 40], 2)];
+        check(&device, Sort { dimension: 1, is_stable: true, num_keys: 1 }, &inputs, 0);
     }
 }

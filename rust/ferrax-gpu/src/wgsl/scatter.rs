@@ -1,8 +1,9 @@
-//! Scatters as WGSL: windows of updates go to places that indices say.
+//! Scatters as WGSL: windows of updates go to places that indices say, or come from there.
 //!
 //! Numbers of windows are made of indices of *positions*, those of a window's elements of *loops*; each has a stride in
-//! the arrays. Three shaders:
+//! the arrays. Four shaders:
 //!
+//! - [`Way::Gather`]: an invocation for each element of each window, which is taken out of the operand;
 //! - [`Way::Direct`]: an invocation for each element of each window, where no two have one place;
 //! - [`Way::Keys`]: where windows, or their elements, go, as words that `sort` sorts with their numbers;
 //! - [`Way::Runs`]: after that, an invocation for each element takes all that go to one place, in the order
@@ -18,6 +19,7 @@ use super::{Needs, Shader, WORKGROUP, numbered, ops};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
+    Gather,
     Direct,
     Keys,
     Runs,
@@ -44,8 +46,8 @@ pub struct ScatterForm {
 
 /// Words before those of positions (count; strides in indices, updates and operand), starts (stride in the
 /// operand, last that fits), loops (count; strides in updates and operand): zero, invocations, elements of a window,
-/// items of a plane.
-pub const HEAD: usize = 4;
+/// items of a plane, four of what is taken for windows that are not there.
+pub const HEAD: usize = 8;
 pub const POSITION: usize = 4;
 pub const START: usize = 2;
 pub const LOOP: usize = 3;
@@ -53,7 +55,7 @@ pub const LOOP: usize = 3;
 /// The key of windows that are dropped, which is the last of all.
 const DROPPED: &str = "0xffffffffu";
 
-/// Bindings: the result, updates, and indices or the sorted planes; of [`Way::Keys`] the planes and indices.
+/// Bindings: the result, updates (or the operand of a gather), and indices or the sorted planes; of [`Way::Keys`] the planes and indices.
 pub fn shader(form: &ScatterForm) -> Result<Shader> {
     let first_index = if form.way == Way::Keys { 1 } else { 2 };
     let others = match form.way {
@@ -77,6 +79,7 @@ pub fn shader(form: &ScatterForm) -> Result<Shader> {
     let mut needs = Needs::default();
     let body = match form.way {
         Way::Keys => keys(form),
+        Way::Gather => gather(form)?,
         Way::Direct | Way::Runs => {
             needs = combine(form, &mut text)?;
             if form.way == Way::Direct { DIRECT.to_string() } else { runs(form) }
@@ -228,6 +231,19 @@ begin();
 take();
 end();
 ";
+
+fn gather(form: &ScatterForm) -> Result<String> {
+    let element = |at: &str, part: u32| format!("{at} * {} + {part}", form.units);
+    let mut text = "let there = place(number / n[2]);\nwithin(number % n[2]);\n".to_string();
+    let fill = HEAD - 4;
+    for part in 0..form.units {
+        let value = types::load(1, form.dtype, 0, &element("select(0, at, there)", part), false)?;
+        let value = format!("select(n[{}], {value}, there)", fill + part as usize);
+        text += &types::store(0, form.dtype, 0, &element("source", part), &value)?;
+        text.push('\n');
+    }
+    Ok(text)
+}
 
 fn keys(form: &ScatterForm) -> String {
     let (window, element) =
