@@ -45,7 +45,7 @@ are copied and from where its results are: `Device.profile` shows it as such.
 |---|---|
 | `sort`, `top_k` | keys of 8 words of 32 bits or more together |
 | `cummax`, `cummin`, `cumlogsumexp`, `scatter_min`, `scatter_max` | of complex numbers |
-| `fft` | always |
+| `fft` | of lengths with a prime factor above 1024 |
 | `cholesky`, `lu`, `triangular_solve`, `geqrf`, `householder_product`, `ormqr` | always |
 | `eigh`, `eig`, `svd`, `schur`, `hessenberg`, `tridiagonal`, `tridiagonal_solve`, `geqp3` | always |
 | reverse-mode derivatives of `while_loop` | always |

@@ -12,6 +12,7 @@ use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, inte
 
 use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::cumulative;
+use crate::fft;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::product;
@@ -132,6 +133,7 @@ impl Gpu {
         }
         let own = match op {
             Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
+            Op::Fft(op) => fft::bind(self, op, inputs, outputs)?,
             Op::Gather(_) | Op::DynamicSlice(_) => scatter::bind_gather(self, op, inputs, outputs)?,
             Op::Scatter(_) | Op::DynamicUpdateSlice(_) => scatter::bind(self, op, inputs)?,
             Op::Cumulative(op) => cumulative::bind(self, op, inputs)?,

@@ -13,6 +13,7 @@
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
 //! | `cumulative` | running reductions |
+//! | `fft` | Fourier transforms |
 //! | `control` | branches and loops |
 //! | `profile` | how long kernels take |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
@@ -24,6 +25,7 @@ mod adapter;
 mod backend;
 mod control;
 mod cumulative;
+mod fft;
 mod gpu;
 mod memory;
 mod numbers;

@@ -25,6 +25,7 @@ pub enum Source {
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
     Sort(wgsl::sort::SortForm),
+    Fft(wgsl::fft::FftForm),
     Cumulative(wgsl::cumulative::CumulativeForm),
     Scatter(wgsl::scatter::ScatterForm),
 }
@@ -60,6 +61,10 @@ impl Source {
                 SortForm::Exchange { way, .. } => format!("sort, {way:?}").to_lowercase(),
                 SortForm::Take { .. } => "sort, take".to_string(),
             },
+            Source::Fft(form) => match form.unrolled {
+                Some(factor) => format!("fft, factor {factor}"),
+                None => "fft, large factor".to_string(),
+            },
             Source::Cumulative(form) => format!("running {:?} of {}", form.kind, form.dtype).to_lowercase(),
             Source::Scatter(form) => format!("{}, {:?}", form.kind.name(), form.way).to_lowercase(),
         }
@@ -71,6 +76,7 @@ impl Source {
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
             Source::Sort(form) => wgsl::sort::shader(*form),
+            Source::Fft(form) => wgsl::fft::shader(*form),
             Source::Cumulative(form) => wgsl::cumulative::shader(*form),
             Source::Scatter(form) => wgsl::scatter::shader(form),
         }
