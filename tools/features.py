@@ -46,7 +46,7 @@ are copied and from where its results are: `Device.profile` shows it as such.
 | `sort`, `top_k` | keys of 8 words of 32 bits or more together |
 | `cummax`, `cummin`, `cumlogsumexp`, `scatter_min`, `scatter_max` | of complex numbers |
 | `fft` | of lengths with a prime factor above 1024 |
-| `cholesky`, `lu`, `triangular_solve`, `geqrf`, `householder_product`, `ormqr` | always |
+| `cholesky`, `lu`, `triangular_solve`, `geqrf`, `householder_product`, `ormqr` | of matrices with more than 256 rows or columns |
 | `eigh`, `eig`, `svd`, `schur`, `hessenberg`, `tridiagonal`, `tridiagonal_solve`, `geqp3` | always |
 | reverse-mode derivatives of `while_loop` | always |
 | reductions but sums | of complex numbers |

@@ -12,6 +12,7 @@ use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, inte
 
 use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::cumulative;
+use crate::factorise;
 use crate::fft;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
@@ -134,6 +135,12 @@ impl Gpu {
         let own = match op {
             Op::DotGeneral(_) | Op::ConvGeneralDilated(_) => product::bind(self, op, inputs, outputs)?,
             Op::Fft(op) => fft::bind(self, op, inputs, outputs)?,
+            Op::Cholesky(_)
+            | Op::Lu(_)
+            | Op::Geqrf(_)
+            | Op::TriangularSolve(_)
+            | Op::HouseholderProduct(_)
+            | Op::Ormqr(_) => factorise::bind(self, op, inputs, outputs)?,
             Op::Gather(_) | Op::DynamicSlice(_) => scatter::bind_gather(self, op, inputs, outputs)?,
             Op::Scatter(_) | Op::DynamicUpdateSlice(_) => scatter::bind(self, op, inputs)?,
             Op::Cumulative(op) => cumulative::bind(self, op, inputs)?,

@@ -14,6 +14,7 @@
 //! | `scatter` | scatters, and updates of slices |
 //! | `cumulative` | running reductions |
 //! | `fft` | Fourier transforms |
+//! | `factorise` | factorisations of small matrices |
 //! | `control` | branches and loops |
 //! | `profile` | how long kernels take |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
@@ -25,6 +26,7 @@ mod adapter;
 mod backend;
 mod control;
 mod cumulative;
+mod factorise;
 mod fft;
 mod gpu;
 mod memory;

@@ -25,6 +25,7 @@ pub enum Source {
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
     Sort(wgsl::sort::SortForm),
+    Factor(wgsl::factorise::FactorForm),
     Fft(wgsl::fft::FftForm),
     Cumulative(wgsl::cumulative::CumulativeForm),
     Scatter(wgsl::scatter::ScatterForm),
@@ -61,6 +62,7 @@ impl Source {
                 SortForm::Exchange { way, .. } => format!("sort, {way:?}").to_lowercase(),
                 SortForm::Take { .. } => "sort, take".to_string(),
             },
+            Source::Factor(form) => format!("{:?} of {}", form.what, form.dtype).to_lowercase(),
             Source::Fft(form) => match form.unrolled {
                 Some(factor) => format!("fft, factor {factor}"),
                 None => "fft, large factor".to_string(),
@@ -76,6 +78,7 @@ impl Source {
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
             Source::Sort(form) => wgsl::sort::shader(*form),
+            Source::Factor(form) => wgsl::factorise::shader(*form),
             Source::Fft(form) => wgsl::fft::shader(*form),
             Source::Cumulative(form) => wgsl::cumulative::shader(*form),
             Source::Scatter(form) => wgsl::scatter::shader(form),

@@ -5,6 +5,7 @@
 //! Cost: linear in the kernel, with its functions of floats written out.
 
 pub mod cumulative;
+pub mod factorise;
 pub mod fft;
 mod fold;
 mod ops;
