@@ -38,22 +38,24 @@ What stays out, and what there is instead. On more than one device nothing runs 
 GPUS = """
 ## On GPUs
 
-Every operation runs on a GPU. What is not in the table is made of shaders; what is, and callbacks, runs on the CPU, where its operands
-are copied and from where its results are: `Device.profile` shows it as such.
+Every operation runs on a GPU. What is not in the table is made of shaders; what is, and callbacks, runs on the CPU, to
+which its operands are copied, and its results back: `Device.profile` shows it as such.
 
 | on the CPU | when |
 |---|---|
 | `sort`, `top_k` | keys of 8 words of 32 bits or more together |
 | `cummax`, `cummin`, `cumlogsumexp`, `scatter_min`, `scatter_max` | of complex numbers |
 | `fft` | of lengths with a prime factor above 1024 |
-| `cholesky`, `lu`, `triangular_solve`, `geqrf`, `householder_product`, `ormqr` | of matrices with more than 256 rows or columns |
+| `cholesky`, `lu`, `triangular_solve` | of matrices with more than 256 rows or columns |
+| `geqrf`, `householder_product`, `ormqr` | of matrices with more than 256 rows or columns |
 | `eigh`, `eig`, `svd`, `schur`, `hessenberg`, `tridiagonal`, `tridiagonal_solve`, `geqp3` | always |
 | reverse-mode derivatives of `while_loop` | always |
 | reductions but sums | of complex numbers |
 
 | refused, with NotImplementedError | where |
 |---|---|
-| kernels over `int2`, `int4`, `uint2`, `uint4`, floats of 8 bits and less, keys of other generators than Threefry | on all GPUs |
+| kernels over `int2`, `int4`, `uint2`, `uint4`, floats of 8 bits and less | on all GPUs |
+| kernels over keys of other generators than Threefry | on all GPUs |
 | kernels over `int64`, `uint64` | on GPUs without integers of 64 bits |
 | kernels over `float64`, `complex128` | on GPUs without floats of 64 bits, as those of Apple |
 | arrays of more than 2^31 elements, or of more bytes than a binding of the GPU has | on all GPUs |

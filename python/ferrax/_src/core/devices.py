@@ -180,13 +180,13 @@ class Device:
     def profile(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Writes how long each kernel takes that runs on this GPU, by its own clock, as a Chrome trace.
 
-        Open the file in `chrome://tracing` or Perfetto (ui.perfetto.dev). Kernels are in one row, library calls that have
-        no kernels there and run on the CPU in another, with the times of their copies; the clocks of the two rows
-        begin with the first kernel and with the profile. Kernels do not overlap while a profile is taken. The
-        file is not written if the body raises.
+        Open the file in `chrome://tracing` or Perfetto (ui.perfetto.dev). Kernels are in one row, library calls
+        that have no kernels there and run on the CPU in another, with the times of their copies; the clocks of the
+        two rows begin with the first kernel and with the profile. Kernels do not overlap while a profile is taken.
+        The file is not written if the body raises.
 
-        Errors: NotImplementedError on devices without such a clock, as the CPU, and on GPUs that do not tell their times;
-        ValueError if a profile of the device is being taken.
+        Errors: NotImplementedError on devices without such a clock, as the CPU, and on GPUs that do not tell
+        their times; ValueError if a profile of the device is being taken.
 
         >>> with ferrax.devices("gpu")[0].profile("trace.json"):  # doctest: +SKIP
         ...     step(parameters).block_until_ready()

@@ -287,22 +287,24 @@ let least = min(rows, columns);
 BARRIER
 for (var step = 0u; step < least; step = step + 1u) {
     var most = Real(0);
-    for (var row = step + lane; row < rows; row = row + LANES) {
+    for (var row = step + 1u + lane; row < rows; row = row + LANES) {
         let size = size_of(get1(first + row * columns + step));
         if !(size <= most) { most = size; }
     }
     let holder = greatest_of_all(lane, most, lane);
-    let scale = parts[0];
+    let greatest = parts[0];
+    let unit = select(greatest, Real(1), greatest == Real(0));
     var squares = Real(0);
     for (var row = step + 1u + lane; row < rows; row = row + LANES) {
-        let x = get1(first + row * columns + step) / scale;
+        let x = get1(first + row * columns + step) / unit;
         squares = squares + real(times(x, conjugate(x)));
     }
-    let below = sum_of_all(lane, squares);
+    let below = unit * sqrt(sum_of_all(lane, squares));
     let head = get1(first + step * columns + step);
+    let trivial = below == Real(0) && imaginary(head) == Real(0);
+    let scale = select(max(size_of(head), below), Real(1), trivial);
     let along = head / scale;
-    let whole = scale * sqrt(below + real(times(along, conjugate(along))));
-    let trivial = scale == Real(0) || (below == Real(0) && imaginary(head) == Real(0));
+    let whole = scale * sqrt(below / scale * (below / scale) + real(times(along, conjugate(along))));
     let multiple = select(whole, -whole, real(head) >= Real(0));
     var tau = of_real(Real(0));
     BARRIER
