@@ -57,7 +57,11 @@ impl Backend for Gpu {
         let mut steps = Vec::with_capacity(plan.steps.len());
         for step in &plan.steps {
             steps.push(match step {
-                Step::Kernel { launch, operands } => Ready::Kernel(self.prepare(launch)?, operands.clone()),
+                Step::Kernel { launch, operands } => {
+                    let bytes: Vec<usize> =
+                        operands.iter().map(|id| plan.buffers[id.0 as usize].bytes).collect();
+                    Ready::Kernel(self.prepare(launch, &bytes)?, operands.clone())
+                }
                 Step::Library { op, inputs, outputs } => Ready::Library(
                     self.library(op, inputs, outputs, nested)?,
                     inputs.clone(),

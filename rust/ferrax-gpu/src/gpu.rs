@@ -1,6 +1,7 @@
 //! A GPU that was opened: its memory, and pipelines that run on it.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -9,8 +10,8 @@ use ferrax_compile::Launch;
 use ferrax_compile::backend::Event;
 use ferrax_ir::{Error, Result, internal_error, unsupported, value_error};
 use wgpu::{
-    BindGroupDescriptor, BindGroupEntry, BufferDescriptor, BufferUsages, Device, DeviceDescriptor, Features,
-    MapMode, PollType, Queue,
+    BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, BufferDescriptor, BufferUsages,
+    Device, DeviceDescriptor, Features, MapMode, PollType, Queue,
 };
 
 use crate::adapter::{Choice, described, found, number};
@@ -20,6 +21,7 @@ use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
 use crate::profile::Profile;
 use crate::stream::Stream;
 use crate::wgsl::MOST_GROUPS;
+use crate::wgsl::arrays::Pieces;
 
 /// A GPU that was opened.
 pub struct Gpu {
@@ -218,9 +220,9 @@ impl Gpu {
         Ok(copy)
     }
 
-    /// A launch made ready: its pipeline, which may be known, and its sizes in memory.
-    pub fn prepare(&self, launch: &Launch) -> Result<Prepared> {
-        let form = Form::of(launch);
+    /// A launch over operands of so many bytes made ready: its pipeline, which may be known, and its sizes in memory.
+    pub fn prepare(&self, launch: &Launch, bytes: &[usize]) -> Result<Prepared> {
+        let form = Form::of(launch, bytes);
         let numbers = words(launch, &form)?;
         let groups = form.groups(&numbers)?;
         let then = match form.fold {
@@ -238,7 +240,7 @@ impl Gpu {
     /// A shader made ready with these words as its first binding.
     pub(crate) fn prepared(&self, source: Source, numbers: &[u32], groups: u32) -> Result<Prepared> {
         self.reach()?;
-        let pipeline = self.pipelines.get(&self.device, &self.name, source)?;
+        let pipeline = self.pipelines.get(&self.device, &self.name, source, None)?;
         let numbers = self.upload(bytemuck::cast_slice(numbers))?;
         Ok(Prepared { pipeline, numbers, groups, then: None })
     }
@@ -267,21 +269,32 @@ impl Gpu {
         if prepared.groups == 0 {
             return Ok(());
         }
-        let buffers = std::iter::once(&prepared.numbers).chain(operands);
-        let entries: Vec<BindGroupEntry<'_>> = (0u32..)
-            .zip(buffers)
-            .map(|(binding, memory)| BindGroupEntry {
-                binding,
-                resource: memory.buffer().as_entire_binding(),
-            })
-            .collect();
+        let log = self.pool.piece_log();
+        let (piece, mut counts) = (WORD as u64 * (1 << log), Vec::new());
+        let mut entries =
+            vec![BindGroupEntry { binding: 0, resource: prepared.numbers.buffer().as_entire_binding() }];
+        for memory in operands {
+            let (buffer, size) = (memory.buffer(), memory.buffer().size());
+            counts.push(size.div_ceil(piece) as u32);
+            for offset in (0..size).step_by(piece as usize) {
+                let size = NonZeroU64::new(piece.min(size - offset));
+                let resource = BindingResource::Buffer(BufferBinding { buffer, offset, size });
+                entries.push(BindGroupEntry { binding: entries.len() as u32, resource });
+            }
+        }
+        let pipeline = if counts.iter().all(|&count| count == 1) {
+            prepared.pipeline.clone()
+        } else {
+            let pieces = Pieces { counts, log };
+            self.pipelines.get(&self.device, &self.name, prepared.pipeline.source.clone(), Some(pieces))?
+        };
         let bound = self.device.create_bind_group(&BindGroupDescriptor {
             label: None,
-            layout: &prepared.pipeline.layout,
+            layout: &pipeline.layout,
             entries: &entries,
         });
         let groups = [prepared.groups.min(MOST_GROUPS), prepared.groups.div_ceil(MOST_GROUPS)];
-        locked(&self.stream).dispatch(&prepared.pipeline, &bound, groups)?;
+        locked(&self.stream).dispatch(&pipeline, &bound, groups)?;
         self.check()
     }
 

@@ -16,8 +16,11 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages, Device, ErrorFilter};
 const KEPT: u64 = 64 << 20;
 
 /// The smallest piece, and the number of sizes between a power of two and the next.
-const SMALLEST: u64 = 256;
+const SMALLEST: u64 = 512;
 const SIZES: u64 = 8;
+
+/// Sizes are multiples of it: of what invocations write at once (`wgsl::wide`).
+const GRAIN: u64 = SMALLEST / SIZES;
 
 /// How many of the largest arrays a message names.
 const NAMED: usize = 5;
@@ -75,12 +78,18 @@ struct State {
 pub struct Pool {
     name: String,
     device: Device,
+    /// The most bytes of an array.
+    most: u64,
+    piece_log: u32,
     state: Mutex<State>,
 }
 
 impl Pool {
     pub fn new(name: String, device: Device) -> Arc<Pool> {
-        Arc::new(Pool { name, device, state: Mutex::default() })
+        let limits = device.limits();
+        let piece_log = (limits.max_storage_buffer_binding_size / 4).max(1).ilog2();
+        let most = limits.max_buffer_size & !(GRAIN - 1);
+        Arc::new(Pool { name, device, most, piece_log, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,6 +102,11 @@ impl Pool {
 
     pub fn set_limit(&self, bytes: Option<u64>) {
         self.state().limit = bytes;
+    }
+
+    /// The logarithm of the words of a piece, as which larger memory is bound (`wgsl::arrays`).
+    pub fn piece_log(&self) -> u32 {
+        self.piece_log
     }
 
     /// Gives all that is kept for later back to the driver.
@@ -108,8 +122,7 @@ impl Pool {
     ///
     /// Errors: more than an array may have; more than there is, with the largest that there are.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Memory> {
-        let limits = self.device.limits();
-        let most = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size) & !3;
+        let most = self.most;
         if bytes as u64 > most {
             return Err(unsupported!(
                 "an array of {bytes} bytes on {}, whose arrays have at most {most}",
@@ -200,6 +213,6 @@ impl Pool {
 /// size take each other's place.
 fn rounded(bytes: u64) -> u64 {
     let bytes = bytes.max(SMALLEST);
-    let step = (bytes.next_power_of_two() / 2 / SIZES).max(SMALLEST / SIZES);
+    let step = (bytes.next_power_of_two() / 2 / SIZES).max(GRAIN);
     bytes.next_multiple_of(step)
 }

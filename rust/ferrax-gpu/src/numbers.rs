@@ -9,6 +9,7 @@ use ferrax_compile::interpret::{BLOCK, LANES};
 use ferrax_compile::{AxisKind, Kernel, Launch, Stage, View};
 use ferrax_ir::{Result, unsupported};
 
+use crate::wgsl::wide::{self, Wide};
 use crate::wgsl::{WORKGROUP, partial_words};
 
 /// Where the first words are.
@@ -61,10 +62,12 @@ pub struct Form {
     pub guarded: Vec<bool>,
     pub jumps: Vec<usize>,
     pub fold: Fold,
+    pub wide: Option<Wide>,
 }
 
 impl Form {
-    pub fn of(launch: &Launch) -> Form {
+    /// That of a launch whose operands have so many bytes.
+    pub fn of(launch: &Launch, bytes: &[usize]) -> Form {
         let guarded = |view: &View| {
             let full = view
                 .ranges
@@ -78,12 +81,15 @@ impl Form {
             guarded: launch.loads.iter().map(guarded).collect(),
             jumps: launch.jumps.iter().map(|jumps| jumps.len()).collect(),
             fold: Fold::None,
+            wide: None,
         };
         let kernel = &launch.kernel;
         let epilogue = kernel.stores.iter().any(|store| store.stage == Stage::Epilogue);
         if kernel.has_reduction() && (epilogue || !kernel.accumulators.is_empty()) {
             form.fold = Fold::Each;
             form.fold = form.chosen(&launch.extents);
+        } else {
+            form.wide = wide::of(launch, bytes, &form.guarded);
         }
         form
     }
@@ -107,11 +113,6 @@ impl Form {
     /// Whether terms are folded: else each index of all loops is an invocation.
     pub fn folds(&self) -> bool {
         self.fold != Fold::None
-    }
-
-    /// Bindings after the words.
-    pub fn bindings(&self) -> u32 {
-        self.kernel.operands.len() as u32 + u32::from(self.fold.has_partials())
     }
 
     /// Workgroups for these words.
@@ -206,9 +207,12 @@ pub fn words(launch: &Launch, form: &Form) -> Result<Vec<u32>> {
         })?;
         Ok(small as u32)
     };
-    let count = |axes: &[usize]| {
-        axes.iter().map(|&axis| launch.extents[axis] as i64).try_fold(1i64, i64::checked_mul)
+    let extent = |axis: usize| match &form.wide {
+        Some(wide) if wide.axis == axis => launch.extents[axis].div_ceil(wide::TOGETHER),
+        _ => launch.extents[axis],
     };
+    let count =
+        |axes: &[usize]| axes.iter().map(|&axis| extent(axis) as i64).try_fold(1i64, i64::checked_mul);
     let total = |axes: &[usize]| count(axes).ok_or_else(|| unsupported!("more than 2^63 indices"));
     let (indices, terms) = (total(&form.outer())?, total(&form.inner())?);
     let (of_segment, segments) = form.segments(indices as usize, terms as usize);

@@ -13,6 +13,7 @@ use wgpu::{
 };
 
 use crate::numbers::Form;
+use crate::wgsl::arrays::{Pieces, declarations};
 use crate::wgsl::product::ProductForm;
 use crate::wgsl::sort::SortForm;
 use crate::wgsl::{self, Shader};
@@ -86,13 +87,14 @@ impl Source {
     }
 }
 
-/// A pipeline and the layout of its bindings.
+/// A pipeline and the layout of its bindings: the words of a launch, then the pieces of each array.
 #[derive(Debug)]
 pub struct Pipeline {
     /// What profiles call it.
     pub name: String,
     pub pipeline: ComputePipeline,
     pub layout: BindGroupLayout,
+    pub source: Source,
 }
 
 /// How many pipelines were made, and how often one was found.
@@ -105,7 +107,7 @@ pub struct Counts {
 /// Pipelines by what shaders depend on.
 #[derive(Default)]
 pub struct Pipelines {
-    known: Mutex<FxHashMap<Source, Arc<Pipeline>>>,
+    known: Mutex<FxHashMap<(Source, Option<Pieces>), Arc<Pipeline>>>,
     made: AtomicUsize,
     found: AtomicUsize,
 }
@@ -115,21 +117,39 @@ impl Pipelines {
         Counts { made: self.made.load(Ordering::Relaxed), found: self.found.load(Ordering::Relaxed) }
     }
 
-    /// The pipeline of a shader on this device, which messages call so.
-    pub fn get(&self, device: &Device, name: &str, source: Source) -> Result<Arc<Pipeline>> {
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&source) {
+    /// The pipeline of a shader on this device, which messages call so. Without `pieces` each array is one.
+    pub fn get(
+        &self,
+        device: &Device,
+        name: &str,
+        source: Source,
+        pieces: Option<Pieces>,
+    ) -> Result<Arc<Pipeline>> {
+        let key = (source, pieces);
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             self.found.fetch_add(1, Ordering::Relaxed);
             return Ok(known.clone());
         }
-        let pipeline = Arc::new(make(device, name, &source)?);
+        let pipeline = Arc::new(make(device, name, &key.0, key.1.as_ref())?);
         self.made.fetch_add(1, Ordering::Relaxed);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(source, pipeline.clone());
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, pipeline.clone());
         Ok(pipeline)
     }
 }
 
-fn make(device: &Device, name: &str, source: &Source) -> Result<Pipeline> {
+fn make(device: &Device, name: &str, source: &Source, pieces: Option<&Pieces>) -> Result<Pipeline> {
     let shader = source.shader()?;
+    let whole = || Pieces { counts: vec![1; shader.arrays.len()], log: 0 };
+    let pieces = pieces.cloned().unwrap_or_else(whole);
+    let most = device.limits().max_storage_buffers_per_shader_stage;
+    if pieces.bindings() >= most {
+        return Err(unsupported!(
+            "{} arrays of a kernel in {} pieces, as none is larger than a binding of {name}, which has {most} of them",
+            shader.arrays.len(),
+            pieces.bindings()
+        ));
+    }
+    let text = declarations(&shader.arrays, &pieces) + &shader.text;
     let lacks =
         |needed: bool, feature: Features, what: &str| match needed && !device.features().contains(feature) {
             true => Err(unsupported!("{name} cannot compute with {what}")),
@@ -140,9 +160,9 @@ fn make(device: &Device, name: &str, source: &Source) -> Result<Pipeline> {
     let scope = device.push_error_scope(ErrorFilter::Validation);
     let module = device.create_shader_module(ShaderModuleDescriptor {
         label: None,
-        source: ShaderSource::Wgsl(shader.text.as_str().into()),
+        source: ShaderSource::Wgsl(text.as_str().into()),
     });
-    let entries: Vec<BindGroupLayoutEntry> = (0..=shader.operands)
+    let entries: Vec<BindGroupLayoutEntry> = (0..=pieces.bindings())
         .map(|binding| BindGroupLayoutEntry {
             binding,
             visibility: ShaderStages::COMPUTE,
@@ -173,7 +193,7 @@ fn make(device: &Device, name: &str, source: &Source) -> Result<Pipeline> {
         cache: None,
     });
     match pollster::block_on(scope.pop()) {
-        None => Ok(Pipeline { name: source.name(), pipeline, layout }),
-        Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{}", shader.text)),
+        None => Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() }),
+        Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{text}")),
     }
 }

@@ -14,7 +14,8 @@ fn shaders_give_what_cases_say() {
         for run in &case.runs {
             let memory: Vec<_> = run.operands.iter().map(|bytes| gpu.upload(bytes).unwrap()).collect();
             let named = |error| panic!("{}: {error}", case.path.display());
-            let prepared = gpu.prepare(&case.launch).unwrap_or_else(named);
+            let bytes: Vec<usize> = run.operands.iter().map(Vec::len).collect();
+            let prepared = gpu.prepare(&case.launch, &bytes).unwrap_or_else(named);
             gpu.launch(&prepared, &memory).unwrap();
             let found: Vec<Vec<u8>> = memory
                 .iter()

@@ -8,6 +8,7 @@
 use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{DType, Result};
 
+use super::arrays::Words;
 use super::types::{self, register};
 use super::{MOST_GROUPS, Needs, Shader, WORKGROUP, numbered, ops};
 
@@ -61,17 +62,12 @@ pub fn shader(form: FactorForm) -> Result<Shader> {
     let ty = ScalarType::of(dtype.real())?;
     let name = register(ty);
     let complex = dtype.is_complex();
-    let mut text = "@group(0) @binding(0) var<storage, read> n: array<u32>;\n".to_string();
-    for operand in 0..operands {
-        text += &format!(
-            "@group(0) @binding({}) var<storage, read_write> b{operand}: array<u32>;\n",
-            operand + 1
-        );
-    }
-    text += &format!("var<private> zero: u32;\nalias Real = {name};\n");
+    let mut text = format!("var<private> zero: u32;\nalias Real = {name};\n");
+    text += &ops::functions(|other| other == ty);
+    text += &format!("fn nan_of(x: Real) -> bool {{ return nan_{name}(x); }}\n");
     text += if complex { COMPLEX } else { REAL };
     for (operand, _) in (0..operands).zip(whole).filter(|(_, whole)| !whole) {
-        let part = |part: u8| types::load(operand, dtype, part, "i", false);
+        let part = |part: u8| types::load(operand, dtype, part, "i");
         let (value, parts) = match complex {
             true => (format!("Element({}, {})", part(0)?, part(1)?), vec!["value.x", "value.y"]),
             false => (part(0)?, vec!["value"]),
@@ -135,7 +131,11 @@ pub fn shader(form: FactorForm) -> Result<Shader> {
         ),
     };
     let wide = ty == ScalarType::F64;
-    Ok(Shader { text, needs: Needs { int64: wide, float64: wide }, operands })
+    Ok(Shader {
+        text,
+        needs: Needs { int64: wide, float64: wide },
+        arrays: vec![Words::Whole; operands as usize],
+    })
 }
 
 const REAL: &str = "\
@@ -237,7 +237,7 @@ for (var i = lane; i < rows * rows; i = i + LANES) {
 
 /// A pivot that is NaN stays where it is, others go before NaN.
 const LU: &str = "\
-for (var i = lane; i < rows; i = i + LANES) { b3[number * rows + i] = i; }
+for (var i = lane; i < rows; i = i + LANES) { set3(number * rows + i, i); }
 let least = min(rows, columns);
 BARRIER
 for (var step = 0u; step < least; step = step + 1u) {
@@ -245,7 +245,7 @@ for (var step = 0u; step < least; step = step + 1u) {
     var place = step;
     for (var row = step + lane; row < rows; row = row + LANES) {
         let size = size_of(get1(first + row * columns + step));
-        if row == step && !(size == size) { most = Real(3e38); place = row; }
+        if row == step && nan_of(size) { most = Real(3e38); place = row; }
         if size > most { most = size; place = row; }
     }
     let pivot = greatest_of_all(lane, most, place);
@@ -257,10 +257,10 @@ for (var step = 0u; step < least; step = step + 1u) {
         }
     }
     if lane == 0u {
-        b2[number * least + step] = pivot;
-        let above = b3[number * rows + step];
-        b3[number * rows + step] = b3[number * rows + pivot];
-        b3[number * rows + pivot] = above;
+        set2(number * least + step, pivot);
+        let above = word3(number * rows + step);
+        set3(number * rows + step, word3(number * rows + pivot));
+        set3(number * rows + pivot, above);
     }
     BARRIER
     let divisor = get1(first + step * columns + step);

@@ -13,6 +13,7 @@ use std::f64::consts::TAU;
 use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{DType, Result};
 
+use super::arrays::Words;
 use super::types::{self, register};
 use super::{Needs, Shader, WORKGROUP, numbered};
 
@@ -44,23 +45,16 @@ pub struct FftForm {
 }
 
 /// Words: zero, invocations, length of a line, elements between its neighbours, m, s, elements that a line has where it is
-/// read, and where it is written, the factor. Bindings: what is read, what is written, the table.
+/// read, and where it is written, the factor. Arrays: what is read, what is written, the table.
 pub fn shader(form: FftForm) -> Result<Shader> {
     let ty = ScalarType::of(form.dtype)?;
     let name = register(ty);
     let complex = if form.dtype == DType::F64 { DType::C128 } else { DType::C64 };
-    let mut text = "@group(0) @binding(0) var<storage, read> n: array<u32>;\n".to_string();
-    for operand in 0..3 {
-        text += &format!(
-            "@group(0) @binding({}) var<storage, read_write> b{operand}: array<u32>;\n",
-            operand + 1
-        );
-    }
     let pair = |operand: u32, at: &str| -> Result<String> {
-        let part = |part: u8| types::load(operand, complex, part, at, false);
+        let part = |part: u8| types::load(operand, complex, part, at);
         Ok(format!("Element({}, {})", part(0)?, part(1)?))
     };
-    text += &format!(
+    let mut text = format!(
         "alias Element = vec2<{name}>;\n\
          fn times(a: Element, b: Element) -> Element {{ return Element(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }}\n\
          fn root(power: u32) -> Element {{ return {}; }}\n\
@@ -72,7 +66,7 @@ pub fn shader(form: FftForm) -> Result<Shader> {
         Read::Complex => format!("let place = at(line, n[6], i);\nreturn {};\n", pair(0, "place")?),
         Read::Real => format!(
             "let place = at(line, n[6], i);\nreturn Element({}, {name}(0));\n",
-            types::load(0, form.dtype, 0, "place", false)?
+            types::load(0, form.dtype, 0, "place")?
         ),
         Read::Half => format!(
             "let mirrored = i >= n[6];\nlet place = at(line, n[6], select(i, n[2] - i, mirrored));\nlet value = {};\n\
@@ -100,7 +94,7 @@ pub fn shader(form: FftForm) -> Result<Shader> {
         numbered()
     );
     let wide = form.dtype == DType::F64;
-    Ok(Shader { text, needs: Needs { int64: wide, float64: wide }, operands: 3 })
+    Ok(Shader { text, needs: Needs { int64: wide, float64: wide }, arrays: vec![Words::Whole; 3] })
 }
 
 /// An invocation computes one result.

@@ -60,11 +60,12 @@ impl Writer<'_> {
 
     /// Folds what the segments gave.
     pub(super) fn finish(&mut self) -> Result<()> {
+        let partials = self.form.kernel.operands.len();
         self.begin();
         self.line(format!("for (var s = 0u; s < n[{SEGMENTS}]; s = s + 1u) {{"));
         for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
             let at = self.partial(k, "s");
-            let word = |n: usize| format!("partials[at{k} + {n}u]");
+            let word = |n: usize| format!("word{partials}(at{k} + {n}u)");
             self.line(format!("let at{k} = {at};"));
             let value = from_words(accumulator.ty, &word(0), &word(1));
             if accumulator.is_tree() {
@@ -124,6 +125,7 @@ impl Writer<'_> {
 
     /// Stores what this segment gave.
     pub(super) fn store_partials(&mut self) -> Result<()> {
+        let partials = self.form.kernel.operands.len();
         self.results()?;
         for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
             let at = self.partial(k, "segment");
@@ -133,7 +135,7 @@ impl Writer<'_> {
             };
             let [low, high] = to_words(accumulator.ty, &value);
             self.line(format!(
-                "let at{k} = {at};\npartials[at{k}] = {low};\npartials[at{k} + 1u] = {high};\npartials[at{k} + 2u] = {place};"
+                "let at{k} = {at};\nset{partials}(at{k}, {low});\nset{partials}(at{k} + 1u, {high});\nset{partials}(at{k} + 2u, {place});"
             ));
         }
         Ok(())
@@ -273,11 +275,10 @@ impl Writer<'_> {
         };
         // NaN is better than numbers; of equals, and of several NaN, the first.
         let (known, nan, both) = match accumulator.ty.is_float() {
-            true => (
-                format!("({best} == {best})"),
-                format!("!({term} == {term})"),
-                format!("(!({best} == {best}) && !({term} == {term}))"),
-            ),
+            true => {
+                let nan = |value: &str| format!("nan_{}({value})", register(accumulator.ty));
+                (format!("!{}", nan(&best)), nan(term), format!("({} && {})", nan(&best), nan(term)))
+            }
             false => ("true".to_string(), "false".to_string(), "false".to_string()),
         };
         self.line(format!(

@@ -1,9 +1,10 @@
 //! Kernel IR as WGSL: a compute shader for each kernel, without sizes in it.
 //!
 //! An invocation is an index of the parallel loops, whose terms it folds, or a part of them (`fold`). In: a [`Form`], which is a kernel and what of its views changes the code. Out: the text
-//! of a module whose binding 0 has the words of `numbers` and whose binding n + 1 has operand n.
+//! of a module whose array n is operand n, beside the words of `numbers`.
 //! Cost: linear in the kernel, with its functions of floats written out.
 
+pub mod arrays;
 pub mod cumulative;
 pub mod factorise;
 pub mod fft;
@@ -14,6 +15,7 @@ pub mod rows;
 pub mod scatter;
 pub mod sort;
 pub mod types;
+pub mod wide;
 
 use std::fmt::Write;
 
@@ -23,6 +25,7 @@ use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{DType, Result, Scalar, internal_error};
 
 use crate::numbers::{Fold, Form, INDICES, Layout, SEGMENTS};
+use arrays::Words;
 pub use fold::partial_words;
 use types::register;
 
@@ -44,8 +47,8 @@ pub struct Needs {
 pub struct Shader {
     pub text: String,
     pub needs: Needs,
-    /// Bindings after the first.
-    pub operands: u32,
+    /// What it does with its arrays; it has no declarations of them (`arrays`).
+    pub arrays: Vec<Words>,
 }
 
 /// The statement that defines the number of an invocation.
@@ -71,9 +74,20 @@ pub fn shader(form: &Form) -> Result<Shader> {
         int64: pairs || has(ScalarType::I64) || has(ScalarType::U64) || has(ScalarType::F64),
         float64: has(ScalarType::F64),
     };
-    writer.head(ops::functions(has))?;
+    writer.head(ops::functions(has));
     writer.invocation(&main, &epilogue)?;
-    Ok(Shader { text: writer.text, needs, operands: form.bindings() })
+    let operands = form.kernel.operands.iter();
+    let mut arrays: Vec<Words> = operands
+        .zip(0u32..)
+        .map(|(operand, number)| match writer.is_vector(number) {
+            true => wide::words(operand.dtype),
+            false => types::words(operand.dtype, operand.written),
+        })
+        .collect();
+    if form.fold.has_partials() {
+        arrays.push(Words::Whole);
+    }
+    Ok(Shader { text: writer.text, needs, arrays })
 }
 
 /// A body whose functions of floats are arithmetic, and where its registers are now.
@@ -102,25 +116,10 @@ impl Writer<'_> {
         self.text.push('\n');
     }
 
-    fn head(&mut self, functions: String) -> Result<()> {
-        self.line("@group(0) @binding(0) var<storage, read> n: array<u32>;");
-        for (number, operand) in self.form.kernel.operands.iter().enumerate() {
-            let word = if types::is_atomic(operand.dtype, operand.written) { "atomic<u32>" } else { "u32" };
-            let binding = number + 1;
-            self.line(format!(
-                "@group(0) @binding({binding}) var<storage, read_write> b{number}: array<{word}>;"
-            ));
-        }
-        if self.form.fold.has_partials() {
-            let binding = self.form.bindings();
-            self.line(format!(
-                "@group(0) @binding({binding}) var<storage, read_write> partials: array<u32>;"
-            ));
-        }
+    fn head(&mut self, functions: String) {
         self.line("var<private> zero: u32;");
         self.shared();
         self.text.push_str(&functions);
-        Ok(())
     }
 
     /// A word of the launch as `i32`.
@@ -136,7 +135,11 @@ impl Writer<'_> {
         self.line(format!("var rest = {from};"));
         for &axis in axes.iter().rev() {
             let extent = format!("n[{}]", self.layout.extents + axis);
-            self.line(format!("i{axis} = bitcast<i32>(rest % {extent}); rest = rest / {extent};"));
+            if self.is_wide(axis) {
+                self.groups(axis, &extent);
+            } else {
+                self.line(format!("i{axis} = bitcast<i32>(rest % {extent}); rest = rest / {extent};"));
+            }
         }
     }
 
@@ -157,7 +160,10 @@ impl Writer<'_> {
         }
         self.indices(&form.outer(), "number");
         match form.fold {
-            Fold::None => self.stage(Stage::Main, main, &[])?,
+            Fold::None => match &form.wide {
+                Some(wide) => self.group(main, wide)?,
+                None => self.stage(Stage::Main, main, &[])?,
+            },
             Fold::Each => self.fold(main)?,
             Fold::Together | Fold::Segments => {
                 self.fold_together(main)?;
@@ -205,7 +211,10 @@ impl Writer<'_> {
             };
             for (part, reg) in (0u8..).zip(parts) {
                 let value = name(stage, map[reg.0 as usize]);
-                let statement = types::store(store.operand, dtype, part, &element, &value)?;
+                let statement = match self.is_vector(store.operand) {
+                    true => wide::store(number, dtype, part, &value)?,
+                    false => types::store(store.operand, dtype, part, &element, &value)?,
+                };
                 self.line(statement);
             }
         }
@@ -284,14 +293,18 @@ impl Writer<'_> {
         let what = kernel.loads[load];
         let operand = kernel.operands[what.operand as usize];
         let (at, guarded) = (self.layout.loads[load], self.form.guarded[load]);
+        if self.is_vector(what.operand) {
+            let value = wide::load(load, operand.dtype, part)?;
+            self.line(format!("let {own}: {} = {value};", register(ty)));
+            return Ok(());
+        }
         let mut element = self.element(at);
         for (number, (arg, &index)) in args.iter().zip(indices).enumerate() {
             let (stride, last) = self.layout.jump(at, guarded, number);
             let (last, ty) = (Self::number(last), register(index));
             let _ = write!(element, " + i32(clamp({arg}, {ty}(0), {ty}({last}))) * {}", Self::number(stride));
         }
-        let atomic = types::is_atomic(operand.dtype, operand.written);
-        let value = types::load(what.operand, operand.dtype, part, &element, atomic)?;
+        let value = types::load(what.operand, operand.dtype, part, &element)?;
         let name = register(ty);
         if !guarded {
             self.line(format!("let {own}: {name} = {value};"));

@@ -1,7 +1,8 @@
 //! Instructions of scalar bodies as WGSL expressions, and the functions that they call.
 //!
 //! What WGSL leaves open is written out: division by zero, shifts beyond the width, conversions out of range, NaN
-//! in minima and maxima, remainders. Comparisons with NaN are ordered, so that `!=` is the negation of `==`.
+//! in minima and maxima, remainders. Comparisons with NaN are ordered, so that `!=` is the negation of `==`. Whether a number
+//! is NaN its bits tell: drivers may take for true that a float is equal to itself.
 
 use ferrax_ir::scalar::{Instruction, Narrow, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
@@ -92,6 +93,8 @@ pub fn expression(instruction: &Instruction, from: &[ScalarType], args: &[String
         ScalarOp::Not => wrapped(ty, format!("(~{a})")),
         ScalarOp::Shl | ScalarOp::ShrLogical | ScalarOp::ShrArithmetic => shift(instruction.op, ty, a, b),
         ScalarOp::PopCount | ScalarOp::Clz => bits_of(instruction.op, ty, a),
+        ScalarOp::Eq if first.is_float() && a == b => format!("(!nan_{name}({a}))"),
+        ScalarOp::Ne if first.is_float() && a == b => format!("nan_{name}({a})"),
         ScalarOp::Eq => infix("=="),
         ScalarOp::Ne => format!("(!({a} == {b}))"),
         ScalarOp::Lt if truth => format!("(!{a} & {b})"),
@@ -200,7 +203,7 @@ fn convert(from: ScalarType, to: ScalarType, a: &str) -> String {
             let bottom = if to.is_signed() { format!("(-{top})") } else { format!("{float}(0)") };
             let fits = format!("(({a}) > {bottom} && ({a}) < {top})");
             let inner = format!("{name}(select({float}(0), trunc({a}), {fits}))");
-            let nan = format!("!(({a}) == ({a}))");
+            let nan = format!("nan_{}({a})", register(from));
             format!(
                 "select(select(select({inner}, {high}, ({a}) >= {top}), {low}, ({a}) <= {bottom}), {name}(0), {nan})"
             )
@@ -219,14 +222,15 @@ pub fn functions(has: impl Fn(ScalarType) -> bool) -> String {
          return select(select(a % safe, 0, b == -1), a, b == 0); }\n\
          fn div_u32(a: u32, b: u32) -> u32 { let safe = select(b, 1u, b == 0u); return select(a / safe, 0xffffffffu, b == 0u); }\n\
          fn rem_u32(a: u32, b: u32) -> u32 { let safe = select(b, 1u, b == 0u); return select(a % safe, a, b == 0u); }\n\
+         fn nan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n\
          fn max_f32(a: f32, b: f32) -> f32 {\n\
-         \x20 if !(a == a) { return a; }\n\
-         \x20 if !(b == b) { return b; }\n\
+         \x20 if nan_f32(a) { return a; }\n\
+         \x20 if nan_f32(b) { return b; }\n\
          \x20 if a == b { return select(a, b, (bitcast<u32>(a) >> 31u) == 1u); }\n\
          \x20 return select(b, a, a > b);\n}\n\
          fn round_bf16(x: f32) -> f32 {\n\
          \x20 let bits = bitcast<u32>(x);\n\
-         \x20 if !(x == x) { return bitcast<f32>((bits | 0x400000u) & 0xffff0000u); }\n\
+         \x20 if nan_f32(x) { return bitcast<f32>((bits | 0x400000u) & 0xffff0000u); }\n\
          \x20 return bitcast<f32>((bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u);\n}\n\
          fn f16_bits(x: f32) -> u32 {\n\
          \x20 let bits = bitcast<u32>(x);\n\
@@ -269,9 +273,10 @@ pub fn functions(has: impl Fn(ScalarType) -> bool) -> String {
                  fn rem_u64(a: u64, b: u64) -> u64 { if b == 0lu { return a; } return a % b; }\n";
     }
     if has(ScalarType::F64) {
-        text += "fn max_f64(a: f64, b: f64) -> f64 {\n\
-                 \x20 if !(a == a) { return a; }\n\
-                 \x20 if !(b == b) { return b; }\n\
+        text += "fn nan_f64(x: f64) -> bool { return (bitcast<u64>(x) & 0x7ffffffffffffffflu) > 0x7ff0000000000000lu; }\n\
+                 fn max_f64(a: f64, b: f64) -> f64 {\n\
+                 \x20 if nan_f64(a) { return a; }\n\
+                 \x20 if nan_f64(b) { return b; }\n\
                  \x20 if a == b { return select(a, b, (bitcast<u64>(a) >> 63u) == 1lu); }\n\
                  \x20 return select(b, a, a > b);\n}\n\
                  fn rem_f64(a: f64, b: f64) -> f64 {\n\

@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 use ferrax_ir::{DType, Result};
 
+use super::arrays::Words;
 use super::{MOST_GROUPS, Needs, Shader, types};
 
 /// Rows and columns of a workgroup.
@@ -84,22 +85,13 @@ impl ProductForm {
     }
 }
 
-/// The shader of a product; binding 1 is the left operand, 2 the right one, 3 the result.
+/// The shader of a product; its arrays are the left operand, the right one, and the result.
 pub fn shader(form: &ProductForm) -> Result<Shader> {
     let dtype = form.dtype;
     let real = dtype.real();
     let ty = types::register(ferrax_ir::scalar::ScalarType::of(real)?);
     let element = if dtype.is_complex() { format!("vec2<{ty}>") } else { ty.to_string() };
-    let mut text = String::from("@group(0) @binding(0) var<storage, read> n: array<u32>;\n");
-    for (number, written) in [false, false, true].into_iter().enumerate() {
-        let word = if types::is_atomic(dtype, written) { "atomic<u32>" } else { "u32" };
-        let _ = writeln!(
-            text,
-            "@group(0) @binding({}) var<storage, read_write> b{number}: array<{word}>;",
-            number + 1
-        );
-    }
-    let _ = writeln!(text, "alias Element = {element};\nvar<private> zero: u32;");
+    let mut text = format!("alias Element = {element};\nvar<private> zero: u32;\n");
     functions(form, &mut text)?;
     text.push_str(super::ops::functions(|_| false).as_str());
     match form.way {
@@ -107,7 +99,8 @@ pub fn shader(form: &ProductForm) -> Result<Shader> {
         Way::Single => single(&mut text),
     }
     let wide = matches!(real, DType::I64 | DType::U64 | DType::F64);
-    Ok(Shader { text, needs: Needs { int64: wide, float64: real == DType::F64 }, operands: 3 })
+    let arrays = vec![Words::Whole, Words::Whole, types::words(dtype, true)];
+    Ok(Shader { text, needs: Needs { int64: wide, float64: real == DType::F64 }, arrays })
 }
 
 /// A word as `i32`.
@@ -135,7 +128,7 @@ fn functions(form: &ProductForm, text: &mut String) -> Result<()> {
     let dtype = form.dtype;
     let complex = dtype.is_complex();
     let load = |operand: u32| -> Result<String> {
-        let part = |part: u8| types::load(operand, dtype, part, "offset", false);
+        let part = |part: u8| types::load(operand, dtype, part, "offset");
         Ok(if complex { format!("Element({}, {})", part(0)?, part(1)?) } else { part(0)? })
     };
     for (number, name) in ["left", "right", "result"].into_iter().enumerate() {

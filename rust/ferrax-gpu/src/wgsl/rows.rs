@@ -1,9 +1,10 @@
 //! Rows of arrays: what a loop takes out of an array at each step, and puts into one.
 //!
 //! The number of the row is in memory of the GPU, so that each step is the same commands. Rows need not begin at words.
-//! Binding 0 has how many words may be written, the bytes of a row, and what is added to the number; binding 1 the
-//! number; then the array and the row.
+//! Words: how many words may be written, the bytes of a row, and what is added to the number. Arrays: the number,
+//! then the array and the row.
 
+use super::arrays::Words;
 use super::{Needs, Shader, WORKGROUP, numbered};
 
 /// Which way a row goes.
@@ -18,11 +19,11 @@ pub enum Way {
 const OUT: &str = "\
     let at = begin + 4u * number;
     let shift = (at & 3u) * 8u;
-    var word = rows[at >> 2u] >> shift;
+    var word = word1(at >> 2u) >> shift;
     if shift != 0u && ((at >> 2u) + 1u) * 4u < begin + n[1] {
-        word = word | (rows[(at >> 2u) + 1u] << (32u - shift));
+        word = word | (word1((at >> 2u) + 1u) << (32u - shift));
     }
-    row[number] = word;
+    set2(number, word);
 ";
 
 const IN: &str = "\
@@ -31,37 +32,30 @@ const IN: &str = "\
     let high = min(begin + n[1], 4u * at + 4u);
     if low >= high { return; }
     if (begin & 3u) == 0u && high - low == 4u {
-        rows[at] = row[number];
+        set1(at, word2(number));
         return;
     }
-    var word = rows[at];
+    var word = word1(at);
     for (var byte = low; byte < high; byte = byte + 1u) {
         let source = byte - begin;
-        let value = (row[source >> 2u] >> ((source & 3u) * 8u)) & 0xffu;
+        let value = (word2(source >> 2u) >> ((source & 3u) * 8u)) & 0xffu;
         let shift = (byte & 3u) * 8u;
         word = (word & ~(0xffu << shift)) | (value << shift);
     }
-    rows[at] = word;
+    set1(at, word);
 ";
 
 pub fn shader(way: Way) -> Shader {
-    let mut text = "\
-        @group(0) @binding(0) var<storage, read> n: array<u32>;\n\
-        @group(0) @binding(1) var<storage, read_write> counter: array<u32>;\n\
-        @group(0) @binding(2) var<storage, read_write> rows: array<u32>;\n\
-        @group(0) @binding(3) var<storage, read_write> row: array<u32>;\n"
-        .to_string();
-    let (operands, body) = match way {
+    let (arrays, body) = match way {
         Way::OutOfArray => (3, OUT),
         Way::IntoArray => (3, IN),
-        Way::Next => (1, "    counter[0] = counter[0] + n[2];\n"),
+        Way::Next => (1, "    set0(0u, word0(0u) + n[2]);\n"),
     };
-    text = text.lines().take(1 + operands as usize).fold(String::new(), |text, line| text + line + "\n");
-    let begin = if operands == 3 { "    let begin = counter[0] * n[1];\n" } else { "" };
-    text.push_str(&format!(
+    let begin = if arrays == 3 { "    let begin = word0(0u) * n[1];\n" } else { "" };
+    let text = format!(
         "@compute @workgroup_size({WORKGROUP})\n\
          fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n    {}\n    if number >= n[0] {{ return; }}\n{begin}{body}}}\n",
         numbered()
-    ));
-    Shader { text, needs: Needs::default(), operands }
+    );
+    Shader { text, needs: Needs::default(), arrays: vec![Words::Whole; arrays] }
 }

@@ -13,6 +13,7 @@ use ferrax_ir::ops::ScatterKind;
 use ferrax_ir::scalar::{Instruction, Reg, ScalarOp, ScalarType};
 use ferrax_ir::{DType, Result, internal_error};
 
+use super::arrays::Words;
 use super::sort::unit;
 use super::types::{self, register};
 use super::{Needs, Shader, WORKGROUP, numbered, ops};
@@ -55,7 +56,7 @@ pub const LOOP: usize = 3;
 /// The key of windows that are dropped, which is the last of all.
 const DROPPED: &str = "0xffffffffu";
 
-/// Bindings: the result, updates (or the operand of a gather), and indices or the sorted planes; of [`Way::Keys`] the planes and indices.
+/// Arrays: the result, updates (or the operand of a gather), and indices or the sorted planes; of [`Way::Keys`] the planes and indices.
 pub fn shader(form: &ScatterForm) -> Result<Shader> {
     let first_index = if form.way == Way::Keys { 1 } else { 2 };
     let others = match form.way {
@@ -63,17 +64,9 @@ pub fn shader(form: &ScatterForm) -> Result<Shader> {
         _ if form.scalars => form.starts as u32,
         _ => 1,
     };
-    let operands = first_index + others;
-    let mut text = "@group(0) @binding(0) var<storage, read> n: array<u32>;\n".to_string();
-    for operand in 0..operands {
-        let result = operand == 0 && form.way != Way::Keys;
-        let word = if result && types::is_atomic(form.dtype, true) { "atomic<u32>" } else { "u32" };
-        text += &format!(
-            "@group(0) @binding({}) var<storage, read_write> b{operand}: array<{word}>;\n",
-            operand + 1
-        );
-    }
-    text += "var<private> zero: u32;\nvar<private> at: i32;\nvar<private> source: i32;\n";
+    let mut arrays = vec![Words::Whole; (first_index + others) as usize];
+    arrays[0] = types::words(form.dtype, form.way != Way::Keys);
+    let mut text = "var<private> zero: u32;\nvar<private> at: i32;\nvar<private> source: i32;\n".to_string();
     place(form, first_index, &mut text)?;
     within(form, &mut text);
     let mut needs = Needs::default();
@@ -90,7 +83,7 @@ pub fn shader(form: &ScatterForm) -> Result<Shader> {
          {}\nif number >= n[1] {{ return; }}\nzero = n[0];\n{body}}}\n",
         numbered()
     );
-    Ok(Shader { text, needs, operands })
+    Ok(Shader { text, needs, arrays })
 }
 
 fn number(at: usize) -> String {
@@ -128,9 +121,9 @@ fn place(form: &ScatterForm, first_index: u32, text: &mut String) -> Result<()> 
 
 /// A statement that reads an index of any width, clamped to those of 32 bits.
 fn index(binding: u32, dtype: DType, entry: &str) -> Result<String> {
-    let word = |word: u32| format!("b{binding}[2u * u32({entry}) + {word}u]");
+    let word = |word: u32| format!("word{binding}(2u * u32({entry}) + {word}u)");
     Ok(match dtype {
-        DType::U32 => format!("start = i32(min(b{binding}[u32({entry})], 0x7fffffffu));"),
+        DType::U32 => format!("start = i32(min(word{binding}(u32({entry})), 0x7fffffffu));"),
         DType::I64 | DType::U64 => {
             let negative = if dtype == DType::I64 { "(high >> 31u) == 1u" } else { "false" };
             format!(
@@ -141,8 +134,8 @@ fn index(binding: u32, dtype: DType, entry: &str) -> Result<String> {
                 word(1)
             )
         }
-        DType::Bool => format!("start = select(0, 1, {});", types::load(binding, dtype, 0, entry, false)?),
-        _ => format!("start = i32({});", types::load(binding, dtype, 0, entry, false)?),
+        DType::Bool => format!("start = select(0, 1, {});", types::load(binding, dtype, 0, entry)?),
+        _ => format!("start = i32({});", types::load(binding, dtype, 0, entry)?),
     })
 }
 
@@ -168,7 +161,7 @@ fn combine(form: &ScatterForm, text: &mut String) -> Result<Needs> {
         *text += "fn begin() {}\nfn end() {}\nfn take() {\n";
         for part in 0..form.units {
             let element = |at: &str| format!("{at} * {} + {part}", form.units);
-            let value = types::load(1, dtype, 0, &element("source"), false)?;
+            let value = types::load(1, dtype, 0, &element("source"))?;
             *text += &types::store(0, dtype, 0, &element("at"), &value)?;
             text.push('\n');
         }
@@ -196,15 +189,13 @@ fn combine(form: &ScatterForm, text: &mut String) -> Result<Needs> {
         (0u8..).zip(&parts).map(|(part, own)| line(part, own)).collect()
     };
     *text += &each(&|_, own| Ok(format!("var<private> {own}: {name};\n")))?;
-    let atomic = types::is_atomic(dtype, true);
     *text += "fn begin() {\n";
-    *text += &each(&|part, own| Ok(format!("{own} = {};\n", types::load(0, dtype, part, "at", atomic)?)))?;
+    *text += &each(&|part, own| Ok(format!("{own} = {};\n", types::load(0, dtype, part, "at")?)))?;
     *text += "}\nfn end() {\n";
     *text += &each(&|part, own| types::store(0, dtype, part, "at", own))?;
     *text += "}\nfn take() {\n";
-    *text += &each(&|part, own| {
-        Ok(format!("let {own}_more = {};\n", types::load(1, dtype, part, "source", false)?))
-    })?;
+    *text +=
+        &each(&|part, own| Ok(format!("let {own}_more = {};\n", types::load(1, dtype, part, "source")?)))?;
     if dtype.is_complex() && form.kind == ScatterKind::Mul {
         *text +=
             "let product = re * re_more - im * im_more;\nim = re * im_more + im * re_more;\nre = product;\n";
@@ -237,7 +228,7 @@ fn gather(form: &ScatterForm) -> Result<String> {
     let mut text = "let there = place(number / n[2]);\nwithin(number % n[2]);\n".to_string();
     let fill = HEAD - 4;
     for part in 0..form.units {
-        let value = types::load(1, form.dtype, 0, &element("select(0, at, there)", part), false)?;
+        let value = types::load(1, form.dtype, 0, &element("select(0, at, there)", part))?;
         let value = format!("select(n[{}], {value}, there)", fill + part as usize);
         text += &types::store(0, form.dtype, 0, &element("source", part), &value)?;
         text.push('\n');
@@ -250,7 +241,7 @@ fn keys(form: &ScatterForm) -> String {
         if form.by_element { ("number / n[2]", "within(number % n[2]);\n") } else { ("number", "") };
     format!(
         "let there = place({window});\n{element}\
-         b0[number] = select({DROPPED}, u32(at), there);\nb0[n[3] + number] = number;\n"
+         set0(number, select({DROPPED}, u32(at), there));\nset0(n[3] + number, number);\n"
     )
 }
 
@@ -262,9 +253,9 @@ fn runs(form: &ScatterForm) -> String {
     };
     let own = if form.by_element { "number" } else { "number / n[2]" };
     format!(
-        "let first = {own};\nlet key = b2[first];\n\
-         if key == {DROPPED} || (first > 0u && b2[first - 1u] == key) {{ return; }}\n\
-         for (var next = first; next < n[3] && b2[next] == key; next = next + 1u) {{\n\
-         let item = b2[n[3] + next];\n{go}if next == first {{ begin(); }}\ntake();\n}}\nend();\n"
+        "let first = {own};\nlet key = word2(first);\n\
+         if key == {DROPPED} || (first > 0u && word2(first - 1u) == key) {{ return; }}\n\
+         for (var next = first; next < n[3] && word2(next) == key; next = next + 1u) {{\n\
+         let item = word2(n[3] + next);\n{go}if next == first {{ begin(); }}\ntake();\n}}\nend();\n"
     )
 }

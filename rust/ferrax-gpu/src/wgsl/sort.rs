@@ -9,6 +9,7 @@
 
 use ferrax_ir::{DType, Kind, Result};
 
+use super::arrays::Words;
 use super::types::{self, Storage};
 use super::{MOST_GROUPS, Needs, Shader, WORKGROUP, numbered};
 
@@ -71,26 +72,15 @@ pub fn shader(form: SortForm) -> Result<Shader> {
         SortForm::Exchange { planes, way } => exchange(planes, way),
         SortForm::Take { bits, units } => take(bits, units)?,
         SortForm::TakePlaces => {
-            items(&format!("{ELEMENT}b1[at] = b0[n[5] + line * n[4] + number % n[2]];\n"))
+            items(&format!("{ELEMENT}set1(at, word0(n[5] + line * n[4] + number % n[2]));\n"))
         }
     };
-    let operands = match form {
-        SortForm::Keys { .. } | SortForm::TakePlaces => 2,
-        SortForm::Places | SortForm::Exchange { .. } => 1,
-        SortForm::Take { .. } => 3,
+    let arrays = match form {
+        SortForm::Keys { .. } | SortForm::TakePlaces => vec![Words::Whole; 2],
+        SortForm::Places | SortForm::Exchange { .. } => vec![Words::Whole],
+        SortForm::Take { bits, .. } => vec![Words::Whole, Words::Whole, Words::parts_if(bits < 32)],
     };
-    let head: String = (0..operands)
-        .map(|binding| {
-            let atomic = matches!(form, SortForm::Take { bits, .. } if bits < 32 && binding == 2);
-            let word = if atomic { "atomic<u32>" } else { "u32" };
-            format!(
-                "@group(0) @binding({}) var<storage, read_write> b{binding}: array<{word}>;\n",
-                binding + 1
-            )
-        })
-        .collect();
-    let text = format!("@group(0) @binding(0) var<storage, read> n: array<u32>;\n{head}{text}");
-    Ok(Shader { text, needs: Needs::default(), operands })
+    Ok(Shader { text, needs: Needs::default(), arrays })
 }
 
 fn items(body: &str) -> String {
@@ -102,7 +92,7 @@ fn items(body: &str) -> String {
 }
 
 fn places() -> String {
-    items("b0[n[4] * n[1] + number] = number % n[2];\n")
+    items("set0(n[4] * n[1] + number, number % n[2]);\n")
 }
 
 /// The element of an array that item `number` is: lines go along one axis.
@@ -117,13 +107,13 @@ fn keys(dtype: DType, order: Order) -> Result<String> {
         let (high, low) = match storage {
             Storage::Part(bits) => {
                 let (each, log) = if bits == 8 { (3, 2) } else { (1, 1) };
-                let value = format!("extractBits(b0[at >> {log}u], (at & {each}u) * {bits}u, {bits}u)");
+                let value = format!("extractBits(word0(at >> {log}u), (at & {each}u) * {bits}u, {bits}u)");
                 (format!("{value} << {}u", 32 - bits), None)
             }
-            Storage::Word => (format!("b0[at * {parts}u + {part}u]"), None),
+            Storage::Word => (format!("word0(at * {parts}u + {part}u)"), None),
             Storage::Pair => {
                 let first = 2 * part;
-                let word = |word: u32| format!("b0[at * {}u + {word}u]", 2 * parts);
+                let word = |word: u32| format!("word0(at * {}u + {word}u)", 2 * parts);
                 (word(first + 1), Some(word(first)))
             }
         };
@@ -132,10 +122,10 @@ fn keys(dtype: DType, order: Order) -> Result<String> {
         if order == Order::Descending {
             body += "high = ~high;\nlow = ~low;\n";
         }
-        body += &format!("b1[(n[4] + {plane}u) * n[1] + number] = high;\n");
+        body += &format!("set1((n[4] + {plane}u) * n[1] + number, high);\n");
         plane += 1;
         if low.is_some() {
-            body += &format!("b1[(n[4] + {plane}u) * n[1] + number] = low;\n");
+            body += &format!("set1((n[4] + {plane}u) * n[1] + number, low);\n");
             plane += 1;
         }
         body += "}\n";
@@ -166,17 +156,23 @@ fn ordered(dtype: DType, order: Order) -> String {
 }
 
 /// Statements that exchange items `a` and `b` of a line that has `length` of them, where they are not in order.
-fn exchanged(planes: usize, item: impl Fn(usize, &str) -> String) -> String {
+/// `get` reads a word of an item, `put` writes one.
+fn exchanged(
+    planes: usize,
+    get: impl Fn(usize, &str) -> String,
+    put: impl Fn(usize, &str, &str) -> String,
+) -> String {
     let mut text = "if b < length {\n".to_string();
     for plane in 0..planes {
-        text += &format!("let x{plane} = {};\nlet y{plane} = {};\n", item(plane, "a"), item(plane, "b"));
+        text += &format!("let x{plane} = {};\nlet y{plane} = {};\n", get(plane, "a"), get(plane, "b"));
     }
     let greater = (0..planes).rev().fold("false".to_string(), |rest, plane| {
         format!("(x{plane} > y{plane} || (x{plane} == y{plane} && {rest}))")
     });
     text += &format!("if {greater} {{\n");
     for plane in 0..planes {
-        text += &format!("{} = y{plane};\n{} = x{plane};\n", item(plane, "a"), item(plane, "b"));
+        text += &put(plane, "a", &format!("y{plane}"));
+        text += &put(plane, "b", &format!("x{plane}"));
     }
     text + "}\n}\n"
 }
@@ -188,15 +184,21 @@ const MIRROR: &str = "let low = (i / distance) * 2u * distance;\nlet a = low + i
 fn exchange(planes: usize, way: Way) -> String {
     if matches!(way, Way::Mirror | Way::Step) {
         let pair = if way == Way::Step { STEP } else { MIRROR };
-        let item = |plane: usize, at: &str| format!("b0[{plane}u * n[4] + begin + {at}]");
+        let at = |plane: usize, at: &str| format!("{plane}u * n[4] + begin + {at}");
         return items(&format!(
             "let length = n[2];\nlet i = number % n[3];\nlet begin = (number / n[3]) * length;\nlet distance = n[5];\n{pair}{}",
-            exchanged(planes, item)
+            exchanged(
+                planes,
+                |plane, item| format!("word0({})", at(plane, item)),
+                |plane, item, word| format!("set0({}, {word});\n", at(plane, item))
+            )
         ));
     }
-    let item = |plane: usize, at: &str| format!("s{plane}[{at}]");
-    let each =
-        |pair: &str| format!("{{\nlet i = lane;\n{pair}{}}}\nworkgroupBarrier();\n", exchanged(planes, item));
+    let get = |plane: usize, at: &str| format!("s{plane}[{at}]");
+    let put = |plane: usize, at: &str, word: &str| format!("s{plane}[{at}] = {word};\n");
+    let each = |pair: &str| {
+        format!("{{\nlet i = lane;\n{pair}{}}}\nworkgroupBarrier();\n", exchanged(planes, get, put))
+    };
     let lanes = BLOCK / 2;
     let mut text: String =
         (0..planes).map(|plane| format!("var<workgroup> s{plane}: array<u32, {BLOCK}>;\n")).collect();
@@ -211,7 +213,7 @@ fn exchange(planes: usize, way: Way) -> String {
         let planes: String = (0..planes).map(both).collect();
         format!("for (var i = lane; i < length; i = i + {lanes}u) {{\n{planes}}}\n")
     };
-    text += &copies(&|plane| format!("s{plane}[i] = b0[{plane}u * n[4] + begin + i];\n"));
+    text += &copies(&|plane| format!("s{plane}[i] = word0({plane}u * n[4] + begin + i);\n"));
     text += "workgroupBarrier();\n";
     let steps = format!("for (; distance > 0u; distance = distance / 2u) {{\n{}}}\n", each(STEP));
     text += &match way {
@@ -221,18 +223,18 @@ fn exchange(planes: usize, way: Way) -> String {
         ),
         _ => format!("var distance = {}u;\n{steps}", BLOCK / 2),
     };
-    text += &copies(&|plane| format!("b0[{plane}u * n[4] + begin + i] = s{plane}[i];\n"));
+    text += &copies(&|plane| format!("set0({plane}u * n[4] + begin + i, s{plane}[i]);\n"));
     text + "}\n"
 }
 
 fn take(bits: u32, units: u32) -> Result<String> {
     let dtype = unit(bits);
     let mut body = format!(
-        "{ELEMENT}let place = b1[n[5] + line * n[4] + number % n[2]];\n\
+        "{ELEMENT}let place = word1(n[5] + line * n[4] + number % n[2]);\n\
          let source = (line / n[3]) * n[4] * n[3] + place * n[3] + line % n[3];\n"
     );
     for part in 0..units {
-        let load = types::load(0, dtype, 0, &format!("source * {units}u + {part}u"), false)?;
+        let load = types::load(0, dtype, 0, &format!("source * {units}u + {part}u"))?;
         body += &types::store(2, dtype, 0, &format!("at * {units}u + {part}u"), &load)?;
         body += "\n";
     }

@@ -1,10 +1,11 @@
 //! Types of registers in WGSL, and how elements of arrays become registers.
 //!
-//! Arrays are words of 32 bits. What is narrower than a word lies in a part of one, and is written by atomic
-//! operations on the word, for its other parts may be written at the same time.
+//! Arrays are words of 32 bits (`arrays`). What is narrower than a word lies in a part of one.
 
 use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{DType, Result, unsupported};
+
+use super::arrays::Words;
 
 /// What registers of a type are in WGSL. Those narrower than a word are words, kept in range.
 pub fn register(ty: ScalarType) -> &'static str {
@@ -70,16 +71,19 @@ pub fn storage(dtype: DType) -> Result<(Storage, u32)> {
     Ok((part, dtype.parts() as u32))
 }
 
-/// Whether an array of this dtype is written by atomic operations.
-pub fn is_atomic(dtype: DType, written: bool) -> bool {
-    written && matches!(storage(dtype), Ok((Storage::Part(_), _)))
+/// How an array of this dtype is written, where each invocation writes elements.
+pub fn words(dtype: DType, written: bool) -> Words {
+    Words::parts_if(written && matches!(storage(dtype), Ok((Storage::Part(_), _))))
 }
 
 /// The part `part` of element `at` (an expression of `i32`) of array `b`, as a register.
-pub fn load(b: u32, dtype: DType, part: u8, at: &str, atomic: bool) -> Result<String> {
+pub fn load(b: u32, dtype: DType, part: u8, at: &str) -> Result<String> {
+    load_from(|index| format!("word{b}({index})"), dtype, part, at)
+}
+
+/// The same of an array whose words are read so.
+pub fn load_from(word: impl Fn(String) -> String, dtype: DType, part: u8, at: &str) -> Result<String> {
     let (storage, parts) = storage(dtype)?;
-    let word =
-        |index: String| if atomic { format!("atomicLoad(&b{b}[{index}])") } else { format!("b{b}[{index}]") };
     let at = format!("u32({at})");
     let bits = match storage {
         Storage::Word if parts == 2 => word(format!("{at} * 2u + {part}u")),
@@ -109,6 +113,20 @@ pub fn load(b: u32, dtype: DType, part: u8, at: &str, atomic: bool) -> Result<St
 
 /// Statements that write a register to part `part` of element `at` of array `b`.
 pub fn store(b: u32, dtype: DType, part: u8, at: &str, value: &str) -> Result<String> {
+    let set = |index: &str, word: &str| format!("set{b}({index}, {word});");
+    let insert = |index: &str, mask: &str, bits: &str| format!("insert{b}({index}, {mask}, {bits});");
+    store_by(set, insert, dtype, part, at, value)
+}
+
+/// The same into an array whose words are written so, and parts of whose words are.
+pub fn store_by(
+    set: impl Fn(&str, &str) -> String,
+    insert: impl Fn(&str, &str, &str) -> String,
+    dtype: DType,
+    part: u8,
+    at: &str,
+    value: &str,
+) -> Result<String> {
     let (storage, parts) = storage(dtype)?;
     let at = format!("u32({at})");
     let bits = match dtype {
@@ -120,18 +138,20 @@ pub fn store(b: u32, dtype: DType, part: u8, at: &str, value: &str) -> Result<St
         _ => value.to_string(),
     };
     Ok(match storage {
-        Storage::Word => format!("b{b}[{at} * {parts}u + {part}u] = {bits};"),
+        Storage::Word if parts == 1 => set(&at, &bits),
+        Storage::Word => set(&format!("{at} * {parts}u + {part}u"), &bits),
         Storage::Pair => format!(
-            "{{ let w = {bits}; let p = {at} * {}u + {}u; b{b}[p] = u32(w & 0xfffffffflu); b{b}[p + 1u] = u32(w >> 32u); }}",
+            "{{ let w = {bits}; let p = {at} * {}u + {}u; {} {} }}",
             2 * parts,
-            2 * part
+            2 * part,
+            set("p", "u32(w & 0xfffffffflu)"),
+            set("p + 1u", "u32(w >> 32u)")
         ),
         Storage::Part(bits_of) => {
             let (each, log, mask) = if bits_of == 8 { (3, 2, "0xffu") } else { (1, 1, "0xffffu") };
-            format!(
-                "{{ let p = {at}; let s = (p & {each}u) * {bits_of}u; atomicAnd(&b{b}[p >> {log}u], ~({mask} << s)); \
-                 atomicOr(&b{b}[p >> {log}u], ({bits} & {mask}) << s); }}"
-            )
+            let inserted =
+                insert(&format!("p >> {log}u"), &format!("{mask} << s"), &format!("({bits} & {mask}) << s"));
+            format!("{{ let p = {at}; let s = (p & {each}u) * {bits_of}u; {inserted} }}")
         }
     })
 }
