@@ -61,6 +61,11 @@ pub trait Backend: Send + Sync {
 
     fn target(&self) -> Target;
 
+    /// What is planned of a program: what [`prepare`] makes of it, wherever that is kept.
+    fn prepared(&self, program: &Program) -> Result<Program> {
+        prepare(program)
+    }
+
     /// Changes the plan of a branch or of the body of a loop before it is bound.
     fn adapt_body(&self, _plan: &mut Plan) {}
 
@@ -156,7 +161,7 @@ pub fn memory_plan<B: Backend + ?Sized>(backend: &B, program: &Program) -> Resul
 
 /// Compiles a program whose dimensions are all constant.
 pub fn compile<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<B::Executable> {
-    compile_prepared(backend, &prepare(program)?)
+    compile_prepared(backend, &backend.prepared(program)?)
 }
 
 /// Compiles what [`prepare`] gave.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ferrax_compile::backend::{Event, Nested, Output};
 use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
-use ferrax_ir::{ArrayType, Builder, DType, Op, Result, Sizes, Tensor, View, internal_error};
+use ferrax_ir::{ArrayType, Builder, DType, Op, Program, Result, Sizes, Tensor, View, internal_error};
 
 use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::cumulative;
@@ -49,6 +49,10 @@ impl Backend for Gpu {
 
     fn target(&self) -> Target {
         Target { operands: self.most_operands(), ..Target::CPU }
+    }
+
+    fn prepared(&self, program: &Program) -> Result<Program> {
+        ferrax_cpu::persistent::prepared(program)
     }
 
     fn bind(&self, plan: Plan, nested: &mut Nested<'_, Self>) -> Result<Executable> {

@@ -60,7 +60,10 @@ impl Gpu {
         let mut all = found();
         let adapter = all.swap_remove(number(&all, choice)?);
         let name = described(&adapter);
-        let wanted = Features::SHADER_INT64 | Features::SHADER_F64 | Features::TIMESTAMP_QUERY;
+        let wanted = Features::SHADER_INT64
+            | Features::SHADER_F64
+            | Features::TIMESTAMP_QUERY
+            | Features::PIPELINE_CACHE;
         let descriptor = DeviceDescriptor {
             label: Some("ferrax"),
             required_features: adapter.features() & wanted,
@@ -80,7 +83,7 @@ impl Gpu {
         });
         let pool = Pool::new(name.clone(), device.clone());
         let stream = Mutex::new(Stream::new(device.clone(), queue.clone()));
-        let pipelines = Pipelines::default();
+        let pipelines = Pipelines::new(&device, &adapter.get_info());
         Ok(Gpu { name, device, queue, pool, stream, pipelines, errors, lost, process: std::process::id() })
     }
 
@@ -240,7 +243,7 @@ impl Gpu {
     /// A shader made ready with these words as its first binding.
     pub(crate) fn prepared(&self, source: Source, numbers: &[u32], groups: u32) -> Result<Prepared> {
         self.reach()?;
-        let pipeline = self.pipelines.get(&self.device, &self.name, source, None)?;
+        let pipeline = self.pipelines.get(&self.name, source, None)?;
         let numbers = self.upload(bytemuck::cast_slice(numbers))?;
         Ok(Prepared { pipeline, numbers, groups, then: None })
     }
@@ -286,7 +289,7 @@ impl Gpu {
             prepared.pipeline.clone()
         } else {
             let pieces = Pieces { counts, log };
-            self.pipelines.get(&self.device, &self.name, prepared.pipeline.source.clone(), Some(pieces))?
+            self.pipelines.get(&self.name, prepared.pipeline.source.clone(), Some(pieces))?
         };
         let bound = self.device.create_bind_group(&BindGroupDescriptor {
             label: None,

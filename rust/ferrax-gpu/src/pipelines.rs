@@ -1,15 +1,21 @@
 //! Pipelines: one for each source of a shader, whatever the sizes that it runs over.
+//!
+//! What the driver made of a shader is kept in a file where the cache of programs has a folder, by the shader's text, the GPU
+//! and its driver (`ferrax_cpu::persistent::code`): for Vulkan, whose drivers give it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
+use ferrax_cpu::persistent::code;
 use ferrax_ir::scalar::ScalarOp;
 use ferrax_ir::{Result, unsupported};
 use rustc_hash::FxHashMap;
 use wgpu::{
-    BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType,
-    ComputePipeline, ComputePipelineDescriptor, Device, ErrorFilter, Features, PipelineCompilationOptions,
-    PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
+    AdapterInfo, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType,
+    BufferBindingType, ComputePipeline, ComputePipelineDescriptor, Device, ErrorFilter, Features,
+    PipelineCacheDescriptor, PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor,
+    ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
 use crate::numbers::Form;
@@ -102,98 +108,132 @@ pub struct Pipeline {
 pub struct Counts {
     pub made: usize,
     pub found: usize,
+    /// Of those that were made, those whose code was in a file.
+    pub loaded: usize,
 }
 
 /// Pipelines by what shaders depend on.
-#[derive(Default)]
 pub struct Pipelines {
+    device: Device,
+    /// The GPU and its driver, as far as their code depends on them.
+    machine: String,
     known: Mutex<FxHashMap<(Source, Option<Pieces>), Arc<Pipeline>>>,
     made: AtomicUsize,
     found: AtomicUsize,
+    loaded: AtomicUsize,
 }
 
 impl Pipelines {
-    pub fn counts(&self) -> Counts {
-        Counts { made: self.made.load(Ordering::Relaxed), found: self.found.load(Ordering::Relaxed) }
+    pub fn new(device: &Device, info: &AdapterInfo) -> Pipelines {
+        let AdapterInfo { name, vendor, device: number, driver, driver_info, backend, .. } = info;
+        Pipelines {
+            device: device.clone(),
+            machine: format!("{backend} {vendor:x}:{number:x} {name}, {driver} {driver_info}"),
+            known: Mutex::default(),
+            made: AtomicUsize::new(0),
+            found: AtomicUsize::new(0),
+            loaded: AtomicUsize::new(0),
+        }
     }
 
-    /// The pipeline of a shader on this device, which messages call so. Without `pieces` each array is one.
-    pub fn get(
-        &self,
-        device: &Device,
-        name: &str,
-        source: Source,
-        pieces: Option<Pieces>,
-    ) -> Result<Arc<Pipeline>> {
+    pub fn counts(&self) -> Counts {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        Counts { made: count(&self.made), found: count(&self.found), loaded: count(&self.loaded) }
+    }
+
+    /// The pipeline of a shader on this GPU, which messages call so. Without `pieces` each array is one.
+    pub fn get(&self, name: &str, source: Source, pieces: Option<Pieces>) -> Result<Arc<Pipeline>> {
         let key = (source, pieces);
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             self.found.fetch_add(1, Ordering::Relaxed);
             return Ok(known.clone());
         }
-        let pipeline = Arc::new(make(device, name, &key.0, key.1.as_ref())?);
+        let pipeline = Arc::new(self.make(name, &key.0, key.1.as_ref())?);
         self.made.fetch_add(1, Ordering::Relaxed);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, pipeline.clone());
         Ok(pipeline)
     }
-}
 
-fn make(device: &Device, name: &str, source: &Source, pieces: Option<&Pieces>) -> Result<Pipeline> {
-    let shader = source.shader()?;
-    let whole = || Pieces { counts: vec![1; shader.arrays.len()], log: 0 };
-    let pieces = pieces.cloned().unwrap_or_else(whole);
-    let most = device.limits().max_storage_buffers_per_shader_stage;
-    if pieces.bindings() >= most {
-        return Err(unsupported!(
-            "{} arrays of a kernel in {} pieces, as none is larger than a binding of {name}, which has {most} of them",
-            shader.arrays.len(),
-            pieces.bindings()
-        ));
-    }
-    let text = declarations(&shader.arrays, &pieces) + &shader.text;
-    let lacks =
-        |needed: bool, feature: Features, what: &str| match needed && !device.features().contains(feature) {
+    fn make(&self, name: &str, source: &Source, pieces: Option<&Pieces>) -> Result<Pipeline> {
+        let device = &self.device;
+        let shader = source.shader()?;
+        let whole = || Pieces { counts: vec![1; shader.arrays.len()], log: 0 };
+        let pieces = pieces.cloned().unwrap_or_else(whole);
+        let most = device.limits().max_storage_buffers_per_shader_stage;
+        if pieces.bindings() >= most {
+            return Err(unsupported!(
+                "{} arrays of a kernel in {} pieces, as none is larger than a binding of {name}, which has {most} of them",
+                shader.arrays.len(),
+                pieces.bindings()
+            ));
+        }
+        let text = declarations(&shader.arrays, &pieces) + &shader.text;
+        let lacks = |needed: bool, feature: Features, what: &str| match needed
+            && !device.features().contains(feature)
+        {
             true => Err(unsupported!("{name} cannot compute with {what}")),
             false => Ok(()),
         };
-    lacks(shader.needs.int64, Features::SHADER_INT64, "integers of 64 bits")?;
-    lacks(shader.needs.float64, Features::SHADER_F64, "float64")?;
-    let scope = device.push_error_scope(ErrorFilter::Validation);
-    let module = device.create_shader_module(ShaderModuleDescriptor {
-        label: None,
-        source: ShaderSource::Wgsl(text.as_str().into()),
-    });
-    let entries: Vec<BindGroupLayoutEntry> = (0..=pieces.bindings())
-        .map(|binding| BindGroupLayoutEntry {
-            binding,
-            visibility: ShaderStages::COMPUTE,
-            ty: BindingType::Buffer {
-                ty: BufferBindingType::Storage { read_only: binding == 0 },
-                has_dynamic_offset: false,
-                min_binding_size: None,
+        lacks(shader.needs.int64, Features::SHADER_INT64, "integers of 64 bits")?;
+        lacks(shader.needs.float64, Features::SHADER_F64, "float64")?;
+        let scope = device.push_error_scope(ErrorFilter::Validation);
+        let descriptor =
+            ShaderModuleDescriptor { label: None, source: ShaderSource::Wgsl(text.as_str().into()) };
+        let checks = ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
+        // SAFETY: accesses are checked, and loops end: they count up to sizes, or down.
+        let module = unsafe { device.create_shader_module_trusted(descriptor, checks) };
+        let entries: Vec<BindGroupLayoutEntry> = (0..=pieces.bindings())
+            .map(|binding| BindGroupLayoutEntry {
+                binding,
+                visibility: ShaderStages::COMPUTE,
+                ty: BindingType::Buffer {
+                    ty: BufferBindingType::Storage { read_only: binding == 0 },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let layout =
+            device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries });
+        let of_pipeline = device.create_pipeline_layout(&PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        let began = Instant::now();
+        let keeps = device.features().contains(Features::PIPELINE_CACHE);
+        let place = keeps.then(|| code::place(&self.machine, &text)).flatten();
+        let kept = place.as_ref().and_then(code::Place::read);
+        let cache = place.as_ref().map(|_| {
+            let descriptor = PipelineCacheDescriptor { label: None, data: kept.as_deref(), fallback: true };
+            // SAFETY: the bytes are what `get_data` gave for this driver: the file has a digest of them, and nobody but
+            // the user can have written it.
+            unsafe { device.create_pipeline_cache(&descriptor) }
+        });
+        let pipeline = device.create_compute_pipeline(&ComputePipelineDescriptor {
+            label: None,
+            layout: Some(&of_pipeline),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..PipelineCompilationOptions::default()
             },
-            count: None,
-        })
-        .collect();
-    let layout =
-        device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries });
-    let of_pipeline = device.create_pipeline_layout(&PipelineLayoutDescriptor {
-        label: None,
-        bind_group_layouts: &[Some(&layout)],
-        immediate_size: 0,
-    });
-    let pipeline = device.create_compute_pipeline(&ComputePipelineDescriptor {
-        label: None,
-        layout: Some(&of_pipeline),
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: PipelineCompilationOptions {
-            zero_initialize_workgroup_memory: false,
-            ..PipelineCompilationOptions::default()
-        },
-        cache: None,
-    });
-    match pollster::block_on(scope.pop()) {
-        None => Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() }),
-        Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{text}")),
+            cache: cache.as_ref(),
+        });
+        let failed = pollster::block_on(scope.pop());
+        if let (None, Some(place), Some(cache)) = (&failed, &place, &cache) {
+            match kept {
+                Some(_) => {
+                    self.loaded.fetch_add(1, Ordering::Relaxed);
+                }
+                None => cache.get_data().into_iter().for_each(|data| place.write(&data, began.elapsed())),
+            }
+        }
+        match failed {
+            None => Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() }),
+            Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{text}")),
+        }
     }
 }

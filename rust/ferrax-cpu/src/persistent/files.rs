@@ -1,4 +1,4 @@
-//! The folder: one file a program, named by its digest and the build that wrote it.
+//! The folder: one file a program, or piece of code, named by its digest and the build that wrote it.
 //!
 //! A file appears whole (written beside, then renamed), so that other processes see all of it or none. Its time of
 //! change is when it was last used, and the files that were not used for longest go first where there are too
@@ -26,9 +26,9 @@ const GIVEN_UP: Duration = Duration::from_secs(3600);
 
 /// The name of a program's file, and what has to stand in it.
 pub struct Name {
-    path: PathBuf,
+    pub path: PathBuf,
     /// Digest and build.
-    label: String,
+    pub label: String,
 }
 
 impl Name {
@@ -40,31 +40,21 @@ impl Name {
     }
 }
 
-fn told(verb: &str, path: &Path, error: impl std::fmt::Display) -> String {
+pub fn told(verb: &str, path: &Path, error: impl std::fmt::Display) -> String {
     format!("cannot {verb} '{}': {error}", path.display())
 }
 
 /// The program in a file, if there is one; `flat` is what it was made of. The error says what is wrong.
 pub fn read(name: &Name, flat: &Program) -> Result<Option<Program>, String> {
     let path = &name.path;
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(told("read", path, error)),
-    };
+    let Some(bytes) = read_bytes(path)? else { return Ok(None) };
     let wrong = match serial::from_bytes(&bytes) {
         Ok((program, interface)) => {
             let fits = interface.metadata == name.label
                 && program.input_types().eq(flat.input_types())
                 && program.output_types().eq(flat.output_types());
             if fits {
-                // Used now. On a folder that cannot be written to it stays as it is.
-                let _ = fs::File::options()
-                    .append(true)
-                    .open(path)
-                    .and_then(|file| file.set_modified(SystemTime::now()));
+                used_now(path);
                 return Ok(Some(program));
             }
             "it is of another program".to_owned()
@@ -75,24 +65,43 @@ pub fn read(name: &Name, flat: &Program) -> Result<Option<Program>, String> {
     Err(told("use", path, wrong))
 }
 
+/// The bytes of a file, if there is one.
+pub fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(told("read", path, error)),
+    }
+}
+
+/// Notes that a file was used. On a folder that cannot be written to it stays as it is.
+pub fn used_now(path: &Path) {
+    let _ = fs::File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
 /// Writes a program's file; its bytes, or none if it was not written for it is too small or too large.
-pub fn write(name: &Name, program: &Program, least: u64, most: Option<u64>) -> Result<Option<u64>, String> {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
+pub fn write(name: &Name, program: &Program, settings: &Settings) -> Result<Option<u64>, String> {
     let mut plain = program.clone();
     // Lines of errors are those of the program that a process traced.
     plain.equations.iter_mut().for_each(|equation| equation.source = Source::UNKNOWN);
     let interface = Interface { metadata: name.label.clone(), ..Interface::default() };
     let bytes = serial::to_bytes(&plain, &interface).map_err(|error| told("write", &name.path, error))?;
+    write_bytes(name, &bytes, settings)
+}
+
+/// The same of any bytes.
+pub fn write_bytes(name: &Name, bytes: &[u8], settings: &Settings) -> Result<Option<u64>, String> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
     let size = bytes.len() as u64;
-    if size < least || most.is_some_and(|most| size > most) {
+    if size < settings.least_bytes || settings.most_bytes.is_some_and(|most| size > most) {
         return Ok(None);
     }
     let folder = name.path.parent().unwrap_or(Path::new("."));
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let beside = name.path.with_extension(format!("{}-{number}.{UNFINISHED}", std::process::id()));
-    let mut done = fs::write(&beside, &bytes);
+    let mut done = write_own(&beside, bytes);
     if done.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        done = make_folder(folder).and_then(|()| fs::write(&beside, &bytes));
+        done = make_folder(folder).and_then(|()| write_own(&beside, bytes));
     }
     let done = done.and_then(|()| fs::rename(&beside, &name.path));
     if let Err(error) = done {
@@ -100,6 +109,14 @@ pub fn write(name: &Name, program: &Program, least: u64, most: Option<u64>) -> R
         return Err(told("write", &name.path, error));
     }
     Ok(Some(size))
+}
+
+/// Writes a new file that is its owner's alone.
+fn write_own(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = fs::File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::io::Write::write_all(&mut options.write(true).create(true).truncate(true).open(path)?, bytes)
 }
 
 /// Makes a folder that is its owner's alone.

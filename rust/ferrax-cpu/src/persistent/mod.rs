@@ -4,15 +4,17 @@
 //! |---|---|
 //! | `digest` | which file a program's is |
 //! | `files` | reading, writing and bounding the folder |
+//! | `code` | code that drivers of other machines made, in files of the same folder |
 //!
 //! In: a program. Out: what `prepare` makes of it, from a file where there is one that was written by the same
-//! build for the same program, else computed and, if that took long enough, written. Files hold programs and
+//! build for the same program, else computed and, if that took long enough, written. Files of programs hold
 //! nothing that is executed: they are read as any file is, with checksum and verifier (`ferrax_ir::serial`), and
 //! are planned and bound in each process. Nothing fails because of a file: one that is no good is removed, and what
 //! goes wrong is kept for the host to tell ([`take_problem`]).
 //!
 //! Cost of a hit: the digest and the reader are linear in the program, about a sixth of what it saves.
 
+pub mod code;
 mod digest;
 mod files;
 
@@ -153,11 +155,15 @@ pub fn prepared(program: &Program) -> Result<Program> {
 const RECOUNT: usize = 64;
 
 fn keep(settings: &Settings, name: &files::Name, program: &Program) {
-    let written = match files::write(name, program, settings.least_bytes, settings.most_bytes) {
-        Ok(Some(bytes)) => bytes,
-        Ok(None) => return,
-        Err(text) => return problem(text),
-    };
+    match files::write(name, program, settings) {
+        Ok(Some(bytes)) => wrote(settings, bytes),
+        Ok(None) => {}
+        Err(text) => problem(text),
+    }
+}
+
+/// Notes that a file of so many bytes was written, and removes others where the folder has too many.
+fn wrote(settings: &Settings, written: u64) {
     WRITTEN.fetch_add(1, Ordering::Relaxed);
     let Some(most) = settings.most_bytes else { return };
     let full = {

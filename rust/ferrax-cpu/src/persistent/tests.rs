@@ -140,3 +140,42 @@ fn a_folder_that_is_none_is_a_problem_and_no_failure() {
     configure_thread(None);
     std::fs::remove_file(&folder.0).unwrap();
 }
+
+/// Code is used if its user alone can have written it, for what it was made of.
+#[cfg(unix)]
+#[test]
+fn code_of_drivers() {
+    use std::os::unix::fs::PermissionsExt;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Folder::new("code");
+    assert!(code::place("machine", "text").is_none(), "no folder is configured");
+    configure_thread(Some(Some(Settings { least_time: Duration::from_millis(5), ..folder.settings() })));
+    let place = || code::place("machine", "text").unwrap();
+    place().write(b"fast", Duration::from_millis(1));
+    assert_eq!(place().read(), None, "what is made fast is not kept");
+    place().write(b"instructions", Duration::from_millis(9));
+    assert_eq!(place().read().as_deref(), Some(&b"instructions"[..]));
+    for (machine, text) in [("other", "text"), ("machine", "other")] {
+        assert_eq!(code::place(machine, text).unwrap().read(), None);
+    }
+    let path = std::fs::read_dir(&folder.0).unwrap().next().unwrap().unwrap().path();
+    let may = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    may(&path, 0o666);
+    assert_eq!(place().read(), None);
+    assert!(take_problem().unwrap().contains("others may have written it"));
+    may(&path, 0o600);
+    may(&folder.0, 0o777);
+    assert_eq!(place().read(), None);
+    may(&folder.0, 0o700);
+    assert!(place().read().is_some());
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    take_problem();
+    assert_eq!(place().read(), None);
+    assert!(take_problem().unwrap().contains("not whole") && !path.exists());
+    place().write(b"instructions", Duration::from_millis(9));
+    assert_eq!((entries(&folder.0).count, clear(&folder.0)), (1, Ok(1)));
+}
