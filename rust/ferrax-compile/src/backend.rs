@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::{DType, Program, Result, Sizes, unsupported};
+use ferrax_ir::{DType, Equation, Error, Program, Result, Sizes, Type, unsupported};
 use ferrax_transform::{Options, optimise};
 use rustc_hash::FxHashMap;
 
@@ -76,6 +76,19 @@ pub trait Backend: Send + Sync {
 
     /// Copies all of a buffer, which has as many bytes as `to`.
     fn download(&self, buffer: &Self::Buffer, to: &mut [u8]) -> Result<()>;
+
+    /// Bytes that are kept for later arrays.
+    fn kept(&self) -> usize {
+        0
+    }
+
+    /// Gives them back to the system.
+    fn trim(&self) {}
+
+    /// Whether kernels can compute with a dtype.
+    fn has(&self, _dtype: DType) -> bool {
+        true
+    }
 
     /// From now on the times of kernels are noted. Errors: unsupported where there is no clock.
     fn begin_profile(&self) -> Result<()> {
@@ -161,7 +174,31 @@ pub fn memory_plan<B: Backend + ?Sized>(backend: &B, program: &Program) -> Resul
 
 /// Compiles a program whose dimensions are all constant.
 pub fn compile<B: Backend + ?Sized>(backend: &B, program: &Program) -> Result<B::Executable> {
-    compile_prepared(backend, &backend.prepared(program)?)
+    let prepared = backend.prepared(program)?;
+    compile_prepared(backend, &prepared).map_err(|error| explained(backend, &prepared, error))
+}
+
+/// An error, with the op at which a dtype appears that the machine lacks, and the user's line.
+fn explained<B: Backend + ?Sized>(backend: &B, program: &Program, error: Error) -> Error {
+    let Error::Unsupported(message) = &error else { return error };
+    let lacked = |program: &Program, equation: &Equation| {
+        let results = equation.outputs.iter().map(|var| &program.types[var.index()]);
+        let operands = equation.inputs.iter().map(|atom| program.type_of(atom));
+        let dtype = |ty: &Type| ty.as_array().map(|array| array.dtype);
+        let mut dtypes = results.map(dtype).chain(operands.map(|ty| dtype(&ty))).flatten();
+        dtypes.find(|&dtype| !backend.has(dtype))
+    };
+    let mut programs = vec![program];
+    while let Some(program) = programs.pop() {
+        for equation in &program.equations {
+            programs.extend(equation.op.programs().into_iter().map(|inner| &**inner));
+            if let Some(dtype) = lacked(program, equation) {
+                let at = equation.source.line().map(|line| format!("\n  at {line}")).unwrap_or_default();
+                return unsupported!("{message}: '{}' is of {dtype}{at}", equation.op.name());
+            }
+        }
+    }
+    error
 }
 
 /// Compiles what [`prepare`] gave.

@@ -74,19 +74,24 @@ pub trait Device: Send + Sync {
     /// The memory of arrays that are on it.
     fn usage(&self) -> Usage;
 
+    /// Gives memory that is kept for later arrays back to the system.
+    fn trim(&self);
+
     /// See [`Backend::begin_profile`].
     fn begin_profile(&self) -> Result<()>;
 
     fn end_profile(&self) -> Result<Vec<Event>>;
 }
 
-/// Bytes of arrays on a device, the most there ever were, how often memory was given, and the largest.
+/// Bytes of arrays on a device, the most there ever were, how often memory was given, the largest, and bytes that are
+/// kept for later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     pub in_use: usize,
     pub peak: usize,
     pub given: usize,
     pub largest: usize,
+    pub kept: usize,
 }
 
 #[derive(Debug, Default)]
@@ -160,6 +165,10 @@ impl<B: Backend + 'static> Device for Attached<B> {
         self.hold(self.backend.upload(bytes)?, bytes.len())
     }
 
+    fn trim(&self) {
+        self.backend.trim();
+    }
+
     fn begin_profile(&self) -> Result<()> {
         self.backend.begin_profile()
     }
@@ -171,7 +180,13 @@ impl<B: Backend + 'static> Device for Attached<B> {
     fn usage(&self) -> Usage {
         let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         let Counts { in_use, peak, given, largest } = &self.counts;
-        Usage { in_use: read(in_use), peak: read(peak), given: read(given), largest: read(largest) }
+        Usage {
+            in_use: read(in_use),
+            peak: read(peak),
+            given: read(given),
+            largest: read(largest),
+            kept: self.backend.kept(),
+        }
     }
 }
 

@@ -84,6 +84,18 @@ impl Backend for Gpu {
         Gpu::download(self, memory, to)
     }
 
+    fn kept(&self) -> usize {
+        self.usage().kept as usize
+    }
+
+    fn trim(&self) {
+        Gpu::trim(self);
+    }
+
+    fn has(&self, dtype: DType) -> bool {
+        Gpu::has(self, dtype)
+    }
+
     fn begin_profile(&self) -> Result<()> {
         Gpu::begin_profile(self)
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ferrax_compile::Launch;
 use ferrax_compile::backend::Event;
-use ferrax_ir::{Error, Result, internal_error, unsupported, value_error};
+use ferrax_ir::{DType, Error, Result, device_error, internal_error, unsupported, value_error};
 use wgpu::{
     BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, BufferDescriptor, BufferUsages,
     Device, DeviceDescriptor, Features, MapMode, PollType, Queue,
@@ -48,6 +48,15 @@ impl fmt::Debug for Gpu {
 /// Bytes of a word: copies and writes are of whole ones.
 const WORD: usize = 4;
 
+/// What a GPU needs to compute with a dtype, beside what all have.
+fn feature(dtype: DType) -> Option<Features> {
+    match dtype.real() {
+        DType::I64 | DType::U64 => Some(Features::SHADER_INT64),
+        DType::F64 => Some(Features::SHADER_F64),
+        _ => None,
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -57,6 +66,11 @@ impl Gpu {
     ///
     /// Errors: those of [`crate::choose`], and the driver's.
     pub fn open(choice: &Choice) -> Result<Gpu> {
+        Gpu::open_without(choice, &[])
+    }
+
+    /// The same, as if it could not compute with these of `int64` and `float64`.
+    pub fn open_without(choice: &Choice, lacked: &[DType]) -> Result<Gpu> {
         let mut all = found();
         let adapter = all.swap_remove(number(&all, choice)?);
         let name = described(&adapter);
@@ -66,7 +80,9 @@ impl Gpu {
             | Features::PIPELINE_CACHE;
         let descriptor = DeviceDescriptor {
             label: Some("ferrax"),
-            required_features: adapter.features() & wanted,
+            required_features: lacked.iter().fold(adapter.features() & wanted, |features, &dtype| {
+                features - feature(dtype).unwrap_or(Features::empty())
+            }),
             required_limits: adapter.limits(),
             ..DeviceDescriptor::default()
         };
@@ -102,6 +118,11 @@ impl Gpu {
         self.pool.usage()
     }
 
+    /// Whether it computes with a dtype.
+    pub fn has(&self, dtype: DType) -> bool {
+        feature(dtype).is_none_or(|feature| self.device.features().contains(feature))
+    }
+
     /// Gives memory that is kept for later arrays back to the driver.
     pub fn trim(&self) {
         self.pool.trim();
@@ -125,18 +146,18 @@ impl Gpu {
     /// Fails in a process that was forked from the one that opened the GPU, and if it is lost.
     fn reach(&self) -> Result<()> {
         if self.process != std::process::id() {
-            return Err(unsupported!(
+            return Err(device_error!(
                 "{} was opened before this process was forked: start processes by 'spawn'",
                 self.name
             ));
         }
         match &*locked(&self.lost) {
             None => Ok(()),
-            Some(why) => Err(unsupported!(
-                "{} was lost, with its arrays, of which {} bytes were in use ({why}); other devices still work, and \
+            Some(why) => Err(device_error!(
+                "{} was lost, with its arrays ({why}), of which {}; other devices still work, and \
                  this one after the process is started again",
                 self.name,
-                self.pool.usage().in_use
+                self.pool.described()
             )),
         }
     }
@@ -197,7 +218,7 @@ impl Gpu {
             let _ = sender.send(result);
         });
         let lost = |error: &dyn fmt::Display| {
-            self.reach().err().unwrap_or_else(|| unsupported!("{}: {error}", self.name))
+            self.reach().err().unwrap_or_else(|| device_error!("{}: {error}", self.name))
         };
         let wait = PollType::Wait { submission_index: None, timeout: None };
         self.device.poll(wait).map_err(|error| lost(&error))?;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferrax_ir::{Error, Result, unsupported};
+use ferrax_ir::{Error, Result, memory_error, unsupported};
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, Device, ErrorFilter};
 
 /// Bytes that are kept for later whatever is in use.
@@ -72,6 +72,15 @@ struct State {
     free: BTreeMap<u64, Vec<Buffer>>,
     /// Bytes that may be in use at once, if somebody said so.
     limit: Option<u64>,
+}
+
+impl State {
+    fn described(&self) -> String {
+        let largest = self.live.iter().rev().take(NAMED);
+        let largest: Vec<String> = largest.map(|(size, count)| format!("{count} of {size} bytes")).collect();
+        let live = if largest.is_empty() { "none".to_string() } else { largest.join(", ") };
+        format!("{} bytes are in use, the largest arrays: {live}", self.usage.in_use)
+    }
 }
 
 /// All memory of a GPU.
@@ -171,15 +180,16 @@ impl Pool {
     }
 
     fn exhausted(&self, state: &State, bytes: usize, why: &str) -> Error {
-        let largest = state.live.iter().rev().take(NAMED);
-        let largest: Vec<String> = largest.map(|(size, count)| format!("{count} of {size} bytes")).collect();
-        let live = if largest.is_empty() { "none".to_string() } else { largest.join(", ") };
-        unsupported!(
-            "{} has no memory for {bytes} bytes more beside {} that are in use ({why}); the largest arrays: {live}. \
-             Delete arrays, or compute in smaller parts",
+        memory_error!(
+            "{} has no memory for {bytes} bytes more ({why}): {}. Delete arrays, or compute in smaller parts",
             self.name,
-            state.usage.in_use
+            state.described()
         )
+    }
+
+    /// What is in use, in words.
+    pub fn described(&self) -> String {
+        self.state().described()
     }
 
     fn give_back(&self, buffer: Buffer) {

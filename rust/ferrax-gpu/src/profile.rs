@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use ferrax_compile::backend::Event;
-use ferrax_ir::{Result, unsupported};
+use ferrax_ir::{Result, device_error};
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, ComputePassTimestampWrites, Device, MapMode,
     PollType, QUERY_SIZE, QuerySet, QuerySetDescriptor, QueryType, Queue,
@@ -90,7 +90,7 @@ impl Profile {
         for (_, home) in &self.waiting {
             home.map_async(MapMode::Read, .., |_| {});
         }
-        let lost = |error: &dyn std::fmt::Display| unsupported!("a profile was lost: {error}");
+        let lost = |error: &dyn std::fmt::Display| device_error!("a profile was lost: {error}");
         self.device
             .poll(PollType::Wait { submission_index: None, timeout: None })
             .map_err(|error| lost(&error))?;

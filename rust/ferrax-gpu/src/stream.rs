@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::pipelines::Pipeline;
 use crate::profile::Profile;
-use ferrax_ir::{Result, unsupported};
+use ferrax_ir::{Result, device_error};
 use wgpu::{
     BindGroup, Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePass, ComputePassDescriptor, Device,
     PollType, Queue, SubmissionIndex,
@@ -105,7 +105,7 @@ impl Stream {
         while self.submitted.len() > AHEAD {
             let submission_index = self.submitted.pop_front();
             let wait = PollType::Wait { submission_index, timeout: None };
-            self.device.poll(wait).map_err(|error| unsupported!("the GPU was lost: {error}"))?;
+            self.device.poll(wait).map_err(|error| device_error!("the GPU was lost: {error}"))?;
         }
         Ok(())
     }

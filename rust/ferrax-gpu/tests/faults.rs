@@ -2,7 +2,10 @@
 
 mod gpu;
 
-use gpu::gpu;
+use ferrax_compile::backend::compile;
+use ferrax_gpu::Gpu;
+use ferrax_ir::{DType, Error, Program};
+use gpu::{choice, gpu};
 
 #[test]
 fn exhausted_memory_names_the_largest_arrays_and_passes() {
@@ -11,8 +14,12 @@ fn exhausted_memory_names_the_largest_arrays_and_passes() {
         [1 << 20, 4 << 20, 4 << 20].into_iter().map(|bytes| gpu.allocate(bytes).unwrap()).collect();
     gpu.set_limit(Some(10 << 20));
     let error = gpu.allocate(2 << 20).unwrap_err().to_string();
-    assert!(error.contains("no memory for 2097152 bytes more beside 9437184 that are in use"), "{error}");
-    assert!(error.contains("the largest arrays: 2 of 4194304 bytes, 1 of 1048576 bytes"), "{error}");
+    assert!(error.contains("no memory for 2097152 bytes more (the limit that was set)"), "{error}");
+    assert!(
+        error
+            .contains("9437184 bytes are in use, the largest arrays: 2 of 4194304 bytes, 1 of 1048576 bytes"),
+        "{error}"
+    );
     drop(held);
     gpu.allocate(2 << 20).unwrap();
 }
@@ -43,7 +50,7 @@ fn a_lost_gpu_is_an_error_and_others_still_work() {
     lost.lose();
     let error = lost.download(&memory, &mut [0; 8]).unwrap_err().to_string();
     assert!(
-        error.contains("was lost, with its arrays") && error.contains("256 bytes were in use"),
+        error.contains("was lost, with its arrays") && error.contains("512 bytes are in use"),
         "{error}"
     );
     assert!(lost.upload(&[1; 8]).unwrap_err().to_string().contains("was lost"));
@@ -57,4 +64,18 @@ fn a_lost_gpu_is_an_error_and_others_still_work() {
 fn an_array_larger_than_any_is_an_error() {
     let error = gpu().allocate(usize::MAX / 2).unwrap_err().to_string();
     assert!(error.contains("whose arrays have at most"), "{error}");
+}
+
+/// What a GPU cannot compute with is named, with the op; what only moves is not refused.
+#[test]
+fn dtypes_that_a_gpu_lacks() {
+    let gpu = Gpu::open_without(&choice(), &[DType::F64]).unwrap();
+    let compiled = |text: &str| compile(&gpu, &Program::parse(text).unwrap());
+    compiled("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }").unwrap();
+    for (ty, op) in [("f64[3]", "sin"), ("c128[3]", "neg")] {
+        let text = format!("{{ lambda ; a:{ty} k:f32[3]. let l:f32[3] = sin k b:{ty} = {op} a in (b, l) }}");
+        let Err(Error::Unsupported(message)) = compiled(&text) else { panic!("{text} was compiled") };
+        let dtype = if ty.starts_with('c') { "complex128" } else { "float64" };
+        assert!(message.contains(&format!("cannot compute with float64: '{op}' is of {dtype}")), "{message}");
+    }
 }

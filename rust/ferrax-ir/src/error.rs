@@ -27,6 +27,9 @@ pub enum Error {
     /// An allocation that the system refused (Python `MemoryError`).
     #[error("{0}")]
     Memory(String),
+    /// A device that is lost, or out of this process's reach (Python `JaxRuntimeError`).
+    #[error("{0}")]
+    Device(String),
     /// A run that the host stopped (Python `KeyboardInterrupt`, or what a signal handler raised).
     #[error("{0}")]
     Interrupted(String),
@@ -58,6 +61,9 @@ macro_rules! unsupported { ($($arg:tt)*) => { $crate::Error::Unsupported(format!
 /// Builds an [`Error::Memory`] from a format string.
 #[macro_export]
 macro_rules! memory_error { ($($arg:tt)*) => { $crate::Error::Memory(format!($($arg)*)) }; }
+/// Builds an [`Error::Device`] from a format string.
+#[macro_export]
+macro_rules! device_error { ($($arg:tt)*) => { $crate::Error::Device(format!($($arg)*)) }; }
 /// Builds an [`Error::Parse`] from a format string.
 #[macro_export]
 macro_rules! parse_error { ($($arg:tt)*) => { $crate::Error::Parse(format!($($arg)*)) }; }

@@ -114,11 +114,23 @@ pub fn device_name(number: u16) -> Option<String> {
     devices.get(index).map(|attachment| attachment.name.clone())
 }
 
-/// Bytes of arrays on a device, the most there ever were, how often memory was given, and the largest.
+/// Bytes of arrays on a device, the most there ever were, how often memory was given, the largest, and bytes that are kept for
+/// later arrays.
 #[pyfunction]
-pub fn device_usage(py: Python<'_>, number: u16) -> PyResult<(usize, usize, usize, usize)> {
-    let Usage { in_use, peak, given, largest } = device(DeviceId(number)).py(py)?.usage();
-    Ok((in_use, peak, given, largest))
+pub fn device_usage(py: Python<'_>, number: u16) -> PyResult<(usize, usize, usize, usize, usize)> {
+    let Usage { in_use, peak, given, largest, kept } = device(DeviceId(number)).py(py)?.usage();
+    Ok((in_use, peak, given, largest, kept))
+}
+
+/// Gives memory of all devices but the host's that is kept for later arrays back to the system; how many bytes that were.
+pub fn trim() -> usize {
+    let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+    let of_one = |attachment: &Attachment| {
+        let kept = attachment.device.usage().kept;
+        attachment.device.trim();
+        kept
+    };
+    devices.iter().map(of_one).sum()
 }
 
 /// From now on the times of a device's kernels are noted.

@@ -9,6 +9,7 @@ use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNameError, PyNotImplementedError, PyOverflowError, PyRuntimeError,
     PyTypeError, PyValueError,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -29,9 +30,20 @@ pub fn to_py(py: Python<'_>, error: Error) -> PyErr {
         Error::Name(message) => PyNameError::new_err(text(message)),
         Error::Unsupported(message) => PyNotImplementedError::new_err(text(message)),
         Error::Interrupted(message) => interrupt::take(message),
-        Error::Memory(message) => PyMemoryError::new_err(message),
+        Error::Memory(message) => PyMemoryError::new_err(message + &largest(py)),
+        Error::Device(message) => raise(py, "JaxRuntimeError", (text(message + &largest(py)),)),
         internal @ Error::Internal(_) => PyRuntimeError::new_err(text(internal.to_string())),
     }
+}
+
+/// What to add to messages on memory: the largest arrays on devices other than the host, if there are some.
+fn largest(py: Python<'_>) -> String {
+    let told = || -> PyResult<String> {
+        let module = py.import(intern!(py, "ferrax._src.core.live"))?;
+        module.call_method0(intern!(py, "largest"))?.extract()
+    };
+    // A message without them is better than another error.
+    told().unwrap_or_default()
 }
 
 /// Adds `.py(py)?` to IR results.

@@ -3,6 +3,8 @@
 use ferrax_cpu::{alloc, pool};
 use pyo3::prelude::*;
 
+use crate::devices;
+
 /// Bytes of array memory in use, the most there ever were, those that wait for reuse, how often a block was given
 /// out, the largest, and what the process may take.
 #[pyfunction]
@@ -17,7 +19,7 @@ pub fn release_memory(py: Python<'_>) -> usize {
     py.detach(|| {
         let waiting = alloc::waiting();
         alloc::release_cached();
-        waiting.saturating_sub(alloc::waiting())
+        waiting.saturating_sub(alloc::waiting()) + devices::trim()
     })
 }
 

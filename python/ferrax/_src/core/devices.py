@@ -159,12 +159,13 @@ class Device:
         True
         """
         if self._number:
-            in_use, peak, given, largest = _core.device_usage(self._number)
+            in_use, peak, given, largest, kept = _core.device_usage(self._number)
             return {
                 "num_allocs": given,
                 "bytes_in_use": in_use,
                 "peak_bytes_in_use": peak,
                 "largest_alloc_size": largest,
+                "pool_bytes": in_use + kept,
             }
         in_use, peak, waiting, given, largest, limit = _core.memory_stats()
         return {

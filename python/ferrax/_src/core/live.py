@@ -30,3 +30,19 @@ def live_arrays(platform: str | None = None) -> list[core.Array]:
     devices(platform)
     found = [x for x in gc.get_objects() if type(x) is core.ArrayImpl]
     return [x for x in found if not x.is_deleted()]
+
+
+# How many arrays messages on memory name.
+_NAMED = 5
+
+
+def largest() -> str:
+    """The largest arrays on devices other than the host, as an end of a message; empty if there are none."""
+    arrays = [x for x in live_arrays() if next(iter(x.devices())).platform != "cpu"]
+    arrays.sort(key=lambda x: x.nbytes, reverse=True)
+    if not arrays:
+        return ""
+    named = [
+        f"{x.dtype}{list(x.shape)} of {x.nbytes} bytes on {next(iter(x.devices()))}" for x in arrays[:_NAMED]
+    ]
+    return f"\nThe largest arrays that are alive: {', '.join(named)}"

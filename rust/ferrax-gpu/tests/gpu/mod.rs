@@ -10,9 +10,12 @@ use ferrax_gpu::{Choice, Gpu};
 use ferrax_ir::{Program, Result, Tensor};
 
 /// The one that `FERRAX_GPU` names, or Mesa's.
+pub fn choice() -> Choice {
+    Choice::Name(std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string()))
+}
+
 pub fn gpu() -> Gpu {
-    let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
-    Gpu::open(&Choice::Name(name)).unwrap()
+    Gpu::open(&choice()).unwrap()
 }
 
 pub fn device() -> Arc<Attached<Gpu>> {
