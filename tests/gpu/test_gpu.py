@@ -58,13 +58,15 @@ def test_processes_that_were_forked_cannot_reach_it():
         "x = ferrax.device_put(jnp.ones(3), ferrax.devices('gpu')[0])\n"
         "if os.fork() == 0:\n"
         "    try: print(x + 1, flush=True)\n"
-        "    except NotImplementedError as error: print(error, flush=True)\n"
+        "    except ferrax.errors.JaxRuntimeError as error: print(error, flush=True)\n"
         "    os._exit(0)\n"
         "os.wait()\n"
         "print((x + 1).tolist())"
     )
-    forked, own = ran.stdout.splitlines()[0], ran.stdout.splitlines()[-1]
+    lines = ran.stdout.splitlines()
+    forked, largest, own = lines[0], lines[1], lines[-1]
     assert "was opened before this process was forked: start processes by 'spawn'" in forked, ran.stderr
+    assert "largest arrays that are alive: float32[3] of 12 bytes on gpu:" in largest
     assert own == "[2.0, 2.0, 2.0]"
 
 
@@ -93,6 +95,48 @@ def test_arrays_that_are_too_large_are_errors_and_no_end(shape, what):
         with pytest.raises(NotImplementedError, match=what):
             jnp.zeros(shape, jnp.uint8)
         assert (jnp.ones(3) + 1).tolist() == [2, 2, 2]
+
+
+def test_arrays_larger_than_a_binding():
+    """Mesa's GPU binds 128 MiB at most; this array is bound in two pieces."""
+    with ferrax.default_device(GPU):
+        x = jnp.arange(40_000_000)
+        assert (x.at[jnp.array([1, 39_999_999])].add(1)[jnp.array([0, 1, 2, 39_999_999])]).tolist() == [0, 2, 2, 40_000_000]
+        assert jnp.max(x * 2).item() == 79_999_998
+        assert jnp.flip(x)[:3].tolist() == [39_999_999, 39_999_998, 39_999_997]
+
+
+def test_memory_goes_back():
+    """What no array has any more is kept for later ones, and goes back when it is asked for."""
+    kept = [ferrax.device_put(np.ones(1 << 20, np.float32), GPU) for _ in range(4)]
+    stats = GPU.memory_stats()
+    assert stats["bytes_in_use"] >= 4 << 22 and stats["pool_bytes"] >= stats["bytes_in_use"]
+    assert stats["largest_alloc_size"] >= 1 << 22
+    before = stats["bytes_in_use"]
+    del kept
+    stats = GPU.memory_stats()
+    assert stats["bytes_in_use"] <= before - (4 << 22)
+    assert stats["pool_bytes"] >= stats["bytes_in_use"] + (4 << 22)
+    assert ferrax.memory.trim() >= 4 << 22
+    stats = GPU.memory_stats()
+    assert stats["pool_bytes"] == stats["bytes_in_use"]
+
+
+def test_code_is_kept_in_files(tmp_path):
+    """Where programs are kept, the driver's code is, too."""
+    code = (
+        "import ferrax, ferrax.numpy as jnp\n"
+        f"ferrax.config.update('jax_compilation_cache_dir', {str(tmp_path)!r})\n"
+        "ferrax.config.update('jax_persistent_cache_min_compile_time_secs', 0)\n"
+        "x = ferrax.device_put(jnp.arange(3.0), ferrax.devices('gpu')[0])\n"
+        "print(ferrax.jit(lambda x: jnp.tanh(x).sum())(x))"
+    )
+    first = run(code)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files, first.stderr
+    second = run(code)
+    assert second.stdout == first.stdout and "Warning" not in second.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
 
 
 def test_profiles(tmp_path):
