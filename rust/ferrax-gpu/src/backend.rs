@@ -105,6 +105,7 @@ impl Backend for Gpu {
     }
 
     fn run(&self, executable: &Executable, inputs: &[&Memory]) -> Result<Vec<Output<Memory>>> {
+        self.reach()?;
         let inputs: Vec<Memory> = inputs.iter().map(|&memory| memory.clone()).collect();
         let outputs = self.record(executable, inputs)?;
         self.flush()?;

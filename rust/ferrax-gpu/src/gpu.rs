@@ -1,7 +1,6 @@
 //! A GPU that was opened: its memory, and pipelines that run on it.
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -9,12 +8,11 @@ use std::time::Instant;
 use ferrax_compile::Launch;
 use ferrax_compile::backend::Event;
 use ferrax_ir::{DType, Error, Result, device_error, internal_error, unsupported, value_error};
-use wgpu::{
-    BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, BufferDescriptor, BufferUsages,
-    Device, DeviceDescriptor, Features, MapMode, PollType, Queue,
-};
+use smallvec::SmallVec;
+use wgpu::{BufferDescriptor, BufferUsages, Device, DeviceDescriptor, Features, MapMode, PollType, Queue};
 
 use crate::adapter::{Choice, described, found, number};
+use crate::bindings::Buffers;
 use crate::memory::{Memory, Pool, PoolUsage};
 use crate::numbers::{Fold, Form, words};
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
@@ -125,6 +123,7 @@ impl Gpu {
 
     /// Gives memory that is kept for later arrays back to the driver.
     pub fn trim(&self) {
+        locked(&self.stream).bindings.clear();
         self.pool.trim();
     }
 
@@ -144,7 +143,7 @@ impl Gpu {
     }
 
     /// Fails in a process that was forked from the one that opened the GPU, and if it is lost.
-    fn reach(&self) -> Result<()> {
+    pub(crate) fn reach(&self) -> Result<()> {
         if self.process != std::process::id() {
             return Err(device_error!(
                 "{} was opened before this process was forked: start processes by 'spawn'",
@@ -275,7 +274,6 @@ impl Gpu {
         prepared: &'a Prepared,
         operands: impl IntoIterator<Item = &'a Memory>,
     ) -> Result<()> {
-        self.reach()?;
         let Some((bytes, then)) = &prepared.then else { return self.launch_one(prepared, operands) };
         let partials = self.allocate(*bytes)?;
         let mut operands: Vec<&Memory> =
@@ -294,31 +292,22 @@ impl Gpu {
             return Ok(());
         }
         let log = self.pool.piece_log();
-        let (piece, mut counts) = (WORD as u64 * (1 << log), Vec::new());
-        let mut entries =
-            vec![BindGroupEntry { binding: 0, resource: prepared.numbers.buffer().as_entire_binding() }];
-        for memory in operands {
-            let (buffer, size) = (memory.buffer(), memory.buffer().size());
-            counts.push(size.div_ceil(piece) as u32);
-            for offset in (0..size).step_by(piece as usize) {
-                let size = NonZeroU64::new(piece.min(size - offset));
-                let resource = BindingResource::Buffer(BufferBinding { buffer, offset, size });
-                entries.push(BindGroupEntry { binding: entries.len() as u32, resource });
-            }
-        }
-        let pipeline = if counts.iter().all(|&count| count == 1) {
+        let piece = WORD as u64 * (1 << log);
+        let mut buffers: Buffers<'_> = SmallVec::new();
+        buffers.push(prepared.numbers.buffer());
+        buffers.extend(operands.into_iter().map(Memory::buffer));
+        let pipeline = if buffers.iter().all(|buffer| buffer.size() <= piece) {
             prepared.pipeline.clone()
         } else {
+            let counts = buffers[1..].iter().map(|buffer| buffer.size().div_ceil(piece) as u32).collect();
             let pieces = Pieces { counts, log };
             self.pipelines.get(&self.name, prepared.pipeline.source.clone(), Some(pieces))?
         };
-        let bound = self.device.create_bind_group(&BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.layout,
-            entries: &entries,
-        });
         let groups = [prepared.groups.min(MOST_GROUPS), prepared.groups.div_ceil(MOST_GROUPS)];
-        locked(&self.stream).dispatch(&pipeline, &bound, groups)?;
+        let mut stream = locked(&self.stream);
+        let bound = stream.bindings.group(&pipeline, &buffers, piece, self.pool.returned());
+        stream.dispatch(&pipeline, &bound, groups)?;
+        drop(stream);
         self.check()
     }
 

@@ -5,6 +5,7 @@
 //! | `adapter` | which GPUs there are |
 //! | `gpu` | one that was opened |
 //! | `memory` | its memory, which is given out again |
+//! | `bindings` | what shaders see of it |
 //! | `stream` | its commands, in one order |
 //! | `wgsl/` | shaders: of kernel IR, of products and convolutions, of rows of arrays |
 //! | `numbers` | the sizes of a launch, as words that a shader reads |
@@ -24,6 +25,7 @@
 
 mod adapter;
 mod backend;
+mod bindings;
 mod control;
 mod cumulative;
 mod factorise;

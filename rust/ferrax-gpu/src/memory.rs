@@ -70,6 +70,8 @@ struct State {
     /// How many pieces of each size are in use.
     live: BTreeMap<u64, usize>,
     free: BTreeMap<u64, Vec<Buffer>>,
+    /// How many pieces went back to the driver.
+    returned: u64,
     /// Bytes that may be in use at once, if somebody said so.
     limit: Option<u64>,
 }
@@ -109,6 +111,11 @@ impl Pool {
         self.state().usage
     }
 
+    /// How many pieces of memory went back to the driver.
+    pub fn returned(&self) -> u64 {
+        self.state().returned
+    }
+
     pub fn set_limit(&self, bytes: Option<u64>) {
         self.state().limit = bytes;
     }
@@ -122,6 +129,7 @@ impl Pool {
     pub fn trim(&self) {
         let mut state = self.state();
         let free = std::mem::take(&mut state.free);
+        state.returned += free.values().map(|pieces| pieces.len() as u64).sum::<u64>();
         state.usage.kept = 0;
         drop(state);
         drop(free);
@@ -213,6 +221,7 @@ impl Pool {
             }
             state.usage.kept -= piece.as_ref().map_or(0, Buffer::size);
             dropped.extend(piece);
+            state.returned += 1;
         }
         drop(state);
         drop(dropped);

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::bindings::Bindings;
 use crate::pipelines::Pipeline;
 use crate::profile::Profile;
 use ferrax_ir::{Result, device_error};
@@ -28,11 +29,13 @@ pub struct Stream {
     recorded: usize,
     submitted: VecDeque<SubmissionIndex>,
     pub profile: Option<Profile>,
+    pub bindings: Bindings,
 }
 
 impl Stream {
     pub fn new(device: Device, queue: Queue) -> Stream {
         Stream {
+            bindings: Bindings::new(device.clone()),
             device,
             queue,
             encoder: None,

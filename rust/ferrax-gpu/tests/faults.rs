@@ -49,10 +49,7 @@ fn a_lost_gpu_is_an_error_and_others_still_work() {
     let memory = lost.upload(&[1; 8]).unwrap();
     lost.lose();
     let error = lost.download(&memory, &mut [0; 8]).unwrap_err().to_string();
-    assert!(
-        error.contains("was lost, with its arrays") && error.contains("512 bytes are in use"),
-        "{error}"
-    );
+    assert!(error.contains("was lost, with its arrays") && error.contains("512 bytes are in use"), "{error}");
     assert!(lost.upload(&[1; 8]).unwrap_err().to_string().contains("was lost"));
     let memory = other.upload(&[7; 8]).unwrap();
     let mut bytes = [0; 8];
