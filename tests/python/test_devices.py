@@ -56,6 +56,23 @@ def test_a_function_is_traced_once_for_all_devices():
     assert f.stats().traces == 1
 
 
+def test_functions_over_its_mesh_run_there():
+    spec = ferrax.sharding.PartitionSpec("i")
+    mesh = ferrax.sharding.Mesh(np.array([OTHER]), ("i",))
+    sharding = ferrax.sharding.NamedSharding(mesh, spec)
+    x = np.arange(4, dtype=np.float32)
+    mapped = ferrax.pmap(lambda x: ferrax.lax.psum(x + 1, "i"), "i", devices=[OTHER])
+    for given in (x[None], ferrax.device_put(x[None], CPU)):
+        assert mapped(given).devices() == {OTHER} and mapped(given)[0].tolist() == [1, 2, 3, 4]
+    summed = ferrax.shard_map(
+        lambda x: ferrax.lax.psum(x, "i"), mesh=mesh, in_specs=spec, out_specs=ferrax.sharding.PartitionSpec()
+    )
+    for result in (summed(x), ferrax.jit(lambda x: x + 0, out_shardings=sharding)(x), ferrax.device_put(x, sharding)):
+        assert result.devices() == {OTHER} and result.tolist() == [0, 1, 2, 3]
+    gradient = ferrax.grad(lambda x: mapped(x).sum())(x[None])
+    assert gradient.tolist() == [[1, 1, 1, 1]]
+
+
 def test_memory_is_counted_and_freed():
     before = OTHER.memory_stats()
     x = ferrax.device_put(np.ones(1000, np.float32), OTHER)

@@ -301,7 +301,8 @@ class _Program:
 
         # Its arguments are leaves, whatever those of the function are called.
         over_all.__name__ = api_util.fun_name(fun)
-        self.run = jit(over_all, donate_argnums=donated)
+        chosen = options.devices is not None or options.backend is not None
+        self.run = jit(over_all, donate_argnums=donated, device=known[0] if chosen else None)
 
     def _spec(self, axis):
         if axis is None:
