@@ -127,13 +127,12 @@ impl Writer<'_> {
         format!("bitcast<i32>(n[{at}])")
     }
 
-    /// The indices of some loops, of which `from` is the row-major number.
+    /// The indices of some loops, of which `from` is the row-major number, which is one of theirs: so the first index is
+    /// what the others leave.
     fn indices(&mut self, axes: &[usize], from: &str) {
-        if axes.is_empty() {
-            return;
-        }
+        let Some((&first, others)) = axes.split_first() else { return };
         self.line(format!("var rest = {from};"));
-        for &axis in axes.iter().rev() {
+        for &axis in others.iter().rev() {
             let extent = format!("n[{}]", self.layout.extents + axis);
             if self.is_wide(axis) {
                 self.groups(axis, &extent);
@@ -141,6 +140,8 @@ impl Writer<'_> {
                 self.line(format!("i{axis} = bitcast<i32>(rest % {extent}); rest = rest / {extent};"));
             }
         }
+        let together = if self.is_wide(first) { wide::TOGETHER } else { 1 };
+        self.line(format!("i{first} = bitcast<i32>(rest * {together}u);"));
     }
 
     fn invocation(&mut self, main: &(Body, Vec<Reg>), epilogue: &(Body, Vec<Reg>)) -> Result<()> {
