@@ -10,6 +10,7 @@ use ferrax_compile::backend::{Event, Nested, Output};
 use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
 use ferrax_ir::{ArrayType, Builder, DType, Op, Program, Result, Sizes, Tensor, View, internal_error};
 
+use crate::blocks::Blocks;
 use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::cost;
 use crate::cumulative;
@@ -37,6 +38,8 @@ pub struct Executable {
 enum Ready {
     Kernel(Prepared, Vec<BufferId>),
     Library(Box<dyn Library>, Vec<Argument>, Vec<Argument>),
+    /// All steps of a run.
+    Blocks(Blocks),
 }
 
 /// A library call that is ready to run: an op with the types of its operands.
@@ -69,7 +72,21 @@ impl Backend for Gpu {
             plan.constants.iter().map(|tensor| Gpu::upload(self, tensor.bytes())).collect::<Result<_>>()?;
         let mut steps = Vec::with_capacity(plan.steps.len());
         let mut costs = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
+        let mut last = Vec::with_capacity(plan.steps.len());
+        let mut uses = last_uses(&plan).into_iter();
+        let mut number = 0;
+        while let Some(step) = plan.steps.get(number) {
+            let run = plan.runs.iter().find(|run| run.steps.start == number);
+            let blocks = run.map(|run| Blocks::new(self, &plan, run)).transpose()?.flatten();
+            if let (Some(blocks), Some(run)) = (blocks, run) {
+                last.push(uses.by_ref().take(run.steps.len()).flatten().collect());
+                costs.push(Some(blocks.cost));
+                steps.push(Ready::Blocks(blocks));
+                number = run.steps.end;
+                continue;
+            }
+            number += 1;
+            last.extend(uses.next());
             steps.push(match step {
                 Step::Kernel { launch, operands } => {
                     let bytes: Vec<usize> =
@@ -84,7 +101,7 @@ impl Backend for Gpu {
                 }
             });
         }
-        Ok(Executable { constants, last: last_uses(&plan), steps, plan, in_vain: cost::total(costs) })
+        Ok(Executable { constants, last, steps, plan, in_vain: cost::total(costs) })
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<Memory> {
@@ -213,6 +230,7 @@ impl Gpu {
                         operands.iter().map(|&id| at(&mut memory, id)).collect::<Result<Vec<_>>>()?;
                     self.launch(prepared, &operands)?;
                 }
+                Ready::Blocks(blocks) => blocks.record(self, |id| at(&mut memory, id))?,
                 Ready::Library(library, takes, gives) => {
                     let mut inputs = Vec::with_capacity(takes.len());
                     for (number, take) in takes.iter().enumerate() {

@@ -30,7 +30,11 @@
 mod adapter;
 mod backend;
 mod bindings;
+mod blocks;
 mod chunks;
+#[cfg(test)]
+#[path = "../../ferrax-cpu/tests/common/mod.rs"]
+mod common;
 mod control;
 mod cost;
 mod cumulative;
