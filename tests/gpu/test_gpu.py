@@ -170,3 +170,46 @@ def test_callbacks_and_prints_of_what_is_there(capfd):
     assert y.devices() == {GPU} and y.tolist() == [1, 3, 5]
     ferrax.effects_barrier()
     assert capfd.readouterr().out == "x is [0. 1. 2.]\n"
+
+
+@pytest.mark.parametrize("place", ["jit", "scan", "fori_loop", "while_loop", "cond"])
+def test_effects_are_in_order(place, capfd):
+    """Once each time, in loops and branches too, and not in steps after a loop's end or branches that are not taken."""
+    lax = ferrax.lax
+    seen = []
+
+    def note(x):
+        seen.append(int(x))
+        return np.int32(x) * 10
+
+    def step(x):
+        ferrax.debug.print("at {}", x, ordered=True)
+        y = ferrax.experimental.io_callback(note, ferrax.ShapeDtypeStruct((), jnp.int32), x, ordered=True)
+        z = ferrax.pure_callback(lambda y: np.asarray(y) + 1, ferrax.ShapeDtypeStruct((), jnp.int32), y)
+        ferrax.debug.print("gives {}", z, ordered=True)
+        return z
+
+    def other(x):
+        ferrax.debug.print("other {}", x, ordered=True)
+        return x
+
+    def program(x, n):
+        if place == "jit":
+            return step(x), step(x + 1), step(x + 2)
+        if place == "scan":
+            return lax.scan(lambda x, _: (x + 1, step(x)), x, None, length=3)[1]
+        if place == "fori_loop":
+            return lax.fori_loop(0, n, lambda k, all: all.at[k].set(step(x + k)), jnp.zeros(3, jnp.int32))
+        if place == "while_loop":
+            return lax.while_loop(
+                lambda c: c[0] * c[0] < 9, lambda c: (c[0] + 1, c[1].at[c[0]].set(step(x + c[0]))),
+                (n - n, jnp.zeros(3, jnp.int32)),
+            )[1]
+        return [lax.cond(x + k < 5, step, other, x + k) for k in range(3)] + [lax.cond(x > 5, step, other, x)]
+
+    got = ferrax.jit(program)(*(ferrax.device_put(jnp.int32(k), GPU) for k in (2, 3)))
+    ferrax.effects_barrier()
+    assert seen == [2, 3, 4]
+    assert np.asarray(got).tolist() == [21, 31, 41] + ([2] if place == "cond" else [])
+    lines = [line for k in (2, 3, 4) for line in (f"at {k}", f"gives {10 * k + 1}")]
+    assert capfd.readouterr().out.splitlines() == lines + (["other 2"] if place == "cond" else [])

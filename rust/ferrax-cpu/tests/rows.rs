@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::{check, compare, dims, f32s, fill, of_softmax, on_one_thread, softmax, softmax_of, widened};
+use common::{
+    attention, check, compare, dims, f32s, fill, of_softmax, on_one_thread, softmax, softmax_of, widened,
+};
 use ferrax_compile::Target;
 use ferrax_cpu::compile;
-use ferrax_ir::ops::{Binary, Compare, DotGeneral, Scan, Unary};
+use ferrax_ir::ops::{Binary, Compare, Scan, Unary};
 use ferrax_ir::{Atom, Builder, DType, Dim, Program, Tensor};
 
 /// `(x - mean) / sqrt(variance) * scale`, with the mean of each row.
@@ -115,31 +117,6 @@ fn columns_end_a_run() {
     let plan = ferrax_compile::plan(&program, &Target::CPU).unwrap();
     assert!(plan.runs.iter().all(|run| run.steps.len() < plan.steps.len()), "{plan}");
     check(&program, 64);
-}
-
-/// `softmax(q kᵀ / 8 + mask) v` over the first axes, in which no query sees what comes after it.
-fn attention(heads: usize, places: usize, width: usize) -> Program {
-    let product = |lhs: usize, rhs: usize| DotGeneral {
-        lhs_contracting: [lhs][..].into(),
-        rhs_contracting: [rhs][..].into(),
-        lhs_batch: [0][..].into(),
-        rhs_batch: [0][..].into(),
-        precision: None,
-        preferred_element_type: None,
-    };
-    let (sizes, pairs) = ([heads, places, width], [heads, places, places]);
-    let mut b = Builder::new("attention");
-    let [q, k, v] = [(); 3].map(|()| b.input(f32s(&sizes)));
-    let scores = b.emit1(product(2, 2), &[q, k]).unwrap();
-    let scores = b.scale(scores, 0.125).unwrap();
-    let [row, column] = [1, 2].map(|axis| b.iota(DType::I32, &dims(&pairs), axis).unwrap());
-    let seen = b.compare(Compare::Ge, row, column).unwrap();
-    let low = b.scalar(DType::F32, -1e9);
-    let low = b.broadcast_in_dim(low, &dims(&pairs), &[]).unwrap();
-    let scores = b.select(seen, scores, low).unwrap();
-    let weights = softmax_of(&mut b, scores, &pairs);
-    let result = b.emit1(product(2, 1), &[weights, v]).unwrap();
-    b.finish([result])
 }
 
 /// All steps of attention go by rows where the matrix of all pairs is large, which then is never there.

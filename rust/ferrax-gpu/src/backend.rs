@@ -10,7 +10,9 @@ use ferrax_compile::backend::{Event, Nested, Output};
 use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
 use ferrax_ir::{ArrayType, Builder, DType, Op, Program, Result, Sizes, Tensor, View, internal_error};
 
+use crate::blocks::Blocks;
 use crate::control::{Branches, ScanLoop, WhileLoop};
+use crate::cost;
 use crate::cumulative;
 use crate::factorise;
 use crate::fft;
@@ -28,12 +30,16 @@ pub struct Executable {
     steps: Vec<Ready>,
     /// For each step the buffers that nobody uses after it.
     last: Vec<Vec<BufferId>>,
+    /// What it costs to run it for results that are dropped; none where that is not allowed.
+    pub(crate) in_vain: Option<u64>,
 }
 
 #[derive(Debug)]
 enum Ready {
     Kernel(Prepared, Vec<BufferId>),
     Library(Box<dyn Library>, Vec<Argument>, Vec<Argument>),
+    /// All steps of a run.
+    Blocks(Blocks),
 }
 
 /// A library call that is ready to run: an op with the types of its operands.
@@ -41,6 +47,12 @@ pub trait Library: Send + Sync + std::fmt::Debug {
     /// Records the commands that compute the results, which are dense and row-major, as operands are. Results may be
     /// operands, and be written into those that nobody else has.
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>>;
+
+    /// What it costs to run it for results that are dropped, whatever its operands; none where the host would wait,
+    /// or something else would happen. `cost` is what it is taken to cost if it only records commands.
+    fn in_vain(&self, cost: u64) -> Option<u64> {
+        Some(cost)
+    }
 }
 
 impl Backend for Gpu {
@@ -59,21 +71,37 @@ impl Backend for Gpu {
         let constants =
             plan.constants.iter().map(|tensor| Gpu::upload(self, tensor.bytes())).collect::<Result<_>>()?;
         let mut steps = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
+        let mut costs = Vec::with_capacity(plan.steps.len());
+        let mut last = Vec::with_capacity(plan.steps.len());
+        let mut uses = last_uses(&plan).into_iter();
+        let mut number = 0;
+        while let Some(step) = plan.steps.get(number) {
+            let run = plan.runs.iter().find(|run| run.steps.start == number);
+            let blocks = run.map(|run| Blocks::new(self, &plan, run)).transpose()?.flatten();
+            if let (Some(blocks), Some(run)) = (blocks, run) {
+                last.push(uses.by_ref().take(run.steps.len()).flatten().collect());
+                costs.push(Some(blocks.cost));
+                steps.push(Ready::Blocks(blocks));
+                number = run.steps.end;
+                continue;
+            }
+            number += 1;
+            last.extend(uses.next());
             steps.push(match step {
                 Step::Kernel { launch, operands } => {
                     let bytes: Vec<usize> =
                         operands.iter().map(|id| plan.buffers[id.0 as usize].bytes).collect();
+                    costs.push(Some(cost::of_kernel(launch)));
                     Ready::Kernel(self.prepare(launch, &bytes)?, operands.clone())
                 }
-                Step::Library { op, inputs, outputs } => Ready::Library(
-                    self.library(op, inputs, outputs, nested)?,
-                    inputs.clone(),
-                    outputs.clone(),
-                ),
+                Step::Library { op, inputs, outputs } => {
+                    let library = self.library(&plan, op, (inputs, outputs), nested)?;
+                    costs.push(library.in_vain(cost::of_call(op, inputs, outputs)));
+                    Ready::Library(library, inputs.clone(), outputs.clone())
+                }
             });
         }
-        Ok(Executable { constants, last: last_uses(&plan), steps, plan })
+        Ok(Executable { constants, last, steps, plan, in_vain: cost::total(costs) })
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<Memory> {
@@ -142,14 +170,18 @@ fn last_uses(plan: &Plan) -> Vec<Vec<BufferId>> {
 impl Gpu {
     fn library(
         &self,
+        plan: &Plan,
         op: &Op,
-        inputs: &[Argument],
-        outputs: &[Argument],
+        (inputs, outputs): (&[Argument], &[Argument]),
         nested: &mut Nested<'_, Self>,
     ) -> Result<Box<dyn Library>> {
+        let known = |argument: &Argument| match plan.buffers[argument.buffer.0 as usize].place {
+            Place::Constant(number) => plan.constants.get(number).and_then(Tensor::to_scalar),
+            _ => None,
+        };
         match op.view() {
-            View::Cond(op) => return Ok(Box::new(Branches::new(op, nested)?)),
-            View::While(op) => return Ok(Box::new(WhileLoop::new(op, nested)?)),
+            View::Cond(op) => return Ok(Box::new(Branches::new(self, op, outputs, nested)?)),
+            View::While(op) => return Ok(Box::new(WhileLoop::new(self, op, inputs, &known, nested)?)),
             View::Scan(op) => return Ok(Box::new(ScanLoop::new(self, op, (inputs, outputs), nested)?)),
             _ => {}
         }
@@ -198,6 +230,7 @@ impl Gpu {
                         operands.iter().map(|&id| at(&mut memory, id)).collect::<Result<Vec<_>>>()?;
                     self.launch(prepared, &operands)?;
                 }
+                Ready::Blocks(blocks) => blocks.record(self, |id| at(&mut memory, id))?,
                 Ready::Library(library, takes, gives) => {
                     let mut inputs = Vec::with_capacity(takes.len());
                     for (number, take) in takes.iter().enumerate() {
@@ -263,5 +296,9 @@ impl Library for OnCpu {
         let outputs = outputs.iter().map(|output| Gpu::upload(gpu, output.bytes())).collect();
         gpu.note(&self.name, begin);
         outputs
+    }
+
+    fn in_vain(&self, _: u64) -> Option<u64> {
+        None
     }
 }

@@ -1,8 +1,11 @@
 //! Branches and loops: bodies are executables of their own, whose commands are recorded one after the other.
 //!
 //! A scan needs nothing of the host: it is its body's commands, as often as it has steps, between those that take
-//! a row out of each array and put one into each result; the number of the step is in memory of the GPU. Whether a `while`
-//! goes on, and which branch of a `cond` is taken, is read by the host, which waits for it: once for each step.
+//! a row out of each array and put one into each result; the number of the step is in memory of the GPU. So is a
+//! `while` over a counter, as often as its limit says, which the host reads before it begins unless the program
+//! knows it. Another `while` goes in chunks (`chunks`), or the host reads at each step whether it goes on. Of a `cond` all
+//! branches run and the results of one are kept, if none costs more than a read by the host (`cost`), else the host
+//! reads which it is.
 
 use std::sync::Arc;
 
@@ -10,9 +13,13 @@ use ferrax_compile::Argument;
 use ferrax_compile::backend::Nested;
 use ferrax_ir::ops::control::within_bound;
 use ferrax_ir::ops::{Cond, Scan, While};
-use ferrax_ir::{Program, Result, internal_error, unsupported};
+use ferrax_ir::{DType, Program, Result, Scalar, Sizes, Tensor, internal_error, unsupported};
+use ferrax_transform::Limit;
 
 use crate::backend::{Executable, Library};
+use crate::chunks::Chunks;
+use crate::cost;
+use crate::flags::Copies;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::pipelines::Source;
@@ -20,7 +27,11 @@ use crate::wgsl::WORKGROUP;
 use crate::wgsl::rows::Way;
 
 #[derive(Debug)]
-pub struct Branches(Vec<Arc<Executable>>);
+pub struct Branches {
+    branches: Vec<Arc<Executable>>,
+    /// What copies the results of each branch if it is the one, where all run, and what they cost.
+    all: Option<(Vec<Copies>, u64)>,
+}
 
 #[derive(Debug)]
 pub struct WhileLoop {
@@ -30,6 +41,25 @@ pub struct WhileLoop {
     body_constants: usize,
     max_steps: Option<usize>,
     program: Arc<Program>,
+    steps: Steps,
+}
+
+/// How it is known how many steps a loop makes.
+#[derive(Debug)]
+enum Steps {
+    Known(u64),
+    /// From these operands, of a dtype: where a counter begins, and what it stays below.
+    Counted(DType, [Bound; 2]),
+    Chunks(Chunks),
+    /// The host reads at each step whether there is one.
+    Read,
+}
+
+/// A number that a loop over a counter depends on: an operand, or known.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    Operand(usize),
+    Known(i128),
 }
 
 #[derive(Debug)]
@@ -47,32 +77,148 @@ pub struct ScanLoop {
 }
 
 impl Branches {
-    pub fn new(op: &Cond, nested: &mut Nested<'_, Gpu>) -> Result<Branches> {
-        Ok(Branches(op.branches.iter().map(|program| nested.executable(program)).collect::<Result<_>>()?))
+    pub fn new(gpu: &Gpu, op: &Cond, outputs: &[Argument], nested: &mut Nested<'_, Gpu>) -> Result<Branches> {
+        let branches = op.branches.iter().map(|program| nested.executable(program));
+        let branches = branches.collect::<Result<Vec<_>>>()?;
+        let last = branches.len().saturating_sub(1);
+        let bytes: Vec<usize> = outputs.iter().map(Argument::bytes).collect();
+        let copies = cost::of_copies(&bytes).saturating_mul(last as u64);
+        let cost = cost::total(branches.iter().map(|branch| branch.in_vain).chain([Some(copies)]));
+        let all = match cost.filter(|&cost| cost <= cost::READ) {
+            Some(cost) => {
+                let copies = (0..branches.len()).map(|index| Copies::new(gpu, &bytes, (last, index)));
+                Some((copies.collect::<Result<_>>()?, cost))
+            }
+            None => None,
+        };
+        Ok(Branches { branches, all })
+    }
+
+    /// The results of the branch that the index says, of those of all.
+    fn choose(&self, gpu: &Gpu, index: &Memory, copies: &[Copies], inputs: &[Memory]) -> Result<Vec<Memory>> {
+        let record = |branch| gpu.record(branch, inputs.to_vec());
+        let all = self.branches.iter().map(|branch| record(branch)).collect::<Result<Vec<_>>>()?;
+        let (first, others) = all.split_first().ok_or_else(|| internal_error!("a cond without branches"))?;
+        let chosen = |(number, result): (usize, &Memory)| -> Result<Memory> {
+            let same = others.iter().all(|results| results[number].is(result));
+            // What an operand has, or another result, stays theirs.
+            if same || !result.is_shared() { Ok(result.clone()) } else { gpu.copy(result) }
+        };
+        let results = first.iter().enumerate().map(chosen).collect::<Result<Vec<_>>>()?;
+        for (copies, own) in copies.iter().skip(1).zip(others) {
+            copies.record(gpu, index, own, &results)?;
+        }
+        Ok(results)
     }
 }
 
 impl Library for Branches {
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
+        if let Some((copies, _)) = &self.all {
+            return self.choose(gpu, &inputs[0], copies, &inputs[1..]);
+        }
         let mut bytes = [0; 4];
         gpu.download(&inputs[0], &mut bytes)?;
         let index = usize::try_from(i32::from_le_bytes(bytes)).unwrap_or(0);
-        let last = self.0.len().checked_sub(1).ok_or_else(|| internal_error!("a cond without branches"))?;
-        gpu.record(&self.0[index.min(last)], inputs[1..].to_vec())
+        let last = self.branches.len().checked_sub(1);
+        let last = last.ok_or_else(|| internal_error!("a cond without branches"))?;
+        gpu.record(&self.branches[index.min(last)], inputs[1..].to_vec())
+    }
+
+    fn in_vain(&self, _: u64) -> Option<u64> {
+        self.all.as_ref().map(|(_, cost)| *cost)
     }
 }
 
 impl WhileLoop {
-    pub fn new(op: &While, nested: &mut Nested<'_, Gpu>) -> Result<WhileLoop> {
+    /// `known` is what an operand is, where the program says it.
+    pub fn new(
+        gpu: &Gpu,
+        op: &While,
+        inputs: &[Argument],
+        known: &dyn Fn(&Argument) -> Option<Scalar>,
+        nested: &mut Nested<'_, Gpu>,
+    ) -> Result<WhileLoop> {
+        let (condition, body) = (nested.executable(&op.cond_jaxpr)?, nested.executable(&op.body_jaxpr)?);
+        let first = op.cond_nconsts + op.body_nconsts;
+        let bound = |operand: usize| match known(&inputs[operand]).and_then(Scalar::to_i128) {
+            Some(number) => Bound::Known(number),
+            None => Bound::Operand(operand),
+        };
+        let steps = match ferrax_transform::counter(op) {
+            Some((carry, limit)) => {
+                let limit = match limit {
+                    Limit::Literal(literal) => {
+                        let number = literal.value.to_i128();
+                        Bound::Known(number.ok_or_else(|| internal_error!("a limit that is no integer"))?)
+                    }
+                    Limit::Constant(position) => bound(position),
+                    Limit::Carry(position) => bound(first + position),
+                };
+                match [bound(first + carry), limit] {
+                    [Bound::Known(begin), Bound::Known(end)] => Steps::Known(difference(begin, end)),
+                    bounds => Steps::Counted(inputs[first + carry].dtype, bounds),
+                }
+            }
+            None => {
+                let bytes: Vec<usize> = inputs[first..].iter().map(Argument::bytes).collect();
+                let chunks = Chunks::new(gpu, &bytes, [condition.in_vain, body.in_vain])?;
+                chunks.map_or(Steps::Read, Steps::Chunks)
+            }
+        };
         Ok(WhileLoop {
-            condition: nested.executable(&op.cond_jaxpr)?,
-            body: nested.executable(&op.body_jaxpr)?,
+            condition,
+            body,
             condition_constants: op.cond_nconsts,
             body_constants: op.body_nconsts,
             max_steps: op.max_steps,
             program: op.body_jaxpr.clone(),
+            steps,
         })
     }
+
+    /// The carry after so many steps.
+    fn times(
+        &self,
+        gpu: &Gpu,
+        steps: u64,
+        constants: &[Memory],
+        mut carry: Vec<Memory>,
+    ) -> Result<Vec<Memory>> {
+        let most = self.max_steps.map_or(u64::MAX, |most| most as u64);
+        for _ in 0..steps.min(most) {
+            carry = gpu.record(&self.body, constants.iter().cloned().chain(carry).collect())?;
+        }
+        if steps > most {
+            within_bound(&self.program, most as usize, self.max_steps)?
+        }
+        Ok(carry)
+    }
+}
+
+/// The steps of a counter.
+fn difference(begin: i128, end: i128) -> u64 {
+    u64::try_from(end.saturating_sub(begin).max(0)).unwrap_or(u64::MAX)
+}
+
+/// The steps of a counter, of which the host reads what the program does not say.
+fn count(gpu: &Gpu, dtype: DType, bounds: [Bound; 2], inputs: &[Memory]) -> Result<u64> {
+    let mut tensors = [Tensor::zeros(dtype, Sizes::new())?, Tensor::zeros(dtype, Sizes::new())?];
+    let mut parts = Vec::with_capacity(bounds.len());
+    for (bound, tensor) in bounds.iter().zip(&mut tensors) {
+        if let Bound::Operand(operand) = *bound {
+            parts.push((&inputs[operand], tensor.bytes_mut()?));
+        }
+    }
+    gpu.download_each(&mut parts)?;
+    let number = |(bound, tensor): (Bound, &Tensor)| match bound {
+        Bound::Known(number) => Ok(number),
+        Bound::Operand(_) => tensor
+            .to_scalar()
+            .and_then(Scalar::to_i128)
+            .ok_or_else(|| internal_error!("a counter of {dtype} is no integer")),
+    };
+    Ok(difference(number((bounds[0], &tensors[0]))?, number((bounds[1], &tensors[1]))?))
 }
 
 impl Library for WhileLoop {
@@ -80,6 +226,24 @@ impl Library for WhileLoop {
         let (of_condition, rest) = inputs.split_at(self.condition_constants);
         let (of_body, carry) = rest.split_at(self.body_constants);
         let mut carry = carry.to_vec();
+        match &self.steps {
+            Steps::Known(steps) => return self.times(gpu, *steps, of_body, carry),
+            Steps::Counted(dtype, bounds) => {
+                return self.times(gpu, count(gpu, *dtype, *bounds, inputs)?, of_body, carry);
+            }
+            Steps::Chunks(chunks) => {
+                let step = |carry: &[Memory]| {
+                    let arguments =
+                        |constants: &[Memory]| constants.iter().chain(carry).cloned().collect::<Vec<_>>();
+                    let holds = gpu.record(&self.condition, arguments(of_condition))?.pop();
+                    let holds = holds.ok_or_else(|| internal_error!("a condition without a result"))?;
+                    Ok((holds, gpu.record(&self.body, arguments(of_body))?))
+                };
+                let bound = |steps| within_bound(&self.program, steps, self.max_steps);
+                return chunks.run(gpu, carry, &step, (self.max_steps, &bound));
+            }
+            Steps::Read => {}
+        }
         for steps in 0.. {
             let arguments: Vec<Memory> = of_condition.iter().chain(&carry).cloned().collect();
             let holds = gpu.record(&self.condition, arguments)?;
@@ -93,6 +257,13 @@ impl Library for WhileLoop {
             carry = gpu.record(&self.body, arguments)?;
         }
         Ok(carry)
+    }
+
+    fn in_vain(&self, _: u64) -> Option<u64> {
+        match self.steps {
+            Steps::Known(steps) => Some(self.body.in_vain?.saturating_mul(steps)),
+            _ => None,
+        }
     }
 }
 
@@ -160,5 +331,10 @@ impl Library for ScanLoop {
         }
         carry.extend(stacks);
         Ok(carry)
+    }
+
+    fn in_vain(&self, _: u64) -> Option<u64> {
+        let rows = (1 + self.arrays.len() + self.stacks.len()) as u64 * cost::LAUNCH;
+        Some(self.body.in_vain?.saturating_add(rows).saturating_mul(self.length as u64))
     }
 }

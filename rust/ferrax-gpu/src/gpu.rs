@@ -1,6 +1,7 @@
 //! A GPU that was opened: its memory, and pipelines that run on it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -29,6 +30,7 @@ pub struct Gpu {
     pool: Arc<Pool>,
     stream: Mutex<Stream>,
     pipelines: Pipelines,
+    downloads: AtomicUsize,
     /// What went wrong behind a call that cannot say so.
     errors: Arc<Mutex<Vec<String>>>,
     /// Why it is gone, if it is.
@@ -98,7 +100,18 @@ impl Gpu {
         let pool = Pool::new(name.clone(), device.clone());
         let stream = Mutex::new(Stream::new(device.clone(), queue.clone()));
         let pipelines = Pipelines::new(&device, &adapter.get_info());
-        Ok(Gpu { name, device, queue, pool, stream, pipelines, errors, lost, process: std::process::id() })
+        Ok(Gpu {
+            name,
+            device,
+            queue,
+            pool,
+            stream,
+            pipelines,
+            downloads: AtomicUsize::new(0),
+            errors,
+            lost,
+            process: std::process::id(),
+        })
     }
 
     /// Its name and that of its driver.
@@ -109,6 +122,11 @@ impl Gpu {
     /// How many pipelines were made, and how often one was found that had been.
     pub fn counts(&self) -> Counts {
         self.pipelines.counts()
+    }
+
+    /// How often the host waited for bytes.
+    pub fn downloads(&self) -> usize {
+        self.downloads.load(Ordering::Relaxed)
     }
 
     /// Bytes in arrays, and bytes that are kept for later ones.
@@ -198,8 +216,15 @@ impl Gpu {
 
     /// Copies the first bytes of memory to the host, when all that was asked for before is done.
     pub fn download(&self, memory: &Memory, to: &mut [u8]) -> Result<()> {
+        self.download_each(&mut [(memory, to)])
+    }
+
+    /// As [`Gpu::download`], of several at once.
+    pub fn download_each(&self, parts: &mut [(&Memory, &mut [u8])]) -> Result<()> {
         self.reach()?;
-        let size = to.len().max(WORD).next_multiple_of(WORD) as u64;
+        self.downloads.fetch_add(1, Ordering::Relaxed);
+        let padded = |to: &[u8]| to.len().max(WORD).next_multiple_of(WORD);
+        let size = parts.iter().map(|(_, to)| padded(to)).sum::<usize>().max(WORD) as u64;
         let staging = self.device.create_buffer(&BufferDescriptor {
             label: Some("download"),
             size,
@@ -208,7 +233,12 @@ impl Gpu {
         });
         {
             let mut stream = locked(&self.stream);
-            stream.copy(memory.buffer(), &staging, size)?;
+            let mut at = 0;
+            for (memory, to) in &*parts {
+                let bytes = padded(to) as u64;
+                stream.copy(memory.buffer(), &staging, at, bytes)?;
+                at += bytes;
+            }
             stream.flush()?;
         }
         let (sender, receiver) = channel();
@@ -224,7 +254,11 @@ impl Gpu {
         let mapped = receiver.recv().map_err(|_| internal_error!("a download was forgotten"))?;
         mapped.map_err(|error| lost(&error))?;
         let view = staging.get_mapped_range(..).map_err(|error| lost(&error))?;
-        to.copy_from_slice(&view[..to.len()]);
+        let mut at = 0;
+        for (_, to) in parts {
+            to.copy_from_slice(&view[at..at + to.len()]);
+            at += padded(to);
+        }
         drop(view);
         self.check()
     }
@@ -239,7 +273,7 @@ impl Gpu {
     /// The same bytes in memory of their own.
     pub fn copy(&self, memory: &Memory) -> Result<Memory> {
         let copy = self.allocate(memory.buffer().size() as usize)?;
-        locked(&self.stream).copy(memory.buffer(), copy.buffer(), memory.buffer().size())?;
+        locked(&self.stream).copy(memory.buffer(), copy.buffer(), 0, memory.buffer().size())?;
         Ok(copy)
     }
 

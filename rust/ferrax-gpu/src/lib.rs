@@ -17,6 +17,10 @@
 //! | `fft` | Fourier transforms |
 //! | `factorise` | factorisations of small matrices |
 //! | `control` | branches and loops |
+//! | `chunks` | loops of which the host asks only now and then whether they go on |
+//! | `flags` | copies that are made if the GPU's memory says so |
+//! | `cost` | what may be computed in vain |
+//! | `blocks` | runs of kernels and products, block of rows by block of rows |
 //! | `profile` | how long kernels take |
 //! | `backend` | plans on it; library calls that it has no shaders for run on the CPU, to which arrays go and come back |
 //!
@@ -26,10 +30,17 @@
 mod adapter;
 mod backend;
 mod bindings;
+mod blocks;
+mod chunks;
+#[cfg(test)]
+#[path = "../../ferrax-cpu/tests/common/mod.rs"]
+mod common;
 mod control;
+mod cost;
 mod cumulative;
 mod factorise;
 mod fft;
+mod flags;
 mod gpu;
 mod memory;
 mod numbers;

@@ -39,6 +39,11 @@ impl Memory {
         &self.0.buffer
     }
 
+    /// Whether it is this one.
+    pub fn is(&self, other: &Memory) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether somebody else has it too.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
@@ -57,10 +62,11 @@ impl Drop for Held {
     }
 }
 
-/// Bytes of a pool: in arrays, and kept for later.
+/// Bytes of a pool: in arrays, the most that ever were, and kept for later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolUsage {
     pub in_use: u64,
+    pub peak: u64,
     pub kept: u64,
 }
 
@@ -161,6 +167,7 @@ impl Pool {
         };
         let mut state = self.state();
         state.usage.in_use += size;
+        state.usage.peak = state.usage.peak.max(state.usage.in_use);
         *state.live.entry(size).or_default() += 1;
         drop(state);
         Ok(Memory(Arc::new(Held { buffer, pool: self.clone() })))

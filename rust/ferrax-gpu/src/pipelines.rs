@@ -31,6 +31,7 @@ pub enum Source {
     Product(ProductForm),
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
+    Flagged(wgsl::flags::Flagged),
     Sort(wgsl::sort::SortForm),
     Factor(wgsl::factorise::FactorForm),
     Fft(wgsl::fft::FftForm),
@@ -63,6 +64,7 @@ impl Source {
             }
             Source::Product(form) => format!("product of {}, {:?}", form.dtype, form.way).to_lowercase(),
             Source::Row(way) => format!("row, {way:?}").to_lowercase(),
+            Source::Flagged(what) => format!("flagged, {what:?}").to_lowercase(),
             Source::Sort(form) => match form {
                 SortForm::Keys { dtype, .. } => format!("sort, keys of {dtype}"),
                 SortForm::Places | SortForm::TakePlaces => "sort, places".to_string(),
@@ -84,6 +86,7 @@ impl Source {
             Source::Kernel(form) => wgsl::shader(form),
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
+            Source::Flagged(what) => Ok(wgsl::flags::shader(*what)),
             Source::Sort(form) => wgsl::sort::shader(*form),
             Source::Factor(form) => wgsl::factorise::shader(*form),
             Source::Fft(form) => wgsl::fft::shader(*form),

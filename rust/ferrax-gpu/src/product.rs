@@ -218,6 +218,35 @@ pub fn bind(
     Ok(Some(Box::new(Products { launches, bytes: out.bytes(), gaps })))
 }
 
+/// A product of matrices for a part of the rows of its result: a range of each of its first loops, of those with several
+/// indices. Of left, right and result it is said whether they begin with the part.
+pub(crate) fn bind_part(
+    gpu: &Gpu,
+    op: &DotGeneral,
+    (inputs, outputs): (&[Argument], &[Argument]),
+    (part, own): (&[(usize, usize)], [bool; 3]),
+) -> Result<Option<Prepared>> {
+    let ([lhs, rhs], [out]) = (inputs, outputs) else { return Ok(None) };
+    let empty = [lhs, rhs, out].iter().any(|argument| argument.sizes.contains(&0));
+    if empty || lhs.dtype != out.dtype || rhs.dtype != out.dtype || types::storage(out.dtype).is_err() {
+        return Ok(None);
+    }
+    let mut product = dot(op, [lhs, rhs, out]);
+    let Product { batch, rows, start, .. } = &mut product;
+    let batch = batch.iter_mut().map(|axis| (axis, &[0, 1, 2][..]));
+    let rows = rows.iter_mut().map(|axis| (axis, &[0, 2][..]));
+    let loops = batch.chain(rows).filter(|(axis, _)| axis.count != 1);
+    for ((axis, operands), &(first, length)) in loops.zip(part) {
+        axis.count = length;
+        for (stride, &operand) in axis.strides.iter().zip(operands) {
+            if !own[operand] {
+                start[operand] += stride * first as i64;
+            }
+        }
+    }
+    Ok(Some(product.prepare(gpu, out)?))
+}
+
 impl Library for Products {
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
         let result = if self.gaps { gpu.zeros(self.bytes)? } else { gpu.allocate(self.bytes)? };

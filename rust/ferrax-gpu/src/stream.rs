@@ -76,10 +76,10 @@ impl Stream {
         self.count()
     }
 
-    /// Copies the first bytes of one buffer to another.
-    pub fn copy(&mut self, from: &Buffer, to: &Buffer, bytes: u64) -> Result<()> {
+    /// Copies the first bytes of one buffer to a place in another.
+    pub fn copy(&mut self, from: &Buffer, to: &Buffer, at: u64, bytes: u64) -> Result<()> {
         self.pass = None;
-        self.encoder().copy_buffer_to_buffer(from, 0, to, 0, bytes);
+        self.encoder().copy_buffer_to_buffer(from, 0, to, at, bytes);
         self.count()
     }
 

@@ -43,6 +43,7 @@ pub mod vjp;
 
 pub use batch::{OutDims, batch};
 pub use conditional_updates::conditional_updates;
+pub use control::while_loop::{Limit, counter};
 pub use cse::cse;
 pub use dce::{dce, dce_with};
 pub use fission::fission;

@@ -11,7 +11,7 @@ use ferrax_compile::device::{Attached, Device, DeviceId, Memory};
 use ferrax_compile::reference::Reference;
 use ferrax_compile::{Backend, Target};
 use ferrax_cpu::{Cpu, Executable, Outputs};
-use ferrax_ir::ops::{ReduceKind, Unary};
+use ferrax_ir::ops::{Compare, DotGeneral, ReduceKind, Unary};
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Result, Scalar, Tensor, interpret};
 
 pub fn f32s(sizes: &[usize]) -> ArrayType {
@@ -53,6 +53,31 @@ pub fn of_softmax<const N: usize>(
 
 pub fn softmax(sizes: &[usize]) -> Program {
     of_softmax(sizes, |_, y| [y])
+}
+
+/// `softmax(q kᵀ / 8 + mask) v` over the first axes, in which no query sees what comes after it.
+pub fn attention(heads: usize, places: usize, width: usize) -> Program {
+    let product = |lhs: usize, rhs: usize| DotGeneral {
+        lhs_contracting: [lhs][..].into(),
+        rhs_contracting: [rhs][..].into(),
+        lhs_batch: [0][..].into(),
+        rhs_batch: [0][..].into(),
+        precision: None,
+        preferred_element_type: None,
+    };
+    let (sizes, pairs) = ([heads, places, width], [heads, places, places]);
+    let mut b = Builder::new("attention");
+    let [q, k, v] = [(); 3].map(|()| b.input(f32s(&sizes)));
+    let scores = b.emit1(product(2, 2), &[q, k]).unwrap();
+    let scores = b.scale(scores, 0.125).unwrap();
+    let [row, column] = [1, 2].map(|axis| b.iota(DType::I32, &dims(&pairs), axis).unwrap());
+    let seen = b.compare(Compare::Ge, row, column).unwrap();
+    let low = b.scalar(DType::F32, -1e9);
+    let low = b.broadcast_in_dim(low, &dims(&pairs), &[]).unwrap();
+    let scores = b.select(seen, scores, low).unwrap();
+    let weights = softmax_of(&mut b, scores, &pairs);
+    let result = b.emit1(product(2, 1), &[weights, v]).unwrap();
+    b.finish([result])
 }
 
 /// Where what is random is decided.

@@ -8,6 +8,7 @@ pub mod arrays;
 pub mod cumulative;
 pub mod factorise;
 pub mod fft;
+pub mod flags;
 mod fold;
 mod ops;
 pub mod product;

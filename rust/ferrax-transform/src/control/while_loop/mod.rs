@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `forward` | jvp, and linearisation of loops without a bound |
 //! | `bounded` | linearisation of loops of at most so many steps |
+//! | `counter` | loops whose number of steps is known when they begin |
 //! | `transpose` | loops over a counter turned around; others are left to `sweeps` |
 //! | `batch` | lanes that stop at steps of their own |
 //!
@@ -11,6 +12,7 @@
 
 mod batch;
 mod bounded;
+mod counter;
 mod forward;
 mod transpose;
 
@@ -27,6 +29,7 @@ use crate::reach::Through;
 use crate::rewrite::{Needed, Rewriter, with_weak};
 
 pub(crate) use batch::{batch, cut_off, first_active, keep_unless, made_for, step_for};
+pub use counter::{Limit, counter};
 pub(crate) use forward::forward;
 pub(crate) use transpose::transpose;
 

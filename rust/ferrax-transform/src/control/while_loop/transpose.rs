@@ -9,11 +9,12 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::ops::{Binary, Compare, While};
+use ferrax_ir::ops::{Binary, While};
 use ferrax_ir::rules::Operand;
-use ferrax_ir::{ArrayType, Atom, Builder, Equation, Op, Program, Result, Type, Var, internal_error};
+use ferrax_ir::{ArrayType, Atom, Builder, Program, Result, Type, internal_error};
 
 use super::bounded::below_limit;
+use super::counter::{Limit, counts_up, limit};
 use super::invariant_carries;
 use crate::control::sweeps;
 use crate::reach::Through;
@@ -176,7 +177,7 @@ fn counter(op: &While, operands: &[Operand], linear: &[bool]) -> Option<Counter>
     let is_counter = ty.rank() == 0 && ty.dtype.is_integer() && counts_up(op, carry);
     let limit = limit(op, carry).filter(|_| is_counter)?;
     let limit = match limit {
-        Limit::Literal(atom) => atom,
+        Limit::Literal(literal) => Atom::Literal(literal),
         Limit::Constant(position) => condition_operands.get(position)?.known()?,
         Limit::Carry(position) if invariant[position] && !linear[position] => {
             carry_operands.get(position)?.known()?
@@ -185,52 +186,4 @@ fn counter(op: &While, operands: &[Operand], linear: &[bool]) -> Option<Counter>
     };
     let start = carry_operands.get(carry)?.known()?;
     Some(Counter { carry, start, limit, ty })
-}
-
-/// Whether the body adds one to the carry.
-fn counts_up(op: &While, carry: usize) -> bool {
-    let body = &op.body_jaxpr;
-    let before = body.inputs.get(op.body_nconsts + carry).map(|&var| Atom::Var(var));
-    let Some(equation) = body.outputs.get(carry).and_then(|atom| definition(body, *atom)) else {
-        return false;
-    };
-    let is_one = |atom: &Atom| atom.as_literal().is_some_and(|literal| literal.value.is_one());
-    match (&equation.op, equation.inputs.as_slice()) {
-        (Op::Binary(Binary::Add), [x, y]) => {
-            (Some(*x) == before && is_one(y)) || (Some(*y) == before && is_one(x))
-        }
-        _ => false,
-    }
-}
-
-enum Limit {
-    Literal(Atom),
-    Constant(usize),
-    Carry(usize),
-}
-
-/// What the condition says that the carry is below, if it says nothing else.
-fn limit(op: &While, carry: usize) -> Option<Limit> {
-    let condition = &op.cond_jaxpr;
-    let equation = definition(condition, *condition.outputs.first()?)?;
-    let (x, y) = match (&equation.op, equation.inputs.as_slice()) {
-        (Op::Compare(Compare::Lt), [x, y]) => (*x, *y),
-        (Op::Compare(Compare::Gt), [y, x]) => (*x, *y),
-        _ => return None,
-    };
-    let place = |var: Var| condition.inputs.iter().position(|&input| input == var);
-    if place(x.as_var()?)? != op.cond_nconsts + carry {
-        return None;
-    }
-    let Atom::Var(limit) = y else { return Some(Limit::Literal(y)) };
-    let position = place(limit)?;
-    Some(match position.checked_sub(op.cond_nconsts) {
-        None => Limit::Constant(position),
-        Some(carry) => Limit::Carry(carry),
-    })
-}
-
-fn definition(program: &Program, atom: Atom) -> Option<&Equation> {
-    let var = atom.as_var()?;
-    program.equations.iter().rev().find(|equation| equation.outputs.contains(&var))
 }

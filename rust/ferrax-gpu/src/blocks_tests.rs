@@ -1,0 +1,110 @@
+//! Runs block by block, with small blocks of small arrays: what the interpreter gives, whatever the block.
+
+use ferrax_compile::backend::prepare;
+use ferrax_compile::{Place, Plan, Target, plan};
+use ferrax_ir::{Program, Tensor, interpret};
+
+use super::{Blocks, parts};
+use crate::adapter::Choice;
+use crate::common::{arguments, attention, compare};
+use crate::gpu::Gpu;
+use crate::memory::Memory;
+
+fn gpu() -> Gpu {
+    let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
+    Gpu::open(&Choice::Name(name)).unwrap()
+}
+
+/// A plan whose runs begin with little, and are all of it; a row has at most so many bytes.
+fn planned(program: &Program, row: usize) -> Plan {
+    let product_block = 8 * row;
+    let little =
+        Target { product_bytes: 1 << 8, run_bytes: 1 << 6, product_rows: 8, product_block, ..Target::CPU };
+    let plan = plan(&prepare(program).unwrap(), &little).unwrap();
+    assert_eq!(plan.runs.len(), 1, "{plan}");
+    assert!(plan.runs[0].calls && plan.runs[0].steps == (0..plan.steps.len()), "{plan}");
+    plan
+}
+
+/// The results, by blocks of so many bytes, of which there have to be so many.
+fn run(gpu: &Gpu, plan: &Plan, inputs: &[Tensor], bytes: usize, blocks: usize) -> Vec<Tensor> {
+    let ready = Blocks::of_bytes(gpu, plan, &plan.runs[0], bytes).unwrap();
+    let ready = ready.unwrap_or_else(|| panic!("no blocks of {bytes} bytes of {plan}"));
+    assert_eq!(ready.blocks.len(), blocks, "{bytes} bytes of {plan}");
+    let memory: Vec<Option<Memory>> = plan
+        .buffers
+        .iter()
+        .map(|buffer| match buffer.place {
+            Place::Input(number) => Some(gpu.upload(inputs[number].bytes()).unwrap()),
+            Place::Constant(number) => Some(gpu.upload(plan.constants[number].bytes()).unwrap()),
+            Place::Arena(_) | Place::Fresh(_) => Some(gpu.allocate(buffer.bytes).unwrap()),
+            Place::Rows(_) => None,
+        })
+        .collect();
+    ready.record(gpu, |id| Ok(memory[id.0 as usize].clone().unwrap())).unwrap();
+    let home = |output: &ferrax_compile::Argument| {
+        let mut tensor = Tensor::zeros(output.dtype, output.sizes.clone()).unwrap();
+        let memory = memory[output.buffer.0 as usize].as_ref().unwrap();
+        gpu.download(memory, tensor.bytes_mut().unwrap()).unwrap();
+        tensor
+    };
+    plan.outputs.iter().map(home).collect()
+}
+
+/// A causal mask compares the numbers of rows, which go on from block to block; heads are in one block, in several, or
+/// each in several of unequal lengths.
+#[test]
+fn attention_by_blocks_of_any_size() {
+    let gpu = gpu();
+    let cases = [
+        (
+            [6, 20, 8],
+            1 << 10,
+            2,
+            &[(1 << 30, 0), (3 * 20, 2), (2 * 20, 3), (20, 6), (19, 12), (7, 18), (1, 120)][..],
+        ),
+        ([6, 20, 8], 1 << 20, 1, &[(6, 0), (5, 2), (2, 3), (1, 6)][..]),
+        ([1, 40, 8], 1 << 10, 1, &[(39, 2), (16, 3)][..]),
+        ([2, 64, 3], 1 << 10, 2, &[(1, 128)][..]),
+    ];
+    for (sizes, row, loops, cases) in cases {
+        let program = attention(sizes[0], sizes[1], sizes[2]);
+        let (plan, inputs) = (planned(&program, row), arguments(&program, 3));
+        let extents = plan.runs[0].extents.iter().filter(|&&extent| extent > 1);
+        assert_eq!(extents.count(), loops, "{plan}");
+        let wanted = interpret::run(&program, &inputs).unwrap();
+        for &(rows, blocks) in cases {
+            let bytes = plan.runs[0].own_bytes.saturating_mul(rows);
+            if blocks == 0 {
+                assert!(Blocks::of_bytes(&gpu, &plan, &plan.runs[0], bytes).unwrap().is_none());
+                continue;
+            }
+            let got = run(&gpu, &plan, &inputs, bytes, blocks);
+            compare(&got[0], &wanted[0], 1000, &format!("attention of {sizes:?} by {rows} rows"));
+        }
+    }
+}
+
+#[test]
+fn blocks_are_all_rows_once() {
+    for (extents, most) in
+        [(&[5][..], 2), (&[2, 3, 5], 7), (&[2, 3, 5], 15), (&[2, 3, 5], 4), (&[4, 1, 3], 1)]
+    {
+        let mut seen = Vec::new();
+        for part in parts(extents, most) {
+            assert_eq!(part.len(), extents.len());
+            assert!(part.iter().map(|&(_, length)| length).product::<usize>() <= most);
+            let mut rows = vec![0];
+            for (&(first, length), &extent) in part.iter().zip(extents) {
+                rows = rows
+                    .iter()
+                    .flat_map(|row| (first..first + length).map(move |at| row * extent + at))
+                    .collect();
+            }
+            // The memory of a block has them one after the other.
+            assert!(rows.windows(2).all(|pair| pair[1] == pair[0] + 1), "{rows:?}");
+            seen.extend(rows);
+        }
+        assert!(seen.into_iter().eq(0..extents.iter().product()), "{extents:?} by {most}");
+    }
+}
