@@ -15,8 +15,10 @@ use crate::cumulative;
 use crate::factorise;
 use crate::fft;
 use crate::gpu::{Gpu, Prepared};
+use crate::loops;
 use crate::memory::Memory;
 use crate::product;
+use crate::runs;
 use crate::scatter;
 use crate::sort;
 
@@ -25,6 +27,7 @@ use crate::sort;
 pub struct Executable {
     plan: Plan,
     constants: Vec<Memory>,
+    /// Steps of the plan, of which some are one.
     steps: Vec<Ready>,
     /// For each step the buffers that nobody uses after it.
     last: Vec<Vec<BufferId>>,
@@ -55,7 +58,19 @@ impl Backend for Gpu {
         let constants =
             plan.constants.iter().map(|tensor| Gpu::upload(self, tensor.bytes())).collect::<Result<_>>()?;
         let mut steps = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
+        let mut last = Vec::with_capacity(plan.steps.len());
+        let mut runs = runs::bind(self, &plan)?.into_iter().peekable();
+        let uses = last_uses(&plan);
+        let mut number = 0;
+        while let Some(step) = plan.steps.get(number) {
+            if let Some(run) = runs.next_if(|run| run.steps.start == number) {
+                number = run.steps.end;
+                last.push(uses[run.steps].concat());
+                steps.push(Ready::Kernel(run.prepared, run.buffers));
+                continue;
+            }
+            last.push(uses[number].clone());
+            number += 1;
             steps.push(match step {
                 Step::Kernel { launch, operands } => Ready::Kernel(self.prepare(launch)?, operands.clone()),
                 Step::Library { op, inputs, outputs } => Ready::Library(
@@ -65,7 +80,7 @@ impl Backend for Gpu {
                 ),
             });
         }
-        Ok(Executable { constants, last: last_uses(&plan), steps, plan })
+        Ok(Executable { constants, last, steps, plan })
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<Memory> {
@@ -126,6 +141,14 @@ impl Gpu {
         outputs: &[Argument],
         nested: &mut Nested<'_, Self>,
     ) -> Result<Box<dyn Library>> {
+        let small = match op.view() {
+            View::While(op) => loops::while_loop(self, op, inputs, outputs)?,
+            View::Scan(op) => loops::scan(self, op, inputs, outputs)?,
+            _ => None,
+        };
+        if let Some(small) = small {
+            return Ok(Box::new(small));
+        }
         match op.view() {
             View::Cond(op) => return Ok(Box::new(Branches::new(op, nested)?)),
             View::While(op) => return Ok(Box::new(WhileLoop::new(op, nested)?)),

@@ -9,15 +9,17 @@ pub mod factorise;
 pub mod fft;
 mod fold;
 mod ops;
+pub mod own;
 pub mod product;
 pub mod rows;
 pub mod scatter;
+pub mod sequence;
 pub mod sort;
 pub mod types;
 
 use std::fmt::Write;
 
-use ferrax_compile::{Accumulator, Stage, registers};
+use ferrax_compile::{Accumulator, Operand, Stage, registers};
 use ferrax_ir::math;
 use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{DType, Result, Scalar, internal_error};
@@ -55,25 +57,30 @@ fn numbered() -> String {
 
 /// The shader of a kernel.
 pub fn shader(form: &Form) -> Result<Shader> {
-    let mut writer = Writer { form, layout: Layout::new(form), text: String::new() };
+    let mut writer = Writer::new(form, 0, WORKGROUP, None);
     let (main, epilogue) = (expanded(&form.kernel.body)?, expanded(&form.kernel.epilogue)?);
-    let has = |ty: ScalarType| {
-        let bodies = [&main.0, &epilogue.0];
-        let in_bodies =
-            bodies.iter().any(|body| body.instructions().iter().any(|instruction| instruction.ty == ty));
-        in_bodies || form.kernel.accumulators.iter().any(|accumulator| accumulator.result() == ty)
-    };
+    writer.head(ops::functions(|ty| has(form, ty, &[&main.0, &epilogue.0])))?;
+    writer.invocation(&main, &epilogue)?;
+    Ok(Shader { text: writer.text, needs: needs(form, &[&main.0, &epilogue.0]), operands: form.bindings() })
+}
+
+/// Whether registers of a type are in a kernel with these bodies.
+fn has(form: &Form, ty: ScalarType, bodies: &[&Body]) -> bool {
+    let in_bodies =
+        bodies.iter().any(|body| body.instructions().iter().any(|instruction| instruction.ty == ty));
+    in_bodies || form.kernel.accumulators.iter().any(|accumulator| accumulator.result() == ty)
+}
+
+fn needs(form: &Form, bodies: &[&Body]) -> Needs {
     let pairs = form.kernel.operands.iter().any(|operand| {
         matches!(operand.dtype, DType::I64 | DType::U64 | DType::F64 | DType::C128)
             || matches!(operand.dtype, DType::Key(key) if key.words() == 2)
     });
-    let needs = Needs {
+    let has = |ty: ScalarType| has(form, ty, bodies);
+    Needs {
         int64: pairs || has(ScalarType::I64) || has(ScalarType::U64) || has(ScalarType::F64),
         float64: has(ScalarType::F64),
-    };
-    writer.head(ops::functions(has))?;
-    writer.invocation(&main, &epilogue)?;
-    Ok(Shader { text: writer.text, needs, operands: form.bindings() })
+    }
 }
 
 /// A body whose functions of floats are arithmetic, and where its registers are now.
@@ -90,13 +97,39 @@ fn expanded(body: &Body) -> Result<(Body, Vec<Reg>)> {
     Ok((out, map))
 }
 
+/// Where an operand of a kernel is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Where {
+    /// In array `b` of so much, whose words are atomic or are not.
+    Array { number: u32, atomic: bool },
+    /// In the memory of a workgroup or of an invocation (`sequence`).
+    Own,
+}
+
 struct Writer<'a> {
     form: &'a Form,
     layout: Layout,
     text: String,
+    /// Invocations of a workgroup.
+    lanes: u32,
+    /// Where each operand is.
+    operands: Vec<Where>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// For a kernel whose words begin there, with operands there, or an array each.
+    fn new(form: &'a Form, begin: usize, lanes: u32, operands: Option<&[Where]>) -> Writer<'a> {
+        let array = |(number, operand): (u32, &Operand)| {
+            let atomic = types::is_atomic(operand.dtype, operand.written);
+            Where::Array { number, atomic }
+        };
+        let operands = match operands {
+            Some(operands) => operands.to_vec(),
+            None => (0..).zip(&form.kernel.operands).map(array).collect(),
+        };
+        Writer { form, layout: Layout::new(form, begin), text: String::new(), lanes, operands }
+    }
+
     fn line(&mut self, line: impl AsRef<str>) {
         self.text.push_str(line.as_ref());
         self.text.push('\n');
@@ -118,9 +151,14 @@ impl Writer<'_> {
             ));
         }
         self.line("var<private> zero: u32;");
-        self.shared();
+        self.text.push_str(&fold::declared(&fold::shared([self.form]), self.lanes));
         self.text.push_str(&functions);
         Ok(())
+    }
+
+    /// A word of the head of the launch.
+    fn word(&self, at: usize) -> String {
+        format!("n[{}]", self.layout.begin + at)
     }
 
     /// A word of the launch as `i32`.
@@ -205,7 +243,10 @@ impl Writer<'_> {
             };
             for (part, reg) in (0u8..).zip(parts) {
                 let value = name(stage, map[reg.0 as usize]);
-                let statement = types::store(store.operand, dtype, part, &element, &value)?;
+                let statement = match self.operands[store.operand as usize] {
+                    Where::Array { number, .. } => types::store(number, dtype, part, &element, &value)?,
+                    Where::Own => own::store(dtype, part, &element, &value)?,
+                };
                 self.line(statement);
             }
         }
@@ -290,8 +331,10 @@ impl Writer<'_> {
             let (last, ty) = (Self::number(last), register(index));
             let _ = write!(element, " + i32(clamp({arg}, {ty}(0), {ty}({last}))) * {}", Self::number(stride));
         }
-        let atomic = types::is_atomic(operand.dtype, operand.written);
-        let value = types::load(what.operand, operand.dtype, part, &element, atomic)?;
+        let value = match self.operands[what.operand as usize] {
+            Where::Array { number, atomic } => types::load(number, operand.dtype, part, &element, atomic)?,
+            Where::Own => own::load(operand.dtype, part, &element)?,
+        };
         let name = register(ty);
         if !guarded {
             self.line(format!("let {own}: {name} = {value};"));

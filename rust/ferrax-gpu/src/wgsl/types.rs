@@ -93,7 +93,12 @@ pub fn load(b: u32, dtype: DType, part: u8, at: &str, atomic: bool) -> Result<St
             format!("extractBits({}, ({at} & {each}u) * {bits}u, {bits}u)", word(format!("{at} >> {log}u")))
         }
     };
-    Ok(match dtype {
+    Ok(from_bits(dtype, bits))
+}
+
+/// The register that a part with these bits is.
+pub fn from_bits(dtype: DType, bits: String) -> String {
+    match dtype {
         DType::Bool => format!("({bits} != 0u)"),
         DType::I8 => format!("((bitcast<i32>({bits}) << 24u) >> 24u)"),
         DType::I16 => format!("((bitcast<i32>({bits}) << 16u) >> 16u)"),
@@ -104,21 +109,14 @@ pub fn load(b: u32, dtype: DType, part: u8, at: &str, atomic: bool) -> Result<St
         DType::F16 => format!("unpack2x16float({bits}).x"),
         DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
         _ => bits,
-    })
+    }
 }
 
 /// Statements that write a register to part `part` of element `at` of array `b`.
 pub fn store(b: u32, dtype: DType, part: u8, at: &str, value: &str) -> Result<String> {
     let (storage, parts) = storage(dtype)?;
     let at = format!("u32({at})");
-    let bits = match dtype {
-        DType::Bool => format!("select(0u, 1u, {value})"),
-        DType::I8 | DType::I16 | DType::I32 | DType::F32 | DType::C64 => format!("bitcast<u32>({value})"),
-        DType::I64 | DType::F64 | DType::C128 => format!("bitcast<u64>({value})"),
-        DType::F16 => format!("f16_bits({value})"),
-        DType::BF16 => format!("(bitcast<u32>(round_bf16({value})) >> 16u)"),
-        _ => value.to_string(),
-    };
+    let bits = to_bits(dtype, value);
     Ok(match storage {
         Storage::Word => format!("b{b}[{at} * {parts}u + {part}u] = {bits};"),
         Storage::Pair => format!(
@@ -134,4 +132,16 @@ pub fn store(b: u32, dtype: DType, part: u8, at: &str, value: &str) -> Result<St
             )
         }
     })
+}
+
+/// The bits of a register as a part; of those narrower than a word the lower ones.
+pub fn to_bits(dtype: DType, value: &str) -> String {
+    match dtype {
+        DType::Bool => format!("select(0u, 1u, {value})"),
+        DType::I8 | DType::I16 | DType::I32 | DType::F32 | DType::C64 => format!("bitcast<u32>({value})"),
+        DType::I64 | DType::F64 | DType::C128 => format!("bitcast<u64>({value})"),
+        DType::F16 => format!("f16_bits({value})"),
+        DType::BF16 => format!("(bitcast<u32>(round_bf16({value})) >> 16u)"),
+        _ => value.to_string(),
+    }
 }
