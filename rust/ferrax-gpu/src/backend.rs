@@ -11,14 +11,16 @@ use ferrax_compile::{Argument, Backend, BufferId, Place, Plan, Step, Target};
 use ferrax_ir::{ArrayType, Builder, DType, Op, Program, Result, Sizes, Tensor, View, internal_error};
 
 use crate::blocks::Blocks;
-use crate::control::{Branches, ScanLoop, WhileLoop};
+use crate::control::{Branches, ScanLoop, WhileLoop, known_steps};
 use crate::cost;
 use crate::cumulative;
 use crate::factorise;
 use crate::fft;
 use crate::gpu::{Gpu, Prepared};
+use crate::loops;
 use crate::memory::Memory;
 use crate::product;
+use crate::runs;
 use crate::scatter;
 use crate::sort;
 
@@ -27,6 +29,7 @@ use crate::sort;
 pub struct Executable {
     plan: Plan,
     constants: Vec<Memory>,
+    /// Steps of the plan, of which some are one.
     steps: Vec<Ready>,
     /// For each step the buffers that nobody uses after it.
     last: Vec<Vec<BufferId>>,
@@ -73,20 +76,32 @@ impl Backend for Gpu {
         let mut steps = Vec::with_capacity(plan.steps.len());
         let mut costs = Vec::with_capacity(plan.steps.len());
         let mut last = Vec::with_capacity(plan.steps.len());
-        let mut uses = last_uses(&plan).into_iter();
+        let mut together = runs::bind(self, &plan)?.into_iter().peekable();
+        let uses = last_uses(&plan);
         let mut number = 0;
         while let Some(step) = plan.steps.get(number) {
+            if let Some(run) = together.next_if(|run| run.steps.start == number) {
+                number = run.steps.end;
+                let launches = plan.steps[run.steps.clone()].iter().map(|step| match step {
+                    Step::Kernel { launch, .. } => Some(cost::of_kernel(launch)),
+                    Step::Library { .. } => None,
+                });
+                costs.extend(launches);
+                last.push(uses[run.steps].concat());
+                steps.push(Ready::Kernel(run.prepared, run.buffers));
+                continue;
+            }
             let run = plan.runs.iter().find(|run| run.steps.start == number);
             let blocks = run.map(|run| Blocks::new(self, &plan, run)).transpose()?.flatten();
             if let (Some(blocks), Some(run)) = (blocks, run) {
-                last.push(uses.by_ref().take(run.steps.len()).flatten().collect());
+                number = run.steps.end;
+                last.push(uses[run.steps.clone()].concat());
                 costs.push(Some(blocks.cost));
                 steps.push(Ready::Blocks(blocks));
-                number = run.steps.end;
                 continue;
             }
+            last.push(uses[number].clone());
             number += 1;
-            last.extend(uses.next());
             steps.push(match step {
                 Step::Kernel { launch, operands } => {
                     let bytes: Vec<usize> =
@@ -179,6 +194,17 @@ impl Gpu {
             Place::Constant(number) => plan.constants.get(number).and_then(Tensor::to_scalar),
             _ => None,
         };
+        let small = match op.view() {
+            View::While(op) => {
+                let steps = known_steps(op, inputs, &known)?;
+                loops::while_loop(self, op, inputs, outputs, steps)?
+            }
+            View::Scan(op) => loops::scan(self, op, inputs, outputs)?,
+            _ => None,
+        };
+        if let Some(small) = small {
+            return Ok(Box::new(small));
+        }
         match op.view() {
             View::Cond(op) => return Ok(Box::new(Branches::new(self, op, outputs, nested)?)),
             View::While(op) => return Ok(Box::new(WhileLoop::new(self, op, inputs, &known, nested)?)),

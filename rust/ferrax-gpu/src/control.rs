@@ -141,25 +141,9 @@ impl WhileLoop {
     ) -> Result<WhileLoop> {
         let (condition, body) = (nested.executable(&op.cond_jaxpr)?, nested.executable(&op.body_jaxpr)?);
         let first = op.cond_nconsts + op.body_nconsts;
-        let bound = |operand: usize| match known(&inputs[operand]).and_then(Scalar::to_i128) {
-            Some(number) => Bound::Known(number),
-            None => Bound::Operand(operand),
-        };
-        let steps = match ferrax_transform::counter(op) {
-            Some((carry, limit)) => {
-                let limit = match limit {
-                    Limit::Literal(literal) => {
-                        let number = literal.value.to_i128();
-                        Bound::Known(number.ok_or_else(|| internal_error!("a limit that is no integer"))?)
-                    }
-                    Limit::Constant(position) => bound(position),
-                    Limit::Carry(position) => bound(first + position),
-                };
-                match [bound(first + carry), limit] {
-                    [Bound::Known(begin), Bound::Known(end)] => Steps::Known(difference(begin, end)),
-                    bounds => Steps::Counted(inputs[first + carry].dtype, bounds),
-                }
-            }
+        let steps = match counted(op, inputs, known)? {
+            Some((_, [Bound::Known(begin), Bound::Known(end)])) => Steps::Known(difference(begin, end)),
+            Some((dtype, bounds)) => Steps::Counted(dtype, bounds),
             None => {
                 let bytes: Vec<usize> = inputs[first..].iter().map(Argument::bytes).collect();
                 let chunks = Chunks::new(gpu, &bytes, [condition.in_vain, body.in_vain])?;
@@ -194,6 +178,42 @@ impl WhileLoop {
         }
         Ok(carry)
     }
+}
+
+/// The dtype of the counter that a loop is over, where it begins and what it stays below, if there is one. `known` is what an
+/// operand is, where the program says it.
+fn counted(
+    op: &While,
+    inputs: &[Argument],
+    known: &dyn Fn(&Argument) -> Option<Scalar>,
+) -> Result<Option<(DType, [Bound; 2])>> {
+    let Some((carry, limit)) = ferrax_transform::counter(op) else { return Ok(None) };
+    let first = op.cond_nconsts + op.body_nconsts;
+    let bound = |operand: usize| match known(&inputs[operand]).and_then(Scalar::to_i128) {
+        Some(number) => Bound::Known(number),
+        None => Bound::Operand(operand),
+    };
+    let limit = match limit {
+        Limit::Literal(literal) => {
+            let number = literal.value.to_i128();
+            Bound::Known(number.ok_or_else(|| internal_error!("a limit that is no integer"))?)
+        }
+        Limit::Constant(position) => bound(position),
+        Limit::Carry(position) => bound(first + position),
+    };
+    Ok(Some((inputs[first + carry].dtype, [bound(first + carry), limit])))
+}
+
+/// How many steps a loop makes, if the program says it.
+pub fn known_steps(
+    op: &While,
+    inputs: &[Argument],
+    known: &dyn Fn(&Argument) -> Option<Scalar>,
+) -> Result<Option<u64>> {
+    Ok(match counted(op, inputs, known)? {
+        Some((_, [Bound::Known(begin), Bound::Known(end)])) => Some(difference(begin, end)),
+        _ => None,
+    })
 }
 
 /// The steps of a counter.

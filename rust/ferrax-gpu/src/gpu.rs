@@ -155,6 +155,11 @@ impl Gpu {
         self.device.limits().max_storage_buffers_per_shader_stage as usize - 2
     }
 
+    /// Bytes that the invocations of a workgroup may share.
+    pub fn workgroup_bytes(&self) -> usize {
+        self.device.limits().max_compute_workgroup_storage_size as usize
+    }
+
     /// Ends the use of the GPU, as a driver does that was reset: what is asked of it from now on are errors.
     pub fn lose(&self) {
         self.device.destroy();

@@ -10,6 +10,9 @@
 //! | `wgsl/` | shaders: of kernel IR, of products and convolutions, of rows of arrays |
 //! | `numbers` | the sizes of a launch, as words that a shader reads |
 //! | `pipelines` | what was made of shaders, by what they were made of |
+//! | `sequence` | kernels that become one shader |
+//! | `runs` | kernels that go through rows together, as such |
+//! | `loops` | small loops, as such |
 //! | `product` | products of matrices and convolutions |
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
@@ -42,12 +45,15 @@ mod factorise;
 mod fft;
 mod flags;
 mod gpu;
+mod loops;
 mod memory;
 mod numbers;
 mod pipelines;
 mod product;
 mod profile;
+mod runs;
 mod scatter;
+mod sequence;
 mod sort;
 mod stream;
 pub mod wgsl;

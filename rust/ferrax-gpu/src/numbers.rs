@@ -157,6 +157,9 @@ impl Form {
 
 /// Where the words of a form are.
 pub struct Layout {
+    /// The first of them, and the first after them.
+    pub begin: usize,
+    pub end: usize,
     pub extents: usize,
     pub params: usize,
     pub loads: Vec<usize>,
@@ -165,9 +168,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    pub fn new(form: &Form) -> Layout {
+    /// Of words that begin there.
+    pub fn new(form: &Form, begin: usize) -> Layout {
         let rank = form.kernel.axes.len();
-        let (extents, params) = (HEAD, HEAD + rank);
+        let (extents, params) = (begin + HEAD, begin + HEAD + rank);
         let mut next = params + 2 * form.kernel.params.len();
         let mut take = |words: usize| {
             next += words;
@@ -178,7 +182,7 @@ impl Layout {
             .map(|(&guarded, jumps)| take(1 + rank + if guarded { 2 * rank } else { 0 } + 2 * jumps))
             .collect();
         let stores = form.kernel.stores.iter().map(|_| take(1 + rank)).collect();
-        Layout { extents, params, loads, stores, rank }
+        Layout { begin, end: take(0), extents, params, loads, stores, rank }
     }
 
     pub fn stride(&self, at: usize, axis: usize) -> usize {

@@ -21,6 +21,7 @@ use wgpu::{
 use crate::numbers::Form;
 use crate::wgsl::arrays::{Pieces, declarations};
 use crate::wgsl::product::ProductForm;
+use crate::wgsl::sequence::{Frame, SequenceForm};
 use crate::wgsl::sort::SortForm;
 use crate::wgsl::{self, Shader};
 
@@ -28,6 +29,8 @@ use crate::wgsl::{self, Shader};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     Kernel(Box<Form>),
+    /// Several kernels, one after the other.
+    Sequence(Box<SequenceForm>),
     Product(ProductForm),
     /// One row of an array, out of it or into it.
     Row(wgsl::rows::Way),
@@ -43,23 +46,22 @@ impl Source {
     /// What profiles call it: of kernels the functions and reductions that are in them.
     fn name(&self) -> String {
         match self {
-            Source::Kernel(form) => {
-                let kernel = &form.kernel;
-                let mut parts: Vec<String> = Vec::new();
-                let bodies = [&kernel.body, &kernel.epilogue];
-                for instruction in bodies.iter().flat_map(|body| body.instructions()) {
-                    if let ScalarOp::Math(function) = instruction.op {
-                        parts.push(format!("{function:?}").to_lowercase());
-                    }
-                }
-                let folds = kernel.accumulators.iter();
-                parts
-                    .extend(folds.map(|accumulator| format!("reduce {:?}", accumulator.kind).to_lowercase()));
-                parts.dedup();
-                if parts.is_empty() {
-                    "kernel".to_string()
-                } else {
-                    format!("kernel of {}", parts.join(", "))
+            Source::Kernel(form) => match functions_of(form) {
+                functions if functions.is_empty() => "kernel".to_string(),
+                functions => format!("kernel of {}", functions.join(", ")),
+            },
+            Source::Sequence(form) => {
+                let what = match form.frame {
+                    Frame::Rows | Frame::Alone => "rows",
+                    Frame::Scan => "scan",
+                    Frame::While => "while",
+                };
+                let mut functions: Vec<String> =
+                    form.parts().flat_map(|part| functions_of(&part.form)).collect();
+                functions.dedup();
+                match functions.is_empty() {
+                    true => format!("{what}, {} kernels", form.parts().count()),
+                    false => format!("{what}, kernels of {}", functions.join(", ")),
                 }
             }
             Source::Product(form) => format!("product of {}, {:?}", form.dtype, form.way).to_lowercase(),
@@ -84,6 +86,7 @@ impl Source {
     fn shader(&self) -> Result<Shader> {
         match self {
             Source::Kernel(form) => wgsl::shader(form),
+            Source::Sequence(form) => wgsl::sequence::shader(form),
             Source::Product(form) => wgsl::product::shader(form),
             Source::Row(way) => Ok(wgsl::rows::shader(*way)),
             Source::Flagged(what) => Ok(wgsl::flags::shader(*what)),
@@ -94,6 +97,22 @@ impl Source {
             Source::Scatter(form) => wgsl::scatter::shader(form),
         }
     }
+}
+
+/// The functions of floats and the reductions of a kernel.
+fn functions_of(form: &Form) -> Vec<String> {
+    let kernel = &form.kernel;
+    let mut parts: Vec<String> = Vec::new();
+    let bodies = [&kernel.body, &kernel.epilogue];
+    for instruction in bodies.iter().flat_map(|body| body.instructions()) {
+        if let ScalarOp::Math(function) = instruction.op {
+            parts.push(format!("{function:?}").to_lowercase());
+        }
+    }
+    let folds = kernel.accumulators.iter();
+    parts.extend(folds.map(|accumulator| format!("reduce {:?}", accumulator.kind).to_lowercase()));
+    parts.dedup();
+    parts
 }
 
 /// A pipeline and the layout of its bindings: the words of a launch, then the pieces of each array.

@@ -1,5 +1,5 @@
 //! Loops that end when a condition says so, and branches, on a GPU: what the interpreter gives, and how often the host
-//! waits for it.
+//! waits for it. Arrays have so many elements that loops are not one shader (`small_loops`).
 
 #[path = "../../ferrax-cpu/tests/common/mod.rs"]
 mod common;
@@ -30,21 +30,27 @@ fn reads(device: &Arc<Attached<Gpu>>, text: &str, inputs: &[Tensor]) -> usize {
     waited
 }
 
+/// 6000 elements, which are these over and over.
+fn cycled(values: &[f32]) -> Tensor {
+    let values: Vec<f32> = values.iter().copied().cycle().take(6000).collect();
+    Tensor::from_elements(vec![6000], &values).unwrap()
+}
+
 fn number(value: i32) -> Tensor {
     Tensor::from_elements(vec![], &[value]).unwrap()
 }
 
 /// A loop that doubles a number until it is at least the limit, beside arrays.
-const DOUBLING: &str = "{ lambda ; limit:i32[] x:f32[5] b:i8[3] f:bool[]. let
-    n:i32[] y:f32[5] z:f32[5] c:i8[3] g:bool[] = while[
-      body_jaxpr={ lambda ; n:i32[] x:f32[5] y:f32[5] b:i8[3] f:bool[]. let
+const DOUBLING: &str = "{ lambda ; limit:i32[] x:f32[5000] b:i8[3] f:bool[]. let
+    n:i32[] y:f32[5000] z:f32[5000] c:i8[3] g:bool[] = while[
+      body_jaxpr={ lambda ; n:i32[] x:f32[5000] y:f32[5000] b:i8[3] f:bool[]. let
         m:i32[] = mul n 2:i32[]
-        s:f32[5] = sin x
+        s:f32[5000] = sin x
         c:i8[3] = add b 3:i8[]
         g:bool[] = not f
       in (m, y, s, c, g) }
       body_nconsts=0
-      cond_jaxpr={ lambda ; limit:i32[] n:i32[] x:f32[5] y:f32[5] b:i8[3] f:bool[]. let
+      cond_jaxpr={ lambda ; limit:i32[] n:i32[] x:f32[5000] y:f32[5000] b:i8[3] f:bool[]. let
         c:bool[] = lt n limit in (c,) }
       cond_nconsts=1
     ] limit 1:i32[] x x b f in (n, y, z, c, g) }";
@@ -109,15 +115,15 @@ fn bounds_are_kept_in_chunks() {
 /// A loop over a counter, from and to what is an operand or known, which `max_steps` may bound.
 fn counting(begin: &str, limit: &str, more: &str) -> String {
     format!(
-        "{{ lambda ; a:i32[] b:i32[] x:f32[3]. let
-          i:i32[] n:i32[] y:f32[3] = while[
-            body_jaxpr={{ lambda ; x:f32[3] i:i32[] n:i32[] y:f32[3]. let
+        "{{ lambda ; a:i32[] b:i32[] x:f32[6000]. let
+          i:i32[] n:i32[] y:f32[6000] = while[
+            body_jaxpr={{ lambda ; x:f32[6000] i:i32[] n:i32[] y:f32[6000]. let
               j:i32[] = add i 1:i32[]
               t:f32[] = convert_element_type[new_dtype=float32 weak_type=False] i
-              u:f32[3] = mul x t
-              z:f32[3] = add y u in (j, n, z) }}
+              u:f32[6000] = mul x t
+              z:f32[6000] = add y u in (j, n, z) }}
             body_nconsts=1
-            cond_jaxpr={{ lambda ; i:i32[] n:i32[] y:f32[3]. let c:bool[] = lt i n in (c,) }}
+            cond_jaxpr={{ lambda ; i:i32[] n:i32[] y:f32[6000]. let c:bool[] = lt i n in (c,) }}
             cond_nconsts=0{more}
           ] x {begin} {limit} x in (i, n, y) }}"
     )
@@ -129,15 +135,14 @@ fn loops_over_counters_are_read_once() {
     let device = device();
     for (begin, end) in [(0, 0), (3, 40), (-2, 2), (5, 1), (i32::MAX - 3, i32::MAX), (i32::MIN, i32::MIN + 4)]
     {
-        let inputs =
-            [number(begin), number(end), Tensor::from_elements(vec![3], &[0.5f32, 1.0, -3.0]).unwrap()];
+        let inputs = [number(begin), number(end), cycled(&[0.5, 1.0, -3.0])];
         assert_eq!(reads(&device, &counting("a", "b", ""), &inputs), 1, "{begin} to {end}");
         let known = counting(&format!("{begin}:i32[]"), &format!("{end}:i32[]"), "");
         assert_eq!(reads(&device, &known, &inputs), 0, "{begin} to {end}");
     }
     for (begin, limit) in [("a", "b"), ("3:i32[]", "9:i32[]")] {
         let program = parse(&counting(begin, limit, " max_steps=5"));
-        let inputs = [number(3), number(9), Tensor::from_elements(vec![3], &[0.5f32, 1.0, -3.0]).unwrap()];
+        let inputs = [number(3), number(9), cycled(&[0.5, 1.0, -3.0])];
         let error = run(&device, &program, &inputs).unwrap_err().to_string();
         assert_eq!(error, interpret::run(&program, &inputs).unwrap_err().to_string());
         let program = parse(&counting(begin, limit, " max_steps=6"));
@@ -153,81 +158,83 @@ fn loops_in_loops() {
     let inner = |limit: &str| {
         format!(
             "while[
-              body_jaxpr={{ lambda ; v:f32[3]. let w:f32[3] = mul v 2.0:f32[] in (w,) }}
+              body_jaxpr={{ lambda ; v:f32[6000]. let w:f32[6000] = mul v 2.0:f32[] in (w,) }}
               body_nconsts=0
-              cond_jaxpr={{ lambda ; v:f32[3]. let
+              cond_jaxpr={{ lambda ; v:f32[6000]. let
                 m:f32[] = reduce_max[axes=(0,)] v
                 c:bool[] = lt m {limit}:f32[] in (c,) }}
               cond_nconsts=0 ]"
         )
     };
     let text = format!(
-        "{{ lambda ; y:f32[3] xs:f32[4,3]. let
-            d:f32[3] zs:f32[4,3] = scan[jaxpr={{ lambda ; c:f32[3] x:f32[3]. let
-                d:f32[3] = {} x
-                e:f32[3] = add c d in (e, d) }}
+        "{{ lambda ; y:f32[6000] xs:f32[4,6000]. let
+            d:f32[6000] zs:f32[4,6000] = scan[jaxpr={{ lambda ; c:f32[6000] x:f32[6000]. let
+                d:f32[6000] = {} x
+                e:f32[6000] = add c d in (e, d) }}
               length=4 num_carry=1 num_consts=0 reverse=False unroll=1] y xs in (d, zs) }}",
         inner("100.0")
     );
     let ones = |sizes: &[usize]| {
         let count = sizes.iter().product::<usize>();
-        let values: Vec<f32> = (0..count).map(|k| 1.0 + k as f32).collect();
+        let values: Vec<f32> = (0..count).map(|k| (1 + k / 6000 * 3 + k % 3) as f32).collect();
         Tensor::from_elements(sizes.to_vec(), &values).unwrap()
     };
     // 6, 5, 4 and 4 steps: 1 + 2 + 4 recorded for each.
-    assert_eq!(reads(&device, &text, &[ones(&[3]), ones(&[4, 3])]), 12);
+    assert_eq!(reads(&device, &text, &[ones(&[6000]), ones(&[4, 6000])]), 12);
 
     let outer = |step: &str| {
         format!(
-            "{{ lambda ; y:f32[3]. let
-                z:f32[3] = while[
-                  body_jaxpr={{ lambda ; y:f32[3]. let {step} in (w,) }}
+            "{{ lambda ; y:f32[6000]. let
+                z:f32[6000] = while[
+                  body_jaxpr={{ lambda ; y:f32[6000]. let {step} in (w,) }}
                   body_nconsts=0
-                  cond_jaxpr={{ lambda ; v:f32[3]. let
+                  cond_jaxpr={{ lambda ; v:f32[6000]. let
                     m:f32[] = reduce_max[axes=(0,)] v
                     c:bool[] = lt m 5000.0:f32[] in (c,) }}
                   cond_nconsts=0 ] y in (z,) }}"
         )
     };
-    let scan = "w:f32[3] = scan[jaxpr={ lambda ; c:f32[3]. let d:f32[3] = add c c in (d,) }
+    let scan = "w:f32[6000] = scan[jaxpr={ lambda ; c:f32[6000]. let d:f32[6000] = add c c in (d,) }
         length=3 num_carry=1 num_consts=0 reverse=False unroll=1] y";
     // 3 · 8ⁿ.
-    assert_eq!(reads(&device, &outer(scan), &[ones(&[3])]), 3);
-    let known = "i:i32[] w:f32[3] = while[
-        body_jaxpr={ lambda ; i:i32[] v:f32[3]. let j:i32[] = add i 1:i32[]
-          w:f32[3] = add v v in (j, w) }
+    assert_eq!(reads(&device, &outer(scan), &[ones(&[6000])]), 3);
+    let known = "i:i32[] w:f32[6000] = while[
+        body_jaxpr={ lambda ; i:i32[] v:f32[6000]. let j:i32[] = add i 1:i32[]
+          w:f32[6000] = add v v in (j, w) }
         body_nconsts=0
-        cond_jaxpr={ lambda ; i:i32[] v:f32[3]. let c:bool[] = lt i 3:i32[] in (c,) }
+        cond_jaxpr={ lambda ; i:i32[] v:f32[6000]. let c:bool[] = lt i 3:i32[] in (c,) }
         cond_nconsts=0 ] 0:i32[] y";
-    assert_eq!(reads(&device, &outer(known), &[ones(&[3])]), 3);
-    let step = format!("u:f32[3] = add y y\n w:f32[3] = {} u", inner("8.0"));
-    let waited = reads(&device, &outer(&step), &[ones(&[3])]);
+    assert_eq!(reads(&device, &outer(known), &[ones(&[6000])]), 3);
+    let step = format!("u:f32[6000] = add y y\n w:f32[6000] = {} u", inner("8.0"));
+    let waited = reads(&device, &outer(&step), &[ones(&[6000])]);
     assert!(waited > 20, "{waited}");
 }
 
 /// Lanes that end at steps of their own have a select in the body, and the condition is whether any goes on.
 #[test]
 fn batches_of_loops() {
-    let text = "{ lambda ; x:f32[6] limit:f32[6]. let
-        y:f32[6] n:i32[6] = while[
-          body_jaxpr={ lambda ; limit:f32[6] x:f32[6] n:i32[6]. let
-            on:bool[6] = lt x limit
-            y:f32[6] = mul x 1.5:f32[]
-            z:f32[6] = select_n on x y
-            m:i32[6] = add n 1:i32[]
-            k:i32[6] = select_n on n m in (z, k) }
+    let text = "{ lambda ; x:f32[6000] limit:f32[6000]. let
+        y:f32[6000] n:i32[6000] = while[
+          body_jaxpr={ lambda ; limit:f32[6000] x:f32[6000] n:i32[6000]. let
+            on:bool[6000] = lt x limit
+            y:f32[6000] = mul x 1.5:f32[]
+            z:f32[6000] = select_n on x y
+            m:i32[6000] = add n 1:i32[]
+            k:i32[6000] = select_n on n m in (z, k) }
           body_nconsts=1
-          cond_jaxpr={ lambda ; limit:f32[6] x:f32[6] n:i32[6]. let
-            on:bool[6] = lt x limit
+          cond_jaxpr={ lambda ; limit:f32[6000] x:f32[6000] n:i32[6000]. let
+            on:bool[6000] = lt x limit
             c:bool[] = reduce_or[axes=(0,)] on in (c,) }
           cond_nconsts=1
         ] limit limit x n0 in (y, n) }"
-        .replace("limit:f32[6]. let\n        y:f32[6] n", "limit:f32[6] n0:i32[6]. let\n        y:f32[6] n");
-    let floats = |values: [f32; 6]| Tensor::from_elements(vec![6], &values).unwrap();
+        .replace(
+            "limit:f32[6000]. let\n        y:f32[6000] n",
+            "limit:f32[6000] n0:i32[6000]. let\n        y:f32[6000] n",
+        );
     let inputs = [
-        floats([1.0, 2.0, 0.5, f32::NAN, 9.0, 1.0]),
-        floats([3.0, 2.0, 40.0, 1.0, 1.0, 1.5]),
-        Tensor::zeros(DType::I32, vec![6]).unwrap(),
+        cycled(&[1.0, 2.0, 0.5, f32::NAN, 9.0, 1.0]),
+        cycled(&[3.0, 2.0, 40.0, 1.0, 1.0, 1.5]),
+        Tensor::zeros(DType::I32, vec![6000]).unwrap(),
     ];
     // 11 steps for the third lane.
     assert_eq!(reads(&device(), &text, &inputs), 4);

@@ -12,11 +12,8 @@ use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, Scalar, internal_error};
 
 use super::types::{from_words, register, to_words};
-use super::{WORKGROUP, Writer, name, ops};
-use crate::numbers::{Fold, SEGMENT_BLOCKS, SEGMENTS, TERMS};
-
-/// Blocks that a workgroup has at a time.
-const BLOCKS: usize = WORKGROUP as usize / LANES;
+use super::{Writer, name, ops};
+use crate::numbers::{Fold, Form, SEGMENT_BLOCKS, SEGMENTS, TERMS};
 
 /// Words of what a segment gives for an accumulator: a value, and a place.
 const PARTIAL: usize = 3;
@@ -26,25 +23,48 @@ pub fn partial_words(accumulators: usize) -> usize {
     PARTIAL * accumulators
 }
 
-impl Writer<'_> {
-    /// Declares what the invocations of a workgroup share.
-    pub(super) fn shared(&mut self) {
-        if !self.form.fold.is_shared() {
-            return;
+/// What the invocations of a workgroup share to fold these forms, one after the other: arrays with an element for
+/// each invocation.
+pub fn shared<'a>(forms: impl IntoIterator<Item = &'a Form>) -> Vec<(String, ScalarType)> {
+    let mut arrays: Vec<(String, ScalarType)> = Vec::new();
+    let mut add = |name: String, ty: ScalarType| {
+        if arrays.iter().all(|(known, _)| *known != name) {
+            arrays.push((name, ty));
         }
-        for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
-            self.line(format!(
-                "var<workgroup> shared{k}: array<{}, {WORKGROUP}>;\nvar<workgroup> places{k}: array<u32, {WORKGROUP}>;",
-                register(accumulator.ty)
-            ));
+    };
+    for form in forms.into_iter().filter(|form| form.fold.is_shared()) {
+        for (k, accumulator) in form.kernel.accumulators.iter().enumerate() {
+            add(shared_of(form, k), accumulator.ty);
+            if !accumulator.is_tree() {
+                add(format!("places{k}"), ScalarType::U32);
+                add("given".to_string(), ScalarType::U32);
+            }
         }
-        self.line(format!("var<workgroup> given: array<u32, {WORKGROUP}>;"));
     }
+    arrays
+}
 
+/// Declares it for workgroups of so many invocations.
+pub(super) fn declared(arrays: &[(String, ScalarType)], lanes: u32) -> String {
+    let array = |(name, ty): &(String, ScalarType)| {
+        format!("var<workgroup> {name}: array<{}, {lanes}>;\n", register(*ty))
+    };
+    arrays.iter().map(array).collect()
+}
+
+/// The shared array of accumulator k: forms share those of a type.
+fn shared_of(form: &Form, k: usize) -> String {
+    let accumulators = &form.kernel.accumulators;
+    let ty = register(accumulators[k].ty);
+    let before = accumulators[..k].iter().filter(|other| register(other.ty) == ty).count();
+    format!("shared_{ty}_{before}")
+}
+
+impl Writer<'_> {
     /// Folds the terms of this invocation's index, and leaves the value of accumulator k in `ak`.
     pub(super) fn fold(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
         self.begin();
-        self.line(format!("for (var t = 0u; t < n[{TERMS}]; t = t + 1u) {{"));
+        self.line(format!("for (var t = 0u; t < {}; t = t + 1u) {{", self.word(TERMS)));
         self.terms(main)?;
         for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
             let term = name(Stage::Main, main.1[accumulator.arg.0 as usize]);
@@ -62,7 +82,7 @@ impl Writer<'_> {
     pub(super) fn finish(&mut self) -> Result<()> {
         let partials = self.form.kernel.operands.len();
         self.begin();
-        self.line(format!("for (var s = 0u; s < n[{SEGMENTS}]; s = s + 1u) {{"));
+        self.line(format!("for (var s = 0u; s < {}; s = s + 1u) {{", self.word(SEGMENTS)));
         for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
             let at = self.partial(k, "s");
             let word = |n: usize| format!("word{partials}(at{k} + {n}u)");
@@ -84,12 +104,14 @@ impl Writer<'_> {
     /// Folds the terms of a workgroup's index, or a segment of them; what follows is for its first invocation.
     pub(super) fn fold_together(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
         let accumulators = &self.form.kernel.accumulators;
+        let (terms, of_segment) = (self.word(TERMS), self.word(SEGMENT_BLOCKS));
+        let blocks = self.lanes as usize / LANES;
         self.begin();
         self.line(format!(
             "let lane = local.x % {LANES}u;\nlet of_block = local.x / {LANES}u;\nvar any = false;\n\
-             let begin = segment * n[{SEGMENT_BLOCKS}];\n\
-             let end = min(begin + n[{SEGMENT_BLOCKS}], (n[{TERMS}] + {}u) / {BLOCK}u);\n\
-             for (var round = begin; round < end; round = round + {BLOCKS}u) {{\n\
+             let begin = segment * {of_segment};\n\
+             let end = min(begin + {of_segment}, ({terms} + {}u) / {BLOCK}u);\n\
+             for (var round = begin; round < end; round = round + {blocks}u) {{\n\
              let first = (round + of_block) * {BLOCK}u;",
             BLOCK - 1
         ));
@@ -98,7 +120,7 @@ impl Writer<'_> {
         }
         self.line(format!(
             "for (var j = 0u; j < {}u; j = j + 1u) {{\nlet t = first + lane + j * {LANES}u;\n\
-             if round + of_block < end && t < n[{TERMS}] {{",
+             if round + of_block < end && t < {terms} {{",
             BLOCK / LANES
         ));
         self.terms(main)?;
@@ -144,7 +166,7 @@ impl Writer<'_> {
     /// Where the words are that a segment gives for accumulator k.
     fn partial(&self, k: usize, segment: &str) -> String {
         let words = partial_words(self.form.kernel.accumulators.len());
-        format!("(number * n[{SEGMENTS}] + {segment}) * {words}u + {}u", PARTIAL * k)
+        format!("(number * {} + {segment}) * {words}u + {}u", self.word(SEGMENTS), PARTIAL * k)
     }
 
     fn begin(&mut self) {
@@ -185,7 +207,7 @@ impl Writer<'_> {
         let more = pair(accumulator, &lane, term)?;
         let halves = pair(accumulator, &format!("lanes{k}[lane]"), &format!("lanes{k}[lane + half]"))?;
         self.line(format!("if t % {BLOCK}u < {LANES}u {{ {lane} = {first}; }} else {{ {lane} = {more}; }}"));
-        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == n[{TERMS}] {{"));
+        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == {} {{", self.word(TERMS)));
         self.line(format!(
             "var count = min(t % {BLOCK}u + 1u, {LANES}u);\n\
              for (var half = {}u; half > 0u; half = half / 2u) {{\n\
@@ -201,24 +223,27 @@ impl Writer<'_> {
     /// Adds the lanes of each block, which are in `lanek`, and takes the blocks one after the other.
     fn blocks(&mut self, trees: &[usize]) -> Result<()> {
         for &k in trees {
-            self.line(format!("shared{k}[local.x] = lane{k};"));
+            self.line(format!("{}[local.x] = lane{k};", shared_of(self.form, k)));
         }
+        let terms = self.word(TERMS);
         self.line(format!(
-            "var count = min(n[{TERMS}] - min(n[{TERMS}], first), {LANES}u);\n\
+            "var count = min({terms} - min({terms}, first), {LANES}u);\n\
              for (var half = {}u; half > 0u; half = half / 2u) {{\nworkgroupBarrier();\n\
              if lane < half && lane + half < count {{",
             LANES / 2
         ));
         for &k in trees {
             let accumulator = &self.form.kernel.accumulators[k];
-            let own = format!("shared{k}[local.x]");
-            let halves = pair(accumulator, &own, &format!("shared{k}[local.x + half]"))?;
+            let shared = shared_of(self.form, k);
+            let own = format!("{shared}[local.x]");
+            let halves = pair(accumulator, &own, &format!("{shared}[local.x + half]"))?;
             self.line(format!("{own} = {halves};"));
         }
         self.line("}\ncount = min(count, half);\n}\nworkgroupBarrier();\nif local.x == 0u {");
-        self.line(format!("for (var b = 0u; b < {BLOCKS}u && round + b < end; b = b + 1u) {{"));
+        let blocks = self.lanes as usize / LANES;
+        self.line(format!("for (var b = 0u; b < {blocks}u && round + b < end; b = b + 1u) {{"));
         for &k in trees {
-            self.line(format!("{{ var value = shared{k}[b * {LANES}u];"));
+            self.line(format!("{{ var value = {}[b * {LANES}u];", shared_of(self.form, k)));
             self.count_up(k, &self.form.kernel.accumulators[k])?;
             self.line("}");
         }
@@ -232,19 +257,22 @@ impl Writer<'_> {
             .filter(|&k| !self.form.kernel.accumulators[k].is_tree())
             .collect();
         for &k in &others {
-            self.line(format!("shared{k}[local.x] = best{k};\nplaces{k}[local.x] = place{k};"));
+            let shared = shared_of(self.form, k);
+            self.line(format!("{shared}[local.x] = best{k};\nplaces{k}[local.x] = place{k};"));
         }
         self.line(format!(
             "given[local.x] = select(0u, 1u, any);\n\
              for (var half = {}u; half > 0u; half = half / 2u) {{\nworkgroupBarrier();\n\
              if local.x < half && given[local.x + half] == 1u {{",
-            WORKGROUP / 2
+            self.lanes / 2
         ));
         for &k in &others {
             let accumulator = &self.form.kernel.accumulators[k];
-            let (value, place) = (format!("shared{k}[local.x + half]"), format!("places{k}[local.x + half]"));
+            let shared = shared_of(self.form, k);
+            let (value, place) = (format!("{shared}[local.x + half]"), format!("places{k}[local.x + half]"));
             self.better(k, accumulator, "!any", &value, &place)?;
-            self.line(format!("shared{k}[local.x] = best{k};\nplaces{k}[local.x] = place{k};"));
+            let shared = shared_of(self.form, k);
+            self.line(format!("{shared}[local.x] = best{k};\nplaces{k}[local.x] = place{k};"));
         }
         self.line("any = true;\ngiven[local.x] = 1u;\n}\n}");
         Ok(())

@@ -11,9 +11,11 @@ pub mod fft;
 pub mod flags;
 mod fold;
 mod ops;
+pub mod own;
 pub mod product;
 pub mod rows;
 pub mod scatter;
+pub mod sequence;
 pub mod sort;
 pub mod types;
 pub mod wide;
@@ -59,23 +61,9 @@ fn numbered() -> String {
 
 /// The shader of a kernel.
 pub fn shader(form: &Form) -> Result<Shader> {
-    let mut writer = Writer { form, layout: Layout::new(form), text: String::new() };
+    let mut writer = Writer::new(form, 0, WORKGROUP, None);
     let (main, epilogue) = (expanded(&form.kernel.body)?, expanded(&form.kernel.epilogue)?);
-    let has = |ty: ScalarType| {
-        let bodies = [&main.0, &epilogue.0];
-        let in_bodies =
-            bodies.iter().any(|body| body.instructions().iter().any(|instruction| instruction.ty == ty));
-        in_bodies || form.kernel.accumulators.iter().any(|accumulator| accumulator.result() == ty)
-    };
-    let pairs = form.kernel.operands.iter().any(|operand| {
-        matches!(operand.dtype, DType::I64 | DType::U64 | DType::F64 | DType::C128)
-            || matches!(operand.dtype, DType::Key(key) if key.words() == 2)
-    });
-    let needs = Needs {
-        int64: pairs || has(ScalarType::I64) || has(ScalarType::U64) || has(ScalarType::F64),
-        float64: has(ScalarType::F64),
-    };
-    writer.head(ops::functions(has));
+    writer.head(ops::functions(|ty| has(form, ty, &[&main.0, &epilogue.0])));
     writer.invocation(&main, &epilogue)?;
     let operands = form.kernel.operands.iter();
     let mut arrays: Vec<Words> = operands
@@ -88,7 +76,26 @@ pub fn shader(form: &Form) -> Result<Shader> {
     if form.fold.has_partials() {
         arrays.push(Words::Whole);
     }
-    Ok(Shader { text: writer.text, needs, arrays })
+    Ok(Shader { text: writer.text, needs: needs(form, &[&main.0, &epilogue.0]), arrays })
+}
+
+/// Whether registers of a type are in a kernel with these bodies.
+fn has(form: &Form, ty: ScalarType, bodies: &[&Body]) -> bool {
+    let in_bodies =
+        bodies.iter().any(|body| body.instructions().iter().any(|instruction| instruction.ty == ty));
+    in_bodies || form.kernel.accumulators.iter().any(|accumulator| accumulator.result() == ty)
+}
+
+fn needs(form: &Form, bodies: &[&Body]) -> Needs {
+    let pairs = form.kernel.operands.iter().any(|operand| {
+        matches!(operand.dtype, DType::I64 | DType::U64 | DType::F64 | DType::C128)
+            || matches!(operand.dtype, DType::Key(key) if key.words() == 2)
+    });
+    let has = |ty: ScalarType| has(form, ty, bodies);
+    Needs {
+        int64: pairs || has(ScalarType::I64) || has(ScalarType::U64) || has(ScalarType::F64),
+        float64: has(ScalarType::F64),
+    }
 }
 
 /// A body whose functions of floats are arithmetic, and where its registers are now.
@@ -105,13 +112,35 @@ fn expanded(body: &Body) -> Result<(Body, Vec<Reg>)> {
     Ok((out, map))
 }
 
+/// Where an operand of a kernel is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Where {
+    /// In the array of this number.
+    Array(u32),
+    /// In the memory of a workgroup or of an invocation (`sequence`).
+    Own,
+}
+
 struct Writer<'a> {
     form: &'a Form,
     layout: Layout,
     text: String,
+    /// Invocations of a workgroup.
+    lanes: u32,
+    /// Where each operand is.
+    operands: Vec<Where>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// For a kernel whose words begin there, with operands there, or an array each.
+    fn new(form: &'a Form, begin: usize, lanes: u32, operands: Option<&[Where]>) -> Writer<'a> {
+        let operands = match operands {
+            Some(operands) => operands.to_vec(),
+            None => (0..form.kernel.operands.len() as u32).map(Where::Array).collect(),
+        };
+        Writer { form, layout: Layout::new(form, begin), text: String::new(), lanes, operands }
+    }
+
     fn line(&mut self, line: impl AsRef<str>) {
         self.text.push_str(line.as_ref());
         self.text.push('\n');
@@ -119,8 +148,13 @@ impl Writer<'_> {
 
     fn head(&mut self, functions: String) {
         self.line("var<private> zero: u32;");
-        self.shared();
+        self.text.push_str(&fold::declared(&fold::shared([self.form]), self.lanes));
         self.text.push_str(&functions);
+    }
+
+    /// A word of the head of the launch.
+    fn word(&self, at: usize) -> String {
+        format!("n[{}]", self.layout.begin + at)
     }
 
     /// A word of the launch as `i32`.
@@ -213,9 +247,12 @@ impl Writer<'_> {
             };
             for (part, reg) in (0u8..).zip(parts) {
                 let value = name(stage, map[reg.0 as usize]);
-                let statement = match self.is_vector(store.operand) {
-                    true => wide::store(number, dtype, part, &value)?,
-                    false => types::store(store.operand, dtype, part, &element, &value)?,
+                let statement = match self.operands[store.operand as usize] {
+                    Where::Array(_) if self.is_vector(store.operand) => {
+                        wide::store(number, dtype, part, &value)?
+                    }
+                    Where::Array(array) => types::store(array, dtype, part, &element, &value)?,
+                    Where::Own => own::store(dtype, part, &element, &value)?,
                 };
                 self.line(statement);
             }
@@ -306,7 +343,10 @@ impl Writer<'_> {
             let (last, ty) = (Self::number(last), register(index));
             let _ = write!(element, " + i32(clamp({arg}, {ty}(0), {ty}({last}))) * {}", Self::number(stride));
         }
-        let value = types::load(what.operand, operand.dtype, part, &element)?;
+        let value = match self.operands[what.operand as usize] {
+            Where::Array(array) => types::load(array, operand.dtype, part, &element)?,
+            Where::Own => own::load(operand.dtype, part, &element)?,
+        };
         let name = register(ty);
         if !guarded {
             self.line(format!("let {own}: {name} = {value};"));

@@ -97,7 +97,12 @@ pub fn load_from(word: impl Fn(String) -> String, dtype: DType, part: u8, at: &s
             format!("extractBits({}, ({at} & {each}u) * {bits}u, {bits}u)", word(format!("{at} >> {log}u")))
         }
     };
-    Ok(match dtype {
+    Ok(from_bits(dtype, bits))
+}
+
+/// The register that a part with these bits is.
+pub fn from_bits(dtype: DType, bits: String) -> String {
+    match dtype {
         DType::Bool => format!("({bits} != 0u)"),
         DType::I8 => format!("((bitcast<i32>({bits}) << 24u) >> 24u)"),
         DType::I16 => format!("((bitcast<i32>({bits}) << 16u) >> 16u)"),
@@ -108,7 +113,7 @@ pub fn load_from(word: impl Fn(String) -> String, dtype: DType, part: u8, at: &s
         DType::F16 => format!("unpack2x16float({bits}).x"),
         DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
         _ => bits,
-    })
+    }
 }
 
 /// Statements that write a register to part `part` of element `at` of array `b`.
@@ -129,14 +134,7 @@ pub fn store_by(
 ) -> Result<String> {
     let (storage, parts) = storage(dtype)?;
     let at = format!("u32({at})");
-    let bits = match dtype {
-        DType::Bool => format!("select(0u, 1u, {value})"),
-        DType::I8 | DType::I16 | DType::I32 | DType::F32 | DType::C64 => format!("bitcast<u32>({value})"),
-        DType::I64 | DType::F64 | DType::C128 => format!("bitcast<u64>({value})"),
-        DType::F16 => format!("f16_bits({value})"),
-        DType::BF16 => format!("(bitcast<u32>(round_bf16({value})) >> 16u)"),
-        _ => value.to_string(),
-    };
+    let bits = to_bits(dtype, value);
     Ok(match storage {
         Storage::Word if parts == 1 => set(&at, &bits),
         Storage::Word => set(&format!("{at} * {parts}u + {part}u"), &bits),
@@ -154,4 +152,16 @@ pub fn store_by(
             format!("{{ let p = {at}; let s = (p & {each}u) * {bits_of}u; {inserted} }}")
         }
     })
+}
+
+/// The bits of a register as a part; of those narrower than a word the lower ones.
+pub fn to_bits(dtype: DType, value: &str) -> String {
+    match dtype {
+        DType::Bool => format!("select(0u, 1u, {value})"),
+        DType::I8 | DType::I16 | DType::I32 | DType::F32 | DType::C64 => format!("bitcast<u32>({value})"),
+        DType::I64 | DType::F64 | DType::C128 => format!("bitcast<u64>({value})"),
+        DType::F16 => format!("f16_bits({value})"),
+        DType::BF16 => format!("(bitcast<u32>(round_bf16({value})) >> 16u)"),
+        _ => value.to_string(),
+    }
 }
