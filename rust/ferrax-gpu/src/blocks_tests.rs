@@ -2,7 +2,7 @@
 
 use ferrax_compile::backend::prepare;
 use ferrax_compile::{Place, Plan, Target, plan};
-use ferrax_ir::{Program, Tensor, interpret};
+use ferrax_ir::{DType, Program, Tensor, interpret};
 
 use super::{Blocks, parts};
 use crate::adapter::Choice;
@@ -81,6 +81,38 @@ fn attention_by_blocks_of_any_size() {
             }
             let got = run(&gpu, &plan, &inputs, bytes, blocks);
             compare(&got[0], &wanted[0], 1000, &format!("attention of {sizes:?} by {rows} rows"));
+        }
+    }
+}
+
+/// Elements narrower than words, which are written in groups where rows allow it, else beside those of other blocks.
+#[test]
+fn narrow_elements_by_blocks() {
+    let gpu = gpu();
+    for (dtype, places, keys) in
+        [(DType::F16, 20, 40), (DType::BF16, 13, 39), (DType::I8, 7, 37), (DType::Bool, 9, 24)]
+    {
+        let text = format!(
+            "{{ lambda ; q:f32[2,{places},3] k:f32[2,{keys},3]. let
+              s:f32[2,{places},{keys}] = dot_general[dimension_numbers=(([2], [2]), ([0], [0])) precision=None
+                preferred_element_type=None] q k
+              m:f32[2,{places}] = reduce_max[axes=(2,)] s
+              w:f32[2,{places},{keys}] = broadcast_in_dim[shape=(2, {places}, {keys}) broadcast_dimensions=(0, 1)] m
+              d:f32[2,{places},{keys}] = sub s w
+              e:f32[2,{places},{keys}] = floor d
+              n:{}[2,{places},{keys}] = convert_element_type[new_dtype={} weak_type=False] e
+            in (n, m) }}",
+            dtype.short_name(),
+            dtype.name()
+        );
+        let program = Program::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let (plan, inputs) = (planned(&program, 1 << 9), arguments(&program, 3));
+        let wanted = interpret::run(&program, &inputs).unwrap();
+        for (rows, blocks) in [(5, 2 * usize::div_ceil(places, 5)), (places, 2), (1, 2 * places)] {
+            let got = run(&gpu, &plan, &inputs, plan.runs[0].own_bytes * rows, blocks);
+            for (got, wanted) in got.iter().zip(&wanted) {
+                compare(got, wanted, 8, &format!("{dtype} of {places} by {rows} rows"));
+            }
         }
     }
 }
