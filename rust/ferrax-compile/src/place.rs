@@ -14,7 +14,7 @@ use crate::graph::Graph;
 use crate::index::View;
 use crate::kernel::{AxisKind, Launch, Stage};
 use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
-use crate::rows::{Run, find_runs, needed, run_at};
+use crate::rows::{Run, find_runs, make_way, needed, run_at};
 
 /// A step before its operands have buffers.
 pub enum Pending {
@@ -187,6 +187,7 @@ impl<'a> Placer<'a> {
             });
         }
         let outputs = program.outputs.iter().map(|atom| self.argument(atom)).collect::<Result<Vec<_>>>()?;
+        make_way(&mut steps, &self.buffers, &self.graph.target);
         self.work_in_place(&mut steps);
         let mut runs = find_runs(&steps, &self.buffers, &self.graph.target);
         self.live_through(&mut runs)?;

@@ -73,6 +73,69 @@ pub fn needed(runs: &[Run], first: usize, last: usize) -> (usize, usize) {
     )
 }
 
+/// Kernels that stand between the steps of a run with products, and need nothing of it, are put before it: what brings an
+/// operand of its second product into another dtype, say.
+pub fn make_way(steps: &mut [Step], buffers: &[Buffer], target: &Target) {
+    let is_call = |step| matches!(Walker::new(step, buffers, target), Some(Walker::Call(_)));
+    if !steps.iter().any(is_call) {
+        return;
+    }
+    // The steps of a run so far are those from `first` to `number`.
+    let (mut first, mut number) = (0, 1);
+    while number < steps.len() {
+        if longer(steps, first..number, buffers, target).is_some() {
+            number += 1;
+            continue;
+        }
+        let moved = (1..=OBSTACLES).find(|&count| {
+            let Some(obstacles) = steps.get(number..number + count) else { return false };
+            if !obstacles.iter().all(|step| is_independent(step, &steps[first..number])) {
+                return false;
+            }
+            steps[first..number + count].rotate_right(count);
+            let run = longer(steps, first + count..number + count, buffers, target);
+            let fits = run.is_some_and(|run| run.calls);
+            if !fits {
+                steps[first..number + count].rotate_left(count);
+            }
+            fits
+        });
+        (first, number) = match moved {
+            Some(count) => (first + count, number + count),
+            None => (number, number + 1),
+        };
+    }
+}
+
+/// Kernels in a row that are put before a run, at most.
+const OBSTACLES: usize = 4;
+
+/// Whether a step is a kernel that uses nothing that these write.
+fn is_independent(step: &Step, others: &[Step]) -> bool {
+    let Step::Kernel { launch, operands } = step else { return false };
+    let writes = |id: &BufferId, step: &Step| match step {
+        Step::Kernel { launch, operands } => {
+            accesses(launch, operands).any(|access| access.written && access.id == *id)
+        }
+        Step::Library { outputs, .. } => outputs.iter().any(|output| output.buffer == *id),
+    };
+    let uses = |id: BufferId| others.iter().any(|other| buffers_of(other).contains(&id));
+    !operands.iter().any(|id| others.iter().any(|other| writes(id, other)))
+        && !accesses(launch, operands).any(|access| access.written && uses(access.id))
+}
+
+/// The run of these steps and the next one, if they can be one and share rows.
+fn longer(steps: &[Step], run: Range<usize>, buffers: &[Buffer], target: &Target) -> Option<Run> {
+    let next = run.end;
+    if run.len() >= RUN_STEPS || next >= steps.len() {
+        return None;
+    }
+    let before = analyse(steps, run.clone(), buffers, target)?;
+    let longer = analyse(steps, run.start..next + 1, buffers, target)?;
+    let shares = buffers_of(&steps[next]).into_iter().any(|id| before.walks(id) && longer.walks(id));
+    shares.then_some(longer)
+}
+
 /// The runs among these steps.
 pub fn find_runs(steps: &[Step], buffers: &[Buffer], target: &Target) -> Vec<Run> {
     let is_worth_it =

@@ -3,9 +3,11 @@
 mod common;
 
 use common::{
-    attention, check, compare, dims, f32s, fill, of_softmax, on_one_thread, softmax, softmax_of, widened,
+    attention, attention_of, check, compare, dims, f32s, fill, of_softmax, on_one_thread, softmax,
+    softmax_of, widened,
 };
 use ferrax_compile::Target;
+use ferrax_compile::backend::prepare;
 use ferrax_cpu::compile;
 use ferrax_ir::ops::{Binary, Compare, Scan, Unary};
 use ferrax_ir::{Atom, Builder, DType, Dim, Program, Tensor};
@@ -129,6 +131,14 @@ fn attention_takes_memory_that_grows_with_the_places() {
         plan.arena
     };
     assert!(arena(1500) <= 1 << 16 && arena(3000) <= 1 << 16);
+    // In half precision operands of products are brought into another dtype first.
+    for dtype in [DType::F16, DType::BF16] {
+        let plan = ferrax_compile::plan(&prepare(&attention_of(dtype, 2, 3000, 32)).unwrap(), &Target::CPU);
+        let plan = plan.unwrap();
+        assert_eq!(plan.runs.iter().filter(|run| run.calls).count(), 1, "{plan}");
+        assert!(plan.arena <= 4 << 20, "{plan}");
+        check(&attention_of(dtype, 2, 40, 8), 100);
+    }
     check(&attention(3, 8, 4), 1000);
     check(&attention(1, 40, 8), 1000);
     // Head by head, where the matrix is small enough to be there.

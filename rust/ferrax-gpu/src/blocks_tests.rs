@@ -1,12 +1,12 @@
 //! Runs block by block, with small blocks of small arrays: what the interpreter gives, whatever the block.
 
 use ferrax_compile::backend::prepare;
-use ferrax_compile::{Place, Plan, Target, plan};
+use ferrax_compile::{Place, Plan, Step, Target, plan};
 use ferrax_ir::{DType, Program, Tensor, interpret};
 
 use super::{Blocks, parts};
 use crate::adapter::Choice;
-use crate::common::{arguments, attention, compare};
+use crate::common::{arguments, attention, attention_of, compare};
 use crate::gpu::Gpu;
 use crate::memory::Memory;
 
@@ -17,13 +17,21 @@ fn gpu() -> Gpu {
 
 /// A plan whose runs begin with little, and are all of it; a row has at most so many bytes.
 fn planned(program: &Program, row: usize) -> Plan {
+    let (plan, before) = planned_after(program, row);
+    assert!(before == 0 && plan.runs[0].steps.end == plan.steps.len(), "{plan}");
+    plan
+}
+
+/// A plan with one run that begins with little, and the number of steps before it.
+fn planned_after(program: &Program, row: usize) -> (Plan, usize) {
     let product_block = 8 * row;
     let little =
         Target { product_bytes: 1 << 8, run_bytes: 1 << 6, product_rows: 8, product_block, ..Target::CPU };
     let plan = plan(&prepare(program).unwrap(), &little).unwrap();
     assert_eq!(plan.runs.len(), 1, "{plan}");
-    assert!(plan.runs[0].calls && plan.runs[0].steps == (0..plan.steps.len()), "{plan}");
-    plan
+    assert!(plan.runs[0].calls, "{plan}");
+    let before = plan.runs[0].steps.start;
+    (plan, before)
 }
 
 /// The results, by blocks of so many bytes, of which there have to be so many.
@@ -41,6 +49,13 @@ fn run(gpu: &Gpu, plan: &Plan, inputs: &[Tensor], bytes: usize, blocks: usize) -
             Place::Rows(_) => None,
         })
         .collect();
+    for step in &plan.steps[..plan.runs[0].steps.start] {
+        let Step::Kernel { launch, operands } = step else { panic!("{plan}") };
+        let bytes: Vec<usize> = operands.iter().map(|id| plan.buffers[id.0 as usize].bytes).collect();
+        let operands: Vec<Memory> =
+            operands.iter().map(|id| memory[id.0 as usize].clone().unwrap()).collect();
+        gpu.launch(&gpu.prepare(launch, &bytes).unwrap(), &operands).unwrap();
+    }
     ready.record(gpu, |id| Ok(memory[id.0 as usize].clone().unwrap())).unwrap();
     let home = |output: &ferrax_compile::Argument| {
         let mut tensor = Tensor::zeros(output.dtype, output.sizes.clone()).unwrap();
@@ -113,6 +128,23 @@ fn narrow_elements_by_blocks() {
             for (got, wanted) in got.iter().zip(&wanted) {
                 compare(got, wanted, 8, &format!("{dtype} of {places} by {rows} rows"));
             }
+        }
+    }
+}
+
+/// Steps that bring operands of products into another dtype come before the run.
+#[test]
+fn attention_in_half_precision_by_blocks() {
+    let gpu = gpu();
+    for dtype in [DType::F16, DType::BF16] {
+        let program = attention_of(dtype, 2, 39, 8);
+        let inputs = arguments(&program, 3);
+        let wanted = interpret::run(&program, &inputs).unwrap();
+        for (rows, blocks) in [(16, 6), (39, 2)] {
+            let (plan, before) = planned_after(&program, 1 << 10);
+            assert!(before > 0 && plan.runs[0].steps.end == plan.steps.len(), "{plan}");
+            let got = run(&gpu, &plan, &inputs, plan.runs[0].own_bytes * rows, blocks);
+            compare(&got[0], &wanted[0], 100, &format!("attention in {dtype} by {rows} rows"));
         }
     }
 }

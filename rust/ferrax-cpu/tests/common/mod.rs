@@ -57,6 +57,10 @@ pub fn softmax(sizes: &[usize]) -> Program {
 
 /// `softmax(q kᵀ / 8 + mask) v` over the first axes, in which no query sees what comes after it.
 pub fn attention(heads: usize, places: usize, width: usize) -> Program {
+    attention_of(DType::F32, heads, places, width)
+}
+
+pub fn attention_of(dtype: DType, heads: usize, places: usize, width: usize) -> Program {
     let product = |lhs: usize, rhs: usize| DotGeneral {
         lhs_contracting: [lhs][..].into(),
         rhs_contracting: [rhs][..].into(),
@@ -67,12 +71,12 @@ pub fn attention(heads: usize, places: usize, width: usize) -> Program {
     };
     let (sizes, pairs) = ([heads, places, width], [heads, places, places]);
     let mut b = Builder::new("attention");
-    let [q, k, v] = [(); 3].map(|()| b.input(f32s(&sizes)));
+    let [q, k, v] = [(); 3].map(|()| b.input(ArrayType::of_sizes(&sizes, dtype)));
     let scores = b.emit1(product(2, 2), &[q, k]).unwrap();
     let scores = b.scale(scores, 0.125).unwrap();
     let [row, column] = [1, 2].map(|axis| b.iota(DType::I32, &dims(&pairs), axis).unwrap());
     let seen = b.compare(Compare::Ge, row, column).unwrap();
-    let low = b.scalar(DType::F32, -1e9);
+    let low = b.scalar(dtype, -3e4);
     let low = b.broadcast_in_dim(low, &dims(&pairs), &[]).unwrap();
     let scores = b.select(seen, scores, low).unwrap();
     let weights = softmax_of(&mut b, scores, &pairs);
