@@ -30,16 +30,12 @@ use crate::backend::Library;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::pipelines::Source;
-use crate::sequence::{OwnMemory, Place, Sequence, When, has_shader, lanes, work};
+use crate::sequence::{MOST_ITERATIONS, OwnMemory, Place, Sequence, When, has_shader, lanes, work};
 use crate::wgsl::sequence::{COUNT, FIRST, Frame, HOLDS, NEXT, SequenceForm};
 use crate::wgsl::types;
 
 /// Iterations of a kernel in a step, at most.
 const MOST_WORK: usize = 4096;
-
-/// How often an invocation goes through loops in a dispatch, at most: each time takes a microsecond or less. Some drivers
-/// leave all loops after 2^16 times.
-const MOST_ITERATIONS: usize = 1 << 15;
 
 /// What a binding is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,25 +2,29 @@
 //!
 //! Softmax, normalisations and their gradients reduce each row and come back to it. A workgroup takes a row through all
 //! kernels, or an invocation does where rows are short and many; what only they need is in memory of its own, if it fits,
-//! and never in an array. Long rows that are few are left to kernels that follow one another, of which each fills the GPU.
+//! and never in an array. Small kernels that follow one another are such a shader, too, of one row. Long rows that are few are left to kernels that follow one another, of which each fills the GPU.
 //!
 //! In: a plan. Out: shaders for some of its steps. Cost: that of finding runs.
 
 use std::ops::Range;
 
+use ferrax_compile::cost_model::RUN_STEPS;
 use ferrax_compile::rows::{Run, find_runs};
-use ferrax_compile::{BufferId, Launch, Place as PlanPlace, Plan, Step, Target};
+use ferrax_compile::{BufferId, Launch, PerLoop, Place as PlanPlace, Plan, Step, Target};
 use ferrax_ir::{DType, Result};
 
 use crate::gpu::{Gpu, Prepared};
 use crate::pipelines::Source;
-use crate::sequence::{OwnMemory, Place, Sequence, When, has_shader, lanes, work};
+use crate::sequence::{MOST_ITERATIONS, OwnMemory, Place, Sequence, When, has_shader, lanes, work};
 use crate::wgsl::WORKGROUP;
 use crate::wgsl::sequence::{COUNT, Frame};
 
 /// Iterations of a row below which it is short, and rows from which on these are many: then rows are invocations.
 const SHORT: usize = 32;
 const MANY_ROWS: usize = 256;
+
+/// Iterations of kernels that are small: one workgroup is faster than launches.
+const SMALL: usize = 1024;
 
 /// Words that an invocation may have of its own.
 const OWN_WORDS: usize = 64;
@@ -37,7 +41,7 @@ pub struct Rows {
     pub buffers: Vec<BufferId>,
 }
 
-/// The runs of a plan that become shaders, in order.
+/// The runs of a plan that become shaders, and its small kernels that follow one another, in order.
 pub fn bind(gpu: &Gpu, plan: &Plan) -> Result<Vec<Rows>> {
     // Library calls are no part of these runs, which may be small: each saves launches.
     let target = Target {
@@ -47,10 +51,51 @@ pub fn bind(gpu: &Gpu, plan: &Plan) -> Result<Vec<Rows>> {
         ..ferrax_compile::Backend::target(gpu)
     };
     let mut found = Vec::new();
+    let mut taken = vec![false; plan.steps.len()];
     for run in find_runs(&plan.steps, &plan.buffers, &target) {
-        found.extend(rows(gpu, plan, &run)?);
+        if !plan.steps[run.steps.clone()].iter().all(is_small)
+            && let Some(rows) = rows(gpu, plan, &run)?
+        {
+            taken[run.steps].fill(true);
+            found.push(rows);
+        }
     }
+    let mut first = 0;
+    while first < plan.steps.len() {
+        let rest = plan.steps[first..].iter().zip(&taken[first..]);
+        let count = rest.take(RUN_STEPS).take_while(|(step, taken)| is_small(step) && !**taken).count();
+        small(gpu, plan, first..first + count, &mut found)?;
+        first += count.max(1);
+    }
+    found.sort_by_key(|rows| rows.steps.start);
     Ok(found)
+}
+
+fn is_small(step: &Step) -> bool {
+    matches!(step, Step::Kernel { launch, .. } if has_shader(launch) && work(launch, &[]) <= SMALL)
+}
+
+/// Small kernels as one shader, of one workgroup, or in halves if their arrays are too many for one.
+fn small(gpu: &Gpu, plan: &Plan, steps: Range<usize>, found: &mut Vec<Rows>) -> Result<()> {
+    if steps.len() < 2 {
+        return Ok(());
+    }
+    let of = |step: &Step| match step {
+        Step::Kernel { operands, .. } => operands.clone(),
+        Step::Library { .. } => Vec::new(),
+    };
+    let mut by_rows: Vec<BufferId> = plan.steps[steps.clone()].iter().flat_map(of).collect();
+    by_rows.sort_unstable();
+    by_rows.dedup();
+    let extents = PerLoop::new();
+    let run = Run { steps: steps.clone(), extents, by_rows, row_bytes: 0, own_bytes: 0, calls: false };
+    if let Some(rows) = rows(gpu, plan, &run)? {
+        found.push(rows);
+        return Ok(());
+    }
+    let middle = steps.start + steps.len() / 2;
+    small(gpu, plan, steps.start..middle, found)?;
+    small(gpu, plan, middle..steps.end, found)
 }
 
 fn launches<'a>(plan: &'a Plan, run: &Run) -> Option<Vec<(&'a Launch, &'a [BufferId])>> {
@@ -87,8 +132,12 @@ fn rows(gpu: &Gpu, plan: &Plan, run: &Run) -> Result<Option<Rows>> {
     if buffers.arrays.len() > gpu.most_operands() {
         return Ok(None);
     }
+    let mut iterations = 0;
     for ((launch, _), places) in launches.iter().zip(&places) {
-        sequence.part(When::Body, launch, &loops, places)?;
+        iterations += sequence.part(When::Body, launch, &loops, places)?;
+    }
+    if iterations > MOST_ITERATIONS {
+        return Ok(None);
     }
     let Some((form, mut words)) = sequence.finish(gpu, &own, buffers.arrays.len()) else { return Ok(None) };
     let Ok(count) = u32::try_from(run.rows()) else { return Ok(None) };

@@ -15,8 +15,12 @@ use crate::wgsl::own;
 use crate::wgsl::sequence::{FRAME_WORDS, Frame, Part, SequenceForm, Waits};
 use crate::wgsl::{Where, types};
 
-/// Terms from which on a workgroup folds them together, where it has few indices.
-const MANY_TERMS: usize = 32;
+/// What waiting for one another costs a workgroup that folds terms together, in terms.
+const TOGETHER: usize = 16;
+
+/// How often an invocation may go through loops in a dispatch: each time takes a microsecond or less. Some drivers leave all
+/// loops after 2^16 times.
+pub const MOST_ITERATIONS: usize = 1 << 15;
 
 /// Bytes of workgroup memory that values may take, so that a processor of the GPU has several workgroups at a time.
 const OWN_BYTES: usize = 24 << 10;
@@ -174,8 +178,9 @@ impl Sequence {
         let inner: usize = form.outer().iter().filter(|axis| !rows.contains(axis)).map(extent).product();
         let terms: usize = form.inner().iter().map(extent).product();
         if form.folds() {
-            let together = terms >= MANY_TERMS
-                && inner < self.form.lanes as usize
+            let lanes = self.form.lanes as usize;
+            let each = inner.div_ceil(lanes).saturating_mul(terms);
+            let together = inner.saturating_mul(terms / lanes + TOGETHER) < each
                 && !form.kernel.accumulators.is_empty()
                 && self.form.frame != Frame::Alone;
             form.fold = if together { Fold::Together } else { Fold::Each };
@@ -286,11 +291,7 @@ pub fn work(launch: &Launch, rows: &[usize]) -> usize {
 
 /// Invocations for parts that have so many iterations at most.
 pub fn lanes(work: usize) -> u32 {
-    match work {
-        0..=32 => 32,
-        33..=512 => 64,
-        _ => 256,
-    }
+    if work <= 512 { 64 } else { 256 }
 }
 
 /// Whether a kernel is of elements that shaders have.

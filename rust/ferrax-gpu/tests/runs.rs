@@ -14,7 +14,7 @@ use ferrax_compile::plan::Buffer;
 use ferrax_compile::{Argument, Place, Step, plan_for};
 use ferrax_gpu::{Gpu, Memory};
 use ferrax_ir::ops::{ArgKind, ArgReduce, Compare, ReduceKind, Unary};
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Program, Scalar, Tensor, interpret};
+use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Scalar, Tensor, interpret};
 use gpu::{device, run};
 
 /// What the kernels of a program give, launched one by one.
@@ -156,7 +156,7 @@ fn gradients_of_softmax() {
 #[test]
 fn places_and_narrow_elements_within_rows() {
     let device = device();
-    for width in [40, 300, 2000] {
+    for width in [33, 300, 2000] {
         let sizes = [5, width];
         for dtype in [DType::F32, DType::I8, DType::U16] {
             let mut b = Builder::new(format!("places in {dtype} {width}"));
@@ -211,4 +211,70 @@ fn new_shapes_make_no_pipeline() {
     };
     let first = made([40, 700]);
     assert_eq!([made([3, 900]), made([70, 650])], [first; 2]);
+}
+
+/// Small kernels of any shapes, one after the other, with arrays that are read by other lanes than wrote them.
+#[test]
+fn small_kernels_are_one() {
+    let device = device();
+    let mut b = Builder::new("small");
+    let x = b.input(ArrayType::of_sizes(&[11], DType::F32));
+    let m = b.input(ArrayType::of_sizes(&[11, 13], DType::F32));
+    let y = softmax_of(&mut b, x, &[11]);
+    let columns = b.broadcast_in_dim(y, &[11, 13].map(Dim::Const), &[0]).unwrap();
+    let product = b.mul(columns, m).unwrap();
+    let sums = b.reduce_sum(product, &[0]).unwrap();
+    let norm = softmax_of(&mut b, sums, &[13]);
+    let total = b.reduce_sum(norm, &[0]).unwrap();
+    let names = check(&device, &b.finish([y, norm, total]));
+    assert!(names.len() == 1 && names[0].starts_with("rows"), "{names:?}");
+}
+
+/// Rows that are matrices, reduced along either axis, few results at a time and many.
+#[test]
+fn rows_of_two_axes() {
+    let device = device();
+    for sizes in [[6, 40, 100], [6, 100, 40], [5, 3, 700], [5, 700, 3]] {
+        let mut b = Builder::new(format!("rows of {sizes:?}"));
+        let x = b.input(ArrayType::of_sizes(&sizes, DType::F32));
+        let most = b.reduce(ReduceKind::Max, x, &[1]).unwrap();
+        let most = b.broadcast_in_dim(most, &sizes.map(Dim::Const), &[0, 2]).unwrap();
+        let below = b.sub(x, most).unwrap();
+        let powers = b.unary(Unary::Exp, below).unwrap();
+        let sum = b.reduce_sum(powers, &[2]).unwrap();
+        let sum = b.broadcast_in_dim(sum, &sizes.map(Dim::Const), &[0, 1]).unwrap();
+        let share = b.div(powers, sum).unwrap();
+        let total = b.reduce_sum(share, &[1, 2]).unwrap();
+        let names = check(&device, &b.finish([share, total]));
+        assert_eq!(names.len(), 1, "{sizes:?}: {names:?}");
+    }
+}
+
+/// Nothing, one element, and sums of nothing.
+#[test]
+fn empty_arrays() {
+    let device = device();
+    for sizes in [[0, 4], [4, 0], [1, 1], [0, 0]] {
+        let mut b = Builder::new(format!("empty {sizes:?}"));
+        let x = b.input(ArrayType::of_sizes(&sizes, DType::F32));
+        let powers = b.unary(Unary::Exp, x).unwrap();
+        let sums = b.reduce_sum(powers, &[0]).unwrap();
+        let logs = b.unary(Unary::Log, sums).unwrap();
+        let other = b.reduce_sum(powers, &[1]).unwrap();
+        let total = b.reduce_sum(other, &[0]).unwrap();
+        check(&device, &b.finish([powers, logs, other, total]));
+    }
+}
+
+/// More rows than a dispatch has workgroups along a dimension.
+#[test]
+fn very_many_rows() {
+    let device = device();
+    let sizes = [66_000, 33];
+    let softmax = of_rows("softmax", DType::F32, &sizes, |b, x, sizes| vec![softmax_of(b, x, sizes)]);
+    let inputs = arguments(&softmax, 5);
+    let before = device.backend().counts().made;
+    let got = run(&device, &softmax, &inputs).unwrap();
+    assert_eq!(device.backend().counts().made, before + 1);
+    assert_eq!(got, one_by_one(device.backend(), &softmax, &inputs));
 }

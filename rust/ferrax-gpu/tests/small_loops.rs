@@ -92,6 +92,26 @@ fn carries_that_change_places() {
     assert_eq!(loops, 1);
 }
 
+/// Carries for which a workgroup has no memory stay in arrays, of parts of words, too.
+#[test]
+fn carries_in_arrays() {
+    for dtype in ["f32", "i8", "f64"] {
+        let of = format!("{dtype}[3001]");
+        let body = format!(
+            "a:{of} b:{of} c:{of} d:{of} x:{dtype}[]. let y:{of} = broadcast_in_dim[shape=(3001,) broadcast_dimensions=()] x
+               z:{of} = mul a y
+               s:{dtype}[] = reduce_max[axes=(0,)] z
+               w:{of} = sub z b in (b, c, w, a, s, w)"
+        );
+        let whole = scan("a b c d xs", &body, (7, 0, 4), false);
+        let (_, loops, others) = check(&format!(
+            "{{ lambda ; a:{of} b:{of} c:{of} d:{of} xs:{dtype}[7]. let
+               p:{of} q:{of} r:{of} s:{of} t:{dtype}[7] u:{dtype}[7,3001] = {whole} in (p, q, r, s, t, u) }}"
+        ));
+        assert_eq!((loops, others), (1, 0), "{dtype}");
+    }
+}
+
 /// Reductions, and values that are used again at the next step: bit for bit what the body gives, step after step.
 #[test]
 fn steps_of_several_kernels() {
@@ -193,6 +213,25 @@ fn conditions_that_are_carries() {
     );
     assert_eq!(got[1].elements::<i32>().unwrap(), [7]);
     assert_eq!(loops, 1);
+}
+
+/// Carries of all widths, which take each other's place in a while.
+#[test]
+fn whiles_with_carries_of_all_widths() {
+    for (dtype, row) in [("i8", "3"), ("f64", "5"), ("bf16", "7"), ("i64", ""), ("u16", "400")] {
+        let of = format!("{dtype}[{row}]");
+        let (_, loops, _) = check(&format!(
+            "{{ lambda ; k:{of} a:{of} b:{of} n:i32[]. let m:i32[] = mul n 0:i32[]
+                i:i32[] c:{of} d:{of} = while[
+                  body_jaxpr={{ lambda ; k:{of} i:i32[] c:{of} d:{of}. let j:i32[] = add i 1:i32[]
+                    e:{of} = max c k in (j, d, e) }}
+                  body_nconsts=1
+                  cond_jaxpr={{ lambda ; i:i32[] c:{of} d:{of}. let g:bool[] = lt i 7:i32[] in (g,) }}
+                  cond_nconsts=0
+                ] k m a b in (i, c, d) }}"
+        ));
+        assert_eq!(loops, 1);
+    }
 }
 
 /// The inner loop is a shader in each step of the outer one.
