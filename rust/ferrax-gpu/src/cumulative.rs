@@ -54,7 +54,7 @@ pub fn bind(gpu: &Gpu, op: &Cumulative, inputs: &[Argument]) -> Result<Option<Bo
 
 impl Running {
     fn new(gpu: &Gpu, kind: CumulativeKind, dtype: DType, of: Lines) -> Result<Running> {
-        let cut = of.length > CHUNK && of.lines < ENOUGH;
+        let cut = of.length > CHUNK && (of.lines < ENOUGH || of.length > gpu.patience().0);
         let chunk = if cut { CHUNK } else { of.length };
         let chunks = of.length.div_ceil(chunk);
         let (first, step) = match of.reverse {

@@ -10,12 +10,14 @@ use ferrax_compile::Launch;
 use ferrax_compile::backend::Event;
 use ferrax_ir::{DType, Error, Result, device_error, internal_error, unsupported, value_error};
 use smallvec::SmallVec;
-use wgpu::{BufferDescriptor, BufferUsages, Device, DeviceDescriptor, Features, MapMode, PollType, Queue};
+use wgpu::{
+    BufferDescriptor, BufferUsages, Device, DeviceDescriptor, DeviceType, Features, MapMode, PollType, Queue,
+};
 
 use crate::adapter::{Choice, described, found, number};
 use crate::bindings::Buffers;
 use crate::memory::{Memory, Pool, PoolUsage};
-use crate::numbers::{Fold, Form, words};
+use crate::numbers::{Fold, Form, Patience, words};
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
 use crate::profile::Profile;
 use crate::stream::Stream;
@@ -30,6 +32,7 @@ pub struct Gpu {
     pool: Arc<Pool>,
     stream: Mutex<Stream>,
     pipelines: Pipelines,
+    patience: Patience,
     downloads: AtomicUsize,
     /// What went wrong behind a call that cannot say so.
     errors: Arc<Mutex<Vec<String>>>,
@@ -44,6 +47,10 @@ impl fmt::Debug for Gpu {
         write!(f, "Gpu({})", self.name)
     }
 }
+
+/// Mesa's software GPU leaves the loops of an invocation after 65,535 times together (`LP_MAX_TGSI_LOOP_ITERATIONS` in
+/// its `lp_limits.h`).
+const SOFTWARE: Patience = Patience(1 << 15);
 
 /// Bytes of a word: copies and writes are of whole ones.
 const WORD: usize = 4;
@@ -99,7 +106,12 @@ impl Gpu {
         });
         let pool = Pool::new(name.clone(), device.clone());
         let stream = Mutex::new(Stream::new(device.clone(), queue.clone()));
-        let pipelines = Pipelines::new(&device, &adapter.get_info());
+        let info = adapter.get_info();
+        let pipelines = Pipelines::new(&device, &info);
+        let patience = match info.device_type {
+            DeviceType::Cpu => SOFTWARE,
+            _ => Patience(usize::MAX),
+        };
         Ok(Gpu {
             name,
             device,
@@ -107,6 +119,7 @@ impl Gpu {
             pool,
             stream,
             pipelines,
+            patience,
             downloads: AtomicUsize::new(0),
             errors,
             lost,
@@ -158,6 +171,11 @@ impl Gpu {
     /// Bytes that the invocations of a workgroup may share.
     pub fn workgroup_bytes(&self) -> usize {
         self.device.limits().max_compute_workgroup_storage_size as usize
+    }
+
+    /// How often an invocation may go through loops.
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// Ends the use of the GPU, as a driver does that was reset: what is asked of it from now on are errors.
@@ -284,11 +302,11 @@ impl Gpu {
 
     /// A launch over operands of so many bytes made ready: its pipeline, which may be known, and its sizes in memory.
     pub fn prepare(&self, launch: &Launch, bytes: &[usize]) -> Result<Prepared> {
-        let form = Form::of(launch, bytes);
-        let numbers = words(launch, &form)?;
+        let form = Form::of(launch, bytes, self.patience);
+        let numbers = words(launch, &form, self.patience)?;
         let groups = form.groups(&numbers)?;
         let then = match form.fold {
-            Fold::Segments => {
+            fold if fold.is_partial() => {
                 let finish = Form { fold: Fold::Finish, ..form.clone() };
                 let (bytes, groups) = (form.partial_bytes(&numbers), finish.groups(&numbers)?);
                 let finish = self.prepared(Source::Kernel(Box::new(finish)), &numbers, groups)?;

@@ -20,14 +20,18 @@ pub const SEGMENTS: usize = 4;
 const HEAD: usize = 5;
 
 /// Terms from which on a workgroup folds them, and from which on several do, where there are few indices; and how many
-/// workgroups are enough.
+/// workgroups, or invocations, are enough.
 const MANY_TERMS: usize = 512;
 const LONG: usize = 1 << 14;
 const FEW_INDICES: usize = 256;
 const ENOUGH: usize = 1024;
+const ENOUGH_INVOCATIONS: usize = 1 << 16;
 
-/// Indices from which on invocations of their own are enough for terms that are not neighbours in memory.
-const MANY_INDICES: usize = 1 << 12;
+/// Indices from which on invocations of their own have neighbours in memory, where terms are none.
+const NEIGHBOURS: usize = 64;
+
+/// How often a workgroup goes through loops for the blocks that it has at a time, about.
+const OF_ROUND: usize = 48;
 
 /// Who folds the terms of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -40,18 +44,25 @@ pub enum Fold {
     Together,
     /// Several workgroups a segment each, into partial results.
     Segments,
+    /// Several invocations a segment each, into partial results.
+    SegmentsEach,
     /// An invocation the partial results.
     Finish,
 }
 
 impl Fold {
+    /// Whether its results are partial.
+    pub fn is_partial(self) -> bool {
+        matches!(self, Fold::Segments | Fold::SegmentsEach)
+    }
+
     /// Whether workgroups share memory.
     pub fn is_shared(self) -> bool {
         matches!(self, Fold::Together | Fold::Segments)
     }
 
     pub fn has_partials(self) -> bool {
-        matches!(self, Fold::Segments | Fold::Finish)
+        matches!(self, Fold::Segments | Fold::SegmentsEach | Fold::Finish)
     }
 }
 
@@ -65,9 +76,25 @@ pub struct Form {
     pub wide: Option<Wide>,
 }
 
+/// How often an invocation may go through loops: some machines leave them after that, and say nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience(pub usize);
+
+impl Patience {
+    /// Blocks of terms that an invocation has time for.
+    fn blocks_of_one(self, accumulators: usize) -> usize {
+        (self.0 / (BLOCK * (1 + accumulators))).max(1)
+    }
+
+    /// Blocks of terms that a workgroup has time for.
+    fn blocks_of_all(self) -> usize {
+        (self.0 / OF_ROUND).max(1) * (WORKGROUP as usize / LANES)
+    }
+}
+
 impl Form {
     /// That of a launch whose operands have so many bytes.
-    pub fn of(launch: &Launch, bytes: &[usize]) -> Form {
+    pub fn of(launch: &Launch, bytes: &[usize], patience: Patience) -> Form {
         let guarded = |view: &View| {
             let full = view
                 .ranges
@@ -87,26 +114,31 @@ impl Form {
         let epilogue = kernel.stores.iter().any(|store| store.stage == Stage::Epilogue);
         if kernel.has_reduction() && (epilogue || !kernel.accumulators.is_empty()) {
             form.fold = Fold::Each;
-            form.fold = form.chosen(&launch.extents);
+            form.fold = form.chosen(&launch.extents, patience);
         } else {
             form.wide = wide::of(launch, bytes, &form.guarded);
         }
         form
     }
 
-    fn chosen(&self, extents: &[usize]) -> Fold {
+    fn chosen(&self, extents: &[usize], patience: Patience) -> Fold {
         let count = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).fold(1, usize::saturating_mul);
         let (indices, terms) = (count(&self.outer()), count(&self.inner()));
         let last = (0..extents.len()).rfind(|&axis| extents[axis] > 1);
         let neighbours = last.is_some_and(|axis| self.kernel.axes[axis] == AxisKind::Reduction);
-        if terms < MANY_TERMS || self.kernel.accumulators.is_empty() {
+        let accumulators = self.kernel.accumulators.len();
+        let blocks = terms.div_ceil(BLOCK);
+        let apart = !neighbours && indices >= NEIGHBOURS;
+        if terms < MANY_TERMS || accumulators == 0 {
             Fold::Each
-        } else if indices < FEW_INDICES && terms >= LONG {
+        } else if apart && (indices < ENOUGH_INVOCATIONS || blocks > patience.blocks_of_one(accumulators)) {
+            Fold::SegmentsEach
+        } else if apart {
+            Fold::Each
+        } else if (indices < FEW_INDICES && terms >= LONG) || blocks > patience.blocks_of_all() {
             Fold::Segments
-        } else if neighbours || indices < MANY_INDICES {
-            Fold::Together
         } else {
-            Fold::Each
+            Fold::Together
         }
     }
 
@@ -117,11 +149,10 @@ impl Form {
 
     /// Workgroups for these words.
     pub fn groups(&self, words: &[u32]) -> Result<u32> {
-        if !self.fold.is_shared() {
-            return Ok(words[INDICES].div_ceil(WORKGROUP));
-        }
-        let groups = words[INDICES].checked_mul(words[SEGMENTS]);
-        groups.ok_or_else(|| unsupported!("more than 2^32 workgroups for a reduction on a GPU"))
+        let parts = if self.fold.is_partial() { words[SEGMENTS] } else { 1 };
+        let all = words[INDICES].checked_mul(parts);
+        let all = all.ok_or_else(|| unsupported!("more than 2^32 parts of a reduction on a GPU"))?;
+        Ok(if self.fold.is_shared() { all } else { all.div_ceil(WORKGROUP) })
     }
 
     /// Bytes of partial results for these words.
@@ -131,13 +162,18 @@ impl Form {
     }
 
     /// The blocks of a segment, which are a power of two where there are several, and how many segments there are.
-    fn segments(&self, indices: usize, terms: usize) -> (usize, usize) {
+    fn segments(&self, indices: usize, terms: usize, patience: Patience) -> (usize, usize) {
         let blocks = terms.div_ceil(BLOCK).max(1);
-        if self.fold != Fold::Segments {
-            return (blocks, 1);
-        }
-        let wanted = (ENOUGH / indices.max(1)).max(1);
-        let of_segment = blocks.div_ceil(wanted).max(WORKGROUP as usize / LANES).next_power_of_two();
+        let (enough, least, most) = match self.fold {
+            Fold::Segments => (ENOUGH, WORKGROUP as usize / LANES, patience.blocks_of_all()),
+            Fold::SegmentsEach => {
+                (ENOUGH_INVOCATIONS, 1, patience.blocks_of_one(self.kernel.accumulators.len()))
+            }
+            _ => return (blocks, 1),
+        };
+        let wanted = (enough / indices.max(1)).max(1);
+        let of_segment = blocks.div_ceil(wanted).max(least).next_power_of_two();
+        let of_segment = of_segment.min(1 << most.ilog2());
         (of_segment, blocks.div_ceil(of_segment))
     }
 
@@ -203,7 +239,7 @@ impl Layout {
 }
 
 /// The words of a launch.
-pub fn words(launch: &Launch, form: &Form) -> Result<Vec<u32>> {
+pub fn words(launch: &Launch, form: &Form, patience: Patience) -> Result<Vec<u32>> {
     let word = |number: i64| -> Result<u32> {
         let small = i32::try_from(number);
         let small = small.map_err(|_| {
@@ -219,7 +255,7 @@ pub fn words(launch: &Launch, form: &Form) -> Result<Vec<u32>> {
         |axes: &[usize]| axes.iter().map(|&axis| extent(axis) as i64).try_fold(1i64, i64::checked_mul);
     let total = |axes: &[usize]| count(axes).ok_or_else(|| unsupported!("more than 2^63 indices"));
     let (indices, terms) = (total(&form.outer())?, total(&form.inner())?);
-    let (of_segment, segments) = form.segments(indices as usize, terms as usize);
+    let (of_segment, segments) = form.segments(indices as usize, terms as usize, patience);
     let mut words = vec![0, word(indices)?, word(terms)?, word(of_segment as i64)?, word(segments as i64)?];
     debug_assert_eq!(words.len(), HEAD);
     for &extent in &launch.extents {

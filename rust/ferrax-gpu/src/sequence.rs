@@ -9,7 +9,7 @@ use ferrax_compile::interpret::{BLOCK, LANES};
 use ferrax_ir::{DType, Result, internal_error};
 
 use crate::gpu::Gpu;
-use crate::numbers::{Fold, Form, INDICES, words};
+use crate::numbers::{Fold, Form, INDICES, Patience, words};
 use crate::wgsl::arrays::Words;
 use crate::wgsl::own;
 use crate::wgsl::sequence::{FRAME_WORDS, Frame, Part, SequenceForm, Waits};
@@ -33,6 +33,9 @@ const FEWEST: usize = 256;
 
 /// Words to which values in own memory are aligned: those of the widest elements.
 const ALIGNED: usize = 4;
+
+/// Who puts a sequence together sees to it that loops end in time (`iterations`).
+const EVER: Patience = Patience(usize::MAX);
 
 /// Where a value is while a sequence runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,7 +176,7 @@ impl Sequence {
                 rows.iter().for_each(|&axis| view.strides[axis] = 0);
             }
         }
-        let mut form = Form { wide: None, ..Form::of(&launch, &[]) };
+        let mut form = Form { wide: None, ..Form::of(&launch, &[], EVER) };
         let extent = |axis: &usize| launch.extents[*axis];
         let inner: usize = form.outer().iter().filter(|axis| !rows.contains(axis)).map(extent).product();
         let terms: usize = form.inner().iter().map(extent).product();
@@ -186,7 +189,7 @@ impl Sequence {
             form.fold = if together { Fold::Together } else { Fold::Each };
         }
         let iterations = iterations(&form, inner, terms, self.form.lanes as usize);
-        let mut numbers = words(&launch, &form)?;
+        let mut numbers = words(&launch, &form, EVER)?;
         numbers[INDICES] = inner as u32;
         let operand = |place: &Place| match *place {
             Place::Own { .. } => Where::Own,

@@ -14,7 +14,7 @@ use ferrax_ir::{ArrayType, Builder, DType, Program, Tensor};
 use gpu::{device, run};
 
 /// Few terms and many, few results and many, terms that are neighbours in memory and those that are not.
-const CASES: [(&[usize], &[usize]); 11] = [
+const CASES: [(&[usize], &[usize]); 13] = [
     (&[7, 50], &[1]),
     (&[7, 100], &[1]),
     (&[3, 5000], &[1]),
@@ -24,6 +24,8 @@ const CASES: [(&[usize], &[usize]); 11] = [
     (&[300, 100], &[0]),
     (&[70, 5000], &[0]),
     (&[20_000, 3], &[0]),
+    (&[600, 66], &[0]),
+    (&[70_001, 70], &[0]),
     (&[20, 4, 300], &[0, 2]),
     (&[0, 4], &[0]),
 ];

@@ -64,18 +64,30 @@ impl Writer<'_> {
     /// Folds the terms of this invocation's index, and leaves the value of accumulator k in `ak`.
     pub(super) fn fold(&mut self, main: &(Body, Vec<Reg>)) -> Result<()> {
         self.begin();
-        self.line(format!("for (var t = 0u; t < {}; t = t + 1u) {{", self.word(TERMS)));
+        let terms = self.word(TERMS);
+        if self.form.fold == Fold::SegmentsEach {
+            let of_segment = format!("{} * {BLOCK}u", self.word(SEGMENT_BLOCKS));
+            self.line(format!(
+                "let begin = segment * {of_segment};\nlet end = min(begin + {of_segment}, {terms});"
+            ));
+        } else {
+            self.line(format!("let begin = 0u;\nlet end = {terms};"));
+        }
+        self.line("for (var t = begin; t < end; t = t + 1u) {");
         self.terms(main)?;
         for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
             let term = name(Stage::Main, main.1[accumulator.arg.0 as usize]);
             if accumulator.is_tree() {
                 self.block_of_one(k, accumulator, &term)?;
             } else {
-                self.better(k, accumulator, "t == 0u", &term, "t")?;
+                self.better(k, accumulator, "t == begin", &term, "t")?;
             }
         }
         self.line("}");
-        self.results()
+        match self.form.fold {
+            Fold::SegmentsEach => Ok(()),
+            _ => self.results(),
+        }
     }
 
     /// Folds what the segments gave.
@@ -170,7 +182,7 @@ impl Writer<'_> {
     }
 
     fn begin(&mut self) {
-        let blocks = self.form.fold == Fold::Each;
+        let blocks = matches!(self.form.fold, Fold::Each | Fold::SegmentsEach);
         for (k, accumulator) in self.form.kernel.accumulators.iter().enumerate() {
             let ty = register(accumulator.ty);
             if accumulator.is_tree() {
@@ -207,7 +219,7 @@ impl Writer<'_> {
         let more = pair(accumulator, &lane, term)?;
         let halves = pair(accumulator, &format!("lanes{k}[lane]"), &format!("lanes{k}[lane + half]"))?;
         self.line(format!("if t % {BLOCK}u < {LANES}u {{ {lane} = {first}; }} else {{ {lane} = {more}; }}"));
-        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == {} {{", self.word(TERMS)));
+        self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == end {{"));
         self.line(format!(
             "var count = min(t % {BLOCK}u + 1u, {LANES}u);\n\
              for (var half = {}u; half > 0u; half = half / 2u) {{\n\

@@ -188,7 +188,17 @@ impl<'a> Writer<'a> {
             self.line(format!("let number = whole / n[{SEGMENTS}];\nlet segment = whole % n[{SEGMENTS}];"));
         } else {
             self.line("fn main(@builtin(global_invocation_id) id: vec3<u32>) {");
-            self.line(numbered());
+            match form.fold {
+                // Neighbours have the same segment of neighbouring indices.
+                Fold::SegmentsEach => {
+                    self.line(numbered().replace("let number", "let whole"));
+                    self.line(format!(
+                        "let segment = whole / n[{INDICES}];\nlet number = whole % n[{INDICES}];"
+                    ));
+                    self.line(format!("if segment >= n[{SEGMENTS}] {{ return; }}"));
+                }
+                _ => self.line(numbered()),
+            }
         }
         self.line(format!("zero = n[0];\nif number >= n[{INDICES}] {{ return; }}"));
         for axis in 0..form.kernel.axes.len() {
@@ -201,6 +211,12 @@ impl<'a> Writer<'a> {
                 None => self.stage(Stage::Main, main, &[])?,
             },
             Fold::Each => self.fold(main)?,
+            Fold::SegmentsEach => {
+                self.fold(main)?;
+                self.store_partials()?;
+                self.line("}");
+                return Ok(());
+            }
             Fold::Together | Fold::Segments => {
                 self.fold_together(main)?;
                 self.line("if local.x != 0u { return; }");

@@ -188,14 +188,14 @@ mod tests {
     use ferrax_compile::{Plan, Step, Target, plan};
     use ferrax_ir::Program;
 
-    use crate::numbers::Form;
+    use crate::numbers::{Form, Patience};
 
     fn form(text: &str) -> Form {
         let Plan { steps, buffers, .. } = plan(&Program::parse(text).unwrap(), &Target::CPU).unwrap();
         match &steps[..] {
             [Step::Kernel { launch, operands }] => {
                 let bytes: Vec<usize> = operands.iter().map(|id| buffers[id.0 as usize].bytes).collect();
-                Form::of(launch, &bytes)
+                Form::of(launch, &bytes, Patience(usize::MAX))
             }
             other => panic!("{other:?}"),
         }
