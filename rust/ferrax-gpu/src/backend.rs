@@ -14,6 +14,7 @@ use crate::control::{Branches, ScanLoop, WhileLoop};
 use crate::cumulative;
 use crate::factorise;
 use crate::fft;
+use crate::fuse::fuse;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::product;
@@ -54,11 +55,17 @@ impl Backend for Gpu {
     fn bind(&self, plan: Plan, nested: &mut Nested<'_, Self>) -> Result<Executable> {
         let constants =
             plan.constants.iter().map(|tensor| Gpu::upload(self, tensor.bytes())).collect::<Result<_>>()?;
+        let (plan, fusions) = fuse(plan, self.most_operands());
         let mut steps = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
-            steps.push(match step {
-                Step::Kernel { launch, operands } => Ready::Kernel(self.prepare(launch)?, operands.clone()),
-                Step::Library { op, inputs, outputs } => Ready::Library(
+        for (step, fusion) in plan.steps.iter().zip(fusions) {
+            steps.push(match (step, fusion) {
+                (Step::Kernel { launch, operands }, _) => {
+                    Ready::Kernel(self.prepare(launch)?, operands.clone())
+                }
+                (Step::Library { op, inputs, outputs }, Some(fusion)) => {
+                    Ready::Library(product::bind_fused(self, op, &fusion)?, inputs.clone(), outputs.clone())
+                }
+                (Step::Library { op, inputs, outputs }, None) => Ready::Library(
                     self.library(op, inputs, outputs, nested)?,
                     inputs.clone(),
                     outputs.clone(),

@@ -10,6 +10,7 @@
 //! | `numbers` | the sizes of a launch, as words that a shader reads |
 //! | `pipelines` | what was made of shaders, by what they were made of |
 //! | `product` | products of matrices and convolutions |
+//! | `fuse` | kernels that these take in |
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
 //! | `cumulative` | running reductions |
@@ -28,6 +29,7 @@ mod control;
 mod cumulative;
 mod factorise;
 mod fft;
+mod fuse;
 mod gpu;
 mod memory;
 mod numbers;

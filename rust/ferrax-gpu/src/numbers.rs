@@ -160,13 +160,20 @@ pub struct Layout {
     pub params: usize,
     pub loads: Vec<usize>,
     pub stores: Vec<usize>,
+    /// Behind them all.
+    pub end: usize,
     rank: usize,
 }
 
 impl Layout {
     pub fn new(form: &Form) -> Layout {
+        Layout::after(0, form)
+    }
+
+    /// Of words that come after so many others.
+    pub fn after(before: usize, form: &Form) -> Layout {
         let rank = form.kernel.axes.len();
-        let (extents, params) = (HEAD, HEAD + rank);
+        let (extents, params) = (before + HEAD, before + HEAD + rank);
         let mut next = params + 2 * form.kernel.params.len();
         let mut take = |words: usize| {
             next += words;
@@ -177,7 +184,7 @@ impl Layout {
             .map(|(&guarded, jumps)| take(1 + rank + if guarded { 2 * rank } else { 0 } + 2 * jumps))
             .collect();
         let stores = form.kernel.stores.iter().map(|_| take(1 + rank)).collect();
-        Layout { extents, params, loads, stores, rank }
+        Layout { extents, params, loads, stores, end: next, rank }
     }
 
     pub fn stride(&self, at: usize, axis: usize) -> usize {

@@ -6,14 +6,18 @@
 use ferrax_compile::Argument;
 use ferrax_compile::convolution::{self, Axis as Joined, Problem};
 use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral};
+use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::tensor::row_major;
-use ferrax_ir::{Op, Result, unsupported};
+use ferrax_ir::{DType, Op, Result, internal_error, unsupported};
 
 use crate::backend::Library;
+use crate::fuse::{Fusion, Taken};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
+use crate::numbers::{self, Form};
 use crate::pipelines::Source;
 use crate::wgsl::product::{AXIS, HEAD, ProductForm, TILE, Way};
+use crate::wgsl::taken::{Origin, TakenForm};
 use crate::wgsl::types;
 
 /// Rows or columns below which most of a tile would be idle, and, where results are few, the terms from which on
@@ -22,11 +26,11 @@ const THIN: usize = 4;
 const FEW: usize = 4096;
 const LONG: usize = 512;
 
-/// Launches whose results together are the result, which has so many bytes.
+/// Launches which together write the results, of so many bytes.
 #[derive(Debug)]
 struct Products {
     launches: Vec<Prepared>,
-    bytes: usize,
+    results: Vec<usize>,
     /// Whether some of the result is no launch's, and zero.
     gaps: bool,
 }
@@ -126,14 +130,21 @@ fn class(problem: &Problem) -> Product {
 }
 
 impl Product {
-    fn form(&self, argument: &Argument) -> ProductForm {
+    fn form(&self, fusion: &Fusion) -> ProductForm {
         let guards = |axes: &[Axis]| axes.iter().map(|axis| axis.guard.map(|(guard, _)| guard)).collect();
-        let (rows, columns) = (count(&self.rows), count(&self.columns));
-        let few = rows * columns * count(&self.batch) <= FEW && count(&self.terms) >= LONG;
         let one = |axes: &[Axis], operand: usize| axes.last().is_some_and(|axis| axis.strides[operand] == 1);
+        let origin = |origin: &Origin<Taken>| match origin {
+            Origin::Operand(number) => Origin::Operand(*number),
+            Origin::Kernel(taken) => Origin::Kernel(Box::new(of_taken(taken))),
+        };
+        let [left, right] = &fusion.from;
         ProductForm {
-            dtype: argument.dtype,
-            way: if few || rows.min(columns) <= THIN { Way::Single } else { Way::Tiles },
+            dtype: fusion.arguments[2].dtype,
+            operands: fusion.operands.clone(),
+            left: origin(left),
+            right: origin(right),
+            then: fusion.then.as_ref().map(|taken| Box::new(of_taken(taken))),
+            way: self.way(),
             batch: self.batch.len(),
             rows: guards(&self.rows),
             terms: guards(&self.terms),
@@ -142,6 +153,22 @@ impl Product {
             left_terms: one(&self.terms, 0),
             right_columns: one(&self.columns, 0),
         }
+    }
+
+    /// Who computes what.
+    fn way(&self) -> Way {
+        let (rows, columns) = (count(&self.rows), count(&self.columns));
+        let few = rows * columns * count(&self.batch) <= FEW && count(&self.terms) >= LONG;
+        if few || rows.min(columns) <= THIN { Way::Single } else { Way::Tiles }
+    }
+
+    /// How many elements of the left and of the right operand are read.
+    fn reads(&self) -> [usize; 2] {
+        let tile = if self.way() == Way::Tiles { TILE } else { 1 };
+        let (rows, columns) = (count(&self.rows), count(&self.columns));
+        let each = count(&self.batch).saturating_mul(count(&self.terms));
+        [[rows, columns.div_ceil(tile)], [columns, rows.div_ceil(tile)]]
+            .map(|[of, times]| each.saturating_mul(of).saturating_mul(times))
     }
 
     fn words(&self) -> Result<Vec<u32>> {
@@ -180,11 +207,15 @@ impl Product {
         Ok(words)
     }
 
-    fn prepare(mut self, gpu: &Gpu, out: &Argument) -> Result<Prepared> {
+    fn prepare(mut self, gpu: &Gpu, fusion: &Fusion) -> Result<Prepared> {
         for axes in [&mut self.batch, &mut self.rows, &mut self.columns, &mut self.terms] {
             tidy(axes);
         }
-        let form = self.form(out);
+        let form = self.form(fusion);
+        let mut words = self.words()?;
+        for taken in fusion.taken() {
+            words.extend(numbers::words(&taken.launch, &Form::of(&taken.launch))?);
+        }
         let (rows, columns) = (count(&self.rows), count(&self.columns));
         let parts = match form.way {
             Way::Tiles => rows.div_ceil(TILE) * columns.div_ceil(TILE),
@@ -192,7 +223,49 @@ impl Product {
         };
         let groups = u32::try_from(parts * count(&self.batch));
         let groups = groups.map_err(|_| unsupported!("a product of more than 2^32 tiles on a GPU"))?;
-        gpu.prepared(Source::Product(form), &self.words()?, groups)
+        gpu.prepared(Source::Product(form), &words, groups)
+    }
+}
+
+fn of_taken(taken: &Taken) -> TakenForm {
+    TakenForm { form: Form::of(&taken.launch), order: taken.order.clone(), value: taken.value }
+}
+
+/// Whether shaders compute an op as products.
+fn is_computed(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> bool {
+    let ([lhs, rhs], [out]) = (inputs, outputs) else { return false };
+    matches!(op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_))
+        && lhs.dtype == out.dtype
+        && rhs.dtype == out.dtype
+        && types::storage(out.dtype).is_ok()
+}
+
+/// Whether it may take kernels in: its elements are as wide as registers.
+pub fn takes_kernels(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> bool {
+    let is_word = |dtype: DType| ScalarType::of(dtype.real()).is_ok_and(|ty| ty.dtype() == dtype.real());
+    let empty = inputs.iter().chain(outputs).any(|argument| argument.sizes.contains(&0));
+    is_computed(op, inputs, outputs) && outputs.iter().all(|out| is_word(out.dtype)) && !empty
+}
+
+/// Whether its launches write each element of the result once, as a kernel that takes them has to see them.
+pub fn takes_result_kernel(op: &Op, arguments: [&Argument; 3]) -> bool {
+    launches(op, arguments).is_ok_and(|(products, gaps)| products.len() == 1 && !gaps)
+}
+
+/// How often an element of the left operand, or of the right one, is read.
+pub fn reads(op: &Op, arguments: [&Argument; 3], which: usize) -> usize {
+    let Ok((products, _)) = launches(op, arguments) else { return usize::MAX };
+    let elements = arguments[which].bytes() / arguments[which].dtype.size();
+    let total: usize = products.iter().map(|product| product.reads()[which]).sum();
+    total.div_ceil(elements.max(1))
+}
+
+fn launches(op: &Op, arguments: [&Argument; 3]) -> Result<(Vec<Product>, bool)> {
+    match op {
+        _ if arguments.iter().any(|argument| argument.sizes.contains(&0)) => Ok((Vec::new(), true)),
+        Op::DotGeneral(op) => Ok((vec![dot(op, arguments)], false)),
+        Op::ConvGeneralDilated(op) => classes(op, arguments),
+        _ => Err(internal_error!("{} is no product", op.name())),
     }
 }
 
@@ -203,28 +276,29 @@ pub fn bind(
     inputs: &[Argument],
     outputs: &[Argument],
 ) -> Result<Option<Box<dyn Library>>> {
-    let ([lhs, rhs], [out]) = (inputs, outputs) else { return Ok(None) };
-    if lhs.dtype != out.dtype || rhs.dtype != out.dtype || types::storage(out.dtype).is_err() {
-        return Ok(None);
+    match (inputs, outputs) {
+        ([lhs, rhs], [out]) if is_computed(op, inputs, outputs) => {
+            bind_fused(gpu, op, &Fusion::plain([lhs, rhs, out])).map(Some)
+        }
+        _ => Ok(None),
     }
-    let empty = [lhs, rhs, out].iter().any(|argument| argument.sizes.contains(&0));
-    let (products, gaps): (Vec<Product>, bool) = match op {
-        _ if empty && matches!(op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_)) => (Vec::new(), true),
-        Op::DotGeneral(op) => (vec![dot(op, [lhs, rhs, out])], false),
-        Op::ConvGeneralDilated(op) => classes(op, [lhs, rhs, out])?,
-        _ => return Ok(None),
-    };
-    let launches = products.into_iter().map(|product| product.prepare(gpu, out)).collect::<Result<_>>()?;
-    Ok(Some(Box::new(Products { launches, bytes: out.bytes(), gaps })))
+}
+
+/// What computes a product with the kernels that it took in.
+pub fn bind_fused(gpu: &Gpu, op: &Op, fusion: &Fusion) -> Result<Box<dyn Library>> {
+    let (products, gaps) = launches(op, fusion.arguments.each_ref())?;
+    let launches = products.into_iter().map(|product| product.prepare(gpu, fusion)).collect::<Result<_>>()?;
+    Ok(Box::new(Products { launches, results: fusion.results.clone(), gaps }))
 }
 
 impl Library for Products {
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
-        let result = if self.gaps { gpu.zeros(self.bytes)? } else { gpu.allocate(self.bytes)? };
+        let result = |&bytes| if self.gaps { gpu.zeros(bytes) } else { gpu.allocate(bytes) };
+        let results: Vec<Memory> = self.results.iter().map(result).collect::<Result<_>>()?;
         for launch in &self.launches {
-            gpu.launch(launch, inputs.iter().chain([&result]))?;
+            gpu.launch(launch, inputs.iter().chain(&results))?;
         }
-        Ok(vec![result])
+        Ok(results)
     }
 }
 

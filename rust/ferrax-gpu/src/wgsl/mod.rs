@@ -13,6 +13,7 @@ pub mod product;
 pub mod rows;
 pub mod scatter;
 pub mod sort;
+pub mod taken;
 pub mod types;
 
 use std::fmt::Write;

@@ -12,8 +12,11 @@
 
 use std::fmt::Write;
 
-use ferrax_ir::{DType, Result};
+use ferrax_compile::Operand;
+use ferrax_ir::scalar::ScalarType;
+use ferrax_ir::{DType, Result, internal_error};
 
+use super::taken::{Origin, TakenForm};
 use super::{MOST_GROUPS, Needs, Shader, types};
 
 /// Rows and columns of a workgroup.
@@ -41,8 +44,14 @@ pub enum Way {
 /// What shaders of products depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProductForm {
-    /// Of operands and result.
+    /// Of the product's operands and its result.
     pub dtype: DType,
+    /// Bindings after the first.
+    pub operands: Vec<Operand>,
+    pub left: Origin<TakenForm>,
+    pub right: Origin<TakenForm>,
+    /// What is made of results; else the last operand has them.
+    pub then: Option<Box<TakenForm>>,
     pub way: Way,
     pub batch: usize,
     /// For each axis of rows, and of terms, the guard that its index moves.
@@ -78,20 +87,34 @@ impl ProductForm {
         self.axes_before_terms() + AXIS * self.terms.len()
     }
 
+    /// The words before those of the kernels that it took in: of left, of right and of the result.
+    fn before_kernels(&self) -> [usize; 3] {
+        let own = self.before_guards() + 2 * self.guards;
+        let after = |before: usize, origin: &Origin<TakenForm>| {
+            origin.kernel().map_or(before, |form| form.end(before))
+        };
+        let right = after(own, &self.left);
+        [own, right, after(right, &self.right)]
+    }
+
+    fn taken(&self) -> impl Iterator<Item = &TakenForm> {
+        [self.left.kernel(), self.right.kernel(), self.then.as_deref()].into_iter().flatten()
+    }
+
     /// Terms of a block.
     fn block(&self) -> usize {
         BLOCK_BYTES / 2 / TILE / self.dtype.size().max(4)
     }
 }
 
-/// The shader of a product; binding 1 is the left operand, 2 the right one, 3 the result.
+/// The shader of a product.
 pub fn shader(form: &ProductForm) -> Result<Shader> {
     let dtype = form.dtype;
     let real = dtype.real();
     let ty = types::register(ferrax_ir::scalar::ScalarType::of(real)?);
     let element = if dtype.is_complex() { format!("vec2<{ty}>") } else { ty.to_string() };
     let mut text = String::from("@group(0) @binding(0) var<storage, read> n: array<u32>;\n");
-    for (number, written) in [false, false, true].into_iter().enumerate() {
+    for (number, &Operand { dtype, written }) in form.operands.iter().enumerate() {
         let word = if types::is_atomic(dtype, written) { "atomic<u32>" } else { "u32" };
         let _ = writeln!(
             text,
@@ -101,13 +124,17 @@ pub fn shader(form: &ProductForm) -> Result<Shader> {
     }
     let _ = writeln!(text, "alias Element = {element};\nvar<private> zero: u32;");
     functions(form, &mut text)?;
-    text.push_str(super::ops::functions(|_| false).as_str());
+    let has = |ty: ScalarType| form.taken().any(|taken| taken.has(ty));
+    text.push_str(super::ops::functions(has).as_str());
     match form.way {
         Way::Tiles => tiles(form, &mut text),
         Way::Single => single(&mut text),
     }
-    let wide = matches!(real, DType::I64 | DType::U64 | DType::F64);
-    Ok(Shader { text, needs: Needs { int64: wide, float64: real == DType::F64 }, operands: 3 })
+    let wide = |dtype: DType| matches!(dtype.real(), DType::I64 | DType::U64 | DType::F64);
+    let int64 = form.operands.iter().any(|operand| wide(operand.dtype)) || wide(dtype);
+    let float64 = real == DType::F64 || has(ScalarType::F64);
+    let needs = Needs { int64: int64 || has(ScalarType::I64) || has(ScalarType::U64) || float64, float64 };
+    Ok(Shader { text, needs, operands: form.operands.len() as u32 })
 }
 
 /// A word as `i32`.
@@ -134,10 +161,31 @@ fn walk(text: &mut String, axes: usize, at: usize, stride: usize, mut each: impl
 fn functions(form: &ProductForm, text: &mut String) -> Result<()> {
     let dtype = form.dtype;
     let complex = dtype.is_complex();
-    let load = |operand: u32| -> Result<String> {
-        let part = |part: u8| types::load(operand, dtype, part, "offset", false);
-        Ok(if complex { format!("Element({}, {})", part(0)?, part(1)?) } else { part(0)? })
-    };
+    let before = form.before_kernels();
+    for (which, (name, origin)) in [("left", &form.left), ("right", &form.right)].into_iter().enumerate() {
+        let called = format!("{name}_element");
+        match origin {
+            Origin::Kernel(taken) => text.push_str(&taken.element(&called, before[which])?),
+            Origin::Operand(operand) => {
+                let part = |part: u8| types::load(*operand, dtype, part, "at", false);
+                let value = if complex { format!("Element({}, {})", part(0)?, part(1)?) } else { part(0)? };
+                let _ = writeln!(text, "fn {called}(at: i32) -> Element {{ return {value}; }}");
+            }
+        }
+    }
+    match &form.then {
+        Some(taken) => text.push_str(&taken.stores("store_element", dtype, before[2])?),
+        None => {
+            let last = form.operands.len().checked_sub(1);
+            let last = last.ok_or_else(|| internal_error!("a product without a result"))? as u32;
+            text.push_str("fn store_element(at: i32, value: Element) {\n");
+            let parts = if complex { vec![(0, "value.x"), (1, "value.y")] } else { vec![(0, "value")] };
+            for (part, value) in parts {
+                let _ = writeln!(text, "    {}", types::store(last, dtype, part, "at", value)?);
+            }
+            text.push_str("}\n");
+        }
+    }
     for (number, name) in ["left", "right", "result"].into_iter().enumerate() {
         let _ = writeln!(
             text,
@@ -168,13 +216,13 @@ fn functions(form: &ProductForm, text: &mut String) -> Result<()> {
         let size = word(guards + 2 * guard + 1);
         let _ = writeln!(text, "    if place{guard} < 0 || place{guard} >= {size} {{ return Element(); }}");
     }
-    let _ = writeln!(text, "    return {};\n}}", load(0)?);
+    text.push_str("    return left_element(offset);\n}\n");
     text.push_str("fn right(base: i32, term: u32, column: u32) -> Element {\n");
     text.push_str("    if column >= n[3] || term >= n[4] { return Element(); }\n    var offset = base; var rest = column;\n");
     walk(text, form.columns, form.axes_before_columns(), 1, |_, _| {});
     text.push_str("    rest = term;\n");
     walk(text, form.terms.len(), form.axes_before_terms(), 2, |_, _| {});
-    let _ = writeln!(text, "    return {};\n}}", load(1)?);
+    text.push_str("    return right_element(offset);\n}\n");
     text.push_str("fn store(base: i32, row: u32, column: u32, value: Element) {\n");
     text.push_str(
         "    if row >= n[2] || column >= n[3] { return; }\n    var offset = base; var rest = row;\n",
@@ -182,11 +230,7 @@ fn functions(form: &ProductForm, text: &mut String) -> Result<()> {
     walk(text, form.rows.len(), form.axes_before_rows(), 2, |_, _| {});
     text.push_str("    rest = column;\n");
     walk(text, form.columns, form.axes_before_columns(), 2, |_, _| {});
-    let parts = if complex { vec![(0, "value.x"), (1, "value.y")] } else { vec![(0, "value")] };
-    for (part, value) in parts {
-        let _ = writeln!(text, "    {}", types::store(2, dtype, part, "offset", value)?);
-    }
-    text.push_str("}\nfn step(sum: Element, a: Element, b: Element) -> Element {\n    return ");
+    text.push_str("    store_element(offset, value);\n}\nfn step(sum: Element, a: Element, b: Element) -> Element {\n    return ");
     text.push_str(match (complex, dtype.is_float()) {
         (true, _) => "Element(fma(a.x, b.x, fma(-a.y, b.y, sum.x)), fma(a.x, b.y, fma(a.y, b.x, sum.y)))",
         (false, true) => "fma(a, b, sum)",
