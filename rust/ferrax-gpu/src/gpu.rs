@@ -338,3 +338,10 @@ pub struct Prepared {
     /// What makes results of its partial results, which have so many bytes.
     then: Option<(usize, Box<Prepared>)>,
 }
+
+impl Prepared {
+    /// With what makes results of its partial results, which have so many bytes.
+    pub(crate) fn then(self, bytes: usize, then: Prepared) -> Prepared {
+        Prepared { then: Some((bytes, Box::new(then))), ..self }
+    }
+}

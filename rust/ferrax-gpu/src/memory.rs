@@ -109,7 +109,7 @@ impl Pool {
     /// Errors: more than an array may have; more than there is, with the largest that there are.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Memory> {
         let limits = self.device.limits();
-        let most = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size) & !3;
+        let most = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size) & !15;
         if bytes as u64 > most {
             return Err(unsupported!(
                 "an array of {bytes} bytes on {}, whose arrays have at most {most}",

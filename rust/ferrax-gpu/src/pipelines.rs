@@ -54,7 +54,7 @@ impl Source {
                     format!("kernel of {}", parts.join(", "))
                 }
             }
-            Source::Product(form) => format!("product of {}, {:?}", form.dtype, form.way).to_lowercase(),
+            Source::Product(form) => format!("product of {}, {}", form.dtype, form.name()),
             Source::Row(way) => format!("row, {way:?}").to_lowercase(),
             Source::Sort(form) => match form {
                 SortForm::Keys { dtype, .. } => format!("sort, keys of {dtype}"),

@@ -16,15 +16,29 @@ use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::numbers::{self, Form};
 use crate::pipelines::Source;
-use crate::wgsl::product::{AXIS, HEAD, ProductForm, TILE, Way};
+use crate::wgsl::product::{AXIS, HEAD, ProductForm, Way, finishing_groups};
 use crate::wgsl::taken::{Origin, TakenForm};
 use crate::wgsl::types;
 
-/// Rows or columns below which most of a tile would be idle, and, where results are few, the terms from which on
-/// each is worth a workgroup.
+/// Rows or columns below which most of a tile would be idle.
 const THIN: usize = 4;
-const FEW: usize = 4096;
-const LONG: usize = 512;
+
+/// Rows and columns of an invocation in a large tile, and in others; and how many large tiles make them worth it: as many as
+/// GPUs have cores.
+const LARGE: usize = 8;
+const SMALL: usize = 4;
+const MANY: usize = 128;
+
+/// Where tiles are fewer than this, terms are cut into segments, of at least so many terms, and of a multiple of those of a block.
+const ENOUGH: usize = 128;
+const SEGMENT: usize = 256;
+const BLOCKS: usize = 32;
+
+/// Elements that are read at once where they can be.
+const QUAD: i64 = 4;
+
+/// Bytes of the smallest registers.
+const WORD: usize = 4;
 
 /// Launches which together write the results, of so many bytes.
 #[derive(Debug)]
@@ -138,40 +152,91 @@ impl Product {
             Origin::Kernel(taken) => Origin::Kernel(Box::new(of_taken(taken))),
         };
         let [left, right] = &fusion.from;
+        let dtype = fusion.arguments[2].dtype;
+        let way = self.way(dtype);
+        let (left_terms, right_columns) = (one(&self.terms, 0), one(&self.columns, 0));
+        let is_quads = |origin: &Origin<Taken>, operand: usize, by_terms: bool| {
+            let words = matches!(dtype, DType::F32 | DType::I32 | DType::U32);
+            words && way != Way::Single && origin.kernel().is_none() && self.quads(operand, by_terms)
+        };
         ProductForm {
-            dtype: fusion.arguments[2].dtype,
+            dtype,
             operands: fusion.operands.clone(),
             left: origin(left),
             right: origin(right),
             then: fusion.then.as_ref().map(|taken| Box::new(of_taken(taken))),
-            way: self.way(),
+            way,
             batch: self.batch.len(),
             rows: guards(&self.rows),
             terms: guards(&self.terms),
             columns: self.columns.len(),
             guards: self.guards.len(),
-            left_terms: one(&self.terms, 0),
-            right_columns: one(&self.columns, 0),
+            left_terms,
+            right_columns,
+            left_quads: is_quads(left, 0, left_terms),
+            right_quads: is_quads(right, 1, !right_columns),
+            segmented: self.segments(way)[1] > 1,
         }
     }
 
     /// Who computes what.
-    fn way(&self) -> Way {
+    fn way(&self, dtype: DType) -> Way {
         let (rows, columns) = (count(&self.rows), count(&self.columns));
-        let few = rows * columns * count(&self.batch) <= FEW && count(&self.terms) >= LONG;
-        if few || rows.min(columns) <= THIN { Way::Single } else { Way::Tiles }
+        let large = Way::Tiles(LARGE);
+        if rows.min(columns) <= THIN {
+            Way::Single
+        } else if dtype.size() <= 4 && rows.min(columns) >= large.side() && self.groups(large) >= MANY {
+            large
+        } else {
+            Way::Tiles(SMALL)
+        }
+    }
+
+    /// Workgroups for a segment of terms.
+    fn groups(&self, way: Way) -> usize {
+        let tiles = |axes: &[Axis]| count(axes).div_ceil(way.side());
+        tiles(&self.rows).saturating_mul(tiles(&self.columns)).saturating_mul(count(&self.batch))
+    }
+
+    /// Terms of a segment, and how many there are.
+    fn segments(&self, way: Way) -> [usize; 2] {
+        let (terms, groups) = (count(&self.terms), self.groups(way));
+        let wanted = (ENOUGH / groups.max(1)).min(terms / SEGMENT);
+        if wanted <= 1 || way == Way::Single {
+            return [terms.max(1), 1];
+        }
+        let each = terms.div_ceil(wanted).next_multiple_of(BLOCKS);
+        [each, terms.div_ceil(each)]
+    }
+
+    /// Whether four neighbours of an operand, terms or others, are read at once: they are whole lines' fourths.
+    fn quads(&self, operand: usize, by_terms: bool) -> bool {
+        let others = if operand == 0 { &self.rows } else { &self.columns };
+        let of_others = |axis: &Axis| axis.strides[0];
+        let of_terms = |axis: &Axis| axis.strides[operand];
+        let fourths = |axes: &[Axis], stride: &dyn Fn(&Axis) -> i64, along: bool| match axes.split_last() {
+            Some((last, rest)) if along => {
+                let whole = stride(last) == 1 && last.count as i64 % QUAD == 0 && last.guard.is_none();
+                whole && rest.iter().all(|axis| stride(axis) % QUAD == 0)
+            }
+            _ => !along && axes.iter().all(|axis| stride(axis) % QUAD == 0),
+        };
+        fourths(others, &of_others, !by_terms)
+            && fourths(&self.terms, &of_terms, by_terms)
+            && self.batch.iter().all(|axis| axis.strides[operand] % QUAD == 0)
+            && self.start[operand] % QUAD == 0
     }
 
     /// How many elements of the left and of the right operand are read.
-    fn reads(&self) -> [usize; 2] {
-        let tile = if self.way() == Way::Tiles { TILE } else { 1 };
+    fn reads(&self, dtype: DType) -> [usize; 2] {
+        let tile = self.way(dtype).side();
         let (rows, columns) = (count(&self.rows), count(&self.columns));
         let each = count(&self.batch).saturating_mul(count(&self.terms));
         [[rows, columns.div_ceil(tile)], [columns, rows.div_ceil(tile)]]
             .map(|[of, times]| each.saturating_mul(of).saturating_mul(times))
     }
 
-    fn words(&self) -> Result<Vec<u32>> {
+    fn words(&self, way: Way) -> Result<Vec<u32>> {
         let word = |number: i64| {
             let small = i32::try_from(number);
             small.map(|small| small as u32).map_err(|_| {
@@ -186,6 +251,9 @@ impl Product {
         }
         for start in self.start {
             words.push(word(start)?);
+        }
+        for number in self.segments(way) {
+            words.push(word(number as i64)?);
         }
         debug_assert_eq!(words.len(), HEAD);
         for (axes, strides) in [(&self.batch, 3), (&self.rows, 2), (&self.columns, 2), (&self.terms, 2)] {
@@ -212,18 +280,24 @@ impl Product {
             tidy(axes);
         }
         let form = self.form(fusion);
-        let mut words = self.words()?;
+        let way = form.way;
+        let mut words = self.words(way)?;
         for taken in fusion.taken() {
             words.extend(numbers::words(&taken.launch, &Form::of(&taken.launch))?);
         }
-        let (rows, columns) = (count(&self.rows), count(&self.columns));
-        let parts = match form.way {
-            Way::Tiles => rows.div_ceil(TILE) * columns.div_ceil(TILE),
-            Way::Single => rows * columns,
+        let small = |groups: usize| {
+            u32::try_from(groups).map_err(|_| unsupported!("a product of more than 2^32 tiles on a GPU"))
         };
-        let groups = u32::try_from(parts * count(&self.batch));
-        let groups = groups.map_err(|_| unsupported!("a product of more than 2^32 tiles on a GPU"))?;
-        gpu.prepared(Source::Product(form), &words, groups)
+        let [_, segments] = self.segments(way);
+        let groups = small(self.groups(way).saturating_mul(segments))?;
+        let results = count(&self.rows) * count(&self.columns) * count(&self.batch);
+        let finish = ProductForm { way: Way::Finish, ..form.clone() };
+        let prepared = gpu.prepared(Source::Product(form), &words, groups)?;
+        if segments == 1 {
+            return Ok(prepared);
+        }
+        let then = gpu.prepared(Source::Product(finish), &words, small(finishing_groups(results))?)?;
+        Ok(prepared.then(segments * results * fusion.arguments[2].dtype.size().max(WORD), then))
     }
 }
 
@@ -256,7 +330,7 @@ pub fn takes_result_kernel(op: &Op, arguments: [&Argument; 3]) -> bool {
 pub fn reads(op: &Op, arguments: [&Argument; 3], which: usize) -> usize {
     let Ok((products, _)) = launches(op, arguments) else { return usize::MAX };
     let elements = arguments[which].bytes() / arguments[which].dtype.size();
-    let total: usize = products.iter().map(|product| product.reads()[which]).sum();
+    let total: usize = products.iter().map(|product| product.reads(arguments[2].dtype)[which]).sum();
     total.div_ceil(elements.max(1))
 }
 

@@ -14,6 +14,7 @@ pub mod rows;
 pub mod scatter;
 pub mod sort;
 pub mod taken;
+mod tiles;
 pub mod types;
 
 use std::fmt::Write;
