@@ -369,7 +369,6 @@ impl<'a> Search<'a> {
         }
         let mut kernels = [None, None];
         for which in 0..2 {
-            // What is there already, and an operand or two of the product.
             let known = operands.clone();
             kernels[which] = self.operand_kernel(number, at, which);
             if let Some((step, taken)) = &kernels[which] {
@@ -378,13 +377,11 @@ impl<'a> Search<'a> {
                     let dtype = taken.launch.kernel.operands[load.operand as usize].dtype;
                     self.input(&mut operands, kernel.buffers[load.operand as usize], dtype);
                 }
-                if operands.0.len() + outputs + 1 - which > self.most {
+                let others = usize::from(which == 0 || kernels[0].is_none());
+                if operands.0.len() + others + outputs > self.most {
                     operands = known;
                     kernels[which] = None;
                 }
-            }
-            if kernels[which].is_none() {
-                self.input(&mut operands, arguments[which].buffer, arguments[which].dtype);
             }
         }
         if then.is_none() && kernels.iter().all(Option::is_none) {
@@ -394,7 +391,11 @@ impl<'a> Search<'a> {
         let mut steps = Vec::new();
         for (which, from) in from.iter_mut().enumerate() {
             *from = match kernels[which].take() {
-                None => Origin::Operand(operands.number(arguments[which].buffer, arguments[which].dtype)?),
+                // Apart from what kernels read, though it may be the same: it may be read in another way.
+                None => {
+                    operands.0.push(arguments[which].clone());
+                    Origin::Operand(operands.0.len() as u32 - 1)
+                }
                 Some((step, taken)) => {
                     steps.push(step);
                     Origin::Kernel(Box::new(operands.of_operand(&self.kernel(step)?, taken)?))

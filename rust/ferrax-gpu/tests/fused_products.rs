@@ -179,7 +179,7 @@ fn what_follows_a_product_is_computed_where_it_is_written() {
 #[test]
 fn what_follows_a_product_may_read_and_write_anything_once() {
     let device = device();
-    let square = [fill(DType::F32, &[70, 70], 1), fill(DType::F32, &[70, 70], 2)];
+    let square = [fill(DType::F32, &[72, 72], 1), fill(DType::F32, &[72, 72], 2)];
     let residual = |b: &mut Builder, atoms: &[Atom]| {
         let product = b.emit1(dot(None), atoms).unwrap();
         vec![product, b.add(product, atoms[0]).unwrap()]
