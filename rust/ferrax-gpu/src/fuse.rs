@@ -11,22 +11,18 @@
 //! it was. Cost: linear in the number of accesses, for each product times the steps between it and its kernels.
 
 use ferrax_compile::{
-    Accumulator, AccumulatorKind, Argument, AxisKind, BufferId, Jumps, Launch, Load, Operand, Plan, Stage,
-    Step, View, registers,
+    Accumulator, AccumulatorKind, Argument, BufferId, Jumps, Launch, Load, Operand, Plan, Stage, Step,
 };
-use ferrax_ir::scalar::{Body, Instruction, Narrow, Reg, ScalarOp, ScalarType, Value};
+use ferrax_ir::scalar::{Body, Reg, ScalarType, Value};
 use ferrax_ir::{DType, Op};
 
+use crate::elementwise::{DIVISION, Kernel, cost, digits, is_element, is_whole, joined, renumbered};
 use crate::product;
 use crate::wgsl::taken::Origin;
 
 /// What an operand's kernel may cost for an element, times how often that is read. A pass over memory that goes away takes,
 /// on GPUs of the last ten years, about as long as so many instructions for each element.
 const MOST_COST: usize = 64;
-
-/// The cost of a function of floats, of a division, and of the index of a loop.
-const MATH: usize = 32;
-const DIVISION: usize = 8;
 
 /// A kernel that was taken in. Its operands are those of the product.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,7 +83,8 @@ pub fn fuse(mut plan: Plan, most: usize) -> (Plan, Vec<Option<Fusion>>) {
         }
     }
     let Search { taken, .. } = search;
-    let moved: Vec<usize> = found.iter().flatten().map(|(product, ..)| *product).collect();
+    let mut gone = taken;
+    found.iter().flatten().for_each(|(product, ..)| gone[*product] = true);
     let (mut steps, mut fusions) = (Vec::new(), Vec::new());
     for (number, (step, found)) in plan.steps.into_iter().zip(found).enumerate() {
         match found {
@@ -95,7 +92,7 @@ pub fn fuse(mut plan: Plan, most: usize) -> (Plan, Vec<Option<Fusion>>) {
                 steps.push(step);
                 fusions.push(Some(fusion));
             }
-            None if taken[number] || moved.contains(&number) => {}
+            None if gone[number] => {}
             None => {
                 steps.push(step);
                 fusions.push(None);
@@ -121,82 +118,6 @@ struct Search<'a> {
     is_output: Vec<bool>,
     /// Kernels that are taken in.
     taken: Vec<bool>,
-}
-
-/// A kernel step, with as few loops as it can have.
-#[derive(Clone)]
-struct Kernel<'a> {
-    launch: Launch,
-    buffers: &'a [BufferId],
-}
-
-impl Kernel<'_> {
-    /// Whether it computes each of its indices apart from the others.
-    fn is_elementwise(&self) -> bool {
-        let kernel = &self.launch.kernel;
-        kernel.axes.iter().all(|kind| *kind == AxisKind::Parallel)
-            && kernel.accumulators.is_empty()
-            && kernel.stores.iter().all(|store| store.stage == Stage::Main)
-            && !self.launch.extents.contains(&0)
-    }
-
-    fn reads(&self) -> impl Iterator<Item = BufferId> + '_ {
-        self.launch.kernel.loads.iter().map(|load| self.buffers[load.operand as usize])
-    }
-}
-
-/// The same launch with one loop for neighbours that all its accesses walk as one, where it has no guards and computes
-/// nothing of indices.
-fn joined(launch: &Launch) -> Launch {
-    let mut launch = launch.clone();
-    let whole = launch.loads.iter().all(|view| is_whole(view, &launch.extents));
-    let kernel = &launch.kernel;
-    let is_index = |instruction: &Instruction| matches!(instruction.op, ScalarOp::Index { .. });
-    let of_indices =
-        [&kernel.body, &kernel.epilogue].iter().any(|body| body.instructions().iter().any(is_index));
-    if !whole || of_indices || kernel.has_reduction() || launch.extents.contains(&0) {
-        return launch;
-    }
-    for axis in (0..launch.extents.len().saturating_sub(1)).rev() {
-        let [outer, inner] = [launch.extents[axis], launch.extents[axis + 1]];
-        let mut views = launch.loads.iter().chain(&launch.stores);
-        let one = |view: &View| view.strides[axis] == view.strides[axis + 1].saturating_mul(inner as i64);
-        let (goes, stays) = match (outer, inner) {
-            (1, _) => (axis, axis + 1),
-            (_, 1) => (axis + 1, axis),
-            _ if views.all(one) => (axis, axis + 1),
-            _ => continue,
-        };
-        launch.extents[stays] = outer * inner;
-        launch.extents.remove(goes);
-        launch.kernel.axes.remove(goes);
-        for view in launch.loads.iter_mut().chain(&mut launch.stores) {
-            view.strides.remove(goes);
-            view.ranges.remove(goes);
-            view.ranges[axis] = (0, (outer * inner) as i64);
-        }
-    }
-    launch
-}
-
-/// Whether a view has no guards over these extents.
-fn is_whole(view: &View, extents: &[usize]) -> bool {
-    view.ranges.iter().zip(extents).all(|(&(low, high), &extent)| low <= 0 && high >= extent as i64)
-}
-
-/// The loops whose indices are, in this order, the digits of the number of the element at a view, which goes through all
-/// of them; none if they are not.
-fn digits(view: &View, extents: &[usize]) -> Option<Vec<usize>> {
-    let mut order: Vec<usize> = (0..extents.len()).filter(|&axis| extents[axis] != 1).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse(view.strides[axis]));
-    let mut stride = 1;
-    for &axis in order.iter().rev() {
-        if view.strides[axis] != stride {
-            return None;
-        }
-        stride *= extents[axis] as i64;
-    }
-    (view.offset == 0 && is_whole(view, extents)).then_some(order)
 }
 
 impl<'a> Search<'a> {
@@ -509,69 +430,4 @@ impl Operands {
         launch.kernel.epilogue = body;
         Some((results, Taken { launch, order, value: Value::Real(Reg(0)) }))
     }
-}
-
-/// A body whose inputs of loads that are not kept are accumulators, one for each part, which come after `loads` loads. And where
-/// its registers are now.
-fn renumbered(body: &Body, kept: &[bool], loads: u32) -> (Body, Vec<Reg>) {
-    let mut out = Body::default();
-    let mut map: Vec<Reg> = Vec::with_capacity(body.instructions().len());
-    for Instruction { op, ty, args } in body.instructions() {
-        let args: Vec<Reg> = args.iter().map(|reg| map[reg.0 as usize]).collect();
-        let op = match *op {
-            ScalarOp::Input { operand, part } if kept[operand as usize] => {
-                let before = kept[..operand as usize].iter().filter(|&&kept| kept).count();
-                ScalarOp::Input { operand: before as u32, part }
-            }
-            ScalarOp::Input { part, .. } => ScalarOp::Input { operand: loads + u32::from(part), part: 0 },
-            op => op,
-        };
-        map.push(out.push(op, *ty, &args));
-    }
-    (out, map)
-}
-
-/// What a value costs: instructions, beside the first load and what makes wider numbers of narrow ones, which are paid by the
-/// shorter reads.
-fn cost(body: &Body, value: Value) -> usize {
-    let instructions = body.instructions();
-    let mut needed = vec![false; instructions.len()];
-    for reg in registers(value) {
-        needed[reg.0 as usize] = true;
-    }
-    let mut total = 0;
-    let mut loads = 0;
-    for (number, instruction) in instructions.iter().enumerate().rev() {
-        if !needed[number] {
-            continue;
-        }
-        instruction.args.iter().for_each(|arg| needed[arg.0 as usize] = true);
-        let from = instruction.args.first().map_or(instruction.ty, |&arg| body.type_of(arg));
-        total += match instruction.op {
-            ScalarOp::Const { .. } | ScalarOp::Param { .. } => 0,
-            ScalarOp::Input { .. } => {
-                loads += 1;
-                usize::from(loads > 1)
-            }
-            ScalarOp::Convert if is_wider(from, instruction.ty) => 0,
-            ScalarOp::Math(_) => MATH,
-            ScalarOp::Div | ScalarOp::Rem | ScalarOp::Sqrt => DIVISION,
-            ScalarOp::Convert if from.is_float() && !instruction.ty.is_float() => DIVISION,
-            ScalarOp::RoundTo(Narrow::F16) => DIVISION,
-            ScalarOp::RoundTo(Narrow::BF16) => DIVISION / 2,
-            _ => 1,
-        };
-    }
-    total
-}
-
-/// Whether the registers of a value are those of elements of this dtype.
-fn is_element(body: &Body, value: Value, dtype: DType) -> bool {
-    let parts = registers(value);
-    let of_type = |&reg: &Reg| ScalarType::of(dtype.real()).is_ok_and(|ty| ty == body.type_of(reg));
-    parts.len() == dtype.parts() && parts.iter().all(of_type)
-}
-
-fn is_wider(from: ScalarType, to: ScalarType) -> bool {
-    from != ScalarType::Bool && from.size() <= to.size() && from.is_float() <= to.is_float()
 }

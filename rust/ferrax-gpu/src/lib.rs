@@ -10,7 +10,7 @@
 //! | `numbers` | the sizes of a launch, as words that a shader reads |
 //! | `pipelines` | what was made of shaders, by what they were made of |
 //! | `product` | products of matrices and convolutions |
-//! | `fuse` | kernels that these take in |
+//! | `fuse` | kernels that these take in: those of elements (`elementwise`) |
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
 //! | `cumulative` | running reductions |
@@ -27,6 +27,7 @@ mod adapter;
 mod backend;
 mod control;
 mod cumulative;
+mod elementwise;
 mod factorise;
 mod fft;
 mod fuse;
