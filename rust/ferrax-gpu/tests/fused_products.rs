@@ -344,3 +344,43 @@ fn operands_that_change_are_read_before() {
     };
     launches(&device, chain, &inputs, "a chain");
 }
+
+/// A product whose operand is written over before its result's kernel could run, an operand's kernel whose own operand is, and a
+/// result that a second product reads.
+#[test]
+fn what_others_change_or_need_is_not_taken() {
+    let device = device();
+    let inputs = [fill(DType::F32, &[90, 90], 1), fill(DType::F32, &[90, 90], 2)];
+    let product = |b: &mut Builder, x: Atom, y: Atom| b.emit1(dot(None), &[x, y]).unwrap();
+    let dear = |b: &mut Builder, x: Atom| {
+        let x = b.unary(Unary::Tanh, x).unwrap();
+        let x = b.unary(Unary::Erf, x).unwrap();
+        b.unary(Unary::Exp, x).unwrap()
+    };
+    let operand = |b: &mut Builder, atoms: &[Atom]| {
+        let x = product(b, atoms[0], atoms[1]);
+        let first = product(b, x, atoms[1]);
+        let over = dear(b, x);
+        let second = product(b, over, atoms[0]);
+        vec![b.sub(first, second).unwrap()]
+    };
+    let (_, count) = launches(&device, operand, &inputs, "an operand that is written over");
+    assert_eq!(count, 4);
+    let source = |b: &mut Builder, atoms: &[Atom]| {
+        let x = product(b, atoms[0], atoms[1]);
+        let negative = b.unary(Unary::Neg, x).unwrap();
+        let other = product(b, atoms[1], atoms[0]);
+        let over = dear(b, x);
+        let over = b.add(over, other).unwrap();
+        vec![product(b, negative, over)]
+    };
+    let (_, count) = launches(&device, source, &inputs, "an operand's source that is written over");
+    assert_eq!(count, 4);
+    let again = |b: &mut Builder, atoms: &[Atom]| {
+        let x = product(b, atoms[0], atoms[1]);
+        let squashed = b.unary(Unary::Tanh, x).unwrap();
+        vec![squashed, product(b, x, atoms[1])]
+    };
+    let (_, count) = launches(&device, again, &inputs, "a result that a product needs too");
+    assert_eq!(count, 3);
+}
