@@ -183,6 +183,9 @@ fn rowwise<'a>(
     target: &Target,
 ) -> Option<Rowwise<'a>> {
     let (OpView::Leaf(rules), [output]) = (op.view(), outputs) else { return None };
+    if inputs.first().map_or(0, Argument::bytes).max(output.bytes()) < target.product_bytes {
+        return None;
+    }
     let extents = |argument: &'a Argument| Extents { dtype: argument.dtype, sizes: &argument.sizes };
     let known: SmallVec<[Extents<'_>; 4]> = inputs.iter().map(extents).collect();
     let by_rows = rules.by_rows(&known, extents(output))?;

@@ -16,6 +16,7 @@ use crate::cost;
 use crate::cumulative;
 use crate::factorise;
 use crate::fft;
+use crate::fuse::fuse;
 use crate::gpu::{Gpu, Prepared};
 use crate::loops;
 use crate::memory::Memory;
@@ -70,9 +71,11 @@ impl Backend for Gpu {
         ferrax_cpu::persistent::prepared(program)
     }
 
-    fn bind(&self, plan: Plan, nested: &mut Nested<'_, Self>) -> Result<Executable> {
+    fn bind(&self, mut plan: Plan, nested: &mut Nested<'_, Self>) -> Result<Executable> {
         let constants =
             plan.constants.iter().map(|tensor| Gpu::upload(self, tensor.bytes())).collect::<Result<_>>()?;
+        plan.runs.retain(Blocks::are_several);
+        let (plan, mut fusions) = fuse(plan, self.most_operands());
         let mut steps = Vec::with_capacity(plan.steps.len());
         let mut costs = Vec::with_capacity(plan.steps.len());
         let mut last = Vec::with_capacity(plan.steps.len());
@@ -101,6 +104,7 @@ impl Backend for Gpu {
                 continue;
             }
             last.push(uses[number].clone());
+            let fusion = fusions[number].take();
             number += 1;
             steps.push(match step {
                 Step::Kernel { launch, operands } => {
@@ -110,8 +114,17 @@ impl Backend for Gpu {
                     Ready::Kernel(self.prepare(launch, &bytes)?, operands.clone())
                 }
                 Step::Library { op, inputs, outputs } => {
-                    let library = self.library(&plan, op, (inputs, outputs), nested)?;
-                    costs.push(library.in_vain(cost::of_call(op, inputs, outputs)));
+                    let (library, cost) = match fusion {
+                        Some(fusion) => {
+                            let (inputs, outputs) = fusion.arguments.split_at(2);
+                            (product::bind_fused(self, op, &fusion)?, cost::of_call(op, inputs, outputs))
+                        }
+                        None => (
+                            self.library(&plan, op, (inputs, outputs), nested)?,
+                            cost::of_call(op, inputs, outputs),
+                        ),
+                    };
+                    costs.push(library.in_vain(cost));
                     Ready::Library(library, inputs.clone(), outputs.clone())
                 }
             });

@@ -84,14 +84,24 @@ fn parts(extents: &[usize], rows: usize) -> Vec<Part> {
     parts
 }
 
+/// The rows of a run whose own values take so many bytes.
+fn rows_of(run: &Run, bytes: usize) -> usize {
+    (bytes / run.own_bytes.max(1)).max(1)
+}
+
 impl Blocks {
+    /// Whether a run has products, and several blocks.
+    pub fn are_several(run: &Run) -> bool {
+        run.calls && parts(&run.extents, rows_of(run, OWN)).len() > 1
+    }
+
     /// None for a run that is one block, or of which a step has no shader.
     pub fn new(gpu: &Gpu, plan: &Plan, run: &Run) -> Result<Option<Blocks>> {
         Blocks::of_bytes(gpu, plan, run, OWN)
     }
 
     fn of_bytes(gpu: &Gpu, plan: &Plan, run: &Run, bytes: usize) -> Result<Option<Blocks>> {
-        let parts = parts(&run.extents, (bytes / run.own_bytes.max(1)).max(1));
+        let parts = parts(&run.extents, rows_of(run, bytes));
         if !run.calls || parts.len() < 2 {
             return Ok(None);
         }

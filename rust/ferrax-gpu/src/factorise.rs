@@ -1,6 +1,7 @@
 //! Factorisations of small matrices: launches of [`crate::wgsl::factorise`].
 //!
-//! In: the op with its operands. Out: nothing for larger matrices, which the CPU factorises by blocks. Cost: cubic in the side
+//! In: the op with its operands. Out: nothing for larger matrices, or such as take longer than the GPU's patience, which the CPU
+//! factorises by blocks. Cost: cubic in the side
 //! of a matrix, a workgroup or, of triangular systems and products of reflections, an invocation for each vector.
 
 use ferrax_compile::Argument;
@@ -52,7 +53,6 @@ pub fn bind(
     if empty || rows.max(columns) > LARGEST {
         return Ok(None);
     }
-    let matrices = element_count(&operand.sizes) / (rows * columns);
     let side = |argument: &Argument, last: usize| argument.sizes[argument.sizes.len() - last];
     let (vectors, reflections) = match what {
         What::Solve { left, .. } => (side(&outputs[0], if left { 1 } else { 2 }), 0),
@@ -60,6 +60,10 @@ pub fn bind(
         What::Apply { left, .. } => (side(&outputs[0], if left { 1 } else { 2 }), side(&inputs[1], 1)),
         _ => (1, 0),
     };
+    if iterations(what, [rows, columns], reflections) > gpu.patience().0 {
+        return Ok(None);
+    }
+    let matrices = element_count(&operand.sizes) / (rows * columns);
     let count = matrices * if what.by_workgroups() { 1 } else { vectors };
     let numbers = [0, count, rows, columns, vectors, reflections];
     let numbers = numbers.into_iter().map(word).collect::<Result<Vec<u32>>>()?;
@@ -67,6 +71,20 @@ pub fn bind(
     let source = Source::Factor(FactorForm { what, dtype: operand.dtype });
     let bytes = outputs.iter().map(Argument::bytes).collect();
     Ok(Some(Box::new(Factorise { launch: gpu.prepared(source, &numbers, groups)?, bytes })))
+}
+
+/// How often an invocation goes through loops, about.
+fn iterations(what: What, [rows, columns]: [usize; 2], reflections: usize) -> usize {
+    let lanes = WORKGROUP as usize;
+    let steps = rows.min(columns);
+    // Of what is left at a step, a third of the matrix in the mean.
+    let passes = |passes: usize| steps * (passes * rows * columns / (3 * lanes) + 40);
+    match what {
+        What::Cholesky | What::Lu => passes(1),
+        What::Qr => passes(4),
+        What::Solve { .. } => rows * (rows + 1) / 2,
+        What::Product | What::Apply { .. } => reflections * 2 * rows.max(columns),
+    }
 }
 
 impl Library for Factorise {

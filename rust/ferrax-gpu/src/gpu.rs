@@ -110,7 +110,7 @@ impl Gpu {
         let pipelines = Pipelines::new(&device, &info);
         let patience = match info.device_type {
             DeviceType::Cpu => SOFTWARE,
-            _ => Patience(usize::MAX),
+            _ => Patience::EVER,
         };
         Ok(Gpu {
             name,
@@ -420,4 +420,11 @@ pub struct Prepared {
     groups: u32,
     /// What makes results of its partial results, which have so many bytes.
     then: Option<(usize, Box<Prepared>)>,
+}
+
+impl Prepared {
+    /// With what makes results of its partial results, which have so many bytes.
+    pub(crate) fn then(self, bytes: usize, then: Prepared) -> Prepared {
+        Prepared { then: Some((bytes, Box::new(then))), ..self }
+    }
 }

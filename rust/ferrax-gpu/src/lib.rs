@@ -14,6 +14,7 @@
 //! | `runs` | kernels that go through rows together, as such |
 //! | `loops` | small loops, as such |
 //! | `product` | products of matrices and convolutions |
+//! | `fuse` | kernels that these take in: those of elements (`elementwise`) |
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
 //! | `cumulative` | running reductions |
@@ -41,9 +42,11 @@ mod common;
 mod control;
 mod cost;
 mod cumulative;
+mod elementwise;
 mod factorise;
 mod fft;
 mod flags;
+mod fuse;
 mod gpu;
 mod loops;
 mod memory;

@@ -81,6 +81,13 @@ pub struct Form {
 pub struct Patience(pub usize);
 
 impl Patience {
+    pub const EVER: Patience = Patience(usize::MAX);
+
+    /// Terms of a product that an invocation has time for, one after the other, and to bring them.
+    pub fn terms(self) -> usize {
+        (self.0 / 2).max(1)
+    }
+
     /// Blocks of terms that an invocation has time for.
     fn blocks_of_one(self, accumulators: usize) -> usize {
         (self.0 / (BLOCK * (1 + accumulators))).max(1)
@@ -119,6 +126,11 @@ impl Form {
             form.wide = wide::of(launch, bytes, &form.guarded);
         }
         form
+    }
+
+    /// That of a kernel that is a part of another shader, which says who folds and has which indices.
+    pub fn part(launch: &Launch) -> Form {
+        Form { wide: None, ..Form::of(launch, &[], Patience::EVER) }
     }
 
     fn chosen(&self, extents: &[usize], patience: Patience) -> Fold {

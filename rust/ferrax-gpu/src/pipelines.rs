@@ -64,7 +64,7 @@ impl Source {
                     false => format!("{what}, kernels of {}", functions.join(", ")),
                 }
             }
-            Source::Product(form) => format!("product of {}, {:?}", form.dtype, form.way).to_lowercase(),
+            Source::Product(form) => format!("product of {}, {}", form.dtype, form.name()),
             Source::Row(way) => format!("row, {way:?}").to_lowercase(),
             Source::Flagged(what) => format!("flagged, {what:?}").to_lowercase(),
             Source::Sort(form) => match form {

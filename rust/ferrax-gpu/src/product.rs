@@ -6,27 +6,42 @@
 use ferrax_compile::Argument;
 use ferrax_compile::convolution::{self, Axis as Joined, Problem};
 use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral};
+use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::tensor::row_major;
-use ferrax_ir::{Op, Result, unsupported};
+use ferrax_ir::{DType, Op, Result, internal_error, unsupported};
 
 use crate::backend::Library;
+use crate::fuse::{Fusion, Taken};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
+use crate::numbers::{self, Form, Patience};
 use crate::pipelines::Source;
-use crate::wgsl::product::{AXIS, HEAD, ProductForm, TILE, Way};
+use crate::wgsl::product::{AXIS, HEAD, ProductForm, SINGLE, Way, finishing_groups, partial};
+use crate::wgsl::taken::{Origin, TakenForm};
 use crate::wgsl::types;
 
-/// Rows or columns below which most of a tile would be idle, and, where results are few, the terms from which on
-/// each is worth a workgroup.
+/// Rows or columns below which most of a tile would be idle.
 const THIN: usize = 4;
-const FEW: usize = 4096;
-const LONG: usize = 512;
 
-/// Launches whose results together are the result, which has so many bytes.
+/// Rows and columns of an invocation in a large tile, and in others; and how many large tiles make them worth it: as many as
+/// GPUs have cores.
+const LARGE: usize = 8;
+const SMALL: usize = 4;
+const MANY: usize = 128;
+
+/// Where tiles are fewer than this, terms are cut into segments, of at least so many terms, and of a multiple of those of a block.
+const ENOUGH: usize = 128;
+const SEGMENT: usize = 256;
+const BLOCKS: usize = 32;
+
+/// Elements that are read at once where they can be.
+const QUAD: i64 = 4;
+
+/// Launches which together write the results, of so many bytes.
 #[derive(Debug)]
 struct Products {
     launches: Vec<Prepared>,
-    bytes: usize,
+    results: Vec<usize>,
     /// Whether some of the result is no launch's, and zero.
     gaps: bool,
 }
@@ -126,25 +141,100 @@ fn class(problem: &Problem) -> Product {
 }
 
 impl Product {
-    fn form(&self, argument: &Argument) -> ProductForm {
+    fn form(&self, fusion: &Fusion, patience: Patience) -> ProductForm {
         let guards = |axes: &[Axis]| axes.iter().map(|axis| axis.guard.map(|(guard, _)| guard)).collect();
-        let (rows, columns) = (count(&self.rows), count(&self.columns));
-        let few = rows * columns * count(&self.batch) <= FEW && count(&self.terms) >= LONG;
         let one = |axes: &[Axis], operand: usize| axes.last().is_some_and(|axis| axis.strides[operand] == 1);
+        let origin = |origin: &Origin<Taken>| match origin {
+            Origin::Operand(number) => Origin::Operand(*number),
+            Origin::Kernel(taken) => Origin::Kernel(Box::new(of_taken(taken))),
+        };
+        let [left, right] = &fusion.from;
+        let dtype = fusion.arguments[2].dtype;
+        let way = self.way(dtype, patience);
+        let (left_terms, right_columns) = (one(&self.terms, 0), one(&self.columns, 0));
+        let is_quads = |origin: &Origin<Taken>, operand: usize, by_terms: bool| {
+            let words = matches!(dtype, DType::F32 | DType::I32 | DType::U32);
+            words && way != Way::Single && origin.kernel().is_none() && self.quads(operand, by_terms)
+        };
         ProductForm {
-            dtype: argument.dtype,
-            way: if few || rows.min(columns) <= THIN { Way::Single } else { Way::Tiles },
+            dtype,
+            operands: fusion.operands.clone(),
+            left: origin(left),
+            right: origin(right),
+            then: fusion.then.as_ref().map(|taken| Box::new(of_taken(taken))),
+            way,
             batch: self.batch.len(),
             rows: guards(&self.rows),
             terms: guards(&self.terms),
             columns: self.columns.len(),
             guards: self.guards.len(),
-            left_terms: one(&self.terms, 0),
-            right_columns: one(&self.columns, 0),
+            left_terms,
+            right_columns,
+            left_quads: is_quads(left, 0, left_terms),
+            right_quads: is_quads(right, 1, !right_columns),
+            segmented: self.segments(way, patience)[1] > 1,
         }
     }
 
-    fn words(&self) -> Result<Vec<u32>> {
+    /// Who computes what.
+    fn way(&self, dtype: DType, patience: Patience) -> Way {
+        let (rows, columns) = (count(&self.rows), count(&self.columns));
+        let large = Way::Tiles(LARGE);
+        let long = count(&self.terms) / SINGLE > patience.terms();
+        if rows.min(columns) <= THIN && !long {
+            Way::Single
+        } else if dtype.size() <= 4 && rows.min(columns) >= large.side() && self.groups(large) >= MANY {
+            large
+        } else {
+            Way::Tiles(SMALL)
+        }
+    }
+
+    /// Workgroups for a segment of terms.
+    fn groups(&self, way: Way) -> usize {
+        let tiles = |axes: &[Axis]| count(axes).div_ceil(way.side());
+        tiles(&self.rows).saturating_mul(tiles(&self.columns)).saturating_mul(count(&self.batch))
+    }
+
+    /// Terms of a segment, and how many there are.
+    fn segments(&self, way: Way, patience: Patience) -> [usize; 2] {
+        let (terms, groups) = (count(&self.terms), self.groups(way));
+        let wanted = (ENOUGH / groups.max(1)).min(terms / SEGMENT).max(terms.div_ceil(patience.terms()));
+        if wanted <= 1 || way == Way::Single {
+            return [terms.max(1), 1];
+        }
+        let each = terms.div_ceil(wanted).next_multiple_of(BLOCKS);
+        [each, terms.div_ceil(each)]
+    }
+
+    /// Whether four neighbours of an operand, terms or others, are read at once: they are whole lines' fourths.
+    fn quads(&self, operand: usize, by_terms: bool) -> bool {
+        let others = if operand == 0 { &self.rows } else { &self.columns };
+        let of_others = |axis: &Axis| axis.strides[0];
+        let of_terms = |axis: &Axis| axis.strides[operand];
+        let fourths = |axes: &[Axis], stride: &dyn Fn(&Axis) -> i64, along: bool| match axes.split_last() {
+            Some((last, rest)) if along => {
+                let whole = stride(last) == 1 && last.count as i64 % QUAD == 0 && last.guard.is_none();
+                whole && rest.iter().all(|axis| stride(axis) % QUAD == 0)
+            }
+            _ => !along && axes.iter().all(|axis| stride(axis) % QUAD == 0),
+        };
+        fourths(others, &of_others, !by_terms)
+            && fourths(&self.terms, &of_terms, by_terms)
+            && self.batch.iter().all(|axis| axis.strides[operand] % QUAD == 0)
+            && self.start[operand] % QUAD == 0
+    }
+
+    /// How many elements of the left and of the right operand are read.
+    fn reads(&self, dtype: DType) -> [usize; 2] {
+        let tile = self.way(dtype, Patience::EVER).side();
+        let (rows, columns) = (count(&self.rows), count(&self.columns));
+        let each = count(&self.batch).saturating_mul(count(&self.terms));
+        [[rows, columns.div_ceil(tile)], [columns, rows.div_ceil(tile)]]
+            .map(|[of, times]| each.saturating_mul(of).saturating_mul(times))
+    }
+
+    fn words(&self, way: Way, patience: Patience) -> Result<Vec<u32>> {
         let word = |number: i64| {
             let small = i32::try_from(number);
             small.map(|small| small as u32).map_err(|_| {
@@ -159,6 +249,9 @@ impl Product {
         }
         for start in self.start {
             words.push(word(start)?);
+        }
+        for number in self.segments(way, patience) {
+            words.push(word(number as i64)?);
         }
         debug_assert_eq!(words.len(), HEAD);
         for (axes, strides) in [(&self.batch, 3), (&self.rows, 2), (&self.columns, 2), (&self.terms, 2)] {
@@ -180,19 +273,72 @@ impl Product {
         Ok(words)
     }
 
-    fn prepare(mut self, gpu: &Gpu, out: &Argument) -> Result<Prepared> {
+    fn prepare(mut self, gpu: &Gpu, fusion: &Fusion) -> Result<Prepared> {
         for axes in [&mut self.batch, &mut self.rows, &mut self.columns, &mut self.terms] {
             tidy(axes);
         }
-        let form = self.form(out);
-        let (rows, columns) = (count(&self.rows), count(&self.columns));
-        let parts = match form.way {
-            Way::Tiles => rows.div_ceil(TILE) * columns.div_ceil(TILE),
-            Way::Single => rows * columns,
+        let patience = gpu.patience();
+        let form = self.form(fusion, patience);
+        let way = form.way;
+        let mut words = self.words(way, patience)?;
+        for taken in fusion.taken() {
+            words.extend(numbers::words(&taken.launch, &Form::part(&taken.launch), Patience::EVER)?);
+        }
+        let small = |groups: usize| {
+            u32::try_from(groups).map_err(|_| unsupported!("a product of more than 2^32 tiles on a GPU"))
         };
-        let groups = u32::try_from(parts * count(&self.batch));
-        let groups = groups.map_err(|_| unsupported!("a product of more than 2^32 tiles on a GPU"))?;
-        gpu.prepared(Source::Product(form), &self.words()?, groups)
+        let [_, segments] = self.segments(way, patience);
+        let groups = small(self.groups(way).saturating_mul(segments))?;
+        let results = count(&self.rows) * count(&self.columns) * count(&self.batch);
+        let finish = ProductForm { way: Way::Finish, ..form.clone() };
+        let prepared = gpu.prepared(Source::Product(form), &words, groups)?;
+        if segments == 1 {
+            return Ok(prepared);
+        }
+        let then = gpu.prepared(Source::Product(finish), &words, small(finishing_groups(results))?)?;
+        Ok(prepared.then(segments * results * partial(fusion.arguments[2].dtype).size(), then))
+    }
+}
+
+fn of_taken(taken: &Taken) -> TakenForm {
+    TakenForm { form: Form::part(&taken.launch), order: taken.order.clone(), value: taken.value }
+}
+
+/// Whether shaders compute an op as products.
+fn is_computed(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> bool {
+    let ([lhs, rhs], [out]) = (inputs, outputs) else { return false };
+    matches!(op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_))
+        && lhs.dtype == out.dtype
+        && rhs.dtype == out.dtype
+        && types::storage(out.dtype).is_ok()
+}
+
+/// Whether it may take kernels in: its elements are as wide as registers.
+pub fn takes_kernels(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> bool {
+    let is_word = |dtype: DType| ScalarType::of(dtype.real()).is_ok_and(|ty| ty.dtype() == dtype.real());
+    let empty = inputs.iter().chain(outputs).any(|argument| argument.sizes.contains(&0));
+    is_computed(op, inputs, outputs) && outputs.iter().all(|out| is_word(out.dtype)) && !empty
+}
+
+/// Whether its launches write each element of the result once, as a kernel that takes them has to see them.
+pub fn takes_result_kernel(op: &Op, arguments: [&Argument; 3]) -> bool {
+    launches(op, arguments).is_ok_and(|(products, gaps)| products.len() == 1 && !gaps)
+}
+
+/// How often an element of the left operand, or of the right one, is read.
+pub fn reads(op: &Op, arguments: [&Argument; 3], which: usize) -> usize {
+    let Ok((products, _)) = launches(op, arguments) else { return usize::MAX };
+    let elements = arguments[which].bytes() / arguments[which].dtype.size();
+    let total: usize = products.iter().map(|product| product.reads(arguments[2].dtype)[which]).sum();
+    total.div_ceil(elements.max(1))
+}
+
+fn launches(op: &Op, arguments: [&Argument; 3]) -> Result<(Vec<Product>, bool)> {
+    match op {
+        _ if arguments.iter().any(|argument| argument.sizes.contains(&0)) => Ok((Vec::new(), true)),
+        Op::DotGeneral(op) => Ok((vec![dot(op, arguments)], false)),
+        Op::ConvGeneralDilated(op) => classes(op, arguments),
+        _ => Err(internal_error!("{} is no product", op.name())),
     }
 }
 
@@ -203,19 +349,19 @@ pub fn bind(
     inputs: &[Argument],
     outputs: &[Argument],
 ) -> Result<Option<Box<dyn Library>>> {
-    let ([lhs, rhs], [out]) = (inputs, outputs) else { return Ok(None) };
-    if lhs.dtype != out.dtype || rhs.dtype != out.dtype || types::storage(out.dtype).is_err() {
-        return Ok(None);
+    match (inputs, outputs) {
+        ([lhs, rhs], [out]) if is_computed(op, inputs, outputs) => {
+            bind_fused(gpu, op, &Fusion::plain([lhs, rhs, out])).map(Some)
+        }
+        _ => Ok(None),
     }
-    let empty = [lhs, rhs, out].iter().any(|argument| argument.sizes.contains(&0));
-    let (products, gaps): (Vec<Product>, bool) = match op {
-        _ if empty && matches!(op, Op::DotGeneral(_) | Op::ConvGeneralDilated(_)) => (Vec::new(), true),
-        Op::DotGeneral(op) => (vec![dot(op, [lhs, rhs, out])], false),
-        Op::ConvGeneralDilated(op) => classes(op, [lhs, rhs, out])?,
-        _ => return Ok(None),
-    };
-    let launches = products.into_iter().map(|product| product.prepare(gpu, out)).collect::<Result<_>>()?;
-    Ok(Some(Box::new(Products { launches, bytes: out.bytes(), gaps })))
+}
+
+/// What computes a product with the kernels that it took in.
+pub fn bind_fused(gpu: &Gpu, op: &Op, fusion: &Fusion) -> Result<Box<dyn Library>> {
+    let (products, gaps) = launches(op, fusion.arguments.each_ref())?;
+    let launches = products.into_iter().map(|product| product.prepare(gpu, fusion)).collect::<Result<_>>()?;
+    Ok(Box::new(Products { launches, results: fusion.results.clone(), gaps }))
 }
 
 /// A product of matrices for a part of the rows of its result: a range of each of its first loops, of those with several
@@ -244,16 +390,17 @@ pub(crate) fn bind_part(
             }
         }
     }
-    Ok(Some(product.prepare(gpu, out)?))
+    Ok(Some(product.prepare(gpu, &Fusion::plain([lhs, rhs, out]))?))
 }
 
 impl Library for Products {
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
-        let result = if self.gaps { gpu.zeros(self.bytes)? } else { gpu.allocate(self.bytes)? };
+        let result = |&bytes| if self.gaps { gpu.zeros(bytes) } else { gpu.allocate(bytes) };
+        let results: Vec<Memory> = self.results.iter().map(result).collect::<Result<_>>()?;
         for launch in &self.launches {
-            gpu.launch(launch, inputs.iter().chain([&result]))?;
+            gpu.launch(launch, inputs.iter().chain(&results))?;
         }
-        Ok(vec![result])
+        Ok(results)
     }
 }
 

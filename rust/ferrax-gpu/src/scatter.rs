@@ -23,7 +23,7 @@ use crate::wgsl::{WORKGROUP, types};
 struct Scatter {
     /// Keys, exchanges, and the bytes of what is sorted, unless no two updates have one place.
     order: Option<(Prepared, Vec<Prepared>, usize)>,
-    updates: Prepared,
+    updates: Vec<Prepared>,
     /// Where updates and indices are among the inputs.
     operands: (usize, Vec<usize>),
 }
@@ -77,7 +77,13 @@ pub fn bind(gpu: &Gpu, op: &Op, inputs: &[Argument]) -> Result<Option<Box<dyn Li
             2 * items * size_of::<u32>(),
         )),
     };
-    Ok(Some(Box::new(Scatter { order, updates: launch(form, elements)?, operands })))
+    // All that go to one place, or as many as an invocation has time for.
+    let most = if direct { items } else { items.min(gpu.patience().0) };
+    let updates = (0..items).step_by(most.max(1)).map(|taken| {
+        let range = u128::from(word(taken)?) | u128::from(word(most)?) << 32;
+        windows.launch(gpu, form, elements, items, range)
+    });
+    Ok(Some(Box::new(Scatter { order, updates: updates.collect::<Result<_>>()?, operands })))
 }
 
 /// How the axes of operand, indices and windows belong together.
@@ -252,8 +258,10 @@ impl Library for Scatter {
         let result = if inputs[0].is_shared() { gpu.copy(&inputs[0])? } else { inputs[0].clone() };
         let (updates, places) = (&inputs[self.operands.0], &self.operands.1);
         let Some((keys, exchanges, bytes)) = &self.order else {
-            let operands = [&result, updates].into_iter().chain(places.iter().map(|&input| &inputs[input]));
-            gpu.launch(&self.updates, operands)?;
+            for update in &self.updates {
+                let places = places.iter().map(|&input| &inputs[input]);
+                gpu.launch(update, [&result, updates].into_iter().chain(places))?;
+            }
             return Ok(vec![result]);
         };
         let planes = gpu.allocate(*bytes)?;
@@ -261,7 +269,9 @@ impl Library for Scatter {
         for exchange in exchanges {
             gpu.launch(exchange, [&planes])?;
         }
-        gpu.launch(&self.updates, [&result, updates, &planes])?;
+        for update in &self.updates {
+            gpu.launch(update, [&result, updates, &planes])?;
+        }
         Ok(vec![result])
     }
 }

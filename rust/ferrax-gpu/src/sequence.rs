@@ -34,9 +34,6 @@ const FEWEST: usize = 256;
 /// Words to which values in own memory are aligned: those of the widest elements.
 const ALIGNED: usize = 4;
 
-/// Who puts a sequence together sees to it that loops end in time (`iterations`).
-const EVER: Patience = Patience(usize::MAX);
-
 /// Where a value is while a sequence runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -176,7 +173,8 @@ impl Sequence {
                 rows.iter().for_each(|&axis| view.strides[axis] = 0);
             }
         }
-        let mut form = Form { wide: None, ..Form::of(&launch, &[], EVER) };
+        // Who puts a sequence together sees to it that loops end in time (`iterations`).
+        let mut form = Form::part(&launch);
         let extent = |axis: &usize| launch.extents[*axis];
         let inner: usize = form.outer().iter().filter(|axis| !rows.contains(axis)).map(extent).product();
         let terms: usize = form.inner().iter().map(extent).product();
@@ -189,7 +187,7 @@ impl Sequence {
             form.fold = if together { Fold::Together } else { Fold::Each };
         }
         let iterations = iterations(&form, inner, terms, self.form.lanes as usize);
-        let mut numbers = words(&launch, &form, EVER)?;
+        let mut numbers = words(&launch, &form, Patience::EVER)?;
         numbers[INDICES] = inner as u32;
         let operand = |place: &Place| match *place {
             Place::Own { .. } => Where::Own,

@@ -98,6 +98,113 @@ fn products_of_all_sizes() {
     }
 }
 
+/// What the launches of products are called that `check` makes.
+fn names(
+    device: &Arc<Attached<Gpu>>,
+    op: impl Into<Op>,
+    dtype: DType,
+    lhs: &[usize],
+    rhs: &[usize],
+) -> Vec<String> {
+    device.backend().begin_profile().unwrap();
+    check(device, op, dtype, lhs, rhs);
+    let events = device.backend().end_profile().unwrap();
+    events.into_iter().map(|event| event.name).collect()
+}
+
+/// Operands whose rows or whose terms lie next to each other, in lines of fours and others.
+#[test]
+fn fours_are_read_at_once_in_any_layout() {
+    let device = device();
+    for (rows, columns, terms) in [(68, 72, 40), (4, 132, 36), (64, 5, 64), (66, 8, 12), (8, 8, 7)] {
+        for (turned_left, turned_right) in [(false, false), (false, true), (true, false), (true, true)] {
+            let order = |turned: bool, sizes: [usize; 2]| match turned {
+                true => vec![3, sizes[1], sizes[0]],
+                false => vec![3, sizes[0], sizes[1]],
+            };
+            let op = DotGeneral {
+                lhs_batch: axes(&[0]),
+                rhs_batch: axes(&[0]),
+                lhs_contracting: axes(&[if turned_left { 1 } else { 2 }]),
+                rhs_contracting: axes(&[if turned_right { 2 } else { 1 }]),
+                precision: None,
+                preferred_element_type: None,
+            };
+            let (lhs, rhs) = (order(turned_left, [rows, terms]), order(turned_right, [terms, columns]));
+            for dtype in [DType::F32, DType::I32, DType::U32] {
+                let names = names(&device, op.clone(), dtype, &lhs, &rhs);
+                let four = |size: usize| usize::from(size.is_multiple_of(4));
+                let left = if turned_left { four(rows) } else { four(terms) };
+                let right = if turned_right { four(terms) } else { four(columns) };
+                // The batches of an operand begin at fours as well, if its lines do.
+                let said = ["tiles of 64", "tiles of 64, fours of one", "tiles of 64, fours of both"];
+                if rows > 4 {
+                    assert_eq!(
+                        names,
+                        [format!("product of {dtype}, {}", said[left + right])],
+                        "{lhs:?} {rhs:?}"
+                    );
+                }
+            }
+            for dtype in [DType::F64, DType::C128, DType::I8] {
+                check(&device, op.clone(), dtype, &lhs, &rhs);
+            }
+        }
+    }
+}
+
+#[test]
+fn large_products_have_large_tiles() {
+    let device = device();
+    for (terms, dtype) in [(7, DType::F32), (8, DType::I32)] {
+        let op = DotGeneral {
+            lhs_batch: axes(&[0]),
+            rhs_batch: axes(&[0]),
+            lhs_contracting: axes(&[2]),
+            rhs_contracting: axes(&[1]),
+            precision: None,
+            preferred_element_type: None,
+        };
+        let names = names(&device, op, dtype, &[32, 129, terms], &[32, terms, 132]);
+        assert!(names[0].contains("tiles of 128"), "{names:?}");
+    }
+    // Several blocks of terms, of one tile: as many batches as are worth it.
+    let op = DotGeneral {
+        lhs_batch: axes(&[0]),
+        rhs_batch: axes(&[0]),
+        lhs_contracting: axes(&[2]),
+        rhs_contracting: axes(&[2]),
+        precision: None,
+        preferred_element_type: None,
+    };
+    let mut b = Builder::new("large tiles");
+    let inputs = [fill(DType::F32, &[128, 128, 41], 1), fill(DType::F32, &[128, 130, 41], 2)];
+    let atoms: Vec<_> = inputs.iter().map(|tensor| b.input(tensor.array_type())).collect();
+    let output = b.emit1(op, &atoms).unwrap();
+    let program = b.finish([output]);
+    let got = run(&device, &program, &inputs).unwrap();
+    let want = ferrax_cpu::compile(&program).unwrap().run(&inputs).unwrap();
+    compare(&got[0], &want[0], 100_000, "large tiles and several blocks");
+}
+
+/// The sums of segments are added in their order: the same bits each time.
+#[test]
+fn many_terms_are_cut_into_segments() {
+    let device = device();
+    for dtype in [DType::F32, DType::F64, DType::C64, DType::I32, DType::U8, DType::C128] {
+        for (rows, columns, terms) in [(5, 6, 5000), (70, 9, 1030), (8, 8, 512)] {
+            let op = DotGeneral {
+                lhs_contracting: axes(&[1]),
+                rhs_contracting: axes(&[0]),
+                ..product(&mut Random::new(0), [0, 1, 1, 1], 1).0
+            };
+            let names = names(&device, op, dtype, &[rows, terms], &[terms, columns]);
+            assert_eq!(names.len(), 2, "{names:?}");
+            assert!(names[0].ends_with("segments") && names[1].contains("sums of segments"), "{names:?}");
+        }
+    }
+}
+
 fn axes(values: &[usize]) -> Axes {
     values.iter().copied().collect()
 }
@@ -145,6 +252,7 @@ fn convolutions_of_all_kinds() {
     }
     let batches = ConvGeneralDilated { batch_group_count: 2, ..convolution([(0, 0), (1, 1)]) };
     check(&device, batches, DType::F32, &[4, 5, 6, 3], &[3, 2, 3, 4]);
-    check(&device, convolution([(1, 1), (1, 1)]), DType::F32, &[3, 16, 15, 20], &[3, 3, 20, 70]);
+    let names = names(&device, convolution([(1, 1), (1, 1)]), DType::F32, &[3, 16, 15, 20], &[3, 3, 20, 70]);
+    assert_eq!(names, ["product of float32, tiles of 64, fours of one"]);
     check(&device, convolution([(1, 1), (1, 1)]), DType::F32, &[0, 5, 5, 2], &[3, 3, 2, 4]);
 }

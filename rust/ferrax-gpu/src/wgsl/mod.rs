@@ -17,6 +17,8 @@ pub mod rows;
 pub mod scatter;
 pub mod sequence;
 pub mod sort;
+pub mod taken;
+mod tiles;
 pub mod types;
 pub mod wide;
 

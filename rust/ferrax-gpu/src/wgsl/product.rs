@@ -4,46 +4,57 @@
 //! and terms are made of indices of axes, which have strides in the operands; guards say where an operand lies outside of
 //! the left array, and is zero (see `ferrax_compile::convolution`). Two ways:
 //!
-//! - [`Way::Tiles`]: a workgroup has [`TILE`] rows and columns, goes through blocks of terms, whose elements of both operands it
-//!   brings to its memory, and each invocation sums a part of [`PART`] rows and columns in registers (Volkov and
-//!   Demmel, Benchmarking GPUs to Tune Dense Linear Algebra, 2008);
+//! - [`Way::Tiles`]: a workgroup has a tile of rows and columns (`tiles`); where tiles are few and terms many, the terms are
+//!   cut into segments, each a workgroup's for each tile, whose sums [`Way::Finish`] adds in order;
 //! - [`Way::Single`]: a workgroup has one row and column, its invocations share the terms, and their sums are added in
-//!   pairs: for few results of many terms.
+//!   pairs: for few rows or columns.
 
 use std::fmt::Write;
 
-use ferrax_ir::{DType, Result};
+use ferrax_compile::Operand;
+use ferrax_ir::scalar::ScalarType;
+use ferrax_ir::{DType, Result, internal_error};
 
 use super::arrays::Words;
-use super::{MOST_GROUPS, Needs, Shader, types};
+use super::taken::{Origin, TakenForm};
+use super::{MOST_GROUPS, Needs, Shader, tiles, types};
 
-/// Rows and columns of a workgroup.
-pub const TILE: usize = 64;
+/// Rows, or columns, of invocations in a workgroup that has a tile.
+pub const SIDE: usize = 16;
 
-/// Rows and columns of an invocation.
-const PART: usize = 4;
-
-/// Rows, or columns, of invocations in a workgroup.
-const SIDE: usize = TILE / PART;
-
-/// Invocations for one result.
-const SINGLE: usize = 64;
-
-/// Bytes of a block of terms of both operands.
-const BLOCK_BYTES: usize = 8 << 10;
+/// Invocations for one result, and of a workgroup that adds segments.
+pub const SINGLE: usize = 64;
 
 /// What a workgroup has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
-    Tiles,
+    /// Of so many rows and columns for each invocation.
+    Tiles(usize),
     Single,
+    Finish,
+}
+
+impl Way {
+    /// Rows, and columns, of a workgroup.
+    pub fn side(self) -> usize {
+        match self {
+            Way::Tiles(part) => SIDE * part,
+            Way::Single | Way::Finish => 1,
+        }
+    }
 }
 
 /// What shaders of products depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProductForm {
-    /// Of operands and result.
+    /// Of the product's operands and its result.
     pub dtype: DType,
+    /// Bindings after the first.
+    pub operands: Vec<Operand>,
+    pub left: Origin<TakenForm>,
+    pub right: Origin<TakenForm>,
+    /// What is made of results; else the last operand has them.
+    pub then: Option<Box<TakenForm>>,
     pub way: Way,
     pub batch: usize,
     /// For each axis of rows, and of terms, the guard that its index moves.
@@ -54,15 +65,37 @@ pub struct ProductForm {
     /// Whether neighbouring terms, not rows, are neighbours in the left operand, and columns, not terms, in the right one.
     pub left_terms: bool,
     pub right_columns: bool,
+    /// Whether four of them are read at once, as they begin at a multiple of four wherever they are.
+    pub left_quads: bool,
+    pub right_quads: bool,
+    /// Whether sums of segments of terms go to a further binding.
+    pub segmented: bool,
 }
 
-/// Words before those of axes: a zero; counts of batches, rows, columns, terms; where left, right and result begin.
-pub const HEAD: usize = 8;
+/// Words before those of axes: a zero; counts of batches, rows, columns, terms; where left, right and result begin; terms of
+/// a segment, and how many segments there are.
+pub const HEAD: usize = 10;
+pub const SEGMENT_TERMS: usize = 8;
+const SEGMENTS: usize = 9;
 
 /// Words of an axis: its count, and its strides: of a batch in all three, of others in two, and the guard's step.
 pub const AXIS: usize = 4;
 
 impl ProductForm {
+    /// How it is computed, as profiles say it.
+    pub fn name(&self) -> String {
+        match self.way {
+            Way::Single => "single".to_string(),
+            Way::Finish => "sums of segments".to_string(),
+            Way::Tiles(_) => {
+                let fours = usize::from(self.left_quads) + usize::from(self.right_quads);
+                let fours = ["", ", fours of one", ", fours of both"].get(fours).copied().unwrap_or_default();
+                let segments = if self.segmented { ", segments" } else { "" };
+                format!("tiles of {}{fours}{segments}", self.way.side())
+            }
+        }
+    }
+
     fn axes_before_rows(&self) -> usize {
         HEAD + AXIS * self.batch
     }
@@ -79,28 +112,81 @@ impl ProductForm {
         self.axes_before_terms() + AXIS * self.terms.len()
     }
 
-    /// Terms of a block.
-    fn block(&self) -> usize {
-        BLOCK_BYTES / 2 / TILE / self.dtype.size().max(4)
+    /// The words before those of the kernels that it took in: of left, of right and of the result.
+    fn before_kernels(&self) -> [usize; 3] {
+        let own = self.before_guards() + 2 * self.guards;
+        let after = |before: usize, origin: &Origin<TakenForm>| {
+            origin.kernel().map_or(before, |form| form.end(before))
+        };
+        let right = after(own, &self.left);
+        [own, right, after(right, &self.right)]
+    }
+
+    fn taken(&self) -> impl Iterator<Item = &TakenForm> {
+        [self.left.kernel(), self.right.kernel(), self.then.as_deref()].into_iter().flatten()
     }
 }
 
-/// The shader of a product; its arrays are the left operand, the right one, and the result.
+/// The shader of a product. Its arrays are its operands, and sums of segments, if there are any.
 pub fn shader(form: &ProductForm) -> Result<Shader> {
     let dtype = form.dtype;
     let real = dtype.real();
     let ty = types::register(ferrax_ir::scalar::ScalarType::of(real)?);
     let element = if dtype.is_complex() { format!("vec2<{ty}>") } else { ty.to_string() };
     let mut text = format!("alias Element = {element};\nvar<private> zero: u32;\n");
-    functions(form, &mut text)?;
-    text.push_str(super::ops::functions(|_| false).as_str());
-    match form.way {
-        Way::Tiles => tiles(form, &mut text),
-        Way::Single => single(&mut text),
+    let words = |(number, &Operand { dtype, written }): (usize, &Operand)| {
+        let is = |origin: &Origin<TakenForm>| *origin == Origin::Operand(number as u32);
+        let quads =
+            !written && ((form.left_quads && is(&form.left)) || (form.right_quads && is(&form.right)));
+        if quads { Words::Vectors(4) } else { types::words(dtype, written) }
+    };
+    let mut arrays: Vec<Words> = form.operands.iter().enumerate().map(words).collect();
+    if form.segmented {
+        text.push_str(&partials(form, arrays.len() as u32)?);
+        arrays.push(Words::Whole);
     }
-    let wide = matches!(real, DType::I64 | DType::U64 | DType::F64);
-    let arrays = vec![Words::Whole, Words::Whole, types::words(dtype, true)];
-    Ok(Shader { text, needs: Needs { int64: wide, float64: real == DType::F64 }, arrays })
+    if form.way != Way::Finish {
+        operands(form, &mut text)?;
+    }
+    results(form, &mut text)?;
+    let has = |ty: ScalarType| form.taken().any(|taken| taken.has(ty));
+    text.push_str(super::ops::functions(has).as_str());
+    match form.way {
+        Way::Tiles(part) => tiles::shader(form, part, &mut text),
+        Way::Single => single(&mut text),
+        Way::Finish => finish(&mut text),
+    }
+    let wide = |dtype: DType| matches!(dtype.real(), DType::I64 | DType::U64 | DType::F64);
+    let int64 = form.operands.iter().any(|operand| wide(operand.dtype)) || wide(dtype);
+    let float64 = real == DType::F64 || has(ScalarType::F64);
+    let needs = Needs { int64: int64 || has(ScalarType::I64) || has(ScalarType::U64) || float64, float64 };
+    Ok(Shader { text, needs, arrays })
+}
+
+/// Sums of segments of terms, in this array: how they are read and written.
+fn partials(form: &ProductForm, array: u32) -> Result<String> {
+    let dtype = partial(form.dtype);
+    let part = |part: u8| types::load(array, dtype, part, "at");
+    let (value, parts) = match dtype.is_complex() {
+        true => (format!("Element({}, {})", part(0)?, part(1)?), vec!["value.x", "value.y"]),
+        false => (part(0)?, vec!["value"]),
+    };
+    let stores = (0u8..).zip(parts).map(|(part, value)| types::store(array, dtype, part, "at", value));
+    let stores: String = stores.collect::<Result<_>>()?;
+    Ok(format!(
+        "fn partial(at: u32) -> Element {{ return {value}; }}\n\
+         fn keep(at: u32, value: Element) {{ {stores} }}\n"
+    ))
+}
+
+/// What sums of segments are stored as: registers as they are.
+pub fn partial(dtype: DType) -> DType {
+    match dtype {
+        DType::Bool | DType::U8 | DType::U16 => DType::U32,
+        DType::I8 | DType::I16 => DType::I32,
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
 }
 
 /// A word as `i32`.
@@ -123,63 +209,95 @@ fn walk(text: &mut String, axes: usize, at: usize, stride: usize, mut each: impl
     }
 }
 
-/// Reads of elements, the sum that takes a product, and the write of a result.
-fn functions(form: &ProductForm, text: &mut String) -> Result<()> {
+/// A function of an index of `what`: how far from the first an element lies, and, of the left operand, what that adds to the
+/// guards, which are counted from where they begin.
+fn spot(
+    text: &mut String,
+    called: &str,
+    (axes, at, stride): (usize, usize, usize),
+    begins: &[String],
+    moved: impl Fn(usize) -> Option<usize>,
+) {
+    let _ = writeln!(text, "fn {called}(index: u32) -> Spot {{\n    var rest = index; var offset = 0;");
+    for (guard, begin) in begins.iter().enumerate() {
+        let _ = writeln!(text, "    var place{guard} = {begin};");
+    }
+    walk(text, axes, at, stride, |text, axis| {
+        if let Some(guard) = moved(axis) {
+            let step = word(at + AXIS * axis + 3);
+            let _ = writeln!(text, "    place{guard} = place{guard} + i * {step};");
+        }
+    });
+    let places: String = (0..begins.len()).map(|guard| format!(", place{guard}")).collect();
+    let _ = writeln!(text, "    return Spot(offset{places});\n}}");
+}
+
+/// Where a batch begins in an array.
+fn batches(form: &ProductForm, text: &mut String, number: usize, name: &str) {
+    let start = word(5 + number);
+    let _ =
+        writeln!(text, "fn {name}_batch(batch: u32) -> i32 {{\n    var rest = batch; var offset = {start};");
+    walk(text, form.batch, HEAD, 1 + number, |_, _| {});
+    text.push_str("    return offset;\n}\n");
+}
+
+/// Reads of elements, and the sum that takes a product.
+fn operands(form: &ProductForm, text: &mut String) -> Result<()> {
     let dtype = form.dtype;
     let complex = dtype.is_complex();
-    let load = |operand: u32| -> Result<String> {
-        let part = |part: u8| types::load(operand, dtype, part, "offset");
-        Ok(if complex { format!("Element({}, {})", part(0)?, part(1)?) } else { part(0)? })
-    };
-    for (number, name) in ["left", "right", "result"].into_iter().enumerate() {
+    let places: String = (0..form.guards).map(|guard| format!(", place{guard}: i32")).collect();
+    let _ = writeln!(text, "struct Spot {{ at: i32{places} }}");
+    let before = form.before_kernels();
+    for (which, (name, origin, quads)) in
+        [("left", &form.left, form.left_quads), ("right", &form.right, form.right_quads)]
+            .into_iter()
+            .enumerate()
+    {
+        batches(form, text, which, name);
+        let guards = if which == 0 { form.guards } else { 0 };
+        let outside = |element: &str| -> String {
+            let of = |guard: usize| {
+                let (place, size) = (format!("place{guard}"), word(form.before_guards() + 2 * guard + 1));
+                format!(
+                    "    let {place} = a.{place} + b.{place};\n\
+                     \x20   if {place} < 0 || {place} >= {size} {{ return {element}(); }}\n"
+                )
+            };
+            (0..guards).map(of).collect()
+        };
+        if quads && let Origin::Operand(operand) = origin {
+            let ty = types::register(ScalarType::of(dtype)?);
+            let _ = writeln!(
+                text,
+                "fn {name}_quad(a: Spot, b: Spot) -> Quad {{\n{}    return bitcast<vec4<{ty}>>(vector{operand}(u32(a.at + b.at) >> 2u));\n}}",
+                outside("Quad")
+            );
+            continue;
+        }
+        let called = format!("{name}_element");
+        match origin {
+            Origin::Kernel(taken) => text.push_str(&taken.element(&called, before[which])?),
+            Origin::Operand(operand) => {
+                let part = |part: u8| types::load(*operand, dtype, part, "at");
+                let value = if complex { format!("Element({}, {})", part(0)?, part(1)?) } else { part(0)? };
+                let _ = writeln!(text, "fn {called}(at: i32) -> Element {{ return {value}; }}");
+            }
+        }
         let _ = writeln!(
             text,
-            "fn {name}_batch(batch: u32) -> i32 {{\n    var rest = batch; var offset = {};",
-            word(5 + number)
+            "fn {name}_at(a: Spot, b: Spot) -> Element {{\n{}    return {called}(a.at + b.at);\n}}",
+            outside("Element")
         );
-        walk(text, form.batch, HEAD, 1 + number, |_, _| {});
-        text.push_str("    return offset;\n}\n");
     }
-    text.push_str("fn left(base: i32, row: u32, term: u32) -> Element {\n");
-    text.push_str(
-        "    if row >= n[2] || term >= n[4] { return Element(); }\n    var offset = base; var rest = row;\n",
-    );
-    let guards = form.before_guards();
-    for guard in 0..form.guards {
-        let _ = writeln!(text, "    var place{guard} = {};", word(guards + 2 * guard));
-    }
-    for (list, at) in [(&form.rows, form.axes_before_rows()), (&form.terms, form.axes_before_terms())] {
-        walk(text, list.len(), at, 1, |text, axis| {
-            if let Some(guard) = list[axis] {
-                let step = word(at + AXIS * axis + 3);
-                let _ = writeln!(text, "    place{guard} = place{guard} + i * {step};");
-            }
-        });
-        text.push_str("    rest = term;\n");
-    }
-    for guard in 0..form.guards {
-        let size = word(guards + 2 * guard + 1);
-        let _ = writeln!(text, "    if place{guard} < 0 || place{guard} >= {size} {{ return Element(); }}");
-    }
-    let _ = writeln!(text, "    return {};\n}}", load(0)?);
-    text.push_str("fn right(base: i32, term: u32, column: u32) -> Element {\n");
-    text.push_str("    if column >= n[3] || term >= n[4] { return Element(); }\n    var offset = base; var rest = column;\n");
-    walk(text, form.columns, form.axes_before_columns(), 1, |_, _| {});
-    text.push_str("    rest = term;\n");
-    walk(text, form.terms.len(), form.axes_before_terms(), 2, |_, _| {});
-    let _ = writeln!(text, "    return {};\n}}", load(1)?);
-    text.push_str("fn store(base: i32, row: u32, column: u32, value: Element) {\n");
-    text.push_str(
-        "    if row >= n[2] || column >= n[3] { return; }\n    var offset = base; var rest = row;\n",
-    );
-    walk(text, form.rows.len(), form.axes_before_rows(), 2, |_, _| {});
-    text.push_str("    rest = column;\n");
-    walk(text, form.columns, form.axes_before_columns(), 2, |_, _| {});
-    let parts = if complex { vec![(0, "value.x"), (1, "value.y")] } else { vec![(0, "value")] };
-    for (part, value) in parts {
-        let _ = writeln!(text, "    {}", types::store(2, dtype, part, "offset", value)?);
-    }
-    text.push_str("}\nfn step(sum: Element, a: Element, b: Element) -> Element {\n    return ");
+    let none = vec!["0".to_string(); form.guards];
+    let begins: Vec<String> = (0..form.guards).map(|guard| word(form.before_guards() + 2 * guard)).collect();
+    let (rows, columns, terms) =
+        (form.axes_before_rows(), form.axes_before_columns(), form.axes_before_terms());
+    spot(text, "left_row", (form.rows.len(), rows, 1), &begins, |axis| form.rows[axis]);
+    spot(text, "left_term", (form.terms.len(), terms, 1), &none, |axis| form.terms[axis]);
+    spot(text, "right_column", (form.columns, columns, 1), &none, |_| None);
+    spot(text, "right_term", (form.terms.len(), terms, 2), &none, |_| None);
+    text.push_str("fn step(sum: Element, a: Element, b: Element) -> Element {\n    return ");
     text.push_str(match (complex, dtype.is_float()) {
         (true, _) => "Element(fma(a.x, b.x, fma(-a.y, b.y, sum.x)), fma(a.x, b.y, fma(a.y, b.x, sum.y)))",
         (false, true) => "fma(a, b, sum)",
@@ -189,12 +307,42 @@ fn functions(form: &ProductForm, text: &mut String) -> Result<()> {
     Ok(())
 }
 
+/// Where results lie, and what is done with one.
+fn results(form: &ProductForm, text: &mut String) -> Result<()> {
+    batches(form, text, 2, "result");
+    let lists = [
+        ("row", form.rows.len(), form.axes_before_rows()),
+        ("column", form.columns, form.axes_before_columns()),
+    ];
+    for (name, axes, at) in lists {
+        let _ =
+            writeln!(text, "fn result_{name}(index: u32) -> i32 {{\n    var rest = index; var offset = 0;");
+        walk(text, axes, at, 2, |_, _| {});
+        text.push_str("    return offset;\n}\n");
+    }
+    if let Some(taken) = &form.then {
+        text.push_str(&taken.stores("store_element", form.dtype, form.before_kernels()[2])?);
+        return Ok(());
+    }
+    let last = form.operands.len().checked_sub(1);
+    let last = last.ok_or_else(|| internal_error!("a product without a result"))? as u32;
+    text.push_str("fn store_element(at: i32, value: Element) {\n");
+    let parts =
+        if form.dtype.is_complex() { vec![(0, "value.x"), (1, "value.y")] } else { vec![(0, "value")] };
+    for (part, value) in parts {
+        let _ = writeln!(text, "    {}", types::store(last, form.dtype, part, "at", value)?);
+    }
+    text.push_str("}\n");
+    Ok(())
+}
+
 const BEGIN: &str = "\
     zero = n[0];
     let lane = local.x;
 ";
 
-fn main(text: &mut String, invocations: usize) {
+/// The beginning of the entry point.
+pub fn entry(text: &mut String, invocations: usize) {
     let _ = write!(
         text,
         "@compute @workgroup_size({invocations})\n\
@@ -203,74 +351,40 @@ fn main(text: &mut String, invocations: usize) {
     );
 }
 
-fn tiles(form: &ProductForm, text: &mut String) {
-    let block = form.block();
-    let _ = writeln!(text, "var<workgroup> lefts: array<Element, {}>;", TILE * block);
-    let _ = writeln!(text, "var<workgroup> rights: array<Element, {}>;", TILE * block);
-    main(text, SIDE * SIDE);
-    let _ = write!(
-        text,
-        "    let across = (n[3] + {0}u) / {TILE}u;\n    let down = (n[2] + {0}u) / {TILE}u;\n\
-         \x20   let column = (number % across) * {TILE}u;\n    number = number / across;\n\
-         \x20   let row = (number % down) * {TILE}u;\n    let batch = number / down;\n\
-         \x20   if batch >= n[1] {{ return; }}\n\
-         \x20   let lefts_at = left_batch(batch);\n    let rights_at = right_batch(batch);\n\
-         \x20   let x = lane % {SIDE}u;\n    let y = lane / {SIDE}u;\n",
-        TILE - 1
-    );
-    for i in 0..PART * PART {
-        let _ = writeln!(text, "    var s{i} = Element();");
-    }
-    // Which of a block an invocation brings: neighbours bring neighbours.
-    let bring = |along: bool| {
-        if along {
-            format!("let k = i % {block}u; let at = i / {block}u;")
-        } else {
-            format!("let at = i % {TILE}u; let k = i / {TILE}u;")
-        }
-    };
-    let _ = write!(
-        text,
-        "    for (var term = 0u; term < n[4]; term = term + {block}u) {{\n\
-         \x20   for (var i = lane; i < {count}u; i = i + {all}u) {{ {left} lefts[k * {TILE}u + at] = left(lefts_at, row + at, term + k); }}\n\
-         \x20   for (var i = lane; i < {count}u; i = i + {all}u) {{ {right} rights[k * {TILE}u + at] = right(rights_at, term + k, column + at); }}\n\
-         \x20   workgroupBarrier();\n\
-         \x20   for (var k = 0u; k < {block}u; k = k + 1u) {{\n",
-        count = TILE * block,
-        all = SIDE * SIDE,
-        left = bring(form.left_terms),
-        right = bring(!form.right_columns),
-    );
-    for i in 0..PART {
-        let _ = writeln!(text, "    let a{i} = lefts[k * {TILE}u + y + {}u];", i * SIDE);
-        let _ = writeln!(text, "    let b{i} = rights[k * {TILE}u + x + {}u];", i * SIDE);
-    }
-    for (i, j) in (0..PART).flat_map(|i| (0..PART).map(move |j| (i, j))) {
-        let s = i * PART + j;
-        let _ = writeln!(text, "    s{s} = step(s{s}, a{i}, b{j});");
-    }
-    text.push_str("    }\n    workgroupBarrier();\n    }\n    let results_at = result_batch(batch);\n");
-    for (i, j) in (0..PART).flat_map(|i| (0..PART).map(move |j| (i, j))) {
-        let (s, down, across) = (i * PART + j, i * SIDE, j * SIDE);
-        let _ = writeln!(text, "    store(results_at, row + y + {down}u, column + x + {across}u, s{s});");
-    }
-    text.push_str("}\n");
-}
-
 fn single(text: &mut String) {
     let _ = writeln!(text, "var<workgroup> sums: array<Element, {SINGLE}>;");
-    main(text, SINGLE);
+    entry(text, SINGLE);
     let _ = write!(
         text,
         "    let column = number % n[3];\n    number = number / n[3];\n    let row = number % n[2];\n\
          \x20   let batch = number / n[2];\n    if batch >= n[1] {{ return; }}\n\
-         \x20   let lefts_at = left_batch(batch);\n    let rights_at = right_batch(batch);\n    var sum = Element();\n\
+         \x20   var a = left_row(row); a.at = a.at + left_batch(batch);\n\
+         \x20   var b = right_column(column); b.at = b.at + right_batch(batch);\n    var sum = Element();\n\
          \x20   for (var term = lane; term < n[4]; term = term + {SINGLE}u) {{\n\
-         \x20   sum = step(sum, left(lefts_at, row, term), right(rights_at, term, column));\n    }}\n\
+         \x20   sum = step(sum, left_at(a, left_term(term)), right_at(b, right_term(term)));\n    }}\n\
          \x20   sums[lane] = sum;\n\
          \x20   for (var half = {}u; half > 0u; half = half / 2u) {{\n    workgroupBarrier();\n\
          \x20   if lane < half {{ sums[lane] = sums[lane] + sums[lane + half]; }}\n    }}\n\
-         \x20   if lane == 0u {{ store(result_batch(batch), row, column, sums[0]); }}\n}}\n",
+         \x20   if lane == 0u {{\n\
+         \x20   store_element(result_batch(batch) + result_row(row) + result_column(column), sums[0]);\n    }}\n}}\n",
         SINGLE / 2
     );
+}
+
+fn finish(text: &mut String) {
+    entry(text, SINGLE);
+    let _ = write!(
+        text,
+        "    number = number * {SINGLE}u + lane;\n    let total = n[1] * n[2] * n[3];\n\
+         \x20   if number >= total {{ return; }}\n    var sum = partial(number);\n\
+         \x20   for (var segment = 1u; segment < n[{SEGMENTS}]; segment = segment + 1u) {{\n\
+         \x20   sum = sum + partial(segment * total + number);\n    }}\n\
+         \x20   let column = number % n[3];\n    number = number / n[3];\n\
+         \x20   store_element(result_batch(number / n[2]) + result_row(number % n[2]) + result_column(column), sum);\n}}\n"
+    );
+}
+
+/// Workgroups that add segments of so many results.
+pub fn finishing_groups(results: usize) -> usize {
+    results.div_ceil(SINGLE)
 }

@@ -7,7 +7,7 @@
 //! - [`Way::Direct`]: an invocation for each element of each window, where no two have one place;
 //! - [`Way::Keys`]: where windows, or their elements, go, as words that `sort` sorts with their numbers;
 //! - [`Way::Runs`]: after that, an invocation for each element takes all that go to one place, in the order
-//!   of the updates, so that results depend on no order of invocations.
+//!   of the updates, so that results depend on no order of invocations; or so many of them, and a later launch the next.
 
 use ferrax_ir::ops::ScatterKind;
 use ferrax_ir::scalar::{Instruction, Reg, ScalarOp, ScalarType};
@@ -47,7 +47,8 @@ pub struct ScatterForm {
 
 /// Words before those of positions (count; strides in indices, updates and operand), starts (stride in the
 /// operand, last that fits), loops (count; strides in updates and operand): zero, invocations, elements of a window,
-/// items of a plane, four of what is taken for windows that are not there.
+/// items of a plane, four of what is taken for windows that are not there, or, of runs, how many were taken before, and how
+/// many are at most.
 pub const HEAD: usize = 8;
 pub const POSITION: usize = 4;
 pub const START: usize = 2;
@@ -253,9 +254,11 @@ fn runs(form: &ScatterForm) -> String {
     };
     let own = if form.by_element { "number" } else { "number / n[2]" };
     format!(
-        "let first = {own};\nlet key = word2(first);\n\
-         if key == {DROPPED} || (first > 0u && word2(first - 1u) == key) {{ return; }}\n\
-         for (var next = first; next < n[3] && word2(next) == key; next = next + 1u) {{\n\
+        "let own = {own};\nlet key = word2(own);\n\
+         if key == {DROPPED} || (own > 0u && word2(own - 1u) == key) {{ return; }}\n\
+         let first = own + n[4];\nif first >= n[3] || word2(first) != key {{ return; }}\n\
+         let last = first + min(n[5], n[3] - first);\n\
+         for (var next = first; next < last && word2(next) == key; next = next + 1u) {{\n\
          let item = word2(n[3] + next);\n{go}if next == first {{ begin(); }}\ntake();\n}}\nend();\n"
     )
 }

@@ -195,7 +195,7 @@ mod tests {
         match &steps[..] {
             [Step::Kernel { launch, operands }] => {
                 let bytes: Vec<usize> = operands.iter().map(|id| buffers[id.0 as usize].bytes).collect();
-                Form::of(launch, &bytes, Patience(usize::MAX))
+                Form::of(launch, &bytes, Patience::EVER)
             }
             other => panic!("{other:?}"),
         }
