@@ -134,12 +134,15 @@ pub struct Counts {
     pub loaded: usize,
 }
 
+/// What a shader depends on: its source, and the pieces of arrays, of which some have several.
+type Key = (Source, Option<Pieces>);
+
 /// Pipelines by what shaders depend on.
 pub struct Pipelines {
     device: Device,
     /// The GPU and its driver, as far as their code depends on them.
     machine: String,
-    known: Mutex<FxHashMap<(Source, Option<Pieces>), Arc<Pipeline>>>,
+    known: Mutex<FxHashMap<Key, Arc<Pipeline>>>,
     made: AtomicUsize,
     found: AtomicUsize,
     loaded: AtomicUsize,

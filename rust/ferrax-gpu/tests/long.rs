@@ -30,7 +30,7 @@ fn sums_of_long_columns() {
     let column = small_numbers(&[150_000, 65]);
     check(
         "{ lambda ; a:f32[150000,65]. let b:f32[65] = reduce_sum[axes=(0,)] a in (b,) }",
-        &[column.clone()],
+        std::slice::from_ref(&column),
     );
     check("{ lambda ; a:f32[150000,65]. let b:f32[65] = reduce_max[axes=(0,)] a in (b,) }", &[column]);
 }

@@ -55,7 +55,7 @@ pub fn of(launch: &Launch, bytes: &[usize], guarded: &[bool]) -> Option<Wide> {
     // The last group reaches beyond the loop: there what it writes has to be the end of an array, whose memory is
     // rounded up.
     let extent = launch.extents[axis];
-    let rest = extent % TOGETHER != 0;
+    let rest = !extent.is_multiple_of(TOGETHER);
     let is_all = |store: &ferrax_compile::Store, view: &View| {
         let operand = store.operand as usize;
         view.offset == 0 && bytes.get(operand) == Some(&(extent * kernel.operands[operand].dtype.size()))
