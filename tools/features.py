@@ -46,8 +46,8 @@ which its operands are copied, and its results back: `Device.profile` shows it a
 | `sort`, `top_k` | keys of 8 words of 32 bits or more together |
 | `cummax`, `cummin`, `cumlogsumexp`, `scatter_min`, `scatter_max` | of complex numbers |
 | `fft` | of lengths with a prime factor above 1024 |
-| `cholesky`, `lu`, `triangular_solve` | of matrices with more than 256 rows or columns |
-| `geqrf`, `householder_product`, `ormqr` | of matrices with more than 256 rows or columns |
+| `cholesky`, `lu`, `triangular_solve` | of matrices with more than 256 rows or columns; on Mesa's, 180 |
+| `geqrf`, `householder_product`, `ormqr` | of matrices with more than 256 rows or columns; on Mesa's, 110 |
 | `eigh`, `eig`, `svd`, `schur`, `hessenberg`, `tridiagonal`, `tridiagonal_solve`, `geqp3` | always |
 | reverse-mode derivatives of `while_loop` | always |
 | reductions but sums | of complex numbers |
@@ -58,8 +58,11 @@ which its operands are copied, and its results back: `Device.profile` shows it a
 | kernels over keys of other generators than Threefry | on all GPUs |
 | kernels over `int64`, `uint64` | on GPUs without integers of 64 bits |
 | kernels over `float64`, `complex128` | on GPUs without floats of 64 bits, as those of Apple |
-| arrays of more than 2^31 elements, or of more bytes than a binding of the GPU has | on all GPUs |
+| arrays of more than 2^31 elements, or of more bytes than a buffer of the GPU has | on all GPUs |
 | a profile of kernels' times | on GPUs without timestamps |
+
+The host waits for the GPU where it decides: once for a chunk of steps of a `while` that is not over a counter, once for
+the bounds of a counter, and at each step, or branch, with callbacks, calls on the CPU or much to compute in it.
 """
 
 

@@ -173,6 +173,11 @@ impl Gpu {
         self.device.limits().max_compute_workgroup_storage_size as usize
     }
 
+    #[cfg(test)]
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.pipelines
+    }
+
     /// How often an invocation may go through loops.
     pub(crate) fn patience(&self) -> Patience {
         self.patience

@@ -201,13 +201,19 @@ impl Pipelines {
         };
         lacks(shader.needs.int64, Features::SHADER_INT64, "integers of 64 bits")?;
         lacks(shader.needs.float64, Features::SHADER_F64, "float64")?;
+        let (pipeline, layout) = self.compiled(name, &text, pieces.bindings())?;
+        Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() })
+    }
+
+    /// The pipeline of a shader with so many bindings after the words.
+    fn compiled(&self, name: &str, text: &str, bindings: u32) -> Result<(ComputePipeline, BindGroupLayout)> {
+        let device = &self.device;
         let scope = device.push_error_scope(ErrorFilter::Validation);
-        let descriptor =
-            ShaderModuleDescriptor { label: None, source: ShaderSource::Wgsl(text.as_str().into()) };
+        let descriptor = ShaderModuleDescriptor { label: None, source: ShaderSource::Wgsl(text.into()) };
         let checks = ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
         // SAFETY: accesses are checked, and loops end: they count up to sizes, or down.
         let module = unsafe { device.create_shader_module_trusted(descriptor, checks) };
-        let entries: Vec<BindGroupLayoutEntry> = (0..=pieces.bindings())
+        let entries: Vec<BindGroupLayoutEntry> = (0..=bindings)
             .map(|binding| BindGroupLayoutEntry {
                 binding,
                 visibility: ShaderStages::COMPUTE,
@@ -228,7 +234,7 @@ impl Pipelines {
         });
         let began = Instant::now();
         let keeps = device.features().contains(Features::PIPELINE_CACHE);
-        let place = keeps.then(|| code::place(&self.machine, &text)).flatten();
+        let place = keeps.then(|| code::place(&self.machine, text)).flatten();
         let kept = place.as_ref().and_then(code::Place::read);
         let cache = place.as_ref().map(|_| {
             let descriptor = PipelineCacheDescriptor { label: None, data: kept.as_deref(), fallback: true };
@@ -257,8 +263,28 @@ impl Pipelines {
             }
         }
         match failed {
-            None => Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() }),
+            None => Ok((pipeline, layout)),
             Some(error) => Err(unsupported!("{name} refuses a kernel: {error}\n{text}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Choice, Gpu};
+
+    /// What a driver, or what stands before it, does not take is an error with its words and the shader, and the GPU is
+    /// there for others.
+    #[test]
+    fn refused_shaders() {
+        let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
+        let gpu = Gpu::open(&Choice::Name(name)).unwrap();
+        for text in ["fn main(", "fn other() {}", "@compute @workgroup_size(1048576) fn main() {}"] {
+            let error = gpu.pipelines().compiled(gpu.name(), text, 1).map(drop).unwrap_err().to_string();
+            assert!(error.contains("refuses a kernel: ") && error.ends_with(text), "{error}");
+        }
+        let text = "@compute @workgroup_size(64) fn main() {}";
+        gpu.pipelines().compiled(gpu.name(), text, 1).map(drop).unwrap();
+        gpu.zeros(64).unwrap();
     }
 }
