@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use ferrax_compile::Launch;
@@ -11,11 +11,13 @@ use ferrax_compile::backend::Event;
 use ferrax_ir::{DType, Error, Result, device_error, internal_error, unsupported, value_error};
 use smallvec::SmallVec;
 use wgpu::{
-    BufferDescriptor, BufferUsages, Device, DeviceDescriptor, DeviceType, Features, MapMode, PollType, Queue,
+    BufferDescriptor, BufferUsages, Device, DeviceDescriptor, DeviceType, ExperimentalFeatures, Features,
+    MapMode, PollType, Queue,
 };
 
 use crate::adapter::{Choice, described, found, number};
 use crate::bindings::Buffers;
+use crate::cooperative;
 use crate::memory::{Memory, Pool, PoolUsage};
 use crate::numbers::{Fold, Form, Patience, words};
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
@@ -23,6 +25,7 @@ use crate::profile::Profile;
 use crate::stream::Stream;
 use crate::wgsl::MOST_GROUPS;
 use crate::wgsl::arrays::Pieces;
+use crate::wgsl::cooperative::Matrices;
 
 /// A GPU that was opened.
 pub struct Gpu {
@@ -33,6 +36,9 @@ pub struct Gpu {
     stream: Mutex<Stream>,
     pipelines: Pipelines,
     patience: Patience,
+    /// What its driver says that it multiplies, and whether that was found to be so, when it was first to be used.
+    offered: Option<Matrices>,
+    multiplies: OnceLock<bool>,
     downloads: AtomicUsize,
     /// What went wrong behind a call that cannot say so.
     errors: Arc<Mutex<Vec<String>>>,
@@ -85,8 +91,17 @@ impl Gpu {
             | Features::SHADER_F64
             | Features::TIMESTAMP_QUERY
             | Features::PIPELINE_CACHE;
+        let offered = cooperative::offered(&adapter);
+        let (wanted, experimental_features) = match offered {
+            None => (wanted, ExperimentalFeatures::disabled()),
+            // SAFETY: what it may do wrong is what wgpu and drivers have wrong still. Of experimental features it is cooperative
+            // matrices alone, whose shader reads and writes its own memory of the workgroup within bounds that do not
+            // depend on sizes, and which is not used unless it gave the right results (`cooperative::holds`).
+            Some(_) => (wanted | cooperative::FEATURES, unsafe { ExperimentalFeatures::enabled() }),
+        };
         let descriptor = DeviceDescriptor {
             label: Some("ferrax"),
+            experimental_features,
             required_features: lacked.iter().fold(adapter.features() & wanted, |features, &dtype| {
                 features - feature(dtype).unwrap_or(Features::empty())
             }),
@@ -120,6 +135,8 @@ impl Gpu {
             stream,
             pipelines,
             patience,
+            offered,
+            multiplies: OnceLock::new(),
             downloads: AtomicUsize::new(0),
             errors,
             lost,
@@ -181,6 +198,29 @@ impl Gpu {
     /// How often an invocation may go through loops.
     pub(crate) fn patience(&self) -> Patience {
         self.patience
+    }
+
+    /// Whether it multiplies matrices of halves, and does it right: then products of halves are computed so.
+    pub fn has_cooperative_matrices(&self) -> bool {
+        self.matrices().is_some()
+    }
+
+    /// The matrices that it multiplies.
+    pub(crate) fn matrices(&self) -> Option<Matrices> {
+        let matrices = self.offered?;
+        self.multiplies.get_or_init(|| cooperative::holds(self, matrices)).then_some(matrices)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn offers_matrices(&self) -> bool {
+        self.offered.is_some()
+    }
+
+    /// As if it had been opened with these.
+    #[cfg(test)]
+    pub(crate) fn play(&mut self, matrices: Matrices) {
+        self.offered = Some(matrices);
+        self.multiplies = OnceLock::from(true);
     }
 
     /// Ends the use of the GPU, as a driver does that was reset: what is asked of it from now on are errors.

@@ -14,6 +14,7 @@
 //! | `runs` | kernels that go through rows together, as such |
 //! | `loops` | small loops, as such |
 //! | `product` | products of matrices and convolutions |
+//! | `cooperative` | whether a GPU multiplies matrices of halves |
 //! | `fuse` | kernels that these take in: those of elements (`elementwise`) |
 //! | `sort` | sorting, and the largest elements |
 //! | `scatter` | scatters, and updates of slices |
@@ -40,6 +41,7 @@ mod chunks;
 #[path = "../../ferrax-cpu/tests/common/mod.rs"]
 mod common;
 mod control;
+mod cooperative;
 mod cost;
 mod cumulative;
 mod elementwise;

@@ -18,6 +18,7 @@ use wgpu::{
     ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
+use crate::cooperative;
 use crate::numbers::Form;
 use crate::wgsl::arrays::{Pieces, declarations};
 use crate::wgsl::product::ProductForm;
@@ -192,7 +193,8 @@ impl Pipelines {
                 pieces.bindings()
             ));
         }
-        let text = declarations(&shader.arrays, &pieces) + &shader.text;
+        let text =
+            shader.needs.directives().to_string() + &declarations(&shader.arrays, &pieces) + &shader.text;
         let lacks = |needed: bool, feature: Features, what: &str| match needed
             && !device.features().contains(feature)
         {
@@ -201,6 +203,7 @@ impl Pipelines {
         };
         lacks(shader.needs.int64, Features::SHADER_INT64, "integers of 64 bits")?;
         lacks(shader.needs.float64, Features::SHADER_F64, "float64")?;
+        lacks(shader.needs.cooperative, cooperative::FEATURES, "matrices of halves")?;
         let (pipeline, layout) = self.compiled(name, &text, pieces.bindings())?;
         Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() })
     }

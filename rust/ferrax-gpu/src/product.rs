@@ -1,21 +1,23 @@
 //! Products of matrices and convolutions: the sizes that their shaders read.
 //!
 //! In: an op whose operands and result have one dtype. Out: launches of [`crate::wgsl::product`], one for a product, one
-//! for each class of a convolution. Cost of a run: the multiplications, rounded up to tiles.
+//! for each class of a convolution. Products whose operands are halves go by matrices where the GPU has those (`cooperative`). Cost of a run: the multiplications, rounded up to tiles.
 
 use ferrax_compile::Argument;
 use ferrax_compile::convolution::{self, Axis as Joined, Problem};
-use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral};
+use ferrax_ir::ops::{ConvGeneralDilated, DotGeneral, Precision};
 use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::tensor::row_major;
 use ferrax_ir::{DType, Op, Result, internal_error, unsupported};
 
 use crate::backend::Library;
+use crate::cooperative;
 use crate::fuse::{Fusion, Taken};
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::numbers::{self, Form, Patience};
 use crate::pipelines::Source;
+use crate::wgsl::cooperative::{Cooperative, Halves, Matrices};
 use crate::wgsl::product::{AXIS, HEAD, ProductForm, SINGLE, Way, finishing_groups, partial};
 use crate::wgsl::taken::{Origin, TakenForm};
 use crate::wgsl::types;
@@ -34,8 +36,14 @@ const ENOUGH: usize = 128;
 const SEGMENT: usize = 256;
 const BLOCKS: usize = 32;
 
-/// Elements that are read at once where they can be.
+/// Elements that are read at once where they can be, and halves.
 const QUAD: i64 = 4;
+const EIGHTS: i64 = 8;
+
+/// Products of halves with fewer rows, columns or terms are not worth matrices: more than half of a small tile, or of a block of
+/// terms, would be idle.
+const LEAST_SIDE: usize = 32;
+const LEAST_TERMS: usize = 16;
 
 /// Launches which together write the results, of so many bytes.
 #[derive(Debug)]
@@ -74,6 +82,8 @@ struct Product {
     terms: Vec<Axis>,
     guards: Vec<[i64; 2]>,
     start: [i64; 3],
+    /// Whether terms are to be added in the order of tiles, whatever their dtype.
+    is_precise: bool,
 }
 
 fn count(axes: &[Axis]) -> usize {
@@ -103,7 +113,7 @@ fn tidy(axes: &mut Vec<Axis>) {
 
 fn dot(op: &DotGeneral, [lhs, rhs, out]: [&Argument; 3]) -> Product {
     let [left, right, result] = [lhs, rhs, out].map(|argument| row_major(&argument.sizes, 1));
-    let mut product = Product::default();
+    let mut product = Product { is_precise: is_precise(op.precision), ..Product::default() };
     for axis in 0..out.sizes.len() {
         match op.origin(axis, [lhs.sizes.len(), rhs.sizes.len()]) {
             [Some(l), Some(r)] => {
@@ -124,7 +134,11 @@ fn dot(op: &DotGeneral, [lhs, rhs, out]: [&Argument; 3]) -> Product {
     product
 }
 
-fn class(problem: &Problem) -> Product {
+fn is_precise(precision: Option<Precision>) -> bool {
+    precision == Some(Precision::Highest)
+}
+
+fn class(problem: &Problem, is_precise: bool) -> Product {
     let list = |axes: &[Joined]| axes.iter().map(Axis::joined).collect();
     Product {
         batch: vec![Axis {
@@ -137,24 +151,24 @@ fn class(problem: &Problem) -> Product {
         terms: list(&problem.terms),
         guards: problem.guards.iter().map(|guard| [guard.start as i64, guard.size as i64]).collect(),
         start: problem.start.map(|start| start as i64),
+        is_precise,
     }
 }
 
 impl Product {
-    fn form(&self, fusion: &Fusion, patience: Patience) -> ProductForm {
+    fn form(&self, fusion: &Fusion, way: Way, patience: Patience) -> ProductForm {
         let guards = |axes: &[Axis]| axes.iter().map(|axis| axis.guard.map(|(guard, _)| guard)).collect();
-        let one = |axes: &[Axis], operand: usize| axes.last().is_some_and(|axis| axis.strides[operand] == 1);
         let origin = |origin: &Origin<Taken>| match origin {
             Origin::Operand(number) => Origin::Operand(*number),
             Origin::Kernel(taken) => Origin::Kernel(Box::new(of_taken(taken))),
         };
         let [left, right] = &fusion.from;
         let dtype = fusion.arguments[2].dtype;
-        let way = self.way(dtype, patience);
-        let (left_terms, right_columns) = (one(&self.terms, 0), one(&self.columns, 0));
+        let [left_terms, right_terms] = self.by_terms();
         let is_quads = |origin: &Origin<Taken>, operand: usize, by_terms: bool| {
             let words = matches!(dtype, DType::F32 | DType::I32 | DType::U32);
-            words && way != Way::Single && origin.kernel().is_none() && self.quads(operand, by_terms)
+            let tiles = matches!(way, Way::Tiles(_));
+            words && tiles && origin.kernel().is_none() && self.is_whole(operand, by_terms, QUAD)
         };
         ProductForm {
             dtype,
@@ -169,11 +183,51 @@ impl Product {
             columns: self.columns.len(),
             guards: self.guards.len(),
             left_terms,
-            right_columns,
+            right_columns: !right_terms,
             left_quads: is_quads(left, 0, left_terms),
-            right_quads: is_quads(right, 1, !right_columns),
+            right_quads: is_quads(right, 1, right_terms),
             segmented: self.segments(way, patience)[1] > 1,
         }
+    }
+
+    /// Whether neighbouring terms are neighbours in the left operand, and not columns in the right one.
+    fn by_terms(&self) -> [bool; 2] {
+        let one = |axes: &[Axis], operand: usize| axes.last().is_some_and(|axis| axis.strides[operand] == 1);
+        [one(&self.terms, 0), !one(&self.columns, 0)]
+    }
+
+    /// Where the operands' halves come from, if they are halves whose products are floats.
+    fn halves(&self, fusion: &Fusion) -> Option<[Halves; 2]> {
+        let of = |which: usize| {
+            let array = match &fusion.from[which] {
+                Origin::Kernel(taken) => cooperative::halves(taken)?,
+                Origin::Operand(number) => {
+                    let is_half = fusion.operands.get(*number as usize)?.dtype == DType::F16;
+                    Some(is_half.then_some(*number)?)
+                }
+            };
+            let is_whole = self.is_whole(which, self.by_terms()[which], EIGHTS);
+            Some(match array {
+                Some(number) if is_whole => Halves::Eights(number),
+                Some(number) => Halves::Ones(number),
+                None => Halves::Kernel,
+            })
+        };
+        let floats = matches!(fusion.arguments[2].dtype, DType::F16 | DType::F32);
+        Some([of(0)?, of(1)?]).filter(|_| floats)
+    }
+
+    /// By matrices, if the GPU has them and they are worth it.
+    fn matrices(&self, gpu: &Gpu, fusion: &Fusion) -> Option<Way> {
+        let (rows, columns) = (count(&self.rows), count(&self.columns));
+        if self.is_precise || rows.min(columns) < LEAST_SIDE || count(&self.terms) < LEAST_TERMS {
+            return None;
+        }
+        let halves = self.halves(fusion)?;
+        let matrices = gpu.matrices()?;
+        let large = Way::Cooperative(Cooperative { matrices, large: true, halves });
+        let is_large = rows.min(columns) >= large.side() && self.groups(large) >= MANY;
+        Some(Way::Cooperative(Cooperative { matrices, large: is_large, halves }))
     }
 
     /// Who computes what.
@@ -207,22 +261,22 @@ impl Product {
         [each, terms.div_ceil(each)]
     }
 
-    /// Whether four neighbours of an operand, terms or others, are read at once: they are whole lines' fourths.
-    fn quads(&self, operand: usize, by_terms: bool) -> bool {
+    /// Whether so many neighbours of an operand, terms or others, are read at once: lines are whole multiples of them.
+    fn is_whole(&self, operand: usize, by_terms: bool, together: i64) -> bool {
         let others = if operand == 0 { &self.rows } else { &self.columns };
         let of_others = |axis: &Axis| axis.strides[0];
         let of_terms = |axis: &Axis| axis.strides[operand];
-        let fourths = |axes: &[Axis], stride: &dyn Fn(&Axis) -> i64, along: bool| match axes.split_last() {
+        let whole = |axes: &[Axis], stride: &dyn Fn(&Axis) -> i64, along: bool| match axes.split_last() {
             Some((last, rest)) if along => {
-                let whole = stride(last) == 1 && last.count as i64 % QUAD == 0 && last.guard.is_none();
-                whole && rest.iter().all(|axis| stride(axis) % QUAD == 0)
+                let last = stride(last) == 1 && last.count as i64 % together == 0 && last.guard.is_none();
+                last && rest.iter().all(|axis| stride(axis) % together == 0)
             }
-            _ => !along && axes.iter().all(|axis| stride(axis) % QUAD == 0),
+            _ => !along && axes.iter().all(|axis| stride(axis) % together == 0),
         };
-        fourths(others, &of_others, !by_terms)
-            && fourths(&self.terms, &of_terms, by_terms)
-            && self.batch.iter().all(|axis| axis.strides[operand] % QUAD == 0)
-            && self.start[operand] % QUAD == 0
+        whole(others, &of_others, !by_terms)
+            && whole(&self.terms, &of_terms, by_terms)
+            && self.batch.iter().all(|axis| axis.strides[operand] % together == 0)
+            && self.start[operand] % together == 0
     }
 
     /// How many elements of the left and of the right operand are read.
@@ -273,13 +327,23 @@ impl Product {
         Ok(words)
     }
 
-    fn prepare(mut self, gpu: &Gpu, fusion: &Fusion) -> Result<Prepared> {
+    fn tidy(&mut self) {
         for axes in [&mut self.batch, &mut self.rows, &mut self.columns, &mut self.terms] {
             tidy(axes);
         }
+    }
+
+    fn prepare(mut self, gpu: &Gpu, fusion: &Fusion) -> Result<Prepared> {
+        self.tidy();
+        let ordinary = || self.way(fusion.arguments[2].dtype, gpu.patience());
+        let way = self.matrices(gpu, fusion).unwrap_or_else(ordinary);
+        self.prepare_as(gpu, fusion, way)
+    }
+
+    /// The axes are tidy.
+    fn prepare_as(self, gpu: &Gpu, fusion: &Fusion, way: Way) -> Result<Prepared> {
         let patience = gpu.patience();
-        let form = self.form(fusion, patience);
-        let way = form.way;
+        let form = self.form(fusion, way, patience);
         let mut words = self.words(way, patience)?;
         for taken in fusion.taken() {
             words.extend(numbers::words(&taken.launch, &Form::part(&taken.launch), Patience::EVER)?);
@@ -393,6 +457,21 @@ pub(crate) fn bind_part(
     Ok(Some(product.prepare(gpu, &Fusion::plain([lhs, rhs, out]))?))
 }
 
+/// A product of two operands of halves whose sums are floats, by matrices, in tiles of this size.
+pub fn by_matrices(
+    gpu: &Gpu,
+    op: &DotGeneral,
+    fusion: &Fusion,
+    matrices: Matrices,
+    large: bool,
+) -> Result<Prepared> {
+    let mut product = dot(op, fusion.arguments.each_ref());
+    product.tidy();
+    let halves = product.halves(fusion);
+    let halves = halves.ok_or_else(|| internal_error!("operands of other numbers than halves"))?;
+    product.prepare_as(gpu, fusion, Way::Cooperative(Cooperative { matrices, large, halves }))
+}
+
 impl Library for Products {
     fn run(&self, gpu: &Gpu, inputs: &[Memory]) -> Result<Vec<Memory>> {
         let result = |&bytes| if self.gaps { gpu.zeros(bytes) } else { gpu.allocate(bytes) };
@@ -406,5 +485,8 @@ impl Library for Products {
 
 fn classes(op: &ConvGeneralDilated, [lhs, rhs, out]: [&Argument; 3]) -> Result<(Vec<Product>, bool)> {
     let classes = convolution::problems(op, &lhs.sizes, &rhs.sizes, &out.sizes, false)?;
-    Ok((classes.problems.iter().map(class).collect(), classes.gaps))
+    Ok((
+        classes.problems.iter().map(|problem| class(problem, is_precise(op.precision))).collect(),
+        classes.gaps,
+    ))
 }

@@ -13,7 +13,7 @@ pub enum Words {
     Whole,
     /// Several invocations parts of one.
     Parts,
-    /// An invocation two, or four, at a time: then there are `vector{k}(i)` and `set_vector{k}(i, words)` instead.
+    /// An invocation two, or four, at a time: then there are `vector{k}(i)` and `set_vector{k}(i, words)`, and only `word{k}(i)`.
     Vectors(u32),
 }
 
@@ -75,7 +75,8 @@ pub fn declarations(arrays: &[Words], pieces: &Pieces) -> String {
             ),
             Words::Vectors(_) => writeln!(
                 text,
-                "fn vector{k}(i: u32) -> {ty} {{ {read} }}\nfn set_vector{k}(i: u32, given: {ty}) {{ {write} }}"
+                "fn vector{k}(i: u32) -> {ty} {{ {read} }}\nfn set_vector{k}(i: u32, given: {ty}) {{ {write} }}\n\
+                 fn word{k}(i: u32) -> u32 {{ return vector{k}(i / {together}u)[i % {together}u]; }}"
             ),
             Words::Parts => writeln!(
                 text,

@@ -104,7 +104,11 @@ pub fn shader(form: CumulativeForm) -> Result<Shader> {
         load(0, dtype, "at")?
     );
     let wide = matches!(ty, ScalarType::I64 | ScalarType::U64 | ScalarType::F64);
-    Ok(Shader { text, needs: Needs { int64: wide, float64: ty == ScalarType::F64 }, arrays })
+    Ok(Shader {
+        text,
+        needs: Needs { int64: wide, float64: ty == ScalarType::F64, ..Needs::default() },
+        arrays,
+    })
 }
 
 /// `lost_by(a, b, sum)` is what the sum of `a` and `b` lost, `whole` a sum with what it lost, which is NaN where

@@ -133,7 +133,7 @@ pub fn shader(form: FactorForm) -> Result<Shader> {
     let wide = ty == ScalarType::F64;
     Ok(Shader {
         text,
-        needs: Needs { int64: wide, float64: wide },
+        needs: Needs { int64: wide, float64: wide, ..Needs::default() },
         arrays: vec![Words::Whole; operands as usize],
     })
 }

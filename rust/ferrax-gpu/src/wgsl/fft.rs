@@ -94,7 +94,11 @@ pub fn shader(form: FftForm) -> Result<Shader> {
         numbered()
     );
     let wide = form.dtype == DType::F64;
-    Ok(Shader { text, needs: Needs { int64: wide, float64: wide }, arrays: vec![Words::Whole; 3] })
+    Ok(Shader {
+        text,
+        needs: Needs { int64: wide, float64: wide, ..Needs::default() },
+        arrays: vec![Words::Whole; 3],
+    })
 }
 
 /// An invocation computes one result.

@@ -5,6 +5,7 @@
 //! Cost: linear in the kernel, with its functions of floats written out.
 
 pub mod arrays;
+pub mod cooperative;
 pub mod cumulative;
 pub mod factorise;
 pub mod fft;
@@ -12,6 +13,8 @@ pub mod flags;
 mod fold;
 mod ops;
 pub mod own;
+#[cfg(test)]
+mod played;
 pub mod product;
 pub mod rows;
 pub mod scatter;
@@ -45,6 +48,14 @@ pub const MOST_GROUPS: u32 = 65_535;
 pub struct Needs {
     pub int64: bool,
     pub float64: bool,
+    pub cooperative: bool,
+}
+
+impl Needs {
+    /// What the text of a module begins with.
+    pub fn directives(self) -> &'static str {
+        if self.cooperative { "enable f16;\nenable wgpu_cooperative_matrix;\n" } else { "" }
+    }
 }
 
 /// A shader, and what its adapter must have.
@@ -97,6 +108,7 @@ fn needs(form: &Form, bodies: &[&Body]) -> Needs {
     Needs {
         int64: pairs || has(ScalarType::I64) || has(ScalarType::U64) || has(ScalarType::F64),
         float64: has(ScalarType::F64),
+        ..Needs::default()
     }
 }
 

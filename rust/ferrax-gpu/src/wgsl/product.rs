@@ -2,10 +2,11 @@
 //!
 //! A product is a sum over terms for each row and column, for each index of batches. Numbers of rows, columns
 //! and terms are made of indices of axes, which have strides in the operands; guards say where an operand lies outside of
-//! the left array, and is zero (see `ferrax_compile::convolution`). Two ways:
+//! the left array, and is zero (see `ferrax_compile::convolution`). Three ways:
 //!
 //! - [`Way::Tiles`]: a workgroup has a tile of rows and columns (`tiles`); where tiles are few and terms many, the terms are
 //!   cut into segments, each a workgroup's for each tile, whose sums [`Way::Finish`] adds in order;
+//! - [`Way::Cooperative`]: the same of halves, where the GPU multiplies matrices of them (`cooperative`);
 //! - [`Way::Single`]: a workgroup has one row and column, its invocations share the terms, and their sums are added in
 //!   pairs: for few rows or columns.
 
@@ -16,6 +17,7 @@ use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{DType, Result, internal_error};
 
 use super::arrays::Words;
+use super::cooperative::{self, Cooperative, Halves, Maker};
 use super::taken::{Origin, TakenForm};
 use super::{MOST_GROUPS, Needs, Shader, tiles, types};
 
@@ -30,6 +32,7 @@ pub const SINGLE: usize = 64;
 pub enum Way {
     /// Of so many rows and columns for each invocation.
     Tiles(usize),
+    Cooperative(Cooperative),
     Single,
     Finish,
 }
@@ -39,6 +42,7 @@ impl Way {
     pub fn side(self) -> usize {
         match self {
             Way::Tiles(part) => SIDE * part,
+            Way::Cooperative(cooperative) => cooperative.side(),
             Way::Single | Way::Finish => 1,
         }
     }
@@ -93,6 +97,17 @@ impl ProductForm {
                 let segments = if self.segmented { ", segments" } else { "" };
                 format!("tiles of {}{fours}{segments}", self.way.side())
             }
+            Way::Cooperative(_) => {
+                let segments = if self.segmented { ", segments" } else { "" };
+                format!("tiles of {} by matrices{segments}", self.way.side())
+            }
+        }
+    }
+
+    fn cooperative(&self) -> Option<&Cooperative> {
+        match &self.way {
+            Way::Cooperative(cooperative) => Some(cooperative),
+            _ => None,
         }
     }
 
@@ -138,6 +153,7 @@ pub fn shader(form: &ProductForm) -> Result<Shader> {
         let is = |origin: &Origin<TakenForm>| *origin == Origin::Operand(number as u32);
         let quads =
             !written && ((form.left_quads && is(&form.left)) || (form.right_quads && is(&form.right)));
+        let quads = quads || form.cooperative().is_some_and(|way| way.has_eights(number as u32));
         if quads { Words::Vectors(4) } else { types::words(dtype, written) }
     };
     let mut arrays: Vec<Words> = form.operands.iter().enumerate().map(words).collect();
@@ -153,13 +169,16 @@ pub fn shader(form: &ProductForm) -> Result<Shader> {
     text.push_str(super::ops::functions(has).as_str());
     match form.way {
         Way::Tiles(part) => tiles::shader(form, part, &mut text),
+        Way::Cooperative(way) => cooperative::shader(form, &way, &mut text),
         Way::Single => single(&mut text),
         Way::Finish => finish(&mut text),
     }
     let wide = |dtype: DType| matches!(dtype.real(), DType::I64 | DType::U64 | DType::F64);
     let int64 = form.operands.iter().any(|operand| wide(operand.dtype)) || wide(dtype);
     let float64 = real == DType::F64 || has(ScalarType::F64);
-    let needs = Needs { int64: int64 || has(ScalarType::I64) || has(ScalarType::U64) || float64, float64 };
+    let cooperative = form.cooperative().is_some_and(|way| way.matrices.maker == Maker::Driver);
+    let int64 = int64 || has(ScalarType::I64) || has(ScalarType::U64) || float64;
+    let needs = Needs { int64, float64, cooperative };
     Ok(Shader { text, needs, arrays })
 }
 
@@ -274,6 +293,25 @@ fn operands(form: &ProductForm, text: &mut String) -> Result<()> {
             );
             continue;
         }
+        let halves = form.cooperative().map(|way| way.halves[which]);
+        let read = match halves {
+            Some(Halves::Eights(array)) => {
+                Some(("eight", "vec4<u32>", format!("vector{array}(u32(a.at + b.at) / 8u)")))
+            }
+            Some(Halves::Ones(array)) => {
+                let word = format!("word{array}(u32(a.at + b.at) / 2u)");
+                Some(("half", "u32", format!("extractBits({word}, u32(a.at + b.at) % 2u * 16u, 16u)")))
+            }
+            _ => None,
+        };
+        if let Some((what, ty, value)) = read {
+            let _ = writeln!(
+                text,
+                "fn {name}_{what}(a: Spot, b: Spot) -> {ty} {{\n{}    return {value};\n}}",
+                outside(ty)
+            );
+            continue;
+        }
         let called = format!("{name}_element");
         match origin {
             Origin::Kernel(taken) => text.push_str(&taken.element(&called, before[which])?),
@@ -288,6 +326,12 @@ fn operands(form: &ProductForm, text: &mut String) -> Result<()> {
             "fn {name}_at(a: Spot, b: Spot) -> Element {{\n{}    return {called}(a.at + b.at);\n}}",
             outside("Element")
         );
+        if halves.is_some() {
+            let _ = writeln!(
+                text,
+                "fn {name}_half(a: Spot, b: Spot) -> u32 {{ return f16_bits({name}_at(a, b)); }}"
+            );
+        }
     }
     let none = vec!["0".to_string(); form.guards];
     let begins: Vec<String> = (0..form.guards).map(|guard| word(form.before_guards() + 2 * guard)).collect();
@@ -343,10 +387,15 @@ const BEGIN: &str = "\
 
 /// The beginning of the entry point.
 pub fn entry(text: &mut String, invocations: usize) {
+    entry_with(text, invocations, "");
+}
+
+/// The same with further builtin values.
+pub fn entry_with(text: &mut String, invocations: usize, values: &str) {
     let _ = write!(
         text,
         "@compute @workgroup_size({invocations})\n\
-         fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {{\n\
+         fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>{values}) {{\n\
          {BEGIN}    var number = group.x + group.y * {MOST_GROUPS}u;\n"
     );
 }

@@ -213,7 +213,7 @@ fn combine(form: &ScatterForm, text: &mut String) -> Result<Needs> {
     }
     *text += "}\n";
     let wide = matches!(real, DType::I64 | DType::U64 | DType::F64);
-    Ok(Needs { int64: wide, float64: real == DType::F64 })
+    Ok(Needs { int64: wide, float64: real == DType::F64, ..Needs::default() })
 }
 
 const DIRECT: &str = "\
