@@ -1,8 +1,8 @@
 //! What shaders see of arrays: bind groups, kept for launches that come again with the same memory.
 //!
 //! A program that runs again is given the same memory for what it computes, which is free again when it has ended
-//! (`memory`). So most launches find their group, which costs less than to make one. Groups hold memory: when some goes back to
-//! the driver, all are forgotten.
+//! (`memory`). So most launches find their group, which costs less than to make one. Groups hold memory: when some
+//! goes back to the driver, all are forgotten.
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
@@ -45,8 +45,8 @@ impl Bindings {
         self.known = Generations::new(MOST, usize::MAX);
     }
 
-    /// The group of a pipeline for these buffers, of which so many bytes are bound at once, after so many pieces of memory
-    /// have gone back to the driver.
+    /// The group of a pipeline for these buffers, of which so many bytes are bound at once, after so many pieces of
+    /// memory have gone back to the driver.
     pub fn group(
         &mut self,
         pipeline: &Arc<Pipeline>,

@@ -244,8 +244,8 @@ fn restricted(launch: &Launch, part: &[(usize, usize)], is_own: impl Fn(usize) -
     out
 }
 
-/// A body in which the indices of these loops begin at parameters, the first of which is `base`; and where its registers
-/// are now.
+/// A body in which the indices of these loops begin at parameters, the first of which is `base`; and where its
+/// registers are now.
 fn counted(body: &Body, loops: &[usize], base: usize) -> (Body, Vec<Reg>) {
     let mut out = Body::default();
     let mut map: Vec<Reg> = Vec::with_capacity(body.instructions().len());

@@ -1,13 +1,14 @@
 //! Loops of which the host asks only now and then whether they go on.
 //!
 //! The commands of several steps are recorded at once: 1, 2, 4, … up to [`MOST`]. A word of the GPU says whether the
-//! loop goes on; it becomes zero for good in the first step at which the condition does not hold. From there on
-//! the body runs in vain, on the last carry, which is then copied over what it gave. Then the host reads the word. So a loop of
-//! n steps waits about log2(n) + n / [`MOST`] times, and its carry is what it would be.
+//! loop goes on; it becomes zero for good in the first step at which the condition does not hold. From there on the
+//! body runs in vain, on the last carry, which is then copied over what it gave. Then the host reads the word. So a
+//! loop of n steps waits about log2(n) + n / [`MOST`] times, and its carry is what it would be.
 //!
-//! Loops are gone through like this whose step costs no more than a read (see [`crate::cost`]), so that little is lost
-//! where they end, and whose condition and body only record commands: not with calls on the CPU, among them all that has
-//! effects, and not with loops and branches that the host decides about, for a loop might not end on such a carry.
+//! Loops are gone through like this whose step costs no more than a read (see [`crate::cost`]), so that little is
+//! lost where they end, and whose condition and body only record commands: not with calls on the CPU, among them all
+//! that has effects, and not with loops and branches that the host decides about, for a loop might not end on such a
+//! carry.
 
 use ferrax_ir::Result;
 
@@ -52,7 +53,8 @@ impl Chunks {
         }))
     }
 
-    /// The last carry. `bound` is asked whether the loop may go on after so many steps, and for certain after `most` of them.
+    /// The last carry. `bound` is asked whether the loop may go on after so many steps, and for certain after `most`
+    /// of them.
     pub fn run(
         &self,
         gpu: &Gpu,

@@ -1,9 +1,9 @@
 //! Branches and loops: bodies are executables of their own, whose commands are recorded one after the other.
 //!
-//! A scan needs nothing of the host: it is its body's commands, as often as it has steps, between those that take
-//! a row out of each array and put one into each result; the number of the step is in memory of the GPU. So is a
-//! `while` over a counter, as often as its limit says, which the host reads before it begins unless the program
-//! knows it. Another `while` goes in chunks (`chunks`), or the host reads at each step whether it goes on. Of a `cond` all
+//! A scan needs nothing of the host: it is its body's commands, as often as it has steps, between those that take a
+//! row out of each array and put one into each result; the number of the step is in memory of the GPU. So is a
+//! `while` over a counter, as often as its limit says, which the host reads before it begins unless the program knows
+//! it. Another `while` goes in chunks (`chunks`), or the host reads at each step whether it goes on. Of a `cond` all
 //! branches run and the results of one are kept, if none costs more than a read by the host (`cost`), else the host
 //! reads which it is.
 
@@ -180,8 +180,8 @@ impl WhileLoop {
     }
 }
 
-/// The dtype of the counter that a loop is over, where it begins and what it stays below, if there is one. `known` is what an
-/// operand is, where the program says it.
+/// The dtype of the counter that a loop is over, where it begins and what it stays below, if there is one. `known` is
+/// what an operand is, where the program says it.
 fn counted(
     op: &While,
     inputs: &[Argument],

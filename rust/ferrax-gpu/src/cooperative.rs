@@ -1,11 +1,11 @@
 //! Whether a GPU multiplies matrices of halves: what its driver says, and what it then does.
 //!
-//! In: an adapter; later the GPU. Out: its matrices, if there are any that shaders of [`crate::wgsl::cooperative`] have, and whether products
-//! by them are right. The feature is an experimental one of wgpu, and drivers' compilers have got it wrong: before
-//! the first product by matrices two small ones, of whole numbers, are computed and compared with what they are, in shapes that use what there
-//! is of the shader: tiles of both sizes, operands by rows and by columns, terms of several blocks, sizes that are no multiples of
-//! anything. One operand has numbers below the normal ones, which are not to become zeros. Cost: two pipelines, and a wait for
-//! the GPU, once.
+//! In: an adapter; later the GPU. Out: its matrices, if there are any that shaders of [`crate::wgsl::cooperative`]
+//! have, and whether products by them are right. The feature is an experimental one of wgpu, and drivers' compilers
+//! have got it wrong: before the first product by matrices two small ones, of whole numbers, are computed and
+//! compared with what they are, in shapes that use what there is of the shader: tiles of both sizes, operands by rows
+//! and by columns, terms of several blocks, sizes that are no multiples of anything. One operand has numbers below
+//! the normal ones, which are not to become zeros. Cost: two pipelines, and a wait for the GPU, once.
 
 use ferrax_compile::{Argument, BufferId};
 use ferrax_ir::ops::DotGeneral;
@@ -49,8 +49,8 @@ pub fn offered(adapter: &Adapter) -> Option<Matrices> {
     Some(Matrices { side: side as usize, lanes: lanes as usize, maker: Maker::Driver })
 }
 
-/// Where halves that a kernel makes are: the operand whose elements they are, if it makes nothing else of them. None if it does
-/// not make halves.
+/// Where halves that a kernel makes are: the operand whose elements they are, if it makes nothing else of them. None
+/// if it does not make halves.
 pub fn halves(taken: &Taken) -> Option<Option<u32>> {
     let Value::Real(reg) = taken.value else { return None };
     let kernel = &taken.launch.kernel;

@@ -1,5 +1,6 @@
-//! Products by cooperative matrices: their text is valid for drivers that have these; what is around the matrices, with functions in their
-//! place on a GPU that has none, gives what the interpreter gives; and nothing is computed so where the GPU has none or has wrong ones.
+//! Products by cooperative matrices: their text is valid for drivers that have these; what is around the matrices,
+//! with functions in their place on a GPU that has none, gives what the interpreter gives; and nothing is computed so
+//! where the GPU has none or has wrong ones.
 
 use std::sync::Arc;
 

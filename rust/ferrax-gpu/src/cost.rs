@@ -16,7 +16,8 @@ pub const READ: u64 = 1 << 27;
 /// What a launch costs, however little it computes.
 pub const LAUNCH: u64 = 1 << 22;
 
-/// Operations of a function, and of a call of the library for each element that goes in or out; launches of such a call.
+/// Operations of a function, and of a call of the library for each element that goes in or out; launches of such a
+/// call.
 const FUNCTION: u64 = 32;
 const CALL: u64 = 64;
 const CALL_LAUNCHES: u64 = 8;

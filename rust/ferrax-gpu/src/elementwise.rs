@@ -1,5 +1,5 @@
-//! Kernels that compute each of their indices apart: as few loops as they can have, which element of an array an index is, and
-//! what an element costs.
+//! Kernels that compute each of their indices apart: as few loops as they can have, which element of an array an
+//! index is, and what an element costs.
 //!
 //! In: launches and scalar bodies. Out: what of them products can take in (see `fuse`). Cost: linear in the kernel.
 
@@ -72,8 +72,8 @@ pub fn is_whole(view: &View, extents: &[usize]) -> bool {
     view.ranges.iter().zip(extents).all(|(&(low, high), &extent)| low <= 0 && high >= extent as i64)
 }
 
-/// The loops whose indices are, in this order, the digits of the number of the element at a view, which goes through all
-/// of them; none if they are not.
+/// The loops whose indices are, in this order, the digits of the number of the element at a view, which goes through
+/// all of them; none if they are not.
 pub fn digits(view: &View, extents: &[usize]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..extents.len()).filter(|&axis| extents[axis] != 1).collect();
     order.sort_by_key(|&axis| std::cmp::Reverse(view.strides[axis]));
@@ -87,8 +87,8 @@ pub fn digits(view: &View, extents: &[usize]) -> Option<Vec<usize>> {
     (view.offset == 0 && is_whole(view, extents)).then_some(order)
 }
 
-/// A body whose inputs of loads that are not kept are accumulators, one for each part, which come after `loads` loads. And where
-/// its registers are now.
+/// A body whose inputs of loads that are not kept are accumulators, one for each part, which come after `loads`
+/// loads. And where its registers are now.
 pub fn renumbered(body: &Body, kept: &[bool], loads: u32) -> (Body, Vec<Reg>) {
     let mut out = Body::default();
     let mut map: Vec<Reg> = Vec::with_capacity(body.instructions().len());
@@ -107,8 +107,8 @@ pub fn renumbered(body: &Body, kept: &[bool], loads: u32) -> (Body, Vec<Reg>) {
     (out, map)
 }
 
-/// What a value costs: instructions, beside the first load and what makes wider numbers of narrow ones, which are paid by the
-/// shorter reads.
+/// What a value costs: instructions, beside the first load and what makes wider numbers of narrow ones, which are
+/// paid by the shorter reads.
 pub fn cost(body: &Body, value: Value) -> usize {
     let instructions = body.instructions();
     let mut needed = vec![false; instructions.len()];

@@ -1,8 +1,8 @@
 //! Factorisations of small matrices: launches of [`crate::wgsl::factorise`].
 //!
-//! In: the op with its operands. Out: nothing for larger matrices, or such as take longer than the GPU's patience, which the CPU
-//! factorises by blocks. Cost: cubic in the side
-//! of a matrix, a workgroup or, of triangular systems and products of reflections, an invocation for each vector.
+//! In: the op with its operands. Out: nothing for larger matrices, or such as take longer than the GPU's patience,
+//! which the CPU factorises by blocks. Cost: cubic in the side of a matrix, a workgroup or, of triangular systems and
+//! products of reflections, an invocation for each vector.
 
 use ferrax_compile::Argument;
 use ferrax_ir::tensor::element_count;

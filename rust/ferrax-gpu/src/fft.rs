@@ -1,7 +1,7 @@
 //! Fourier transforms: passes of [`crate::wgsl::fft`], one for each factor of the length of each axis.
 //!
-//! In: the op with its operand. Out: nothing for lengths with a prime factor above [`LARGEST`], whose cost would be quadratic.
-//! Cost: a pass of factor r is linear, times r where r is a prime above 13.
+//! In: the op with its operand. Out: nothing for lengths with a prime factor above [`LARGEST`], whose cost would be
+//! quadratic. Cost: a pass of factor r is linear, times r where r is a prime above 13.
 
 use ferrax_compile::Argument;
 use ferrax_ir::ops::{Fft, FftType};

@@ -1,14 +1,16 @@
-//! Kernels that products of matrices and convolutions take in: what is computed of an operand while it is read, and what
-//! is computed of the result before it is written.
+//! Kernels that products of matrices and convolutions take in: what is computed of an operand while it is read, and
+//! what is computed of the result before it is written.
 //!
-//! In: a plan. Out: the plan without those kernels, whose products have other operands and results, and for each step what
-//! its product took in. A product of halves, which is a product of floats between conversions, reads and writes halves so.
+//! In: a plan. Out: the plan without those kernels, whose products have other operands and results, and for each step
+//! what its product took in. A product of halves, which is a product of floats between conversions, reads and writes
+//! halves so.
 //!
-//! A kernel is taken in where each of its indices is an element of the operand or of the result and nobody else needs that
-//! array. It is the same arithmetic on the same elements, and so are its results, bit for bit. A result's kernel
+//! A kernel is taken in where each of its indices is an element of the operand or of the result and nobody else needs
+//! that array. It is the same arithmetic on the same elements, and so are its results, bit for bit. A result's kernel
 //! computes once for each element. An operand's does whenever the element is read, so that it has to be cheap
-//! ([`MOST_COST`]). The product runs where its result's kernel was, the last of its steps: what it reads must still be what
-//! it was. Cost: linear in the number of accesses, for each product times the steps between it and its kernels.
+//! ([`MOST_COST`]). The product runs where its result's kernel was, the last of its steps: what it reads must still
+//! be what it was. Cost: linear in the number of accesses, for each product times the steps between it and its
+//! kernels.
 
 use ferrax_compile::rows::run_at;
 use ferrax_compile::{
@@ -21,14 +23,15 @@ use crate::elementwise::{DIVISION, Kernel, cost, digits, is_element, is_whole, j
 use crate::product;
 use crate::wgsl::taken::Origin;
 
-/// What an operand's kernel may cost for an element, times how often that is read. A pass over memory that goes away takes,
-/// on GPUs of the last ten years, about as long as so many instructions for each element.
+/// What an operand's kernel may cost for an element, times how often that is read. A pass over memory that goes away
+/// takes, on GPUs of the last ten years, about as long as so many instructions for each element.
 const MOST_COST: usize = 64;
 
 /// A kernel that was taken in. Its operands are those of the product.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Taken {
-    /// Of an operand's kernel without stores; of a result's kernel the result is its accumulator, of complex numbers two.
+    /// Of an operand's kernel without stores; of a result's kernel the result is its accumulator, of complex numbers
+    /// two.
     pub launch: Launch,
     /// Its loops, from that which moves the element in the array most.
     pub order: Vec<usize>,

@@ -1,16 +1,17 @@
 //! Small loops as one shader: scans and whiles whose bodies are kernels with little work.
 //!
-//! One workgroup goes through the kernels of a step, and from step to step. Carries, and what is between kernels, are in memory
-//! of the workgroup as far as that goes. The row of an array that a scan goes through is one more loop of the kernels that
-//! read it, whose index is the number of the step; stacked results are written where they belong. A carry is written where it
-//! is if the body's plan lets the new value take over the memory of the old one; others are copied at the end of a step.
+//! One workgroup goes through the kernels of a step, and from step to step. Carries, and what is between kernels, are
+//! in memory of the workgroup as far as that goes. The row of an array that a scan goes through is one more loop of
+//! the kernels that read it, whose index is the number of the step; stacked results are written where they belong. A
+//! carry is written where it is if the body's plan lets the new value take over the memory of the old one; others are
+//! copied at the end of a step.
 //!
-//! A dispatch does a limited number of steps, for drivers end those that take long, and leaves the carry in memory for the
-//! next. The host waits for a `while` once for each dispatch, to read whether it goes on, and not for each step; and not at all
-//! where the program says how many steps there are.
+//! A dispatch does a limited number of steps, for drivers end those that take long, and leaves the carry in memory
+//! for the next. The host waits for a `while` once for each dispatch, to read whether it goes on, and not for each
+//! step; and not at all where the program says how many steps there are.
 //!
-//! In: an op. Out: a library call; none for loops with larger kernels, or with library calls in them. Cost: that of planning
-//! the body.
+//! In: an op. Out: a library call; none for loops with larger kernels, or with library calls in them. Cost: that of
+//! planning the body.
 
 use std::sync::Arc;
 
@@ -54,8 +55,8 @@ enum Bound {
 /// A loop that is one shader.
 #[derive(Debug)]
 pub struct SmallLoop {
-    /// Those of a scan, in order. Of a while, one of as many steps as a dispatch has, and one of the steps before its bound that
-    /// are left.
+    /// Those of a scan, in order. Of a while, one of as many steps as a dispatch has, and one of the steps before its
+    /// bound that are left.
     dispatches: Vec<Prepared>,
     bindings: Vec<Bound>,
     constants: Vec<Memory>,
@@ -294,7 +295,8 @@ impl<'a> Draft<'a> {
         Ok(finished.filter(|_| steps > 0).map(|(form, words)| (form, words, steps)))
     }
 
-    /// Where the buffers of the condition or of the body are, whose first step has this number among those of a step of the loop.
+    /// Where the buffers of the condition or of the body are, whose first step has this number among those of a step
+    /// of the loop.
     fn places(&mut self, plan: &Plan, first: usize, is_condition: bool) -> Result<Vec<Option<At>>> {
         // Of each buffer: the dtype by which it is used, and the first and last step that do.
         let mut uses: FxHashMap<BufferId, (DType, usize, usize)> = FxHashMap::default();

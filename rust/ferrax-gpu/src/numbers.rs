@@ -1,9 +1,9 @@
 //! The sizes of a launch as words: what a shader reads instead of having them in its code.
 //!
-//! In order: a zero, how many indices there are, how many terms each folds, the blocks of a segment and how many segments
-//! there are; the extents; parameters, two words each;
-//! for each load its first element, strides, then, where it has guards, their bounds, and two words for each jump; for each
-//! store its first element and strides. All are `i32` but the parameters. Shaders find them by the same [`Layout`].
+//! In order: a zero, how many indices there are, how many terms each folds, the blocks of a segment and how many
+//! segments there are; the extents; parameters, two words each; for each load its first element, strides, then, where
+//! it has guards, their bounds, and two words for each jump; for each store its first element and strides. All are
+//! `i32` but the parameters. Shaders find them by the same [`Layout`].
 
 use ferrax_compile::interpret::{BLOCK, LANES};
 use ferrax_compile::{AxisKind, Kernel, Launch, Stage, View};

@@ -1,7 +1,7 @@
 //! Pipelines: one for each source of a shader, whatever the sizes that it runs over.
 //!
-//! What the driver made of a shader is kept in a file where the cache of programs has a folder, by the shader's text, the GPU
-//! and its driver (`ferrax_cpu::persistent::code`): for Vulkan, whose drivers give it.
+//! What the driver made of a shader is kept in a file where the cache of programs has a folder, by the shader's text,
+//! the GPU and its driver (`ferrax_cpu::persistent::code`): for Vulkan, whose drivers give it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

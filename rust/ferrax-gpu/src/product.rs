@@ -1,7 +1,8 @@
 //! Products of matrices and convolutions: the sizes that their shaders read.
 //!
-//! In: an op whose operands and result have one dtype. Out: launches of [`crate::wgsl::product`], one for a product, one
-//! for each class of a convolution. Products whose operands are halves go by matrices where the GPU has those (`cooperative`). Cost of a run: the multiplications, rounded up to tiles.
+//! In: an op whose operands and result have one dtype. Out: launches of [`crate::wgsl::product`], one for a product,
+//! one for each class of a convolution. Products whose operands are halves go by matrices where the GPU has those
+//! (`cooperative`). Cost of a run: the multiplications, rounded up to tiles.
 
 use ferrax_compile::Argument;
 use ferrax_compile::convolution::{self, Axis as Joined, Problem};
@@ -25,13 +26,14 @@ use crate::wgsl::types;
 /// Rows or columns below which most of a tile would be idle.
 const THIN: usize = 4;
 
-/// Rows and columns of an invocation in a large tile, and in others; and how many large tiles make them worth it: as many as
-/// GPUs have cores.
+/// Rows and columns of an invocation in a large tile, and in others; and how many large tiles make them worth it: as
+/// many as GPUs have cores.
 const LARGE: usize = 8;
 const SMALL: usize = 4;
 const MANY: usize = 128;
 
-/// Where tiles are fewer than this, terms are cut into segments, of at least so many terms, and of a multiple of those of a block.
+/// Where tiles are fewer than this, terms are cut into segments, of at least so many terms, and of a multiple of
+/// those of a block.
 const ENOUGH: usize = 128;
 const SEGMENT: usize = 256;
 const BLOCKS: usize = 32;
@@ -40,8 +42,8 @@ const BLOCKS: usize = 32;
 const QUAD: i64 = 4;
 const EIGHTS: i64 = 8;
 
-/// Products of halves with fewer rows, columns or terms are not worth matrices: more than half of a small tile, or of a block of
-/// terms, would be idle.
+/// Products of halves with fewer rows, columns or terms are not worth matrices: more than half of a small tile, or of
+/// a block of terms, would be idle.
 const LEAST_SIDE: usize = 32;
 const LEAST_TERMS: usize = 16;
 
@@ -428,8 +430,8 @@ pub fn bind_fused(gpu: &Gpu, op: &Op, fusion: &Fusion) -> Result<Box<dyn Library
     Ok(Box::new(Products { launches, results: fusion.results.clone(), gaps }))
 }
 
-/// A product of matrices for a part of the rows of its result: a range of each of its first loops, of those with several
-/// indices. Of left, right and result it is said whether they begin with the part.
+/// A product of matrices for a part of the rows of its result: a range of each of its first loops, of those with
+/// several indices. Of left, right and result it is said whether they begin with the part.
 pub(crate) fn bind_part(
     gpu: &Gpu,
     op: &DotGeneral,

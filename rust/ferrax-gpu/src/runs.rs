@@ -1,8 +1,9 @@
 //! Kernels that go through rows together (`ferrax_compile::rows`), as one shader.
 //!
-//! Softmax, normalisations and their gradients reduce each row and come back to it. A workgroup takes a row through all
-//! kernels, or an invocation does where rows are short and many; what only they need is in memory of its own, if it fits,
-//! and never in an array. Small kernels that follow one another are such a shader, too, of one row. Long rows that are few are left to kernels that follow one another, of which each fills the GPU.
+//! Softmax, normalisations and their gradients reduce each row and come back to it. A workgroup takes a row through
+//! all kernels, or an invocation does where rows are short and many; what only they need is in memory of its own, if
+//! it fits, and never in an array. Small kernels that follow one another are such a shader, too, of one row. Long
+//! rows that are few are left to kernels that follow one another, of which each fills the GPU.
 //!
 //! In: a plan. Out: shaders for some of its steps. Cost: that of finding runs.
 

@@ -1,9 +1,9 @@
 //! Scatters and dynamic updates of slices, and gathers that are no kernels, as those of keys: launches of
 //! [`crate::wgsl::scatter`].
 //!
-//! In: an operand, windows of updates and where they go. Out: the operand with these, in its own memory if nobody else
-//! has it. Or in: an operand and where windows begin; out: these. Cost: linear in the updates where no two can have one place, else that of sorting the windows, or their
-//! elements if windows can overlap.
+//! In: an operand, windows of updates and where they go. Out: the operand with these, in its own memory if nobody
+//! else has it. Or in: an operand and where windows begin; out: these. Cost: linear in the updates where no two can
+//! have one place, else that of sorting the windows, or their elements if windows can overlap.
 
 use ferrax_compile::Argument;
 use ferrax_ir::ops::{Gather, GatherMode, ScatterKind};

@@ -18,8 +18,8 @@ use crate::wgsl::{Where, types};
 /// What waiting for one another costs a workgroup that folds terms together, in terms.
 const TOGETHER: usize = 16;
 
-/// How often an invocation may go through loops in a dispatch: each time takes a microsecond or less. Some drivers leave all
-/// loops after 2^16 times.
+/// How often an invocation may go through loops in a dispatch: each time takes a microsecond or less. Some drivers
+/// leave all loops after 2^16 times.
 pub const MOST_ITERATIONS: usize = 1 << 15;
 
 /// Bytes of workgroup memory that values may take, so that a processor of the GPU has several workgroups at a time.
@@ -53,8 +53,8 @@ impl Place {
     }
 }
 
-/// Values of own memory by the time from the first to the last use of each: two have the same words only if these do not
-/// meet.
+/// Values of own memory by the time from the first to the last use of each: two have the same words only if these do
+/// not meet.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
     most: usize,
@@ -155,8 +155,8 @@ impl Sequence {
         }
     }
 
-    /// Adds a kernel, of which these loops are numbered by the row; gives how often an invocation goes through its loops. Elements of
-    /// own memory do not move with the row.
+    /// Adds a kernel, of which these loops are numbered by the row; gives how often an invocation goes through its
+    /// loops. Elements of own memory do not move with the row.
     pub fn part(&mut self, when: When, launch: &Launch, rows: &[usize], places: &[Place]) -> Result<usize> {
         let mut launch = launch.clone();
         let kernel = &launch.kernel;
@@ -239,8 +239,8 @@ impl Sequence {
         waits
     }
 
-    /// The form, with so many arrays, and the words, of which the frame's are to be set. None where workgroups of this GPU lack
-    /// memory for it, or an array is written as parts of words and as whole ones.
+    /// The form, with so many arrays, and the words, of which the frame's are to be set. None where workgroups of
+    /// this GPU lack memory for it, or an array is written as parts of words and as whole ones.
     pub fn finish(mut self, gpu: &Gpu, own: &OwnMemory, arrays: usize) -> Option<(SequenceForm, Vec<u32>)> {
         let mut written: Vec<Option<Words>> = vec![None; arrays];
         for part in self.form.parts() {
@@ -268,8 +268,8 @@ impl Waits {
     }
 }
 
-/// How often an invocation goes through the loops of a part, at most: those over indices, terms, lanes of blocks, and the levels of
-/// the counter of blocks (`wgsl/fold`).
+/// How often an invocation goes through the loops of a part, at most: those over indices, terms, lanes of blocks, and
+/// the levels of the counter of blocks (`wgsl/fold`).
 fn iterations(form: &Form, inner: usize, terms: usize, lanes: usize) -> usize {
     let each = form.kernel.accumulators.len();
     let of_blocks = |blocks: usize| each * (blocks * 3 * LANES + 32);

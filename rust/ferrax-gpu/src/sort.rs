@@ -1,7 +1,7 @@
 //! Sorting and the largest elements: launches of [`crate::wgsl::sort`].
 //!
-//! In: lines along one axis. Out: operands in the order of the lines' keys. Cost: `O(log² n)` launches for lines that are
-//! longer than a block, one for others.
+//! In: lines along one axis. Out: operands in the order of the lines' keys. Cost: `O(log² n)` launches for lines that
+//! are longer than a block, one for others.
 
 use ferrax_compile::Argument;
 use ferrax_ir::tensor::element_count;

@@ -1,4 +1,5 @@
-//! Attention on a GPU and its gradient: the right values, in memory that grows with the places and not with their pairs.
+//! Attention on a GPU and its gradient: the right values, in memory that grows with the places and not with their
+//! pairs.
 
 #[path = "../../ferrax-cpu/tests/common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! What happens beside results, as callbacks and prints, in programs on a GPU: once each time, in order, with the values
-//! that are then there, in loops and branches too, and not in vain.
+//! What happens beside results, as callbacks and prints, in programs on a GPU: once each time, in order, with the
+//! values that are then there, in loops and branches too, and not in vain.
 
 mod gpu;
 
@@ -186,8 +186,8 @@ fn while_loop(condition: Arc<Program>, body: Arc<Program>) -> While {
     }
 }
 
-/// Each step once and none after the end, in the body and in the condition, whatever the order asked for and where there
-/// is nothing but a result too; of loops over counters as of others.
+/// Each step once and none after the end, in the body and in the condition, whatever the order asked for and where
+/// there is nothing but a result too; of loops over counters as of others.
 #[test]
 fn notes_in_loops() {
     for (step, count) in [(1, 5), (2, 3)] {

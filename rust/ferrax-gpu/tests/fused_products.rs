@@ -174,8 +174,8 @@ fn what_follows_a_product_is_computed_where_it_is_written() {
     }
 }
 
-/// The residual is the operand; two results; the result's square; the sum of a result and its transpose, which is no kernel of
-/// elements.
+/// The residual is the operand; two results; the result's square; the sum of a result and its transpose, which is no
+/// kernel of elements.
 #[test]
 fn what_follows_a_product_may_read_and_write_anything_once() {
     let device = device();
@@ -345,8 +345,8 @@ fn operands_that_change_are_read_before() {
     launches(&device, chain, &inputs, "a chain");
 }
 
-/// A product whose operand is written over before its result's kernel could run, an operand's kernel whose own operand is, and a
-/// result that a second product reads.
+/// A product whose operand is written over before its result's kernel could run, an operand's kernel whose own
+/// operand is, and a result that a second product reads.
 #[test]
 fn what_others_change_or_need_is_not_taken() {
     let device = device();

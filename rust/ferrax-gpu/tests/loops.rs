@@ -150,8 +150,8 @@ fn loops_over_counters_are_read_once() {
     }
 }
 
-/// A loop within a scan goes in chunks; a scan within a loop is recorded with its step; a loop that the host decides about
-/// within another is read at each step of both, and one of a known number of steps is not.
+/// A loop within a scan goes in chunks; a scan within a loop is recorded with its step; a loop that the host decides
+/// about within another is read at each step of both, and one of a known number of steps is not.
 #[test]
 fn loops_in_loops() {
     let device = device();

@@ -36,7 +36,8 @@ fn random_programs_agree_with_the_interpreter() {
     assert!(taken >= 290, "{taken} of 300");
 }
 
-/// Short rows are folded by an invocation each, long ones by a workgroup, and kernels follow one another without the host.
+/// Short rows are folded by an invocation each, long ones by a workgroup, and kernels follow one another without the
+/// host.
 #[test]
 fn softmax_and_new_shapes() {
     let device = device();

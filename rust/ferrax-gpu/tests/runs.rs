@@ -40,7 +40,8 @@ fn one_by_one(gpu: &Gpu, program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     plan.outputs.iter().map(home).collect()
 }
 
-/// Floats may differ by some units in the last place of the largest: drivers round divisions as they like, and means cancel.
+/// Floats may differ by some units in the last place of the largest: drivers round divisions as they like, and means
+/// cancel.
 fn close(got: &Tensor, wanted: &Tensor, what: &str) {
     assert_eq!((got.dtype(), got.sizes()), (wanted.dtype(), wanted.sizes()), "{what}");
     let values = |tensor: &Tensor| -> Vec<f64> {

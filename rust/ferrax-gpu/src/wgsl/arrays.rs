@@ -1,8 +1,9 @@
 //! Arrays as shaders have them: words of 32 bits, which functions read and write.
 //!
-//! For array k of a shader there are `word{k}(i)` and, as [`Words`] says, `set{k}(i, word)` or, where invocations may write
-//! parts of one word at the same time, `insert{k}(i, mask, bits)`. How an array is bound is known here alone: one with more bytes than
-//! a binding may have is bound in pieces of `2^log` words, of which all but the last are full.
+//! For array k of a shader there are `word{k}(i)` and, as [`Words`] says, `set{k}(i, word)` or, where invocations may
+//! write parts of one word at the same time, `insert{k}(i, mask, bits)`. How an array is bound is known here alone:
+//! one with more bytes than a binding may have is bound in pieces of `2^log` words, of which all but the last are
+//! full.
 
 use std::fmt::Write;
 
@@ -13,7 +14,8 @@ pub enum Words {
     Whole,
     /// Several invocations parts of one.
     Parts,
-    /// An invocation two, or four, at a time: then there are `vector{k}(i)` and `set_vector{k}(i, words)`, and only `word{k}(i)`.
+    /// An invocation two, or four, at a time: then there are `vector{k}(i)` and `set_vector{k}(i, words)`, and only
+    /// `word{k}(i)`.
     Vectors(u32),
 }
 

@@ -1,20 +1,22 @@
-//! Products of halves by cooperative matrices, as WGSL: small matrices that the invocations of a subgroup hold together, and
-//! that the GPU multiplies and adds by one instruction (SPV_KHR_cooperative_matrix).
+//! Products of halves by cooperative matrices, as WGSL: small matrices that the invocations of a subgroup hold
+//! together, and that the GPU multiplies and adds by one instruction (SPV_KHR_cooperative_matrix).
 //!
-//! A workgroup has a tile of rows and columns, and goes through blocks of terms as [`super::tiles`] does: it brings the elements
-//! of both operands to its memory while the block before is multiplied. They stay the halves that they are, eight to a move.
-//! What lies next to each other in an operand lies so in the workgroup's memory: matrices are read from it by rows or by
-//! columns. Lines there are longer by one move, so that the lines of a matrix are in different banks. Terms beyond the last are
-//! zero; rows and columns beyond the last are the last again, and are not written.
+//! A workgroup has a tile of rows and columns, and goes through blocks of terms as [`super::tiles`] does: it brings
+//! the elements of both operands to its memory while the block before is multiplied. They stay the halves that they
+//! are, eight to a move. What lies next to each other in an operand lies so in the workgroup's memory: matrices are
+//! read from it by rows or by columns. Lines there are longer by one move, so that the lines of a matrix are in
+//! different banks. Terms beyond the last are zero; rows and columns beyond the last are the last again, and are not
+//! written.
 //!
-//! A subgroup has a part of the tile, whose sums are matrices of floats that it keeps through all terms. A workgroup has as many invocations
-//! as the parts need in the smallest subgroups that the GPU has; where subgroups are larger, there are fewer of them, and they go
-//! through the terms once more for the other parts. A workgroup beyond the last has no terms and writes nothing: it does not
-//! leave before, as matrices are for invocations that are all there. The GPU adds the terms of a matrix in an order of its own.
+//! A subgroup has a part of the tile, whose sums are matrices of floats that it keeps through all terms. A workgroup
+//! has as many invocations as the parts need in the smallest subgroups that the GPU has; where subgroups are larger,
+//! there are fewer of them, and they go through the terms once more for the other parts. A workgroup beyond the last
+//! has no terms and writes nothing: it does not leave before, as matrices are for invocations that are all there. The
+//! GPU adds the terms of a matrix in an order of its own.
 //!
-//! In: a form, whose functions are defined (`product`). Out: the text of the entry point. Cost: for each block of K terms of a tile of
-//! T rows and columns, 2 K T halves are brought for K T² multiplications; a subgroup whose part has P rows and Q columns reads
-//! (P + Q) K of them for P Q K.
+//! In: a form, whose functions are defined (`product`). Out: the text of the entry point. Cost: for each block of K
+//! terms of a tile of T rows and columns, 2 K T halves are brought for K T² multiplications; a subgroup whose part
+//! has P rows and Q columns reads (P + Q) K of them for P Q K.
 
 use std::fmt::Write;
 
@@ -353,7 +355,8 @@ pub fn shader(form: &ProductForm, cooperative: &Cooperative, text: &mut String) 
     results(form, cooperative, text);
 }
 
-/// Sums go through the workgroup's memory, one matrix of each subgroup after the other, as the code that writes is there once.
+/// Sums go through the workgroup's memory, one matrix of each subgroup after the other, as the code that writes is
+/// there once.
 fn results(form: &ProductForm, cooperative: &Cooperative, text: &mut String) {
     let matrices = &cooperative.matrices;
     let (tile, [down, across]) = cooperative.of_tile();

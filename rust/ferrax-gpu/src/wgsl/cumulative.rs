@@ -1,9 +1,10 @@
 //! Running reductions as WGSL.
 //!
-//! An invocation has a chunk of a line. [`Way::Totals`]: what the elements of each chunk give together. [`Way::Write`]: the running
-//! results of a chunk, which where it is `prefixed` begins with the total of all chunks before it. Totals are floats of
-//! 32 bits for narrower ones. Sums of floats keep what each addition loses (Knuth, The Art of Computer Programming,
-//! volume 2, 1998, section 4.2.2), so that their error does not grow with the length of a chunk.
+//! An invocation has a chunk of a line. [`Way::Totals`]: what the elements of each chunk give together.
+//! [`Way::Write`]: the running results of a chunk, which where it is `prefixed` begins with the total of all chunks
+//! before it. Totals are floats of 32 bits for narrower ones. Sums of floats keep what each addition loses (Knuth,
+//! The Art of Computer Programming, volume 2, 1998, section 4.2.2), so that their error does not grow with the length
+//! of a chunk.
 
 use ferrax_ir::math::MathFn;
 use ferrax_ir::ops::CumulativeKind;

@@ -1,9 +1,9 @@
 //! Factorisations of small matrices as WGSL (Golub and Van Loan, Matrix Computations, 2013, chapters 3 to 5).
 //!
 //! A workgroup has a matrix, which it copies to the result and factorises there, column by column. Triangular systems
-//! and products of reflections need no workgroup: an invocation has a column of the result, or a row where the matrix is
-//! on the right. Words: zero, workgroups or invocations, rows and columns of the matrix, vectors of the result, and
-//! the number of reflections.
+//! and products of reflections need no workgroup: an invocation has a column of the result, or a row where the matrix
+//! is on the right. Words: zero, workgroups or invocations, rows and columns of the matrix, vectors of the result,
+//! and the number of reflections.
 
 use ferrax_ir::scalar::ScalarType;
 use ferrax_ir::{DType, Result};

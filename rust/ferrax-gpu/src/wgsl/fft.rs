@@ -1,8 +1,9 @@
 //! One pass of Fourier transforms as WGSL.
 //!
-//! Lines are transformed factor by factor of their length, from one array to another, so that what comes out is in order (Stockham's
-//! autosort, after Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992, section 1.7). Before
-//! a pass of factor r, lines are `s` interleaved transforms of length `r · m`, and after it `r · s` of length m:
+//! Lines are transformed factor by factor of their length, from one array to another, so that what comes out is in
+//! order (Stockham's autosort, after Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992, section
+//! 1.7). Before a pass of factor r, lines are `s` interleaved transforms of length `r · m`, and after it `r · s` of
+//! length m:
 //!
 //! `y[q + s (r p + j)] = w^(p j) Σ_k x[q + s (p + m k)] v^(j k)`, with `w` and `v` roots of unity of orders `r · m` and r.
 //!
@@ -44,8 +45,8 @@ pub struct FftForm {
     pub scaled: bool,
 }
 
-/// Words: zero, invocations, length of a line, elements between its neighbours, m, s, elements that a line has where it is
-/// read, and where it is written, the factor. Arrays: what is read, what is written, the table.
+/// Words: zero, invocations, length of a line, elements between its neighbours, m, s, elements that a line has where
+/// it is read, and where it is written, the factor. Arrays: what is read, what is written, the table.
 pub fn shader(form: FftForm) -> Result<Shader> {
     let ty = ScalarType::of(form.dtype)?;
     let name = register(ty);

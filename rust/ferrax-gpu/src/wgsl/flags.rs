@@ -1,8 +1,8 @@
 //! What happens if a word in memory of the GPU says so: results are kept or dropped without the host.
 //!
-//! Words: the largest index, the index that is meant, and for each pair of arrays how many words are copied. Arrays: the
-//! flag, whose first word as `i32`, clamped from 0 to the largest index, is compared; then the pairs, what is copied and
-//! where to. Where a loop may end: whether it goes on, and whether the condition holds, in the first byte.
+//! Words: the largest index, the index that is meant, and for each pair of arrays how many words are copied. Arrays:
+//! the flag, whose first word as `i32`, clamped from 0 to the largest index, is compared; then the pairs, what is
+//! copied and where to. Where a loop may end: whether it goes on, and whether the condition holds, in the first byte.
 
 use std::fmt::Write;
 

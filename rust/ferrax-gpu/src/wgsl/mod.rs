@@ -1,8 +1,8 @@
 //! Kernel IR as WGSL: a compute shader for each kernel, without sizes in it.
 //!
-//! An invocation is an index of the parallel loops, whose terms it folds, or a part of them (`fold`). In: a [`Form`], which is a kernel and what of its views changes the code. Out: the text
-//! of a module whose array n is operand n, beside the words of `numbers`.
-//! Cost: linear in the kernel, with its functions of floats written out.
+//! An invocation is an index of the parallel loops, whose terms it folds, or a part of them (`fold`). In: a [`Form`],
+//! which is a kernel and what of its views changes the code. Out: the text of a module whose array n is operand n,
+//! beside the words of `numbers`. Cost: linear in the kernel, with its functions of floats written out.
 
 pub mod arrays;
 pub mod cooperative;
@@ -176,8 +176,8 @@ impl<'a> Writer<'a> {
         format!("bitcast<i32>(n[{at}])")
     }
 
-    /// The indices of some loops, of which `from` is the row-major number, which is one of theirs: so the first index is
-    /// what the others leave.
+    /// The indices of some loops, of which `from` is the row-major number, which is one of theirs: so the first index
+    /// is what the others leave.
     fn indices(&mut self, axes: &[usize], from: &str) {
         let Some((&first, others)) = axes.split_first() else { return };
         self.line(format!("var rest = {from};"));
@@ -442,9 +442,9 @@ fn function(called: &str, body: &Body, result: Reg, inputs: &[(&str, ScalarType)
     Ok(text)
 }
 
-/// Whether drivers may take an instruction for something simpler that is not the same: `(a + b) - b` for `a`, where numbers
-/// are rounded by just that and what roundings lost is found (Dekker, A Floating-Point Technique for Extending the
-/// Available Precision, 1971), and `a - a` or `a / a` for a number, where it may be NaN.
+/// Whether drivers may take an instruction for something simpler that is not the same: `(a + b) - b` for `a`, where
+/// numbers are rounded by just that and what roundings lost is found (Dekker, A Floating-Point Technique for
+/// Extending the Available Precision, 1971), and `a - a` or `a / a` for a number, where it may be NaN.
 fn may_cancel(body: &Body, instruction: &Instruction, position: usize) -> bool {
     let is_sum = |op: ScalarOp| matches!(op, ScalarOp::Add | ScalarOp::Sub | ScalarOp::Fma);
     let Instruction { op, ty, args } = instruction;

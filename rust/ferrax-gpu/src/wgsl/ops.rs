@@ -1,8 +1,8 @@
 //! Instructions of scalar bodies as WGSL expressions, and the functions that they call.
 //!
-//! What WGSL leaves open is written out: division by zero, shifts beyond the width, conversions out of range, NaN
-//! in minima and maxima, remainders. Comparisons with NaN are ordered, so that `!=` is the negation of `==`. Whether a number
-//! is NaN its bits tell: drivers may take for true that a float is equal to itself.
+//! What WGSL leaves open is written out: division by zero, shifts beyond the width, conversions out of range, NaN in
+//! minima and maxima, remainders. Comparisons with NaN are ordered, so that `!=` is the negation of `==`. Whether a
+//! number is NaN its bits tell: drivers may take for true that a float is equal to itself.
 
 use ferrax_ir::scalar::{Instruction, Narrow, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};

@@ -1,7 +1,7 @@
 //! Elements in memory that a workgroup, or an invocation, has of its own: `own`, an array of words.
 //!
-//! A part of an element has a word there, or two, however narrow it is: invocations write apart from each other, without
-//! atomic operations.
+//! A part of an element has a word there, or two, however narrow it is: invocations write apart from each other,
+//! without atomic operations.
 
 use ferrax_ir::{DType, Result};
 

@@ -1,5 +1,5 @@
-//! Cooperative matrices that any shader has, for tests of what is around them: subgroups have as many invocations as matrices
-//! have rows, and an invocation has a row of the left matrix and of sums, and all of the right one.
+//! Cooperative matrices that any shader has, for tests of what is around them: subgroups have as many invocations as
+//! matrices have rows, and an invocation has a row of the left matrix and of sums, and all of the right one.
 //!
 //! In: the matrices, and how operands lie in the workgroup's memory. Out: types and functions, as text. Cost: for each
 //! invocation, that of its row.

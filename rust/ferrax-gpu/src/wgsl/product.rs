@@ -1,7 +1,7 @@
 //! Products of matrices and convolutions as WGSL.
 //!
-//! A product is a sum over terms for each row and column, for each index of batches. Numbers of rows, columns
-//! and terms are made of indices of axes, which have strides in the operands; guards say where an operand lies outside of
+//! A product is a sum over terms for each row and column, for each index of batches. Numbers of rows, columns and
+//! terms are made of indices of axes, which have strides in the operands; guards say where an operand lies outside of
 //! the left array, and is zero (see `ferrax_compile::convolution`). Three ways:
 //!
 //! - [`Way::Tiles`]: a workgroup has a tile of rows and columns (`tiles`); where tiles are few and terms many, the terms are
@@ -66,7 +66,8 @@ pub struct ProductForm {
     pub terms: Vec<Option<usize>>,
     pub columns: usize,
     pub guards: usize,
-    /// Whether neighbouring terms, not rows, are neighbours in the left operand, and columns, not terms, in the right one.
+    /// Whether neighbouring terms, not rows, are neighbours in the left operand, and columns, not terms, in the right
+    /// one.
     pub left_terms: bool,
     pub right_columns: bool,
     /// Whether four of them are read at once, as they begin at a multiple of four wherever they are.
@@ -76,8 +77,8 @@ pub struct ProductForm {
     pub segmented: bool,
 }
 
-/// Words before those of axes: a zero; counts of batches, rows, columns, terms; where left, right and result begin; terms of
-/// a segment, and how many segments there are.
+/// Words before those of axes: a zero; counts of batches, rows, columns, terms; where left, right and result begin;
+/// terms of a segment, and how many segments there are.
 pub const HEAD: usize = 10;
 pub const SEGMENT_TERMS: usize = 8;
 const SEGMENTS: usize = 9;
@@ -228,8 +229,8 @@ fn walk(text: &mut String, axes: usize, at: usize, stride: usize, mut each: impl
     }
 }
 
-/// A function of an index of `what`: how far from the first an element lies, and, of the left operand, what that adds to the
-/// guards, which are counted from where they begin.
+/// A function of an index of `what`: how far from the first an element lies, and, of the left operand, what that adds
+/// to the guards, which are counted from where they begin.
 fn spot(
     text: &mut String,
     called: &str,

@@ -45,9 +45,9 @@ pub struct ScatterForm {
     pub loops: usize,
 }
 
-/// Words before those of positions (count; strides in indices, updates and operand), starts (stride in the
-/// operand, last that fits), loops (count; strides in updates and operand): zero, invocations, elements of a window,
-/// items of a plane, four of what is taken for windows that are not there, or, of runs, how many were taken before, and how
+/// Words before those of positions (count; strides in indices, updates and operand), starts (stride in the operand,
+/// last that fits), loops (count; strides in updates and operand): zero, invocations, elements of a window, items of
+/// a plane, four of what is taken for windows that are not there, or, of runs, how many were taken before, and how
 /// many are at most.
 pub const HEAD: usize = 8;
 pub const POSITION: usize = 4;
@@ -57,7 +57,8 @@ pub const LOOP: usize = 3;
 /// The key of windows that are dropped, which is the last of all.
 const DROPPED: &str = "0xffffffffu";
 
-/// Arrays: the result, updates (or the operand of a gather), and indices or the sorted planes; of [`Way::Keys`] the planes and indices.
+/// Arrays: the result, updates (or the operand of a gather), and indices or the sorted planes; of [`Way::Keys`] the
+/// planes and indices.
 pub fn shader(form: &ScatterForm) -> Result<Shader> {
     let first_index = if form.way == Way::Keys { 1 } else { 2 };
     let others = match form.way {

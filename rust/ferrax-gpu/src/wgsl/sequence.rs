@@ -1,11 +1,11 @@
-//! Several kernels as one shader: the [`Part`]s of a sequence, each a function that the invocations of a workgroup go through
-//! together.
+//! Several kernels as one shader: the [`Part`]s of a sequence, each a function that the invocations of a workgroup go
+//! through together.
 //!
-//! In: a [`SequenceForm`]. Out: a shader whose words are those of its [`Frame`], then those of each part, in order. What
-//! is between parts may be in memory that the workgroup has of its own, `own`. Loops of a part that are numbered by the
-//! `row`, which is a row of arrays or a step of a loop, have the indices of the one row; others are shared among invocations.
-//! Parts follow one another without waiting, but where one needs what others read and wrote before it ([`Waits`]).
-//! Cost: linear in the kernels, with their functions of floats written out.
+//! In: a [`SequenceForm`]. Out: a shader whose words are those of its [`Frame`], then those of each part, in order.
+//! What is between parts may be in memory that the workgroup has of its own, `own`. Loops of a part that are numbered
+//! by the `row`, which is a row of arrays or a step of a loop, have the indices of the one row; others are shared
+//! among invocations. Parts follow one another without waiting, but where one needs what others read and wrote before
+//! it ([`Waits`]). Cost: linear in the kernels, with their functions of floats written out.
 
 use ferrax_compile::Stage;
 use ferrax_ir::Result;

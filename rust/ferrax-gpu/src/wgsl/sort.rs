@@ -1,11 +1,12 @@
-//! Sorting as WGSL: keys become words whose order is that of unsigned numbers, words are sorted with the places that they
-//! come from, and operands are brought into the order of the places.
+//! Sorting as WGSL: keys become words whose order is that of unsigned numbers, words are sorted with the places that
+//! they come from, and operands are brought into the order of the places.
 //!
-//! Items are in *planes*: the words of keys, the most significant first, then the places; word w of item i
-//! of a line is at `w · lines · length + line · length + i`. No two items are equal, as no two places of a line are: so sorts
+//! Items are in *planes*: the words of keys, the most significant first, then the places; word w of item i of a line
+//! is at `w · lines · length + line · length + i`. No two items are equal, as no two places of a line are: so sorts
 //! are stable. They are bitonic (Batcher, Sorting networks and their applications, 1968) in the form in which all
 //! comparisons go the same way, which begins each merge with a mirror image: what would be beyond the end of a line
-//! is greater than all and never moves, so lines have any length. Cost: `O(n log² n)` comparisons for lines of n items.
+//! is greater than all and never moves, so lines have any length. Cost: `O(n log² n)` comparisons for lines of n
+//! items.
 
 use ferrax_ir::{DType, Kind, Result};
 
@@ -63,8 +64,9 @@ pub fn key_words(dtype: DType) -> Result<usize> {
 
 /// Words of [`SortForm::Keys`]: zero, items, length of a line, elements between neighbours of a line, first plane.
 /// [`SortForm::Places`]: the same, of which the stride is unused. [`SortForm::Exchange`]: zero, invocations or
-/// blocks, length of a line, pairs or blocks of a line, plane size, distance. [`SortForm::Take`]: zero, elements, length of a
-/// line that is kept, elements between its neighbours, length of a line, first place; [`SortForm::TakePlaces`] as well.
+/// blocks, length of a line, pairs or blocks of a line, plane size, distance. [`SortForm::Take`]: zero, elements,
+/// length of a line that is kept, elements between its neighbours, length of a line, first place;
+/// [`SortForm::TakePlaces`] as well.
 pub fn shader(form: SortForm) -> Result<Shader> {
     let text = match form {
         SortForm::Keys { dtype, order } => keys(dtype, order)?,

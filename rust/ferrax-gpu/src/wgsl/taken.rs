@@ -1,7 +1,8 @@
 //! Kernels that products take in (see `fuse`), as functions: of the number of an operand's element, which they compute,
 //! and of the number and the value of a result's element, of which they write what they make.
 //!
-//! In: a [`TakenForm`], and how many words come before the kernel's. Out: the text of a function. Cost: linear in the kernel.
+//! In: a [`TakenForm`], and how many words come before the kernel's. Out: the text of a function. Cost: linear in the
+//! kernel.
 
 use std::fmt::Write;
 

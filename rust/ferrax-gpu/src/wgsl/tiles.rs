@@ -1,17 +1,18 @@
 //! Products by tiles, as WGSL: what a workgroup does.
 //!
-//! A workgroup has a tile of rows and columns, and goes through blocks of terms, whose elements of both operands it brings to
-//! its memory; an invocation sums a part of the tile in registers (Volkov and Demmel, Benchmarking GPUs to Tune Dense
-//! Linear Algebra, 2008). Elements go four at a time, quads: of neighbouring rows of the left operand, of neighbouring columns of the
-//! right one, and an invocation has quads that are a quarter or half of a tile apart, so that neighbours read neighbouring
-//! quads of the workgroup's memory. While a block is summed the next one is on its way to registers (both as in the hierarchy of
-//! NVIDIA's CUTLASS, docs/efficient_gemm). Half of the invocations bring the one operand and half the other, each four
-//! quads, which are turned round where terms are what lies next to each other in memory. Rows and columns beyond the last are
-//! the last again, and are not written; terms beyond the last are zero.
+//! A workgroup has a tile of rows and columns, and goes through blocks of terms, whose elements of both operands it
+//! brings to its memory; an invocation sums a part of the tile in registers (Volkov and Demmel, Benchmarking GPUs to
+//! Tune Dense Linear Algebra, 2008). Elements go four at a time, quads: of neighbouring rows of the left operand, of
+//! neighbouring columns of the right one, and an invocation has quads that are a quarter or half of a tile apart, so
+//! that neighbours read neighbouring quads of the workgroup's memory. While a block is summed the next one is on its
+//! way to registers (both as in the hierarchy of NVIDIA's CUTLASS, docs/efficient_gemm). Half of the invocations
+//! bring the one operand and half the other, each four quads, which are turned round where terms are what lies next
+//! to each other in memory. Rows and columns beyond the last are the last again, and are not written; terms beyond
+//! the last are zero.
 //!
-//! In: a form, whose functions are defined (`product`). Out: the text of the entry point. Cost: for each block of K terms, of a
-//! tile of T rows and columns, 2 K T elements are brought for K T² multiplications, and an invocation with a part of P rows and
-//! columns reads 2 P elements of the workgroup's memory for P² multiplications.
+//! In: a form, whose functions are defined (`product`). Out: the text of the entry point. Cost: for each block of K
+//! terms, of a tile of T rows and columns, 2 K T elements are brought for K T² multiplications, and an invocation
+//! with a part of P rows and columns reads 2 P elements of the workgroup's memory for P² multiplications.
 
 use std::fmt::Write;
 
@@ -194,8 +195,8 @@ pub fn shader(form: &ProductForm, part: usize, text: &mut String) {
     results(form, part, text);
 }
 
-/// Sums go through the workgroup's memory, so that neighbours write neighbouring columns and the code that writes is there
-/// once: one row of each invocation after the other.
+/// Sums go through the workgroup's memory, so that neighbours write neighbouring columns and the code that writes is
+/// there once: one row of each invocation after the other.
 fn results(form: &ProductForm, part: usize, text: &mut String) {
     let (tile, quads) = (SIDE * part, SIDE * part / QUAD);
     let _ = writeln!(

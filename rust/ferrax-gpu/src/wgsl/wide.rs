@@ -1,8 +1,9 @@
 //! Invocations that have several neighbours each, so that arrays are read and written by vectors of words.
 //!
-//! An invocation has [`TOGETHER`] indices of the last loop that has more than one. What an operand has for these is a *group*: neighbours in
-//! memory that begin at a multiple of their number, if all accesses of the operand are such. A group is read and written as
-//! a whole, so that elements narrower than words need no atomic operations. Other operands are read element by element.
+//! An invocation has [`TOGETHER`] indices of the last loop that has more than one. What an operand has for these is a
+//! *group*: neighbours in memory that begin at a multiple of their number, if all accesses of the operand are such. A
+//! group is read and written as a whole, so that elements narrower than words need no atomic operations. Other
+//! operands are read element by element.
 
 use ferrax_compile::{Jumps, Launch, View};
 use ferrax_ir::scalar::{Body, Reg};
@@ -32,8 +33,8 @@ pub struct Wide {
     pub operands: Vec<bool>,
 }
 
-/// How a launch over operands of so many bytes goes by groups, if it does: where all that it writes are groups, and there is
-/// much to do, or elements that are narrower than words.
+/// How a launch over operands of so many bytes goes by groups, if it does: where all that it writes are groups, and
+/// there is much to do, or elements that are narrower than words.
 pub fn of(launch: &Launch, bytes: &[usize], guarded: &[bool]) -> Option<Wide> {
     let kernel = &launch.kernel;
     let axis = (0..launch.extents.len()).rfind(|&axis| launch.extents[axis] > 1)?;
