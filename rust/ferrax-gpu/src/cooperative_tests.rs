@@ -27,8 +27,8 @@ fn gpu() -> Gpu {
 }
 
 /// Matrices that functions multiply.
-fn played(right: bool) -> Matrices {
-    Matrices { side: 8, lanes: 8, maker: Maker::Played { right } }
+fn played(right: bool, lanes: usize) -> Matrices {
+    Matrices { side: 8, lanes: 8, maker: Maker::Played { right, lanes } }
 }
 
 fn form(cooperative: Cooperative, by_terms: [bool; 2], segmented: bool) -> ProductForm {
@@ -140,8 +140,10 @@ fn gpus_that_do_not_say_so_have_no_matrices() {
 #[test]
 fn matrices_are_used_if_they_are_right() {
     let gpu = gpu();
-    assert!(holds(&gpu, played(true)));
-    assert!(!holds(&gpu, played(false)));
+    assert!(holds(&gpu, played(true, 8)));
+    assert!(!holds(&gpu, played(false, 8)));
+    // Subgroups that are larger than the smallest go through the terms more than once.
+    assert!(holds(&gpu, played(true, 16)));
 }
 
 fn axes(values: &[usize]) -> Axes {
@@ -162,7 +164,7 @@ fn dot(contracting: [usize; 2], batch: &[usize], precision: Option<Precision>) -
 /// A program's results, compared with the interpreter's, and how many of its launches were products by matrices.
 fn by_matrices(build: impl Fn(&mut Builder, &[Atom]) -> Atom, inputs: &[Tensor], what: &str) -> usize {
     let mut gpu = gpu();
-    gpu.play(played(true));
+    gpu.play(played(true, 8));
     let device = Attached::new(DeviceId(1), gpu);
     let mut b = Builder::new(what.to_string());
     let atoms: Vec<Atom> = inputs.iter().map(|tensor| b.input(tensor.array_type())).collect();

@@ -11,8 +11,8 @@ use ferrax_compile::backend::Event;
 use ferrax_ir::{DType, Error, Result, device_error, internal_error, unsupported, value_error};
 use smallvec::SmallVec;
 use wgpu::{
-    BufferDescriptor, BufferUsages, Device, DeviceDescriptor, DeviceType, ExperimentalFeatures, Features,
-    MapMode, PollType, Queue,
+    Adapter, BufferDescriptor, BufferUsages, Device, DeviceDescriptor, DeviceType, ExperimentalFeatures,
+    Features, MapMode, PollType, Queue, RequestDeviceError,
 };
 
 use crate::adapter::{Choice, described, found, number};
@@ -61,6 +61,32 @@ const SOFTWARE: Patience = Patience(1 << 15);
 /// Bytes of a word: copies and writes are of whole ones.
 const WORD: usize = 4;
 
+/// Asks a driver for its GPU, as if it lacked these dtypes, with its matrices or without.
+fn request(
+    adapter: &Adapter,
+    lacked: &[DType],
+    matrices: bool,
+) -> std::result::Result<(Device, Queue), RequestDeviceError> {
+    let wanted =
+        Features::SHADER_INT64 | Features::SHADER_F64 | Features::TIMESTAMP_QUERY | Features::PIPELINE_CACHE;
+    let (wanted, experimental_features) = match matrices {
+        false => (wanted, ExperimentalFeatures::disabled()),
+        // SAFETY: what it may do wrong is what wgpu and drivers have wrong still. Of experimental features it is
+        // cooperative matrices alone, whose shader reads and writes its own memory of the workgroup within bounds that
+        // do not depend on sizes, and which is not used unless it gave the right results (`cooperative::holds`).
+        true => (wanted | cooperative::FEATURES, unsafe { ExperimentalFeatures::enabled() }),
+    };
+    let lacked = lacked.iter().filter_map(|&dtype| feature(dtype));
+    let descriptor = DeviceDescriptor {
+        label: Some("ferrax"),
+        experimental_features,
+        required_features: lacked.fold(adapter.features() & wanted, |features, lacked| features - lacked),
+        required_limits: adapter.limits(),
+        ..DeviceDescriptor::default()
+    };
+    pollster::block_on(adapter.request_device(&descriptor))
+}
+
 /// What a GPU needs to compute with a dtype, beside what all have.
 fn feature(dtype: DType) -> Option<Features> {
     match dtype.real() {
@@ -87,29 +113,14 @@ impl Gpu {
         let mut all = found();
         let adapter = all.swap_remove(number(&all, choice)?);
         let name = described(&adapter);
-        let wanted = Features::SHADER_INT64
-            | Features::SHADER_F64
-            | Features::TIMESTAMP_QUERY
-            | Features::PIPELINE_CACHE;
         let offered = cooperative::offered(&adapter);
-        let (wanted, experimental_features) = match offered {
-            None => (wanted, ExperimentalFeatures::disabled()),
-            // SAFETY: what it may do wrong is what wgpu and drivers have wrong still. Of experimental features it is cooperative
-            // matrices alone, whose shader reads and writes its own memory of the workgroup within bounds that do not
-            // depend on sizes, and which is not used unless it gave the right results (`cooperative::holds`).
-            Some(_) => (wanted | cooperative::FEATURES, unsafe { ExperimentalFeatures::enabled() }),
+        let opened = |matrices: bool| request(&adapter, lacked, matrices);
+        // A driver that refuses what it offers is opened without that.
+        let (opened, offered) = match opened(offered.is_some()) {
+            Err(_) if offered.is_some() => (opened(false), None),
+            opened => (opened, offered),
         };
-        let descriptor = DeviceDescriptor {
-            label: Some("ferrax"),
-            experimental_features,
-            required_features: lacked.iter().fold(adapter.features() & wanted, |features, &dtype| {
-                features - feature(dtype).unwrap_or(Features::empty())
-            }),
-            required_limits: adapter.limits(),
-            ..DeviceDescriptor::default()
-        };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-            .map_err(|error| value_error!("{name} cannot be opened: {error}"))?;
+        let (device, queue) = opened.map_err(|error| value_error!("{name} cannot be opened: {error}"))?;
         let errors = Arc::new(Mutex::new(Vec::new()));
         let lost = Arc::new(Mutex::new(None));
         let noted = errors.clone();

@@ -50,10 +50,12 @@ pub struct Matrices {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Maker {
     Driver,
-    /// Functions that do it in any shader, for subgroups of as many invocations as matrices have rows; rightly or not.
+    /// Functions that do it in any shader, rightly or not, for subgroups of so many invocations, a multiple of the
+    /// rows of matrices.
     #[cfg(test)]
     Played {
         right: bool,
+        lanes: usize,
     },
 }
 
@@ -265,7 +267,7 @@ fn begin(cooperative: &Cooperative, sides: &[Side; 2], text: &mut String) {
             ", @builtin(subgroup_id) subgroup: u32, @builtin(num_subgroups) subgroups: u32",
         ),
         #[cfg(test)]
-        Maker::Played { .. } => {
+        Maker::Played { lanes, .. } => {
             super::played::functions(
                 &cooperative.matrices,
                 sides.each_ref().map(|side| (side.stride, side.is_by_rows())),
@@ -274,9 +276,8 @@ fn begin(cooperative: &Cooperative, sides: &[Side; 2], text: &mut String) {
             entry_with(text, cooperative.invocations(), "");
             let _ = writeln!(
                 text,
-                "    let subgroup = lane / {0}u;\n    let subgroups = {1}u;",
-                cooperative.matrices.lanes,
-                cooperative.parts()
+                "    let subgroup = lane / {lanes}u;\n    let subgroups = {}u;",
+                cooperative.invocations() / lanes
             );
         }
     }

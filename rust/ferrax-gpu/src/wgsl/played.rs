@@ -1,5 +1,5 @@
-//! Cooperative matrices that any shader has, for tests of what is around them: subgroups have as many invocations as
-//! matrices have rows, and an invocation has a row of the left matrix and of sums, and all of the right one.
+//! Cooperative matrices that any shader has, for tests of what is around them: an invocation has a row of
+//! the left matrix and of sums, and all of the right one; where there are more than rows they have the same again.
 //!
 //! In: the matrices, and how operands lie in the workgroup's memory. Out: types and functions, as text. Cost: for each
 //! invocation, that of its row.
@@ -32,7 +32,7 @@ pub fn functions(matrices: &Matrices, sides: [(usize, bool); 2], text: &mut Stri
         (0..4).map(one).collect()
     });
     let begin = match maker {
-        Maker::Played { right: false } => "",
+        Maker::Played { right: false, .. } => "",
         _ => "c = sum; ",
     };
     let _ = write!(
