@@ -88,14 +88,18 @@ GPU_TESTS := $(addprefix tests/python/test_,$(addsuffix .py,conformance autodiff
 	control_flow_values convolution decompositions fourier image indexing jit linalg numpy_products numpy_reductions random rng_bits \
 	mixtures scipy_special select_and_scatter sorting))
 
+# Those of which a processor that plays a GPU makes its checked results in seconds.
+GPU_EXAMPLES := gaussian_process nbody control deblur
+
 # On the GPU whose name FERRAX_GPU is a part of, or on Mesa's, which is a processor that plays one.
 test-gpu: export FERRAX_GPU ?= llvmpipe
-test-gpu: $(BUILT) $(VENV)/.extra-test
+test-gpu: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples
 	cargo test -q --locked -p ferrax-gpu
 	cargo test -q --locked -p ferrax --features gpu --test gpu
 	FERRAX_TEST_DEVICE=gpu $(BIN)/python -m pytest -q tests/python/test_devices.py tests/gpu
 	FERRAX_PLATFORMS=gpu,cpu $(BIN)/python -m pytest -q -n 2 --dist worksteal $(GPU_TESTS)
 	$(BIN)/python benches/gpu.py --small
+	set -e; for name in $(GPU_EXAMPLES); do FERRAX_PLATFORMS=gpu,cpu $(BIN)/python examples/$$name.py --small; done
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
