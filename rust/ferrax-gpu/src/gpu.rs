@@ -23,9 +23,9 @@ use crate::numbers::{Fold, Form, Patience, words};
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
 use crate::profile::Profile;
 use crate::stream::Stream;
-use crate::wgsl::MOST_GROUPS;
 use crate::wgsl::arrays::Pieces;
 use crate::wgsl::cooperative::Matrices;
+use crate::wgsl::{MOST_GROUPS, WORKGROUP};
 
 /// A GPU that was opened.
 pub struct Gpu {
@@ -36,6 +36,9 @@ pub struct Gpu {
     stream: Mutex<Stream>,
     pipelines: Pipelines,
     patience: Patience,
+    /// The invocations of its smallest subgroups, and how many neighbours were found to be in one.
+    smallest_subgroup: u32,
+    subgroup: OnceLock<u32>,
     /// What its driver says that it multiplies, and whether that was found to be so, when it was first to be used.
     offered: Option<Matrices>,
     multiplies: OnceLock<bool>,
@@ -67,8 +70,11 @@ fn request(
     lacked: &[DType],
     matrices: bool,
 ) -> std::result::Result<(Device, Queue), RequestDeviceError> {
-    let wanted =
-        Features::SHADER_INT64 | Features::SHADER_F64 | Features::TIMESTAMP_QUERY | Features::PIPELINE_CACHE;
+    let wanted = Features::SHADER_INT64
+        | Features::SHADER_F64
+        | Features::TIMESTAMP_QUERY
+        | Features::PIPELINE_CACHE
+        | Features::SUBGROUP;
     let (wanted, experimental_features) = match matrices {
         false => (wanted, ExperimentalFeatures::disabled()),
         // SAFETY: what it may do wrong is what wgpu and drivers have wrong still. Of experimental features it is
@@ -146,6 +152,8 @@ impl Gpu {
             stream,
             pipelines,
             patience,
+            smallest_subgroup: info.subgroup_min_size,
+            subgroup: OnceLock::new(),
             offered,
             multiplies: OnceLock::new(),
             downloads: AtomicUsize::new(0),
@@ -209,6 +217,25 @@ impl Gpu {
     /// How often an invocation may go through loops.
     pub(crate) fn patience(&self) -> Patience {
         self.patience
+    }
+
+    /// So many neighbouring invocations of a workgroup are in one subgroup, in order; none if 0.
+    fn subgroup(&self) -> u32 {
+        let found = || -> Result<bool> {
+            let prepared = self.prepared(Source::Subgroups, &[0], 1)?;
+            let answers = self.allocate(WORKGROUP as usize * WORD)?;
+            self.launch(&prepared, [&answers])?;
+            let mut words = [0u32; WORKGROUP as usize];
+            self.download(&answers, bytemuck::cast_slice_mut(&mut words))?;
+            Ok(words.iter().all(|&word| word == 1))
+        };
+        *self.subgroup.get_or_init(|| {
+            let has = self.device.features().contains(Features::SUBGROUP);
+            let smallest = self.smallest_subgroup;
+            // What a driver refuses it does not have.
+            let fits = has && smallest.is_power_of_two() && smallest <= WORKGROUP && found().unwrap_or(false);
+            if fits { smallest } else { 0 }
+        })
     }
 
     /// Whether it multiplies matrices of halves, and does it right: then products of halves are computed so.
@@ -358,7 +385,10 @@ impl Gpu {
 
     /// A launch over operands of so many bytes made ready: its pipeline, which may be known, and its sizes in memory.
     pub fn prepare(&self, launch: &Launch, bytes: &[usize]) -> Result<Prepared> {
-        let form = Form::of(launch, bytes, self.patience);
+        let mut form = Form::of(launch, bytes, self.patience);
+        if form.fold.is_shared() {
+            form.subgroup = self.subgroup();
+        }
         let numbers = words(launch, &form, self.patience)?;
         let groups = form.groups(&numbers)?;
         let then = match form.fold {
@@ -482,5 +512,34 @@ impl Prepared {
     /// With what makes results of its partial results, which have so many bytes.
     pub(crate) fn then(self, bytes: usize, then: Prepared) -> Prepared {
         Prepared { then: Some((bytes, Box::new(then))), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferrax_compile::{Step, Target, plan};
+    use ferrax_ir::Program;
+
+    use super::*;
+    use crate::wgsl;
+
+    /// Where a GPU has subgroups whose invocations are neighbours, sums take values from these, and else none.
+    #[test]
+    fn sums_by_subgroups() {
+        let name = std::env::var("FERRAX_GPU").unwrap_or_else(|_| "llvmpipe".to_string());
+        let gpu = Gpu::open(&Choice::Name(name)).unwrap();
+        let subgroup = gpu.subgroup();
+        assert!(subgroup == 0 || subgroup == gpu.smallest_subgroup);
+        if gpu.name().contains("llvmpipe") {
+            assert!(subgroup > 1, "Mesa's are of four at least");
+        }
+        let program = "{ lambda ; a:f32[8,5000]. let b:f32[8] = reduce_sum[axes=(1,)] a in (b,) }";
+        let plan = plan(&Program::parse(program).unwrap(), &Target::CPU).unwrap();
+        let [Step::Kernel { launch, .. }] = &plan.steps[..] else { panic!("{plan:?}") };
+        for (subgroup, wanted) in [(0, 0), (4, 2), (8, 3), (16, 4), (64, 4)] {
+            let form = Form { subgroup, ..Form::of(launch, &[160_000, 32], Patience::EVER) };
+            let text = wgsl::shader(&form).unwrap().text;
+            assert_eq!(text.matches("subgroupShuffleDown").count(), wanted);
+        }
     }
 }

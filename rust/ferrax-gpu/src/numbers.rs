@@ -74,6 +74,8 @@ pub struct Form {
     pub jumps: Vec<usize>,
     pub fold: Fold,
     pub wide: Option<Wide>,
+    /// Neighbouring invocations of a workgroup that take values from each other without its memory; none if 0.
+    pub subgroup: u32,
 }
 
 /// How often an invocation may go through loops: some machines leave them after that, and say nothing.
@@ -116,6 +118,7 @@ impl Form {
             jumps: launch.jumps.iter().map(|jumps| jumps.len()).collect(),
             fold: Fold::None,
             wide: None,
+            subgroup: 0,
         };
         let kernel = &launch.kernel;
         let epilogue = kernel.stores.iter().any(|store| store.stage == Stage::Epilogue);

@@ -40,6 +40,8 @@ pub enum Source {
     Factor(wgsl::factorise::FactorForm),
     Fft(wgsl::fft::FftForm),
     Cumulative(wgsl::cumulative::CumulativeForm),
+    /// How invocations are in subgroups.
+    Subgroups,
     Scatter(wgsl::scatter::ScatterForm),
 }
 
@@ -79,6 +81,7 @@ impl Source {
                 Some(factor) => format!("fft, factor {factor}"),
                 None => "fft, large factor".to_string(),
             },
+            Source::Subgroups => "subgroups".to_string(),
             Source::Cumulative(form) => format!("running {:?} of {}", form.kind, form.dtype).to_lowercase(),
             Source::Scatter(form) => format!("{}, {:?}", form.kind.name(), form.way).to_lowercase(),
         }
@@ -94,6 +97,7 @@ impl Source {
             Source::Sort(form) => wgsl::sort::shader(*form),
             Source::Factor(form) => wgsl::factorise::shader(*form),
             Source::Fft(form) => wgsl::fft::shader(*form),
+            Source::Subgroups => Ok(wgsl::subgroups::shader()),
             Source::Cumulative(form) => wgsl::cumulative::shader(*form),
             Source::Scatter(form) => wgsl::scatter::shader(form),
         }

@@ -8,7 +8,7 @@ mod gpu;
 use std::sync::Arc;
 
 use common::{arguments, compare};
-use ferrax_compile::device::Attached;
+use ferrax_compile::device::{Attached, Device};
 use ferrax_gpu::Gpu;
 use ferrax_ir::{DType, Program, Tensor, interpret};
 use gpu::{device, run};
@@ -21,6 +21,7 @@ fn parse(text: &str) -> Program {
 fn reads(device: &Arc<Attached<Gpu>>, text: &str, inputs: &[Tensor]) -> usize {
     let program = parse(text);
     let wanted = interpret::run(&program, inputs).unwrap();
+    device.compile(&program).unwrap();
     let before = device.backend().downloads();
     let got = run(device, &program, inputs).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let waited = device.backend().downloads() - before - got.len();

@@ -232,15 +232,45 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Adds the lanes of each block, which are in `lanek`, and takes the blocks one after the other.
+    /// Adds the lanes of each block, which are in `lanek`, and takes the blocks one after the other. Lanes that are near to
+    /// each other, which are in one subgroup, take values from each other; those that are far do so through the
+    /// workgroup's memory.
     fn blocks(&mut self, trees: &[usize]) -> Result<()> {
+        let terms = self.word(TERMS);
+        let near = self.near(trees);
+        self.line(format!("var count = min({terms} - min({terms}, first), {LANES}u);"));
+        if near < LANES {
+            self.far_lanes(trees, near)?;
+        }
+        if near > 1 {
+            self.near_lanes(trees, near)?;
+        }
+        self.line("workgroupBarrier();\nif local.x == 0u {");
+        let blocks = self.lanes as usize / LANES;
+        self.line(format!("for (var b = 0u; b < {blocks}u && round + b < end; b = b + 1u) {{"));
+        for &k in trees {
+            self.line(format!("{{ var value = {}[b * {LANES}u];", shared_of(self.form, k)));
+            self.count_up(k, &self.form.kernel.accumulators[k])?;
+            self.line("}");
+        }
+        self.line("}\n}\nworkgroupBarrier();");
+        Ok(())
+    }
+
+    /// Distances between lanes below which these are near: 1 for none.
+    fn near(&self, trees: &[usize]) -> usize {
+        let accumulators = &self.form.kernel.accumulators;
+        let words = trees.iter().all(|&k| accumulators[k].ty == ScalarType::F32);
+        if words { (self.form.subgroup as usize).clamp(1, LANES) } else { 1 }
+    }
+
+    /// Adds lanes by halves, down to this distance.
+    fn far_lanes(&mut self, trees: &[usize], near: usize) -> Result<()> {
         for &k in trees {
             self.line(format!("{}[local.x] = lane{k};", shared_of(self.form, k)));
         }
-        let terms = self.word(TERMS);
         self.line(format!(
-            "var count = min({terms} - min({terms}, first), {LANES}u);\n\
-             for (var half = {}u; half > 0u; half = half / 2u) {{\nworkgroupBarrier();\n\
+            "for (var half = {}u; half >= {near}u; half = half / 2u) {{\nworkgroupBarrier();\n\
              if lane < half && lane + half < count {{",
             LANES / 2
         ));
@@ -251,15 +281,33 @@ impl Writer<'_> {
             let halves = pair(accumulator, &own, &format!("{shared}[local.x + half]"))?;
             self.line(format!("{own} = {halves};"));
         }
-        self.line("}\ncount = min(count, half);\n}\nworkgroupBarrier();\nif local.x == 0u {");
-        let blocks = self.lanes as usize / LANES;
-        self.line(format!("for (var b = 0u; b < {blocks}u && round + b < end; b = b + 1u) {{"));
-        for &k in trees {
-            self.line(format!("{{ var value = {}[b * {LANES}u];", shared_of(self.form, k)));
-            self.count_up(k, &self.form.kernel.accumulators[k])?;
-            self.line("}");
+        self.line("}\ncount = min(count, half);\n}");
+        if near > 1 {
+            self.line("workgroupBarrier();");
+            for &k in trees {
+                self.line(format!("lane{k} = {}[local.x];", shared_of(self.form, k)));
+            }
         }
-        self.line("}\n}\nworkgroupBarrier();");
+        Ok(())
+    }
+
+    /// Adds lanes by halves, from below this distance on.
+    fn near_lanes(&mut self, trees: &[usize], near: usize) -> Result<()> {
+        for half in (0..near.ilog2()).rev().map(|log| 1 << log) {
+            for &k in trees {
+                self.line(format!("let other{k}_{half} = subgroupShuffleDown(lane{k}, {half}u);"));
+            }
+            self.line(format!("if lane < {half}u && lane + {half}u < count {{"));
+            for &k in trees {
+                let accumulator = &self.form.kernel.accumulators[k];
+                let halves = pair(accumulator, &format!("lane{k}"), &format!("other{k}_{half}"))?;
+                self.line(format!("lane{k} = {halves};"));
+            }
+            self.line(format!("}}\ncount = min(count, {half}u);"));
+        }
+        for &k in trees {
+            self.line(format!("{}[local.x] = lane{k};", shared_of(self.form, k)));
+        }
         Ok(())
     }
 

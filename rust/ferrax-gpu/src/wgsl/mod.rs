@@ -20,6 +20,7 @@ pub mod rows;
 pub mod scatter;
 pub mod sequence;
 pub mod sort;
+pub mod subgroups;
 pub mod taken;
 mod tiles;
 pub mod types;
