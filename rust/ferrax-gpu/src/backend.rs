@@ -80,6 +80,7 @@ impl Backend for Gpu {
         let mut costs = Vec::with_capacity(plan.steps.len());
         let mut last = Vec::with_capacity(plan.steps.len());
         let mut together = runs::bind(self, &plan)?.into_iter().peekable();
+        let mut blocked = plan.runs.iter().peekable();
         let uses = last_uses(&plan);
         let mut number = 0;
         while let Some(step) = plan.steps.get(number) {
@@ -94,7 +95,7 @@ impl Backend for Gpu {
                 steps.push(Ready::Kernel(run.prepared, run.buffers));
                 continue;
             }
-            let run = plan.runs.iter().find(|run| run.steps.start == number);
+            let run = blocked.next_if(|run| run.steps.start == number);
             let blocks = run.map(|run| Blocks::new(self, &plan, run)).transpose()?.flatten();
             if let (Some(blocks), Some(run)) = (blocks, run) {
                 number = run.steps.end;

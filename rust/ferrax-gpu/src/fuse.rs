@@ -105,9 +105,14 @@ pub fn fuse(mut plan: Plan, most: usize) -> (Plan, Vec<Option<Fusion>>) {
             }
         }
     }
+    // How many steps are left before each.
+    let mut before = vec![0];
+    before.extend(stays.iter().scan(0, |count, &stays| {
+        *count += usize::from(stays);
+        Some(*count)
+    }));
     for run in &mut plan.runs {
-        let before = |step: usize| stays[..step].iter().filter(|&&stays| stays).count();
-        run.steps = before(run.steps.start)..before(run.steps.end);
+        run.steps = before[run.steps.start]..before[run.steps.end];
     }
     plan.steps = steps;
     (plan, fusions)

@@ -42,7 +42,8 @@ pub struct Rows {
     pub buffers: Vec<BufferId>,
 }
 
-/// The runs of a plan that become shaders, and its small kernels that follow one another, in order.
+/// The runs of kernels of a plan that become shaders, and its small kernels that follow one another, in order. What is in the
+/// plan's own runs, which go block by block, is left to these.
 pub fn bind(gpu: &Gpu, plan: &Plan) -> Result<Vec<Rows>> {
     // Library calls are no part of these runs, which may be small: each saves launches.
     let target = Target {
@@ -53,8 +54,10 @@ pub fn bind(gpu: &Gpu, plan: &Plan) -> Result<Vec<Rows>> {
     };
     let mut found = Vec::new();
     let mut taken = vec![false; plan.steps.len()];
+    plan.runs.iter().for_each(|run| taken[run.steps.clone()].fill(true));
     for run in find_runs(&plan.steps, &plan.buffers, &target) {
-        if !plan.steps[run.steps.clone()].iter().all(is_small)
+        if !taken[run.steps.clone()].contains(&true)
+            && !plan.steps[run.steps.clone()].iter().all(is_small)
             && let Some(rows) = rows(gpu, plan, &run)?
         {
             taken[run.steps].fill(true);

@@ -373,10 +373,7 @@ fn results(form: &ProductForm, cooperative: &Cooperative, text: &mut String) {
         let store = matrices.store(&format!("s{sum}"), &format!("subgroup * {each}u"));
         let _ = writeln!(text, "    {case}: {{ {store} }}");
     }
-    let write = match form.segmented {
-        true => "keep(((segment * n[1] + batch) * n[2] + down_at) * n[3] + across_at, sums[i]);",
-        false => "store_element(base + result_row(down_at) + result_column(across_at), sums[i]);",
-    };
+    let write = form.write("sums[i]");
     let _ = write!(
         text,
         "    }}\n    workgroupBarrier();\n    let base = result_batch(batch);\n\

@@ -112,6 +112,16 @@ impl ProductForm {
         }
     }
 
+    /// The statement that writes a result, or the sum of a segment of its terms.
+    pub fn write(&self, value: &str) -> String {
+        match self.segmented {
+            true => format!("keep(((segment * n[1] + batch) * n[2] + down_at) * n[3] + across_at, {value});"),
+            false => {
+                format!("store_element(base + result_row(down_at) + result_column(across_at), {value});")
+            }
+        }
+    }
+
     fn axes_before_rows(&self) -> usize {
         HEAD + AXIS * self.batch
     }

@@ -210,10 +210,7 @@ fn results(form: &ProductForm, part: usize, text: &mut String) {
             .collect::<String>();
         let _ = writeln!(text, "    {case}: {{{stores} }}");
     }
-    let write = match form.segmented {
-        true => "keep(((segment * n[1] + batch) * n[2] + down_at) * n[3] + across_at, value);",
-        false => "store_element(base + result_row(down_at) + result_column(across_at), value);",
-    };
+    let write = form.write("value");
     let _ = write!(
         text,
         "    }}\n    workgroupBarrier();\n    let base = result_batch(batch);\n\
