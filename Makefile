@@ -14,21 +14,27 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name Cargo.toml -o -name '*.txt' \))
 BUILT := $(VENV)/.built
 
-.PHONY: run examples test test-rust test-gpu test-python test-all sanitize fuzz wheel bench bench-gpu lint docs docs-check build clean help
+.PHONY: run examples test test-rust test-tiny test-gpu test-python test-all test-versions oracle sanitize sanitize-python fuzz fuzz-sizes faults wheel bench bench-gpu lint docs docs-check build clean help
 
 help:
 	@echo "make run         train a classifier of digits, then run it from Rust"
 	@echo "make examples    programs of several fields, at small size, each with a checked result and a picture"
-	@echo "make test        tests of the Rust crates and of the Python package, tables sampled"
+	@echo "make test        tests of the Rust crates and of the Python package, half of all cases"
+	@echo "make test-tiny   the same where each way of computing is taken from a few elements on; TINY_ARGS=--few, =--exhaustive"
 	@echo "make test-gpu    tests on a GPU, or on Mesa's software one (Debian: mesa-vulkan-drivers, libvulkan1)"
 	@echo "make test-ecosystem  libraries that import jax, on ferrax: Optax, Haiku, BlackJAX, ..."
 	@echo "make test-all    every case of every table, then sanitize, then fuzz for some seconds"
+	@echo "make test-versions  the wheel of make wheel on Python 3.10 and 3.13, where they are installed"
+	@echo "make oracle      the results of JAX that tests compare with, computed and kept anew"
+	@echo "make sanitize-python  tests at large sizes with the extension module under AddressSanitizer"
 	@echo "make sanitize    tests of ferrax-cpu under AddressSanitizer and, where it is installed, Miri"
 	@echo "make fuzz MINUTES=n  n minutes of each fuzz target, or of FUZZ_TARGETS=\"file text\""
+	@echo "make fuzz-sizes MINUTES=n  n minutes of random programs in Python, up to 64 MiB; FUZZ_ARGS=\"--seed 5 --count 1\""
+	@echo "make faults      puts deliberate faults in, and measures whether tests catch them; FAULTS_ARGS=--rust-only"
 	@echo "make wheel       a wheel and a source archive in dist/, tried in an empty environment"
 	@echo "make bench       benchmark tables, beside JAX, NumPy and PyTorch; BENCH_ARGS=--write keeps them"
 	@echo "make bench-gpu   the same on a GPU, beside JAX and PyTorch where these have one"
-	@echo "make lint        formatting, lints, types, file lengths, layers"
+	@echo "make lint        formatting, lints, types, file lengths, layers, text that is not our own"
 	@echo "make docs        write the generated documents"
 	@echo "make docs-check  check that they are current, help and types of public names, that README runs"
 
@@ -97,12 +103,28 @@ test-gpu: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-examples
 	cargo test -q --locked -p ferrax-gpu
 	cargo test -q --locked -p ferrax --features gpu --test gpu
 	FERRAX_TEST_DEVICE=gpu $(BIN)/python -m pytest -q tests/python/test_devices.py tests/gpu
-	FERRAX_PLATFORMS=gpu,cpu $(BIN)/python -m pytest -q -n 2 --dist worksteal $(GPU_TESTS)
+	FERRAX_PLATFORMS=gpu,cpu $(BIN)/python -m pytest -q -n 2 --dist worksteal --few $(GPU_TESTS)
 	$(BIN)/python benches/gpu.py --small
 	set -e; for name in $(GPU_EXAMPLES); do FERRAX_PLATFORMS=gpu,cpu $(BIN)/python examples/$$name.py --small; done
 
 test-python: $(BUILT) $(VENV)/.extra-test
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# Each way of computing is taken from a few elements on, in the smallest parts (docs/running.md, "Thresholds").
+test-tiny: export FERRAX_TUNING := tiny
+test-tiny: $(BUILT) $(VENV)/.extra-test
+	cargo test -q --locked -p ferrax-cpu
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(TINY_ARGS) tests/python tests/semantics tests/e2e
+
+# The least and the greatest version of Python that the package is for; the rest runs on one between.
+VERSIONS ?= 3.10 3.13
+
+test-versions: $(BIN)/python
+	$(BIN)/python tools/try_versions.py $(VERSIONS) $(VERSIONS_ARGS)
+
+# Every case runs, with JAX's results computed: most of an hour.
+oracle: $(BUILT) $(VENV)/.extra-test
+	FERRAX_UPDATE_ORACLE=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --exhaustive tests/python
 
 test-ecosystem: $(BUILT) $(VENV)/.extra-test $(VENV)/.extra-ecosystem $(VENV)/.extra-examples
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/ecosystem
@@ -125,6 +147,25 @@ sanitize:
 	cargo miri test -q --locked -p ferrax-cpu --lib --target-dir $(TARGET)/miri; \
 	else echo "sanitize: Miri is not installed, it was NOT run"; fi
 
+# The same of the extension module, under what of the Python suite has arrays large enough for runs of rows, sums
+# in blocks and threads. AddressSanitizer's runtime is the C compiler's, loaded before Python, and that of C++ with it,
+# whose exceptions JAX throws; leaks are not looked for, as the interpreter ends with much that it holds.
+SANITIZED := $(TARGET)/sanitized
+SANITIZED_TESTS ?= $(addprefix tests/python/test_,$(addsuffix .py,row_runs segments attention_blocks long_sums large_programs picks \
+	memory_plan scan_products extreme_shapes))
+ASAN_RUNTIME = $(shell $${CC:-cc} -print-file-name=libasan.so)
+CXX_RUNTIME = $(shell $${CC:-cc} -print-file-name=libstdc++.so.6)
+
+sanitize-python: $(VENV)/.extra-test
+	@test -e "$(ASAN_RUNTIME)" || { echo "sanitize-python: the C compiler has no libasan.so (apt-get install gcc)" >&2; exit 1; }
+	PYO3_BUILD_EXTENSION_MODULE=1 RUSTC_WORKSPACE_WRAPPER=$(abspath tools/sanitized_rustc) \
+	  cargo build -q --locked -p ferrax-python --lib --no-default-features
+	rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	cp -r python/ferrax $(SANITIZED)/ferrax
+	cp $(TARGET)/debug/lib_core.so $(SANITIZED)/ferrax/_core.abi3.so
+	LD_PRELOAD="$(ASAN_RUNTIME) $(CXX_RUNTIME)" ASAN_OPTIONS=$(ASAN_OPTIONS):detect_leaks=0 PYTHONPATH=$(abspath $(SANITIZED)) \
+	  $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider --exhaustive $(SANITIZED_TESTS)
+
 MINUTES ?= 5
 FUZZ_SECONDS ?= $(shell expr 60 '*' $(MINUTES))
 FUZZ_TARGETS ?= file text programs
@@ -144,6 +185,15 @@ fuzz: $(FUZZ_WORDS)
 	  -dict=$(FUZZ_WORDS) -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=20 -rss_limit_mb=4096 \
 	  -print_final_stats=1; done
 
+# Programs over jnp and lax at the sizes where code paths differ. The seed is a fresh one, which is printed.
+fuzz-sizes: $(BUILT) $(VENV)/.extra-test
+	$(BIN)/python -m fuzz.sizes --minutes $(MINUTES) $(FUZZ_ARGS)
+
+# The faults of tools/faults_table.py, in a copy of the tree with a build of its own. Takes as long as a run of the tests
+# for each fault that they do not catch at once.
+faults: $(VENV)/.extra-test
+	$(BIN)/python tools/faults.py $(FAULTS_ARGS)
+
 # The same build as for $(BUILT): nothing is compiled a second time.
 wheel: $(VENV)/.tools
 	rm -rf dist
@@ -159,7 +209,7 @@ bench-gpu: $(BUILT) $(VENV)/.extra-bench
 	$(BIN)/python benches/gpu.py $(BENCH_ARGS)
 
 # clippy and rustfmt are components of the toolchain: without them a note is printed instead.
-lint: $(VENV)/.extra-lint
+lint: $(VENV)/.extra-lint $(VENV)/.extra-test
 	@if cargo fmt --version >/dev/null 2>&1; then echo cargo fmt --check; cargo fmt --all --check; \
 	else echo "lint: rustfmt is not installed, Rust formatting NOT checked"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then echo cargo clippy; \
@@ -168,6 +218,9 @@ lint: $(VENV)/.extra-lint
 	$(BIN)/ruff check .
 	$(BIN)/python tools/check_files.py
 	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/check_crates.py
+	$(BIN)/python tools/faults.py --check
+	$(BIN)/python tools/own_words.py
 	PYTHONPATH=python $(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 

@@ -1,21 +1,29 @@
 """Which cases run, and with what random examples.
 
-By default each test function runs with some of its cases: all of a table of at most `WHOLE` cases,
-else those that a hash of their names picks, about one in `ONE_IN`, and where the names begin with
-what is tested (`sin-float32-…`), one of each such. The choice is the same in each run; behaviour in
-documents and programs of libraries run as a whole. `--exhaustive` runs all (`make test-all`).
+By default half of the cases run: a hash of its name puts a case into one half, and the number of commits
+up to this one says which half runs, so that the run at the next commit takes the other.
+Of a test function without a case in the half one runs all the same. Texts of errors, behaviour in
+documents, programs of libraries and what has one case for each way of computing run as a whole.
+FERRAX_TEST_HALF, 0 or 1, names the half; `--exhaustive` runs all (`make test-all`), `--few` about one in twenty.
 
 Random tests take the same examples each time. The exhaustive run draws a seed for them and prints it at
 its beginning and its end; `--hypothesis-seed` takes the examples of a seed again.
 The oracle does without XLA's optimisations, which cost more than they save here, unless XLA_FLAGS is set.
 """
 
+import functools
+import gc
+import importlib.util
 import os
+import pathlib
 import random
+import re
+import subprocess
+import sys
 import tempfile
 import zlib
-from itertools import groupby
 
+import path_coverage
 import pytest
 from hypothesis import settings
 
@@ -31,8 +39,13 @@ if "FERRAX_COMPILATION_CACHE_DIR" not in os.environ:
     _FOLDER = tempfile.TemporaryDirectory(prefix="ferrax-cache-")
     os.environ["FERRAX_COMPILATION_CACHE_DIR"] = _FOLDER.name
 
-WHOLE = 4
-ONE_IN = 20
+HALF = "FERRAX_TEST_HALF"
+WHOLE_FOLDERS = ("semantics", "ecosystem")
+WHOLE_FILES = ("test_errors_snapshot.py", "test_moves.py", "test_paths.py")
+
+HERE = pathlib.Path(__file__).parent
+# JAX, which is the oracle of most tests, needs Python 3.11.
+ALONE = sys.version_info < (3, 11) and importlib.util.find_spec("jax") is None
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
@@ -42,6 +55,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--exhaustive", action="store_true", help="run all cases of all tables, random ones from a new seed"
     )
+    parser.addoption("--few", action="store_true", help="run one case in twenty, of each test function one at least")
 
 
 def is_random(config) -> bool:
@@ -52,6 +66,7 @@ def is_random(config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before hypothesis reads its seed
 def pytest_configure(config):
+    config.pluginmanager.register(path_coverage.PathCoverage(), "path_coverage")
     fresh = is_random(config)
     settings.load_profile("fresh" if fresh else "repeatable")
     if fresh and config.getoption("hypothesis_seed") is None:  # processes of xdist are given the same
@@ -71,35 +86,107 @@ def pytest_terminal_summary(terminalreporter, config):
     """A quiet run has no header."""
     if is_random(config):
         terminalreporter.write_line(seed_line(config))
+    if is_half(config):
+        number, reason = half()
+        if ALONE:
+            terminalreporter.write_line("without JAX: tests that need it were left out")
+        if config.getoption("few"):
+            terminalreporter.write_line("one case in twenty of large tables, without --few half of them")
+            return
+        terminalreporter.write_line(f"half {number} of the cases, {reason}; {HALF}={1 - number} runs the others")
 
 
-def sample(names: list[str]) -> list[bool]:
-    """Which of the cases of one test function run by default."""
-    if len(names) <= WHOLE:
+@functools.cache
+def needing_jax() -> set[str]:
+    """The modules of tests that import JAX, or what imports it."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in HERE.glob("*/*.py")}
+    imports = {name: set(re.findall(r"^\s*(?:import|from) (\w+)", text, re.M)) for name, text in texts.items()}
+    found = {"jax"}
+    while more := {name for name, used in imports.items() if used & found} - found - {"kept_values", "conftest"}:
+        found |= more
+    return found
+
+
+def pytest_ignore_collect(collection_path):
+    """Without JAX the tests that need it are left out."""
+    return True if ALONE and collection_path.stem in needing_jax() else None
+
+
+def git(*arguments: str) -> str | None:
+    """What git says of the checkout; None if it is none, or without its history."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=HERE, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+@functools.cache
+def half() -> tuple[int, str]:
+    """Which half runs, and why. Commits of a checkout without history are not counted: its name decides."""
+    if given := os.environ.get(HALF):
+        if given not in ("0", "1"):
+            raise pytest.UsageError(f"{HALF} is {given!r}, it should be 0 or 1")
+        return int(given), f"as {HALF} says"
+    if git("rev-parse", "--is-shallow-repository") == "false" and (count := git("rev-list", "--first-parent", "--count", "HEAD")):
+        return int(count) % 2, f"as there are {count} commits"
+    if commit := git("rev-parse", "HEAD"):
+        return int(commit, 16) % 2, f"as the commit is {commit[:12]}"
+    return 0, "as there is no commit"
+
+
+def pytest_collection_finish():
+    """What is there before the first test stays: collections of garbage, which many tests ask for, pass it over."""
+    gc.collect()
+    gc.freeze()
+
+
+def is_half(config) -> bool:
+    """Whether cases are left out: not where tests are named one by one."""
+    named = any("::" in argument for argument in config.invocation_params.args)
+    return not (named or config.getoption("exhaustive") or config.getoption("keyword"))
+
+
+def sample(names: list[str], number: int) -> list[bool]:
+    """Which of the cases of one test function run in a half: at least one."""
+    hashes = [zlib.crc32(name.encode()) for name in names]
+    chosen = [value % 2 == number for value in hashes]
+    if not any(chosen):
+        chosen[hashes.index(min(hashes))] = True
+    return chosen
+
+
+def few(names: list[str]) -> list[bool]:
+    """Which run under `--few`: all of a few, else about one in twenty, and where names begin with what is tested
+    (`sin-float32-…`) one of each such."""
+    if len(names) <= 4:
         return [True] * len(names)
     hashes = [zlib.crc32(name.encode()) for name in names]
-    chosen = {}  # of those with the same beginning, the one of the least hash
+    least = {}
     for name, value in zip(names, hashes):
         tested = name.partition("-")[0]
-        chosen[tested] = min(chosen.get(tested, value), value)
-    if 2 * len(chosen) > len(names):  # names of one part
-        chosen = {}
-    least = set(chosen.values())
-    return [value % ONE_IN == 0 or value in least for value in hashes]
+        least[tested] = min(least.get(tested, value), value)
+    chosen = set(least.values()) if 2 * len(least) <= len(names) else {min(hashes)}
+    return [value % 20 == 0 or value in chosen for value in hashes]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    named = any("::" in argument for argument in config.invocation_params.args)
-    if named or config.getoption("exhaustive") or config.getoption("keyword"):
+    if not is_half(config):
         return
-    kept, left_out = [], []
-    for _, cases in groupby(items, key=lambda item: (item.path, item.originalname)):
-        cases = list(cases)
-        if cases[0].path.parent.name in ("semantics", "ecosystem"):
-            kept += cases
+    number, _ = half()
+    functions = {}
+    for item in items:
+        functions.setdefault((item.path, item.parent.nodeid, item.originalname), []).append(item)
+    left_out = set()
+    for cases in functions.values():
+        path = cases[0].path
+        if path.parent.name in WHOLE_FOLDERS or path.name in WHOLE_FILES:
             continue
-        for case, runs in zip(cases, sample([case.name for case in cases])):
-            (kept if runs else left_out).append(case)
-    items[:] = kept
-    config.hook.pytest_deselected(items=left_out)
+        names = [case.name for case in cases]
+        chosen = few(names) if config.getoption("few") else sample(names, number)
+        left_out.update(case for case, runs in zip(cases, chosen) if not runs)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]

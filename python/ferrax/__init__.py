@@ -44,6 +44,7 @@ from ferrax import (
     util as util,
 )
 from ferrax._core import Array as Array
+from ferrax._src.base import public as _public
 from ferrax._src.transforms.ad_checkpoint import (
     checkpoint as checkpoint,
     remat as remat,
@@ -180,3 +181,5 @@ from ferrax._src.parallel.shard_map import (
     smap as smap,
 )
 from ferrax.version import __version__, __version_info__
+
+_public.export(__name__)

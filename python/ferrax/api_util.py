@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.util import safe_map as safe_map
 from ferrax._src.core import shaped_abstractify as shaped_abstractify
 from ferrax._src.interop.flat_functions import (
@@ -13,3 +14,5 @@ from ferrax._src.interop.flat_functions import (
     flatten_fun_nokwargs as flatten_fun_nokwargs,
     rebase_donate_argnums as rebase_donate_argnums,
 )
+
+_public.export(__name__)

@@ -4,6 +4,7 @@ import importlib
 import warnings
 from typing import Any
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.absent import absent as _make_absent
 from ferrax._src.core import (
     AbstractValue,
@@ -95,3 +96,5 @@ __all__ = [
     "subjaxprs",
     "trace_state_clean",
 ]
+
+_public.export(__name__)

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base import public as _public
 from ferrax._src.core.primitives import Primitive as _Primitive, builtin as _builtin
 from ferrax._src.transforms.closures import closure_convert as closure_convert
 from ferrax._src.transforms.custom_jvp import custom_jvp as custom_jvp
@@ -22,3 +23,5 @@ custom_vjp_call_p = _builtin("custom_vjp_call")
 # For code that compares equations with it: here unused residuals are dead code, and programs have
 # no equation for `optimize_remat`.
 remat_opt_p = _Primitive("remat_opt")
+
+_public.export(__name__)

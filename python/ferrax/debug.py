@@ -1,5 +1,6 @@
 """Looking at values of programs while they run."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.effects import DebugEffect, OrderedDebugEffect
 from ferrax._src.callbacks.debugger import breakpoint as breakpoint
 from ferrax._src.callbacks.debugging import (
@@ -24,3 +25,5 @@ __all__ = [
     "visualize_array_sharding",
     "visualize_sharding",
 ]
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Dtypes that NumPy lacks, and functions on dtypes."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.dtypes import (
     TypePromotionError as TypePromotionError,
     bfloat16 as bfloat16,
@@ -14,3 +15,5 @@ from ferrax._src.base.dtypes import (
     result_type as result_type,
     scalar_type_of as scalar_type_of,
 )
+
+_public.export(__name__)

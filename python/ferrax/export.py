@@ -1,5 +1,6 @@
 """Functions as files: exported here, loaded by Python or by a Rust program."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.interop.export import (
     DisabledSafetyCheck as DisabledSafetyCheck,
     Exported as Exported,
@@ -17,3 +18,5 @@ from ferrax._src.interop.export import (
     symbolic_args_specs as symbolic_args_specs,
     symbolic_shape as symbolic_shape,
 )
+
+_public.export(__name__)

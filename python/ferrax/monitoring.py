@@ -8,6 +8,7 @@ Example:
     >>> ferrax.monitoring.unregister_event_listener(listener)
 """
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.monitoring import (
     clear_event_listeners as clear_event_listeners,
     record_event as record_event,
@@ -23,3 +24,5 @@ from ferrax._src.base.monitoring import (
     unregister_event_time_span_listener as unregister_event_time_span_listener,
     unregister_scalar_listener as unregister_scalar_listener,
 )
+
+_public.export(__name__)

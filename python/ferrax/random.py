@@ -1,5 +1,6 @@
 """Random numbers, as pure functions of explicit keys."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.random.counts import (
     binomial as binomial,
     multinomial as multinomial,
@@ -62,3 +63,5 @@ from ferrax._src.random.samplers import (
     truncated_normal as truncated_normal,
     uniform as uniform,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Where arrays live: devices, meshes of them, and how arrays are divided over meshes."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.core.manual_axes import ManualAxisType
 from ferrax._src.core.mesh import (
     AbstractDevice,
@@ -39,3 +40,5 @@ __all__ = [
     "set_mesh",
     "use_abstract_mesh",
 ]
+
+_public.export(__name__)

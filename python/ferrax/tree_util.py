@@ -1,5 +1,6 @@
 """Pytrees: nested containers, taken apart into leaves and structure, mapped and put back."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.tree.tree_util import (
     DictKey,
     FlattenedIndexKey,
@@ -77,3 +78,5 @@ __all__ = [
     "treedef_is_leaf",
     "treedef_tuple",
 ]
+
+_public.export(__name__)

@@ -1,11 +1,22 @@
-"""Holds each test to the errors that it states (`errors_expected.py`)."""
+"""Holds each test to the errors that it states (`errors_expected.py`), and gives it the results of the
+reference that are kept (`kept_values.py`).
 
+Each test draws from the generators of its module as if it were the first: what it computes does not depend on which
+tests ran before, and a result that is kept is of the same operands.
+"""
+
+import functools
 import os
 
 import errors_expected
+import kept_values
+import numpy as np
 import pytest
 
 UPDATE = os.environ.get("FERRAX_UPDATE_SNAPSHOTS") == "1"
+
+# By module: its generators of random numbers, with the states that they had before its first test.
+GENERATORS = {}
 
 
 def pytest_configure(config):
@@ -21,14 +32,49 @@ def pytest_collection_modifyitems(config, items):
         raise pytest.UsageError(f"{errors_expected.FILE.name} states errors of unknown cases: {', '.join(unknown)}")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    module = getattr(item, "module", None)
+    if module is None:
+        return
+    if module not in GENERATORS:
+        values = vars(module).values()
+        legacy = [(value.set_state, value.get_state()) for value in values if isinstance(value, np.random.RandomState)]
+        bits = [value.bit_generator for value in values if isinstance(value, np.random.Generator)]
+        GENERATORS[module] = legacy + [(functools.partial(setattr, each, "state"), each.state) for each in bits]
+    for restore, state in GENERATORS[module]:
+        restore(state)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     errors_expected.RAISED.clear()
-    result = yield
+    kept_values.begin(item)
+    try:
+        result = yield
+    finally:
+        kept_values.end()
     errors_expected.check(item, UPDATE)
     return result
 
 
 def pytest_sessionfinish(session):
-    if UPDATE and not hasattr(session.config, "workerinput"):
+    """A process of xdist hands over what it computed."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["kept_values"] = (kept_values.COUNTS, kept_values.NEW)
+        return
+    if UPDATE:
         errors_expected.write()
+    kept_values.write()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    if handed := getattr(node, "workeroutput", {}).get("kept_values"):
+        kept_values.merge(*handed)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if any(kept_values.COUNTS.values()):
+        kept, computed = kept_values.COUNTS.values()
+        terminalreporter.write_line(f"the reference's results: {kept} kept, {computed} computed")

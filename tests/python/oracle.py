@@ -16,6 +16,7 @@ import jax.numpy
 import numpy as np
 import pytest
 from closeness import ULPS, errors
+from kept_values import KeptKey, Raised, reference
 
 import ferrax
 import ferrax.numpy
@@ -46,26 +47,22 @@ def compiled(S, function, *args):
     return jax.jit(function)(*args) if S is JAX else function(*args)
 
 
-class Raised:
-    """An error as a value. `plain` cases compare the class alone."""
-
-    def __init__(self, error):
-        self.error = error
-        self.name = type(error).__name__
-
-    def __repr__(self):
-        return f"{self.name}: {str(self.error)[:600]}"
-
-
-def attempt(case, side):
+def caught(run):
+    """`run()`, or what it raised."""
     try:
-        return case(side)
+        return run()
     except Exception as error:
         return Raised(error)
 
 
+def attempt(case, side):
+    """`case(side)`, or what it raised; of JAX as it is kept."""
+    run = functools.partial(caught, functools.partial(case, side))
+    return reference(run) if side is JAX else run()
+
+
 def is_array(x):
-    return isinstance(x, (ferrax.Array, jax.Array, np.ndarray, np.generic))
+    return isinstance(x, (ferrax.Array, jax.Array, np.ndarray, np.generic, KeptKey))
 
 
 def compare(ours, theirs, where="result", weak=True, **bounds):
@@ -103,7 +100,8 @@ def compare_arrays(ours, theirs, where="result", weak=True, **bounds):
         got = getattr(ours, "weak_type", False)
         assert got == expected, f"{where}: weak type, jax has {expected}"
     if theirs.dtype.name.startswith("key<"):
-        ours, theirs = ferrax.random.key_data(ours), jax.random.key_data(theirs)
+        theirs = theirs.data if isinstance(theirs, KeptKey) else jax.random.key_data(theirs)
+        ours = ferrax.random.key_data(ours)
     a, b = np.asarray(ours), np.asarray(theirs)
     if b.dtype == ferrax.float0:
         return

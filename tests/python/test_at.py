@@ -291,3 +291,23 @@ def test_values_for_a_traced_mask_have_derivatives_and_batches():
     values = fjnp.array([10.0, 20.0, 30.0])
     got = ferrax.vmap(ferrax.jit(ferrax.grad(total)), in_axes=(None, 0))(values, mask)
     np.testing.assert_array_equal(got, [[20, 40, 60], [20, 40, 0]])
+
+
+@pytest.mark.parametrize("method,ufunc", [("set", None), ("add", np.add), ("max", np.maximum)])
+@pytest.mark.parametrize("size", [50, 300_000])
+def test_indices_that_are_the_array_itself(size, method, ufunc):
+    """Which is not updated in its own memory."""
+    numbers = np.random.default_rng(0).integers(0, size, size).astype(np.int32)
+
+    def update(x):
+        x = (x * 3 + 1) % size
+        at = x.at[x]
+        return getattr(at, method)(-1, mode="promise_in_bounds", wrap_negative_indices=False)
+
+    expected = (numbers * np.int32(3) + 1) % size
+    indices = expected.copy()
+    if ufunc is None:
+        expected[indices] = -1
+    else:
+        ufunc.at(expected, indices, -1)
+    np.testing.assert_array_equal(ferrax.jit(update)(numbers), expected)

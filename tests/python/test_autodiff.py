@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from oracle import same
+from oracle import FERRAX, same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -234,7 +234,6 @@ POINTS = {
     "prod_zeros": lambda S: S.jax.grad(lambda x: x.prod())(S.jnp.array([0.0, 0.0, 3.0])),
     "cumprod_zero": lambda S: S.jax.grad(lambda x: S.jnp.cumprod(x)[-1])(S.jnp.array([0.0, 2.0, 3.0])),
     "cummax": lambda S: S.jax.grad(lambda x: S.lax.cummax(x).sum())(S.jnp.array([1.0, 3.0, 3.0, 2.0])),
-    "power_0": lambda S: S.jax.grad(lambda x: x**0.0)(0.0),
     "power_int": lambda S: S.jax.grad(lambda x: x**3)(0.0),
     "power_int_0": lambda S: S.jax.grad(lambda x: x**0)(0.0),
     "power_int_1": lambda S: S.jax.grad(lambda x: x**1)(0.0),
@@ -289,6 +288,12 @@ POINTS = {
 @pytest.mark.parametrize("name", POINTS)
 def test_points(S, name):
     return POINTS[name](S)
+
+
+def test_a_zeroth_power_is_constant():
+    """At zero too, where the oracle multiplies 0 by infinity."""
+    assert FERRAX.jax.grad(lambda x: x**0.0)(0.0) == 0.0
+    assert FERRAX.jax.grad(lambda x, y: x**y, 0)(0.0, 0.0) == 0.0
 
 
 # Complex numbers
@@ -630,7 +635,7 @@ def test_gradients_of_deep_programs():
     np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-30)
 
 
-@same
+@same(cancels=8.0)  # terms of the third derivative, which are divided by powers of 0.3
 def test_second_derivative_of_the_absolute_value_of_complex_numbers(S):
     def magnitude(x):
         return S.jnp.abs(S.lax.complex(S.jnp.sin(x), x * x))

@@ -5,6 +5,7 @@ import operator
 
 import numpy as np
 import pytest
+from closeness import along
 from oracle import FERRAX, JAX, attempt, compare, compiled, module, same
 
 import ferrax
@@ -92,7 +93,8 @@ def test_values(name, dtype):
     def case(S):
         return mapped(S, f)(array(S, dtype=dtype))
 
-    compare(attempt(case, FERRAX), attempt(case, JAX))
+    # Sums are of elements up to 3.
+    compare(attempt(case, FERRAX), attempt(case, JAX), cancels=3.0 if name.startswith(("psum", "pmean")) else 0.0)
 
 
 @pytest.mark.parametrize("name", OPS | EXTREMA)
@@ -156,7 +158,8 @@ def test_derivatives(name):
 
         return compiled(S, derivatives, x, x[::-1])
 
-    compare(attempt(case, FERRAX), attempt(case, JAX), ulps=64)
+    lanes = lambda size: along(0)(size) if size.ndim else 0.0  # noqa: E731  which add up each other's terms
+    compare(attempt(case, FERRAX), attempt(case, JAX), ulps=64, cancels=lanes)
 
 
 @pytest.mark.parametrize("name", EXTREMA)
@@ -594,4 +597,4 @@ def test_one_hot_over_a_named_axis(S):
     def over(count):
         return S.jax.vmap(functools.partial(lane, count=count), axis_name="i")(S.jnp.ones(3))
 
-    return over(3), type(attempt(lambda S: over(4), S).error).__name__
+    return over(3), attempt(lambda S: over(4), S).name

@@ -93,7 +93,7 @@ traceback_util.register_exclusion("/some/library")
 assert not traceback_util.include_filename("/some/library/file.py")
 assert traceback_util.include_filename("/some/library_of_mine.py")
 assert "/some/library" in traceback_util._exclude_paths
-assert traceback_util.api_boundary(run := lambda: 1) is run
+assert traceback_util.api_boundary(lambda: 1)() == 1
 
 # A function that a library puts in place of the compiler is called before a program runs.
 from jax._src import compiler

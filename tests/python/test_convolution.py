@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from oracle import FERRAX, JAX, SIDES, attempt, compare, same
+from oracle import FERRAX, JAX, SIDES, attempt, same
+from roundings import same_within_roundings, within_roundings
 
 import ferrax
 import ferrax.numpy as jnp
@@ -42,13 +43,13 @@ def conv(S, name, x, w):
 
 
 @ALL
-@same
+@same_within_roundings
 def test_values(S, name):
     return conv(S, name, X, CASES[name][0])
 
 
 @ALL
-@same
+@same_within_roundings
 def test_derivatives_by_both_operands(S, name):
     f = lambda x, w: S.jnp.sum(S.jnp.sin(conv(S, name, x, w) / 64))  # noqa: E731
     return S.jax.jit(S.jax.grad(f, (0, 1)))(X, CASES[name][0])
@@ -71,7 +72,7 @@ def test_batches(name, axes):
         f = lambda *operands: S.jax.vmap(lambda x, w: conv(S, name, x, w), axes)(*operands)  # noqa: E731
         return S.jax.jit(f)(*operands)
 
-    compare(attempt(case, FERRAX), attempt(case, JAX))
+    within_roundings(case)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_errors(number):
 @pytest.mark.parametrize("padding", ["SAME", "VALID", ((1, 2), (0, 1))])
 @pytest.mark.parametrize("consistent", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
-@same
+@same_within_roundings
 def test_conv_transpose(S, padding, consistent, transposed):
     w = normal_like_w(transposed)
     f = lambda x, w: S.lax.conv_transpose(  # noqa: E731
@@ -161,7 +162,7 @@ def normal_like_w(transposed):
     return np.swapaxes(W, 2, 3) if transposed else W
 
 
-@same
+@same_within_roundings
 def test_conv_and_general_padding(S):
     x, w = np.moveaxis(X, 3, 1), np.moveaxis(W, (3, 2), (0, 1))
     return (
@@ -171,7 +172,7 @@ def test_conv_and_general_padding(S):
 
 
 @pytest.mark.parametrize("numbers", [NHWC, ("NWHC", "WOIH", "CNHW")])
-@same
+@same_within_roundings
 def test_patches_and_local_windows(S, numbers):
     patches = S.lax.conv_general_dilated_patches(
         X, (3, 2), (2, 1), [(1, 0), (0, 2)], rhs_dilation=(1, 2), dimension_numbers=numbers
@@ -225,7 +226,7 @@ def test_an_equation_has_the_parameters_of_jax_and_is_bound_again(S):
     np.testing.assert_array_equal(again, f(S.jnp.asarray(X), S.jnp.asarray(W)))
 
 
-@same
+@same_within_roundings
 def test_within_a_loop(S):
     def f(x):
         w = S.jnp.asarray(normal_window())

@@ -6,6 +6,7 @@ import conformance_linalg as table
 import jax
 import numpy as np
 import pytest
+from closeness import norm
 from conformance_numpy import (
     check_batches,
     check_derivatives,
@@ -298,7 +299,8 @@ POINTS = {
 def test_singular_points(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compare(attempt(POINTS[name], FERRAX), attempt(POINTS[name], JAX), ulps=256)
+        cancels = norm if name == "pinv of rank 1" else 0.0
+        compare(attempt(POINTS[name], FERRAX), attempt(POINTS[name], JAX), ulps=256, cancels=cancels)
 
 
 def test_derivatives_of_full_matrices_say_so():
@@ -400,14 +402,14 @@ def test_ranges_are_slices(chosen):
         for dtype in ("float64", "complex128"):
             x = a.astype(dtype)
             ours, theirs = ((parts(S, S.jnp.asarray(x), chosen)) for S in (FERRAX, JAX))
-            compare(list(ours), list(theirs), ulps=256)
+            compare(list(ours), list(theirs), ulps=256, cancels=norm)
             vmapped = ferrax.jit(ferrax.vmap(lambda x: parts(FERRAX, x, chosen)))(jnp.asarray(x))
-            compare(list(vmapped), list(ours), ulps=256)
+            compare(list(vmapped), list(ours), ulps=256, cancels=norm)
         tangent = hermitian((2, 5, 5), "float64")[::-1].copy()
         ours, theirs = (
             S.jax.jvp(lambda x, S=S: parts(S, x, chosen), (S.jnp.asarray(a),), (S.jnp.asarray(tangent),))[1]
             for S in (FERRAX, JAX))
-        compare(list(ours), list(theirs), ulps=1 << 14)
+        compare(list(ours), list(theirs), ulps=1 << 14, cancels=norm)
 
 
 def test_ranges_of_scipy_are_inclusive():

@@ -222,6 +222,12 @@ def test_public_module_has_every_name_of_jax():
     assert [n for n in names if not hasattr(ferrax.dtypes, n)] == []
 
 
+@pytest.mark.parametrize("name", ["float6_e2m3fn", "float6_e3m2fn"])
+def test_floats_of_six_bits_are_names_alone(name):
+    with pytest.raises(TypeError, match=f"cannot have dtype {name}: floats of six bits have names alone"):
+        ferrax.numpy.zeros(3, getattr(ferrax.numpy, name))
+
+
 @pytest.mark.parametrize("promotion", ["standard", "strict"])
 @pytest.mark.parametrize("x64", [False, True])
 def test_native_core_has_the_same_lattice(x64, promotion):

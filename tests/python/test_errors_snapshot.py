@@ -7,12 +7,17 @@ what it expected, and, for everything inside transformed functions, the user's f
 import os
 import pathlib
 import re
+import types
 
 import error_cases
+import error_cases_typical
 import error_cases_values
 import pytest
 
+from ferrax._src.base import traceback_util
+
 error_cases.CASES.update(error_cases_values.CASES)
+error_cases.CASES.update(error_cases_typical.CASES)
 SNAPSHOTS = pathlib.Path(__file__).parent / "snapshots"
 UPDATE = os.environ.get("FERRAX_UPDATE_SNAPSHOTS") == "1"
 HERE = str(pathlib.Path(__file__).parent.resolve()) + os.sep
@@ -23,6 +28,9 @@ def normalised(error):
     text = text.replace(HERE, "")
     text = re.sub(r"0x[0-9a-f]{6,}", "0x…", text)
     for note in getattr(error, "__notes__", ()):
+        # Whether frames are left out is told by `test_tracebacks`.
+        if note == traceback_util._NOTE:
+            continue
         text += f"note: {note.replace(HERE, '')}\n"
     return text
 
@@ -76,3 +84,33 @@ def test_text_is_about_the_users_program(name):
     text = text_of(name)
     assert "internal error" not in text and "ferrax/_src" not in text and "/rust/" not in text
     assert len(text.split(": ", 1)[1].strip()) > 20
+
+
+# JAX raises another error, or none, where ferrax looks more closely or has an argument of its own.
+UNLIKE = {"leak_into_an_attribute", "too_many_shapes", "too_many_static_values", "too_many_structures",
+          "too_many_weak_types"}  # fmt: skip
+
+
+def cases_of_jax():
+    """The same programs with JAX."""
+    cases = {}
+    for module in (error_cases, error_cases_values, error_cases_typical):
+        path = pathlib.Path(module.__file__)
+        text = re.sub(r"^import ferrax as jax$", "import jax", path.read_text(encoding="utf-8"), flags=re.M)
+        theirs = types.ModuleType(path.stem)
+        exec(compile(re.sub(r"\bferrax\b", "jax", text), str(path), "exec"), vars(theirs))
+        cases.update(theirs.CASES)
+    return cases
+
+
+THEIRS = cases_of_jax()
+
+
+@pytest.mark.parametrize("name", sorted(set(error_cases.CASES) - UNLIKE))
+def test_class_is_that_of_jax(name):
+    """Or one derived from it."""
+    with pytest.raises(Exception) as theirs:
+        THEIRS[name]()
+    with pytest.raises(Exception) as ours:
+        error_cases.CASES[name]()
+    assert theirs.type.__name__ in [parent.__name__ for parent in ours.type.__mro__], theirs.value

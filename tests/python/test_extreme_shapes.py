@@ -159,10 +159,12 @@ def windowed_turns(jnp, x):
 def test_more_views_than_a_kernel_has_loops(fun, size):
     x = np.arange(float(size), dtype=np.float32) / 7
     expected = jax.jit(lambda x: fun(jjnp, x))(x)
-    compare_arrays(ferrax.jit(lambda x: fun(jnp, x))(x), expected)
+    sines = fun is uneven_turns
+    compare_arrays(ferrax.jit(lambda x: fun(jnp, x))(x), expected, cancels=1.0 if sines else 0.0)
     loss = lambda jnp: lambda x: (fun(jnp, x) ** 2).sum()  # noqa: E731
     gradient = jax.jit(jax.grad(loss(jjnp)))(x)
-    compare_arrays(ferrax.jit(ferrax.grad(loss(jnp)))(x), gradient)
+    # Cosines are multiplied by up to twice 105 times the sum of a few sines.
+    compare_arrays(ferrax.jit(ferrax.grad(loss(jnp)))(x), gradient, cancels=500.0 if sines else 0.0)
 
 
 def test_verification_on_demand():

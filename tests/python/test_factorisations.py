@@ -6,6 +6,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
+from closeness import norm
 from conformance_numpy import check_batches, check_derivatives, check_values, parametrise, row
 from conformance_table import data
 from numpy_oracle import expressions
@@ -270,7 +271,7 @@ def test_initializers():
             if make == "delta_orthogonal" and axis == 0:
                 continue
             got, wanted = (getattr(S.jax.nn.initializers, make)(1.5, axis)(S.jax.random.key(3), shape) for S in (FERRAX, JAX))
-            compare(got, wanted, ulps=64)
+            compare(got, wanted, ulps=64, cancels=norm)
 
 
 def test_fits():
@@ -278,7 +279,7 @@ def test_fits():
     for call in (lambda S: S.jnp.polyfit(x, y, 2), lambda S: S.jnp.polyfit(x, y[:, 0], 3, w=np.abs(x)),
                  lambda S: S.jnp.polyfit(x, y[:, 0], 2, full=True), lambda S: S.jnp.polyfit(x, y[:, 0], 2, cov=True),
                  lambda S: S.jnp.polyfit(x, y, 1, cov="unscaled"), lambda S: S.jnp.polyfit(x, y, 1, cov=True)):
-        compare(call(FERRAX), call(JAX), ulps=256)
+        compare(call(FERRAX), call(JAX), ulps=256, cancels=norm)
 
 
 # `l` is jnp.linalg, `L` lax.linalg; h half precision, i integers, r a matrix that is not square.
@@ -323,7 +324,8 @@ def test_arguments_and_dtypes(text):
     code = compile(text, "<case>", "eval")
     ours, theirs = (attempt(lambda S: eval(code, scope(S)), S) for S in (FERRAX, JAX))
     assert not hasattr(theirs, "error"), theirs
-    compare(ours, theirs, ulps=64)
+    # Residuals of systems that have a solution are squares of roundings.
+    compare(ours, theirs, ulps=64, cancels=(norm, 1e-6 if "lstsq" in text else 0.0))
 
 
 def test_products_of_derivatives_are_precise():

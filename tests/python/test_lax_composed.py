@@ -45,7 +45,10 @@ def test_ragged_products(name):
         dot, x, y = ragged(S, name)
         return [S.jax.jit(dot)(x, y), S.jax.jvp(dot, (x, y), (x + 1, y * 2))[1]]
 
-    compare(case(FERRAX), case(JAX), name)
+    dot, x, y = ragged(JAX, name)
+    size = lambda x, y: np.asarray(dot(abs(x), abs(y)), np.float64)  # noqa: E731
+    for got, wanted, terms in zip(case(FERRAX), case(JAX), (size(x, y), size(x + 1, y) + 2 * size(x, y)), strict=True):
+        compare(got, wanted, name, cancels=terms)
     # The reference has no reverse mode where the ragged axis is contracted or a batch.
     dot, x, y = ragged(FERRAX, name)
     out, back = ferrax.vjp(dot, x, y)

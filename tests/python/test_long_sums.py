@@ -57,6 +57,18 @@ def test_sums_and_means(tenths, layout):
         close(batched, x[0].size // batched[0].size)
 
 
+@pytest.mark.parametrize("shape", [(3000, 1000), (200_003, 11), (2, 777_777), (1_000_001,)], ids=str)
+def test_each_term_counts_once(shape):
+    """Segments end anywhere in a line. Sums of whole numbers that are exact in any order."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-2, 3, size).astype(np.float32) for size in (shape, shape[-1]))
+    programs = (lambda x, w: (x * w).sum(), lambda x, w: (x + w).sum(0), lambda x, w: (x * w + w).sum(-1),
+                lambda x, w: (abs(x) * w + x * w * w - x * x * abs(w)).sum(), lambda x, w: (x * x).sum())  # fmt: skip
+    for number, program in enumerate(programs):
+        wanted = program(x.astype(np.int64), w.astype(np.int64))
+        np.testing.assert_array_equal(np.asarray(jax.jit(program)(x, w)), wanted, err_msg=str(number))
+
+
 def test_random_terms_of_both_signs():
     x = np.random.default_rng(0).standard_normal((200_000, 25), np.float32)
     for axis in (None, 0, 1):

@@ -1,6 +1,7 @@
 """Memory plans: what they say of programs whose plans are known, and that their pictures are well-formed."""
 
 import html.parser
+import os
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -66,7 +67,8 @@ def test_values_in_the_arena_at_one_time_lie_apart():
 
 
 def test_donations_and_runs_of_rows():
-    x = np.ones((1024, 512), np.float32)
+    # Under `tiny` longer rows are reduced in segments, each of which is a step of its own.
+    x = np.ones((1024, 3 if os.environ.get("FERRAX_TUNING") == "tiny" else 512), np.float32)
     plan = ferrax.jit(ferrax.nn.softmax, donate_argnums=0).memory_plan(x)
     assert plan.runs and plan.runs[0].rows == 1024
     assert {step.run for step in plan.steps} == {0}

@@ -69,7 +69,8 @@ def _derivatives(library, function, order):
 @pytest.mark.parametrize("x", [1.0, 2.0, 3.0, 0.25, 7.5, -0.5, -2.3])
 def test_derivatives_of_digamma(x):
     ours = _derivatives(ferrax, lax.digamma, 2)(x)
-    compare_arrays(ours, _derivatives(jax, jax.lax.digamma, 2)(x))
+    # Below 0 by reflection: beside 2π³ cos(πx) / sin(πx)³.
+    compare_arrays(ours, _derivatives(jax, jax.lax.digamma, 2)(x), ulps=48 if x < 0 else None)
     third = _derivatives(ferrax, lax.lgamma, 3)(x)
     np.testing.assert_allclose(third, ours, rtol=1e-6)
 

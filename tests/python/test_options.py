@@ -4,6 +4,7 @@ import copy
 import functools
 import itertools
 import logging
+import os
 import pickle
 import warnings
 
@@ -26,11 +27,41 @@ CPU = ferrax.devices()[0]
 # Flags.
 
 
+def with_flags(call, **values):
+    """What a call gives where all programs are kept, under these values of flags."""
+    values = {"jax_persistent_cache_min_compile_time_secs": 0.0, **values}
+    before = {name: config.read(name) for name in values}
+    try:
+        for name, value in values.items():
+            config.update(name, value)
+        return call()
+    finally:
+        for name, value in before.items():
+            config.update(name, value)
+
+
+# For a process that is to find no GPU, whatever this machine has: no driver of Vulkan, and a name that none has.
+NO_GPU = {"VK_DRIVER_FILES": os.devnull, "VK_ICD_FILENAMES": os.devnull, "FERRAX_GPU": "a name that no GPU has"}
+
+
+def has_gpu():
+    try:
+        return with_flags(lambda: bool(ferrax.devices("gpu")), jax_platforms=None)
+    except RuntimeError:
+        return False
+
+
 @pytest.mark.parametrize("name", fixed_flags.FIXED)
 def test_flags_take_the_values_that_hold_and_no_others(name):
     accepted, holds = fixed_flags.FIXED[name]
     default = config.read(name)
     for value in accepted:
+        if name == "jax_platforms" and str(value).startswith("gpu") and not has_gpu():
+            former = config.read(name)
+            with pytest.raises(RuntimeError, match="no GPU"):
+                config.update(name, value)
+            assert config.read(name) == former
+            continue
         config.update(name, value)
         assert config.read(name) == value
     config.update(name, default)
@@ -59,6 +90,58 @@ def test_environment_variables_for_other_programs_warn():
     assert result.stdout.split() == ["None", "UNKNOWN", "1"]
     assert result.stderr.count("UserWarning") == 2
     assert "JAX_PLATFORMS is ignored: jax_platforms='tpu,cpu'" in result.stderr
+
+
+def test_a_gpu_that_is_not_there_is_missed_where_it_is_used():
+    code = """
+import ferrax, ferrax.numpy as jnp, numpy as np
+ferrax.config.update("jax_enable_x64", True)
+for use in (lambda: jnp.ones(3), lambda: jnp.asarray(np.ones(3)), lambda: ferrax.jit(lambda x: x + 1)(1.0),
+            lambda: ferrax.devices(), lambda: ferrax.random.key(0)):
+    try:
+        use()
+    except RuntimeError as error:
+        print(str(error).count("\\n"), error)
+ferrax.config.update("jax_platforms", "cpu")
+print(jnp.ones(3).sum())
+"""
+    for platforms in ("gpu", "gpu,cpu"):
+        result = run_python(code, FERRAX_PLATFORMS=platforms, **NO_GPU)
+        assert not result.stderr
+        *lines, last = result.stdout.splitlines()
+        # One line, and where it is known that of the user's.
+        errors = [line for line in lines if not line.startswith("  at <string>:")]
+        assert len(errors) == 5 and last == "3.0"
+        for error in errors:
+            assert error[:2] in ("0 ", "1 ") and "no GPU" in error and "Vulkan" in error
+
+
+def test_a_flag_that_cannot_be_set_keeps_its_value():
+    former = config.jax_platforms, config.jax_default_device
+    state = flags.State("test_flag", 1, flags.parse_int, "")
+
+    def refuse(name, value, process_wide):
+        if name == "test_flag" and value == 2:
+            raise RuntimeError("no two")
+
+    flags._flag_hooks.append(refuse)
+    try:
+        with pytest.raises(RuntimeError, match="no two"):
+            state._set(2)
+        assert state.value == 1
+        with pytest.raises(RuntimeError, match="no two"), state(2):
+            pass
+        assert state.value == 1 and state.get_local() is None
+        state._set(3)
+        assert state.value == 3
+    finally:
+        flags._flag_hooks.remove(refuse)
+    if not has_gpu():
+        for name, value in (("jax_platforms", "gpu,cpu"), ("jax_default_device", "gpu")):
+            with pytest.raises(RuntimeError, match="no GPU|allows"):
+                config.update(name, value)
+    assert (config.jax_platforms, config.jax_default_device) == former
+    assert jnp.ones(2).devices() == {CPU}
 
 
 def test_there_is_one_cpu_device(caplog):
@@ -431,6 +514,21 @@ def logged(call):
     return [(record.levelname, record.getMessage().split()[0]) for record in records]
 
 
+def chosen_gpu():
+    """The GPU, or what was looked for where there is none."""
+    try:
+        return with_flags(lambda: ferrax.devices("gpu"), jax_platforms=None)
+    except RuntimeError as error:
+        return str(error)
+
+
+def frames_of(call):
+    """How many frames the traceback of an error has."""
+    with pytest.raises(Exception) as caught:
+        call()
+    return len(caught.traceback)
+
+
 def retraced():
     function = ferrax.jit(lambda x: x + 1)
     function(1), function(1.0)
@@ -464,19 +562,6 @@ def new_program_is_kept():
     return ferrax.cache.stats().written - before
 
 
-def with_flags(call, **values):
-    """What a call gives where all programs are kept, under these values of flags."""
-    values = {"jax_persistent_cache_min_compile_time_secs": 0.0, **values}
-    before = {name: config.read(name) for name in values}
-    try:
-        for name, value in values.items():
-            config.update(name, value)
-        return call()
-    finally:
-        for name, value in before.items():
-            config.update(name, value)
-
-
 GIVEN = np.ones(2, np.float32)
 key = ferrax.random.key
 # A value other than the default, and a call whose outcome it changes.
@@ -508,7 +593,8 @@ EFFECTS = {
     "jax_check_static_indices": (True, lambda: jnp.ones(2)[5]),
     "jax_remove_size_one_mesh_axis_from_type": (True, lambda: str(_on_a_mesh())),
     "jax_num_threads": (7, _core.num_threads),
-    "jax_gpu": ("none of this name", lambda: with_flags(lambda: ferrax.devices("gpu"), jax_platforms=None)),
+    "jax_gpu": ("none of this name", chosen_gpu),
+    "jax_traceback_filtering": ("off", lambda: frames_of(lambda: jnp.reshape(GIVEN, (3,)))),
     "jax_compilation_cache_dir": ("/elsewhere", lambda: ferrax.cache.stats().dir),
     "jax_enable_compilation_cache": (False, lambda: ferrax.cache.stats().dir),
     "jax_compilation_cache_max_size": (0, lambda: ferrax.cache.stats().dir),

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from oracle import compiled, same
 
+import ferrax
+from ferrax import numpy as jnp
+
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 MODES = ("clip", "fill", "wrap", None)
 TABLE = np.random.default_rng(0).standard_normal((7, 5)).astype(np.float32)
@@ -185,3 +188,13 @@ def test_large_tables(S, rows, width, mode):
         return y * 2 - 1, x.at[i, i % width].get(mode=mode) * 0.5, S.jnp.isnan(y).sum(), S.jnp.nanmax(y, 1)
 
     return S.jax.jit(run)(x, i)
+
+
+def test_a_key_of_each_row():
+    """Keys are gathered by the library, in shares of threads that begin within a line."""
+    rows = 40_000
+    keys = ferrax.random.split(ferrax.random.key(3), 3 * rows).reshape(rows, 3)
+    i = np.random.default_rng(5).integers(0, 3, rows)
+    taken = ferrax.vmap(lambda row, i: row[i])(keys, jnp.asarray(i))
+    wanted = np.asarray(ferrax.random.key_data(keys))[np.arange(rows), i]
+    np.testing.assert_array_equal(np.asarray(ferrax.random.key_data(taken)), wanted)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import weakref
 
@@ -304,6 +305,86 @@ def test_a_pending_interrupt_may_have_destructors():
             ferrax.jit(
                 lambda x: ferrax.pure_callback(raises, ferrax.ShapeDtypeStruct((), np.float32), x)
             )(1.0)
+
+
+# Threads that end
+
+
+def test_forks_while_threads_end():
+    """A thread lets go of thousands of objects when it ends, without the interpreter: a child of that moment goes on."""
+    script = """
+        import os, signal, threading
+        import ferrax, ferrax.numpy as jnp
+        from ferrax import lax
+
+        signal.alarm(100)
+        names = {}
+        exec("\\n".join(f"def f{i}(x): return add(x, x)" for i in range(4000)), {"add": lax.add}, names)
+        stop = threading.Event()
+
+        def chain(x):
+            for function in names.values():
+                x = function(x)
+            return x
+
+        def threads():
+            while not stop.is_set():
+                thread = threading.Thread(target=lambda: ferrax.make_jaxpr(chain)(1.0))
+                thread.start()
+                thread.join()
+
+        spawners = [threading.Thread(target=threads) for _ in range(3)]
+        for spawner in spawners:
+            spawner.start()
+        failed = 0
+        for _ in range(4):
+            children = []
+            for _ in range(12):
+                children.append(os.fork())
+                if children[-1] == 0:
+                    signal.alarm(20)
+                    (jnp.ones(3) + 1).sum()
+                    os._exit(0)
+            failed += sum(os.waitpid(child, 0)[1] != 0 for child in children)
+        stop.set()
+        for spawner in spawners:
+            spawner.join()
+        print(failed, "failed")
+    """
+    out, err, code = finish(start(script), 100)
+    assert (code, out.strip()) == (0, "0 failed"), err
+
+
+def test_what_an_ended_thread_kept_goes():
+    class Kept:
+        pass
+
+    def work(seen):
+        kept = Kept()
+        seen.append(weakref.ref(kept))
+
+        @ferrax.custom_jvp
+        def double(x):
+            return x * 2 if kept is not None else x
+
+        double.defjvp(lambda primals, tangents: (double(*primals), tangents[0] * 2))
+        ferrax.grad(double)(1.0)
+
+    seen = []
+    for _ in range(3):
+        thread = threading.Thread(target=work, args=(seen,))
+        thread.start()
+        thread.join()
+    for _ in range(100):
+        # Another thread's first operations.
+        thread = threading.Thread(target=lambda: ferrax.make_jaxpr(lambda x: x + 1)(1.0))
+        thread.start()
+        thread.join()
+        gc.collect()
+        if all(reference() is None for reference in seen):
+            break
+        time.sleep(0.01)
+    assert [reference() for reference in seen] == [None] * 3
 
 
 # Ctrl-C

@@ -129,7 +129,7 @@ def test_windows_of_an_image(window, function):
     def case(S, x):
         return S.lax.reduce_window(x, init, make(S), *IMAGES[window])
 
-    check(case, IMAGE, ulps=64)
+    check(case, IMAGE, ulps=64, cancels=1.0 if function.startswith("add") else 0.0)
 
 
 @pytest.mark.parametrize("window", [name for name in IMAGES if type(IMAGES[name][-1]) is not str])
@@ -155,7 +155,7 @@ def test_windows_of_a_volume():
         window = (1, 3, 2, 1), (1, 2, 2, 1), "SAME"
         return [S.lax.reduce_window(x, i, f, *window) for i, f in ((0.0, S.lax.add), (-np.inf, S.lax.max))]
 
-    check(case, VOLUME)
+    check(case, VOLUME, cancels=1.0)
 
 
 @pytest.mark.parametrize("size, stride, step", [(w, s, d) for w in (*range(1, 10), 15, 16, 31) for s in (1, 3) for d in (1, 2)])
@@ -245,7 +245,8 @@ def test_derivatives(name):
         tangent = S.jnp.cos(3 * x)
         return S.jax.jvp(lambda x: run(S, x), (x,), (tangent,)), S.jax.grad(total(S))(x), S.jax.jit(S.jax.grad(total(S)))(x)
 
-    check(case, x, ulps=64)
+    # Sums are of a few normal numbers.
+    check(case, x, ulps=64, cancels=1.0 if name.startswith(("sums", "ties", "reduce")) else 0.0)
 
 
 @pytest.mark.parametrize("combine, init", [("max", -np.inf), ("add", 0.0)])

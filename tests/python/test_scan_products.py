@@ -4,6 +4,7 @@ in front and behind, in all dtypes that have products, with all derivatives."""
 import numpy as np
 import pytest
 from oracle import same
+from roundings import same_within_roundings
 
 DTYPES = ["float32", "bfloat16", "float16", "complex64", "int32", "uint8", "int4", "bool"]
 LENGTH, IN, HIDDEN, OUT = 7, 3, 5, 2
@@ -47,7 +48,7 @@ def network(S, dtype="float32", reverse=False, rows=()):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("rows", [(), (4,), (2, 3)])
 @pytest.mark.parametrize("dtype", DTYPES)
-@same
+@same(cancels=0.5)  # sums of a few products of numbers of about 0.4
 def test_values(S, dtype, rows, reverse):
     run, args = network(S, dtype, reverse, rows)
     return S.jax.jit(run)(*args)
@@ -59,7 +60,7 @@ def loss(S, run):
 
 @pytest.mark.parametrize("rows", [(), (4,)])
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
-@same
+@same_within_roundings
 def test_gradient(S, dtype, rows):
     run, args = network(S, dtype, rows=rows)
     return S.jax.jit(S.jax.grad(loss(S, run), argnums=(0, 1)))(*args)
@@ -79,7 +80,7 @@ def test_gradient_of_few_digits(S):
 
 
 @pytest.mark.parametrize("order", ["forward over reverse", "reverse over reverse"])
-@same
+@same_within_roundings
 def test_second_order(S, order):
     run, args = network(S)
     gradient = S.jax.grad(loss(S, run))
@@ -90,7 +91,7 @@ def test_second_order(S, order):
 
 
 @pytest.mark.parametrize("axes", [(None, 0), (0, None), (0, 1)])
-@same
+@same_within_roundings
 def test_batches(S, axes):
     run, (weights, xs) = network(S)
     weights = [w if axes[0] is None else S.jnp.stack([w, w * 0.5, -w]) for w in weights]
@@ -101,7 +102,7 @@ def test_batches(S, axes):
 
 
 @pytest.mark.parametrize("wrap", ["checkpoint", "cond", "scan"])
-@same
+@same_within_roundings
 def test_within(S, wrap):
     jax = S.jax
     run, args = network(S)
@@ -116,7 +117,7 @@ def test_within(S, wrap):
 
 
 @pytest.mark.parametrize("length", [0, 1, 2])
-@same
+@same_within_roundings
 def test_short(S, length):
     run, (weights, xs) = network(S)
     return S.jax.jit(S.jax.value_and_grad(loss(S, run)))(weights, xs[:length])
@@ -135,3 +136,42 @@ def test_sums_that_start_somewhere(S):
 
     start = S.jnp.ones((3, 3))
     return S.jax.jit(lambda: S.lax.scan(step, (start, start, start, 2.0), (xs, ys)))()
+
+
+def floats(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def test_sums_that_begin_elsewhere_than_at_zero():
+    import ferrax
+
+    def run(start, xs):
+        return ferrax.lax.scan(lambda total, x: (total + x.T @ x, None), start, xs)[0]
+
+    before = ferrax.lib.stats()["fission: sums"]
+    start, xs = floats(8, 8), floats(40, 6, 8)
+    np.testing.assert_allclose(ferrax.jit(run)(start, xs), start + np.einsum("tij,tik->jk", xs, xs), rtol=1e-5, atol=1e-4)
+    assert ferrax.lib.stats()["fission: sums"] > before
+
+
+def test_products_of_each_of_several_arrays():
+    import ferrax
+    import ferrax.numpy as jnp
+
+    w, v = floats(8, 5), floats(8, 5)[::-1]
+
+    def step(h, at):
+        x, y = at
+        h = jnp.tanh(h + x)
+        return h, (y @ w, h @ v)
+
+    before = ferrax.lib.stats()["fission: after the loop"]
+    xs, ys = floats(30, 1, 8), floats(30, 1, 8)[::-1]
+    _, (of_y, of_h) = ferrax.jit(lambda xs, ys: ferrax.lax.scan(step, jnp.zeros((1, 8)), (xs, ys)))(xs, ys)
+    h, hs = np.zeros((1, 8)), []
+    for x in xs:
+        h = np.tanh(h + x)
+        hs.append(h @ v)
+    np.testing.assert_allclose(of_y, ys @ w, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_h, np.stack(hs), rtol=1e-5, atol=1e-5)
+    assert ferrax.lib.stats()["fission: after the loop"] > before

@@ -135,10 +135,13 @@ ROTATIONS = {
 
 
 @pytest.mark.parametrize("name", ROTATIONS)
-@same(ulps=64)
-def test_rotations(S, name):
-    R = rotation(S)
-    return ROTATIONS[name](S, R, R.from_quat(S.jnp.asarray(QUATS)))
+def test_rotations(name):
+    def case(S):
+        R = rotation(S)
+        return ROTATIONS[name](S, R, R.from_quat(S.jnp.asarray(QUATS)))
+
+    # Sums of products of the components of unit quaternions, and of vectors of about 1.
+    compare(attempt(case, FERRAX), attempt(case, JAX), ulps=64, cancels=1.0 if name == "compose" else 0.0)
 
 
 @pytest.mark.parametrize("seq", ["xyz", "ZYX", "zxz", "XYX"])

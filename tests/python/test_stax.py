@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from oracle import compiled, module, same
+from oracle import compiled, module
+from roundings import same_within_roundings
 
 import ferrax
 from ferrax.example_libraries import stax
@@ -41,7 +42,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@same
+@same_within_roundings
 def test_layers(S, name):
     layer, shape = LAYERS[name]
     init, apply = layer(module(S, "example_libraries.stax"))

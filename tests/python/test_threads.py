@@ -62,6 +62,9 @@ PROGRAMS = {
     "softmax": (lambda x: (ferrax.nn.softmax(x), ferrax.nn.logsumexp(x, 0)), (WIDE,)),
     "layer norm": (lambda x: ferrax.grad(lambda x: (ferrax.nn.standardize(x) ** 3).sum())(x), (WIDE,)),
     "products": (lambda x: (x @ x.T, x.T @ x, x @ x[0], x.astype(jnp.bfloat16) @ x.T), (WIDE,)),
+    "products of few columns": (
+        lambda x: [x[:m, :k] @ x[:k, :n] for m, n, k in ((70, 20, 600), (130, 60, 700), (20, 90, 600), (66, 65, 601))],
+        (WIDE,)),
     "products over long axes": (lambda x: (x.T @ x, jnp.vdot(x, x)), (TALL,)),
     "batched products": (lambda x: x @ x.transpose(0, 2, 1), (CUBE,)),
     "convolutions": (convolved, (IMAGES, FILTERS)),
@@ -79,6 +82,8 @@ PROGRAMS = {
                           ferrax.random.permutation(ferrax.random.key(2), x)), (LONG,)),
     "transforms": (lambda x: (jnp.fft.fft(x), jnp.fft.rfft2(x), jnp.fft.irfft(x, axis=0)), (WIDE,)),
     "factorisations": (lambda x: (jnp.linalg.qr(x), jnp.linalg.inv(x), jnp.linalg.svd(x)), (SQUARES,)),
+    "small factorisations": (lambda x: (jnp.linalg.inv(x), lax.linalg.lu(x), jnp.linalg.cholesky(x @ x.mT)),
+                             (WIDE[:16, :1024].reshape(16, 32, 32),)),
     "one factorisation": (lambda x: (jnp.linalg.qr(x[:200, :200]), jnp.linalg.solve(x[:200, :200], x[:200])),
                           (WIDE,)),
     "gradient of a network": (network, (WIDE,)),

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from oracle import FERRAX, same
+from oracle import FERRAX, JAX, attempt, compare, same
 
 import ferrax
 import ferrax.numpy as jnp
@@ -53,7 +53,7 @@ def test_the_form_is_chosen_by_cost():
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
-@same(weak=False)
+@same(weak=False, cancels=4.0)  # exp and tanh in second derivatives of squares
 def test_cond(S, x):
     f = functools.partial(choose, S)
     both = S.jax.vmap(f)
@@ -72,14 +72,20 @@ def test_cond(S, x):
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
-@same(weak=False)
-def test_switch(S, x):
-    i = S.jnp.array([0, 3, 2, -1, 9])
-    f = S.jax.vmap(functools.partial(pick, S))
-    return f(i, x), S.jax.jit(f)(i, x), S.jax.grad(lambda x: (f(i, x) ** 2).sum())(x)
+def test_switch(x):
+    def case(S):
+        i = S.jnp.array([0, 3, 2, -1, 9])
+        f = S.jax.vmap(functools.partial(pick, S))
+        return f(i, x), S.jax.jit(f)(i, x), S.jax.grad(lambda x: (f(i, x) ** 2).sum())(x)
+
+    # In slopes of squares cosines near 0, and in the third lane 1 - tanh².
+    slopes = np.zeros(x.shape)
+    slopes[[0, 3]], slopes[2] = 0.5, 2 * np.exp(2 * np.tanh(x[2]))
+    for got, wanted, cancels in zip(attempt(case, FERRAX), attempt(case, JAX), (0.0, 0.0, slopes), strict=True):
+        compare(got, wanted, weak=False, cancels=cancels)
 
 
-@same(ulps=64, weak=False)
+@same(ulps=64, weak=False, cancels=0.5)  # sums of 60 products with numbers of 0.1
 def test_captured_and_shared_operands(S):
     """What all lanes share is not copied for each, and its gradient is that of all lanes."""
     x = S.jnp.asarray(LARGE[:, :60])

@@ -10,6 +10,7 @@ Example:
     True
 """
 
+from ferrax._src.base import public as _public
 from ferrax._src.experimental.optimizers import (
     JoinPoint as JoinPoint,
     Optimizer as Optimizer,
@@ -35,3 +36,5 @@ from ferrax._src.experimental.optimizers import (
     sm3 as sm3,
     unpack_optimizer_state as unpack_optimizer_state,
 )
+
+_public.export(__name__)

@@ -8,6 +8,7 @@ Example:
     (3, 2)
 """
 
+from ferrax._src.base import public as _public
 from ferrax._src.experimental.stax import (
     AvgPool as AvgPool,
     BatchNorm as BatchNorm,
@@ -63,3 +64,5 @@ from ferrax._src.nn.initializers import (
 glorot = glorot_normal
 randn = normal
 logsoftmax = log_softmax
+
+_public.export(__name__)

@@ -9,6 +9,7 @@ Example:
     >>> error.throw()
 """
 
+from ferrax._src.base import public as _public
 from ferrax._src.experimental.checkify.error import (
     Error as Error,
     ErrorCategory as ErrorCategory,
@@ -30,3 +31,5 @@ from ferrax._src.experimental.checkify.transform import (
     nan_checks as nan_checks,
     user_checks as user_checks,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """``ferrax.experimental.hijax``: types of values that are no arrays, and primitives over them."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.effects import control_flow_allowed_effects as control_flow_allowed_effects
 from ferrax._src.core.avals import AbstractValue as AbstractValue, ShapedArray as ShapedArray
 from ferrax._src.experimental.hijax import (
@@ -18,3 +19,5 @@ from ferrax._src.transforms.ad import (
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
 )
+
+_public.export(__name__)

@@ -13,6 +13,7 @@ series_in, **params) -> (primal_out, series_out)` on coefficients without factor
 derivative of the operation is propagated.
 """
 
+from ferrax._src.base import public as _public
 from ferrax._src.experimental.jet.propagate import (
     ZeroSeries as ZeroSeries,
     ZeroTerm as ZeroTerm,
@@ -27,3 +28,5 @@ from ferrax._src.experimental.jet.rules import (
     defzero as defzero,
 )
 from ferrax._src.experimental.jet.transform import fact as fact, jet as jet, jet2 as jet2
+
+_public.export(__name__)

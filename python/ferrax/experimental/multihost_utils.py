@@ -1,5 +1,6 @@
 """What programs of several processes ask of each other."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.parallel.multihost import (
     assert_equal,
     broadcast_one_to_all,
@@ -21,3 +22,5 @@ __all__ = [
     "reached_preemption_sync_point",
     "sync_global_devices",
 ]
+
+_public.export(__name__)

@@ -2,6 +2,7 @@
 
 import warnings
 
+from ferrax._src.base import public as _public
 from ferrax._src.transforms.jit import jit as _jit
 
 
@@ -13,4 +14,4 @@ def __getattr__(name):
         DeprecationWarning,
         stacklevel=2,
     )
-    return _jit
+    return _public.shown(_jit)

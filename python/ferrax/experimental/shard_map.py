@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from ferrax._src.base import public as _public
 from ferrax._src.parallel.shard_map import shard_map_of_old as _shard_map
 
 
@@ -14,4 +15,4 @@ def __getattr__(name: str) -> Any:
         DeprecationWarning,
         stacklevel=2,
     )
-    return _shard_map
+    return _public.shown(_shard_map)

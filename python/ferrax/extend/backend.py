@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.interop.extend_backend import (
     backends as backends,
@@ -20,3 +21,5 @@ __getattr__ = _absent(
         "ferrax.devices()",
     ),
 )
+
+_public.export(__name__)

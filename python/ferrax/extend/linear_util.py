@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base import public as _public
 from ferrax._src.tracing.linear_util import (
     StoreException as StoreException,
     WrappedFun as WrappedFun,
@@ -14,3 +15,5 @@ from ferrax._src.tracing.linear_util import (
     transformation_with_aux2 as transformation_with_aux2,
     wrap_init as wrap_init,
 )
+
+_public.export(__name__)

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base import public as _public
 from ferrax._src.core.primitives import builtin as _builtin
 from ferrax._src.random.generators import (
     define_prng_impl as define_prng_impl,
@@ -16,3 +17,5 @@ from ferrax._src.random.prng import (
 )
 
 threefry2x32_p = _builtin("threefry2x32")
+
+_public.export(__name__)

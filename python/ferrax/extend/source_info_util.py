@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.source_info import (
     NameStack as NameStack,
     SourceInfo as SourceInfo,
@@ -17,3 +18,5 @@ from ferrax._src.base.source_info import (
     transform_name_stack as transform_name_stack,
     user_context as user_context,
 )
+
+_public.export(__name__)

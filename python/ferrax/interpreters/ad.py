@@ -2,6 +2,7 @@
 
 from __future__ import annotations as annotations  # a name of JAX's module
 
+from ferrax._src.base import public as _public
 from ferrax._src.interop.ad_functions import jvp as jvp, linearize as linearize
 from ferrax._src.tracing.traces import JVPTrace as JVPTrace, JVPTracer as JVPTracer
 from ferrax._src.transforms.ad import (
@@ -22,3 +23,5 @@ from ferrax._src.transforms.ad import (
     primitive_transposes as primitive_transposes,
     zeros_like_aval as zeros_like_aval,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Batching rules of primitives: registries and what rules are written with."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.transforms.batching_rules import (
     axis_primitive_batchers as axis_primitive_batchers,
     bdim_at_front as bdim_at_front,
@@ -16,3 +17,5 @@ from ferrax._src.transforms.vmappables import (
     register_vmappable as register_vmappable,
     unregister_vmappable as unregister_vmappable,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Lowerings of primitives, as functions of existing operations."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.absent import absent as _absent, group as _group
 from ferrax._src.core.lowering import lower_fun as lower_fun, register_lowering as register_lowering
 
@@ -20,3 +21,5 @@ __getattr__ = _absent(
         "mlir.register_lowering(prim, mlir.lower_fun(function, multiple_results=...))",
     ),
 )
+
+_public.export(__name__)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ferrax._src.base import public as _public
 from ferrax._src.core.dead_code import (
     dce_jaxpr as dce_jaxpr,
     dce_jaxpr_call_rule as dce_jaxpr_call_rule,
@@ -22,3 +23,5 @@ from ferrax._src.tracing.traces import (
 )
 
 Val = Any
+
+_public.export(__name__)

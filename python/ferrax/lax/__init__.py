@@ -5,6 +5,7 @@ compiler. ``ferrax.numpy`` is built on them.
 """
 
 # ruff: noqa: F401, F403
+from ferrax._src.base import public as _public
 from ferrax._src.callbacks.rng_uniform import (
     rng_uniform as rng_uniform,
     rng_uniform_p as rng_uniform_p,
@@ -120,3 +121,5 @@ from ferrax.lax import linalg as linalg
 
 # Every op as a primitive: exp_p, add_p, ...; those of decompositions are in `linalg`.
 globals().update({name: p for name, p in _named_primitives().items() if p.name not in _LINALG})
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """``ferrax.lax.linalg``: decompositions of matrices, as primitives and as functions."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.composed.matrix_updates import (
     cholesky_update as cholesky_update,
     cholesky_update_p as cholesky_update_p,
@@ -46,3 +47,5 @@ svd_p = _builtin("svd")
 triangular_solve_p = _builtin("triangular_solve")
 tridiagonal_p = _builtin("tridiagonal")
 tridiagonal_solve_p = _builtin("tridiagonal_solve")
+
+_public.export(__name__)

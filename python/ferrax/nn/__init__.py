@@ -1,5 +1,6 @@
 """Activations, normalisations, attention and initializers of neural networks."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.nn.attention import (
     dot_product_attention as dot_product_attention,
     get_scaled_dot_general_config as get_scaled_dot_general_config,
@@ -40,3 +41,5 @@ from ferrax._src.nn.functions import (
 )
 from ferrax.nn import initializers as initializers
 from ferrax.numpy import tanh as tanh
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Initial values of the weights of neural networks."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.nn.initializers import (
     Initializer as Initializer,
     constant as constant,
@@ -22,3 +23,5 @@ from ferrax._src.nn.initializers import (
     xavier_uniform as xavier_uniform,
     zeros as zeros,
 )
+
+_public.export(__name__)

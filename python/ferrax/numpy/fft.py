@@ -1,5 +1,6 @@
 """Discrete Fourier transforms of ferrax arrays."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.numpy.fft import (
     fft as fft,
     fft2 as fft2,
@@ -20,3 +21,5 @@ from ferrax._src.numpy.fft import (
     rfftfreq as rfftfreq,
     rfftn as rfftn,
 )
+
+_public.export(__name__)

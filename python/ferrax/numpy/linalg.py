@@ -1,5 +1,6 @@
 """Linear algebra on ferrax arrays: norms, products, systems, eigenvalues, singular values."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.numpy.decompositions import (
     eig as eig,
     eigh as eigh,
@@ -37,3 +38,5 @@ from ferrax._src.numpy.systems import (
     tensorinv as tensorinv,
     tensorsolve as tensorsolve,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """``ferrax.scipy.linalg``: matrices, their decompositions and functions."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.scipy.linalg.decompositions import (
     cho_factor as cho_factor,
     cholesky as cholesky,
@@ -50,3 +51,5 @@ from ferrax._src.scipy.linalg.systems import (
     solve_sylvester as solve_sylvester,
     solve_triangular as solve_triangular,
 )
+
+_public.export(__name__)

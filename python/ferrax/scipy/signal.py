@@ -1,5 +1,6 @@
 """Signals: convolution, spectra, trends."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.scipy.convolution import (
     convolve as convolve,
     convolve2d as convolve2d,
@@ -14,3 +15,5 @@ from ferrax._src.scipy.spectral import (
     stft as stft,
     welch as welch,
 )
+
+_public.export(__name__)

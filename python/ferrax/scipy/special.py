@@ -1,7 +1,9 @@
 """``ferrax.scipy.special``: special functions."""
 
 import warnings as _warnings
+from typing import Any as _Any
 
+from ferrax._src.base import public as _public
 from ferrax._src.numpy.logsumexp import logsumexp as logsumexp
 from ferrax._src.scipy.special.bessel_functions import (
     bessel_jn as bessel_jn,
@@ -74,7 +76,7 @@ from ferrax._src.scipy.special.spherical_harmonics import (
     sph_harm_y as sph_harm_y,
 )
 
-_DEPRECATED = {"lpmn": _lpmn, "lpmn_values": _lpmn_values}
+_DEPRECATED: dict[str, _Any] = {"lpmn": _lpmn, "lpmn_values": _lpmn_values}
 
 
 def __getattr__(name):
@@ -85,5 +87,7 @@ def __getattr__(name):
             DeprecationWarning,
             stacklevel=2,
         )
-        return _DEPRECATED[name]
+        return _public.shown(_DEPRECATED[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+_public.export(__name__)

@@ -12,45 +12,12 @@ use ferrax_ir::{DType, Equation, Error, Program, Result, Sizes, Type, unsupporte
 use ferrax_transform::{Options, optimise};
 use rustc_hash::FxHashMap;
 
+use crate::compile::plan;
 use crate::expand;
 use crate::legalise::legalise;
 use crate::memory_plan::MemoryPlan;
-use crate::plan::{Plan, plan};
-
-/// The numbers of a machine that plans depend on. They change which kernels there are, never a bit of what
-/// they give.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Target {
-    /// What the registers of a block may take, where these are memory: a part of a first-level cache.
-    pub register_bytes: usize,
-    /// Memory below which keeping a value is not worth a kernel: a first-level cache.
-    pub near_bytes: usize,
-    /// What a block of rows should take that kernels go through together: a part of a second-level cache.
-    pub block_bytes: usize,
-    /// Bytes of the rows of an array from which products of matrices go with such kernels, so that it is never
-    /// there as a whole: what second-level caches hold. How many rows of it at least, and the bytes that they may take.
-    pub product_bytes: usize,
-    pub product_rows: usize,
-    pub product_block: usize,
-    /// Bytes of such kernels' arrays below which these stay in the caches anyway.
-    pub run_bytes: usize,
-    /// Arrays that a kernel may have.
-    pub operands: usize,
-}
-
-impl Target {
-    /// A core of the last ten years, with a second-level cache of its own.
-    pub const CPU: Target = Target {
-        register_bytes: 24 << 10,
-        near_bytes: 32 << 10,
-        block_bytes: 256 << 10,
-        product_bytes: 4 << 20,
-        product_rows: 128,
-        product_block: 8 << 20,
-        run_bytes: 1 << 20,
-        operands: usize::MAX,
-    };
-}
+use crate::plan::Plan;
+pub use crate::tuning::Target;
 
 /// A machine that runs plans.
 pub trait Backend: Send + Sync {
@@ -136,6 +103,11 @@ pub struct Nested<'a, B: Backend + ?Sized> {
 impl<'a, B: Backend + ?Sized> Nested<'a, B> {
     fn new(backend: &'a B) -> Self {
         Nested { backend, done: FxHashMap::default() }
+    }
+
+    /// The machine that they are made ready for.
+    pub fn backend(&self) -> &'a B {
+        self.backend
     }
 
     /// The executable of a sub-program, which came through the passes with its program.

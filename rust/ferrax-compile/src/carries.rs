@@ -9,10 +9,11 @@
 //! computes for them goes to places of a pool that no carry points to.
 //!
 //! In: what of a body's plan can be seen from outside. Out: which carry is which, and places for their values, as
-//! offsets into memory that a loop has of its own. Cost: quadratic in the number of carries and outputs.
+//! offsets into memory that a loop has of its own. Cost: linear in the number of carries and outputs.
 
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Result, Sizes, internal_error};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::plan::{ALIGNMENT, Argument, Place};
 
@@ -109,21 +110,24 @@ impl Carries {
             return Err(internal_error!("a body of {} inputs has {carries} carries", inputs.len()));
         }
         let mut found = Carries::default();
-        // Whether another carry or a stacked output has the same buffer.
-        let shared = |number: usize| {
-            (0..outputs).any(|other| other != number && ends.buffer_of(other) == ends.buffer_of(number))
-        };
-        let is_read_by_another = |number: usize, input: u32| {
-            (0..carries).any(|other| other != number && ends.buffer_of(other) == input)
-        };
+        // How many outputs have each buffer, and how many carries among them.
+        let mut holders: FxHashMap<u32, (usize, usize)> = FxHashMap::default();
+        for number in 0..outputs {
+            let (all, carried) = holders.entry(ends.buffer_of(number)).or_default();
+            *all += 1;
+            *carried += usize::from(number < carries);
+        }
+        let holders = |buffer: u32| holders.get(&buffer).copied().unwrap_or_default();
+        let donations: FxHashSet<(usize, usize)> = ends.donations.iter().copied().collect();
         for number in 0..carries {
             let input = inputs[constants + number];
             let (bytes, output) = (ends.outputs[number].bytes(), ends.buffer_of(number));
             let carry = Carry { number, bytes, input, output };
             match ends.fresh_of(number) {
                 _ if output == input => found.kept.push(carry),
-                Some(fresh) if !shared(number) && !is_read_by_another(number, input) => {
-                    if ends.donations.contains(&(constants + number, fresh)) {
+                // No other output has its buffer, and no carry hands its input on.
+                Some(fresh) if holders(output).0 == 1 && holders(input).1 == 0 => {
+                    if donations.contains(&(constants + number, fresh)) {
                         found.in_place.push(carry);
                     } else {
                         let spare = found.place(bytes);
@@ -133,13 +137,13 @@ impl Carries {
                 _ => found.followed.push(carry),
             }
         }
+        let mut stacked: FxHashSet<u32> = FxHashSet::default();
         for output in carries..outputs {
             let buffer = ends.buffer_of(output);
-            let direct =
-                ends.fresh_of(output).is_some() && found.stacked.iter().all(|other| other.buffer != buffer);
+            let direct = stacked.insert(buffer) && ends.fresh_of(output).is_some();
             found.stacked.push(Stacked { bytes: ends.outputs[output].bytes(), buffer, direct });
         }
-        found.pool(ends);
+        found.pool(ends, stacked);
         let elements = ends.inputs.iter().zip(&inputs).skip(constants + carries);
         found.elements =
             elements.map(|((dtype, sizes), &buffer)| (buffer, element_count(sizes) * dtype.size())).collect();
@@ -154,18 +158,19 @@ impl Carries {
 
     /// Places for what carries follow that has no place of its own: at any time each of these carries
     /// may hold one, and each new value takes one more.
-    fn pool(&mut self, ends: &Ends<'_>) {
+    /// `known` are the buffers of what is stacked.
+    fn pool(&mut self, ends: &Ends<'_>, mut known: FxHashSet<u32>) {
         let mut fresh: Vec<Carry> = Vec::new();
+        let mut holders: FxHashMap<usize, usize> = FxHashMap::default();
         for carry in &self.followed {
-            let computed = ends.fresh_of(carry.number).is_some();
-            let known = fresh.iter().any(|other| other.output == carry.output);
-            if computed && !known && self.stacked.iter().all(|stack| stack.buffer != carry.output) {
+            *holders.entry(carry.bytes).or_default() += 1;
+            if ends.fresh_of(carry.number).is_some() && known.insert(carry.output) {
                 fresh.push(*carry);
             }
         }
         fresh.sort_by_key(|carry| carry.bytes);
         for group in fresh.chunk_by(|a, b| a.bytes == b.bytes) {
-            let holders = self.followed.iter().filter(|carry| carry.bytes == group[0].bytes).count();
+            let holders = holders.get(&group[0].bytes).copied().unwrap_or(0);
             let first = self.pool.len() as u32;
             for _ in 0..holders + group.len() {
                 let offset = self.place(group[0].bytes);

@@ -13,9 +13,9 @@ use ferrax_ir::{
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::backend::Target;
 use crate::cost_model;
-use crate::place::updates_operand;
+use crate::in_place::updates_operand;
+use crate::tuning::Target;
 
 /// How an equation is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,7 +211,7 @@ impl<'a> Graph<'a> {
         let line = picked.within.last().and_then(|follow| follow.axis).filter(|axis| axis + 1 == sizes.len());
         self.picks_apart(index)
             || one.map(|axis| sizes[axis]).all(|size| size == 1)
-            || line.is_some_and(|axis| sizes[axis] >= cost_model::PICKED_LINE)
+            || line.is_some_and(|axis| sizes[axis] >= self.target.fusion.picked_line)
     }
 
     /// Whether an equation picks elements each at a place of its own, rather than windows of them.
@@ -379,8 +379,25 @@ impl<'a> Graph<'a> {
         last
     }
 
-    /// How many stored variables the virtual code of an equation reads.
-    fn stored_below(&self, equation: &Equation) -> usize {
+    /// Per variable, whether an equation needs it stored: all operands of library calls, what elements are picked of.
+    fn needed_stored(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.program.types.len()];
+        for (index, equation) in self.program.equations.iter().enumerate() {
+            let count = match &self.maps[index] {
+                _ if self.classes[index] == Class::Library => equation.inputs.len(),
+                Some(IndexMap::Bytes) => equation.inputs.len(),
+                Some(IndexMap::Picked(_)) => 1,
+                _ => 0,
+            };
+            for var in equation.inputs.iter().take(count).filter_map(Atom::as_var) {
+                needed[var.index()] = true;
+            }
+        }
+        needed
+    }
+
+    /// How many variables the virtual code of an equation reads that are stored, or will be.
+    fn stored_below(&self, equation: &Equation, arrays: &[bool]) -> usize {
         let inputs =
             |equation: &Equation| equation.inputs.iter().filter_map(Atom::as_var).collect::<Vec<Var>>();
         let (mut stack, mut seen, mut stored) = (inputs(equation), FxHashSet::default(), 0);
@@ -389,7 +406,9 @@ impl<'a> Graph<'a> {
                 continue;
             }
             match self.equation_of(var) {
-                Some((equation, _)) if !self.root[var.index()] && self.is_virtual(var.index()) => {
+                Some((equation, _))
+                    if !self.root[var.index()] && self.is_virtual(var.index()) && !arrays[var.index()] =>
+                {
                     stack.extend(inputs(equation));
                 }
                 _ => stored += 1,
@@ -403,10 +422,10 @@ impl<'a> Graph<'a> {
     /// Virtual code reads its operands where its value is used: what would have
     /// died at its own place lives until then. A sum of the results of many
     /// library calls would keep them all, so a value is stored if steps follow
-    /// before it is used, and what its code would keep is [`cost_model::HELD_RATIO`] times
+    /// before it is used, and what its code would keep is [`Fusion::held_ratio`](crate::tuning::Fusion) times
     /// its size.
     pub fn choose_roots(&mut self) {
-        let n = self.program.types.len();
+        let (n, fusion) = (self.program.types.len(), self.target.fusion);
         for var in self.program.outputs.iter().filter_map(Atom::as_var) {
             self.root[var.index()] = true;
         }
@@ -419,8 +438,10 @@ impl<'a> Graph<'a> {
         // Work and number of equations in the virtual code of each variable.
         let mut cost = vec![0u32; n];
         let mut weight = vec![0u32; n];
-        // At least as many arrays as the virtual code of each variable reads.
+        // At least as many arrays as the virtual code of each variable reads. One that reads none (numbers, counts)
+        // is an array itself if it is needed stored by an equation after its readers, or may be since it is work.
         let mut reads = vec![1usize; n];
+        let mut arrays = self.needed_stored();
         // Bytes that the virtual code of each variable keeps from dying before it.
         let mut held = vec![0usize; n];
         let last = self.last_uses();
@@ -450,8 +471,8 @@ impl<'a> Graph<'a> {
                     let v = var.index();
                     let repeats = (picks || matches!(self.maps[index], Some(IndexMap::Along(_))))
                         && self.counts[output] > self.counts[v];
-                    let repeated = repeats && self.counts[v] > 1 && cost[v] > cost_model::BROADCAST;
-                    let shared = uses[v] > 1 && cost[v] > cost_model::RECOMPUTE;
+                    let repeated = repeats && self.counts[v] > 1 && cost[v] > fusion.broadcast;
+                    let shared = uses[v] > 1 && cost[v] > fusion.recompute;
                     if repeated || shared || weight[v] > cost_model::VIEW_WEIGHT {
                         self.root[v] = true;
                     }
@@ -468,7 +489,10 @@ impl<'a> Graph<'a> {
                 let operands = || equation.inputs.iter().filter_map(Atom::as_var).map(Var::index);
                 reads[output] = operands().map(|input| reads[input]).fold(0, usize::saturating_add);
                 if reads[output] >= self.target.operands {
-                    reads[output] = self.stored_below(equation);
+                    reads[output] = self.stored_below(equation, &arrays);
+                }
+                if reads[output] == 0 && (arrays[output] || total_cost > 0) {
+                    (reads[output], arrays[output]) = (1, true);
                 }
                 if reads[output] >= self.target.operands {
                     operands().for_each(|input| self.root[input] |= reads[input] > 1);
@@ -487,10 +511,13 @@ impl<'a> Graph<'a> {
                 let own = self.bytes(output);
                 let waits = last[output].is_some_and(|user| steps[user] > steps[index]);
                 let keeps = waits
-                    && kept >= own.saturating_mul(cost_model::HELD_RATIO)
+                    && kept >= own.saturating_mul(fusion.held_ratio)
                     && kept - own >= self.target.near_bytes;
-                if ((class == Class::Elementwise || picks)
-                    && (keeps || (uses[output] > 1 && total_cost > cost_model::RECOMPUTE)))
+                // No register has these formats: what writes an element to memory rounds it.
+                let rounded_in_memory = class == Class::Elementwise && self.dtypes[output].is_storage_only();
+                if rounded_in_memory
+                    || ((class == Class::Elementwise || picks)
+                        && (keeps || (uses[output] > 1 && total_cost > fusion.recompute)))
                     || total_weight > cost_model::CHAIN_WEIGHT
                 {
                     self.root[output] = true;

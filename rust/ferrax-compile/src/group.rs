@@ -202,8 +202,11 @@ impl Grouper<'_> {
         let mut same_index: Option<u32> = None;
         for &(leaf, identity) in needs {
             let Some(group) = self.group_of[leaf.index()] else { continue };
-            let identity =
-                identity && !self.pieced[leaf.index()] && self.groups[group as usize].library.is_none();
+            // What memory rounds is read from there.
+            let identity = identity
+                && !self.pieced[leaf.index()]
+                && !self.graph.dtypes[leaf.index()].is_storage_only()
+                && self.groups[group as usize].library.is_none();
             least = least.max(if identity { group } else { group + 1 });
             if identity {
                 same_index = same_index.max(Some(group));

@@ -16,6 +16,8 @@ use crate::kernel::{Accumulator, AxisKind, Jump, Launch, Stage};
 /// Lanes of a block of terms of a float sum or product, and the terms of a block.
 pub const LANES: usize = 16;
 pub const BLOCK: usize = 256;
+/// So many terms are combined in order, as everybody expects who writes them down.
+pub const FEW: usize = 7;
 
 /// Runs a launch on these operands.
 pub fn interpret(launch: &Launch, operands: &mut [Vec<u8>]) -> Result<()> {
@@ -211,7 +213,7 @@ fn first(accumulator: &Accumulator, terms: &[Scalar]) -> Result<Scalar> {
 /// The tree of a float sum or product, which the number of its terms determines.
 ///
 /// [`BLOCK`] terms make a block: term t goes to lane t mod [`LANES`], where terms are combined in order, and the
-/// lanes are combined in halves. Blocks are combined as a binary counter counts: two blocks, two pairs of
+/// lanes are combined in halves, or one after the other in a block of at most [`FEW`] terms. Blocks are combined as a binary counter counts: two blocks, two pairs of
 /// blocks, and so on; what is left at the end, from the latest to the first.
 pub fn tree<T: Copy>(terms: &[T], identity: T, combine: &dyn Fn(T, T) -> Result<T>) -> Result<T> {
     let mut counter: Vec<Option<T>> = Vec::new();
@@ -222,6 +224,10 @@ pub fn tree<T: Copy>(terms: &[T], identity: T, combine: &dyn Fn(T, T) -> Result<
                 Some(lane) => lanes[place % LANES] = combine(lane, term)?,
                 None => lanes.push(combine(identity, term)?),
             }
+        }
+        if block.len() <= FEW {
+            let in_order = lanes.iter().skip(1).try_fold(lanes[0], |value, &lane| combine(value, lane))?;
+            lanes = vec![in_order];
         }
         let mut half = LANES / 2;
         while half > 0 {

@@ -26,7 +26,7 @@
 //! any order, and at once: a kernel that writes a buffer which it also reads does so at one view.
 //!
 //! Launches have a text form (`kernel_text`), which parses, and a reference interpreter (`interpret`): the oracle
-//! of those that make machine code or block operations of kernels. `verify_plan` checks that accesses stay inside.
+//! of those that make machine code or block operations of kernels. `verify` checks that accesses stay inside.
 
 pub use ferrax_ir::lowering::AccumulatorKind;
 use ferrax_ir::scalar::{Body, Reg, ScalarType, Value};
@@ -147,6 +147,12 @@ impl Kernel {
 
     pub fn has_reduction(&self) -> bool {
         self.axes.contains(&AxisKind::Reduction)
+    }
+
+    /// Whether its indices have terms that are folded: else each index of all loops stands for itself.
+    pub fn folds(&self) -> bool {
+        let epilogue = self.stores.iter().any(|store| store.stage == Stage::Epilogue);
+        self.has_reduction() && (epilogue || !self.accumulators.is_empty())
     }
 }
 

@@ -8,23 +8,28 @@
 //! | `legalise` | products and convolutions in the dtypes that they are computed in |
 //! | `graph` | classes of equations, which variables must be in memory |
 //! | `group` | which of them share a kernel |
-//! | `cost_model` | every threshold of the compiler |
+//! | `tuning` | every threshold of plans and schedules |
+//! | `cost_model` | the work of an element, and what bounds the cost of compiling |
 //! | `emit`, `movement`, `draft` | groups to kernels |
 //! | `index` | affine views: movement ops as index maps |
 //! | `kernel`, `kernel_text` | kernel IR, its semantics and its text form |
 //! | `interpret` | its reference interpreter |
 //! | `reference` | a machine made of it, with memory of its own |
-//! | `plan`, `place` | steps in order, buffers placed by liveness |
+//! | `plan`, `place` | steps in order and their runs; buffers placed by liveness |
+//! | `compile` | the order of the passes from a program to its plan |
+//! | `lives`, `in_place` | which steps need a buffer; which buffers may be one |
 //! | `schedule/` | how a kernel runs: blocks, the order of terms, what threads share |
 //! | `carries` | the values of a loop, from one step to the next |
 //! | `convolution` | convolutions as products of matrices |
 //! | `rows` | kernels that go through rows together, a block at a time |
-//! | `verify_plan` | that every access of a plan is inside of its buffer, and no two values share one |
+//! | `verify/` | that every access of a plan is inside of its buffer, blocks of runs are apart, and no two values share memory |
+//! | `launches/` | what machines launch at once: kernels in products, in one shader, in small loops; blocks of runs |
 //! | `plan_text`, `plan_costs` | plans as text; the memory that they need |
 //! | `memory_plan` | each buffer's place and life, each copy and update in place, as plain data |
 
 pub mod backend;
 pub mod carries;
+pub mod compile;
 pub mod convolution;
 pub mod cost_model;
 pub mod device;
@@ -33,11 +38,14 @@ pub mod emit;
 pub mod expand;
 pub mod graph;
 pub mod group;
+mod in_place;
 pub mod index;
 pub mod interpret;
 pub mod kernel;
 mod kernel_text;
+pub mod launches;
 mod legalise;
+mod lives;
 pub mod memory_plan;
 mod movement;
 mod place;
@@ -47,17 +55,20 @@ mod plan_text;
 pub mod reference;
 pub mod rows;
 pub mod schedule;
-pub mod verify_plan;
+pub mod tuning;
+pub mod verify;
 
 pub use backend::{Backend, Target, plan_for};
+pub use compile::plan;
 pub use device::{Buffer, Device, DeviceId, Memory};
 pub use expand::expand;
+pub use ferrax_ir::paths::Path;
 pub use index::{PerLoop, View};
 pub use kernel::{
     Accumulator, AccumulatorKind, AxisKind, Jump, Jumps, Kernel, Launch, Load, Operand, Stage, Store,
     registers,
 };
 pub use memory_plan::MemoryPlan;
-pub use plan::{Argument, BufferId, Place, Plan, Step, plan};
-pub use rows::Run;
-pub use verify_plan::verify_plan;
+pub use plan::{Argument, BufferId, Place, Plan, RowStep, Run, Share, Step};
+pub use tuning::{Blocks, Setting};
+pub use verify::verify_plan;

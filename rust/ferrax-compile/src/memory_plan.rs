@@ -11,10 +11,11 @@ use ferrax_ir::scalar::ScalarOp;
 use ferrax_ir::{Equation, Op, Program, Result, ShowOp, Source, Type, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::backend::Target;
-use crate::place::{Uses, updates_operand};
-use crate::plan::{BufferId, Place, Plan, Step, plan};
-use crate::rows::run_at;
+use crate::compile::plan;
+use crate::in_place::updates_operand;
+use crate::lives::Lives;
+use crate::plan::{BufferId, Place, Plan, Run, Step, run_at};
+use crate::tuning::Target;
 
 /// An operation of the program, and where it was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,7 +171,7 @@ impl Describer<'_> {
 struct Facts<'a> {
     plan: &'a Plan,
     program: &'a Program,
-    uses: Uses,
+    lives: Lives<'a>,
     /// The equation that computes each variable, and where among its results.
     made: Vec<Option<(usize, usize)>>,
     /// Variables that have a buffer, if only until another took it over.
@@ -196,7 +197,7 @@ impl<'a> Facts<'a> {
         Facts {
             plan,
             program,
-            uses: Uses::new(&plan.steps, plan.buffers.len()).through(&plan.runs),
+            lives: Lives::of(&plan.steps, plan.buffers.len()).through(&plan.runs),
             made,
             stored: plan.buffers.iter().filter_map(|buffer| buffer.var).collect(),
             earlier,
@@ -216,7 +217,7 @@ impl<'a> Facts<'a> {
         let mut ids = self.earlier.get(&id).cloned().unwrap_or_default();
         ids.push((id, 0));
         let mut values = Vec::new();
-        let mut first = self.uses.first[id.0 as usize];
+        let mut first = self.lives.first(id).unwrap_or(0);
         for (id, step) in ids {
             if let Some(var) = self.plan.buffers[id.0 as usize].var {
                 values.push(self.value(var, first));
@@ -328,23 +329,19 @@ impl<'a> Facts<'a> {
                 _ => None,
             };
         }
+        let taker: FxHashMap<usize, usize> = self.plan.donations.iter().copied().collect();
+        let giver: FxHashMap<usize, usize> = taker.iter().map(|(&input, &fresh)| (fresh, input)).collect();
         let donation = |place: Place| match place {
-            Place::Input(input) => {
-                let pair = self.plan.donations.iter().find(|pair| pair.0 == input)?;
-                of_fresh.get(&pair.1).copied()
-            }
-            Place::Fresh(fresh) => {
-                let pair = self.plan.donations.iter().find(|pair| pair.1 == fresh)?;
-                of_input.get(&pair.0).copied()
-            }
+            Place::Input(input) => of_fresh.get(taker.get(&input)?).copied(),
+            Place::Fresh(fresh) => of_input.get(giver.get(&fresh)?).copied(),
             _ => None,
         };
         let mut result = Vec::new();
         for id in self.plan.used() {
             let buffer = &self.plan.buffers[id.0 as usize];
-            let (first, last) = (self.uses.first[id.0 as usize], self.uses.last[id.0 as usize]);
+            let (first, last) = (self.lives.first(id).unwrap_or(0), self.lives.last(id));
             let given = matches!(buffer.place, Place::Input(_) | Place::Constant(_));
-            let first = if given || first == usize::MAX { 0 } else { first };
+            let first = if given { 0 } else { first };
             let last = if leaves.contains(&id) { last_step } else { last.unwrap_or(first) };
             result.push(BufferLife {
                 id: id.0,
@@ -361,7 +358,7 @@ impl<'a> Facts<'a> {
     }
 
     fn runs(&self) -> Vec<RowsRun> {
-        let run = |run: &crate::rows::Run| RowsRun {
+        let run = |run: &Run| RowsRun {
             first: run.steps.start,
             last: run.steps.end - 1,
             rows: run.rows(),

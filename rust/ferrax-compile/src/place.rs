@@ -1,20 +1,21 @@
-//! Where values live: buffers, what works in place, the arena, donations.
+//! Where values live: buffers, and their places in the arena and in the memory of runs.
 //!
-//! Cost: n log n in the number of steps and operands, and for the arena times
-//! the number of its gaps.
+//! In: a grouped program and its kernels. Out: the plan. First steps come into their last order; then values take over
+//! the memory of others; then there are runs; and last of all lives and places are computed, once.
+//! Cost: n log n in the number of steps and operands, and for the arena times the number of its gaps.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ferrax_ir::{Atom, Op, Result, Tensor, Var, View as OpView, internal_error, memory_error};
-use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
+use ferrax_ir::{Atom, Result, Tensor, Var, internal_error, memory_error};
+use rustc_hash::FxHashMap;
 
 use crate::graph::Graph;
-use crate::index::View;
-use crate::kernel::{AxisKind, Launch, Stage};
-use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Step};
-use crate::rows::{Run, find_runs, make_way, needed, run_at};
+use crate::in_place::{donations, taken_over};
+use crate::kernel::Launch;
+use crate::lives::Lives;
+use crate::plan::{ALIGNMENT, Argument, Buffer, BufferId, Place, Plan, Run, Step, needed, run_at};
+use crate::rows::{find_runs, make_way};
 
 /// A step before its operands have buffers.
 pub enum Pending {
@@ -28,21 +29,12 @@ pub fn place(graph: &Graph<'_>, pending: Vec<Pending>) -> Result<Plan> {
     Placer::new(graph).place(pending)
 }
 
-#[derive(Clone, Copy)]
-struct Life {
-    first: usize,
-    last: usize,
-}
-
 struct Placer<'a> {
     graph: &'a Graph<'a>,
     buffers: Vec<Buffer>,
-    /// For arena buffers, until they are placed; indexed as `buffers`.
-    lives: Vec<Option<Life>>,
     of_var: FxHashMap<Var, BufferId>,
     constants: Vec<Tensor>,
     fresh: Vec<usize>,
-    taken_over: Vec<(usize, BufferId, BufferId)>,
 }
 
 impl<'a> Placer<'a> {
@@ -50,11 +42,9 @@ impl<'a> Placer<'a> {
         Placer {
             graph,
             buffers: Vec::new(),
-            lives: Vec::new(),
             of_var: FxHashMap::default(),
             constants: Vec::new(),
             fresh: Vec::new(),
-            taken_over: Vec::new(),
         }
     }
 
@@ -62,16 +52,15 @@ impl<'a> Placer<'a> {
         self.graph.counts[var.index()] * self.graph.dtypes[var.index()].size()
     }
 
-    fn add(&mut self, bytes: usize, place: Place, life: Option<Life>) -> BufferId {
+    fn add(&mut self, bytes: usize, place: Place) -> BufferId {
         let id = BufferId(self.buffers.len() as u32);
         self.buffers.push(Buffer { bytes, place, var: None });
-        self.lives.push(life);
         id
     }
 
-    /// The buffer of a variable.
-    fn add_var(&mut self, var: Var, bytes: usize, place: Place, life: Option<Life>) {
-        let id = self.add(bytes, place, life);
+    /// The buffer of a variable. In the arena its place is computed when all is in order.
+    fn add_var(&mut self, var: Var, bytes: usize, place: Place) {
+        let id = self.add(bytes, place);
         self.buffers[id.0 as usize].var = Some(var);
         self.of_var.insert(var, id);
     }
@@ -79,7 +68,7 @@ impl<'a> Placer<'a> {
     fn constant(&mut self, tensor: Tensor) -> BufferId {
         let bytes = tensor.bytes().len();
         self.constants.push(tensor);
-        self.add(bytes, Place::Constant(self.constants.len() - 1), None)
+        self.add(bytes, Place::Constant(self.constants.len() - 1))
     }
 
     /// The buffer that holds `atom`, for a library call or as a result.
@@ -108,7 +97,7 @@ impl<'a> Placer<'a> {
     fn place(mut self, pending: Vec<Pending>) -> Result<Plan> {
         let program = self.graph.program;
         for (index, &var) in program.inputs.iter().enumerate() {
-            self.add_var(var, self.bytes(var), Place::Input(index), None);
+            self.add_var(var, self.bytes(var), Place::Input(index));
         }
         for (var, tensor) in &program.constants {
             let id = self.constant(tensor.clone());
@@ -123,35 +112,25 @@ impl<'a> Placer<'a> {
             if !self.of_var.contains_key(&base) {
                 let bytes = self.bytes(base);
                 self.fresh.push(bytes);
-                self.add_var(base, bytes, Place::Fresh(self.fresh.len() - 1), None);
+                self.add_var(base, bytes, Place::Fresh(self.fresh.len() - 1));
             }
         }
-        // First and last step of all others.
-        let mut lives: FxHashMap<Var, Life> = FxHashMap::default();
-        for (number, step) in pending.iter().enumerate() {
-            let mut touch = |var: Var| {
-                lives.entry(var).or_insert(Life { first: number, last: number }).last = number;
-            };
-            match step {
-                Pending::Kernel(_, operands) => operands.iter().for_each(|&var| touch(var)),
+        // All others, in the order in which steps first touch them.
+        for step in &pending {
+            let mut touched: Vec<Var> = match step {
+                Pending::Kernel(_, operands) => operands.clone(),
                 Pending::Library(index) => {
                     let equation = &program.equations[*index];
-                    equation
-                        .inputs
-                        .iter()
-                        .filter_map(Atom::as_var)
-                        .filter_map(|var| self.graph.base[var.index()])
-                        .for_each(&mut touch);
-                    equation.outputs.iter().for_each(|&var| touch(var));
+                    let inputs = equation.inputs.iter().filter_map(Atom::as_var);
+                    let bases = inputs.filter_map(|var| self.graph.base[var.index()]);
+                    bases.chain(equation.outputs.iter().copied()).collect()
                 }
-            }
-        }
-        // In program order, so that the plan does not depend on hashing.
-        let mut order: Vec<(usize, Var)> = lives.iter().map(|(&var, life)| (life.first, var)).collect();
-        order.sort_unstable();
-        for &(_, var) in &order {
-            if !self.of_var.contains_key(&var) {
-                self.add_var(var, self.bytes(var), Place::Arena(0), Some(lives[&var]));
+            };
+            touched.sort_unstable();
+            for var in touched {
+                if !self.of_var.contains_key(&var) {
+                    self.add_var(var, self.bytes(var), Place::Arena(0));
+                }
             }
         }
         // Empty arrays that nothing computes.
@@ -162,7 +141,7 @@ impl<'a> Placer<'a> {
                 && !self.of_var.contains_key(&var)
                 && ty.as_array().is_some()
             {
-                self.add_var(var, 0, Place::Arena(0), None);
+                self.add_var(var, 0, Place::Arena(0));
             }
         }
         let mut steps = Vec::with_capacity(pending.len());
@@ -188,10 +167,10 @@ impl<'a> Placer<'a> {
         }
         let outputs = program.outputs.iter().map(|atom| self.argument(atom)).collect::<Result<Vec<_>>>()?;
         make_way(&mut steps, &self.buffers, &self.graph.target);
-        self.work_in_place(&mut steps);
+        let taken_over = taken_over(&steps, &self.buffers);
+        rename(&mut steps, &taken_over, self.buffers.len());
         let mut runs = find_runs(&steps, &self.buffers, &self.graph.target);
-        self.live_through(&mut runs)?;
-        let arena = self.assign_offsets()?;
+        let arena = self.assign_places(&steps, &mut runs)?;
         let donations = donations(&self.buffers, &steps, &runs, &outputs);
         Ok(Plan {
             name: program.name.clone(),
@@ -208,66 +187,34 @@ impl<'a> Placer<'a> {
             fresh: self.fresh,
             arena,
             donations,
-            taken_over: self.taken_over,
+            taken_over,
         })
     }
 
-    /// Lets steps write over operands that die with them.
-    fn work_in_place(&mut self, steps: &mut [Step]) {
-        let mut renamed: Vec<BufferId> = (0..self.buffers.len() as u32).map(BufferId).collect();
-        // Those that leave have no life in the arena: the step that first touches each buffer.
-        let mut first = Uses::new(steps, self.buffers.len()).first;
-        for (number, step) in steps.iter_mut().enumerate() {
-            step.rename(&mut renamed);
-            let bytes = |id: BufferId| self.buffers[id.0 as usize].bytes;
-            let dies = |id: BufferId| self.lives[id.0 as usize].is_some_and(|life| life.last == number);
-            let begins = |id: BufferId| {
-                let place = self.buffers[id.0 as usize].place;
-                first[id.0 as usize] == number && !matches!(place, Place::Input(_) | Place::Constant(_))
-            };
-            for (from, to) in in_place_pairs(step, bytes, dies, begins) {
-                // The later buffer takes over the earlier one's life.
-                if let (Some(earlier), Some(later)) =
-                    (self.lives[from.0 as usize], self.lives[to.0 as usize].as_mut())
-                {
-                    later.first = earlier.first;
-                }
-                first[to.0 as usize] = first[from.0 as usize];
-                self.lives[from.0 as usize] = None;
-                renamed[from.0 as usize] = to;
-                self.taken_over.push((number, from, to));
-            }
-        }
-        for step in steps {
-            step.rename(&mut renamed);
-        }
-    }
-
-    /// Values live as long as runs need them. Those that one run alone needs go to the memory of its blocks.
-    fn live_through(&mut self, runs: &mut [Run]) -> Result<()> {
+    /// Gives values their places, of which this is the last that is computed of a plan: those that one run alone
+    /// needs in the memory of its blocks, others in the arena for as long as runs need them. Gives the arena's size.
+    fn assign_places(&mut self, steps: &[Step], runs: &mut [Run]) -> Result<usize> {
+        let lives = Lives::of(steps, self.buffers.len());
         let mut own: Vec<Vec<(usize, usize, usize)>> = vec![Vec::new(); runs.len()];
-        for (id, life) in self.lives.iter_mut().enumerate() {
-            let Some(Life { first, last }) = life else { continue };
-            match run_at(runs, *first).filter(|&number| run_at(runs, *last) == Some(number)) {
-                Some(number) if runs[number].walks(BufferId(id as u32)) => {
-                    own[number].push((*first, id, *last));
-                    *life = None;
+        let mut others: Vec<(usize, usize, usize)> = Vec::new();
+        for (number, buffer) in self.buffers.iter().enumerate() {
+            let id = BufferId(number as u32);
+            let (Place::Arena(_), Some((first, last))) = (buffer.place, lives.of_buffer(id)) else {
+                continue;
+            };
+            match run_at(runs, first).filter(|&run| run_at(runs, last) == Some(run)) {
+                Some(run) if runs[run].walks(id) => own[run].push((first, number, last)),
+                _ => {
+                    let (first, last) = needed(runs, first, last);
+                    others.push((first, number, last));
                 }
-                _ => (*first, *last) = needed(runs, *first, *last),
             }
         }
         for (run, own) in runs.iter_mut().zip(own) {
             let rows = run.rows();
             run.own_bytes = self.fit(own, |bytes| bytes / rows, Place::Rows)?;
         }
-        Ok(())
-    }
-
-    /// Offsets of arena buffers; gives the arena's size.
-    fn assign_offsets(&mut self) -> Result<usize> {
-        let lives = self.lives.iter().enumerate();
-        let order = lives.filter_map(|(id, life)| life.map(|life| (life.first, id, life.last))).collect();
-        self.fit(order, |bytes| bytes, Place::Arena)
+        self.fit(others, |bytes| bytes, Place::Arena)
     }
 
     /// Places buffers by first fit, given the first step that needs each, its number, and the last such step;
@@ -289,6 +236,17 @@ impl<'a> Placer<'a> {
             self.buffers[id].place = place(offset);
         }
         Ok(arena.size)
+    }
+}
+
+/// Puts the buffers that took others over in their stead.
+fn rename(steps: &mut [Step], taken_over: &[(usize, BufferId, BufferId)], buffers: usize) {
+    let mut renamed: Vec<BufferId> = (0..buffers as u32).map(BufferId).collect();
+    for &(_, from, to) in taken_over {
+        renamed[from.0 as usize] = to;
+    }
+    for step in steps {
+        step.rename(&mut renamed);
     }
 }
 
@@ -339,176 +297,4 @@ impl Arena {
         self.size = self.size.max(begin + bytes);
         Some(begin)
     }
-}
-
-/// The first and the last step that touches each buffer.
-#[derive(Clone)]
-pub struct Uses {
-    /// `usize::MAX` for none.
-    pub first: Vec<usize>,
-    pub last: Vec<Option<usize>>,
-}
-
-impl Uses {
-    pub fn new(steps: &[Step], buffers: usize) -> Uses {
-        let mut uses = Uses { first: vec![usize::MAX; buffers], last: vec![None; buffers] };
-        for (number, step) in steps.iter().enumerate() {
-            let mut touch = |id: BufferId| {
-                let first = &mut uses.first[id.0 as usize];
-                *first = number.min(*first);
-                uses.last[id.0 as usize] = Some(number);
-            };
-            match step {
-                Step::Kernel { operands, .. } => operands.iter().for_each(|&id| touch(id)),
-                Step::Library { inputs, outputs, .. } => {
-                    inputs.iter().chain(outputs).for_each(|argument| touch(argument.buffer));
-                }
-            }
-        }
-        uses
-    }
-
-    /// The first and the last step that needs each buffer (see [`needed`]).
-    pub fn through(mut self, runs: &[Run]) -> Uses {
-        for (first, last) in self.first.iter_mut().zip(&mut self.last) {
-            if let Some(last) = last {
-                (*first, *last) = needed(runs, *first, *last);
-            }
-        }
-        self
-    }
-}
-
-/// Pairs of an input and a fresh buffer of its size such that the last
-/// reads of the one are before the first write of the other, or pointwise in
-/// the same step. In a run they have to be walked by rows.
-fn donations(buffers: &[Buffer], steps: &[Step], runs: &[Run], outputs: &[Argument]) -> Vec<(usize, usize)> {
-    let uses = Uses::new(steps, buffers.len());
-    let bytes = |id: BufferId| buffers[id.0 as usize].bytes;
-    // Not yet given, and not yet made of what was given.
-    let mut free = vec![true; buffers.len()];
-    for output in outputs {
-        if matches!(buffers[output.buffer.0 as usize].place, Place::Input(_)) {
-            free[output.buffer.0 as usize] = false;
-        }
-    }
-    let mut result: Vec<(usize, usize)> = Vec::new();
-    let mut pair = |free: &mut [bool], from: BufferId, to: BufferId| {
-        if let (Place::Input(input), Place::Fresh(fresh)) =
-            (buffers[from.0 as usize].place, buffers[to.0 as usize].place)
-        {
-            result.push((input, fresh));
-            free[from.0 as usize] = false;
-            free[to.0 as usize] = false;
-        }
-    };
-    let is_input = |id: usize| matches!(buffers[id].place, Place::Input(_));
-    let is_fresh = |id: usize| matches!(buffers[id].place, Place::Fresh(_));
-    for (number, step) in steps.iter().enumerate() {
-        let run = run_at(runs, number);
-        let gives = |id: BufferId| {
-            let walked = run.is_none_or(|run| runs[run].walks(id));
-            let id = id.0 as usize;
-            walked && is_input(id) && free[id] && uses.last[id] == Some(number)
-        };
-        let takes = |id: BufferId| {
-            let id = id.0 as usize;
-            is_fresh(id) && free[id] && uses.first[id] == number
-        };
-        for (from, to) in in_place_pairs(step, bytes, gives, takes) {
-            pair(&mut free, from, to);
-        }
-    }
-    let uses = uses.through(runs);
-    // Dead before the output begins: of each size, the input that died first.
-    let mut dead: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
-    let mut begin: Vec<(usize, u32)> = Vec::new();
-    for (id, buffer) in buffers.iter().enumerate().filter(|(id, buffer)| free[*id] && buffer.bytes > 0) {
-        match (buffer.place, uses.last[id]) {
-            (Place::Input(_), Some(last)) => dead.entry(buffer.bytes).or_default().push((last, id as u32)),
-            (Place::Fresh(_), Some(_)) => begin.push((uses.first[id], id as u32)),
-            _ => {}
-        }
-    }
-    // The one that died first is last.
-    dead.values_mut().for_each(|inputs| inputs.sort_unstable_by(|a, b| b.cmp(a)));
-    begin.sort_unstable();
-    for (first, to) in begin {
-        if let Some(inputs) = dead.get_mut(&bytes(BufferId(to)))
-            && let Some((_, from)) = inputs.pop_if(|(last, _)| *last < first)
-        {
-            pair(&mut free, BufferId(from), BufferId(to));
-        }
-    }
-    result
-}
-
-/// Whether a library call changes some elements of its first operand, in place if it can.
-pub fn updates_operand(op: &Op) -> bool {
-    matches!(op.view(), OpView::Leaf(rules) if rules.updates_operand())
-}
-
-/// Pairs of an operand and a result of a step that may be one buffer, of those operands that `gives` and
-/// results that `takes` hold for; each is in one pair at most. Linear in the size of the step.
-pub fn in_place_pairs(
-    step: &Step,
-    bytes: impl Fn(BufferId) -> usize,
-    gives: impl Fn(BufferId) -> bool,
-    takes: impl Fn(BufferId) -> bool,
-) -> SmallVec<[(BufferId, BufferId); 2]> {
-    let mut pairs = SmallVec::new();
-    let (launch, operands) = match step {
-        Step::Library { op, inputs, outputs } if updates_operand(op) => {
-            let (from, to) = (inputs[0].buffer, outputs[0].buffer);
-            let again = inputs[1..].iter().any(|argument| argument.buffer == from);
-            if !again && from != to && gives(from) && takes(to) {
-                pairs.push((from, to));
-            }
-            return pairs;
-        }
-        Step::Library { .. } => return pairs,
-        Step::Kernel { launch, operands } => (launch, operands),
-    };
-    let kernel = &launch.kernel;
-    if kernel.axes.contains(&AxisKind::Reduction) {
-        return pairs;
-    }
-    let width = |operand: u32| kernel.operands[operand as usize].dtype.size();
-    // How each buffer is read: by one view and as elements of one width, or in several ways.
-    let mut reads: FxHashMap<BufferId, Option<(&View, usize)>> = FxHashMap::default();
-    for ((load, view), jumps) in kernel.loads.iter().zip(&launch.loads).zip(&launch.jumps) {
-        let how = jumps.is_empty().then(|| (view, width(load.operand)));
-        let known = reads.entry(operands[load.operand as usize]).or_insert(how);
-        if *known != how {
-            *known = None;
-        }
-    }
-    let mut stores: FxHashMap<BufferId, u32> = FxHashMap::default();
-    for store in &kernel.stores {
-        *stores.entry(operands[store.operand as usize]).or_default() += 1;
-    }
-    // Operands that may be given, by how they are read; the first operand is last.
-    let mut given: FxHashMap<(&View, usize, usize), Vec<BufferId>> = FxHashMap::default();
-    let mut seen: FxHashSet<BufferId> = FxHashSet::default();
-    for &from in operands {
-        if let Some(&Some((view, width))) = reads.get(&from)
-            && !stores.contains_key(&from)
-            && seen.insert(from)
-            && gives(from)
-        {
-            given.entry((view, width, bytes(from))).or_default().push(from);
-        }
-    }
-    given.values_mut().for_each(|operands| operands.reverse());
-    for (store, view) in kernel.stores.iter().zip(&launch.stores) {
-        let to = operands[store.operand as usize];
-        if store.stage == Stage::Main
-            && stores.get(&to) == Some(&1)
-            && takes(to)
-            && let Some(from) = given.get_mut(&(view, width(store.operand), bytes(to))).and_then(Vec::pop)
-        {
-            pairs.push((from, to));
-        }
-    }
-    pairs
 }

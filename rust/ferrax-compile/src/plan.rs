@@ -6,22 +6,16 @@
 //! that dies with it where it reads and writes each element at the same index
 //! (kernels), or is made to work in place (updates).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ferrax_ir::tensor::element_count;
-use ferrax_ir::{
-    Atom, DType, Equation, Op, Program, Result, Sizes, Tensor, Var, View, internal_error, verify,
-};
-use rustc_hash::FxHashMap;
+use ferrax_ir::{DType, Op, Sizes, Tensor, Var};
+use smallvec::SmallVec;
 
-use crate::backend::Target;
-use crate::emit::{Emission, emit_group};
-use crate::graph::{Class, Graph};
-use crate::group::{Grouping, Item, group};
+use crate::index::PerLoop;
 use crate::kernel::Launch;
-use crate::place::{Pending, place};
-use crate::rows::Run;
-use crate::verify_plan::verify_plan;
+use crate::tuning::Target;
 
 /// An index into [`Plan::buffers`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -77,6 +71,16 @@ pub enum Step {
 }
 
 impl Step {
+    /// Shows each buffer that it reads or writes, as often as it does.
+    pub fn each_buffer(&self, mut show: impl FnMut(BufferId)) {
+        match self {
+            Step::Kernel { operands, .. } => operands.iter().for_each(|&id| show(id)),
+            Step::Library { inputs, outputs, .. } => {
+                inputs.iter().chain(outputs).for_each(|argument| show(argument.buffer));
+            }
+        }
+    }
+
     /// Replaces each buffer by the one that took it over.
     pub(crate) fn rename(&mut self, renamed: &mut [BufferId]) {
         let mut find = |id: &mut BufferId| {
@@ -120,99 +124,83 @@ pub struct Plan {
 /// Alignment of buffers in the arena.
 pub const ALIGNMENT: usize = 64;
 
-/// Plans a flat program (see [`crate::expand`]) for a machine.
-///
-/// Variables that could not be fused are stored, and planning starts over: it ends, for each round makes
-/// at least one more variable a root or gives it a kernel to itself, and no variable goes back. A round
-/// finds all of them that virtual code does not hide from each other, so the rounds are no more than
-/// equations follow each other in virtual code, which [`Graph::choose_roots`] bounds.
-pub fn plan(program: &Program, target: &Target) -> Result<Plan> {
-    let mut graph = Graph::new(program, target)?;
-    loop {
-        graph.choose_roots();
-        let grouping = group(&graph)?;
-        let stored = stored(&graph, &grouping);
-        let mut pending = Vec::new();
-        let mut unfused: Vec<Var> = Vec::new();
-        for (number, group) in (0u32..).zip(&grouping.groups) {
-            if let Some(index) = group.library {
-                if !is_idle(&graph, &program.equations[index]) {
-                    pending.push(Pending::Library(index));
-                }
-                continue;
-            }
-            match emit_group(&graph, &grouping, number, &stored)? {
-                Emission::Kernel(None) => {}
-                Emission::Kernel(Some(kernel)) => {
-                    pending.push(Pending::Kernel(Box::new(kernel.launch), kernel.operands));
-                }
-                Emission::Store(vars) => unfused.extend(vars),
-            }
-        }
-        if unfused.is_empty() {
-            let plan = place(&graph, pending)?;
-            if verify::is_enabled() {
-                verify_plan(&plan, program, target)?;
-            }
-            return Ok(plan);
-        }
-        unfused.sort_unstable();
-        unfused.dedup();
-        for var in unfused {
-            let root = std::mem::replace(&mut graph.root[var.index()], true);
-            if root && std::mem::replace(&mut graph.solo[var.index()], true) {
-                return Err(internal_error!("variable {} of '{}' has no index map", var.0, program.name));
-            }
-        }
+/// The first loops of a run, and what moves with them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    pub steps: Range<usize>,
+    /// Extents of the loops whose indices number the rows.
+    pub extents: PerLoop<usize>,
+    /// The buffers that all steps walk by rows, in order.
+    pub by_rows: Vec<BufferId>,
+    /// The bytes of a row of all these.
+    pub row_bytes: usize,
+    /// The bytes, for each row of a block, of the memory that the run has of its own.
+    pub own_bytes: usize,
+    /// What each step does, in order.
+    pub parts: Vec<RowStep>,
+}
+
+/// What a step of a run does for one row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowStep {
+    pub share: Share,
+    /// Of each operand (of a library call first the inputs, then the outputs): whether all that the step reads or
+    /// writes of it for row `r` is the `r`-th part of the buffer.
+    pub by_rows: SmallVec<[bool; 4]>,
+}
+
+/// The part of a step's work that belongs to one row of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// Of a kernel, what lies at the row's indices of its first loops.
+    Loops,
+    /// Of a library call, so many neighbouring rows of its own (`ferrax_ir::lowering::ByRows`).
+    Rows(usize),
+}
+
+impl Run {
+    /// Whether some steps are library calls.
+    pub fn has_calls(&self) -> bool {
+        self.call_rows().next().is_some()
+    }
+
+    /// Of each library call its own rows in a row of the run.
+    fn call_rows(&self) -> impl Iterator<Item = usize> {
+        self.parts.iter().filter_map(|part| match part.share {
+            Share::Rows(rows) => Some(rows),
+            Share::Loops => None,
+        })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// The most rows of a block, of so many along the last loop.
+    pub fn block(&self, target: &Target, extent: usize) -> usize {
+        let fitting = target.block_bytes / self.row_bytes.max(1);
+        let least = self.call_rows().min().map_or(1, |rows| target.product_rows.div_ceil(rows.max(1)));
+        fitting.max(least).min(extent)
+    }
+
+    /// Whether all steps of the run walk this buffer by rows.
+    pub fn walks(&self, id: BufferId) -> bool {
+        self.by_rows.binary_search(&id).is_ok()
     }
 }
 
-/// Whether a library step has nothing to do: nothing is in its results, and nothing happens but them.
-fn is_idle(graph: &Graph<'_>, equation: &Equation) -> bool {
-    let leaf = matches!(equation.op.view(), View::Leaf(_)) && !matches!(equation.op, Op::Extension(_));
-    leaf && equation.op.effects().is_empty()
-        && !equation.outputs.is_empty()
-        && equation.outputs.iter().all(|var| graph.counts[var.index()] == 0)
+/// The number of the run that a step is in.
+pub fn run_at(runs: &[Run], step: usize) -> Option<usize> {
+    let number = runs.partition_point(|run| run.steps.end <= step);
+    runs.get(number).filter(|run| run.steps.contains(&step)).map(|_| number)
 }
 
-/// Roots that are needed outside their kernel.
-fn stored(graph: &Graph<'_>, grouping: &Grouping) -> Vec<bool> {
-    let mut stored = vec![false; graph.program.types.len()];
-    for var in graph.program.outputs.iter().filter_map(Atom::as_var) {
-        if let Some(base) = graph.base[var.index()] {
-            stored[base.index()] = true;
-        }
-    }
-    for (index, equation) in graph.program.equations.iter().enumerate() {
-        if graph.classes[index] == Class::Library {
-            for base in
-                equation.inputs.iter().filter_map(Atom::as_var).filter_map(|var| graph.base[var.index()])
-            {
-                stored[base.index()] = true;
-            }
-        }
-    }
-    let mut seen: FxHashMap<Var, u32> = FxHashMap::default();
-    for (number, group) in (0u32..).zip(&grouping.groups) {
-        for item in &group.items {
-            let mut stack: Vec<Var> = match item {
-                Item::Main(var) | Item::Epilogue(var) | Item::Reduce(var) => graph
-                    .equation_of(*var)
-                    .into_iter()
-                    .flat_map(|(e, _)| e.inputs.iter().filter_map(Atom::as_var))
-                    .collect(),
-                Item::Piece(piece) => piece.source.as_var().into_iter().collect(),
-            };
-            while let Some(var) = stack.pop() {
-                if let Some(base) = graph.base[var.index()] {
-                    stored[base.index()] |= grouping.group_of[base.index()] != Some(number);
-                } else if seen.insert(var, number) != Some(number)
-                    && let Some((equation, _)) = graph.equation_of(var)
-                {
-                    stack.extend(equation.inputs.iter().filter_map(Atom::as_var));
-                }
-            }
-        }
-    }
-    stored
+/// The first and the last step that need a value, given those that use it: blocks of a run take turns, so that
+/// all of its steps need what one of them does.
+pub fn needed(runs: &[Run], first: usize, last: usize) -> (usize, usize) {
+    (
+        run_at(runs, first).map_or(first, |run| runs[run].steps.start),
+        run_at(runs, last).map_or(last, |run| runs[run].steps.end - 1),
+    )
 }

@@ -9,8 +9,7 @@ use std::fmt;
 
 use ferrax_ir::ShowOp;
 
-use crate::plan::{Argument, BufferId, Place, Plan, Step};
-use crate::rows::run_at;
+use crate::plan::{Argument, BufferId, Place, Plan, Step, run_at};
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

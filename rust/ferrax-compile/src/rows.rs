@@ -6,9 +6,10 @@
 //! and their gradients, which reduce each row and come back to it, are such runs. Products of matrices are part of
 //! a run where what they leave or take is too large for caches: of attention no matrix of all pairs is ever there.
 //!
-//! In: the steps of a plan, and their buffers. Out: the runs. Each buffer that a run writes is walked by rows by
-//! all its steps: row `r` is the `r`-th part of the buffer. So no block reads what another one writes, and
-//! blocks may run in any order and at once. Cost: linear in the number of accesses.
+//! In: the steps of a plan, and their buffers. Out: the runs, which say of each step what it does for a row
+//! ([`RowStep`]); machines take that as it stands, and `verify_runs` recomputes it. Each buffer that a run writes is
+//! walked by rows by all its steps: row `r` is the `r`-th part of the buffer. So no block reads what another one
+//! writes, and blocks may run in any order and at once. Cost: linear in the number of accesses.
 
 use std::ops::Range;
 
@@ -17,61 +18,11 @@ use ferrax_ir::{Op, View as OpView};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::backend::Target;
 use crate::cost_model::RUN_STEPS;
 use crate::index::{PerLoop, View};
 use crate::kernel::{AxisKind, Jump, Launch};
-use crate::plan::{Argument, Buffer, BufferId, Step};
-
-/// The first loops of a run, and what moves with them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
-    pub steps: Range<usize>,
-    /// Extents of the loops whose indices number the rows.
-    pub extents: PerLoop<usize>,
-    /// The buffers that all steps walk by rows, in order.
-    pub by_rows: Vec<BufferId>,
-    /// The bytes of a row of all these.
-    pub row_bytes: usize,
-    /// The bytes, for each row of a block, of the memory that the run has of its own.
-    pub own_bytes: usize,
-    /// Whether some steps are library calls.
-    pub calls: bool,
-}
-
-impl Run {
-    /// The number of rows.
-    pub fn rows(&self) -> usize {
-        self.extents.iter().product()
-    }
-
-    /// The rows of a block, of so many along the last loop.
-    pub fn block(&self, target: &Target, extent: usize) -> usize {
-        let fitting = target.block_bytes / self.row_bytes.max(1);
-        let least = if self.calls { target.product_rows } else { 1 };
-        fitting.max(least).min(extent)
-    }
-
-    /// Whether all steps of the run walk this buffer by rows.
-    pub fn walks(&self, id: BufferId) -> bool {
-        self.by_rows.binary_search(&id).is_ok()
-    }
-}
-
-/// The number of the run that a step is in.
-pub fn run_at(runs: &[Run], step: usize) -> Option<usize> {
-    let number = runs.partition_point(|run| run.steps.end <= step);
-    runs.get(number).filter(|run| run.steps.contains(&step)).map(|_| number)
-}
-
-/// The first and the last step that need a value, given those that use it: blocks of a run take turns, so that
-/// all of its steps need what one of them does.
-pub fn needed(runs: &[Run], first: usize, last: usize) -> (usize, usize) {
-    (
-        run_at(runs, first).map_or(first, |run| runs[run].steps.start),
-        run_at(runs, last).map_or(last, |run| runs[run].steps.end - 1),
-    )
-}
+use crate::plan::{Argument, Buffer, BufferId, RowStep, Run, Share, Step};
+use crate::tuning::Target;
 
 /// Kernels that stand between the steps of a run with products, and need nothing of it, are put before it: what brings an
 /// operand of its second product into another dtype, say.
@@ -94,7 +45,7 @@ pub fn make_way(steps: &mut [Step], buffers: &[Buffer], target: &Target) {
             }
             steps[first..number + count].rotate_right(count);
             let run = longer(steps, first + count..number + count, buffers, target);
-            let fits = run.is_some_and(|run| run.calls);
+            let fits = run.is_some_and(|run| run.has_calls());
             if !fits {
                 steps[first..number + count].rotate_left(count);
             }
@@ -137,7 +88,7 @@ fn longer(steps: &[Step], run: Range<usize>, buffers: &[Buffer], target: &Target
 }
 
 /// The runs among these steps.
-pub fn find_runs(steps: &[Step], buffers: &[Buffer], target: &Target) -> Vec<Run> {
+pub(crate) fn find_runs(steps: &[Step], buffers: &[Buffer], target: &Target) -> Vec<Run> {
     let is_worth_it =
         |run: &Run| run.steps.len() > 1 && run.row_bytes.saturating_mul(run.rows()) >= target.run_bytes;
     let mut runs: Vec<Run> = Vec::new();
@@ -199,6 +150,8 @@ fn rowwise<'a>(
 /// An access of a kernel.
 struct Access<'a> {
     id: BufferId,
+    /// The operand of the kernel.
+    operand: u32,
     /// The size of its elements.
     width: usize,
     view: &'a View,
@@ -209,7 +162,7 @@ struct Access<'a> {
 fn accesses<'a>(launch: &'a Launch, operands: &'a [BufferId]) -> impl Iterator<Item = Access<'a>> {
     let at = |operand: u32, view, jumps, written| {
         let width = launch.kernel.operands[operand as usize].dtype.size();
-        Access { id: operands[operand as usize], width, view, jumps, written }
+        Access { id: operands[operand as usize], operand, width, view, jumps, written }
     };
     let loads = launch.kernel.loads.iter().zip(&launch.loads).zip(&launch.jumps);
     let stores = launch.kernel.stores.iter().zip(&launch.stores);
@@ -247,21 +200,43 @@ impl Walker<'_> {
         }
     }
 
-    /// Shows each access over so many first loops: the buffer, whether it is by rows, whether it is written.
-    fn accesses(&self, depth: usize, buffers: &[Buffer], mut show: impl FnMut(BufferId, bool, bool)) {
+    /// Whether each operand is walked by rows over so many first loops.
+    fn by_rows(&self, depth: usize, buffers: &[Buffer]) -> SmallVec<[bool; 4]> {
         match self {
             Walker::Kernel(launch, operands) => {
+                let mut by_rows: SmallVec<[bool; 4]> = SmallVec::from_elem(true, operands.len());
                 for access in accesses(launch, operands) {
                     let bytes = buffers[access.id.0 as usize].bytes;
-                    show(access.id, access.is_by_rows(depth, launch, bytes), access.written);
+                    by_rows[access.operand as usize] &= access.is_by_rows(depth, launch, bytes);
                 }
+                by_rows
             }
             Walker::Call(call) => {
-                show(call.output.buffer, true, true);
-                for (number, input) in call.inputs.iter().enumerate() {
-                    show(input.buffer, number == 0 && call.by_rows.first, false);
-                }
+                let inputs = (0..call.inputs.len()).map(|number| number == 0 && call.by_rows.first);
+                inputs.chain([true]).collect()
             }
+        }
+    }
+
+    /// The buffer of each operand, and whether it is written.
+    fn operands(&self) -> SmallVec<[(BufferId, bool); 4]> {
+        match self {
+            Walker::Kernel(launch, operands) => {
+                let written = launch.kernel.operands.iter().map(|operand| operand.written);
+                operands.iter().copied().zip(written).collect()
+            }
+            Walker::Call(call) => {
+                let inputs = call.inputs.iter().map(|input| (input.buffer, false));
+                inputs.chain([(call.output.buffer, true)]).collect()
+            }
+        }
+    }
+
+    /// What belongs to one of so many rows, which divide a call's own.
+    fn share(&self, rows: usize) -> Share {
+        match self {
+            Walker::Kernel(..) => Share::Loops,
+            Walker::Call(call) => Share::Rows(call.loops.iter().product::<usize>() / rows),
         }
     }
 }
@@ -283,14 +258,20 @@ pub fn analyse(steps: &[Step], range: Range<usize>, buffers: &[Buffer], target: 
     let most = if calls { target.product_block / target.product_rows } else { target.block_bytes };
     for depth in 1..=common.len() {
         let extents = &common[..depth];
+        let rows: usize = extents.iter().product();
+        let part = |walker: &Walker<'_>| RowStep {
+            share: walker.share(rows),
+            by_rows: walker.by_rows(depth, buffers),
+        };
+        let parts: Vec<RowStep> = walkers.iter().map(part).collect();
         // Of each buffer: whether all walk it by rows, and whether any writes it.
         let mut found: FxHashMap<BufferId, (bool, bool)> = FxHashMap::default();
-        for walker in &walkers {
-            walker.accesses(depth, buffers, |id, by_rows, written| {
+        for (walker, part) in walkers.iter().zip(&parts) {
+            for ((id, written), &by_rows) in walker.operands().into_iter().zip(&part.by_rows) {
                 let entry = found.entry(id).or_insert((true, false));
                 entry.0 &= by_rows;
                 entry.1 |= written;
-            });
+            }
         }
         if found.values().any(|&(by_rows, written)| written && !by_rows) {
             // With more loops rows are smaller parts of these, and no more are walked by rows.
@@ -299,11 +280,10 @@ pub fn analyse(steps: &[Step], range: Range<usize>, buffers: &[Buffer], target: 
         let mut by_rows: Vec<BufferId> =
             found.iter().filter(|(_, (by_rows, _))| *by_rows).map(|(&id, _)| id).collect();
         by_rows.sort_unstable();
-        let rows: usize = extents.iter().product();
         let row_bytes = by_rows.iter().map(|id| buffers[id.0 as usize].bytes / rows).sum();
         if rows > 1 && row_bytes <= most {
             let extents = extents.iter().copied().collect();
-            return Some(Run { steps: range, extents, by_rows, row_bytes, own_bytes: 0, calls });
+            return Some(Run { steps: range, extents, by_rows, row_bytes, own_bytes: 0, parts });
         }
     }
     None

@@ -1,6 +1,9 @@
 //! Planning asks each equation's rules a bounded number of times, whatever the size of the program; and
 //! what it makes of many operands is found without comparing all with all, which would not end here.
 
+#[path = "support/programs.rs"]
+mod programs;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -121,17 +124,7 @@ const MANY: usize = 2000;
 /// One kernel that reads and writes thousands of arrays, each written where one was read.
 #[test]
 fn pointwise_donations_of_one_kernel() {
-    let mut b = Builder::new("running sums");
-    let inputs: Vec<Atom> = (0..MANY).map(|_| b.input(ArrayType::of_sizes(&[8], DType::F32))).collect();
-    let mut sum = inputs[0];
-    let outputs: Vec<Atom> = inputs[1..]
-        .iter()
-        .map(|&x| {
-            sum = b.add(sum, x).unwrap();
-            sum
-        })
-        .collect();
-    let plan = plan(&b.finish(outputs), &Target::CPU).unwrap();
+    let plan = plan(&programs::running_sums(MANY), &Target::CPU).unwrap();
     assert!(plan.steps.iter().all(|step| matches!(step, Step::Kernel { .. })));
     assert_eq!(plan.donations.len(), MANY - 1);
 }

@@ -6,35 +6,22 @@ use ferrax_compile::backend::{self, Backend, Output, Target};
 use ferrax_compile::{MemoryPlan, Plan, plan_for};
 use ferrax_ir::{Program, Result, Storage, Tensor};
 
-use crate::executable::{Executable, bind, copied};
-use crate::fork;
+use crate::bind::bind;
+use crate::executable::{Executable, copied};
+use crate::machine::{Cpu, Nested};
 use crate::persistent;
-
-/// Its numbers.
-pub const TARGET: Target = Target::CPU;
-
-/// Host memory, the vector VM and library kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cpu;
-
-/// The sub-programs of a program that is compiled for the CPU.
-pub type Nested<'a> = backend::Nested<'a, Cpu>;
-
-/// Bytes from which the body of a loop works on its carry in place.
-const IN_PLACE: usize = 4 << 10;
 
 impl Backend for Cpu {
     type Buffer = Arc<dyn Storage>;
     type Executable = Executable;
 
     fn target(&self) -> Target {
-        TARGET
+        self.tuning().plan
     }
 
-    /// Two places that take turns are faster than one that is read and written.
     fn adapt_body(&self, plan: &mut Plan) {
-        let fresh = &plan.fresh;
-        plan.donations.retain(|&(_, output)| fresh[output] >= IN_PLACE);
+        let (fresh, least) = (&plan.fresh, self.tuning().loops.in_place);
+        plan.donations.retain(|&(_, output)| fresh[output] >= least);
     }
 
     fn bind(&self, plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
@@ -42,7 +29,7 @@ impl Backend for Cpu {
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<Arc<dyn Storage>> {
-        copied(bytes)
+        copied(bytes, &self.tuning().threads)
     }
 
     fn download(&self, buffer: &Arc<dyn Storage>, to: &mut [u8]) -> Result<()> {
@@ -69,22 +56,20 @@ impl Backend for Cpu {
 
 /// Compiles a program whose dimensions are all constant.
 pub fn compile(program: &Program) -> Result<Executable> {
-    fork::protect();
-    backend::compile(&Cpu, program)
+    backend::compile(&Cpu::of_process()?, program)
 }
 
 /// As [`compile`]; the program's optimised form may come from a file (see [`crate::persistent`]).
 pub fn compile_kept(program: &Program) -> Result<Executable> {
-    fork::protect();
-    backend::compile_prepared(&Cpu, &persistent::prepared(program)?)
+    backend::compile_prepared(&Cpu::of_process()?, &persistent::prepared(program)?)
 }
 
 /// What [`compile`] makes ready.
 pub fn plan(program: &Program) -> Result<Plan> {
-    plan_for(&Cpu, program)
+    plan_for(&Cpu::of_process()?, program)
 }
 
 /// What a run of the program does with memory.
 pub fn memory_plan(program: &Program) -> Result<MemoryPlan> {
-    backend::memory_plan(&Cpu, program)
+    backend::memory_plan(&Cpu::of_process()?, program)
 }

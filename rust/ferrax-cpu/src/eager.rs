@@ -95,21 +95,38 @@ fn hash_of(op: &Op, inputs: &[Tensor]) -> u64 {
 /// The outputs of one op. The first call for given types compiles. A copy has memory of its own; other
 /// outputs may share that of inputs.
 pub fn run_op(op: &Op, inputs: &[Tensor]) -> Result<Outputs> {
-    let executable = executable(op, inputs)?;
+    run_as(&*executable(op, inputs)?, op, inputs)
+}
+
+/// As [`run_op`], by the op's [`executable`].
+pub fn run_as(executable: &Executable, op: &Op, inputs: &[Tensor]) -> Result<Outputs> {
     if let Op::Copy(_) = op { executable.run_apart(inputs) } else { executable.run(inputs) }
+}
+
+/// The place in a thread's table.
+fn slot(hash: u64) -> usize {
+    (hash ^ (hash >> 32)) as usize & (NEAR - 1)
+}
+
+fn near(hash: u64, op: &Op, inputs: &[Tensor]) -> Option<Arc<Executable>> {
+    TABLE.with_borrow(|table| match table.places.get(slot(hash)) {
+        Some(Some(entry)) if table.epoch.is_current() && entry.matches(hash, op, inputs) => {
+            Some(entry.executable.clone())
+        }
+        _ => None,
+    })
+}
+
+/// The executable of one op for operands of these types, if this thread has it at hand: nothing is compiled,
+/// compared under a lock or dropped.
+pub fn at_hand(op: &Op, inputs: &[Tensor]) -> Option<Arc<Executable>> {
+    near(hash_of(op, inputs), op, inputs)
 }
 
 /// The executable of one op for operands of these types.
 pub fn executable(op: &Op, inputs: &[Tensor]) -> Result<Arc<Executable>> {
     let hash = hash_of(op, inputs);
-    let slot = (hash ^ (hash >> 32)) as usize & (NEAR - 1);
-    let near = TABLE.with_borrow(|table| match table.places.get(slot) {
-        Some(Some(entry)) if table.epoch.is_current() && entry.matches(hash, op, inputs) => {
-            Some(entry.executable.clone())
-        }
-        _ => None,
-    });
-    if let Some(executable) = near {
+    if let Some(executable) = near(hash, op, inputs) {
         return Ok(executable);
     }
     let (known, old) = all().find(hash, |entry| entry.matches(hash, op, inputs));
@@ -134,7 +151,7 @@ pub fn executable(op: &Op, inputs: &[Tensor]) -> Result<Arc<Executable>> {
         if table.epoch.renew() || table.places.is_empty() {
             old = std::mem::replace(&mut table.places, vec![None; NEAR]);
         }
-        (old, table.places[slot].replace(entry))
+        (old, table.places[slot(hash)].replace(entry))
     });
     drop(old);
     Ok(executable)

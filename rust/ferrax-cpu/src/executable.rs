@@ -3,32 +3,37 @@
 use std::sync::Arc;
 
 use ferrax_compile::carries::Ends;
-use ferrax_compile::{BufferId, Place, Plan, Step};
+use ferrax_compile::{Argument, Path, Place};
 use ferrax_ir::{DType, Error, Result, Sizes, Storage, Tensor, internal_error, value_error};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::alloc::{self, Buffer};
-use crate::backend::Nested;
-use crate::interrupt::{self, interrupted};
+use crate::call::{Call, Held, Kernel};
+use crate::interrupt::interrupted;
 use crate::kernels::copy::copy_shared;
-use crate::kernels::{self, Call, Kernel};
-use crate::rows::{Rows, Work};
+use crate::pool;
+use crate::rows::Rows;
+use crate::tuning::{Threads, Tuning};
 use crate::vm::Bound;
 
 /// A compiled program. It holds no memory but its constants; runs may overlap.
 #[derive(Debug)]
 pub struct Executable {
     pub(crate) name: Arc<str>,
-    inputs: Vec<(DType, Sizes)>,
+    pub(crate) inputs: Vec<(DType, Sizes)>,
     pub(crate) constants: Vec<Tensor>,
     pub(crate) places: Vec<Place>,
     pub(crate) steps: Vec<Ready>,
-    pub(crate) outputs: Vec<ferrax_compile::Argument>,
-    fresh: Vec<usize>,
+    pub(crate) outputs: Vec<Argument>,
+    pub(crate) fresh: Vec<usize>,
     /// Bytes for intermediate values and, from `scratch` on, for library kernels.
     pub(crate) arena: usize,
     pub(crate) scratch: usize,
+    /// Inputs, and the fresh outputs that may have their memory, by these.
     pub(crate) donations: Vec<(usize, usize)>,
+    pub(crate) tuning: &'static Tuning,
+    pub(crate) work: usize,
 }
 
 #[derive(Debug)]
@@ -57,70 +62,6 @@ impl Action {
     }
 }
 
-/// Makes a plan ready.
-pub(crate) fn bind(plan: Plan, nested: &mut Nested<'_>) -> Result<Executable> {
-    let places: Vec<Place> = plan.buffers.iter().map(|buffer| buffer.place).collect();
-    let share = |a: BufferId, b: BufferId| {
-        a == b
-            || match (places[a.0 as usize], places[b.0 as usize]) {
-                (Place::Input(i), Place::Fresh(f)) | (Place::Fresh(f), Place::Input(i)) => {
-                    plan.donations.contains(&(i, f))
-                }
-                _ => false,
-            }
-    };
-    let mut steps = Vec::with_capacity(plan.steps.len());
-    // One at a time runs, so that they share their scratch memory.
-    let mut scratch = 0;
-    let bound = |step: &Step| -> Result<Bound> {
-        let Step::Kernel { launch, operands } = step else {
-            return Err(internal_error!("a call as a kernel"));
-        };
-        Bound::new(launch, &|a, b| share(operands[a as usize], operands[b as usize]))
-    };
-    let mut runs = plan.runs.iter().peekable();
-    let mut number = 0;
-    while let Some(step) = plan.steps.get(number) {
-        let run = runs.next_if(|run| run.steps.start == number);
-        number = run.map_or(number + 1, |run| run.steps.end);
-        let action = match (run, step) {
-            (Some(run), _) => Action::Rows(Box::new(Rows::new(&plan, run, |step| match step {
-                Step::Kernel { .. } => Ok(Work::Kernel(Box::new(bound(step)?))),
-                Step::Library { op, inputs, outputs } => {
-                    Ok(Work::Call(kernels::bind(op, inputs, outputs, nested)?, inputs.len()))
-                }
-            })?)),
-            (None, Step::Kernel { operands, .. }) => Action::Kernel {
-                bound: Box::new(bound(step)?),
-                operands: operands.iter().map(|id| id.0).collect(),
-            },
-            (None, Step::Library { op, inputs, outputs }) => Action::Library {
-                kernel: kernels::bind(op, inputs, outputs, nested)?,
-                inputs: inputs.iter().map(|argument| argument.buffer.0).collect(),
-                outputs: outputs.iter().map(|argument| argument.buffer.0).collect(),
-            },
-        };
-        let bytes = action.buffers().map(|id| plan.buffers[id as usize].bytes);
-        let work = bytes.fold(interrupt::STEP, usize::saturating_add);
-        if let Action::Library { kernel, .. } = &action {
-            scratch = scratch.max(kernel.scratch());
-        }
-        steps.push(Ready { action, work });
-    }
-    Ok(Executable {
-        name: plan.name,
-        inputs: plan.inputs,
-        constants: plan.constants,
-        places,
-        steps,
-        outputs: plan.outputs,
-        fresh: plan.fresh,
-        arena: plan.arena.saturating_add(scratch),
-        scratch: plan.arena,
-        donations: plan.donations,
-    })
-}
-
 /// What a run gives: nearly always one array.
 pub type Outputs = SmallVec<[Tensor; 1]>;
 
@@ -128,7 +69,7 @@ pub type Outputs = SmallVec<[Tensor; 1]>;
 /// or given away, which happens only after the run.
 type Fresh = SmallVec<[(Option<Arc<dyn Storage>>, *mut u8); 4]>;
 
-/// What a bound kernel takes, about.
+/// What a step of a run takes, about.
 const STEP_BYTES: usize = 2 << 10;
 impl Executable {
     /// What the user called the program.
@@ -151,10 +92,22 @@ impl Executable {
         }
     }
 
-    /// What it keeps in memory, about.
+    /// Bytes of what a run reads or of what it writes, whichever are more. Loops count once.
+    pub fn work(&self) -> usize {
+        self.work
+    }
+
+    /// What it keeps in memory, about, with the executables of its loops and branches: what several share counts once.
     pub fn bytes(&self) -> usize {
-        let constants: usize = self.constants.iter().map(|tensor| tensor.bytes().len()).sum();
-        constants + STEP_BYTES * (1 + self.steps.len())
+        let mut seen: FxHashSet<*const u8> = FxHashSet::default();
+        let mut stack: Vec<&dyn Held> = vec![self];
+        let mut total = 0usize;
+        while let Some(executable) = stack.pop() {
+            total = total.saturating_add(executable.own_bytes(&mut seen));
+            let inner = executable.inner().into_iter();
+            stack.extend(inner.filter(|inner| seen.insert(std::ptr::from_ref(*inner).cast())));
+        }
+        total
     }
 
     /// The number of kernels and library calls in one run.
@@ -181,15 +134,14 @@ impl Executable {
     pub fn run_donating(&self, mut inputs: Vec<Tensor>, donate: &[bool]) -> Result<Outputs> {
         self.check(&inputs)?;
         let mut pointers: SmallVec<[*mut u8; 8]> = inputs.iter().map(read_only).collect();
-        let mut fresh = Fresh::new();
+        let mut fresh = Fresh::with_capacity(self.fresh.len());
+        let mut donations = self.donations.iter().copied().peekable();
         for (number, &bytes) in self.fresh.iter().enumerate() {
-            let donor = self.donations.iter().find(|&&(input, target)| {
-                target == number
-                    && donate.get(input) == Some(&true)
-                    && Arc::strong_count(inputs[input].storage()) == 1
+            let donor = donations.next_if(|&(_, target)| target == number).filter(|&(input, _)| {
+                donate.get(input) == Some(&true) && Arc::strong_count(inputs[input].storage()) == 1
             });
             let (storage, pointer) = match donor {
-                Some(&(input, _)) => {
+                Some((input, _)) => {
                     // The plan has no output that is this input, so only the run reads it: through the
                     // pointer that it is written through.
                     let nothing = Tensor::zeros(inputs[input].dtype(), Sizes::from_slice(&[0]))?;
@@ -199,6 +151,7 @@ impl Executable {
                         Some(bytes) => {
                             let pointer = bytes.as_mut_ptr();
                             pointers[input] = pointer;
+                            Path::Donation.take();
                             (storage, pointer)
                         }
                         None => {
@@ -211,7 +164,7 @@ impl Executable {
             };
             fresh.push((Some(storage), pointer));
         }
-        self.run_steps(&pointers, &fresh)?;
+        self.run_steps(&pointers, &fresh).map_err(|error| self.named(error))?;
         self.results(&inputs, fresh, true)
     }
 
@@ -247,8 +200,17 @@ impl Executable {
             fresh.push((Some(storage), pointer));
         }
         let pointers: SmallVec<[*mut u8; 8]> = inputs.iter().map(read_only).collect();
-        self.run_steps(&pointers, &fresh)?;
+        self.run_steps(&pointers, &fresh).map_err(|error| self.named(error))?;
         Ok(fresh)
+    }
+
+    /// Of a run that was stopped, between steps or within one, the error names what was run.
+    pub(crate) fn named(&self, error: Error) -> Error {
+        if error == pool::stopped() {
+            Error::Interrupted(format!("'{}' was interrupted", self.name))
+        } else {
+            error
+        }
     }
 
     /// Runs all steps. `inputs` are where the inputs are, whose types were checked; only donated ones
@@ -274,7 +236,7 @@ impl Executable {
         let mut work = 0;
         for step in &self.steps {
             if work > 0 && interrupted(work) {
-                return Err(Error::Interrupted(format!("'{}' was interrupted", self.name)));
+                return Err(pool::stopped());
             }
             work = step.work;
             match &step.action {
@@ -312,19 +274,21 @@ impl Executable {
     /// The outputs, as `run` gives them or, if `apart`, as `run_apart` does.
     fn results(&self, inputs: &[Tensor], mut fresh: Fresh, apart: bool) -> Result<Outputs> {
         let mut results = Outputs::with_capacity(self.outputs.len());
+        // The first output that has each fresh buffer.
+        let mut holder: SmallVec<[usize; 4]> = SmallVec::from_elem(usize::MAX, fresh.len());
         for (number, output) in self.outputs.iter().enumerate() {
             let shared = |storage: &Arc<dyn Storage>| {
-                if apart { copied(storage.bytes()) } else { Ok(storage.clone()) }
+                if apart { copied(storage.bytes(), &self.tuning.threads) } else { Ok(storage.clone()) }
             };
             let storage = match self.places[output.buffer.0 as usize] {
                 Place::Fresh(index) => match fresh[index].0.take() {
-                    Some(storage) => storage,
+                    Some(storage) => {
+                        holder[index] = number;
+                        storage
+                    }
                     None => {
-                        // An output before this one has it.
-                        let same = |other: &ferrax_compile::Argument| other.buffer == output.buffer;
-                        let first = self.outputs[..number].iter().position(same);
-                        let first = first.ok_or_else(|| internal_error!("an output has no memory"))?;
-                        shared(results[first].storage())?
+                        let first = results.get(holder[index]);
+                        shared(first.ok_or_else(|| internal_error!("an output has no memory"))?.storage())?
                     }
                 },
                 Place::Input(index) => shared(inputs[index].storage())?,
@@ -338,16 +302,48 @@ impl Executable {
     }
 }
 
+impl Held for Executable {
+    fn own_bytes(&self, seen: &mut FxHashSet<*const u8>) -> usize {
+        let constants = self.constants.iter().filter(|tensor| seen.insert(tensor.bytes().as_ptr()));
+        let constants: usize = constants.map(|tensor| tensor.bytes().len()).sum();
+        let tables = size_of_val(&*self.inputs) + size_of_val(&*self.places) + size_of_val(&*self.outputs);
+        let of_step = |step: &Ready| {
+            let operands = step.action.buffers().count() * size_of::<u32>();
+            operands
+                + match &step.action {
+                    Action::Kernel { bound, .. } => bound.bytes(),
+                    Action::Library { kernel, .. } => kernel.bytes(),
+                    Action::Rows(rows) => rows.steps() * STEP_BYTES,
+                }
+        };
+        size_of::<Executable>()
+            + constants
+            + tables
+            + size_of_val(&*self.steps)
+            + self.steps.iter().map(of_step).sum::<usize>()
+    }
+
+    fn inner(&self) -> Vec<&dyn Held> {
+        let mut inner = Vec::new();
+        for step in &self.steps {
+            if let Action::Library { kernel, .. } = &step.action {
+                inner.extend(kernel.programs());
+            }
+        }
+        inner
+    }
+}
+
 /// Where a tensor's elements are, as an operand that nobody writes to.
 fn read_only(tensor: &Tensor) -> *mut u8 {
     tensor.bytes().as_ptr().cast_mut()
 }
 
 /// The same bytes in memory of their own.
-pub(crate) fn copied(bytes: &[u8]) -> Result<Arc<dyn Storage>> {
+pub(crate) fn copied(bytes: &[u8], threads: &Threads) -> Result<Arc<dyn Storage>> {
     let (copy, to) = alloc::storage(bytes.len())?;
     // SAFETY: `to` is where fresh storage of this size is.
-    unsafe { copy_shared(bytes.as_ptr(), to, bytes.len()) };
+    unsafe { copy_shared(bytes.as_ptr(), to, bytes.len(), threads) };
     Ok(copy)
 }
 

@@ -12,13 +12,13 @@
 //! are the host's to keep: it forks while it is attached.
 
 use std::cell::Cell;
-use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
 
 use crate::{alloc, eager, kernels, persistent, pool, vm};
 
 /// All locks, held by this thread.
 struct Held {
+    _host: Option<Box<dyn std::any::Any>>,
     _sources: Box<dyn std::any::Any>,
     _eager: eager::Held,
     _persistent: persistent::Held,
@@ -31,17 +31,11 @@ thread_local! {
     static HELD: Cell<Option<Box<Held>>> = const { Cell::new(None) };
 }
 
-static FORKS: AtomicUsize = AtomicUsize::new(0);
-
-/// How many forks lie between this process and the first one.
-pub(crate) fn count() -> usize {
-    FORKS.load(Ordering::Relaxed)
-}
-
 extern "C" fn prepare() {
     vm::settle();
     kernels::settle();
     let held = Held {
+        _host: HOST.get().map(|hold| hold()),
         _sources: ferrax_ir::hold_tables(),
         _eager: eager::hold(),
         _persistent: persistent::hold(),
@@ -56,14 +50,23 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
     if let Some(mut held) = HELD.take() {
         held.pool.forget_helpers();
     }
 }
 
-/// Makes forks of this process safe from now on. Called before the first lock is shared: where
-/// programs are compiled and where helpers are started. Embedders call it when they are loaded.
+/// Takes the locks of the host that threads hold when they have left it; they are given back when the value is dropped.
+type Hold = fn() -> Box<dyn std::any::Any>;
+
+static HOST: OnceLock<Hold> = OnceLock::new();
+
+/// Has these locks held through forks, too. The first call counts.
+pub fn hold_also(hold: Hold) {
+    HOST.get_or_init(|| hold);
+}
+
+/// Makes forks of this process safe from now on. Embedders call it before anything else of this crate:
+/// the modules whose locks it takes do not know of it.
 pub fn protect() {
     static ONCE: Once = Once::new();
     #[cfg(unix)]

@@ -90,10 +90,11 @@ impl<V: Clone> Generations<V> {
         young.into_iter().chain(old).flatten().map(|(value, _)| value).collect()
     }
 
-    /// Adds an entry of about so many bytes.
+    /// Adds an entry that refers to about so many bytes.
     pub fn insert(&mut self, hash: u64, value: V, bytes: usize) -> Forgotten<V> {
         let mut forgotten = Forgotten::nothing();
-        let full = self.count >= self.most || self.bytes.saturating_add(bytes) > self.most_bytes;
+        let now = bytes.saturating_add(size_of::<(u64, V, usize)>());
+        let full = self.count >= self.most || self.bytes.saturating_add(now) > self.most_bytes;
         if full && self.count > 0 {
             forgotten.0.extend(std::mem::replace(&mut self.old, self.young.take()));
             self.old_count = std::mem::take(&mut self.count);
@@ -101,7 +102,7 @@ impl<V: Clone> Generations<V> {
         }
         self.young.get_or_insert_default().entry(hash).or_default().push((value, bytes));
         self.count += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.bytes = self.bytes.saturating_add(now);
         forgotten
     }
 
@@ -197,6 +198,10 @@ mod tests {
             ask(&mut cache, value, 40);
             assert!(cache.len() <= 4);
         }
+        // Entries take room of their own, whatever they refer to.
+        let mut empty = Generations::new(100_000, 10_000);
+        (0..10_000).for_each(|value| assert!(!ask(&mut empty, value, 0)));
+        assert!(empty.len() * size_of::<u32>() < 20_000, "{}", empty.len());
         assert!(!ask(&mut cache, 1000, 5000));
         assert!(ask(&mut cache, 1000, 5000));
     }

@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use ferrax_ir::paths::Path;
 use ferrax_ir::{Error, Result};
 
-use crate::{fork, interrupt};
+use crate::interrupt;
 
 /// Whether a run is to be given up.
 #[derive(Debug, Default)]
@@ -196,9 +197,13 @@ pub(crate) fn hold() -> Held {
     Held { pool, _jobs }
 }
 
+/// How many forks lie between this process and the first one.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
 impl Held {
     /// In the child of a fork: there are no helpers, and the next job starts a pool of its own.
     pub(crate) fn forget_helpers(&mut self) {
+        FORKS.fetch_add(1, Ordering::Relaxed);
         *self.pool = None;
     }
 }
@@ -246,10 +251,7 @@ fn pool(helpers: usize) -> &'static Shared {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let shared = match *pool {
         Some(shared) => shared,
-        None => {
-            fork::protect();
-            *pool.insert(Box::leak(Box::default()))
-        }
+        None => *pool.insert(Box::leak(Box::default())),
     };
     for index in shared.helpers.load(Ordering::Relaxed)..helpers {
         let thread = std::thread::Builder::new().name(format!("ferrax-{}", index + 1));
@@ -307,8 +309,9 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
         }
         return if is_stopped(&stop) { Err(stopped()) } else { Ok(()) };
     }
+    Path::Threads.take();
     let shared = pool(width - 1);
-    let forks = fork::count();
+    let forks = FORKS.load(Ordering::Relaxed);
     // SAFETY: only the lifetime changes. The closure is called only for claimed chunks that are not done;
     // this function returns, and unwinds, only after `close` and after all claimed chunks are done: `help`
     // catches the panics of `work` and of the host. (The one return before that is in a forked child, where
@@ -340,7 +343,7 @@ fn run_until(chunks: usize, work: &(dyn Fn(usize) + Sync), stop: Option<Arc<Stop
         spins += 1;
         if spins < 4096 {
             std::hint::spin_loop();
-        } else if fork::count() != forks {
+        } else if FORKS.load(Ordering::Relaxed) != forks {
             // A signal handler forked in the middle, and this is the child: the helpers are in the parent.
             return Err(Error::Interrupted("the process was forked during this computation".into()));
         } else {

@@ -1,20 +1,20 @@
 //! Runs of steps that go through their rows together (`ferrax_compile::rows`).
 //!
 //! Threads take blocks of rows; each goes through all steps of the run before the next block begins. Values
-//! of the run alone are in memory for one block, which a thread uses again for the next.
+//! of the run alone are in memory for one block, which a thread uses again for the next. What a step does for a row,
+//! and which operands it walks by rows, is what the plan says.
 
-use ferrax_compile::{BufferId, Place, Plan, Run, Step};
+use std::ops::Range;
+
+use ferrax_compile::{BufferId, Path, Place, Plan, Run, Share, Step};
 use ferrax_ir::{Result, internal_error};
 use smallvec::SmallVec;
 
 use crate::alloc::Buffer;
-use crate::backend::TARGET;
-use crate::kernels::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::Tuning;
 use crate::vm::Bound;
-
-/// Chunks of blocks for each thread.
-const CHUNKS: usize = 4;
 
 /// Where an operand of a kernel is.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,7 @@ pub(crate) enum Work {
 #[derive(Debug)]
 struct Rowwise {
     work: Work,
+    share: Share,
     operands: SmallVec<[Operand; 4]>,
 }
 
@@ -48,8 +49,11 @@ pub(crate) struct Rows {
     /// The extents of the loops before the one that is cut into blocks, and that one's.
     outer: SmallVec<[usize; 4]>,
     extent: usize,
-    block: usize,
+    /// The blocks that it is cut into, as even as can be.
+    blocks: usize,
     own_bytes: usize,
+    /// Chunks of blocks that threads take.
+    chunks: usize,
 }
 
 struct Pointers<'a>(&'a [*mut u8]);
@@ -59,45 +63,83 @@ unsafe impl Sync for Pointers<'_> {}
 
 impl Rows {
     /// `bind` makes a step ready.
-    pub fn new(plan: &Plan, run: &Run, mut bind: impl FnMut(&Step) -> Result<Work>) -> Result<Rows> {
+    pub fn new(
+        plan: &Plan,
+        run: &Run,
+        tuning: &Tuning,
+        mut bind: impl FnMut(&Step) -> Result<Work>,
+    ) -> Result<Rows> {
         let Some((&extent, outer)) = run.extents.split_last() else {
             return Err(internal_error!("a run without loops"));
         };
+        if run.has_calls() { Path::RunOfProducts } else { Path::Run }.take();
+        let chunks = tuning.threads.run_chunks * pool::threads();
         let mut rows = Rows {
             buffers: SmallVec::new(),
             kernels: Vec::with_capacity(run.steps.len()),
             outer: outer.into(),
             extent,
-            block: 1,
+            blocks: 1,
             own_bytes: run.own_bytes,
+            chunks,
         };
-        let fitting = run.block(&TARGET, extent);
-        // Each thread has some blocks to take; those of products do not depend on threads.
-        let outside: usize = outer.iter().product();
-        let fewest = if run.calls { 1 } else { (CHUNKS * pool::threads()).div_ceil(outside) };
-        rows.block = extent.div_ceil(extent.div_ceil(fitting).max(fewest)).max(1);
-        for step in &plan.steps[run.steps.clone()] {
+        for (step, part) in plan.steps[run.steps.clone()].iter().zip(&run.parts) {
             let operands: SmallVec<[BufferId; 4]> = match step {
                 Step::Kernel { operands, .. } => operands.iter().copied().collect(),
                 Step::Library { inputs, outputs, .. } => {
                     inputs.iter().chain(outputs).map(|argument| argument.buffer).collect()
                 }
             };
-            let place = |rows: &mut Rows, id: u32| match plan.buffers[id as usize].place {
-                Place::Rows(offset) => {
-                    Operand::Own { offset, row: plan.buffers[id as usize].bytes / run.rows() }
-                }
-                _ => {
-                    Operand::Buffer(rows.buffers.iter().position(|&known| known == id).unwrap_or_else(|| {
-                        rows.buffers.push(id);
-                        rows.buffers.len() - 1
-                    }))
+            let place = |rows: &mut Rows, (id, &by_rows): (&BufferId, &bool)| {
+                let buffer = &plan.buffers[id.0 as usize];
+                match buffer.place {
+                    Place::Rows(offset) if by_rows => {
+                        Ok(Operand::Own { offset, row: buffer.bytes / run.rows() })
+                    }
+                    Place::Rows(_) => Err(internal_error!("more is read of a block than a row")),
+                    _ => {
+                        let known = rows.buffers.iter().position(|&known| known == id.0);
+                        Ok(Operand::Buffer(known.unwrap_or_else(|| {
+                            rows.buffers.push(id.0);
+                            rows.buffers.len() - 1
+                        })))
+                    }
                 }
             };
-            let operands = operands.iter().map(|id| place(&mut rows, id.0)).collect();
-            rows.kernels.push(Rowwise { work: bind(step)?, operands });
+            let operands = operands
+                .iter()
+                .zip(&part.by_rows)
+                .map(|operand| place(&mut rows, operand))
+                .collect::<Result<_>>()?;
+            rows.kernels.push(Rowwise { work: bind(step)?, share: part.share, operands });
+        }
+        // Each thread has some blocks to take; those of products do not depend on threads.
+        let outside: usize = outer.iter().product();
+        let fewest = if run.has_calls() { 1 } else { chunks.div_ceil(outside) };
+        let fitting = run.block(&tuning.plan, extent);
+        rows.blocks = extent.div_ceil(fitting.max(1)).max(fewest).clamp(1, extent.max(1));
+        // Fewer, where products of so few rows would have other bits.
+        while rows.blocks > 1 && !rows.is_alike() {
+            rows.blocks -= rows.blocks.div_ceil(8);
         }
         Ok(rows)
+    }
+
+    /// The rows of a block, where the first of the outer loops is at its begin.
+    fn range(&self, number: usize) -> Range<usize> {
+        let at = |number: usize| (number as u128 * self.extent as u128 / self.blocks as u128) as usize;
+        at(number)..at(number + 1)
+    }
+
+    /// Whether the library's calls give for each block the bits that they give for all.
+    fn is_alike(&self) -> bool {
+        self.kernels.iter().all(|kernel| match (&kernel.work, kernel.share) {
+            (Work::Call(call, _), Share::Rows(rows)) => (0..self.blocks).all(|number| {
+                let block = self.range(number);
+                call.rows_alike(block.start * rows..block.end * rows)
+            }),
+            _ => true,
+        })
     }
 
     /// The number of kernels.
@@ -111,12 +153,12 @@ impl Rows {
     /// As `Bound::run` asks of each kernel's operands, which overlap as the kernels were told and as the plan
     /// lets them: what is written is walked by rows.
     pub unsafe fn run(&self, pointers: &[*mut u8]) -> Result<()> {
-        let in_one = self.extent.div_ceil(self.block);
+        let in_one = self.blocks;
         let blocks = in_one * self.outer.iter().product::<usize>();
-        let chunks = blocks.min(CHUNKS * pool::threads());
+        let chunks = blocks.min(self.chunks);
         let shared = Pointers(pointers);
         pool::run_fallibly(chunks, &|chunk| {
-            let memory = Buffer::new(self.own_bytes.saturating_mul(self.block))?;
+            let memory = Buffer::new(self.own_bytes.saturating_mul(self.extent.div_ceil(self.blocks)))?;
             (chunk * blocks / chunks..(chunk + 1) * blocks / chunks).try_for_each(|block| {
                 // SAFETY: the operands are the caller's, blocks are of rows of their own, and the memory is
                 // this chunk's.
@@ -136,15 +178,16 @@ impl Rows {
         outside: usize,
         number: usize,
     ) -> Result<()> {
-        let first = number * self.block;
-        let mut ranges: SmallVec<[std::ops::Range<usize>; 4]> = SmallVec::new();
+        let Range { start: first, end } = self.range(number);
+        let most = self.extent.div_ceil(self.blocks);
+        let mut ranges: SmallVec<[Range<usize>; 4]> = SmallVec::new();
         let mut rest = outside;
         for &extent in self.outer.iter().rev() {
             ranges.push(rest % extent..rest % extent + 1);
             rest /= extent;
         }
         ranges.reverse();
-        ranges.push(first..self.extent.min(first + self.block));
+        ranges.push(first..end);
         let row = outside * self.extent + first;
         for kernel in &self.kernels {
             let operands: SmallVec<[*mut u8; 8]> = kernel
@@ -154,22 +197,23 @@ impl Rows {
                     Operand::Buffer(position) => shared.0[position],
                     // Kernels index whole arrays: where the first of their rows would be.
                     Operand::Own { offset, row: bytes } => {
-                        memory.wrapping_add(offset * self.block).wrapping_sub(row * bytes)
+                        memory.wrapping_add(offset * most).wrapping_sub(row * bytes)
                     }
                 })
                 .collect();
             // SAFETY: operands are valid as the caller promised, or of the block: at these rows alone, which
             // have `block * bytes` bytes of it.
             unsafe {
-                match &kernel.work {
-                    Work::Kernel(bound) => bound.run_part(&operands, &ranges)?,
-                    Work::Call(call, inputs) => {
+                match (&kernel.work, kernel.share) {
+                    (Work::Kernel(bound), Share::Loops) => bound.run_part(&operands, &ranges)?,
+                    (Work::Call(call, inputs), Share::Rows(rows)) => {
                         let (inputs, outputs) = operands.split_at(*inputs);
                         let inputs: SmallVec<[*const u8; 4]> =
                             inputs.iter().map(|pointer| pointer.cast_const()).collect();
                         let operands = Call { inputs: &inputs, outputs, scratch: std::ptr::null_mut() };
-                        call.run_rows(&operands, row..row + ranges.last().map_or(0, ExactSizeIterator::len))?;
+                        call.run_rows(&operands, row * rows..(row + end - first) * rows)?;
                     }
+                    _ => return Err(internal_error!("a step of a run is not what its plan says")),
                 }
             }
         }

@@ -9,11 +9,12 @@
 use std::ops::Range;
 
 use ferrax_compile::Place;
-use ferrax_ir::{Error, Result};
+use ferrax_ir::Result;
 
+use crate::call::Call;
 use crate::executable::{Action, Executable};
 use crate::interrupt::{self, interrupted};
-use crate::kernels::Call;
+use crate::pool;
 use crate::vm::flat::{Flat, Line};
 use crate::vm::section::Entry;
 
@@ -157,6 +158,18 @@ impl Raw {
         });
     }
 
+    /// Bytes that it keeps.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.parts)
+            + size_of_val(&*self.lines)
+            + size_of_val(&*self.patches)
+            + size_of_val(&*self.fixed)
+            + size_of_val(&*self.scratch)
+            + size_of_val(&*self.constants)
+            + size_of_val(&*self.inputs)
+            + size_of_val(&*self.fresh)
+    }
+
     /// Bytes of a workspace.
     pub fn workspace(&self) -> usize {
         self.layout.total
@@ -275,11 +288,12 @@ impl<'a> Session<'a> {
                 }
                 // SAFETY: the pointers are set for this run, as this function asks of its caller; the
                 // number and the range are those of a step of this executable.
-                Part::Step { number, table } => unsafe { self.step(*number, table.clone())? },
+                Part::Step { number, table } => unsafe { self.step(*number, table.clone()) }
+                    .map_err(|error| self.executable.named(error))?,
             }
         }
         if self.work >= ASK_AFTER && interrupted(std::mem::take(&mut self.work)) {
-            return Err(Error::Interrupted(format!("'{}' was interrupted", self.executable.name)));
+            return Err(self.executable.named(pool::stopped()));
         }
         Ok(())
     }

@@ -131,6 +131,31 @@ fn large() {
     }
     // A long window over one feature.
     check(&plain(&[(599, 599)]), DType::F32, &[1, 1, 2500], &[1, 1, 600], ulps);
+    // Sums of one, two, three and five panels, the last of which is short.
+    for length in [400, 500, 1000, 1800] {
+        for features in [1, 5] {
+            check(&plain(&[(1, 1)]), DType::F32, &[1, 7, length], &[features, 7, length], ulps);
+        }
+    }
+}
+
+/// Places of the result that meet no element, along some axes and not along others.
+#[test]
+fn gaps() {
+    for dilations in [[3, 1], [1, 3], [3, 4], [1, 1]] {
+        for stride in [1, 2] {
+            let op = ConvGeneralDilated {
+                lhs_dilation: axes(&dilations),
+                window_strides: axes(&[stride, stride]),
+                ..plain(&[(1, 2), (0, 1)])
+            };
+            for dtype in [DType::F32, DType::I32] {
+                let ulps = if dtype == DType::F32 { 4000 } else { 0 };
+                check(&op, dtype, &[2, 3, 6, 5], &[4, 3, 2, 2], ulps);
+                check(&op, dtype, &[2, 1, 6, 5], &[1, 1, 1, 1], ulps);
+            }
+        }
+    }
 }
 
 #[test]

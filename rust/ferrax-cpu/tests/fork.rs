@@ -37,6 +37,7 @@ fn work(number: usize) -> bool {
 
 #[test]
 fn children_of_a_busy_process_work() {
+    ferrax_cpu::protect_forks();
     assert!(work(0));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{check, dims, f32s, softmax};
+use common::{arguments, check, dims, f32s, on_each_tuning, softmax};
 use ferrax_cpu::compile;
 use ferrax_ir::ops::{Binary, ReduceKind, Unary};
-use ferrax_ir::{ArrayType, Builder, DType};
+use ferrax_ir::{ArrayType, Builder, DType, Program};
 
 #[test]
 fn elementwise_chain_is_one_kernel() {
@@ -108,4 +108,35 @@ fn several_outputs_and_reductions_share_loops() {
     let program = b.finish([a, d, squared]);
     assert_eq!(compile(&program).unwrap().steps(), 1);
     check(&program, 200);
+}
+
+/// Results that may take the memory of an operand that is read elsewhere too: at another index, by another result,
+/// as indices.
+#[test]
+fn operands_that_results_take_over() {
+    const SCATTER: &str = "scatter_add[update_window_dims=() inserted_window_dims=(0,) \
+        scatter_dims_to_operand_dims=(0,) operand_batching_dims=() scatter_indices_batching_dims=() mode=fill \
+        unique_indices=False indices_are_sorted=False]";
+    for text in [
+        "a:f32[9,40] w:f32[9,7]. let y:f32[9,40] = sin a; b:f32[9,47] = concatenate[dimension=1] a w in (y, b)",
+        "a:f32[9,40] w:f32[9,7]. let b:f32[9,47] = concatenate[dimension=1] w a; y:f32[9,40] = sin a in (b, y)",
+        "a:f32[9,40] w:f32[9,7]. let x:f32[9,40] = neg a; y:f32[9,40] = sin x; \
+         b:f32[9,47] = concatenate[dimension=1] x w; c:f32[9,40] = cos y in (c, b)",
+        "a:f32[300]. let r:f32[300] = rev[dimensions=(0,)] a; y:f32[300] = add a r; z:f32[300] = mul a 2.0:f32[] in (y, z)",
+        "a:f32[30,20] b:f32[20,30]. let t:f32[20,30] = transpose[permutation=(1, 0)] a; y:f32[20,30] = sub t b; \
+         s:f32[30] = reduce_sum[axes=(0,)] b in (y, s)",
+        &format!(
+            "a:i32[9]. let b:i32[9] = rem a 9:i32[]; c:i32[9] = abs b; i:i32[9,1] = reshape[new_sizes=(9, 1) \
+             dimensions=None] c; u:i32[9] = iota[dimension=0 dtype=int32 shape=(9,)]; x:i32[9] = {SCATTER} c i u in (x,)"
+        ),
+        &format!(
+            "a:i32[9] u:i32[9]. let b:i32[9] = rem a 9:i32[]; c:i32[9] = abs b; i:i32[9,1] = reshape[new_sizes=(9, 1) \
+             dimensions=None] c; z:i32[9] = mul u 0:i32[]; x:i32[9] = {SCATTER} z i c in (x, c)"
+        ),
+    ] {
+        let program = Program::parse(&format!("{{ lambda ; {text} }}"))
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
+        check(&program, 4);
+        on_each_tuning(&program, &arguments(&program, 5));
+    }
 }

@@ -4,13 +4,18 @@
 mod case;
 
 use case::cases;
+use ferrax_cpu::Tuning;
 use ferrax_cpu::vm::Bound;
+
+const TUNINGS: [&Tuning; 3] = [&Tuning::CPU, &Tuning::TINY, &Tuning::HUGE];
 
 #[test]
 fn the_vector_vm_gives_what_cases_say() {
     for case in cases() {
-        let bound = Bound::new(&case.launch, &|_, _| false).unwrap();
-        for run in &case.runs {
+        for (tuning, run) in
+            TUNINGS.into_iter().flat_map(|tuning| case.runs.iter().map(move |run| (tuning, run)))
+        {
+            let bound = Bound::new(&case.launch, tuning, 0, &|operand| operand).unwrap();
             // Aligned, as buffers are: words hold the bytes.
             let mut memory: Vec<Vec<u64>> = run
                 .operands

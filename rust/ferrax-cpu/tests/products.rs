@@ -71,12 +71,27 @@ fn thin_products_of_all_strides() {
     }
 }
 
+/// Sums are of 512 terms each: the last one has from one to all of them, and so has that of a panel.
+#[test]
+fn thin_products_of_a_few_terms_more() {
+    for dtype in [DType::F32, DType::F64] {
+        for k in [511, 512, 513, 514, 516, 520, 1025, 4096 + 512 + 2] {
+            for (m, n) in [(2, 2), (5, 3), (7, 5), (12, 8)] {
+                check(dtype, 1, [m, n, k], [1, 0]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_row_by_a_matrix() {
     for dtype in [DType::F32, DType::F64] {
-        for (n, k) in [(64, 1), (64, 8), (65, 9), (100, 33), (700, 1100), (2000, 40)] {
+        let terms = [1, 2, 6, 7, 8, 9, 15, 16, 511, 512, 513, 519].map(|k| (65, k));
+        for (n, k) in [(64, 1), (64, 8), (100, 33), (700, 1100), (2000, 40)].into_iter().chain(terms) {
             for contracted in [[0, 0], [1, 0], [1, 1]] {
                 check(dtype, 1, [1, n, k], contracted);
+                // What is read behind a row or a matrix is another one's.
+                check(dtype, 3, [1, n, k], contracted);
             }
         }
     }

@@ -1,13 +1,15 @@
 //! Runs of kernels that go through rows together: their values, and that they come about.
 
 mod common;
+#[path = "../../ferrax-compile/tests/support/programs.rs"]
+mod programs;
 
 use common::{
     attention, attention_of, check, compare, dims, f32s, fill, of_softmax, on_one_thread, softmax,
     softmax_of, widened,
 };
-use ferrax_compile::Target;
 use ferrax_compile::backend::prepare;
+use ferrax_compile::{Share, Target};
 use ferrax_cpu::compile;
 use ferrax_ir::ops::{Binary, Compare, Scan, Unary};
 use ferrax_ir::{Atom, Builder, DType, Dim, Program, Tensor};
@@ -135,7 +137,7 @@ fn attention_takes_memory_that_grows_with_the_places() {
     for dtype in [DType::F16, DType::BF16] {
         let plan = ferrax_compile::plan(&prepare(&attention_of(dtype, 2, 3000, 32)).unwrap(), &Target::CPU);
         let plan = plan.unwrap();
-        assert_eq!(plan.runs.iter().filter(|run| run.calls).count(), 1, "{plan}");
+        assert_eq!(plan.runs.iter().filter(|run| run.has_calls()).count(), 1, "{plan}");
         assert!(plan.arena <= 4 << 20, "{plan}");
         check(&attention_of(dtype, 2, 40, 8), 100);
     }
@@ -199,4 +201,37 @@ fn rows_in_loops() {
     let results = b.emit(scan, &[x]).unwrap();
     let program = b.finish(results.into_iter().map(Atom::Var));
     check(&program, 64);
+}
+
+/// Batches of products beside kernels over the first of their loops alone: a row of the run is several of a product's.
+#[test]
+fn rows_of_several_rows_of_a_product() {
+    for (sizes, columns) in [([1024, 8, 64], 64), ([512, 3, 100], 700)] {
+        let [batch, rows, terms] = sizes;
+        let out = [batch, rows, columns];
+        let mut b = Builder::new("layer");
+        let (x, w) = (b.input(f32s(&sizes)), b.input(f32s(&[terms, columns])));
+        let y = b.emit1(programs::layer(), &[x, w]).unwrap();
+        let y = softmax_of(&mut b, y, &out);
+        let program = b.finish([y]);
+        let target = Target { product_bytes: 1 << 16, ..Target::CPU };
+        let plan = ferrax_compile::plan(&prepare(&program).unwrap(), &target).unwrap();
+        let of_calls: Vec<Share> =
+            plan.runs.iter().flat_map(|run| &run.parts).map(|part| part.share).collect();
+        assert!(of_calls.contains(&Share::Rows(rows)), "{plan}");
+        check(&program, 1000);
+    }
+}
+
+/// Parts of tiles whose lines do not lie in one piece once they are cut.
+#[test]
+fn parts_of_transposed_rows() {
+    for sizes in [[512, 600], [4096, 128], [191, 1958]] {
+        let turned = [sizes[1], sizes[0]];
+        let mut b = Builder::new("turned");
+        let x = b.input(f32s(&sizes));
+        let x = b.transpose(x, &[1, 0]).unwrap();
+        let y = softmax_of(&mut b, x, &turned);
+        check(&b.finish([y]), 64);
+    }
 }

@@ -7,13 +7,16 @@ use ferrax_cpu::compile;
 use ferrax_ir::ops::ReduceKind;
 use ferrax_ir::{ArrayType, Builder, DType, Program, Tensor};
 
-/// The tree as it is defined: blocks of 256 terms in 16 lanes, and blocks in pairs. A run of blocks is split
+/// The tree as it is defined: blocks of 256 terms in 16 lanes, of up to 7 in order, and blocks in pairs. A run of blocks is split
 /// at the largest power of two below their number, which is what counting them amounts to.
 fn tree(terms: &[f32], fold: fn(f32, f32) -> f32, start: f32) -> f32 {
     let blocks = terms.len().div_ceil(256);
     if blocks > 1 {
         let split = 256 << (blocks - 1).ilog2();
         return fold(tree(&terms[..split], fold, start), tree(&terms[split..], fold, start));
+    }
+    if terms.len() < 8 {
+        return terms.iter().fold(start, |value, &term| fold(value, term));
     }
     let mut lanes = [start; 16];
     for (index, &term) in terms.iter().enumerate() {
@@ -53,7 +56,13 @@ fn run(program: &Program, inputs: &[Tensor]) -> Vec<Vec<f32>> {
 
 const CASES: &[(&[usize], &[usize])] = &[
     (&[5], &[0]),
+    (&[7], &[0]),
+    (&[8], &[0]),
     (&[127], &[0]),
+    (&[259], &[0]),
+    (&[7, 300], &[0]),
+    (&[8, 9], &[0]),
+    (&[263, 5], &[0]),
     (&[129], &[0]),
     (&[3000], &[0]),
     (&[300_001], &[0]),

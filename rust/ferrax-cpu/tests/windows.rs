@@ -33,10 +33,11 @@ fn gathers() {
     for dtype in [DType::F32, DType::I8, DType::C128, DType::Bool, DType::BF16] {
         for &mode in GatherMode::ALL {
             // Rows, points, windows, and batched rows.
-            let cases: [(Gather, &[usize], Tensor); 4] = [
+            let cases: [(Gather, &[usize], Tensor); 5] = [
                 (base(mode, &[1], &[0], &[0], &[], &[], &[1, 6]), &[5, 6], indices(&[7, 1], 5)),
                 (base(mode, &[], &[0, 1], &[0, 1], &[], &[], &[1, 1]), &[5, 6], indices(&[3, 4, 2], 5)),
                 (base(mode, &[0, 2], &[], &[1, 0], &[], &[], &[2, 3]), &[5, 6], indices(&[4, 2], 4)),
+                (base(mode, &[3], &[0], &[0], &[], &[], &[1, 6]), &[5, 6], indices(&[2, 3, 4, 1], 5)),
                 (base(mode, &[1], &[1], &[1], &[0], &[0], &[1, 1, 4]), &[3, 5, 4], indices(&[3, 1], 5)),
             ];
             for (op, sizes, indices) in cases {
@@ -132,6 +133,11 @@ fn large_updates_run_in_parts() {
         let updates = fill(DType::I32, &[400, 4, 50], 2);
         let inputs = [fill(DType::I32, &[9, 50], 1), indices(&[400, 1], 7), updates];
         check_with(&program(windows, &inputs), &inputs, 0);
+        // Along an axis on which updates have other strides than the operand.
+        let outer = op(&[1, 2], &[], &[1], kind);
+        let updates = fill(DType::I32, &[400, 50, 4], 2);
+        let inputs = [fill(DType::I32, &[50, 9], 1), indices(&[400, 1], 7), updates];
+        check_with(&program(outer, &inputs), &inputs, 0);
         let moving = op(&[1, 2], &[], &[0, 1], kind);
         let updates = fill(DType::I32, &[400, 4, 50], 2);
         let inputs = [fill(DType::I32, &[9, 60], 1), indices(&[400, 2], 7), updates];

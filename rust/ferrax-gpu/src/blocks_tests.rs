@@ -4,7 +4,7 @@ use ferrax_compile::backend::prepare;
 use ferrax_compile::{Place, Plan, Step, Target, plan};
 use ferrax_ir::{DType, Program, Tensor, interpret};
 
-use super::{Blocks, parts};
+use super::Blocks;
 use crate::adapter::Choice;
 use crate::common::{arguments, attention, attention_of, compare};
 use crate::gpu::Gpu;
@@ -29,14 +29,14 @@ fn planned_after(program: &Program, row: usize) -> (Plan, usize) {
         Target { product_bytes: 1 << 8, run_bytes: 1 << 6, product_rows: 8, product_block, ..Target::CPU };
     let plan = plan(&prepare(program).unwrap(), &little).unwrap();
     assert_eq!(plan.runs.len(), 1, "{plan}");
-    assert!(plan.runs[0].calls, "{plan}");
+    assert!(plan.runs[0].has_calls(), "{plan}");
     let before = plan.runs[0].steps.start;
     (plan, before)
 }
 
 /// The results, by blocks of so many bytes, of which there have to be so many.
 fn run(gpu: &Gpu, plan: &Plan, inputs: &[Tensor], bytes: usize, blocks: usize) -> Vec<Tensor> {
-    let ready = Blocks::of_bytes(gpu, plan, &plan.runs[0], bytes).unwrap();
+    let ready = Blocks::new(gpu, plan, &plan.runs[0], bytes).unwrap();
     let ready = ready.unwrap_or_else(|| panic!("no blocks of {bytes} bytes of {plan}"));
     assert_eq!(ready.blocks.len(), blocks, "{bytes} bytes of {plan}");
     let memory: Vec<Option<Memory>> = plan
@@ -91,7 +91,7 @@ fn attention_by_blocks_of_any_size() {
         for &(rows, blocks) in cases {
             let bytes = plan.runs[0].own_bytes.saturating_mul(rows);
             if blocks == 0 {
-                assert!(Blocks::of_bytes(&gpu, &plan, &plan.runs[0], bytes).unwrap().is_none());
+                assert!(Blocks::new(&gpu, &plan, &plan.runs[0], bytes).unwrap().is_none());
                 continue;
             }
             let got = run(&gpu, &plan, &inputs, bytes, blocks);
@@ -146,29 +146,5 @@ fn attention_in_half_precision_by_blocks() {
             let got = run(&gpu, &plan, &inputs, plan.runs[0].own_bytes * rows, blocks);
             compare(&got[0], &wanted[0], 100, &format!("attention in {dtype} by {rows} rows"));
         }
-    }
-}
-
-#[test]
-fn blocks_are_all_rows_once() {
-    for (extents, most) in
-        [(&[5][..], 2), (&[2, 3, 5], 7), (&[2, 3, 5], 15), (&[2, 3, 5], 4), (&[4, 1, 3], 1)]
-    {
-        let mut seen = Vec::new();
-        for part in parts(extents, most) {
-            assert_eq!(part.len(), extents.len());
-            assert!(part.iter().map(|&(_, length)| length).product::<usize>() <= most);
-            let mut rows = vec![0];
-            for (&(first, length), &extent) in part.iter().zip(extents) {
-                rows = rows
-                    .iter()
-                    .flat_map(|row| (first..first + length).map(move |at| row * extent + at))
-                    .collect();
-            }
-            // The memory of a block has them one after the other.
-            assert!(rows.windows(2).all(|pair| pair[1] == pair[0] + 1), "{rows:?}");
-            seen.extend(rows);
-        }
-        assert!(seen.into_iter().eq(0..extents.iter().product()), "{extents:?} by {most}");
     }
 }

@@ -1,9 +1,9 @@
 //! Loops of which the host asks only now and then whether they go on.
 //!
-//! The commands of several steps are recorded at once: 1, 2, 4, … up to [`MOST`]. A word of the GPU says whether the
-//! loop goes on; it becomes zero for good in the first step at which the condition does not hold. From there on the
-//! body runs in vain, on the last carry, which is then copied over what it gave. Then the host reads the word. So a
-//! loop of n steps waits about log2(n) + n / [`MOST`] times, and its carry is what it would be.
+//! The commands of several steps are recorded at once: 1, 2, 4, … up to so many (`tuning::Vain`). A word of the GPU
+//! says whether the loop goes on; it becomes zero for good in the first step at which the condition does not hold.
+//! From there on the body runs in vain, on the last carry, which is then copied over what it gave. Then the host
+//! reads the word. So a loop of n steps waits about log2(n) + n / 64 times, and its carry is what it would be.
 //!
 //! Loops are gone through like this whose step costs no more than a read (see [`crate::cost`]), so that little is
 //! lost where they end, and whose condition and body only record commands: not with calls on the CPU, among them all
@@ -12,18 +12,13 @@
 
 use ferrax_ir::Result;
 
-use crate::cost::{LAUNCH, READ, of_copies, total};
+use crate::cost::{LAUNCH, of_copies, total};
 use crate::flags::Copies;
 use crate::gpu::{Gpu, Prepared};
 use crate::memory::Memory;
 use crate::pipelines::Source;
+use crate::tuning::Vain;
 use crate::wgsl::flags::Flagged;
-
-/// The most steps that are recorded before the host asks.
-const MOST: u64 = 64;
-
-/// What the steps of the longest chunk may cost together, in reads.
-const READS: u64 = 8;
 
 /// What records whether the condition of a loop holds of a carry, and the next carry.
 pub type Step<'a> = dyn Fn(&[Memory]) -> Result<(Memory, Vec<Memory>)> + 'a;
@@ -43,13 +38,14 @@ impl Chunks {
         let Some(cost) = total(costs).map(|cost| cost.saturating_add(LAUNCH + of_copies(bytes))) else {
             return Ok(None);
         };
-        if cost > READ {
+        let Vain { most, steps, reads } = gpu.tuning().vain;
+        if cost > most {
             return Ok(None);
         }
         Ok(Some(Chunks {
             end: gpu.prepared(Source::Flagged(Flagged::End), &[0], 1)?,
             restore: Copies::new(gpu, bytes, (1, 0))?,
-            most: (READS * READ / cost).min(MOST) as usize,
+            most: (reads * most / cost).min(steps) as usize,
         }))
     }
 

@@ -10,17 +10,16 @@
 use std::sync::Arc;
 
 use ferrax_compile::Argument;
-use ferrax_compile::backend::Nested;
 use ferrax_ir::ops::control::within_bound;
 use ferrax_ir::ops::{Cond, Scan, While};
 use ferrax_ir::{DType, Program, Result, Scalar, Sizes, Tensor, internal_error, unsupported};
 use ferrax_transform::Limit;
 
-use crate::backend::{Executable, Library};
 use crate::chunks::Chunks;
 use crate::cost;
 use crate::flags::Copies;
 use crate::gpu::{Gpu, Prepared};
+use crate::library::{Bodies, Body, Library};
 use crate::memory::Memory;
 use crate::pipelines::Source;
 use crate::wgsl::WORKGROUP;
@@ -28,15 +27,15 @@ use crate::wgsl::rows::Way;
 
 #[derive(Debug)]
 pub struct Branches {
-    branches: Vec<Arc<Executable>>,
+    branches: Vec<Arc<dyn Body>>,
     /// What copies the results of each branch if it is the one, where all run, and what they cost.
     all: Option<(Vec<Copies>, u64)>,
 }
 
 #[derive(Debug)]
 pub struct WhileLoop {
-    condition: Arc<Executable>,
-    body: Arc<Executable>,
+    condition: Arc<dyn Body>,
+    body: Arc<dyn Body>,
     condition_constants: usize,
     body_constants: usize,
     max_steps: Option<usize>,
@@ -64,7 +63,7 @@ enum Bound {
 
 #[derive(Debug)]
 pub struct ScanLoop {
-    body: Arc<Executable>,
+    body: Arc<dyn Body>,
     length: usize,
     first: u32,
     constants: usize,
@@ -77,14 +76,15 @@ pub struct ScanLoop {
 }
 
 impl Branches {
-    pub fn new(gpu: &Gpu, op: &Cond, outputs: &[Argument], nested: &mut Nested<'_, Gpu>) -> Result<Branches> {
-        let branches = op.branches.iter().map(|program| nested.executable(program));
+    pub fn new(gpu: &Gpu, op: &Cond, outputs: &[Argument], bodies: &mut Bodies<'_>) -> Result<Branches> {
+        let branches = op.branches.iter().map(bodies);
         let branches = branches.collect::<Result<Vec<_>>>()?;
         let last = branches.len().saturating_sub(1);
         let bytes: Vec<usize> = outputs.iter().map(Argument::bytes).collect();
         let copies = cost::of_copies(&bytes).saturating_mul(last as u64);
-        let cost = cost::total(branches.iter().map(|branch| branch.in_vain).chain([Some(copies)]));
-        let all = match cost.filter(|&cost| cost <= cost::READ) {
+        let cost = cost::total(branches.iter().map(|branch| branch.in_vain()).chain([Some(copies)]));
+        let most = gpu.tuning().vain.most;
+        let all = match cost.filter(|&cost| cost <= most) {
             Some(cost) => {
                 let copies = (0..branches.len()).map(|index| Copies::new(gpu, &bytes, (last, index)));
                 Some((copies.collect::<Result<_>>()?, cost))
@@ -96,8 +96,8 @@ impl Branches {
 
     /// The results of the branch that the index says, of those of all.
     fn choose(&self, gpu: &Gpu, index: &Memory, copies: &[Copies], inputs: &[Memory]) -> Result<Vec<Memory>> {
-        let record = |branch| gpu.record(branch, inputs.to_vec());
-        let all = self.branches.iter().map(|branch| record(branch)).collect::<Result<Vec<_>>>()?;
+        let record = |branch: &Arc<dyn Body>| branch.record(gpu, inputs.to_vec());
+        let all = self.branches.iter().map(record).collect::<Result<Vec<_>>>()?;
         let (first, others) = all.split_first().ok_or_else(|| internal_error!("a cond without branches"))?;
         let chosen = |(number, result): (usize, &Memory)| -> Result<Memory> {
             let same = others.iter().all(|results| results[number].is(result));
@@ -122,7 +122,7 @@ impl Library for Branches {
         let index = usize::try_from(i32::from_le_bytes(bytes)).unwrap_or(0);
         let last = self.branches.len().checked_sub(1);
         let last = last.ok_or_else(|| internal_error!("a cond without branches"))?;
-        gpu.record(&self.branches[index.min(last)], inputs[1..].to_vec())
+        self.branches[index.min(last)].record(gpu, inputs[1..].to_vec())
     }
 
     fn in_vain(&self, _: u64) -> Option<u64> {
@@ -137,16 +137,16 @@ impl WhileLoop {
         op: &While,
         inputs: &[Argument],
         known: &dyn Fn(&Argument) -> Option<Scalar>,
-        nested: &mut Nested<'_, Gpu>,
+        bodies: &mut Bodies<'_>,
     ) -> Result<WhileLoop> {
-        let (condition, body) = (nested.executable(&op.cond_jaxpr)?, nested.executable(&op.body_jaxpr)?);
+        let (condition, body) = (bodies(&op.cond_jaxpr)?, bodies(&op.body_jaxpr)?);
         let first = op.cond_nconsts + op.body_nconsts;
         let steps = match counted(op, inputs, known)? {
             Some((_, [Bound::Known(begin), Bound::Known(end)])) => Steps::Known(difference(begin, end)),
             Some((dtype, bounds)) => Steps::Counted(dtype, bounds),
             None => {
                 let bytes: Vec<usize> = inputs[first..].iter().map(Argument::bytes).collect();
-                let chunks = Chunks::new(gpu, &bytes, [condition.in_vain, body.in_vain])?;
+                let chunks = Chunks::new(gpu, &bytes, [condition.in_vain(), body.in_vain()])?;
                 chunks.map_or(Steps::Read, Steps::Chunks)
             }
         };
@@ -171,7 +171,7 @@ impl WhileLoop {
     ) -> Result<Vec<Memory>> {
         let most = self.max_steps.map_or(u64::MAX, |most| most as u64);
         for _ in 0..steps.min(most) {
-            carry = gpu.record(&self.body, constants.iter().cloned().chain(carry).collect())?;
+            carry = self.body.record(gpu, constants.iter().cloned().chain(carry).collect())?;
         }
         if steps > most {
             within_bound(&self.program, most as usize, self.max_steps)?
@@ -255,9 +255,9 @@ impl Library for WhileLoop {
                 let step = |carry: &[Memory]| {
                     let arguments =
                         |constants: &[Memory]| constants.iter().chain(carry).cloned().collect::<Vec<_>>();
-                    let holds = gpu.record(&self.condition, arguments(of_condition))?.pop();
+                    let holds = self.condition.record(gpu, arguments(of_condition))?.pop();
                     let holds = holds.ok_or_else(|| internal_error!("a condition without a result"))?;
-                    Ok((holds, gpu.record(&self.body, arguments(of_body))?))
+                    Ok((holds, self.body.record(gpu, arguments(of_body))?))
                 };
                 let bound = |steps| within_bound(&self.program, steps, self.max_steps);
                 return chunks.run(gpu, carry, &step, (self.max_steps, &bound));
@@ -266,7 +266,7 @@ impl Library for WhileLoop {
         }
         for steps in 0.. {
             let arguments: Vec<Memory> = of_condition.iter().chain(&carry).cloned().collect();
-            let holds = gpu.record(&self.condition, arguments)?;
+            let holds = self.condition.record(gpu, arguments)?;
             let mut byte = [0];
             gpu.download(&holds[0], &mut byte)?;
             if byte == [0] {
@@ -274,14 +274,14 @@ impl Library for WhileLoop {
             }
             within_bound(&self.program, steps, self.max_steps)?;
             let arguments: Vec<Memory> = of_body.iter().cloned().chain(carry).collect();
-            carry = gpu.record(&self.body, arguments)?;
+            carry = self.body.record(gpu, arguments)?;
         }
         Ok(carry)
     }
 
     fn in_vain(&self, _: u64) -> Option<u64> {
         match self.steps {
-            Steps::Known(steps) => Some(self.body.in_vain?.saturating_mul(steps)),
+            Steps::Known(steps) => Some(self.body.in_vain()?.saturating_mul(steps)),
             _ => None,
         }
     }
@@ -292,7 +292,7 @@ impl ScanLoop {
         gpu: &Gpu,
         op: &Scan,
         (inputs, outputs): (&[Argument], &[Argument]),
-        nested: &mut Nested<'_, Gpu>,
+        bodies: &mut Bodies<'_>,
     ) -> Result<ScanLoop> {
         let length = op.length.as_const();
         let length = length.ok_or_else(|| internal_error!("a scan of symbolic length {}", op.length))?;
@@ -316,7 +316,7 @@ impl ScanLoop {
         };
         let (first, step) = if op.reverse { (length.saturating_sub(1) as u32, u32::MAX) } else { (0, 1) };
         Ok(ScanLoop {
-            body: nested.executable(&op.jaxpr)?,
+            body: bodies(&op.jaxpr)?,
             length,
             first,
             constants: op.num_consts,
@@ -342,7 +342,7 @@ impl Library for ScanLoop {
                 gpu.launch(take, [&counter, array, &row])?;
                 arguments.push(row);
             }
-            carry = gpu.record(&self.body, arguments)?;
+            carry = self.body.record(gpu, arguments)?;
             for ((stack, (_, put)), row) in stacks.iter().zip(&self.stacks).zip(carry.split_off(self.carries))
             {
                 gpu.launch(put, [&counter, stack, &row])?;
@@ -355,6 +355,6 @@ impl Library for ScanLoop {
 
     fn in_vain(&self, _: u64) -> Option<u64> {
         let rows = (1 + self.arrays.len() + self.stacks.len()) as u64 * cost::LAUNCH;
-        Some(self.body.in_vain?.saturating_add(rows).saturating_mul(self.length as u64))
+        Some(self.body.in_vain()?.saturating_add(rows).saturating_mul(self.length as u64))
     }
 }

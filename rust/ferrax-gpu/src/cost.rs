@@ -1,17 +1,14 @@
 //! What may be computed in vain: steps of loops that have ended, branches that are not taken.
 //!
-//! Until the host has read a word, it knows neither whether a loop goes on nor which branch is taken, and the GPU
-//! has nothing to do. So all is computed whose cost is no more than that of a read, and results that nobody needs are
-//! dropped. Costs are in operations, of which a GPU does about 2^40 a second. In: a step of a plan. Out: its
-//! cost, roughly.
+//! Until the host has read a word, it knows neither whether a loop goes on nor which branch is taken, and the GPU has
+//! nothing to do. So all is computed whose cost is no more than that of a read (`tuning::Vain`), and results that
+//! nobody needs are dropped. Costs are in operations, of which a GPU does about 2^40 a second. In: a step of a plan.
+//! Out: its cost, roughly.
 
 use ferrax_compile::{Argument, Launch};
 use ferrax_ir::Op;
 use ferrax_ir::scalar::{Body, ScalarOp};
 use ferrax_ir::tensor::element_count;
-
-/// What a read by the host costs: about a tenth of a millisecond.
-pub const READ: u64 = 1 << 27;
 
 /// What a launch costs, however little it computes.
 pub const LAUNCH: u64 = 1 << 22;

@@ -8,8 +8,8 @@ use ferrax_ir::ops::{Fft, FftType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Result};
 
-use crate::backend::Library;
 use crate::gpu::{Gpu, Prepared};
+use crate::library::Library;
 use crate::memory::Memory;
 use crate::pipelines::Source;
 use crate::sort::word;

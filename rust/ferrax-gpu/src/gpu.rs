@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use ferrax_compile::Launch;
 use ferrax_compile::backend::Event;
+use ferrax_compile::{Launch, Setting};
 use ferrax_ir::{DType, Error, Result, device_error, internal_error, unsupported, value_error};
 use smallvec::SmallVec;
 use wgpu::{
@@ -17,14 +17,15 @@ use wgpu::{
 
 use crate::adapter::{Choice, described, found, number};
 use crate::bindings::Buffers;
-use crate::cooperative;
 use crate::memory::{Memory, Pool, PoolUsage};
-use crate::numbers::{Fold, Form, Patience, words};
+use crate::offers;
 use crate::pipelines::{Counts, Pipeline, Pipelines, Source};
 use crate::profile::Profile;
-use crate::stream::Stream;
+use crate::stream::{MANY, Stream};
+use crate::tuning::Tuning;
 use crate::wgsl::arrays::Pieces;
-use crate::wgsl::cooperative::Matrices;
+use crate::wgsl::numbers::{Fold, Form, Means, Patience, words};
+use crate::wgsl::product::matrices::Matrices;
 use crate::wgsl::{MOST_GROUPS, WORKGROUP};
 
 /// A GPU that was opened.
@@ -36,6 +37,7 @@ pub struct Gpu {
     stream: Mutex<Stream>,
     pipelines: Pipelines,
     patience: Patience,
+    tuning: &'static Tuning,
     /// The invocations of its smallest subgroups, and how many neighbours were found to be in one.
     smallest_subgroup: u32,
     subgroup: OnceLock<u32>,
@@ -79,10 +81,10 @@ fn request(
         false => (wanted, ExperimentalFeatures::disabled()),
         // SAFETY: what it may do wrong is what wgpu and drivers have wrong still. Of experimental features it is
         // cooperative matrices alone, whose shader reads and writes its own memory of the workgroup within bounds that
-        // do not depend on sizes, and which is not used unless it gave the right results (`cooperative::holds`).
-        true => (wanted | cooperative::FEATURES, unsafe { ExperimentalFeatures::enabled() }),
+        // do not depend on sizes, and which is not used unless it gave the right results (`product::cooperative`).
+        true => (wanted | offers::MATRICES, unsafe { ExperimentalFeatures::enabled() }),
     };
-    let lacked = lacked.iter().filter_map(|&dtype| feature(dtype));
+    let lacked = lacked.iter().filter_map(|&dtype| offers::feature(dtype));
     let descriptor = DeviceDescriptor {
         label: Some("ferrax"),
         experimental_features,
@@ -93,33 +95,25 @@ fn request(
     pollster::block_on(adapter.request_device(&descriptor))
 }
 
-/// What a GPU needs to compute with a dtype, beside what all have.
-fn feature(dtype: DType) -> Option<Features> {
-    match dtype.real() {
-        DType::I64 | DType::U64 => Some(Features::SHADER_INT64),
-        DType::F64 => Some(Features::SHADER_F64),
-        _ => None,
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gpu {
-    /// Opens a GPU.
+    /// Opens a GPU, with the thresholds that `FERRAX_TUNING` says.
     ///
-    /// Errors: those of [`crate::choose`], and the driver's.
+    /// Errors: those of [`crate::choose`], the driver's, and of [`Setting::from_environment`].
     pub fn open(choice: &Choice) -> Result<Gpu> {
-        Gpu::open_without(choice, &[])
+        Gpu::open_as(choice, &[], Setting::from_environment()?)
     }
 
-    /// The same, as if it could not compute with these of `int64` and `float64`.
-    pub fn open_without(choice: &Choice, lacked: &[DType]) -> Result<Gpu> {
+    /// The same, as if it could not compute with these of `int64` and `float64`, and with these thresholds.
+    pub fn open_as(choice: &Choice, lacked: &[DType], setting: Setting) -> Result<Gpu> {
+        let tuning = Tuning::of(setting);
         let mut all = found();
         let adapter = all.swap_remove(number(&all, choice)?);
         let name = described(&adapter);
-        let offered = cooperative::offered(&adapter);
+        let offered = offers::matrices(&adapter);
         let opened = |matrices: bool| request(&adapter, lacked, matrices);
         // A driver that refuses what it offers is opened without that.
         let (opened, offered) = match opened(offered.is_some()) {
@@ -152,6 +146,7 @@ impl Gpu {
             stream,
             pipelines,
             patience,
+            tuning,
             smallest_subgroup: info.subgroup_min_size,
             subgroup: OnceLock::new(),
             offered,
@@ -185,7 +180,7 @@ impl Gpu {
 
     /// Whether it computes with a dtype.
     pub fn has(&self, dtype: DType) -> bool {
-        feature(dtype).is_none_or(|feature| self.device.features().contains(feature))
+        offers::feature(dtype).is_none_or(|feature| self.device.features().contains(feature))
     }
 
     /// Gives memory that is kept for later arrays back to the driver.
@@ -219,6 +214,10 @@ impl Gpu {
         self.patience
     }
 
+    pub(crate) fn tuning(&self) -> &'static Tuning {
+        self.tuning
+    }
+
     /// So many neighbouring invocations of a workgroup are in one subgroup, in order; none if 0.
     fn subgroup(&self) -> u32 {
         let found = || -> Result<bool> {
@@ -238,15 +237,9 @@ impl Gpu {
         })
     }
 
-    /// Whether it multiplies matrices of halves, and does it right: then products of halves are computed so.
-    pub fn has_cooperative_matrices(&self) -> bool {
-        self.matrices().is_some()
-    }
-
-    /// The matrices that it multiplies.
-    pub(crate) fn matrices(&self) -> Option<Matrices> {
-        let matrices = self.offered?;
-        self.multiplies.get_or_init(|| cooperative::holds(self, matrices)).then_some(matrices)
+    /// The matrices that its driver says it multiplies, and whether it does, if that was asked for.
+    pub(crate) fn offered_matrices(&self) -> Option<(Matrices, &OnceLock<bool>)> {
+        Some((self.offered?, &self.multiplies))
     }
 
     #[cfg(test)]
@@ -385,11 +378,12 @@ impl Gpu {
 
     /// A launch over operands of so many bytes made ready: its pipeline, which may be known, and its sizes in memory.
     pub fn prepare(&self, launch: &Launch, bytes: &[usize]) -> Result<Prepared> {
-        let mut form = Form::of(launch, bytes, self.patience);
+        let means = Means { patience: self.patience, kernels: self.tuning.kernels };
+        let mut form = Form::of(launch, bytes, &means);
         if form.fold.is_shared() {
             form.subgroup = self.subgroup();
         }
-        let numbers = words(launch, &form, self.patience)?;
+        let numbers = words(launch, &form, &means)?;
         let groups = form.groups(&numbers)?;
         let then = match form.fold {
             fold if fold.is_partial() => {
@@ -467,7 +461,7 @@ impl Gpu {
             return Err(value_error!("a profile of {} is being taken already: end it first", self.name));
         }
         stream.flush()?;
-        stream.profile = Some(Profile::new(&self.device, &self.queue));
+        stream.profile = Some(Profile::new(&self.device, &self.queue, MANY));
         Ok(())
     }
 
@@ -537,7 +531,7 @@ mod tests {
         let plan = plan(&Program::parse(program).unwrap(), &Target::CPU).unwrap();
         let [Step::Kernel { launch, .. }] = &plan.steps[..] else { panic!("{plan:?}") };
         for (subgroup, wanted) in [(0, 0), (4, 2), (8, 3), (16, 4), (64, 4)] {
-            let form = Form { subgroup, ..Form::of(launch, &[160_000, 32], Patience::EVER) };
+            let form = Form { subgroup, ..Form::of(launch, &[160_000, 32], &Means::EVER) };
             let text = wgsl::shader(&form).unwrap().text;
             assert_eq!(text.matches("subgroupShuffleDown").count(), wanted);
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use ferrax_compile::launches::Frame;
 use ferrax_cpu::persistent::code;
 use ferrax_ir::scalar::ScalarOp;
 use ferrax_ir::{Result, unsupported};
@@ -18,11 +19,11 @@ use wgpu::{
     ShaderRuntimeChecks, ShaderSource, ShaderStages,
 };
 
-use crate::cooperative;
-use crate::numbers::Form;
+use crate::offers;
 use crate::wgsl::arrays::{Pieces, declarations};
+use crate::wgsl::numbers::Form;
 use crate::wgsl::product::ProductForm;
-use crate::wgsl::sequence::{Frame, SequenceForm};
+use crate::wgsl::sequence::SequenceForm;
 use crate::wgsl::sort::SortForm;
 use crate::wgsl::{self, Shader};
 
@@ -207,7 +208,7 @@ impl Pipelines {
         };
         lacks(shader.needs.int64, Features::SHADER_INT64, "integers of 64 bits")?;
         lacks(shader.needs.float64, Features::SHADER_F64, "float64")?;
-        lacks(shader.needs.cooperative, cooperative::FEATURES, "matrices of halves")?;
+        lacks(shader.needs.cooperative, offers::MATRICES, "matrices of halves")?;
         let (pipeline, layout) = self.compiled(name, &text, pieces.bindings())?;
         Ok(Pipeline { name: source.name(), pipeline, layout, source: source.clone() })
     }

@@ -13,8 +13,6 @@ use wgpu::{
     PollType, QUERY_SIZE, QuerySet, QuerySetDescriptor, QueryType, Queue,
 };
 
-use crate::stream::MANY;
-
 pub struct Profile {
     device: Device,
     times: QuerySet,
@@ -29,11 +27,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    pub fn new(device: &Device, queue: &Queue) -> Profile {
+    /// For as many kernels as are submitted together.
+    pub fn new(device: &Device, queue: &Queue, most: usize) -> Profile {
         let times = device.create_query_set(&QuerySetDescriptor {
             label: None,
             ty: QueryType::Timestamp,
-            count: 2 * MANY as u32,
+            count: 2 * most as u32,
         });
         Profile {
             device: device.clone(),

@@ -10,8 +10,8 @@ use ferrax_ir::ops::{Gather, GatherMode, ScatterKind};
 use ferrax_ir::tensor::{element_count, row_major};
 use ferrax_ir::{DType, Op, Result};
 
-use crate::backend::Library;
 use crate::gpu::{Gpu, Prepared};
+use crate::library::Library;
 use crate::memory::Memory;
 use crate::pipelines::Source;
 use crate::sort::{exchanges, units, word};

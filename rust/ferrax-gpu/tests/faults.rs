@@ -2,6 +2,7 @@
 
 mod gpu;
 
+use ferrax_compile::Setting;
 use ferrax_compile::backend::compile;
 use ferrax_gpu::Gpu;
 use ferrax_ir::{DType, Error, Program};
@@ -66,7 +67,7 @@ fn an_array_larger_than_any_is_an_error() {
 /// What a GPU cannot compute with is named, with the op; what only moves is not refused.
 #[test]
 fn dtypes_that_a_gpu_lacks() {
-    let gpu = Gpu::open_without(&choice(), &[DType::F64]).unwrap();
+    let gpu = Gpu::open_as(&choice(), &[DType::F64], Setting::Default).unwrap();
     let compiled = |text: &str| compile(&gpu, &Program::parse(text).unwrap());
     compiled("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }").unwrap();
     for (ty, op) in [("f64[3]", "sin"), ("c128[3]", "neg")] {

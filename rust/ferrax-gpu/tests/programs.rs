@@ -12,7 +12,7 @@ use common::generate::Case;
 use common::{Random, arguments, compare, softmax};
 use ferrax_compile::device::Attached;
 use ferrax_gpu::Gpu;
-use ferrax_ir::{Error, interpret};
+use ferrax_ir::{DType, Error, interpret};
 use gpu::{device, run};
 
 /// Whether it runs there: some dtypes have no kernels.
@@ -20,7 +20,9 @@ fn runs(device: &Arc<Attached<Gpu>>, case: &Case, what: &str) -> bool {
     match run(device, &case.program, &case.inputs) {
         Ok(got) => case.compare(&[&got]),
         Err(Error::Unsupported(why)) => {
+            let narrow = |dtype: &DType| dtype.is_narrow() && why.contains(dtype.name());
             assert!(why.contains("no kernels for elements of"), "{what}: {why}");
+            assert!(DType::ALL.iter().any(narrow), "{what}: {why}");
             return false;
         }
         Err(error) => panic!("{what}: {error}\n{}", case.program),
@@ -33,7 +35,8 @@ fn random_programs_agree_with_the_interpreter() {
     let device = device();
     let case = |seed| Case::new(&format!("seed {seed}"), &mut Random::new(seed));
     let taken = (0..300).filter(|&seed| runs(&device, &case(seed), &format!("seed {seed}"))).count();
-    assert!(taken >= 290, "{taken} of 300");
+    // Others have elements narrower than any register, which GPUs do not compute (`runs`).
+    assert!(taken >= 250, "{taken} of 300");
 }
 
 /// Short rows are folded by an invocation each, long ones by a workgroup, and kernels follow one another without the

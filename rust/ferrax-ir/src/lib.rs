@@ -37,6 +37,7 @@ pub mod op;
 pub mod ops;
 pub mod param;
 mod parse;
+pub mod paths;
 mod pretty;
 mod print;
 pub mod program;

@@ -144,18 +144,13 @@ impl MiniFloat {
     }
 
     fn encode_exponent(self, value: f64) -> u8 {
-        if value.is_nan() || value.is_infinite() || value < 0.0 {
+        if value.is_nan() || value.is_infinite() || value <= 0.0 {
             return u8::MAX;
-        }
-        if value == 0.0 {
-            return 0;
         }
         let exponent = exponent_of(value);
         let fraction = value / 2f64.powi(exponent);
-        // Ties at 1.5 go to the even encoding.
-        let code = exponent + self.bias;
-        let up = fraction > 1.5 || (fraction == 1.5 && code % 2 != 0);
-        let code = code + i32::from(up);
+        // Ties, at 1.5, go up, as in `ml_dtypes`.
+        let code = exponent + self.bias + i32::from(fraction >= 1.5);
         if code > 254 { u8::MAX } else { code.max(0) as u8 }
     }
 }
@@ -194,6 +189,9 @@ mod tests {
         assert!(e4m3fn.decode(e4m3fn.encode(465.0)).is_nan());
         let e5m2 = MiniFloat::of(DType::F8E5M2).unwrap();
         assert_eq!(e5m2.decode(e5m2.encode(1e6)), f64::INFINITY);
+        let e8m0 = MiniFloat::of(DType::F8E8M0FNU).unwrap();
+        assert_eq!([3.0, 6.0, 5.0, 1.5].map(|x| e8m0.decode(e8m0.encode(x))), [4.0, 8.0, 4.0, 2.0]);
+        assert!([0.0, -0.0, -1.0].iter().all(|&x| e8m0.decode(e8m0.encode(x)).is_nan()));
         let e2m1 = MiniFloat::of(DType::F4E2M1FN).unwrap();
         assert_eq!(e2m1.decode(e2m1.encode(-100.0)), -6.0);
     }

@@ -275,6 +275,9 @@ impl<'a> Parser<'a> {
         if wanted != bytes.len() {
             return Err(parse_error!("'{name}' takes {wanted} bytes, got {}", bytes.len()));
         }
+        if !crate::tensor::are_normal(array.dtype, &bytes) {
+            return Err(parse_error!("the boolean '{name}' has elements other than 0 and 1"));
+        }
         let tensor = Tensor::from_bytes(array.dtype, sizes, &bytes)?;
         let atom = scope.builder.constant(tensor, array.weak);
         scope.bind(name, atom)

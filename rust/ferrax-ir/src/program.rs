@@ -4,11 +4,11 @@
 //! `inputs`, by `constants` or by one equation, before its first use. The
 //! verifier (`verify.rs`) lists all invariants.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{ArrayType, Builder, Op, Result, Scalar, Tensor, Type, value_error};
@@ -142,6 +142,26 @@ impl Program {
             };
             program.equations.iter().map(inside).fold(0, usize::saturating_add)
         })
+    }
+
+    /// What it keeps in memory, about, with its sub-programs: what several equations share counts once.
+    pub fn bytes(&self) -> usize {
+        let total = Cell::new(0usize);
+        let seen: RefCell<FxHashSet<*const u8>> = RefCell::default();
+        self.measure(&|program, of: &dyn Fn(&Arc<Program>)| {
+            let constants = program.constants.iter().map(|(_, tensor)| tensor);
+            let constants = constants.filter(|tensor| seen.borrow_mut().insert(tensor.bytes().as_ptr()));
+            let constants = constants.map(|tensor| tensor.bytes().len()).fold(0, usize::saturating_add);
+            let mut own =
+                size_of::<Program>() + size_of_val(&*program.types) + size_of_val(&*program.outputs);
+            for equation in &program.equations {
+                own +=
+                    size_of::<Equation>() + size_of_val(&*equation.inputs) + size_of_val(&*equation.outputs);
+                equation.op.programs().into_iter().for_each(of);
+            }
+            total.set(total.get().saturating_add(own).saturating_add(constants));
+        });
+        total.get()
     }
 
     /// What `of` makes of this program. Its second argument gives the same of a sub-program, which

@@ -105,6 +105,20 @@ pub fn byte_size(sizes: &[usize], dtype: DType) -> Result<usize> {
         })
 }
 
+/// Whether these bytes are elements of the dtype: those of bools are 0 and 1, which kernels rely on; elements of other
+/// dtypes may be any bytes. What comes from outside is asked, or made so by [`normalise`].
+pub fn are_normal(dtype: DType, bytes: &[u8]) -> bool {
+    // In blocks, each of which is looked at without branches.
+    !dtype.is_bool() || bytes.chunks(4096).all(|block| block.iter().fold(0, |all, byte| all | byte) <= 1)
+}
+
+/// Makes bytes from outside elements of the dtype: what is not 0 is true.
+pub fn normalise(dtype: DType, bytes: &mut [u8]) {
+    if dtype.is_bool() {
+        bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+    }
+}
+
 /// The number of elements of an array that exists (see [`byte_size`]).
 pub fn element_count(sizes: &[usize]) -> usize {
     if sizes.contains(&0) { 0 } else { sizes.iter().product() }

@@ -113,6 +113,20 @@ fn vectors_of_zeros_are_orthonormal() {
     }
 }
 
+/// Columns that depend on others shrink with each sweep, until their products are subnormal.
+#[test]
+fn dependent_columns_are_numbers() {
+    let x = [0.75, 0.0, -1.75, 0.0, -3.0, 0.0, 2.0, 0.0, -2.25, 0.0, -3.0, 0.0];
+    for (m, n) in [(3, 4), (4, 3)] {
+        let x = if m == 3 { f64s(&[3, 4], &x) } else { transposed(&f64s(&[3, 4], &x)) };
+        let found = all(svd(true, true), std::slice::from_ref(&x));
+        let entries = values(&found[0]);
+        assert!(entries[1] > 1.0 && entries[2].abs() < 1e-14, "{entries:?}");
+        let back = product(&product(&found[1], &diagonal(m, n, &entries)), &found[2]);
+        assert_close(&back, &x, 1e-12, "U S V^T");
+    }
+}
+
 #[test]
 fn what_is_not_finite_gives_nan() {
     let x = f64s(&[2, 2], &[1.0, f64::NAN, f64::NAN, 1.0]);

@@ -142,7 +142,7 @@ fn singular_points() {
         assert_eq!(slope(Clamp {}, &[0.0, 1.0, 1.0], operand), 0.0);
     }
     assert_eq!(slope(Clamp {}, &[0.0, 2.0, 1.0], 2), 1.0);
-    assert!(slope(Binary::Pow, &[0.0, 0.0], 0).is_nan());
+    assert_eq!(slope(Binary::Pow, &[0.0, 0.0], 0), 0.0);
     assert_eq!(slope(Binary::Pow, &[0.0, 1.0], 0), 1.0);
     assert_eq!(slope(Binary::Pow, &[2.0, 0.0], 0), 0.0);
     assert_eq!(slope(Binary::Pow, &[0.0, 2.0], 1), 0.0);

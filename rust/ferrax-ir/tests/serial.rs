@@ -393,3 +393,27 @@ fn bound_constants_are_the_last_inputs() {
     let four = vec![scalar; 4];
     assert!(matches!(program.bind_constants(&four), Err(Error::Value(_))));
 }
+
+#[test]
+fn bytes_of_a_program_are_those_that_it_keeps() {
+    const BYTES: usize = 1 << 20;
+    let mut b = Builder::new("callee");
+    let x = b.input(f32s(&[BYTES / 4]));
+    let c = b.constant(Tensor::zeros(DType::F32, &[BYTES / 4][..]).unwrap(), false);
+    let sum = b.add(x, c).unwrap();
+    let mut program = b.finish([sum]);
+    let callee = program.bytes();
+    assert!((BYTES..BYTES + (BYTES >> 4)).contains(&callee), "{callee}");
+    // A tower of calls, each of which calls the one below twice: what they share is there once.
+    for level in 0..100 {
+        let shared = Arc::new(program);
+        let mut b = Builder::new("level");
+        let mut x = b.input(f32s(&[BYTES / 4]));
+        for _ in 0..2 {
+            let call = Call { name: "below".into(), program: shared.clone(), inline: false };
+            x = b.emit1(call, &[x]).unwrap();
+        }
+        program = b.finish([x]);
+        assert!(program.bytes() < callee + (level + 1) * 4096, "level {level}: {}", program.bytes());
+    }
+}

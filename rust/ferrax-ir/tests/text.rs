@@ -223,6 +223,7 @@ fn errors_name_the_place() {
         ("{ lambda ; . let in (1.0:f32[2],) }", "a literal of type"),
         ("{ lambda \"f\" a:f32[99999999999999]=#00; . let in () }", "takes"),
         ("{ lambda \"f\" a:f32[1]=#0; . let in () }", "hexadecimal"),
+        ("{ lambda \"f\" a:bool[3]=#010002; . let in () }", "elements other than 0 and 1"),
         ("{ lambda ; . let in () } x", "after the program"),
         ("", "expected"),
     ];

@@ -31,6 +31,7 @@ mod vector;
 
 use faer::traits::ComplexField;
 pub use faer::{c32, c64};
+pub use small::side_by_side;
 pub use tridiagonal_solve::Diagonals;
 
 use crate::lanes::{Complex, Reals};
@@ -103,15 +104,23 @@ pub trait Scalar: Copy + Send + Sync + Sized + 'static {
     );
 
     /// The lower triangular factors of a batch of Hermitian matrices of which the lower triangle is read,
-    /// with zeros above; NaN, of matrices that are not positive definite.
-    fn cholesky(a: &[Self], size: usize, factors: &mut [Self]);
+    /// with zeros above; NaN, of matrices that are not positive definite. `beside`: [`side_by_side`], of all the
+    /// matrices that these may be a part of.
+    fn cholesky(beside: bool, a: &[Self], size: usize, factors: &mut [Self]);
 
-    /// Elimination with exchanges of rows, of a batch.
-    fn lu(a: &[Self], rows: usize, columns: usize, out: Factored<'_, Self>);
+    /// Elimination with exchanges of rows, of a batch. `beside`: as for `cholesky`.
+    fn lu(beside: bool, a: &[Self], rows: usize, columns: usize, out: Factored<'_, Self>);
 
     /// Solves a batch of triangular systems; `x` holds the right-hand sides, of so many rows and columns,
-    /// and then the solutions.
-    fn solve_triangular(how: &Triangle, a: &[Self], x: &mut [Self], rows: usize, columns: usize);
+    /// and then the solutions. `beside`: as for `cholesky`.
+    fn solve_triangular(
+        beside: bool,
+        how: &Triangle,
+        a: &[Self],
+        x: &mut [Self],
+        rows: usize,
+        columns: usize,
+    );
 
     /// The factor `R` of one matrix, with the reflections below its diagonal, and their factors.
     fn geqrf(a: &[Self], rows: usize, columns: usize, packed: &mut [Self], taus: &mut [Self]);
@@ -216,9 +225,9 @@ macro_rules! scalars {
                 svd::svd(a, rows, columns, values, vectors);
             }
 
-            fn cholesky(a: &[$t], size: usize, factors: &mut [$t]) {
+            fn cholesky(beside: bool, a: &[$t], size: usize, factors: &mut [$t]) {
                 let each = (size * size).max(1);
-                if small::suits(size, a.len() / each) {
+                if beside {
                     return small::cholesky::<$lanes>(a, size, factors);
                 }
                 for (a, factors) in a.chunks_exact(each).zip(factors.chunks_exact_mut(each)) {
@@ -226,9 +235,9 @@ macro_rules! scalars {
                 }
             }
 
-            fn lu(a: &[$t], rows: usize, columns: usize, out: Factored<'_, $t>) {
+            fn lu(beside: bool, a: &[$t], rows: usize, columns: usize, out: Factored<'_, $t>) {
                 let (each, least) = ((rows * columns).max(1), rows.min(columns).max(1));
-                if small::suits(rows.max(columns), a.len() / each) {
+                if beside {
                     return small::lu::<$lanes>(a, rows, columns, out);
                 }
                 let factors = out.factors.chunks_exact_mut(each);
@@ -238,10 +247,17 @@ macro_rules! scalars {
                 }
             }
 
-            fn solve_triangular(how: &Triangle, a: &[$t], x: &mut [$t], rows: usize, columns: usize) {
+            fn solve_triangular(
+                beside: bool,
+                how: &Triangle,
+                a: &[$t],
+                x: &mut [$t],
+                rows: usize,
+                columns: usize,
+            ) {
                 let size = if how.from_left { rows } else { columns };
                 let (each, sides) = ((size * size).max(1), (rows * columns).max(1));
-                if small::suits(size, a.len() / each) && rows.max(columns) <= 4 * size.max(8) {
+                if beside {
                     return small::solve::<$lanes>(how, a, x, rows, columns);
                 }
                 for (a, x) in a.chunks_exact(each).zip(x.chunks_exact_mut(sides)) {

@@ -10,9 +10,10 @@ use crate::lanes::{Lanes, MOST};
 use crate::vector::vectorised;
 use crate::{Element, Factored, Triangle};
 
-/// Whether lanes are faster than one matrix after the other.
-pub(crate) fn suits(size: usize, count: usize) -> bool {
-    size <= 8 || size <= 32 && count >= 4
+/// Whether so many matrices of this size are computed side by side, which is faster; `widest` is the larger extent of
+/// right-hand sides. It decides on bits: those of a whole batch ask, not those of the part that a thread has.
+pub fn side_by_side(size: usize, widest: usize, count: usize) -> bool {
+    (size <= 8 || size <= 32 && count >= 4) && widest <= 4 * size.max(8)
 }
 
 /// Numbers of a group of matrices of so many elements.

@@ -8,7 +8,7 @@ use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
     cache, checkpoint, checks, control, convert, custom, devices, dlpack, dtypes, indexing, operators,
-    params, persistent, placement, primitive, process, promote, source, trace,
+    params, persistent, placement, primitive, process, promote, source, trace, tracebacks,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -220,6 +220,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::release_memory,
         process::num_threads,
         process::most_threads,
+        process::paths_taken,
         process::set_block_bytes,
         process::set_num_threads,
         settle,
@@ -230,6 +231,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         checks::set_checks,
         checks::clear_checks,
         checks::set_verification,
+        tracebacks::set_error_filter,
+        tracebacks::set_handled_traceback,
         dtypes::register_float0,
         dtypes::register_key_dtype,
         placement::place_of,
@@ -240,6 +243,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         devices::place_at,
         devices::platform_devices,
         devices::device_name,
+        devices::missing_device,
     );
     Ok(())
 }

@@ -12,7 +12,8 @@ use ferrax_cpu::generations::{Epoch, Generations};
 use pyo3::prelude::*;
 use rustc_hash::FxBuildHasher;
 
-use crate::program::{EQUATION_BYTES, PyProgram};
+use crate::drops::{OfThread, drop_waiting};
+use crate::program::PyProgram;
 
 /// Programs, and their bytes, of a generation of a thread's table.
 const KEPT: usize = 1024;
@@ -23,13 +24,18 @@ struct Known {
     epoch: Epoch,
 }
 
+impl Default for Known {
+    fn default() -> Known {
+        Known { programs: Generations::new(KEPT, KEPT_BYTES), epoch: Epoch::FIRST }
+    }
+}
+
 /// A program that may be cloned without the interpreter.
 #[derive(Clone)]
 struct Shared(Arc<Py<PyProgram>>);
 
 thread_local! {
-    static PROGRAMS: RefCell<Known> =
-        const { RefCell::new(Known { programs: Generations::new(KEPT, KEPT_BYTES), epoch: Epoch::FIRST }) };
+    static PROGRAMS: RefCell<OfThread<Known>> = RefCell::default();
 }
 
 /// The known program equal to this one; itself if there is none.
@@ -49,7 +55,7 @@ pub fn shared(py: Python<'_>, program: &Bound<'_, PyProgram>) -> PyResult<Py<PyP
         }
     }
     let new = Shared(Arc::new(program.clone().unbind()));
-    let bytes = program.get().program.size() * EQUATION_BYTES;
+    let bytes = program.get().kept_bytes();
     let old = PROGRAMS.with_borrow_mut(|known| known.programs.insert(hash, new, bytes));
     drop(old);
     Ok(program.clone().unbind())
@@ -58,7 +64,8 @@ pub fn shared(py: Python<'_>, program: &Bound<'_, PyProgram>) -> PyResult<Py<PyP
 /// Forgets the programs and executables that are kept for calls to come, those of all jitted functions
 /// included, and gives memory that waits for reuse back to the system.
 #[pyfunction]
-pub fn clear_program_cache() {
+pub fn clear_program_cache(py: Python<'_>) {
+    drop_waiting(py);
     ferrax_cpu::eager::forget();
     let old = PROGRAMS.with_borrow_mut(|known| known.programs.clear());
     drop(old);

@@ -11,6 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::convert::Operand;
+use crate::tracebacks::Filtered;
 use crate::{params, trace};
 
 const NANS: u16 = 1;
@@ -129,7 +130,7 @@ pub fn arguments(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<()> {
 fn guarded(value: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = value.py();
     let module = py.import(intern!(py, "ferrax._src.core.transfers"))?;
-    module.call_method1(intern!(py, "guarded"), (value, bits() & NO_TRANSFERS != 0)).map(drop)
+    module.call_method1(intern!(py, "guarded"), (value, bits() & NO_TRANSFERS != 0)).filtered(py).map(drop)
 }
 
 /// Sets the checks of this thread or, with `shared`, of the process.

@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyCapsule, PyComplex, PyFloat, PyInt};
 use crate::array::{Array, Data};
 use crate::errors::IntoPyResult;
 use crate::promote::{context, default_dtype};
-use crate::{checks, devices, dtypes};
+use crate::{checks, devices, dtypes, eager};
 
 /// An operand of an op.
 #[derive(Clone)]
@@ -187,7 +187,11 @@ pub fn numpy_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
         ));
     }
     let dtype = dtypes::from_python(&object.getattr(intern!(py, "dtype"))?)?;
-    let tensor = copy_interface(py, capsule, dtype)?;
+    let mut tensor = copy_interface(py, capsule, dtype)?;
+    // NumPy's bools may be views of any bytes.
+    if dtype.is_bool() {
+        ferrax_ir::tensor::normalise(dtype, tensor.bytes_mut().py(py)?);
+    }
     let canonical = context().of_foreign(dtype);
     if canonical == dtype { Ok(Some(tensor)) } else { narrow(py, &tensor, canonical).map(Some) }
 }
@@ -209,7 +213,7 @@ fn narrow(py: Python<'_>, tensor: &Tensor, dtype: DType) -> PyResult<Tensor> {
             (value, tensor.dtype().to_string(), dtype.to_string()),
         )?;
     }
-    ferrax_ir::convert::convert(tensor, dtype).py(py)
+    eager::release_gil(py, tensor.bytes().len(), || ferrax_ir::convert::convert(tensor, dtype)).py(py)
 }
 
 fn copy_interface(py: Python<'_>, capsule: &Bound<'_, PyCapsule>, dtype: DType) -> PyResult<Tensor> {

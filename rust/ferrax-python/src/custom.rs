@@ -10,6 +10,7 @@ use ferrax_ir::{Error, Op, Program};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::drops::Referred;
 use crate::errors::raise;
 use crate::interrupt::stash;
 use crate::program::{PyProgram, operands};
@@ -41,7 +42,7 @@ fn closed_over(kind: &str, name: &str) -> Error {
 struct PythonJvp {
     name: String,
     /// `nonzero -> (program, flags)`, as [`JvpRule::program`].
-    rule: Py<PyAny>,
+    rule: Referred<PyAny>,
 }
 
 impl JvpRule for PythonJvp {
@@ -62,9 +63,9 @@ impl JvpRule for PythonJvp {
 struct PythonVjp {
     name: String,
     /// `perturbed -> (program, [])`, as [`VjpRule::forward`].
-    forward: Py<PyAny>,
+    forward: Referred<PyAny>,
     /// `perturbed, given -> (program, flags)`, as [`VjpRule::backward`].
-    backward: Py<PyAny>,
+    backward: Referred<PyAny>,
     optimize_remat: bool,
 }
 
@@ -114,7 +115,7 @@ pub fn custom_jvp_call<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let op = CustomJvp {
         call_jaxpr: program.get().program.clone(),
-        jvp_jaxpr_fun: JvpHandle(Arc::new(PythonJvp { name, rule })),
+        jvp_jaxpr_fun: JvpHandle(Arc::new(PythonJvp { name, rule: rule.into() })),
         num_consts,
         symbolic_zeros,
     };
@@ -138,7 +139,12 @@ pub fn custom_vjp_call<'py>(
     let op = CustomVjp {
         call_jaxpr: program.get().program.clone(),
         num_consts,
-        rule: VjpHandle(Arc::new(PythonVjp { name, forward, backward, optimize_remat })),
+        rule: VjpHandle(Arc::new(PythonVjp {
+            name,
+            forward: forward.into(),
+            backward: backward.into(),
+            optimize_remat,
+        })),
         symbolic_zeros,
     };
     bind(py, op.into(), arguments)

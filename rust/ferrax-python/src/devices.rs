@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ferrax_compile::device::{Attached, Buffer, Device, DeviceId, Memory, Runnable, Usage};
 use ferrax_compile::reference::Reference;
-use ferrax_ir::{Result, Tensor, internal_error};
+use ferrax_ir::{Result, Tensor, device_error, internal_error};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -20,6 +20,7 @@ use crate::convert::Operand;
 use crate::errors::{IntoPyResult, to_py};
 use crate::placement;
 use crate::program::PyProgram;
+use crate::tracebacks::Filtered;
 use crate::{checks, eager, trace};
 
 /// Those but the host; a device's number is one more than its index.
@@ -34,8 +35,22 @@ struct Attachment {
     device: Arc<dyn Device>,
 }
 
+/// What was looked for where `placement::MISSING` is the default device.
+static LOOKED_FOR: RwLock<String> = RwLock::new(String::new());
+
+/// Says why there is no default device: the number that stands for it, whose use is this error.
+#[pyfunction]
+pub fn missing_device(why: String) -> u16 {
+    *LOOKED_FOR.write().unwrap_or_else(PoisonError::into_inner) = why;
+    placement::MISSING.0
+}
+
 /// The device with this number, which is not the host's.
 fn device(id: DeviceId) -> Result<Arc<dyn Device>> {
+    if id == placement::MISSING {
+        let why = LOOKED_FOR.read().unwrap_or_else(PoisonError::into_inner);
+        return Err(device_error!("{why}"));
+    }
     let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
     let index = usize::from(id.0).checked_sub(1);
     let found = index.and_then(|index| devices.get(index)).map(|attachment| attachment.device.clone());
@@ -65,6 +80,12 @@ fn attach(platform: &str, choice: &str) -> Result<Vec<(u16, usize)>> {
         return Ok(vec![(known.device.id().0, index)]);
     }
     let id = DeviceId(devices.len() as u16 + 1);
+    if id == placement::MISSING {
+        return Err(device_error!(
+            "there are {} devices, which are as many as can be numbered",
+            devices.len()
+        ));
+    }
     let (name, device) = match platform {
         "gpu" => gpu::open(id, index)?,
         _ => (platform.to_string(), Attached::new(id, Reference::default()) as Arc<dyn Device>),
@@ -256,7 +277,10 @@ pub fn run(
 fn memory(py: Python<'_>, device: &dyn Device, concrete: &Concrete) -> PyResult<Arc<dyn Memory>> {
     match concrete.buffer()? {
         Buffer::Device(memory) if memory.device() == device.id() => Ok(memory),
-        Buffer::Device(memory) => device.upload(downloaded(&*memory, concrete).py(py)?.bytes()).py(py),
+        Buffer::Device(memory) => {
+            eager::release_gil(py, memory.size(), || device.upload(downloaded(&*memory, concrete)?.bytes()))
+                .py(py)
+        }
         Buffer::Host(storage) => {
             eager::release_gil(py, storage.bytes().len(), || device.upload(storage.bytes())).py(py)
         }
@@ -290,7 +314,8 @@ pub fn place_at<'py>(array: &Bound<'py, Array>, number: u32, fresh: bool) -> PyR
     let buffer = match (buffer, to) {
         (buffer, to) if buffer.device() == to => buffer,
         (Buffer::Device(memory), DeviceId::HOST) => {
-            Buffer::Host(downloaded(&*memory, concrete).py(py)?.storage().clone())
+            let tensor = eager::release_gil(py, memory.size(), || downloaded(&*memory, concrete));
+            Buffer::Host(tensor.py(py)?.storage().clone())
         }
         (_, to) => Buffer::Device(memory(py, &*device(to).py(py)?, concrete)?),
     };
@@ -326,7 +351,7 @@ pub fn at_default<'py>(array: Bound<'py, Array>) -> PyResult<Bound<'py, Array>> 
 pub fn tensor(of: &Concrete, memory: &dyn Memory) -> PyResult<Tensor> {
     Python::attach(|py| {
         let module = py.import(intern!(py, "ferrax._src.core.transfers"))?;
-        module.call_method1(intern!(py, "downloaded"), (of.array_type().to_string(),))?;
+        module.call_method1(intern!(py, "downloaded"), (of.array_type().to_string(),)).filtered(py)?;
         eager::release_gil(py, memory.size(), || downloaded(memory, of)).py(py)
     })
 }

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ferrax_compile::DeviceId;
+use ferrax_ir::tensor::{are_normal, normalise};
 use ferrax_ir::{DType, Sizes, Storage, Tensor};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::array::{Array, Data};
+use crate::eager;
 use crate::errors::IntoPyResult;
 use crate::operators::conversion_error;
 use crate::promote::context;
@@ -274,7 +276,7 @@ impl Array {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let Data::Concrete(concrete) = &slf.get().data else {
-            return Err(conversion_error(slf, "ConcretizationTypeError")?);
+            return Err(conversion_error(slf, "ConcretizationTypeError", "DLPack")?);
         };
         if let Some(stream) = stream {
             return Err(PyValueError::new_err(format!(
@@ -297,7 +299,10 @@ impl Array {
         }
         let mut tensor = concrete.tensor()?;
         if copied {
-            tensor = Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes()).py(py)?;
+            let copy = eager::release_gil(py, tensor.bytes().len(), || {
+                Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes())
+            });
+            tensor = copy.py(py)?;
         }
         if max_version.is_some_and(|(major, _)| major >= 1) {
             export::<Versioned>(py, tensor, copied)
@@ -310,7 +315,7 @@ impl Array {
     fn __dlpack_device__(slf: &Bound<'_, Self>) -> PyResult<(i32, i32)> {
         match &slf.get().data {
             Data::Concrete(_) => Ok((CPU.kind, CPU.id)),
-            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError")?),
+            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError", "DLPack")?),
         }
     }
 }
@@ -393,11 +398,17 @@ fn take<M: Managed>(capsule: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<
         });
     let start = view.data.cast::<u8>().wrapping_add(view.byte_offset as usize).cast_const();
     let aligned = start.addr().is_multiple_of(ALIGNMENT);
-    let shared = in_order && (aligned || len == 0) && copy != Some(true);
+    let lies_well = in_order && (aligned || len == 0) && copy != Some(true);
+    // SAFETY: a tensor in row-major order spans `len` bytes from its start.
+    let normal =
+        !lies_well || len == 0 || are_normal(dtype, unsafe { std::slice::from_raw_parts(start, len) });
+    let shared = lies_well && normal;
     if !shared && copy == Some(false) {
         return Err(PyValueError::new_err(format!(
             "from_dlpack: got copy=False for a tensor whose elements are {}; pass copy=None to copy them",
-            if in_order {
+            if !normal {
+                "bools of other bytes than 0 and 1".to_string()
+            } else if in_order {
                 format!("not aligned to {ALIGNMENT} bytes")
             } else {
                 format!("not in row-major order (shape {:?}, strides {strides:?})", sizes.as_slice())
@@ -417,6 +428,7 @@ fn take<M: Managed>(capsule: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<
         } else if len > 0 {
             gather(target, start, &sizes, &steps, dtype.size());
         }
+        normalise(dtype, target);
         Some(tensor)
     };
     // SAFETY: the name is static; from here on the tensor is ours to release.
@@ -507,6 +519,7 @@ pub fn array_from_dlpack(
             tensor.dtype()
         )));
     }
-    let narrowed = ferrax_ir::convert::convert(&tensor, canonical).py(py)?;
+    let narrow = || ferrax_ir::convert::convert(&tensor, canonical);
+    let narrowed = eager::release_gil(py, tensor.bytes().len(), narrow).py(py)?;
     Array::new_concrete(py, narrowed, false)
 }

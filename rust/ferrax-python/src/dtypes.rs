@@ -121,6 +121,12 @@ pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<DType> {
         return Err(PyTypeError::new_err(format!("dtype {} is not a valid array type", object.repr()?)));
     }
     DType::parse(&name).map_err(|_| {
+        if name.starts_with("float6") {
+            return PyTypeError::new_err(format!(
+                "an array cannot have dtype {name}: floats of six bits have names alone, no numbers. \
+                 Those of four (float4_e2m1fn) and eight bits (such as float8_e4m3fn) have."
+            ));
+        }
         PyTypeError::new_err(format!(
             "an array cannot have dtype {}: its elements are numbers, bools or random keys.",
             object.repr().map(|text| text.to_string()).unwrap_or(name)

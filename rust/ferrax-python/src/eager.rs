@@ -8,13 +8,14 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{Operand, operand_tensor};
+use crate::drops::drop_waiting;
 use crate::errors::{IntoPyResult, to_py};
 use crate::nans;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
 use crate::{cache, checks, devices, key_reuse};
 
-/// Bytes of operands above which the GIL is released while an op runs: below,
+/// Bytes of operands or of results above which the GIL is released while something runs: below,
 /// releasing costs more than it gives.
 const RELEASE_GIL_ABOVE: usize = 1 << 16;
 
@@ -53,8 +54,15 @@ pub fn run_plain(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<
     if watched {
         checks::may_run(op.name())?;
     }
-    let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
-    let results = release_gil(py, bytes, || ferrax_cpu::run_op(op, &inputs)).py(py)?;
+    let executable = match ferrax_cpu::eager::at_hand(op, &inputs) {
+        Some(executable) => executable,
+        None => {
+            drop_waiting(py);
+            py.detach(|| ferrax_cpu::eager::executable(op, &inputs)).py(py)?
+        }
+    };
+    let run = || ferrax_cpu::eager::run_as(&executable, op, &inputs);
+    let results = release_gil(py, executable.work(), run).py(py)?;
     if watched {
         nans::check_op(py, op, &inputs, &results)?;
     }

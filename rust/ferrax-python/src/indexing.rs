@@ -26,6 +26,7 @@ use crate::errors::IntoPyResult;
 use crate::placement;
 use crate::promote::result_type;
 use crate::trace;
+use crate::tracebacks::Filtered;
 
 /// Bytes of results above which the compiled ops, which use all threads, are
 /// better than one thread's copy.
@@ -261,7 +262,7 @@ impl Array {
         if let Some(result) = read(slf, index)? {
             return Ok(result.into_bound(py).into_any());
         }
-        general(py)?.call1((slf, index))
+        general(py)?.call1((slf, index)).filtered(py)
     }
 }
 

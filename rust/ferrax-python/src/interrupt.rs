@@ -7,8 +7,10 @@ use std::cell::RefCell;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
+use crate::drops::OfThread;
+
 thread_local! {
-    static PENDING: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static PENDING: RefCell<OfThread<Option<PyErr>>> = const { RefCell::new(OfThread::new(None)) };
 }
 
 /// Runs Python's signal handlers; whether one raised.
@@ -23,7 +25,7 @@ pub fn check() -> bool {
 }
 
 fn keep(error: PyErr) {
-    let old = PENDING.replace(Some(error));
+    let old = PENDING.with_borrow_mut(|pending| pending.replace(error));
     // Dropped outside the borrow: what an exception refers to may have destructors.
     drop(old);
 }
@@ -38,5 +40,5 @@ pub fn stash(error: PyErr) -> ferrax_ir::Error {
 
 /// The exception that stopped the last run of this thread.
 pub fn take(message: String) -> PyErr {
-    PENDING.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
+    PENDING.with_borrow_mut(|pending| pending.take()).unwrap_or_else(|| PyKeyboardInterrupt::new_err(message))
 }

@@ -1,8 +1,7 @@
 //! `jit`: calls of a Python function by the program it traces to.
 //!
-//! A call flattens its arguments, looks the program up by tree structure, types,
-//! static values and trace context, and runs it; or, inside another trace,
-//! records a call equation. Only a miss runs Python code of the user.
+//! A call flattens its arguments, looks the program up by tree structure, types, static values and trace context, and
+//! runs it; or, inside another trace, records a call equation. Only a miss runs Python code of the user.
 
 mod donation;
 mod key;
@@ -26,9 +25,10 @@ use crate::array::Array;
 use crate::checks;
 use crate::convert::{self, Operand};
 use crate::placement;
-use crate::program::{EQUATION_BYTES, PyProgram};
+use crate::program::PyProgram;
 use crate::promote::{compilation_context, context};
 use crate::trace::{self, FrameKind};
+use crate::tracebacks::Filtered;
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
 use key::{Key, LeafType, Static, StaticName, abstract_leaf, static_value};
 pub use refs::register_ref;
@@ -81,7 +81,8 @@ impl Entry {
         };
         let own = self.captured.iter().filter(alone);
         let captured: usize = own.map(|array| array.get().bytes()).fold(0, usize::saturating_add);
-        captured + self.program.get().program.size() * EQUATION_BYTES
+        let key = self.key.leaves.len() * size_of::<LeafType>();
+        captured.saturating_add(key).saturating_add(self.program.get().kept_bytes())
     }
 }
 
@@ -717,12 +718,15 @@ impl JitFunction {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        if context().disable_jit {
-            return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
-        }
-        let call = self.prepare(py, args, kwargs, false)?;
-        let (entry, operands, refs) = self.entry(py, call)?;
-        self.run_entry(py, &entry, &operands, &refs)
+        let call = || {
+            if context().disable_jit {
+                return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
+            }
+            let call = self.prepare(py, args, kwargs, false)?;
+            let (entry, operands, refs) = self.entry(py, call)?;
+            self.run_entry(py, &entry, &operands, &refs)
+        };
+        call().filtered(py)
     }
 
     /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be

@@ -15,6 +15,7 @@ use crate::convert::Operand;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
+use crate::tracebacks::Filtered;
 use crate::{checks, eager};
 
 /// A run that is followed: what is told the results.
@@ -39,13 +40,16 @@ pub fn follow<'py>(
         .collect();
     let program = Bound::new(py, PyProgram::new(program.clone()))?;
     let module = py.import(intern!(py, "ferrax._src.experimental.key_reuse"))?;
-    module.call_method1(intern!(py, "follow"), (program, name, values)).map(|done| Followed(Some(done)))
+    module
+        .call_method1(intern!(py, "follow"), (program, name, values))
+        .filtered(py)
+        .map(|done| Followed(Some(done)))
 }
 
 impl Followed<'_> {
     pub fn done(self, results: &[Py<Array>]) -> PyResult<()> {
         let Some(done) = self.0 else { return Ok(()) };
-        done.call1((PyList::new(done.py(), results)?,)).map(drop)
+        done.call1((PyList::new(done.py(), results)?,)).filtered(done.py()).map(drop)
     }
 }
 

@@ -21,7 +21,7 @@
 //! | `export` | programs as bytes |
 //! | `tree` | pytrees |
 //! | `process`, `persistent` | threads and memory of the process; programs on disk |
-//! | `source`, `errors`, `interrupt` | the user's line, exceptions, Ctrl-C |
+//! | `source`, `errors`, `tracebacks`, `interrupt` | the user's line, exceptions, what frames they show, Ctrl-C |
 
 pub mod array;
 pub mod bind;
@@ -34,6 +34,7 @@ pub mod custom;
 #[allow(unsafe_op_in_unsafe_fn, reason = "wrappers that pyo3 generates are spanned to the macro in it")]
 pub mod devices;
 pub mod dlpack;
+pub mod drops;
 pub mod dtypes;
 pub mod eager;
 pub mod elementwise;
@@ -58,6 +59,7 @@ pub mod program;
 pub mod promote;
 pub mod source;
 pub mod trace;
+pub mod tracebacks;
 pub mod tree;
 
 use pyo3::prelude::*;
@@ -70,6 +72,8 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
+        ferrax_cpu::Cpu::of_process().map_err(|error| crate::errors::to_py(py, error))?;
+        ferrax_cpu::hold_through_forks(crate::drops::hold);
         ferrax_cpu::protect_forks();
         ferrax_cpu::set_interrupt_check(crate::interrupt::check);
         crate::tree::register(module)?;

@@ -15,7 +15,7 @@ use crate::convert::{self, Operand};
 use crate::elementwise::{Promotion, binary, bind1, numpy_mixed};
 use crate::errors::IntoPyResult;
 use crate::pairwise::Pairwise;
-use crate::{devices, dtypes, functions, params, trace};
+use crate::{devices, dtypes, eager, functions, params, trace};
 
 /// The other operand, or `None` for kinds that the operators leave to Python. What an object's `__jax_array__`
 /// gives may be a number here.
@@ -87,24 +87,25 @@ operators! {
 
 /// The concrete array that `array` is or stands for, or the error that JAX
 /// raises for `what` on a tracer.
-fn require_concrete<'py>(slf: &Bound<'py, Array>, class: &str) -> PyResult<Bound<'py, Array>> {
+fn require_concrete<'py>(slf: &Bound<'py, Array>, class: &str, asked: &str) -> PyResult<Bound<'py, Array>> {
     match trace::concrete(slf)? {
         Some(array) => Ok(array),
-        None => Err(conversion_error(slf, class)?),
+        None => Err(conversion_error(slf, class, asked)?),
     }
 }
 
 /// The concrete array that `array` is, or stands for in a rule of the user's, where JAX has arrays;
 /// else the error that it raises on every tracer, concrete or not.
-fn require_settled<'py>(slf: &Bound<'py, Array>, class: &str) -> PyResult<Bound<'py, Array>> {
+fn require_settled<'py>(slf: &Bound<'py, Array>, class: &str, asked: &str) -> PyResult<Bound<'py, Array>> {
     match trace::settled(slf)? {
         Some(array) => Ok(array),
-        None => Err(conversion_error(slf, class)?),
+        None => Err(conversion_error(slf, class, asked)?),
     }
 }
 
-/// A tracer error that tells where the value came from.
-pub fn conversion_error(array: &Bound<'_, Array>, class: &str) -> PyResult<PyErr> {
+/// A tracer error that tells where the value came from. `asked` is what needs the value, as the user writes it;
+/// nothing where the class says it.
+pub fn conversion_error(array: &Bound<'_, Array>, class: &str, asked: &str) -> PyResult<PyErr> {
     let py = array.py();
     let origin = trace::describe(array)?;
     let location = crate::source::current(py).line().map(|line| line.to_string());
@@ -112,6 +113,9 @@ pub fn conversion_error(array: &Bound<'_, Array>, class: &str) -> PyResult<PyErr
     let keywords = PyDict::new(py);
     keywords.set_item("origin", origin)?;
     keywords.set_item("location", location)?;
+    if !asked.is_empty() {
+        keywords.set_item("operation", asked)?;
+    }
     Ok(PyErr::from_value(constructor.call((array,), Some(&keywords))?))
 }
 
@@ -229,7 +233,7 @@ impl Array {
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()."
             }));
         }
-        let array = require_concrete(slf, "TracerBoolConversionError")?;
+        let array = require_concrete(slf, "TracerBoolConversionError", "")?;
         let Data::Concrete(concrete) = &array.get().data else { return Ok(false) };
         if concrete.dtype.is_key() {
             return Err(PyTypeError::new_err("a PRNG key cannot be converted to bool"));
@@ -240,7 +244,7 @@ impl Array {
 
     fn __float__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         require_scalar(slf, "float")?;
-        let array = require_settled(slf, "ConcretizationTypeError")?;
+        let array = require_settled(slf, "ConcretizationTypeError", "float()")?;
         let number = python_number(&array, "float")?;
         slf.py().get_type::<pyo3::types::PyFloat>().call1((number,))
     }
@@ -248,14 +252,14 @@ impl Array {
     fn __complex__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         require_scalar(slf, "complex")?;
-        let array = require_settled(slf, "ConcretizationTypeError")?;
+        let array = require_settled(slf, "ConcretizationTypeError", "complex()")?;
         let number = python_number(&array, "complex")?;
         py.get_type::<pyo3::types::PyComplex>().call1((number,))
     }
 
     fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         require_scalar(slf, "int")?;
-        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        let array = require_concrete(slf, "ConcretizationTypeError", "int()")?;
         let py = slf.py();
         py.get_type::<pyo3::types::PyInt>().call1((python_number(&array, "int")?,))
     }
@@ -268,27 +272,27 @@ impl Array {
                 slf.get().dtype()
             )));
         }
-        let array = require_concrete(slf, "TracerIntegerConversionError")?;
+        let array = require_concrete(slf, "TracerIntegerConversionError", "")?;
         Ok(python_number(&array, "index")?.into_bound(slf.py()))
     }
 
     /// The only element as a Python number; with arguments, the element at that index.
     #[pyo3(signature = (*args))]
     fn item<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        let array = require_concrete(slf, "ConcretizationTypeError", "x.item()")?;
         as_numpy(&array)?.call_method1("item", args)
     }
 
     /// The elements as nested lists of Python numbers.
     fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        let array = require_concrete(slf, "ConcretizationTypeError", "x.tolist()")?;
         as_numpy(&array)?.call_method0("tolist")
     }
 
     /// The elements' bytes in row-major order.
     #[pyo3(signature = (order = "C"))]
     fn tobytes<'py>(slf: &Bound<'py, Self>, order: &str) -> PyResult<Bound<'py, PyAny>> {
-        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        let array = require_concrete(slf, "ConcretizationTypeError", "x.tobytes()")?;
         as_numpy(&array)?.call_method1("tobytes", (order,))
     }
 
@@ -298,7 +302,7 @@ impl Array {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let view = as_numpy(&require_settled(slf, "TracerArrayConversionError")?)?;
+        let view = as_numpy(&require_settled(slf, "TracerArrayConversionError", "")?)?;
         let Some(dtype) = dtype else {
             return if copy == Some(true) { view.call_method0("copy") } else { Ok(view) };
         };
@@ -326,7 +330,7 @@ impl Array {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         if slf.get().tracer().is_some() {
-            return Err(conversion_error(slf, "ConcretizationTypeError")?);
+            return Err(conversion_error(slf, "ConcretizationTypeError", "pickle")?);
         }
         if slf.get().dtype().is_key() {
             let random = py.import("ferrax.random")?;
@@ -361,7 +365,7 @@ impl Array {
                 concrete.delete();
                 Ok(())
             }
-            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError")?),
+            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError", "x.delete()")?),
         }
     }
 
@@ -369,13 +373,13 @@ impl Array {
     fn is_deleted(slf: &Bound<'_, Self>) -> PyResult<bool> {
         match &slf.get().data {
             Data::Concrete(concrete) => Ok(concrete.is_deleted()),
-            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError")?),
+            Data::Tracer(_) => Err(conversion_error(slf, "ConcretizationTypeError", "x.is_deleted()")?),
         }
     }
 
     /// The address of the first element.
     fn unsafe_buffer_pointer(slf: &Bound<'_, Self>) -> PyResult<usize> {
-        let array = require_concrete(slf, "ConcretizationTypeError")?;
+        let array = require_concrete(slf, "ConcretizationTypeError", "x.unsafe_buffer_pointer()")?;
         match &array.get().data {
             Data::Concrete(concrete) => match concrete.buffer()? {
                 Buffer::Host(storage) => Ok(storage.bytes().as_ptr() as usize),
@@ -411,7 +415,10 @@ fn copy_of(slf: &Bound<'_, Array>) -> PyResult<Py<Array>> {
         }
         Data::Concrete(concrete) => {
             let tensor = concrete.tensor()?;
-            let copy = Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes()).py(py)?;
+            let copy = eager::release_gil(py, tensor.bytes().len(), || {
+                Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes())
+            });
+            let copy = copy.py(py)?;
             Array::new_concrete(py, copy, concrete.weak)
         }
     }
@@ -442,7 +449,7 @@ impl Memory {
 pub fn as_numpy<'py>(array: &Bound<'py, Array>) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
     let Data::Concrete(concrete) = &array.get().data else {
-        return Err(conversion_error(array, "TracerArrayConversionError")?);
+        return Err(conversion_error(array, "TracerArrayConversionError", "")?);
     };
     let dtype = concrete.dtype;
     if dtype.is_key() {

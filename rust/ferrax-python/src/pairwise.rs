@@ -249,8 +249,7 @@ fn run(py: Python<'_>, op: Pairwise, ready: &Ready, operands: &[Operand<'_>; 2])
         checks::may_run(Op::from(op).name())?;
     }
     let inputs = tensors(py, ready.target, operands)?;
-    let bytes = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
-    let results = eager::release_gil(py, bytes, || ready.executable.run(&inputs)).py(py)?;
+    let results = eager::release_gil(py, ready.executable.work(), || ready.executable.run(&inputs)).py(py)?;
     if watched {
         nans::check_op(py, &op.into(), &inputs, &results)?;
     }

@@ -23,6 +23,7 @@ use crate::convert::Operand;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::trace;
+use crate::tracebacks::Filtered;
 
 /// The bit of placements that are part of an array's type: programs are known by them.
 const TYPED: u32 = 1 << 31;
@@ -33,6 +34,8 @@ const COMMITTED: u32 = 1 << 29;
 /// Where the number of a device is: 9 bits. Below is the number among placements.
 const DEVICE: u32 = 20;
 const DEVICES: u32 = 0x1ff << DEVICE;
+/// The device that stands for a default one which there is not.
+pub const MISSING: DeviceId = DeviceId(0x1ff);
 
 /// Ops by which programs say where values are.
 const SAYING: [&str; 4] = ["sharding_constraint", "reshard", "device_put", "shard_map"];
@@ -209,7 +212,8 @@ pub fn place_results(
         Some(answer) => answer,
         None => {
             let shown = PyProgram::new(program.program.clone());
-            let asked = rules(py)?.call_method1(intern!(py, "results"), (shown, numbers.to_vec()))?;
+            let asked =
+                rules(py)?.call_method1(intern!(py, "results"), (shown, numbers.to_vec())).filtered(py)?;
             let answer: Numbers = asked.extract::<Vec<u32>>()?.into();
             program.places.keep(numbers, answer.clone());
             answer
@@ -250,7 +254,7 @@ pub fn place_pair(py: Python<'_>, operands: &[Operand<'_>; 2], result: &Py<Array
             };
             let [x, y] = operands;
             let given = (numbers[0], numbers[1], shape(x)?, shape(y)?);
-            rules(py)?.call_method1(intern!(py, "of_pair"), given)?.extract()?
+            rules(py)?.call_method1(intern!(py, "of_pair"), given).filtered(py)?.extract()?
         }
     };
     result.get().place.set(number);

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::array::Array;
 use crate::convert::{self, Operand};
+use crate::drops::Referred;
 use crate::eager;
 use crate::interrupt::stash;
 use crate::params::from_python;
@@ -31,8 +32,8 @@ use crate::trace;
 pub struct PythonPrimitive {
     name: String,
     /// The `Primitive`.
-    pub primitive: Py<PyAny>,
-    pub params: Py<PyDict>,
+    pub primitive: Referred<PyAny>,
+    pub params: Referred<PyDict>,
     /// The types that it was applied to, and what its type rule gave for them.
     inputs: SmallVec<[Type; 3]>,
     outputs: Types,
@@ -162,7 +163,7 @@ impl Row for PythonPrimitive {
                 .map(|tensor| Array::new_concrete(py, tensor.clone(), false))
                 .collect::<PyResult<Vec<_>>>()?;
             let types = show_types(py, outputs)?;
-            let results = rule(py, "evaluate")?.call1((&self.primitive, &self.params, arrays, types))?;
+            let results = rule(py, "evaluate")?.call1((&*self.primitive, &*self.params, arrays, types))?;
             let results = operands(&results)?;
             Ok(eager::tensors(py, &results)?.into_vec())
         };
@@ -181,7 +182,7 @@ impl Row for PythonPrimitive {
 
     fn as_data(&self, rules: bool) -> Result<Option<Op>> {
         Python::attach(|py| -> PyResult<Option<Op>> {
-            let asked = rule(py, "as_data")?.call1((&self.primitive, &self.params, rules))?;
+            let asked = rule(py, "as_data")?.call1((&*self.primitive, &*self.params, rules))?;
             let Some((name, params)) = asked.extract::<Option<(String, Bound<'_, PyDict>)>>()? else {
                 return Ok(None);
             };
@@ -266,7 +267,7 @@ impl Rules for PythonPrimitive {
 
     /// Callbacks run as a step of their own; others are what their lowering is made of.
     fn lower(&self) -> Lowering {
-        let is_host = |py: Python<'_>| rule(py, "is_host")?.call1((&self.primitive,))?.is_truthy();
+        let is_host = |py: Python<'_>| rule(py, "is_host")?.call1((&*self.primitive,))?.is_truthy();
         match Python::attach(is_host) {
             Ok(true) => Lowering::Library,
             _ => Lowering::Expand,
@@ -308,8 +309,8 @@ pub fn record_primitive<'py>(
     let (outputs, effects) = infer(primitive, params, &inputs)?;
     let op = PythonPrimitive {
         name,
-        primitive: primitive.clone().unbind(),
-        params: params.copy()?.unbind(),
+        primitive: primitive.clone().unbind().into(),
+        params: params.copy()?.unbind().into(),
         inputs,
         outputs: outputs.clone(),
         effects,

@@ -1,6 +1,7 @@
 //! Threads and memory of the process, for Python.
 
 use ferrax_cpu::{alloc, pool};
+use ferrax_ir::paths::Path;
 use pyo3::prelude::*;
 
 use crate::devices;
@@ -40,6 +41,12 @@ pub fn most_threads() -> usize {
 #[pyfunction]
 pub fn set_num_threads(count: usize, shared: bool) {
     if shared { pool::set_width(count) } else { pool::set_own_width(count) }
+}
+
+/// How often each way of computing was taken, by name.
+#[pyfunction]
+pub fn paths_taken() -> Vec<(&'static str, u64)> {
+    Path::ALL.iter().map(|path| (path.name(), path.taken())).collect()
 }
 
 /// Sets about how many bytes of a product over all pairs of rows a derivative has at once, and gives the number before.

@@ -17,8 +17,8 @@ use crate::errors::IntoPyResult;
 use crate::trace::{self, FrameKind};
 use crate::{checks, devices, dtypes, eager, key_reuse, nans, params, persistent, placement, primitive};
 
-/// What an equation takes in memory, with its share of the executable, about.
-pub const EQUATION_BYTES: usize = 2 << 10;
+/// What an equation takes in memory in an executable, about.
+const EQUATION_BYTES: usize = 2 << 10;
 
 /// A program with its executable, which is made when first needed.
 #[pyclass(frozen, weakref, module = "ferrax", name = "Program")]
@@ -62,6 +62,12 @@ impl PyProgram {
             log.call1((&*self.program.name, self.in_types(py)?, begun.elapsed().as_secs_f64()))?;
         }
         Ok(self.executable.get_or_init(|| Arc::new(made)))
+    }
+
+    /// What it keeps in memory, about, once it is compiled.
+    pub fn kept_bytes(&self) -> usize {
+        let compiled = self.program.size().saturating_mul(EQUATION_BYTES);
+        self.program.bytes().saturating_add(compiled)
     }
 
     pub fn is_compiled(&self) -> bool {

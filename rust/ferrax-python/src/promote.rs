@@ -244,7 +244,8 @@ pub fn result_type(py: Python<'_>, operands: &[(DType, bool)]) -> PyResult<(DTyp
             .collect();
         if let Some((dtype, _)) = operands.iter().find(|(dtype, _)| dtype.kind() == Kind::Key) {
             return PyTypeError::new_err(format!(
-                "{dtype} does not promote: keys do not take part in arithmetic"
+                "{dtype} does not promote: keys do not take part in arithmetic. ferrax.random.bits(key) draws numbers, and \
+                 ferrax.random.key_data(key) has the words of keys"
             ));
         }
         let mode =

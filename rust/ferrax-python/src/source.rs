@@ -8,7 +8,9 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::drops::{OfThread, drop_waiting};
 
 /// What is known of a code object.
 enum Code {
@@ -29,7 +31,7 @@ struct Cache {
 }
 
 thread_local! {
-    static CACHE: RefCell<Cache> = RefCell::default();
+    static CACHE: RefCell<OfThread<Cache>> = RefCell::default();
 }
 
 /// Code objects remembered per thread before the cache starts over.
@@ -47,8 +49,14 @@ pub fn exclude(path: String) {
     drop(old);
 }
 
-/// Scopes by number.
-static SCOPES: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+/// Scopes by number, and numbers by the names of scopes.
+struct Scopes {
+    names: Vec<Arc<str>>,
+    numbers: FxHashMap<Arc<str>, usize>,
+}
+
+static SCOPES: RwLock<Scopes> =
+    RwLock::new(Scopes { names: Vec::new(), numbers: FxHashMap::with_hasher(FxBuildHasher) });
 
 thread_local! {
     /// The number of the scope that is being traced; none for the outermost.
@@ -71,16 +79,19 @@ pub fn scope_number(names: &str) -> Option<usize> {
         return None;
     }
     let mut scopes = SCOPES.write().unwrap_or_else(PoisonError::into_inner);
-    Some(scopes.iter().position(|known| **known == *names).unwrap_or_else(|| {
-        scopes.push(names.into());
-        scopes.len() - 1
-    }))
+    if let Some(&number) = scopes.numbers.get(names) {
+        return Some(number);
+    }
+    let (number, names) = (scopes.names.len(), Arc::<str>::from(names));
+    scopes.names.push(names.clone());
+    scopes.numbers.insert(names, number);
+    Some(number)
 }
 
 /// The names of a scope.
 pub fn scope_names(scope: Option<usize>) -> Arc<str> {
     let scopes = SCOPES.read().unwrap_or_else(PoisonError::into_inner);
-    scope.and_then(|number| scopes.get(number).cloned()).unwrap_or_else(|| "".into())
+    scope.and_then(|number| scopes.names.get(number).cloned()).unwrap_or_else(|| "".into())
 }
 
 /// The source of what happens now; unknown if no user code is on the stack.
@@ -130,6 +141,7 @@ fn lookup(code: &Bound<'_, PyAny>, line: i32) -> PyResult<Option<Source>> {
         return Ok(known);
     }
     let py = code.py();
+    drop_waiting(py);
     let file: String =
         code.getattr(intern!(py, "co_filename"))?.cast::<PyString>()?.to_string_lossy().into_owned();
     let function: String =

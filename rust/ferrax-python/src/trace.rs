@@ -31,7 +31,7 @@ use crate::array::{Array, Data, TracerData};
 use crate::convert::Operand;
 use crate::errors::{IntoPyResult, raise, to_py};
 use crate::program::PyProgram;
-use crate::{checks, eager, placement, source};
+use crate::{checks, drops::OfThread, eager, placement, source};
 
 pub use origin::{chain, describe};
 
@@ -91,7 +91,7 @@ pub struct Frame {
 }
 
 thread_local! {
-    static STACK: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+    static STACK: RefCell<OfThread<Vec<Frame>>> = const { RefCell::new(OfThread::new(Vec::new())) };
 }
 
 thread_local! {
@@ -370,7 +370,7 @@ pub fn add_ref_input(
 
 /// Whether nothing is being traced on this thread.
 pub fn is_clean() -> bool {
-    STACK.with_borrow(Vec::is_empty)
+    STACK.with_borrow(|stack| stack.is_empty())
 }
 
 /// Identities of the frames on the stack, outermost first.

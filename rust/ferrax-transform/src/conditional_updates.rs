@@ -9,6 +9,7 @@
 //! operand. Cost: linear.
 
 use ferrax_ir::ops::{GatherMode, Scatter, SelectN};
+use ferrax_ir::paths::Path;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Equation, Op, Program, Result, Type, Var};
 use smallvec::SmallVec;
@@ -24,6 +25,7 @@ pub fn conditional_updates(program: Program) -> Result<Program> {
     if !program.equations.iter().any(|equation| table.choice(equation).is_some()) {
         return Ok(program);
     }
+    Path::ConditionalUpdate.take();
     let mut rewriter = Rewriter::with_inputs(&program);
     rewriter.constants(|_| true);
     for equation in &program.equations {

@@ -46,6 +46,13 @@ const CAUSAL: &str = "i:i32[36,32] = iota[dimension=0 dtype=int32 shape=(36, 32)
     n:f64[2,36,32] = broadcast_in_dim[broadcast_dimensions=() shape=(2, 36, 32)] -9.0:f64[];
     m:f64[2,36,32] = select_n cc n l;";
 
+/// The same of indices that all heads have.
+const CAUSAL_OF_HEADS: &str = "i:i32[2,36,32] = iota[dimension=1 dtype=int32 shape=(2, 36, 32)];
+    j:i32[2,36,32] = iota[dimension=2 dtype=int32 shape=(2, 36, 32)];
+    c:bool[2,36,32] = le j i;
+    n:f64[2,36,32] = broadcast_in_dim[broadcast_dimensions=() shape=(2, 36, 32)] -9.0:f64[];
+    m:f64[2,36,32] = select_n c n l;";
+
 /// The elements of the largest array outside of loops.
 fn largest(program: &Program) -> usize {
     let outputs = program.equations.iter().flat_map(|equation| &equation.outputs);
@@ -93,8 +100,10 @@ fn attention_goes_by_blocks() {
 
 #[test]
 fn masks_are_made_for_each_block() {
-    let blocks = by_blocks(&attention(CAUSAL, ""), 1);
-    assert!(largest(&blocks) < ROWS * COLUMNS, "{blocks}");
+    for mask in [CAUSAL, CAUSAL_OF_HEADS] {
+        let blocks = by_blocks(&attention(mask, ""), 1);
+        assert!(largest(&blocks) < ROWS * COLUMNS, "{blocks}");
+    }
 }
 
 #[test]

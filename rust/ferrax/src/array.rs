@@ -85,7 +85,7 @@ impl Array {
         Tensor::zeros(dtype, shape.as_ref()).map(Array::from)
     }
 
-    /// An array of any dtype from its elements' little-endian bytes.
+    /// An array of any dtype from its elements' little-endian bytes. Of bools, what is not 0 is true.
     pub fn from_bytes(dtype: DType, shape: impl AsRef<[usize]>, bytes: &[u8]) -> Result<Array> {
         let shape = shape.as_ref();
         let need = ferrax_ir::tensor::byte_size(shape, dtype)?;
@@ -95,7 +95,9 @@ impl Array {
                 bytes.len()
             ));
         }
-        Tensor::from_bytes(dtype, shape, bytes).map(Array::from)
+        let mut tensor = Tensor::from_bytes(dtype, shape, bytes)?;
+        ferrax_ir::tensor::normalise(dtype, tensor.bytes_mut()?);
+        Ok(Array::from(tensor))
     }
 
     pub fn shape(&self) -> &[usize] {

@@ -171,6 +171,7 @@ impl Executable {
                 ));
             }
         }
+        ferrax_cpu::protect_forks();
         Ok(Executable {
             name: program.name().into(),
             inputs: program.inputs().into(),

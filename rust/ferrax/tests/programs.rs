@@ -195,3 +195,9 @@ fn arrays() {
     assert!(many.to_string().ends_with("0, …]"));
     assert!(Array::zeros(DType::F32, [0, 3]).unwrap().is_empty());
 }
+
+#[test]
+fn bools_of_any_bytes_are_0_or_1() {
+    let x = Array::from_bytes(DType::Bool, [4], &[2, 0, 255, 1]).unwrap();
+    assert_eq!(x, Array::from_slice(&[true, false, true, true], [4]).unwrap());
+}

@@ -14,16 +14,14 @@ Invariants:
 from __future__ import annotations
 
 import functools
-import sys
 import warnings
-from types import FrameType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ferrax._src.base import config, errors
-from ferrax._src.base.errors import TypePromotionError as TypePromotionError
+from ferrax._src.base import config
+from ferrax._src.base.errors import TypePromotionError as TypePromotionError, user_stacklevel
 from ferrax._src.base.extended_dtypes import (
     ExtendedDType as ExtendedDType,
     KeyTy as KeyTy,
@@ -339,14 +337,15 @@ def scalar_type_to_dtype(typ, value=None):
 
     Errors: OverflowError for an int `value` outside of the range of that dtype.
     """
-    d = _default_of_python_type[typ]()
-    if typ is int and value is not None:
-        info = np.iinfo(d)
-        if not info.min <= value <= info.max:
-            raise OverflowError(
-                f"Python int {value} too large to convert to {d}, whose largest is {info.max}"
-            )
-    return d
+    found = _default_of_python_type[typ]()
+    if typ is not int or value is None:
+        return found
+    limits = np.iinfo(found)
+    if value > limits.max or value < limits.min:
+        raise OverflowError(
+            f"Python int {value} too large to convert to {found}, whose largest is {limits.max}"
+        )
+    return found
 
 
 def coerce_to_array(x, dtype=None):
@@ -357,16 +356,6 @@ def coerce_to_array(x, dtype=None):
 
 # ---------------------------------------------------------------------------------------------
 # Canonicalisation.
-
-
-
-def _user_stacklevel():
-    """The `stacklevel`, for a warning given by the caller, of the first frame outside ferrax."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None and frame.f_code.co_filename.startswith(errors.PACKAGE_DIRECTORY):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
@@ -416,7 +405,7 @@ def warn_of_truncation(value: str, wide: str, narrow: str) -> None:
     """Says, once a line, that a NumPy integer does not fit; the native core calls it."""
     warnings.warn(
         f"The {wide} {value} does not fit into {narrow}, to which it is truncated: the value changes. {_CURE}",
-        stacklevel=_user_stacklevel(),
+        stacklevel=user_stacklevel(),
     )
 
 
@@ -432,7 +421,7 @@ def _canonicalize_explicit(d, fun_name):
     warnings.warn(
         f"Explicitly requested dtype {d}{where}, while 64-bit dtypes are off: the result has dtype "
         f"{narrow}. {_CURE}",
-        stacklevel=_user_stacklevel(),
+        stacklevel=user_stacklevel(),
     )
     return narrow
 

@@ -34,6 +34,15 @@ def user_location() -> str:
     return ""
 
 
+def user_stacklevel() -> int:
+    """The `stacklevel`, for a warning given by the caller, of the first frame outside this package."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_DIRECTORY):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def _describe(tracer) -> str:
     if isinstance(tracer, str):
         return tracer
@@ -63,6 +72,13 @@ def chain(tracer) -> str:
 def _where(location) -> str:
     location = user_location() if location is None else location
     return f"At {location}.\n" if location else ""
+
+
+# What array operation does the work of Python's, for messages.
+_INSTEAD = {
+    f"{kind}()": f", e.g. x.astype({kind}) instead of {kind}(x), and jnp's functions instead of math's"
+    for kind in ("int", "float", "complex")
+}
 
 
 class JAXTypeError(TypeError):
@@ -126,7 +142,7 @@ class ConcretizationTypeError(JAXTypeError):
             "The value is not known while the function is traced. If it decides a shape or the "
             "structure of the program, pass it as a static argument (jit's static_argnames), or "
             "compute it with NumPy outside; otherwise express the computation with array "
-            "operations, e.g. x.astype(int) instead of int(x)."
+            f"operations{_INSTEAD.get(operation or '', '')}."
         )
 
 
@@ -332,7 +348,12 @@ class InconclusiveDimensionOperation(Exception):
 
 class IndexCheckError(IndexError):
     """An index is out of bounds, under `jax_debug_index`. A callback that raises it does so for the
-    program, which ends with this error."""
+    program, which ends with this error.
+
+    Example:
+        >>> issubclass(ferrax.errors.IndexCheckError, IndexError)
+        True
+    """
 
 
 class JaxRuntimeError(RuntimeError):
@@ -411,7 +432,7 @@ _PUBLIC = (
     JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError,
     TracerIntegerConversionError, TracerArrayConversionError, NonConcreteBooleanIndexError,
     UnexpectedTracerError, KeyReuseError, JaxprTypeError, InconclusiveDimensionOperation,
-    JaxRuntimeError, TooManyTracesError,
+    JaxRuntimeError, TooManyTracesError, IndexCheckError, ShardingTypeError,
 )  # fmt: skip
 for _class in _PUBLIC:
     _class.__module__ = "ferrax.errors"

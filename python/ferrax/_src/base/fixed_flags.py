@@ -47,7 +47,6 @@ FIXED = {
         ("ignore",), "experimental.checkify finds indices out of bounds"),
     # Programs are printed without colour, which `True` leaves open.
     "jax_pprint_use_color": ((True, False), "programs are printed without colour"),
-    "jax_traceback_filtering": (("auto", "off"), "tracebacks have all their frames"),
     "jax_tracer_error_num_traceback_frames": (
         (5,), "errors about tracers name one line of the user's for each operation"),
     "jax_include_full_tracebacks_in_locations": (
@@ -67,7 +66,14 @@ FIXED = {
 
 
 class UnsupportedFlagError(ValueError):
-    """A flag was given a value that asks for what ferrax does not have."""
+    """A flag was given a value that asks for what ferrax does not have.
+
+    Example:
+        >>> ferrax.config.update("jax_optimization_level", "O3")
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.UnsupportedFlagError: ...
+    """
 
 
 def check(name: str, value) -> None:

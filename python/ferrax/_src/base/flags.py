@@ -264,17 +264,42 @@ class State:
         return f"<flag {self._name}={self.value!r}>"
 
     def _set(self, value):
-        value = self._checked(value)
+        """Sets the value of the process. What cannot be done leaves the former one, and raises."""
+        value, former = self._checked(value), self._global
+        try:
+            self._take(value)
+        except BaseException:
+            self._take(former)
+            raise
+        done = []
+        try:
+            for part in parts.get(self._name, ()):
+                done.append((states[part], states[part]._global))
+                states[part]._set(value)
+        except BaseException:
+            for state, former_part in reversed(done):
+                state._take(former_part)
+            self._take(former)
+            raise
+
+    def _take(self, value):
         self._global = value
         for hook in _flag_hooks:
             hook(self._name, value, True)
         if self._name in _context_set and _context_hook is not None:
             _context_hook(_shared_context(), True)
             _notify_thread()
-        for part in parts.get(self._name, ()):
-            states[part]._set(value)
 
     def _set_local(self, value):
+        """Sets or ends the value of this thread. What cannot be done leaves the former one, and raises."""
+        former = _local.__dict__.get(self._name, _UNSET)
+        try:
+            self._take_local(value)
+        except BaseException:
+            self._take_local(former)
+            raise
+
+    def _take_local(self, value):
         overrides = _local.__dict__
         if value is _UNSET:
             overrides.pop(self._name, None)
@@ -296,19 +321,20 @@ class StateContext:
         self._previous: list[Any] = []
 
     def __enter__(self) -> None:
-        self._previous.append(_local.__dict__.get(self.state._name, _UNSET))
+        previous = _local.__dict__.get(self.state._name, _UNSET)
         self.state._set_local(self.new_val)
+        self._previous.append(previous)
 
     def __exit__(self, *exc: object) -> None:
         self.state._set_local(self._previous.pop())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        # Each call has a context of its own: threads may be in several calls at once.
+        def with_value(*args: P.args, **kwargs: P.kwargs) -> R:
             with StateContext(self.state, self.new_val):
                 return function(*args, **kwargs)
 
-        return wrapper
+        return functools.update_wrapper(with_value, function)
 
 
 def _help(name, parser, default, doc) -> str:
@@ -374,6 +400,18 @@ def count_added() -> int:
     return len(_of_users)
 
 
+def _known(name: str) -> State:
+    """The flag of this name. Errors: AttributeError where there is none."""
+    state = states.get(name)
+    if state is not None:
+        return state
+    import difflib  # what is seldom needed
+
+    near = difflib.get_close_matches(str(name), states, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise AttributeError(f"Unrecognized config option: {name}{meant}")
+
+
 class Config:
     """The object `ferrax.config`: reads flags as attributes, sets them with `update`.
 
@@ -385,16 +423,12 @@ class Config:
 
     def update(self, name, val):
         """Sets a flag for the whole process. Raises AttributeError for a name that is no flag."""
-        state = states.get(name)
-        if state is None:
-            raise AttributeError(f"Unrecognized config option: {name}")
+        state = _known(name)
         state._set(val)
 
     def read(self, name):
         """The value of a flag on this thread. Raises AttributeError for a name that is no flag."""
-        state = states.get(name)
-        if state is None:
-            raise AttributeError(f"Unrecognized config option: {name}")
+        state = _known(name)
         return state.value
 
     _read = read

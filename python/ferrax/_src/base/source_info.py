@@ -179,6 +179,7 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
 
 # How many paths are excluded: programs that were traced before name other lines.
 exclusions = 0
+excluded_paths: list[str] = []
 
 
 def register_exclusion(path: str) -> None:
@@ -191,6 +192,7 @@ def register_exclusion(path: str) -> None:
     """
     global exclusions
     _core.exclude_from_source(path)
+    excluded_paths.append(path)
     exclusions += 1
 
 

@@ -37,7 +37,7 @@ class Buffer:
     Callbacks are given buffers; they are not made otherwise.
 
     >>> ferrax.experimental.buffer_callback.Buffer.__module__
-    'ferrax._src.callbacks.buffer_callback'
+    'ferrax.experimental.buffer_callback'
     """
 
     def __init__(self, array: np.ndarray, writeable: bool) -> None:

@@ -106,14 +106,17 @@ def _called(name, what, call, first, args, kwargs):
 def _split_arguments(args, kwargs):
     """`(tree, arrays, leaves that are no arrays by number)`."""
     leaves, in_tree = tree_util.tree_flatten((args, kwargs))
-    arrays, static = [], {}
-    for number, leaf in enumerate(leaves):
-        try:
-            core.typeof(leaf)
-            arrays.append(leaf)
-        except TypeError:
-            static[number] = leaf
-    return in_tree, arrays, static
+    static = {place: leaf for place, leaf in enumerate(leaves) if not _has_type(leaf)}
+    return in_tree, [leaf for place, leaf in enumerate(leaves) if place not in static], static
+
+
+def _has_type(leaf) -> bool:
+    """Whether a leaf is an array or a number."""
+    try:
+        core.typeof(leaf)
+    except TypeError:
+        return False
+    return True
 
 
 def debug_callback(
@@ -204,13 +207,14 @@ class _FormatCheck(string.Formatter):
         return ""
 
     def check_unused_args(self, used_args, args, kwargs):
-        unused = [arg for number, arg in enumerate(args) if number not in used_args]
-        if unused:
-            raise ValueError(f"Unused positional arguments to `ferrax.debug.print`: {unused}")
-        unused = [name for name in kwargs if name not in used_args]
+        given = dict(enumerate(args)) | {name: name for name in kwargs}
+        unused = {place: shown for place, shown in given.items() if place not in used_args}
+        by_place = [shown for place, shown in unused.items() if isinstance(place, int)]
+        if by_place:
+            raise ValueError(f"Unused positional arguments to `ferrax.debug.print`: {by_place}")
         if unused:
             raise ValueError(
-                f"ferrax.debug.print: the format does not use the keyword arguments {unused}. An "
+                f"ferrax.debug.print: the format does not use the keyword arguments {[*unused]}. An "
                 'f-string is filled in before the call: write print("{x}", x=x), not '
                 'print(f"{x}", x=x).'
             )

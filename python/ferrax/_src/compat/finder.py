@@ -15,6 +15,7 @@ import sys
 import types
 from collections.abc import Iterable
 
+from ferrax._src.base import public
 from ferrax._src.compat.absences import explain, message
 
 # Prefixes of names of JAX's modules, and of those that answer for them; the first that fits counts.
@@ -61,7 +62,9 @@ class _Loader(importlib.abc.Loader):
         self.own = own
 
     def exec_module(self, module: types.ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(self.own)
+        own = importlib.import_module(self.own)
+        public.show(own)
+        sys.modules[module.__name__] = own
 
 
 class Finder(importlib.abc.MetaPathFinder):

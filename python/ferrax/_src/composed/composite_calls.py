@@ -10,6 +10,7 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base.errors import UnexpectedTracerError
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core.jaxpr import jaxpr_as_fun
 from ferrax._src.core.primitives import primitive_jvps, primitive_transposes
 from ferrax._src.tracing import staging
@@ -58,6 +59,17 @@ class _HashableArray:
         return repr(self.value)
 
 
+def _refuse_tracers(values, message):
+    if any(isinstance(value, core.Tracer) for value in values):
+        raise UnexpectedTracerError(message)
+
+
+def _hashable(attribute):
+    """The leaves and the tree of an attribute, as an equation keeps them."""
+    leaves, tree = tree_util.tree_flatten(attribute)
+    return tuple(_HashableArray(x) if isinstance(x, np.ndarray) else x for x in leaves), tree
+
+
 def composite(
     decomposition: Callable[..., Any], name: str, version: int = 0
 ) -> Callable[..., Any]:
@@ -81,31 +93,27 @@ def composite(
     Array([3., 3.], dtype=float32)
     """
 
+    @api_boundary
     @functools.wraps(decomposition)
     def call(*args: Any, **kwargs: Any) -> Any:
+        _refuse_tracers(
+            kwargs.values(),
+            f"composite '{name}': an attribute (keyword argument) is a traced value. What is not known while"
+            " tracing has to be passed by position.",
+        )
         flat, tree = tree_util.tree_flatten(args)
-        if any(isinstance(value, core.Tracer) for value in kwargs.values()):
-            raise UnexpectedTracerError(
-                f"composite '{name}': an attribute (keyword argument) is a traced value. What is not"
-                " known while tracing has to be passed by position."
-            )
         arrays = [core.as_array(x, name) for x in flat]
         of_attributes = functools.partial(decomposition, **kwargs)
         closed, shapes = staging.make_jaxpr(of_attributes, return_shape=True)(
             *tree.unflatten(arrays)
         )
-        if any(isinstance(const, core.Tracer) for const in closed.consts):
-            raise UnexpectedTracerError(
-                f"composite '{name}': its function uses a traced value from outside. Pass it to the"
-                " function instead."
-            )
-        attributes = []
-        for key, value in kwargs.items():
-            leaves, treedef = tree_util.tree_flatten(value)
-            hashable = [_HashableArray(x) if isinstance(x, np.ndarray) else x for x in leaves]
-            attributes.append((key, tuple(hashable), treedef))
+        _refuse_tracers(
+            closed.consts,
+            f"composite '{name}': its function uses a traced value from outside. Pass it to the function instead.",
+        )
+        attributes = tuple((key, *_hashable(value)) for key, value in kwargs.items())
         results = composite_p.bind(
-            *arrays, name=name, attributes=tuple(attributes), version=version, jaxpr=closed
+            *arrays, name=name, attributes=attributes, version=version, jaxpr=closed
         )
         return tree_util.tree_structure(shapes).unflatten(results)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ferrax._src.base import dtypes
@@ -176,15 +178,18 @@ def _weights(least: float, tolerance: float, count: int):
     """Halley's weights for singular values between `least` and 1, until they are 1 but for rounding."""
     found: list[tuple[float, float, float]] = []
     while least + tolerance < 1 and len(found) < count:
-        square = least * least
-        d = (4 * (1 / square - 1) / square) ** (1 / 3)
-        root = (1 + d) ** 0.5
-        a = root + (2 - d + 2 * (2 - square) / (square * root)) ** 0.5
-        b = (a - 1) ** 2 / 4
-        c = a + b - 1
-        least = least * (a + b * square) / (1 + c * square)
-        found.append((a, b, c))
+        a = _largest_weight(1 / least**2)
+        b = 0.25 * (a - 1) ** 2
+        found.append((a, b, a + b - 1))
+        least *= (a + b * least**2) / (1 + (a + b - 1) * least**2)
     return found
+
+
+def _largest_weight(steepness: float) -> float:
+    """The weight a for singular values from the one on whose inverse square is `steepness`."""
+    d = (4 * steepness * (steepness - 1)) ** (1 / 3)
+    root = math.sqrt(1 + d)
+    return root + math.sqrt(2 - d + 2 * (2 * steepness - 1) / root)
 
 
 def _step(u, weights, by_cholesky: bool):

@@ -44,10 +44,13 @@ class RaggedDotDimensionNumbers:
         self, dot_dimension_numbers: Any, lhs_ragged_dimensions: Sequence[int],
         rhs_group_dimensions: Sequence[int],
     ) -> None:
-        numbers = tuple(tuple(tuple(axes) for axes in pair) for pair in dot_dimension_numbers)
-        object.__setattr__(self, "dot_dimension_numbers", numbers)
-        object.__setattr__(self, "lhs_ragged_dimensions", tuple(lhs_ragged_dimensions))
-        object.__setattr__(self, "rhs_group_dimensions", tuple(rhs_group_dimensions))
+        fields = {
+            "dot_dimension_numbers": tuple(tuple(map(tuple, pair)) for pair in dot_dimension_numbers),
+            "lhs_ragged_dimensions": tuple(lhs_ragged_dimensions),
+            "rhs_group_dimensions": tuple(rhs_group_dimensions),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
 
 _ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))

@@ -8,6 +8,7 @@ import operator
 from types import FunctionType
 
 from ferrax._src.base import errors
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import float0
 from ferrax._src.tree import tree_util
 
@@ -42,11 +43,11 @@ def fun_place(fun) -> str:
 
 
 def wraps(fun, what, how):
-    """As `functools.wraps`, with help of what became of the function before its own: "`what` of `fun`,
-    `how`."."""
+    """As `functools.wraps`, for functions that users call, with help of what became of `fun` before its own:
+    "`what` of `fun`, `how`."."""
 
-    def decorate(wrapper):
-        update_wrapper(wrapper, fun)
+    def decorate(function):
+        wrapper = update_wrapper(api_boundary(function), fun)
         text, own = f"{what} of {fun_name(fun)}, {how}.", wrapper.__doc__
         wrapper.__doc__ = f"{text}\n\nOriginal documentation:\n\n{own}" if own else text
         return wrapper
@@ -225,10 +226,10 @@ def check_callable(fun) -> None:
 
 def split_arguments(args, numbers):
     """`(kept, others)`: the arguments at these positions in their order, and the others."""
-    if not numbers:
-        return (), tuple(args)
-    kept = tuple(args[i] for i in numbers)
-    return kept, tuple(arg for i, arg in enumerate(args) if i not in numbers)
+    others = list(args)
+    for number in sorted(set(numbers), reverse=True):
+        del others[number]
+    return tuple([args[number] for number in numbers]), tuple(others)
 
 
 def join_arguments(numbers, kept, others) -> tuple:

@@ -12,7 +12,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
-from ferrax._src.base.errors import ConcretizationTypeError
+from ferrax._src.base.errors import ConcretizationTypeError, user_stacklevel
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
 from ferrax._src.core.placements import placed, placement
@@ -149,14 +149,12 @@ def _concrete_only(name, function):
 def _arrays_only(name, function):
     """A method or property that tracers do not have: there it raises AttributeError."""
 
-    @functools.wraps(function)
     def method(self, *args, **kwargs):
-        if isinstance(self, core.Tracer):
-            raise AttributeError(
-                f"a tracer has no attribute {name!r}: {self!r} is a value in no memory"
-            )
-        return function(self, *args, **kwargs)
+        if not isinstance(self, core.Tracer):
+            return function(self, *args, **kwargs)
+        raise AttributeError(f"a tracer has no attribute {name!r}: {self!r} is a value in no memory")
 
+    functools.update_wrapper(method, function)
     method.__name__ = method.__qualname__ = name
     return method
 
@@ -262,7 +260,7 @@ def _numpy_dtype(self) -> Any:
     warnings.warn(
         "an array is no dtype: write dtype=x.dtype, not dtype=x. This will be an error.",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=user_stacklevel(),
     )
     return self.dtype
 

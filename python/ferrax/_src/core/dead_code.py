@@ -100,9 +100,8 @@ def convert_invars_to_constvars(jaxpr, count):
 
 
 def _whole(used, eqn):
-    if any(used) or eqn.effects:
-        return [True] * len(eqn.invars), eqn
-    return [False] * len(eqn.invars), None
+    needed = bool(eqn.effects) or any(used)
+    return [needed for _ in eqn.invars], eqn if needed else None
 
 
 def _reduced(eqn, used_inputs, outvars, params):

@@ -18,6 +18,7 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._src.base import config, fixed_flags, flags
+from ferrax._src.base.errors import user_stacklevel
 
 # The kinds of memory that a device has, its own first. On the CPU they are one and the same.
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
@@ -280,7 +281,7 @@ def _tell_of_one_device() -> None:
         warnings.warn(
             f"XLA_FLAGS asks for {found[-1]} devices of the host. There is one: meshes and maps over "
             "more than one device raise errors.",
-            stacklevel=3,
+            stacklevel=user_stacklevel(),
         )
 
 
@@ -410,11 +411,11 @@ def host_ids(backend: str | None = None) -> list[int]:
     Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
     >>> import warnings
-    >>> with warnings.catch_warnings(action="ignore"):
+    >>> with warnings.catch_warnings(record=True):
     ...     ferrax.host_ids()
     [0]
     """
-    warnings.warn("ferrax.host_ids is now called ferrax.process_indices", stacklevel=2)
+    warnings.warn("ferrax.host_ids is now called ferrax.process_indices", stacklevel=user_stacklevel())
     return process_indices(backend)
 
 

@@ -106,14 +106,15 @@ class Format(Immutable):
     def __init__(
         self, layout: Layout | AutoLayout | None = None, sharding: Sharding | None = None
     ) -> None:
-        if isinstance(layout, Layout) and sharding is None:
+        for name, value, kind, wanted in (
+            ("layout", layout, (Layout, AutoLayout), "a Layout, Layout.AUTO"),
+            ("sharding", sharding, (Sharding,), "a Sharding"),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"Format: {name} must be {wanted} or None, got {value!r}")
+            object.__setattr__(self, name, value)
+        if sharding is None and isinstance(layout, Layout):
             raise ValueError(f"Format: a layout needs a sharding, got {layout} without one")
-        if not isinstance(layout, (Layout, AutoLayout, type(None))):
-            raise TypeError(f"Format: layout must be a Layout, Layout.AUTO or None, got {layout!r}")
-        if not isinstance(sharding, (Sharding, type(None))):
-            raise TypeError(f"Format: sharding must be a Sharding or None, got {sharding!r}")
-        object.__setattr__(self, "layout", layout)
-        object.__setattr__(self, "sharding", sharding)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Format) and self._key() == other._key()

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferrax import _core
+from ferrax._src.base.errors import user_stacklevel
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import named_axes
 from ferrax._src.core.devices import Device, devices as all_devices
 from ferrax._src.core.immutable import Immutable
@@ -46,11 +48,12 @@ class AxisType(enum.Enum):
 
 def _axis_types(names, types, function) -> tuple:
     if types is None:
-        return (AxisType.Auto,) * len(names)
-    types = types if isinstance(types, tuple) else (types,)
-    if not all(isinstance(kind, AxisType) for kind in types):
+        types = tuple(AxisType.Auto for _ in names)
+    elif not isinstance(types, tuple):
+        types = (types,)
+    if {type(kind) for kind in types} - {AxisType}:
         raise TypeError(f"{function}: axis_types must be ferrax.sharding.AxisType, got {types}")
-    if len(types) != len(names):
+    if len(names) != len(types):
         raise ValueError(
             f"{function}: each axis has one type; got the axes {names} and the types {types}"
         )
@@ -243,7 +246,7 @@ class Mesh(BaseMesh):
         warnings.warn(
             "`with mesh:` is deprecated. Use `with ferrax.set_mesh(mesh):` instead.",
             category=DeprecationWarning,
-            stacklevel=2,
+            stacklevel=user_stacklevel(),
         )
         _use(entered=(*_state.entered, self))
         return self
@@ -254,6 +257,7 @@ class Mesh(BaseMesh):
     def __call__(self, function: Any) -> Any:
         """The function, called with the mesh in use: a decorator."""
 
+        @api_boundary
         @functools.wraps(function)
         def within(*args, **kwargs):
             with self:

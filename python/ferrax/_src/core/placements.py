@@ -60,6 +60,12 @@ def number_of(sharding: Sharding, committed: bool = True) -> int:
     return known
 
 
+def number_of_missing(why: str) -> int:
+    """The number of a placement on a default device that there is not: what is to run there raises
+    JaxRuntimeError with this message."""
+    return _core.missing_device(why) << DEVICE
+
+
 def device_number(sharding: Sharding | None) -> int:
     """The native core's number of the device; 0 for the CPU, for none, and for several, which no array is on."""
     if sharding is None:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import effects
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import primitive_params
 
 
@@ -188,7 +189,9 @@ def apply_primitive(primitive: Primitive, *args: Any, **params: Any) -> Any:
     Array([-1., -1.], dtype=float32)
     """
     lowering = None if primitive._builtin else lowerings.get(primitive)
-    is_impl = getattr(primitive.impl, "func", None) is apply_primitive
+    impl = getattr(primitive.impl, "func", None)
+    # The public name is a boundary of errors around this function.
+    is_impl = getattr(impl, "__wrapped__", impl) is apply_primitive
     if lowering is None or (lowering.writes_mlir and not is_impl):
         return primitive.bind(*args, **params)
     results = _as_list(lowering(*args, **params))
@@ -306,7 +309,7 @@ class Rules(dict):
             warnings.warn(
                 f"the {self.kind} of '{primitive}', a primitive of the native core, is native: the "
                 "one that is given here is not called",
-                stacklevel=2,
+                stacklevel=user_stacklevel(),
             )
         super().__setitem__(primitive, rule)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ferrax import _core
 from ferrax._src.base import errors, flags
+from ferrax._src.base.errors import user_stacklevel
 
 _DIR, _ENABLE, _MOST = (
     "jax_compilation_cache_dir",
@@ -74,7 +75,7 @@ def problem(text: str) -> None:
     warnings.warn(
         f"the cache of compiled programs is not used for all of them: {text}. Programs are compiled as "
         "without it. jax_compilation_cache_dir says where it is, jax_enable_compilation_cache=False turns it off.",
-        stacklevel=2,
+        stacklevel=user_stacklevel(),
     )
 
 

@@ -94,6 +94,11 @@ def _bits(read) -> int:
     return sum(bits) | (_LOG_COMPILES if traces else 0) | elsewhere
 
 
+# Whether a flag that says where programs run is being set. Where there is no such device, that raises. While
+# ferrax is imported the environment has said it, and what is imported may run nothing: there the first use raises.
+_choosing = False
+
+
 def _default_place(read) -> int:
     """The number of the placement of what was put nowhere, by the flags' values as `read` gives them."""
     device = read(flags.states["jax_default_device"])
@@ -102,7 +107,12 @@ def _default_place(read) -> int:
     if device == "cpu":
         return 0
     if not isinstance(device, Device):
-        device = devices(device)[0]
+        try:
+            device = devices(device)[0]
+        except RuntimeError as error:
+            if _choosing:
+                raise
+            return placements.number_of_missing(f"the default device is to be '{device}', but {error}")
     if not device._number:
         return 0
     return placements.number_of(SingleDeviceSharding(device), committed=False)
@@ -127,7 +137,12 @@ def _on_flag(name, value, process_wide) -> None:
         _core.set_num_threads(flags.states[name].get_local() or 0, False)
     if name not in _CHECKED:
         return
-    _tell_checks(process_wide)
+    global _choosing
+    _choosing = _imported and name in _DEVICES
+    try:
+        _tell_checks(process_wide)
+    finally:
+        _choosing = False
 
 
 def _tell_checks(process_wide: bool) -> None:
@@ -143,7 +158,9 @@ def _tell_checks(process_wide: bool) -> None:
         _core.set_checks(_bits(lambda state: state.value), False)
 
 
+_imported = False
 flags.on_flag_change(_on_flag)
+_imported = True
 monitoring.on_change(lambda: _tell_checks(True))
 
 

@@ -23,11 +23,25 @@ Index = tuple[slice, ...]
 
 
 class IndivisibleError(ValueError):
-    """An axis of an array cannot be cut into as many equal parts as a sharding says."""
+    """An axis of an array cannot be cut into as many equal parts as a sharding says.
+
+    Example:
+        >>> issubclass(ferrax.errors.IndivisibleError, ValueError)
+        True
+    """
 
 
 class DuplicateSpecError(Exception):
-    """A spec that divides two axes of an array over one axis of the mesh."""
+    """A spec that divides two axes of an array over one axis of the mesh.
+
+    Args: message: what is wrong; mesh, pspec: where.
+
+    Example:
+        >>> ferrax.NamedSharding(ferrax.make_mesh((1,), ("x",)), ferrax.P("x", "x"))
+        Traceback (most recent call last):
+            ...
+        ferrax.errors.DuplicateSpecError: ...
+    """
 
     def __init__(self, message: str, mesh: Any, pspec: PartitionSpec) -> None:
         super().__init__(message)
@@ -200,8 +214,9 @@ class SingleDeviceSharding(Immutable, Sharding):
                 f"SingleDeviceSharding requires a device, such as ferrax.devices()[0]; got {device!r} of "
                 f"type {type(device).__name__}"
             )
-        object.__setattr__(self, "_device", device)
-        object.__setattr__(self, "_kind", _memory_kind(memory_kind, device))
+        kind = _memory_kind(memory_kind, device)
+        for name, value in (("_device", device), ("_kind", kind)):
+            object.__setattr__(self, name, value)
 
     @property
     def device_set(self) -> set[Device]:

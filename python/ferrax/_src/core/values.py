@@ -125,7 +125,7 @@ def traced_values(values) -> str:
         for value in values
         if isinstance(value, Tracer)
     ]
-    return "".join(lines) + f"\nAt {_core.user_location()}." if lines else ""
+    return "".join(dict.fromkeys(lines)) + f"\nAt {_core.user_location()}." if lines else ""
 
 
 # Types of concrete values that functions take beside arrays.

@@ -316,7 +316,7 @@ def _of_while(eqn):
         if not used[what] <= made:
             _refuse_loop(f"while_loop {what} function", eqn, signature)
     if used["cond"] & used["body"]:
-        _refuse_loop("while_loop cond and body functions both use the same key, which", eqn, body)
+        _refuse_loop("the condition and the body of a while_loop both use one key, which", eqn, body)
     first = params["cond_nconsts"]
     consts = params["body_nconsts"]
     return KeyReuseSignature(

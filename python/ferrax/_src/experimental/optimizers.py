@@ -149,6 +149,14 @@ def _inverse_root(x):
     return jnp.where(x > 0, 1 / jnp.sqrt(x), 0)
 
 
+def _decayed_mean(mean, new, decay):
+    return decay * mean + (1 - decay) * new
+
+
+def _decayed_sum(total, g, mass):
+    return mass * total + g
+
+
 @optimizer
 def sgd(step_size: float | Schedule) -> Any:
     """Gradient descent: `x - step_size * g`.
@@ -179,7 +187,7 @@ def momentum(step_size: float | Schedule, mass: float) -> Any:
 
     def update(i, g, state):
         x, velocity = state
-        velocity = mass * velocity + g
+        velocity = _decayed_sum(velocity, g, mass)
         return x - rate(i) * velocity, velocity
 
     return _with_zeros(1), update, _first
@@ -200,8 +208,9 @@ def nesterov(step_size: float | Schedule, mass: float) -> Any:
 
     def update(i, g, state):
         x, velocity = state
-        velocity = mass * velocity + g
-        return x - rate(i) * (mass * velocity + g), velocity
+        now = _decayed_sum(velocity, g, mass)
+        ahead = _decayed_sum(now, g, mass)
+        return x - rate(i) * ahead, now
 
     return _with_zeros(1), update, _first
 
@@ -247,7 +256,7 @@ def rmsprop(step_size: float | Schedule, gamma: float = 0.9, eps: float = 1e-8) 
 
     def update(i, g, state):
         x, squares = state
-        squares = gamma * squares + (1 - gamma) * jnp.square(g)
+        squares = _decayed_mean(squares, jnp.square(g), gamma)
         return x - rate(i) * g / jnp.sqrt(squares + eps), squares
 
     return _with_zeros(1), update, _first
@@ -270,7 +279,7 @@ def rmsprop_momentum(
 
     def update(i, g, state):
         x, squares, velocity = state
-        squares = gamma * squares + (1 - gamma) * jnp.square(g)
+        squares = _decayed_mean(squares, jnp.square(g), gamma)
         velocity = momentum * velocity + rate(i) * g / jnp.sqrt(squares + eps)
         return x - velocity, squares, velocity
 
@@ -302,8 +311,8 @@ def adam(step_size: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: f
 
     def update(i, g, state):
         x, mean, squares = state
-        mean = (1 - b1) * g + b1 * mean
-        squares = (1 - b2) * jnp.square(g) + b2 * squares
+        mean = _decayed_mean(mean, g, b1)
+        squares = _decayed_mean(squares, jnp.square(g), b2)
         step = rate(i) * _unbiased(mean, b1, i) / (jnp.sqrt(_unbiased(squares, b2, i)) + eps)
         return x - step, mean, squares
 
@@ -329,10 +338,10 @@ def adamax(
 
     def update(i, g, state):
         x, mean, largest = state
-        mean = (1 - b1) * g + b1 * mean
-        largest = jnp.maximum(b2 * largest, jnp.abs(g))
-        scale = rate(i) / (1 - jnp.asarray(b1, mean.dtype) ** (i + 1))
-        return x - scale * mean / (largest + eps), mean, largest
+        mean = _decayed_mean(mean, g, b1)
+        largest = jnp.maximum(jnp.abs(g), b2 * largest)
+        step = rate(i) * _unbiased(mean, b1, i) / (largest + eps)
+        return x - step, mean, largest
 
     return _with_zeros(2), update, _first
 
@@ -412,12 +421,10 @@ def inverse_time_decay(
     0.05
     """
 
-    def schedule(i: Any) -> Any:
-        if staircase:
-            return step_size / (1 + decay_rate * jnp.floor(i / decay_steps))
-        return step_size / (1 + decay_rate * i / decay_steps)
+    def growth(i: Any) -> Any:
+        return jnp.floor(i / decay_steps) * decay_rate if staircase else i * decay_rate / decay_steps
 
-    return schedule
+    return lambda i: step_size / (growth(i) + 1)
 
 
 def polynomial_decay(

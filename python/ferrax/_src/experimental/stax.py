@@ -8,6 +8,7 @@ parameters do not depend on it, and the shape of the outputs has it as well.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,6 +46,21 @@ def _shape_after(function, shape, batch_in, batch_out, *others) -> tuple[int, ..
     return tuple(result)
 
 
+def _affine(shapes, W_init, b_init, product) -> Layer:
+    """A layer of `product(inputs, W) + b`; `shapes` gives those of outputs, W and b from that of inputs."""
+
+    def init(rng, input_shape):
+        output_shape, *own_shapes = shapes(input_shape)
+        made = zip((W_init, b_init), prng.split(rng), own_shapes)
+        return output_shape, tuple(initializer(key, shape) for initializer, key, shape in made)
+
+    def apply(params, inputs, **kwargs):
+        weights, bias = params
+        return product(inputs, weights) + bias
+
+    return init, apply
+
+
 def Dense(out_dim: int, W_init: Initializer = _GLOROT, b_init: Initializer = _NORMAL) -> Layer:
     """A layer that multiplies the last axis by a matrix and adds a vector.
 
@@ -58,16 +74,11 @@ def Dense(out_dim: int, W_init: Initializer = _GLOROT, b_init: Initializer = _NO
     ((-1, 3), (2, 3), (5, 3))
     """
 
-    def init(rng, input_shape):
-        k1, k2 = prng.split(rng)
-        W, b = W_init(k1, (input_shape[-1], out_dim)), b_init(k2, (out_dim,))
-        return (*input_shape[:-1], out_dim), (W, b)
+    def shapes(input_shape):
+        *batch, in_dim = input_shape
+        return (*batch, out_dim), (in_dim, out_dim), (out_dim,)
 
-    def apply(params, inputs, **kwargs):
-        W, b = params
-        return jnp.dot(inputs, W) + b
-
-    return init, apply
+    return _affine(shapes, W_init, b_init, jnp.dot)
 
 
 def _convolution(dimension_numbers, out_chan, filter_shape, W_init, b_init, convolve) -> Layer:
@@ -75,22 +86,17 @@ def _convolution(dimension_numbers, out_chan, filter_shape, W_init, b_init, conv
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     W_init = W_init or glorot_normal(rhs_spec.index("I"), rhs_spec.index("O"))
 
-    def init(rng, input_shape):
+    def shapes(input_shape):
         extents = iter(filter_shape)
         sizes = {"O": out_chan, "I": input_shape[lhs_spec.index("C")]}
         kernel_shape = tuple(sizes[c] if c in sizes else next(extents) for c in rhs_spec)
         output_shape = _shape_after(
             convolve, input_shape, lhs_spec.index("N"), out_spec.index("N"), kernel_shape
         )
-        k1, k2 = prng.split(rng)
         bias_shape = tuple(out_chan if c == "C" else 1 for c in out_spec)
-        return output_shape, (W_init(k1, kernel_shape), b_init(k2, bias_shape))
+        return output_shape, kernel_shape, bias_shape
 
-    def apply(params, inputs, **kwargs):
-        W, b = params
-        return convolve(inputs, W) + b
-
-    return init, apply
+    return _affine(shapes, W_init, b_init, convolve)
 
 
 def GeneralConv(
@@ -220,19 +226,25 @@ def BatchNorm(
     """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
+    learned = [(center, beta_init), (scale, gamma_init)]
+
     def init(rng, input_shape):
-        shape = tuple(size for i, size in enumerate(input_shape) if i not in axes)
-        k1, k2 = prng.split(rng)
-        beta = beta_init(k1, shape) if center else ()
-        gamma = gamma_init(k2, shape) if scale else ()
-        return input_shape, (beta, gamma)
+        kept = [size for place, size in enumerate(input_shape) if place not in axes]
+        params = (
+            initializer(key, tuple(kept)) if wanted else ()
+            for key, (wanted, initializer) in zip(prng.split(rng), learned)
+        )
+        return input_shape, tuple(params)
 
     def apply(params, x, **kwargs):
-        beta, gamma = params
-        along = tuple(None if i in axes else slice(None) for i in range(jnp.ndim(x)))
-        z = nn.standardize(x, axes, epsilon=epsilon)
-        z = gamma[along] * z if scale else z
-        return z + beta[along] if center else z
+        result = nn.standardize(x, axes, epsilon=epsilon)
+        reduced = [place for place in range(result.ndim) if place in axes]
+        shift, factor = params
+        if scale:
+            result = result * lax.expand_dims(factor, reduced)
+        if center:
+            result = result + lax.expand_dims(shift, reduced)
+        return result
 
     return init, apply
 
@@ -432,6 +444,13 @@ def _keys(kwargs, number):
     return [None] * number if rng is None else prng.split(rng, number)
 
 
+def _successive_keys(rng):
+    """Keys, each split off from what the one before it left."""
+    while True:
+        rng, own = prng.split(rng)
+        yield own
+
+
 def serial(*layers: Layer) -> Layer:
     """Layers one after the other, as one layer.
 
@@ -445,17 +464,18 @@ def serial(*layers: Layer) -> Layer:
     """
 
     def init(rng, input_shape):
-        params = []
-        for layer_init, _ in layers:
-            rng, own = prng.split(rng)
-            input_shape, param = layer_init(own, input_shape)
-            params.append(param)
-        return input_shape, params
+        steps: list[tuple[Any, Any]] = [(input_shape, ())]
+        for layer, key in zip(layers, _successive_keys(rng)):
+            steps.append(layer[0](key, steps[-1][0]))
+        return steps[-1][0], [own for _, own in steps[1:]]
 
     def apply(params, inputs, **kwargs):
-        for (_, layer_apply), param, rng in zip(layers, params, _keys(kwargs, len(layers))):
-            inputs = layer_apply(param, inputs, rng=rng, **kwargs)
-        return inputs
+        keys = _keys(kwargs, len(layers))
+        return functools.reduce(
+            lambda x, step: step[0][1](step[1], x, rng=step[2], **kwargs),
+            zip(layers, params, keys),
+            inputs,
+        )
 
     return init, apply
 
@@ -498,9 +518,11 @@ def shape_dependent(make_layer: Callable[..., Layer]) -> Layer:
     """
 
     def init(rng, input_shape):
-        return make_layer(input_shape)[0](rng, input_shape)
+        begin, _ = make_layer(input_shape)
+        return begin(rng, input_shape)
 
     def apply(params, inputs, **kwargs):
-        return make_layer(inputs.shape)[1](params, inputs, **kwargs)
+        _, use = make_layer(inputs.shape)
+        return use(params, inputs, **kwargs)
 
     return init, apply

@@ -541,13 +541,13 @@ def register_pytree_node_serialization(
     >>> @ferrax.tree_util.register_pytree_node_class
     ... class Holder(list):
     ...     def tree_flatten(self):
-    ...         return tuple(self), None
+    ...         return tuple(self), ()
     ...     @classmethod
-    ...     def tree_unflatten(cls, aux_data, children):
-    ...         return cls(children)
+    ...     def tree_unflatten(cls, nothing, elements):
+    ...         return cls(elements)
     >>> _ = ferrax.export.register_pytree_node_serialization(
     ...     Holder, serialized_name="example.Holder", serialize_auxdata=lambda aux: b"",
-    ...     deserialize_auxdata=lambda text: None)
+    ...     deserialize_auxdata=lambda text: ())
     >>> exported = ferrax.export.export(ferrax.jit(lambda h: h[0] + h[1]))(Holder([1.0, 2.0]))
     >>> ferrax.export.deserialize(exported.serialize()).call(Holder([1.0, 2.0]))
     Array(3., dtype=float32, weak_type=True)

@@ -119,8 +119,11 @@ def conv_general_dilated(
 
 
 def _pairs(padding) -> tuple[tuple[int, int], ...]:
+    widths = []
     try:
-        return tuple((operator.index(low), operator.index(high)) for low, high in padding)
+        for low, high in padding:
+            widths.append((operator.index(low), operator.index(high)))
+        return tuple(widths)
     except (TypeError, ValueError):
         raise ValueError(
             "conv_general_dilated: expected as padding \"VALID\", \"SAME\", \"SAME_LOWER\" or a pair of widths "

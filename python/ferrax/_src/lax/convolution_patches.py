@@ -24,10 +24,9 @@ __all__ = ["conv_general_dilated_local", "conv_general_dilated_patches"]
 
 def _moved(x, source, destination):
     """`x` with these axes at other places, the rest in order."""
-    order = [axis for axis in range(x.ndim) if axis not in source]
-    for to, axis in sorted(zip(destination, source)):
-        order.insert(to, axis)
-    return transpose(x, order)
+    moved = dict(zip(destination, source))
+    rest = iter(sorted(set(range(x.ndim)) - set(source)))
+    return transpose(x, [moved[to] if to in moved else next(rest) for to in range(x.ndim)])
 
 
 def conv_general_dilated_patches(

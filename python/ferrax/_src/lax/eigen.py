@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrax._core import Array, bind
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import operand as _operand
 from ferrax._src.lax.factorisations import _matrix, _square
@@ -67,7 +68,7 @@ def eig(
         warnings.warn(
             "use_magma is deprecated: pass implementation=EigImplementation.MAGMA or LAPACK",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=user_stacklevel(),
         )
         implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
     x = _square(_matrix(x, "eig"), "eig")

@@ -16,8 +16,9 @@ import numpy as np
 
 from ferrax._core import Array, bind
 from ferrax._core.lax import *  # noqa: F403
-from ferrax._core.lax import mul as _mul, select_n, stop_gradient as _stop_gradient
+from ferrax._core.lax import mul as _mul, real, select_n, stop_gradient as _stop_gradient
 from ferrax._src.base import dtypes
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import RoundingMethod
 from ferrax._src.core.typing import ArrayLike, DTypeLike
@@ -117,19 +118,12 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     >>> lax.reduce_precision(jnp.array([1.0 + 2**-10, 3.0]), exponent_bits=5, mantissa_bits=8)
     Array([1., 3.], dtype=float32)
     """
-    exponent_bits = operator.index(exponent_bits)
-    mantissa_bits = operator.index(mantissa_bits)
-    if exponent_bits < 1:
-        raise ValueError(f"reduce_precision: exponent_bits must be 1 or more, got {exponent_bits}")
-    if mantissa_bits < 0:
-        raise ValueError(
-            f"reduce_precision: mantissa_bits must be 0 or more, got {mantissa_bits}"
-        )
-    return bind(
-        "reduce_precision",
-        (_operand(operand, "reduce_precision"),),
-        {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits},
-    )
+    widths = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    for (name, bits), least in zip(widths.items(), (1, 0)):
+        widths[name] = operator.index(bits)
+        if widths[name] < least:
+            raise ValueError(f"reduce_precision: {name} must be {least} or more, got {bits}")
+    return bind("reduce_precision", (_operand(operand, "reduce_precision"),), widths)
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
@@ -146,21 +140,23 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     """Elementwise cast to ``new_dtype``; the result is never weakly typed.
 
-    Casts of floats to integers saturate, NaN becomes 0. Complex to real warns.
+    Casts of floats to integers saturate, NaN becomes 0. Complex to real, also to bool, warns: imaginary parts
+    are dropped, where ``astype(bool)`` is true if one of the parts is not zero.
 
     Args: operand: array or scalar; new_dtype: a dtype or scalar type.
 
     >>> lax.convert_element_type(jnp.array([1.7, -2.5]), jnp.int32)
     Array([ 1, -2], dtype=int32)
     """
-    return _convert_element_type(operand, new_dtype, False)
+    return _convert_element_type(operand, new_dtype, False, keeps="c")
 
 
 _NUMBERS = (bool, int, float, builtins.complex)
 
 
-def _convert_element_type(operand, new_dtype=None, weak_type: bool = False) -> Array:
-    """Cast that can also set the weak bit. ``new_dtype=None`` keeps the operand's dtype."""
+def _convert_element_type(operand, new_dtype=None, weak_type: bool = False, keeps: str = "cb") -> Array:
+    """Cast that can also set the weak bit. ``new_dtype=None`` keeps the operand's dtype. ``keeps``: the kinds of
+    dtypes in which imaginary parts count."""
     if not isinstance(operand, Array):
         if new_dtype is not None and not weak_type and isinstance(operand, _NUMBERS):
             # A number takes the requested dtype at once, as a constant without an equation; a
@@ -181,12 +177,14 @@ def _convert_element_type(operand, new_dtype=None, weak_type: bool = False) -> A
         new_dtype = dtypes.check_and_canonicalize_user_dtype(new_dtype, "convert_element_type")
     if new_dtype == old_dtype and bool(operand.weak_type) == weak_type:
         return operand
-    if getattr(old_dtype, "kind", "V") == "c" and getattr(new_dtype, "kind", "V") not in "cb":
+    if getattr(old_dtype, "kind", "V") == "c" and getattr(new_dtype, "kind", "V") not in keeps:
         warnings.warn(
             "a conversion of complex numbers to real ones drops their imaginary parts; take .real",
             np.exceptions.ComplexWarning,
-            stacklevel=3,
+            stacklevel=user_stacklevel(),
         )
+        if new_dtype.kind == "b":  # of both parts the op itself asks whether they are zero
+            operand = real(operand)
     return bind(
         "convert_element_type", (operand,), {"new_dtype": new_dtype, "weak_type": weak_type}
     )

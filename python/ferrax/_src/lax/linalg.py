@@ -51,8 +51,9 @@ _DTYPES = frozenset(map(np.dtype, (np.float32, np.float64, np.complex64, np.comp
 
 def adjoint(x: Array) -> Array:
     """The matrices of the last two axes, transposed and conjugated."""
-    swapped = transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
-    return conj(swapped) if np.dtype(x.dtype).kind == "c" else swapped
+    *batch, row, column = range(x.ndim)
+    swapped = transpose(x, (*batch, column, row))
+    return swapped if np.dtype(x.dtype).kind != "c" else conj(swapped)
 
 
 def symmetrize(x: Array) -> Array:

@@ -266,11 +266,12 @@ def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any:
     >>> turned(jnp.array([5, 6, 7]))
     Array([7, 5, 6], dtype=int32)
     """
-    if set(perm) != set(range(len(perm))):
+    lanes = range(len(perm))
+    if sorted(perm) != list(lanes):
         raise ValueError(
             f"pshuffle: perm has to name each of the lanes 0 to {len(perm) - 1} once, got {perm}"
         )
-    return ppermute(x, axis_name, [(source, lane) for lane, source in enumerate(perm)])
+    return ppermute(x, axis_name, list(zip(perm, lanes)))
 
 
 def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:

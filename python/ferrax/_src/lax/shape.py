@@ -406,9 +406,9 @@ def concatenate(operands: Any, dimension: int) -> Array:
 
 
 def stack(operands: Any, axis: int = 0) -> Array:
-    """Joins arrays of equal shape and dtype along a new axis.
+    """Joins arrays of equal shape and dtype along an axis that they do not have.
 
-    Args: operands: a sequence of arrays; axis: the new one, in the result. Errors: ValueError for
+    Args: operands: the arrays, a sequence; axis: the new one, in the result. Errors: ValueError for
     none, TypeError for shapes or dtypes that differ.
 
     >>> lax.stack([jnp.arange(2), jnp.arange(2)], axis=1)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
@@ -248,17 +249,14 @@ def scaled_dot_general(
     >>> ferrax.nn.scaled_dot_general(jnp.ones((2, 3)), jnp.ones(3), (((1,), (0,)), ((), ())))
     Array([3., 3.], dtype=float32)
     """
-    if implementation is not None:
-        warnings.warn(
-            "The implementation argument of scaled_dot_general is ignored.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
     if configs is not None:
         raise NotImplementedError(
             "scaled_dot_general: quantised products are not available; quantise the operands and "
             "use ferrax.nn.scaled_matmul."
         )
+    if implementation is not None:
+        ignored = "The implementation argument of scaled_dot_general is ignored."
+        warnings.warn(ignored, DeprecationWarning, stacklevel=user_stacklevel())
     return lax.dot_general(
         lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type
     )

@@ -20,6 +20,7 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
@@ -381,6 +382,16 @@ def _max(x, axis, where):
     return jnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
 
 
+def _others(where, x, value):
+    """x with this value for the elements that do not count."""
+    return x if where is None else jnp.where(where, x, value)
+
+
+def _below_largest(x, axis, where):
+    """x less the largest element that counts; -inf for those that do not."""
+    return _others(where, x, -np.inf) - lax.stop_gradient(_max(x, axis, where))
+
+
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """`exp(x) / sum(exp(x))` along an axis, without overflow.
 
@@ -409,10 +420,9 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
 @jit(static_argnums=(2,), inline=True)
 def _softmax(x, where, axis):
     x = as_inexact("softmax", x)
-    safe = x if where is None else jnp.where(where, x, -np.inf)
-    terms = jnp.exp(safe - lax.stop_gradient(_max(x, axis, where)))
+    terms = jnp.exp(_below_largest(x, axis, where))
     result = terms / jnp.sum(terms, axis, where=where, keepdims=True)
-    return result if where is None else jnp.where(where, result, 0)
+    return _others(where, result, 0)
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))
@@ -444,11 +454,9 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     Array([-0.6931472, -0.6931472], dtype=float32)
     """
     x = as_inexact("log_softmax", x)
-    safe = x if where is None else jnp.where(where, x, -np.inf)
-    shifted = safe - lax.stop_gradient(_max(x, axis, where))
-    total = jnp.sum(jnp.exp(shifted), axis, where=where, keepdims=True)
-    result = shifted - jnp.log(total)
-    return result if where is None else jnp.where(where, result, -np.inf)
+    fall = _below_largest(x, axis, where)
+    total = jnp.sum(jnp.exp(fall), axis, where=where, keepdims=True)
+    return _others(where, fall - jnp.log(total), -np.inf)
 
 
 @jit(static_argnames=("axis", "keepdims"))
@@ -540,7 +548,7 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
         warnings.warn(
             f"ferrax.nn.one_hot: expected integers, got an array of dtype {x.dtype}; convert it",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=user_stacklevel(),
         )
     dtype = dtypes.default_float_dtype() if dtype is None else dtype
     dtype = dtypes.check_and_canonicalize_user_dtype(dtype, "one_hot")

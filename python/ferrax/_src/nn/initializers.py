@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import Array
 from ferrax._src.core.typing import DTypeLike, Shape
 from ferrax._src.lax.arguments import check_out_sharding
@@ -78,6 +79,7 @@ def constant(value: Any, dtype: DTypeLike | None = None) -> Initializer:
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         check_out_sharding("constant", out_sharding)
         return jnp.full(shape, value, dtype=_dtype(dtype))
@@ -97,6 +99,7 @@ def uniform(scale: Any = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         dtype = _dtype(dtype)
         samples = random.uniform(key, shape, dtype, out_sharding=out_sharding)
@@ -115,6 +118,7 @@ def normal(stddev: float = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         dtype = _dtype(dtype)
         samples = random.normal(key, shape, dtype, out_sharding=out_sharding)
@@ -141,6 +145,7 @@ def truncated_normal(
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         dtype = _dtype(dtype)
         standard = random.truncated_normal(
@@ -223,6 +228,7 @@ def variance_scaling(
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         shape = canonicalize_shape(shape, "nn.initializers")
         dtype = _dtype(dtype)
@@ -353,6 +359,7 @@ def orthogonal(
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         check_out_sharding("orthogonal", out_sharding)
         dtype = _dtype(dtype)
@@ -387,6 +394,7 @@ def delta_orthogonal(
     """
     default = dtype
 
+    @api_boundary
     def init(key, shape, dtype=default, out_sharding=None):
         check_out_sharding("delta_orthogonal", out_sharding)
         dtype = _dtype(dtype)

@@ -16,6 +16,8 @@ import numpy as np
 
 from ferrax._core import bind, ufuncs
 from ferrax._src.base import config, dtypes
+from ferrax._src.base.errors import user_stacklevel
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, Tracer, as_array, concrete_or_error
 from ferrax._src.core.dlpack import from_dlpack as import_dlpack
 from ferrax._src.core.placement import device_put, explicit_sharding
@@ -133,6 +135,7 @@ def _check_numeric(x, dtype) -> None:
         )
 
 
+@bounded
 def array(  # noqa: A002
     object: Any, dtype: DTypeLike | None = None, *args: Any, copy: bool = True, order: str = "K",
     ndmin: int = 0, device: Any = None, out_sharding: Any = None,
@@ -152,22 +155,26 @@ def array(  # noqa: A002
     >>> jnp.array(1)
     Array(1, dtype=int32, weak_type=True)
     """
-    if args:
-        if len(args) > 3:
-            raise TypeError(f"jnp.array takes at most 5 positional arguments, got {2 + len(args)}")
-        warnings.warn(
-            "jnp.array: copy, order and ndmin by position are deprecated; name them",
-            DeprecationWarning, stacklevel=2,
-        )
-        settings: tuple[Any, ...] = (copy, order, ndmin)
-        copy, order, ndmin = (*args, *settings[len(args):])
-    if order is not None and order != "K":
-        raise NotImplementedError("Only implemented for order='K'")
-    dtype = user_dtype(dtype, "array")
-    out = _to_array(object, dtype, copy)
-    if ndmin > out.ndim:
-        out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
-    return _place(out, device, out_sharding)
+    try:
+        if args:
+            if len(args) > 3:
+                raise TypeError(f"jnp.array takes at most 5 positional arguments, got {2 + len(args)}")
+            warnings.warn(
+                "jnp.array: copy, order and ndmin by position are deprecated; name them",
+                DeprecationWarning, stacklevel=user_stacklevel(),
+            )
+            settings: tuple[Any, ...] = (copy, order, ndmin)
+            copy, order, ndmin = (*args, *settings[len(args):])
+        if order is not None and order != "K":
+            raise NotImplementedError("Only implemented for order='K'")
+        dtype = user_dtype(dtype, "array")
+        out = _to_array(object, dtype, copy)
+        if ndmin > out.ndim:
+            out = lax.expand_dims(out, tuple(range(ndmin - out.ndim)))
+        return _place(out, device, out_sharding)
+    except Exception:
+        leave()
+        raise
 
 
 def _to_array(x, dtype, copy):
@@ -226,6 +233,7 @@ def _copy(x):
     return bind("copy", (x,), {})
 
 
+@bounded
 def asarray(
     a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
     copy: bool | None = None, device: Any = None, out_sharding: Any = None,
@@ -238,8 +246,12 @@ def asarray(
     >>> jnp.asarray([1, 2], dtype=float)
     Array([1., 2.], dtype=float32)
     """
-    return array(a, dtype=dtype, copy=bool(copy), order=order or "K", device=device,
-                 out_sharding=out_sharding)
+    try:
+        return array(a, dtype=dtype, copy=bool(copy), order=order or "K", device=device,
+                     out_sharding=out_sharding)
+    except Exception:
+        leave()
+        raise
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -278,7 +290,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
                 f"astype drops the imaginary part of {x.dtype}, which will become an error: take "
                 "jnp.real or jnp.imag first.",
                 DeprecationWarning,
-                stacklevel=dtypes._user_stacklevel(),
+                stacklevel=user_stacklevel(),
             )
             x = lax.real(x)
         out = convert(x, dtype)
@@ -378,6 +390,7 @@ def from_dlpack(x: ArrayLike, /, *, device: Any = None, copy: bool | None = None
 # ---------------------------------------------------------------------------- filled arrays
 
 
+@bounded
 def zeros(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
 ) -> Array:
@@ -389,9 +402,14 @@ def zeros(
     Array([[0, 0],
            [0, 0]], dtype=int32)
     """
-    return _filled("zeros", 0, shape, dtype, device, out_sharding)
+    try:
+        return _filled("zeros", 0, shape, dtype, device, out_sharding)
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def ones(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Any = None, out_sharding: Any = None,
 ) -> Array:
@@ -402,7 +420,11 @@ def ones(
     >>> jnp.ones(3)
     Array([1., 1., 1.], dtype=float32)
     """
-    return _filled("ones", 1, shape, dtype, device, out_sharding)
+    try:
+        return _filled("ones", 1, shape, dtype, device, out_sharding)
+    except Exception:
+        leave()
+        raise
 
 
 def empty(
@@ -571,10 +593,9 @@ def arange(
         )
     if any(np.ndim(x) for x in given):
         raise ValueError("jnp.arange: start, stop and step must be scalars")
-    message = "jnp.arange needs its argument '{}' while tracing"
-    start = _concrete_scalar(start, message.format("start"))
-    stop = None if stop is None else _concrete_scalar(stop, message.format("stop"))
-    step = None if step is None else _concrete_scalar(step, message.format("step"))
+    start = _concrete_scalar(start, "stop" if stop is None else "start")
+    stop = None if stop is None else _concrete_scalar(stop, "stop")
+    step = None if step is None else _concrete_scalar(step, "step")
     if stop is None:
         start, stop = 0, start
         first = True
@@ -593,8 +614,8 @@ def arange(
     return _place(out, device, out_sharding)
 
 
-def _concrete_scalar(x, context):
-    value = concrete_or_error(None, x, context)
+def _concrete_scalar(x, name):
+    value = concrete_or_error(None, x, f"The shape of jnp.arange's result depends on its argument '{name}'.")
     return value.item() if isinstance(value, (Array, np.ndarray, np.generic)) else value
 
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import boundary, bounded, leave
 from ferrax._src.core import Array, as_array
 from ferrax._src.core.placement import device_put
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
@@ -37,23 +38,33 @@ from ferrax._src.numpy.take import take
 from ferrax._src.numpy.util import convert, reject_out, user_dtype
 
 
+@bounded
 def _reshape(self: Array, *args: Any, order: str = "C", out_sharding: Any = None) -> Array:
     """See `ferrax.numpy.reshape`; sizes may be given one by one."""
-    sizes = args[0] if len(args) == 1 else args
-    return shape.reshape(self, sizes, order, out_sharding=out_sharding)
+    try:
+        sizes = args[0] if len(args) == 1 else args
+        return shape.reshape(self, sizes, order, out_sharding=out_sharding)
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def _transpose(self: Array, *args: Any) -> Array:
     """See `ferrax.numpy.transpose`; axes may be given one by one."""
-    axes: Any
-    if not args:
-        axes = None
-    elif len(args) == 1:
-        (axes,) = args
-        axes = axes if axes is None or np.iterable(axes) else args
-    else:
-        axes = args
-    return shape.transpose(self, axes)
+    try:
+        axes: Any
+        if not args:
+            axes = None
+        elif len(args) == 1:
+            (axes,) = args
+            axes = axes if axes is None or np.iterable(axes) else args
+        else:
+            axes = args
+        return shape.transpose(self, axes)
+    except Exception:
+        leave()
+        raise
 
 
 def _flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Array:
@@ -61,9 +72,14 @@ def _flatten(self: Array, order: str = "C", *, out_sharding: Any = None) -> Arra
     return shape.ravel(self, order, out_sharding=out_sharding)
 
 
+@bounded
 def _astype(self: Array, dtype: DTypeLike, copy: bool = False, device: Any = None) -> Array:
     """See `ferrax.numpy.astype`."""
-    return array_creation.astype(self, dtype, copy=copy, device=device)
+    try:
+        return array_creation.astype(self, dtype, copy=copy, device=device)
+    except Exception:
+        leave()
+        raise
 
 
 def _copy(self: Array) -> Array:
@@ -101,11 +117,10 @@ def _std(
 
 
 def _bits(dtype) -> int:
-    if dtypes.issubdtype(dtype, np.integer):
-        return dtypes.iinfo(dtype).bits
-    if dtypes.issubdtype(dtype, np.floating):
-        return dtypes.finfo(dtype).bits
-    return 8 * np.dtype(dtype).itemsize
+    for kind, info in ((np.integer, dtypes.iinfo), (np.floating, dtypes.finfo)):
+        if dtypes.issubdtype(dtype, kind):
+            return info(dtype).bits
+    return np.dtype(dtype).itemsize * 8
 
 
 def _view(self: Array, dtype: DTypeLike | None = None, type: None = None) -> Array:  # noqa: A002
@@ -351,11 +366,11 @@ def install(array_class: Any) -> None:
     function_type = type(install)
     for name, function in METHODS.items():
         plain = isinstance(function, function_type)
-        setattr(array_class, name, function if plain else _Method(name, function))
+        setattr(array_class, name, boundary(function) if plain else _Method(name, function))
     for name, function in PROPERTIES.items():
-        setattr(array_class, name, property(function))
+        setattr(array_class, name, property(boundary(function)))
     for name, function in OPERATORS.items():
-        setattr(array_class, name, function)
+        setattr(array_class, name, boundary(function))
     # Set from Python, it is the length of a sequence as well, which NumPy asks for (`np.lexsort`).
     array_class.__len__ = array_class.__len__
     array_class.__array_priority__ = 100

@@ -7,6 +7,8 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._core import Array
+from ferrax._src.base.public import bound_methods
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.lax.creation import full_like
@@ -51,6 +53,7 @@ class IndexUpdateRef:
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
+    @bounded
     def get(
         self,
         *,
@@ -67,19 +70,24 @@ class IndexUpdateRef:
         >>> jnp.arange(3.0).at[5].get(mode="fill", fill_value=-1)
         Array(-1., dtype=float32)
         """
-        check_out_sharding("at[].get", out_sharding)
-        reject_large_integers(self.index)
-        x = self.array
-        return static_getitem(
-            x,
-            parse(x.shape, self.index),
-            mode=mode,
-            fill_value=fill_value,
-            unique_indices=unique_indices,
-            indices_are_sorted=indices_are_sorted,
-            wrap=wrap_negative_indices,
-        )
+        try:
+            check_out_sharding("at[].get", out_sharding)
+            reject_large_integers(self.index)
+            x = self.array
+            return static_getitem(
+                x,
+                parse(x.shape, self.index),
+                mode=mode,
+                fill_value=fill_value,
+                unique_indices=unique_indices,
+                indices_are_sorted=indices_are_sorted,
+                wrap=wrap_negative_indices,
+            )
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def set(
         self,
         values: ArrayLike,
@@ -91,12 +99,17 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = values``. Where indices repeat, which value stays is unspecified."""
-        check_out_sharding("at[].set", out_sharding)
-        return update(
-            "scatter", self.array, self.index, values, indices_are_sorted, unique_indices, mode,
-            wrap_negative_indices,
-        )  # fmt: skip
+        try:
+            check_out_sharding("at[].set", out_sharding)
+            return update(
+                "scatter", self.array, self.index, values, indices_are_sorted, unique_indices, mode,
+                wrap_negative_indices,
+            )  # fmt: skip
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def add(
         self,
         values: ArrayLike,
@@ -108,12 +121,17 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] += values``, once for each time that an index occurs."""
-        check_out_sharding("at[].add", out_sharding)
-        return update(
-            "scatter_add", self.array, self.index, values, indices_are_sorted, unique_indices,
-            mode, wrap_negative_indices,
-        )  # fmt: skip
+        try:
+            check_out_sharding("at[].add", out_sharding)
+            return update(
+                "scatter_add", self.array, self.index, values, indices_are_sorted, unique_indices,
+                mode, wrap_negative_indices,
+            )  # fmt: skip
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def subtract(
         self,
         values: ArrayLike,
@@ -125,12 +143,17 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] -= values``, once for each time that an index occurs."""
-        check_out_sharding("at[].subtract", out_sharding)
-        return update(
-            "scatter_sub", self.array, self.index, values, indices_are_sorted, unique_indices,
-            mode, wrap_negative_indices,
-        )  # fmt: skip
+        try:
+            check_out_sharding("at[].subtract", out_sharding)
+            return update(
+                "scatter_sub", self.array, self.index, values, indices_are_sorted, unique_indices,
+                mode, wrap_negative_indices,
+            )  # fmt: skip
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def multiply(
         self,
         values: ArrayLike,
@@ -145,14 +168,19 @@ class IndexUpdateRef:
 
         Its derivative needs ``unique_indices=True`` (or an index without arrays).
         """
-        check_out_sharding("at[].multiply", out_sharding)
-        return update(
-            "scatter_mul", self.array, self.index, values, indices_are_sorted, unique_indices,
-            mode, wrap_negative_indices,
-        )  # fmt: skip
+        try:
+            check_out_sharding("at[].multiply", out_sharding)
+            return update(
+                "scatter_mul", self.array, self.index, values, indices_are_sorted, unique_indices,
+                mode, wrap_negative_indices,
+            )  # fmt: skip
+        except Exception:
+            leave()
+            raise
 
     mul = multiply
 
+    @bounded
     def divide(
         self,
         values: ArrayLike,
@@ -165,13 +193,18 @@ class IndexUpdateRef:
     ) -> Array:
         """``x[index] /= values``, once for each time that an index occurs; integers become
         floating."""
-        check_out_sharding("at[].divide", out_sharding)
-        divisor = update(
-            "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
-            unique_indices, mode, wrap_negative_indices,
-        )  # fmt: skip
-        return _core.ufuncs.true_divide(self.array, divisor)
+        try:
+            check_out_sharding("at[].divide", out_sharding)
+            divisor = update(
+                "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
+                unique_indices, mode, wrap_negative_indices,
+            )  # fmt: skip
+            return _core.ufuncs.true_divide(self.array, divisor)
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def power(
         self,
         values: ArrayLike,
@@ -183,13 +216,18 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] **= values``, once for each time that an index occurs."""
-        check_out_sharding("at[].power", out_sharding)
-        exponent = update(
-            "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
-            unique_indices, mode, wrap_negative_indices,
-        )  # fmt: skip
-        return power(self.array, exponent)
+        try:
+            check_out_sharding("at[].power", out_sharding)
+            exponent = update(
+                "scatter_mul", full_like(self.array, 1), self.index, values, indices_are_sorted,
+                unique_indices, mode, wrap_negative_indices,
+            )  # fmt: skip
+            return power(self.array, exponent)
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def min(
         self,
         values: ArrayLike,
@@ -201,12 +239,17 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = minimum(x[index], values)``."""
-        check_out_sharding("at[].min", out_sharding)
-        return update(
-            "scatter_min", self.array, self.index, values, indices_are_sorted, unique_indices,
-            mode, wrap_negative_indices,
-        )  # fmt: skip
+        try:
+            check_out_sharding("at[].min", out_sharding)
+            return update(
+                "scatter_min", self.array, self.index, values, indices_are_sorted, unique_indices,
+                mode, wrap_negative_indices,
+            )  # fmt: skip
+        except Exception:
+            leave()
+            raise
 
+    @bounded
     def max(
         self,
         values: ArrayLike,
@@ -218,11 +261,15 @@ class IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Array:
         """``x[index] = maximum(x[index], values)``."""
-        check_out_sharding("at[].max", out_sharding)
-        return update(
-            "scatter_max", self.array, self.index, values, indices_are_sorted, unique_indices,
-            mode, wrap_negative_indices,
-        )  # fmt: skip
+        try:
+            check_out_sharding("at[].max", out_sharding)
+            return update(
+                "scatter_max", self.array, self.index, values, indices_are_sorted, unique_indices,
+                mode, wrap_negative_indices,
+            )  # fmt: skip
+        except Exception:
+            leave()
+            raise
 
     def apply(
         self,
@@ -244,3 +291,4 @@ class IndexUpdateRef:
 def install(array_class: Any) -> None:
     """Gives the array class ``.at``."""
     array_class.at = property(IndexUpdateHelper, doc=IndexUpdateHelper.__doc__)
+    bound_methods(IndexUpdateRef)

@@ -53,7 +53,7 @@ def _i1_over_x(x):
 
 @jit
 def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind and order 0, `sum((x/2)**(2k) / k!**2)`.
+    """Modified Bessel function I0: `sum((x/2)**(2k) / k!**2)`.
 
     Args: x: real array or number; integers become floats. Raises ValueError for complex numbers.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.numpy.nonzero import nonzero_for
@@ -20,6 +21,7 @@ def where(
     condition: ArrayLike, x: ArrayLike, y: ArrayLike, /, *, size: None = None,
     fill_value: None = None,
 ) -> Array: ...
+@bounded
 def where(
     condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *,
     size: int | None = None, fill_value: Any = None,
@@ -38,14 +40,18 @@ def where(
     >>> jnp.where(jnp.arange(3) > 1, 1.0, 0.0)
     Array([0., 0., 1.], dtype=float32, weak_type=True)
     """
-    if x is None and y is None:
-        check_array_like("where", condition)
+    try:
+        if x is None and y is None:
+            check_array_like("where", condition)
 
-        return nonzero_for("where", condition, size, fill_value)
-    check_array_like("where", condition, x, y)
-    if size is not None or fill_value is not None:
-        raise ValueError(
-            "where: size and fill_value are for where(condition) alone, not for where(condition, "
-            "x, y)"
-        )
-    return select_where(condition, x, y)
+            return nonzero_for("where", condition, size, fill_value)
+        check_array_like("where", condition, x, y)
+        if size is not None or fill_value is not None:
+            raise ValueError(
+                "where: size and fill_value are for where(condition) alone, not for where(condition, "
+                "x, y)"
+            )
+        return select_where(condition, x, y)
+    except Exception:
+        leave()
+        raise

@@ -73,8 +73,7 @@ def _parse(subscripts: str, shapes):
             ranks.append(rank)
         elif len(term) != len(shape):
             raise ValueError(
-                f"Einstein sum subscript '{term}' does not contain the correct number of indices"
-                f" for operand {i}."
+                f"einsum: '{term}' names {len(term)} axes, operand {i} has {len(shape)}, of shape {tuple(shape)}"
             )
     rank = max(ranks, default=0)
     spare = (c for c in map(_letter, range(52 + 256)) if c not in used)
@@ -90,7 +89,7 @@ def _parse(subscripts: str, shapes):
         out = batch + "".join(sorted(c for c, n in counts.items() if n == 1))
     for c in out:
         if not any(c in term for term in inputs):
-            raise ValueError(f"Output character '{c}' did not appear in the input")
+            raise ValueError(f"Output character '{c}' did not appear in the input, which is {','.join(inputs)!r}")
     if len(set(out)) != len(out):
         raise ValueError(f"Output character appeared more than once in the output: {out!r}")
     bad = [c for c in used if not c.isalnum() and ord(c) < 140]

@@ -72,7 +72,7 @@ def parse(shape: tuple[int, ...], index) -> list:
         elif item is Ellipsis:
             if ellipsis_at >= 0:
                 raise IndexError(
-                    "an index can only have a single ellipsis ('...'): write ':' for the other axes"
+                    "an index has one ellipsis ('...') at most: write ':' for the other axes"
                 )
             ellipsis_at = len(items)
         elif kind is bool or kind is np.bool_:

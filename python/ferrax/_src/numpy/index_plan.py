@@ -303,11 +303,11 @@ def plan_for(shape: tuple[int, ...], structure: tuple) -> Plan:
 
 def traced(x: Array, starts: tuple, arrays: tuple) -> bool:
     """Whether any of the operands is a tracer."""
-    if isinstance(x, Tracer):
-        return True
-    return any(isinstance(a, Tracer) for a in arrays) or any(
-        isinstance(s, Tracer) for s in starts
-    )
+    for operands in ((x,), arrays, starts):
+        for operand in operands:
+            if isinstance(operand, Tracer):
+                return True
+    return False
 
 
 def as_arguments(plan: Plan, starts: tuple) -> tuple:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ferrax._core import Array, Tracer, bind
 from ferrax._src.base.errors import NonConcreteBooleanIndexError
+from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import GatherScatterMode
 from ferrax._src.lax.elementwise import _convert_element_type
@@ -338,5 +339,5 @@ def setitem(x: Array, index: Any, value: Any) -> NoReturn:
 def install(array_class: Any) -> None:
     """Gives the array class ``iter``; ``[]`` is native and calls ``getitem`` for what is not
     static."""
-    array_class.__iter__ = iterate
-    array_class.__setitem__ = setitem
+    array_class.__iter__ = boundary(iterate)
+    array_class.__setitem__ = boundary(setitem)

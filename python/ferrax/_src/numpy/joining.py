@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
@@ -47,6 +48,15 @@ def _sequence(name, arrays):
     return arrays
 
 
+def _of_one_dtype(name, arrays, dtype):
+    """The operands in the result's dtype, or for None in their common one."""
+    if dtype is None:
+        return promote_dtypes(*arrays)
+    dtype = user_dtype(dtype, name)
+    return [convert(x, dtype) for x in arrays]
+
+
+@bounded
 def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays along an existing axis, or flattened for None, after promotion.
 
@@ -57,23 +67,22 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, dtype: DTypeLike | N
     >>> jnp.concatenate([jnp.arange(2), jnp.ones(1)])
     Array([0., 1., 1.], dtype=float32)
     """
-    given = _sequence("concatenate", arrays)
-    if not given:
-        raise ValueError("concatenate: got no arrays; at least one is needed")
-    parts = [as_array(x) for x in given]
-    if axis is None:
-        return concatenate([ravel(x) for x in parts], axis=0, dtype=dtype)
-    if parts[0].ndim == 0:
-        raise ValueError("concatenate: scalars have no axis to join along; use stack")
-    if type(axis) is not int:
-        axis = operator.index(axis)
-    axis = normalize_axis(axis, parts[0].ndim)
-    if dtype is None:
-        parts = promote_dtypes(*parts)
-    else:
-        dtype = user_dtype(dtype, "concatenate")
-        parts = [convert(x, dtype) for x in parts]
-    return lax.concatenate(parts, dimension=axis)
+    try:
+        given = _sequence("concatenate", arrays)
+        if not given:
+            raise ValueError("concatenate: got no arrays; at least one is needed")
+        parts = [as_array(x) for x in given]
+        if axis is None:
+            return concatenate([ravel(x) for x in parts], axis=0, dtype=dtype)
+        if parts[0].ndim == 0:
+            raise ValueError("concatenate: scalars have no axis to join along; use stack")
+        if type(axis) is not int:
+            axis = operator.index(axis)
+        axis = normalize_axis(axis, parts[0].ndim)
+        return lax.concatenate(_of_one_dtype("concatenate", parts, dtype), dimension=axis)
+    except Exception:
+        leave()
+        raise
 
 
 def concat(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Array:
@@ -87,6 +96,7 @@ def concat(arrays: Sequence[ArrayLike], /, *, axis: int = 0) -> Array:
     return concatenate(arrays, axis=axis)
 
 
+@bounded
 def stack(
     arrays: Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None,
 ) -> Array:
@@ -99,18 +109,22 @@ def stack(
     Array([[0, 0],
            [1, 1]], dtype=int32)
     """
-    if out is not None:
-        raise NotImplementedError("stack: arrays are immutable; leave out the argument out")
-    if isinstance(arrays, (Array, np.ndarray)):
-        axis = normalize_axis(axis, arrays.ndim)
-        out = moveaxis(arrays, 0, axis)
-        return out if dtype is None else convert(out, user_dtype(dtype, "stack"))
-    arrays = _sequence("stack", arrays)
-    if not arrays:
-        raise ValueError("stack: got no arrays; at least one is needed")
-    if all(isinstance(x, Array) for x in arrays) and type(axis) is int:
-        return _stack_jit(tuple(arrays), axis, dtype)
-    return _stack(arrays, axis, dtype)
+    try:
+        if out is not None:
+            raise NotImplementedError("stack: arrays are immutable; leave out the argument out")
+        if isinstance(arrays, (Array, np.ndarray)):
+            axis = normalize_axis(axis, arrays.ndim)
+            out = moveaxis(arrays, 0, axis)
+            return out if dtype is None else convert(out, user_dtype(dtype, "stack"))
+        arrays = _sequence("stack", arrays)
+        if not arrays:
+            raise ValueError("stack: got no arrays; at least one is needed")
+        if all(isinstance(x, Array) for x in arrays) and type(axis) is int:
+            return _stack_jit(tuple(arrays), axis, dtype)
+        return _stack(arrays, axis, dtype)
+    except Exception:
+        leave()
+        raise
 
 
 def _stack(arrays, axis, dtype):
@@ -121,12 +135,7 @@ def _stack(arrays, axis, dtype):
             f" {', '.join(str(tuple(x.shape)) for x in arrays)}."
         )
     axis = normalize_axis(axis, arrays[0].ndim + 1)
-    if dtype is None:
-        arrays = promote_dtypes(*arrays)
-    else:
-        dtype = user_dtype(dtype, "stack")
-        arrays = [convert(x, dtype) for x in arrays]
-    return lax.stack(arrays, axis=axis)
+    return lax.stack(_of_one_dtype("stack", arrays, dtype), axis=axis)
 
 
 _stack_jit = jit(_stack, static_argnames=("axis", "dtype"), inline=True)

@@ -95,13 +95,13 @@ def _norm_of_matrices(x, ord, axes, keepdims):
 
 def _norm_of_singular_values(x, ord, axes, keepdims):
     s = decompositions.svd(shape.moveaxis(x, axes, (-2, -1)), compute_uv=False)
-    if ord == 2:
-        out = reductions.max(s, axis=-1, initial=0)
-    elif ord == -2:
-        out = reductions.min(s, axis=-1)
+    if isinstance(ord, str):  # the nuclear norm
+        norms = reductions.sum(s, axis=-1)
+    elif ord > 0:
+        norms = reductions.max(s, axis=-1, initial=0)
     else:
-        out = reductions.sum(s, axis=-1)  # the nuclear norm
-    return lax.expand_dims(out, axes) if keepdims else out
+        norms = reductions.min(s, axis=-1)
+    return norms if not keepdims else lax.expand_dims(norms, axes)
 
 
 def vector_norm(
@@ -294,13 +294,14 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([[0, 0, 0],
            [0, 1, 2]], dtype=int32)
     """
-    x1, x2 = ensure_arrays("jnp.linalg.outer", x1, x2)
-    if x1.ndim != 1 or x2.ndim != 1:
+    vectors = ensure_arrays("jnp.linalg.outer", x1, x2)
+    shapes = [tuple(vector.shape) for vector in vectors]
+    if any(len(sizes) != 1 for sizes in shapes):
         raise ValueError(
             "ferrax.numpy.linalg.outer: expected two arrays of one axis, got shapes"
-            f" {tuple(x1.shape)} and {tuple(x2.shape)}; jnp.outer flattens its arguments."
+            f" {shapes[0]} and {shapes[1]}; jnp.outer flattens its arguments."
         )
-    return products.outer(x1, x2)
+    return products.outer(vectors[0], vectors[1])
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:

@@ -21,7 +21,7 @@ from ferrax._src.numpy.joining import atleast_2d, concatenate
 from ferrax._src.numpy.rearrangement import _take_rows
 from ferrax._src.numpy.rounding import clip
 from ferrax._src.numpy.shape import moveaxis, ravel, squeeze
-from ferrax._src.numpy.ufuncs import floor_divide, remainder
+from ferrax._src.numpy.ufuncs import floor_divide, isfinite, isinf, remainder
 from ferrax._src.numpy.util import (
     broadcast_to,
     convert,
@@ -271,8 +271,17 @@ def _interp(x, xp, fp, left, right, period):
     width, delta = lax.sub(x1, x0), lax.sub(flat, x0)
     epsilon = strong_constant(np.spacing(dtypes.finfo(x.dtype).eps).astype(x.dtype), width)
     tiny = lax.le(lax.abs(width), epsilon)
-    slope = ufuncs.true_divide(delta, where(tiny, strong_constant(1, width), width))
-    value = where(tiny, f0, ufuncs.add(f0, ufuncs.multiply(slope, lax.sub(f1, f0))))
+    part = ufuncs.true_divide(delta, where(tiny, strong_constant(1, width), width))
+    # From an infinite place it is all the way, to one it is the start, but for the ends themselves.
+    there = lax.bitwise_or(lax.eq(flat, x1), lax.bitwise_and(isinf(x0), lax.ne(flat, x0)))
+    part = where(isinf(width), convert(there, part.dtype), part)
+    rise = lax.sub(f1, f0)
+    value = ufuncs.add(f0, ufuncs.multiply(part, rise))
+    # Infinite values count where they have a weight.
+    ends = ((f0, lax.sub(lax.full_like(part, 1), part)), (f1, part))
+    terms = [where(lax.eq(w, lax.full_like(w, 0)), 0, ufuncs.multiply(w, f)) for f, w in ends]
+    value = where(isfinite(rise), value, ufuncs.add(*terms))
+    value = where(tiny, f0, value)
     if period is None:
         first, last = _slice(xp, 0, 1, 0), _slice(xp, n - 1, n, 0)
         if left != "extrapolate" if isinstance(left, str) else True:

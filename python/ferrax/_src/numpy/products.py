@@ -10,6 +10,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
@@ -18,7 +19,6 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import check_out_sharding
 from ferrax._src.numpy.util import (
-    AxisError,
     alike,
     broadcast_to,
     convert,
@@ -58,7 +58,7 @@ def dot(
     a: ArrayLike, b: ArrayLike, *, precision: Any = None,
     preferred_element_type: DTypeLike | None = None, out_sharding: Any = None,
 ) -> Array:
-    """Sum of products over the last axis of `a` and the second to last of `b`.
+    """Sum of products along the last axis of `a` and the last but one of `b`.
 
     Args: a, b: arrays; a scalar multiplies; precision: of lax; preferred_element_type: dtype of
     the result and accumulation. Raises TypeError for sizes that do not match.

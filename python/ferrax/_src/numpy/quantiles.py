@@ -92,8 +92,11 @@ def _between(low, high, high_weight, method) -> Array:
     if method == "nearest":
         return lax.select(lax.le(weight, lax.full_like(weight, 0.5)), low, high)
     low_weight = lax.sub(lax.full_like(weight, 1), weight)
-    # In the dtype of `q`, be it the narrower one.
-    parts = [lax.mul(convert(x, w.dtype), w) for x, w in ((low, low_weight), (high, weight))]
+    # In the dtype of `q`, be it the narrower one. Infinite elements without a weight do not count.
+    parts = [
+        select_where(lax.eq(w, lax.full_like(w, 0)), lax.full_like(w, 0), lax.mul(convert(x, w.dtype), w))
+        for x, w in ((low, low_weight), (high, weight))
+    ]
     return convert(lax.add(*parts), low.dtype)
 
 

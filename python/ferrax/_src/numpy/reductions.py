@@ -15,6 +15,7 @@ import numpy as np
 
 from ferrax._core import ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, DTypeLike
 from ferrax._src.lax import api as lax
@@ -46,10 +47,13 @@ _REDUCERS = {
 
 
 def _keep_dims(x, axes, shape):
-    kept = tuple([1 if d in axes else size for d, size in enumerate(shape)])
-    return lax.broadcast_in_dim(
-        x, kept, tuple([d for d in range(len(shape)) if d not in axes])
-    )
+    sizes, places = list(shape), []
+    for axis in range(len(shape)):
+        if axis in axes:
+            sizes[axis] = 1
+        else:
+            places.append(axis)
+    return lax.broadcast_in_dim(x, tuple(sizes), tuple(places))
 
 
 def _summation_dtype(dtype):
@@ -145,6 +149,7 @@ def _reduce(name, a, axis, dtype, out, keepdims, initial, where, promote_integer
     return convert(result, result_dtype)
 
 
+@bounded
 def sum(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -166,10 +171,14 @@ def sum(
     >>> jnp.sum(jnp.ones((2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float32)
     """
-    if out is None and _is_static(axis):
-        return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
-    return _reduce("sum", a, axis, user_dtype(dtype, "sum"), out, keepdims, initial, where,
-                   promote_integers)
+    try:
+        if out is None and _is_static(axis):
+            return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
+        return _reduce("sum", a, axis, user_dtype(dtype, "sum"), out, keepdims, initial, where,
+                       promote_integers)
+    except Exception:
+        leave()
+        raise
 
 
 def _is_static(axis) -> bool:
@@ -209,6 +218,7 @@ def _all(a, axis, keepdims, where):
     return _reduce("all", a, axis, None, None, keepdims, None, where)
 
 
+@bounded
 def prod(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -225,10 +235,15 @@ def prod(
     >>> jnp.prod(jnp.array([2, 3, 4]))
     Array(24, dtype=int32)
     """
-    return _reduce("prod", a, axis, user_dtype(dtype, "prod"), out, keepdims, initial, where,
-                   promote_integers)
+    try:
+        return _reduce("prod", a, axis, user_dtype(dtype, "prod"), out, keepdims, initial, where,
+                       promote_integers)
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def max(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -242,11 +257,16 @@ def max(
     >>> jnp.max(jnp.array([[1, 5], [7, 2]]), axis=1)
     Array([5, 7], dtype=int32)
     """
-    if out is None and _is_static(axis):
-        return _max(a, axis, keepdims, initial, where)
-    return _reduce("max", a, axis, None, out, keepdims, initial, where)
+    try:
+        if out is None and _is_static(axis):
+            return _max(a, axis, keepdims, initial, where)
+        return _reduce("max", a, axis, None, out, keepdims, initial, where)
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def min(
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -259,9 +279,13 @@ def min(
     >>> jnp.min(jnp.array([[1, 5], [7, 2]]), axis=1)
     Array([1, 2], dtype=int32)
     """
-    if out is None and _is_static(axis):
-        return _min(a, axis, keepdims, initial, where)
-    return _reduce("min", a, axis, None, out, keepdims, initial, where)
+    try:
+        if out is None and _is_static(axis):
+            return _min(a, axis, keepdims, initial, where)
+        return _reduce("min", a, axis, None, out, keepdims, initial, where)
+    except Exception:
+        leave()
+        raise
 
 
 def amax(
@@ -292,6 +316,7 @@ def amin(
     return min(a, axis, out, keepdims, initial, where)
 
 
+@bounded
 def any(  # noqa: A001
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
@@ -305,11 +330,16 @@ def any(  # noqa: A001
     >>> jnp.any(jnp.array([[0, 1], [0, 0]]), axis=1)
     Array([ True, False], dtype=bool)
     """
-    if out is None and _is_static(axis):
-        return _any(a, axis, keepdims, where)
-    return _reduce("any", a, axis, None, out, keepdims, None, where)
+    try:
+        if out is None and _is_static(axis):
+            return _any(a, axis, keepdims, where)
+        return _reduce("any", a, axis, None, out, keepdims, None, where)
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def all(  # noqa: A001
     a: ArrayLike, axis: Axis | None = None, out: None = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
@@ -323,9 +353,13 @@ def all(  # noqa: A001
     >>> jnp.all(jnp.array([[0, 1], [1, 1]]), axis=1)
     Array([False,  True], dtype=bool)
     """
-    if out is None and _is_static(axis):
-        return _all(a, axis, keepdims, where)
-    return _reduce("all", a, axis, None, out, keepdims, None, where)
+    try:
+        if out is None and _is_static(axis):
+            return _all(a, axis, keepdims, where)
+        return _reduce("all", a, axis, None, out, keepdims, None, where)
+    except Exception:
+        leave()
+        raise
 
 
 def _axis_size(a, axis):
@@ -351,6 +385,7 @@ def _mean(a, axis, dtype, out, keepdims, where, upcast=True):
     return convert(lax.div(total, normalizer), result_dtype)
 
 
+@bounded
 def mean(
     a: ArrayLike, axis: Axis | None = None, dtype: DTypeLike | None = None, out: None = None,
     keepdims: bool = False, *, where: ArrayLike | None = None,
@@ -362,9 +397,13 @@ def mean(
     >>> jnp.mean(jnp.arange(4))
     Array(1.5, dtype=float32)
     """
-    if out is None and _is_static(axis):
-        return _mean_jit(a, axis, dtype, keepdims, where)
-    return _mean(a, axis, user_dtype(dtype, "mean"), out, keepdims, where)
+    try:
+        if out is None and _is_static(axis):
+            return _mean_jit(a, axis, dtype, keepdims, where)
+        return _mean(a, axis, user_dtype(dtype, "mean"), out, keepdims, where)
+    except Exception:
+        leave()
+        raise
 
 
 @jit(static_argnames=(*_AXES, "dtype"), inline=True)

@@ -180,8 +180,8 @@ def delete(
     if value.dtype == np.bool_:
         if value.shape != (size,):
             raise ValueError(
-                "boolean array argument obj to delete must be one dimensional and match the axis "
-                f"length of {size}"
+                f"jnp.delete: a boolean obj needs shape ({size},), an element for each along the axis; got shape "
+                f"{value.shape}"
             )
         return _kept(arr, ~value, axis)
     if value.dtype.kind not in "iu" and not isinstance(obj, int):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.base.errors import user_stacklevel
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array, as_array, concrete_or_error, is_concrete
 from ferrax._src.core.typing import ArrayLike, Axis, Shape
 from ferrax._src.lax import api as lax
@@ -89,7 +91,7 @@ def _warn_not_array(name, a):
         warnings.warn(
             f"{name} requires ndarray or scalar arguments, got {type(a)}.",
             DeprecationWarning,
-            stacklevel=3,
+            stacklevel=user_stacklevel(),
         )
 
 
@@ -176,6 +178,7 @@ def _resolve_shape(a, newshape):
     return sizes
 
 
+@bounded
 def reshape(
     a: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None = None,
     out_sharding: Any = None,
@@ -189,22 +192,26 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    check_out_sharding("reshape", out_sharding)
-    del copy
-    a = ensure_array(a, "reshape")
-    sizes = _resolve_shape(a, shape)
-    if order == "C":
-        return a if sizes == tuple(a.shape) else lax.reshape(a, sizes)
-    if order == "F":
-        reverse = tuple(range(a.ndim))[::-1]
-        out = lax.reshape(lax.transpose(a, reverse), sizes[::-1])
-        return lax.transpose(out, tuple(range(len(sizes)))[::-1])
-    if order == "A":
-        raise NotImplementedError(
-            "reshape: order='A' asks for a layout in memory, which arrays do not show; use 'C' "
-            "or 'F'"
-        )
-    raise ValueError(f"reshape: order has to be 'C' or 'F', got {order!r}")
+    try:
+        check_out_sharding("reshape", out_sharding)
+        del copy
+        a = ensure_array(a, "reshape")
+        sizes = _resolve_shape(a, shape)
+        if order == "C":
+            return a if sizes == tuple(a.shape) else lax.reshape(a, sizes)
+        if order == "F":
+            reverse = tuple(range(a.ndim))[::-1]
+            out = lax.reshape(lax.transpose(a, reverse), sizes[::-1])
+            return lax.transpose(out, tuple(range(len(sizes)))[::-1])
+        if order == "A":
+            raise NotImplementedError(
+                "reshape: order='A' asks for a layout in memory, which arrays do not show; use 'C' "
+                "or 'F'"
+            )
+        raise ValueError(f"reshape: order has to be 'C' or 'F', got {order!r}")
+    except Exception:
+        leave()
+        raise
 
 
 @jit(static_argnames=("order", "out_sharding"), inline=True)
@@ -227,6 +234,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Any = None) -> Array:
     return reshape(a, (a.size,), order)
 
 
+@bounded
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Permutes axes; None reverses them. Raises TypeError if `axes` is no permutation.
 
@@ -236,18 +244,22 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    a = ensure_array(a, "transpose")
-    if axes is None:
-        permutation = tuple(range(a.ndim - 1, -1, -1))
-    else:
-        rank = a.ndim
-        permutation = tuple([normalize_axis(i, rank) for i in axes])
-        if sorted(permutation) != list(range(rank)):
-            raise TypeError(
-                f"transpose: axes has to name each axis of the shape {tuple(a.shape)} once, got"
-                f" {tuple(axes)}."
-            )
-    return lax.transpose(a, permutation)
+    try:
+        a = ensure_array(a, "transpose")
+        if axes is None:
+            permutation = tuple(range(a.ndim - 1, -1, -1))
+        else:
+            rank = a.ndim
+            permutation = tuple([normalize_axis(i, rank) for i in axes])
+            if sorted(permutation) != list(range(rank)):
+                raise TypeError(
+                    f"transpose: axes has to name each axis of the shape {tuple(a.shape)} once, got"
+                    f" {tuple(axes)}."
+                )
+        return lax.transpose(a, permutation)
+    except Exception:
+        leave()
+        raise
 
 
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
@@ -348,6 +360,7 @@ def rollaxis(a: ArrayLike, axis: int, start: Any = 0) -> Array:
     return moveaxis(a, axis, start)
 
 
+@bounded
 def squeeze(a: ArrayLike, axis: Axis | None = None) -> Array:
     """Drops axes of size 1: all, or those named. ValueError if a named size is not 1.
 
@@ -356,20 +369,25 @@ def squeeze(a: ArrayLike, axis: Axis | None = None) -> Array:
     >>> jnp.squeeze(jnp.zeros((1, 3, 1)), axis=0).shape
     (3, 1)
     """
-    a = ensure_array(a, "squeeze")
-    sizes = a.shape
-    if axis is None:
-        axes = tuple([d for d, n in enumerate(sizes) if n == 1])
-    else:
-        axes = tuple(sorted(normalize_axes(axis, a.ndim)))
-        if any(sizes[d] != 1 for d in axes):
-            raise ValueError(
-                "squeeze: cannot select an axis to squeeze out unless it has size one; got"
-                f" axes {axes} of shape {tuple(a.shape)}"
-            )
-    return lax.squeeze(a, axes) if axes else a
+    try:
+        a = ensure_array(a, "squeeze")
+        sizes = a.shape
+        if axis is None:
+            axes = tuple([d for d, n in enumerate(sizes) if n == 1])
+        else:
+            axes = tuple(sorted(normalize_axes(axis, a.ndim)))
+            if any(sizes[d] != 1 for d in axes):
+                raise ValueError(
+                    "squeeze: cannot select an axis to squeeze out unless it has size one; got"
+                    f" axes {axes} of shape {tuple(a.shape)}"
+                )
+        return lax.squeeze(a, axes) if axes else a
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     """Inserts axes of size 1 at positions of the result.
 
@@ -379,13 +397,17 @@ def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     >>> jnp.expand_dims(jnp.arange(3), 0)
     Array([[0, 1, 2]], dtype=int32)
     """
-    a = ensure_array(a, "expand_dims")
-    axes = _axis_list(axis)
-    rank = a.ndim + len(axes)
-    out = tuple([normalize_axis(i, rank) for i in axes])
-    if len(set(out)) != len(out):
-        raise ValueError(f"repeated axis in expand_dims: {axes}")
-    return lax.expand_dims(a, out) if out else a
+    try:
+        a = ensure_array(a, "expand_dims")
+        axes = _axis_list(axis)
+        rank = a.ndim + len(axes)
+        out = tuple([normalize_axis(i, rank) for i in axes])
+        if len(set(out)) != len(out):
+            raise ValueError(f"repeated axis in expand_dims: {axes}")
+        return lax.expand_dims(a, out) if out else a
+    except Exception:
+        leave()
+        raise
 
 
 def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: Any = None) -> Array:

@@ -188,9 +188,11 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 
 
 def _moved(x: Array, source: int, to: int) -> Array:
-    order = [d for d in range(x.ndim) if d != source]
-    order.insert(to, source)
-    return x if source == to else lax.transpose(x, order)
+    if source == to:
+        return x
+    order = list(range(x.ndim))
+    order.insert(to, order.pop(source))
+    return lax.transpose(x, order)
 
 
 @jit

@@ -471,7 +471,8 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 
 
 def _det_of_two(a):
-    return a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
+    p, q, r, s = (a[..., row, column] for row in (0, 1) for column in (0, 1))
+    return p * s - q * r
 
 
 def _det_of_three(a):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax._core import Array, bind, ufuncs
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core.op_types import GatherDimensionNumbers, GatherScatterMode
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import elementwise as lax
@@ -43,6 +44,7 @@ def _integer_indices(x: Array, message: str, error=ValueError) -> Array:
     raise error(message)
 
 
+@bounded
 def take(
     a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None,
     mode: str | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
@@ -64,28 +66,32 @@ def take(
     >>> jnp.take(jnp.array([10.0, 20.0]), jnp.array([1, 5]))
     Array([20., nan], dtype=float32)
     """
-    if out is not None:
-        raise NotImplementedError("take: arrays are immutable; leave out the argument out")
-    a = ensure_array(a, "take", 0)
-    indices = ensure_array(indices, "take", 1)
-    if axis is not None:
-        axis = operator.index(axis)
-    if mode == "raise":
-        raise NotImplementedError("take: there is no mode 'raise'; use 'fill', 'clip' or 'wrap'")
-    if mode not in (None, "fill", "clip", "wrap"):
-        raise ValueError(f"take: mode has to be 'fill', 'clip' or 'wrap', got {mode!r}")
-    if fill_value is not None:
-        fill_value = _static_scalar(fill_value)
-        if isinstance(fill_value, float) and fill_value != fill_value:
-            fill_value = None  # NaN is the default; as a key it would equal nothing
-    if index_checks.wanted(mode) and dtypes.issubdtype(indices.dtype, np.integer):
-        if axis is None:
-            index_checks.check("take", indices, a.size, 0, True)
-        elif a.ndim:
-            index_checks.check("take", indices, a.shape[axis], canonical_axis(axis, a.ndim), True)
-    return _take_jit(
-        a, indices, axis, mode, bool(unique_indices), bool(indices_are_sorted), fill_value
-    )
+    try:
+        if out is not None:
+            raise NotImplementedError("take: arrays are immutable; leave out the argument out")
+        a = ensure_array(a, "take", 0)
+        indices = ensure_array(indices, "take", 1)
+        if axis is not None:
+            axis = operator.index(axis)
+        if mode == "raise":
+            raise NotImplementedError("take: there is no mode 'raise'; use 'fill', 'clip' or 'wrap'")
+        if mode not in (None, "fill", "clip", "wrap"):
+            raise ValueError(f"take: mode has to be 'fill', 'clip' or 'wrap', got {mode!r}")
+        if fill_value is not None:
+            fill_value = _static_scalar(fill_value)
+            if isinstance(fill_value, float) and fill_value != fill_value:
+                fill_value = None  # NaN is the default; as a key it would equal nothing
+        if index_checks.wanted(mode) and dtypes.issubdtype(indices.dtype, np.integer):
+            if axis is None:
+                index_checks.check("take", indices, a.size, 0, True)
+            elif a.ndim:
+                index_checks.check("take", indices, a.shape[axis], canonical_axis(axis, a.ndim), True)
+        return _take_jit(
+            a, indices, axis, mode, bool(unique_indices), bool(indices_are_sorted), fill_value
+        )
+    except Exception:
+        leave()
+        raise
 
 
 def _take(a, indices, axis, mode, unique_indices, indices_are_sorted, fill_value):

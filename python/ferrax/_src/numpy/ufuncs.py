@@ -645,20 +645,41 @@ def _complex_logaddexp(x1, x2):
     return _wrap_phase(lax.add(larger, lax.log1p(lax.exp(difference))))
 
 
-def _log_add(name, value, exponential):
-    """The function with the rule of its derivatives: each argument has the slope of its share,
-    `exponential(x - out)`, where 0 stands for +inf."""
+def _real_shares(x1, x2, scale):
+    """How much of the sum of two powers each is: that of the difference alone, which is exact where `x - out` is not.
+    Of two that are +inf each is all of it."""
+    delta = lax.sub(x1, x2)
+    if scale is not None:
+        delta = lax.mul(constant(scale, delta), delta)
+    both = lax.bitwise_and(lax.eq(x1, x2), lax.eq(x1, constant(_INF, x1)))
+    return [lax.select(both, lax.full_like(x1, 1), _share(d)) for d in (delta, lax.neg(delta))]
+
+
+@custom_jvp
+def _share(delta):
+    return lax.logistic(delta)
+
+
+@_share.defjvp
+def _slope_of_share(primals, tangents):
+    """The product of both shares, each of which keeps its digits where the other one is nearly 1."""
+    share, rest = _share(primals[0]), _share(lax.neg(primals[0]))
+    return share, lax.mul(tangents[0], lax.mul(share, rest))
+
+
+def _log_add(name, value, exponential, scale):
+    """The function with the rule of its derivatives: each argument has the slope of its share."""
 
     def function(x1, x2):
         return value(x1, x2)
 
     def rule(primals, tangents):
-        out = function(*primals)
-
-        def finite(x):
-            return lax.select(lax.eq(x, constant(_INF, x)), lax.full_like(x, 0), x)
-
-        shares = [exponential(lax.sub(finite(x), finite(out))) for x in primals]
+        x1, x2 = primals
+        out = function(x1, x2)
+        if _is_complex(out):
+            shares = [exponential(lax.sub(x, out)) for x in primals]
+        else:
+            shares = _real_shares(x1, x2, scale)
         return out, lax.add(*map(lax.mul, tangents, shares))
 
     function.__name__ = name
@@ -680,8 +701,8 @@ def _value2(x1, x2):
     return _stable_logaddexp(x1, x2, lax.exp2, 1 / np.log(2))
 
 
-_logaddexp = _log_add("logaddexp", _value, lax.exp)
-_logaddexp2 = _log_add("logaddexp2", _value2, lax.exp2)
+_logaddexp = _log_add("logaddexp", _value, lax.exp, None)
+_logaddexp2 = _log_add("logaddexp2", _value2, lax.exp2, np.log(2))
 
 
 @jit_inline

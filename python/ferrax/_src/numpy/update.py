@@ -21,7 +21,7 @@ import numpy as np
 from ferrax._core import Array, Tracer, bind, update_at
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
-from ferrax._src.base.errors import NonConcreteBooleanIndexError
+from ferrax._src.base.errors import NonConcreteBooleanIndexError, user_stacklevel
 from ferrax._src.core import as_array
 from ferrax._src.core.op_types import (
     GatherDimensionNumbers,
@@ -140,7 +140,7 @@ def scatter_dtype(op: str, x: Array, values: Array):
             f"(jax_numpy_dtype_promotion={config.jax_numpy_dtype_promotion}); they are converted. "
             "Convert them with astype: a later version refuses them.",
             FutureWarning,
-            stacklevel=4,
+            stacklevel=user_stacklevel(),
         )
     return x.dtype if op == "scatter" or fits else common
 

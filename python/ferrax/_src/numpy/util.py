@@ -10,9 +10,11 @@ import operator
 import warnings
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from ferrax._src.base import dtypes
 from ferrax._src.base.config import config
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import Array, as_array, concrete_or_error, traced_values
 from ferrax._src.lax import api as lax
 from ferrax._src.lax.arguments import is_int_tuple
@@ -22,10 +24,6 @@ PYTHON_SCALARS = (bool, int, float, complex)
 ARRAY_LIKE = (Array, np.ndarray, np.generic, bool, int, float, complex)
 
 jit_inline: JitDecorator = jit(inline=True)
-
-
-class AxisError(ValueError, IndexError):
-    """An axis out of bounds; callers may catch either base class, as with NumPy's."""
 
 
 def is_array_like(x) -> bool:
@@ -226,7 +224,7 @@ def check_rank_promotion(fun_name, args) -> None:
             f'{fun_name}: jax_numpy_rank_promotion="raise" refuses operands of different ranks, got'
             f" shapes {shapes}. {message}"
         )
-    warnings.warn(message, stacklevel=4)
+    warnings.warn(message, stacklevel=user_stacklevel())
 
 
 def promote_args(fun_name: str, *args) -> list[Array]:

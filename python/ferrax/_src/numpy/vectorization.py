@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -58,18 +59,20 @@ def _apply_excluded(func, excluded, args, kwargs):
     """Moves excluded arguments into the function; returns it with the arguments that remain."""
     if not excluded:
         return func, args, kwargs
-    fixed = {i: x for i, x in enumerate(args) if i in excluded}
-    mapped = [x for i, x in enumerate(args) if i not in excluded]
-    fixed_kw = {k: v for k, v in kwargs.items() if k in excluded}
-    mapped_kw = {k: v for k, v in kwargs.items() if k not in excluded}
-    count = len(args)
+    held, mapped = _parted(dict(enumerate(args)), excluded)
+    held_by_name, mapped_by_name = _parted(kwargs, excluded)
 
-    def inner(*values, **keywords):
-        rest = iter(values)
-        merged = [fixed[i] if i in fixed else next(rest) for i in range(count)]
-        return func(*merged, **keywords, **fixed_kw)
+    def of_mapped(*values, **named):
+        by_place = held | dict(zip(mapped, values))
+        return func(*(by_place[place] for place in sorted(by_place)), **held_by_name, **named)
 
-    return inner, mapped, mapped_kw
+    return of_mapped, list(mapped.values()), mapped_by_name
+
+
+def _parted(arguments, excluded):
+    """The arguments whose place or name is excluded, and the others."""
+    held = {key: arguments[key] for key in arguments if key in excluded}
+    return held, {key: value for key, value in arguments.items() if key not in held}
 
 
 def vectorize(
@@ -95,6 +98,7 @@ def vectorize(
         raise ValueError(f"vectorize: excluded={excluded!r} has negative positions; count from the front")
     parsed = None if signature is None else _parse_signature(signature)
 
+    @api_boundary
     @functools.wraps(pyfunc)
     def wrapped(*args, **kwargs):
         message = f"on vectorized function with excluded={excluded!r} and signature={signature!r}"
@@ -211,17 +215,16 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Sequence[int])
             [8.],
             [8.]]], dtype=float32)
     """
-    out = ensure_array(a, "apply_over_axes")
-    for axis in axes:
-        result = func(out, axis)
-        if result.ndim == out.ndim:
-            out = result
-        elif result.ndim == out.ndim - 1:
-            out = expand_dims(result, axis)
-        else:
+
+    def over(x, axis):
+        result = func(x, axis)
+        lost = x.ndim - result.ndim
+        if lost not in (0, 1):
             raise ValueError(
-                f"apply_over_axes: expected a result of rank {out.ndim} or {out.ndim - 1} for axis {axis}, got"
+                f"apply_over_axes: expected a result of rank {x.ndim} or {x.ndim - 1} for axis {axis}, got"
                 f" shape {tuple(result.shape)}")
-    return out
+        return expand_dims(result, axis) if lost else result
+
+    return functools.reduce(over, axes, ensure_array(a, "apply_over_axes"))
 
 

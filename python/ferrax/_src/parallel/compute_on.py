@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Space
 from ferrax._src.core.placement import device_put
@@ -73,6 +74,7 @@ def compute_on2(
         )
     api_util.check_callable(f)
 
+    @api_boundary
     @functools.wraps(f)
     def within(*args):
         out, tree = tree_util.tree_flatten(f(*args))

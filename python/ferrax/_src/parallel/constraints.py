@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrax._src import core
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core.layout import Layout, check_layout
 from ferrax._src.core.mesh import (
     AxisType,
@@ -183,6 +184,7 @@ def auto_axes(
     if f is None:
         return lambda f: auto_axes(f, axes=axes, out_sharding=out_sharding)
 
+    @api_boundary
     @functools.wraps(f)
     def within(*args, **kwargs):
         where = kwargs.pop("out_sharding", out_sharding)
@@ -220,6 +222,7 @@ def explicit_axes(
     if f is None:
         return lambda f: explicit_axes(f, axes=axes, in_sharding=in_sharding)
 
+    @api_boundary
     @functools.wraps(f)
     def within(*args, **kwargs):
         where = kwargs.pop("in_sharding", in_sharding)

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core.devices import local_devices
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
@@ -69,7 +70,9 @@ def initialize(
             raise ValueError(
                 "distributed.initialize: slice_index is the old name of partition_index; got both"
             )
-        warnings.warn("slice_index is deprecated: use partition_index", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "slice_index is deprecated: use partition_index", DeprecationWarning, stacklevel=user_stacklevel()
+        )
         partition_index = slice_index
     elif partition_index is None and "JAX_PARTITION_INDEX" in os.environ:
         partition_index = int(os.environ["JAX_PARTITION_INDEX"])

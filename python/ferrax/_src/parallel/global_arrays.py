@@ -41,14 +41,14 @@ def _sharding(sharding, shape, function) -> Sharding:
 
 
 def _check_part(part, shape, sharding, dtype, function) -> None:
-    expected = sharding.shard_shape(shape)
-    if tuple(part.shape) != expected:
+    if dtype not in (None, part.dtype):
+        raise ValueError(f"{function}: dtype is {dtype}, got a part of dtype {part.dtype}")
+    got, expected = tuple(part.shape), sharding.shard_shape(shape)
+    if got != expected:
         raise ValueError(
             f"{function}: of an array of shape {tuple(shape)} with {sharding} a device holds a part of "
-            f"shape {expected}, got one of shape {tuple(part.shape)}"
+            f"shape {expected}, got one of shape {got}"
         )
-    if dtype is not None and part.dtype != dtype:
-        raise ValueError(f"{function}: dtype is {dtype}, got a part of dtype {part.dtype}")
 
 
 def make_array_from_callback(

@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config
+from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, local_devices
 from ferrax._src.core.mesh import Mesh
@@ -123,6 +124,7 @@ class PmapFunction:
         """A method, where the function is an attribute of a class."""
         return self if instance is None else functools.partial(self, instance)
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         program, leaves = self._prepared(args, kwargs)
         return program.placed(program.run(*leaves))

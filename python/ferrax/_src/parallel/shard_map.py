@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ferrax._src import core
 from ferrax._src.base import effects
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, named_axes, placements
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
@@ -183,6 +184,7 @@ def _shard_map(f, *, in_specs, out_specs, mesh, axis_names, check_vma):
     if not callable(f):
         raise TypeError(f"shard_map requires a function, got {f!r} of type {type(f).__name__}")
 
+    @api_boundary
     @functools.wraps(f)
     def sharded(*args):
         used, manual = _checked(mesh, axis_names, in_specs, out_specs)

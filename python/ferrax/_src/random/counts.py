@@ -89,19 +89,21 @@ def _poisson_products(key, lam, mine, shape, dtype, steps):
     """How many uniform numbers make a product above `exp(-lam)`."""
     bound = -lam
 
-    def cond(state):
-        step, _, _, log_product = state
-        return (log_product > bound).any() & (step < steps)
+    def unfinished(state):
+        step, _, log_product, _ = state
+        return (step < steps) & jnp.any(log_product > bound)
 
-    def body(state):
-        step, k, key, log_product = state
-        key, subkey = _split(key)
-        k = lax.select(log_product > bound, k + 1, k)
-        return step + 1, k, key, log_product + lax.log(uniform(subkey, shape, np.float32))
+    def multiply(state):
+        step, key, log_product, factors = state
+        key, own = _split(key)
+        factors = factors + (log_product > bound).astype(dtype)
+        return step + 1, key, log_product + lax.log(uniform(own, shape, np.float32)), factors
 
     log_product = jnp.where(mine, np.float32(0), np.float32(-np.inf))
-    start = (0, jnp.zeros(shape, dtype), key, log_product)
-    return (lax.while_loop(cond, body, start)[1] - 1).astype(dtype)
+    *_, factors = lax.while_loop(
+        unfinished, multiply, (0, key, log_product, jnp.zeros(shape, dtype))
+    )
+    return (factors - 1).astype(dtype)
 
 
 class _Hat(NamedTuple):

@@ -182,13 +182,14 @@ def triangular(
 
 @jit(static_argnums=(4, 5), inline=True)
 def _triangular(key, left, mode, right, shape, dtype):
-    left, mode, right = (
-        jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (left, mode, right)
-    )
-    u = uniform(key, shape, dtype)
-    rising = left + lax.sqrt(u * (right - left) * (mode - left))
-    falling = right - lax.sqrt((1 - u) * (right - left) * (right - mode))
-    return lax.select(u < (mode - left) / (right - left), rising, falling)
+    left, mode, right = (lax.convert_element_type(x, dtype) for x in (left, mode, right))
+    below = uniform(key, shape, dtype)
+    # The probability from an end of the interval on grows with the square of the distance from it.
+    width = right - left
+    rising = below < (mode - left) / width
+    beyond = jnp.where(rising, below, 1 - below)
+    way = lax.sqrt(beyond * width * jnp.where(rising, mode - left, right - mode))
+    return jnp.where(rising, left + way, right - way)
 
 
 @placed
@@ -254,7 +255,10 @@ def wald(
 ) -> Array:
     """Wald (inverse Gaussian) random numbers of the given mean and scale one.
 
-    The method is that of Michael, Schucany and Haas (1976).
+    A function of the number is the square of a normal one, and has it and `mean**2` over it as roots; the
+    method is that of Michael, Schucany and Haas (Generating random variates using transformations with
+    multiple roots, The American Statistician 30, 1976). Numbers of an infinite mean are those of the Lévy
+    distribution.
 
     Args:
         key: a single key.
@@ -272,15 +276,15 @@ def wald(
 
 @jit(static_argnums=(2, 3))
 def _wald(key, mean, shape, dtype):
-    normal_key, uniform_key = _split(key)
-    mean = jnp.broadcast_to(lax.convert_element_type(mean, dtype), shape)
-    z = normal(normal_key, shape, dtype)
-    u = uniform(uniform_key, shape, dtype)
-    chi2 = lax.integer_pow(z, 2)
-    mean_squared = lax.integer_pow(mean, 2)
-    root = lax.sqrt(4 * mean * chi2 + mean_squared * lax.integer_pow(chi2, 2))
-    x = mean + mean_squared * chi2 / 2 - mean / 2 * root
-    return lax.select(lax.le(u, mean / (mean + x)), x, mean_squared / x)
+    of_square, of_choice = _split(key)
+    mean = lax.convert_element_type(mean, dtype)
+    rate = 1 / mean
+    half = 0.5 * lax.square(normal(of_square, shape, dtype))
+    # The reciprocals of the roots of (x - mean)**2 = 2 * half * mean**2 * x: their product is rate**2, the
+    # larger one is a sum of positive terms.
+    larger = rate + half + lax.sqrt(half) * lax.sqrt(rate + (rate + half))
+    nearer = uniform(of_choice, shape, dtype) <= larger / (larger + rate)
+    return jnp.where(nearer, 1 / larger, mean * (mean * larger))
 
 
 @placed
@@ -310,12 +314,13 @@ def geometric(
 
 @jit(static_argnums=(2, 3))
 def _geometric(key, p, shape, dtype):
-    p = jnp.asarray(p)
-    p = lax.convert_element_type(p, dtypes.to_inexact_dtype(p.dtype))
-    u = uniform(key, shape, p.dtype)
-    log_u = lax.log(jnp.where(u == 0, 1, u))
-    log_failure = jnp.broadcast_to(lax.log1p(-p), shape)
-    return (lax.floor(lax.div(log_u, log_failure)) + 1).astype(dtype)
+    # The whole part of an exponential waiting time in which a trial succeeds with probability p.
+    probability = jnp.asarray(p)
+    probability = probability.astype(dtypes.to_inexact_dtype(probability.dtype))
+    u = uniform(key, shape, probability.dtype)
+    waited = jnp.where(u == 0, 0, -lax.log(u))
+    failures = jnp.floor(waited / -lax.log1p(-probability))
+    return (1 + failures).astype(dtype)
 
 
 @placed

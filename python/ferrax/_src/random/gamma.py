@@ -30,11 +30,10 @@ from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.random.placement import placed
-from ferrax._src.random.prng import canonicalize_shape
 from ferrax._src.random.samplers import (
     _begin,
-    _check_shape,
     _sample_dtype,
+    _shape_with,
     _split,
     exponential,
     normal,
@@ -219,16 +218,10 @@ def loggamma(
 def _sample(name, key, a, shape, dtype, log_space):
     key = _begin(name, key)
     dtype = _sample_dtype(name, dtype)
-    if shape is not None:
-        shape = canonicalize_shape(shape, name)
-    return _gamma(key, a, shape, dtype, log_space)
+    return _gamma(key, a, _shape_with(name, shape, a), dtype, log_space)
 
 
 @jit(static_argnums=(2, 3, 4))
 def _gamma(key, a, shape, dtype, log_space):
-    if shape is None:
-        shape = np.shape(a)
-    else:
-        _check_shape("gamma", shape, np.shape(a))
-    a = jnp.broadcast_to(lax.convert_element_type(a, dtype), shape)
-    return random_gamma_p.bind(key, a, log_space=log_space)
+    parameters = jnp.broadcast_to(lax.convert_element_type(a, dtype), shape)
+    return random_gamma_p.bind(key, parameters, log_space=log_space)

@@ -55,7 +55,9 @@ def check_key_data(impl, key_data):
     """TypeError for what cannot be the words of keys of this generator."""
     blame = "JAX encountered invalid PRNG key data: expected "
     if not all(hasattr(key_data, name) for name in ("ndim", "shape", "dtype")):
-        raise TypeError(f"{blame}an array of uint32, got {key_data!r}.")
+        raise TypeError(
+            f"{blame}an array of uint32, got {key_data!r}. A seed becomes a key by ferrax.random.key(seed)."
+        )
     words = len(impl.key_shape)
     if key_data.ndim < words or tuple(key_data.shape[-words:]) != impl.key_shape:
         raise TypeError(
@@ -83,7 +85,7 @@ def random_seed(seeds: Any, impl: Any) -> Array:
             seeds = seeds.astype(np.int32)
     seeds = jnp.asarray(seeds)
     if not dtypes.issubdtype(seeds.dtype, np.integer) and seeds.dtype != np.dtype(bool):
-        raise TypeError(f"PRNG key seed must be an integer; got dtype {seeds.dtype}.")
+        raise TypeError(f"a key is made of an integer, got a seed of dtype {seeds.dtype}.")
     if config.random_seed_offset.value:
         seeds = seeds + config.random_seed_offset.value
     if impl == threefry_prng_impl:

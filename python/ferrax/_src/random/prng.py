@@ -15,7 +15,9 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.base.extended_dtypes import PRNG_IMPLS
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike
 from ferrax._src.numpy import api as jnp
@@ -135,12 +137,12 @@ def _check_legacy_allowed():
     if policy == config.LegacyPrngKeyState.ERROR:
         raise ValueError(advice)
     if policy == config.LegacyPrngKeyState.WARN:
-        warnings.warn(advice, stacklevel=dtypes._user_stacklevel())
+        warnings.warn(advice, stacklevel=user_stacklevel())
     elif config.enable_custom_prng.value:
         warnings.warn(
             "Raw uint32 arrays as random keys are deprecated while jax_enable_custom_prng is set.",
             FutureWarning,
-            stacklevel=dtypes._user_stacklevel(),
+            stacklevel=user_stacklevel(),
         )
 
 
@@ -177,25 +179,23 @@ def canonicalize_shape(shape, context="") -> tuple[int, ...]:
 
 
 def _make_key(name, seed, spec):
-    impl = resolve_prng_impl(spec)
+    wrong = None
     if is_key_array(seed):
-        raise TypeError(
-            f"{name} makes a key of an integer, got a key; use random.split or random.fold_in"
-        )
-    if np.ndim(seed):
-        raise TypeError(
-            f"{name}: expected one seed, got an array of shape {np.shape(seed)}; map over it with "
-            "ferrax.vmap."
-        )
-    return random_seed(seed, impl)
+        wrong = "a key; use random.split or random.fold_in"
+    elif np.ndim(seed):
+        wrong = f"an array of shape {np.shape(seed)}; map over it with ferrax.vmap"
+    if wrong is not None:
+        raise TypeError(f"{name} makes a key of one integer, got {wrong}")
+    return random_seed(seed, resolve_prng_impl(spec))
 
 
 def _impl_or_dtype(name, impl, dtype):
     if impl is not None and dtype is not None:
-        raise ValueError(f"Cannot specify both `impl` and `dtype` arguments to {name}.")
+        raise ValueError(f"{name} takes one of `impl` and `dtype`, got both.")
     return impl if dtype is None else dtype
 
 
+@bounded
 def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None) -> Array:
     """A random key from an integer seed.
 
@@ -212,9 +212,14 @@ def key(seed: Any, *, impl: Any = None, dtype: DTypeLike | None = None) -> Array
         >>> ferrax.random.uniform(ferrax.random.key(0))
         Array(0.947667, dtype=float32)
     """
-    return _make_key("key", seed, _impl_or_dtype("ferrax.random.key", impl, dtype))
+    try:
+        return _make_key("key", seed, _impl_or_dtype("ferrax.random.key", impl, dtype))
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     """A legacy key from an integer seed: the raw words of `key(seed)`, a uint32 array.
 
@@ -228,7 +233,11 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
         >>> ferrax.random.PRNGKey(7)
         Array([0, 7], dtype=uint32)
     """
-    return as_given(_make_key("PRNGKey", seed, impl), True)
+    try:
+        return as_given(_make_key("PRNGKey", seed, impl), True)
+    except Exception:
+        leave()
+        raise
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
@@ -285,6 +294,7 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: Any = None, dtype: DTypeLi
     return random_wrap(key_bits_array, resolve_prng_impl(spec))
 
 
+@bounded
 def split(key: Array, num: Any = 2) -> Array:
     """New keys from one key, which should then not be used any more.
 
@@ -299,10 +309,15 @@ def split(key: Array, num: Any = 2) -> Array:
     Example:
         >>> key, subkey = ferrax.random.split(ferrax.random.key(0))
     """
-    typed, legacy = check_key("split", key)
-    return as_given(random_split(typed, canonicalize_shape(num, "ferrax.random.split")), legacy)
+    try:
+        typed, legacy = check_key("split", key)
+        return as_given(random_split(typed, canonicalize_shape(num, "ferrax.random.split")), legacy)
+    except Exception:
+        leave()
+        raise
 
 
+@bounded
 def fold_in(key: Array, data: ArrayLike) -> Array:
     """A new key from a key and an integer, e.g. the number of a step or of a device.
 
@@ -320,13 +335,17 @@ def fold_in(key: Array, data: ArrayLike) -> Array:
         >>> ferrax.random.fold_in(key, 1) == ferrax.random.fold_in(key, 2)
         Array(False, dtype=bool)
     """
-    typed, legacy = check_key("fold_in", key)
-    if np.ndim(data):
-        raise TypeError(
-            f"fold_in: expected one number, got an array of shape {np.shape(data)}; map over it with "
-            "ferrax.vmap."
-        )
-    return as_given(random_fold_in(typed, jnp.asarray(data, dtype=np.uint32)), legacy)
+    try:
+        typed, legacy = check_key("fold_in", key)
+        if np.ndim(data):
+            raise TypeError(
+                f"fold_in: expected one number, got an array of shape {np.shape(data)}; map over it with "
+                "ferrax.vmap."
+            )
+        return as_given(random_fold_in(typed, jnp.asarray(data, dtype=np.uint32)), legacy)
+    except Exception:
+        leave()
+        raise
 
 
 def clone(key: Array) -> Array:

@@ -18,10 +18,12 @@ import numpy as np
 
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, DTypeLike, Shape
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
+from ferrax._src.random.normal_tail import may_be_tail, tail_sample
 from ferrax._src.random.placement import placed
 from ferrax._src.random.prng import canonicalize_shape, check_key, random_bits, random_split
 from ferrax._src.transforms.jit import jit
@@ -60,12 +62,12 @@ def _check_shape(name, shape, *parameter_shapes):
 
 def _shape_with(name, shape, *parameters):
     """The shape argument, checked, or the parameters' broadcast shape where it is None."""
-    shapes = [np.shape(p) for p in parameters]
-    if shape is None:
-        return tuple(lax.broadcast_shapes(*shapes)) if shapes else ()
-    shape = canonicalize_shape(shape, name)
-    _check_shape(name, shape, *shapes)
-    return shape
+    of_parameters = map(np.shape, parameters)
+    if shape is not None:
+        given = canonicalize_shape(shape, name)
+        _check_shape(name, given, *of_parameters)
+        return given
+    return tuple(lax.broadcast_shapes((), *of_parameters))
 
 
 def _check_castable(name, dtype, *parameters):
@@ -134,6 +136,7 @@ def bits(
 
 
 @placed
+@bounded
 def uniform(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0, *, out_sharding: Any = None,
@@ -154,9 +157,13 @@ def uniform(
         >>> ferrax.random.uniform(ferrax.random.key(0), (4,))
         Array([0.947667  , 0.9785799 , 0.33229148, 0.46866846], dtype=float32)
     """
-    key = _begin("uniform", key)
-    dtype = _sample_dtype("uniform", dtype)
-    return _uniform(key, minval, maxval, canonicalize_shape(shape, "uniform"), dtype)
+    try:
+        key = _begin("uniform", key)
+        dtype = _sample_dtype("uniform", dtype)
+        return _uniform(key, minval, maxval, canonicalize_shape(shape, "uniform"), dtype)
+    except Exception:
+        leave()
+        raise
 
 
 @jit(static_argnums=(3, 4))
@@ -539,6 +546,7 @@ def categorical(
 
 
 @placed
+@bounded
 def normal(
     key: Array, shape: Shape = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None,
 ) -> Array:
@@ -561,20 +569,22 @@ def normal(
         >>> jnp.std(weights).round(2)
         Array(0.1, dtype=float32)
     """
-    key = _begin("normal", key)
-    dtype = _sample_dtype("normal", dtype, kind=np.inexact)
-    return _normal(key, canonicalize_shape(shape, "normal"), dtype)
+    try:
+        key = _begin("normal", key)
+        dtype = _sample_dtype("normal", dtype, kind=np.inexact)
+        return _normal(key, canonicalize_shape(shape, "normal"), dtype)
+    except Exception:
+        leave()
+        raise
 
 
 @jit(static_argnums=(1, 2))
 def _normal(key, shape, dtype):
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape, dtype)
-    real_key, imag_key = _split(key)
-    part = dtypes.finfo(dtype).dtype
-    real = _normal_real(real_key, shape, part).astype(dtype)
-    imag = _normal_real(imag_key, shape, part).astype(dtype)
-    return (real + 1j * imag) / np.array(np.sqrt(2), dtype)
+    of_parts = dtypes.finfo(dtype).dtype
+    parts = [_normal_real(own, shape, of_parts) for own in _split(key)]
+    return lax.complex(*parts) / np.array(np.sqrt(2), dtype)
 
 
 @jit(static_argnums=(1, 2))
@@ -601,7 +611,7 @@ def truncated_normal(
         Array of `shape` and `dtype`.
 
     The method is the inverse of the distribution function, of uniform numbers between its values at
-    the bounds.
+    the bounds; in tails, of its logarithm.
 
     >>> x = ferrax.random.truncated_normal(ferrax.random.key(0), -1.0, 1.0, (100,))
     >>> jnp.abs(x).max() < 1
@@ -611,17 +621,20 @@ def truncated_normal(
         shape = canonicalize_shape(shape, "truncated_normal")
     key = _begin("truncated_normal", key)
     dtype = _sample_dtype("truncated_normal", dtype)
-    return _truncated_normal(key, lower, upper, shape, dtype)
+    tails = may_be_tail(lower, upper, dtype)
+    return _truncated_normal(key, lower, upper, shape, dtype, tails)
 
 
-@jit(static_argnums=(3, 4))
-def _truncated_normal(key, lower, upper, shape, dtype):
+@jit(static_argnums=(3, 4, 5))
+def _truncated_normal(key, lower, upper, shape, dtype, tails):
     shape = _shape_with("truncated_normal", shape, lower, upper)
     sqrt2 = np.array(np.sqrt(2), dtype)
     lower = lax.convert_element_type(lower, dtype)
     upper = lax.convert_element_type(upper, dtype)
     u = uniform(key, shape, dtype, minval=lax.erf(lower / sqrt2), maxval=lax.erf(upper / sqrt2))
     samples = sqrt2 * lax.erf_inv(u)
+    if tails:
+        samples = tail_sample(lower, upper, uniform(key, shape, dtype), samples)
     # Rounding may lead out of the open interval.
     infinity = np.array(np.inf, dtype)
     return jnp.clip(

@@ -92,17 +92,19 @@ class StatefulPRNG:
         dtype: DTypeLike = float,
     ) -> Array:
         """Normal numbers of this mean and deviation, of the shape `size`; None: that of the parameters."""
-        z = samplers.normal(self.key(), _shape(size, loc, scale), dtype)
-        return (jnp.asarray(loc) + jnp.asarray(scale) * z).astype(dtype)
+        mean, deviation = jnp.asarray(loc), jnp.asarray(scale)
+        shape = _shape(size, mean, deviation)
+        standard = samplers.normal(self.key(), shape, dtype)
+        return (standard * deviation + mean).astype(dtype)
 
     def integers(
         self, low: ArrayLike, high: ArrayLike | None = None, size: Size | None = None, *,
         dtype: DTypeLike = int,
     ) -> Array:
         """Integers in [low, high), in [0, low) without `high`, of the shape `size`; None: that of the bounds."""
-        if high is None:
-            low, high = 0, low
-        return samplers.randint(self.key(), _shape(size, low, high), low, high, dtype)
+        start, end = (0, low) if high is None else (low, high)
+        shape = _shape(size, start, end)
+        return samplers.randint(self.key(), shape, start, end, dtype)
 
     def split(self, num: Size) -> StatefulPRNG:
         """An array of generators of the shape `num`, to be mapped over by `vmap`."""

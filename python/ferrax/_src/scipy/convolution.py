@@ -100,6 +100,24 @@ def fftconvolve(
 def _direct(name: str, x: Array, y: Array, mode: str, precision: Any) -> Array:
     """The convolution of arrays of one rank, which are not empty."""
     _check_mode(name, mode)
+    large, small = _by_size(name, *promote_dtypes_inexact(x, y))
+    padding = []
+    for a, b, most, least in zip(x.shape, y.shape, large.shape, small.shape):
+        # Where the sums that are wanted start among all of them, and how many they are.
+        start, count = {
+            "full": (0, a + b - 1),
+            "same": ((b - 1) // 2, a),
+            "valid": (least - 1, most - least + 1),
+        }[mode]
+        padding.append((least - 1 - start, start + count - most))
+    out = lax.conv_general_dilated(
+        large[None, None], jnp.flip(small)[None, None], (1,) * x.ndim, padding, precision=precision
+    )
+    return out[0, 0]
+
+
+def _by_size(name, x, y) -> tuple[Array, Array]:
+    """The two arrays, the larger one first."""
     if x.ndim != y.ndim:
         raise ValueError(
             f"{name}: in1 and in2 need as many axes as each other, got shapes"
@@ -110,32 +128,15 @@ def _direct(name: str, x: Array, y: Array, mode: str, precision: Any) -> Array:
             f"{name}: expected arrays with elements, got shapes {tuple(x.shape)} and"
             f" {tuple(y.shape)}"
         )
-    x, y = promote_dtypes_inexact(x, y)
-    pairs = list(zip(x.shape, y.shape))
-    swap = all(a <= b for a, b in pairs)
-    if not (swap or all(a >= b for a, b in pairs)):
+    excess = [a - b for a, b in zip(x.shape, y.shape)]
+    if max(excess, default=0) <= 0:
+        return y, x
+    if min(excess) < 0:
         raise ValueError(
             f"{name}: one array has to fit into the other along each axis, got shapes"
             f" {tuple(x.shape)} and {tuple(y.shape)}"
         )
-    second = tuple(y.shape)
-    if swap:
-        x, y = y, x
-    sizes = tuple(y.shape)
-    if mode == "valid":
-        padding = [(0, 0)] * x.ndim
-    elif mode == "full":
-        padding = [(size - 1, size - 1) for size in sizes]
-    else:
-        # The middle sums, as many as the first array has.
-        padding = [
-            (size - 1 - (other - 1) // 2, size - other + (other - 1) // 2)
-            for size, other in zip(sizes, second)
-        ]
-    out = lax.conv_general_dilated(
-        x[None, None], jnp.flip(y)[None, None], (1,) * x.ndim, padding, precision=precision
-    )
-    return out[0, 0]
+    return x, y
 
 
 def convolve(

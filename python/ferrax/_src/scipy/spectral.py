@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import Array, as_array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -217,7 +218,10 @@ def _spectra(
     longest = max(s.shape[axis] for s in signals)
     onesided = return_onesided
     if return_onesided and any(map(_is_complex, signals)):
-        warnings.warn("spectra of complex signals have two sides: return_onesided=True is ignored", stacklevel=3)
+        warnings.warn(
+            "spectra of complex signals have two sides: return_onesided=True is ignored",
+            stacklevel=user_stacklevel(),
+        )
         onesided = False
     remove_trend = _detrending(detrend_type, axis)
 
@@ -275,7 +279,7 @@ def _segment_size(
         if size > length:
             warnings.warn(
                 f"nperseg={size} is greater than input_length={length}, using nperseg={length}",
-                stacklevel=4,
+                stacklevel=user_stacklevel(),
             )
             size = length
         return size, _window(window, size, dtype, name)
@@ -362,7 +366,7 @@ def csd(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Array, Array]:
-    """The cross power spectral density of two signals, by Welch's method.
+    """The cross spectrum of two signals, as a density of power, by Welch's method.
 
     Args:
       x, y: arrays whose other axes broadcast; the shorter one is filled with zeros. For None as `y`

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util
 from ferrax._src.sparse.base import is_sparse
 from ferrax._src.transforms import autodiff, jacobians
@@ -58,6 +59,7 @@ def _flat(fun, argnums, args):
 def _derived(name, dense, fun, argnums, has_aux, settings, with_value=False):
     """The function `name`, which is `dense` where nothing is sparse."""
 
+    @api_boundary
     @functools.wraps(fun)
     def derived(*args: Any, **kwargs: Any) -> Any:
         flat, places, buffers, restored = _flat(fun, argnums, args)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.core.op_types import precision_name
 from ferrax._src.core.typing import ArrayLike, DTypeLike
@@ -140,17 +141,17 @@ class BCOO(Batched):
 
     @classmethod
     def _empty(cls, shape, *, dtype=None, index_dtype="int32", n_dense=0, n_batch=0, nse=0) -> BCOO:
-        shape = tuple(shape)
-        n_sparse = len(shape) - n_dense - n_batch
-        if min(n_sparse, n_dense, n_batch, nse) < 0:
+        layout = Layout(n_batch, len(shape) - n_dense - n_batch, n_dense, nse)
+        if min(layout) < 0:
             raise ValueError(
-                f"an empty BCOO array of shape {shape} cannot have n_dense={n_dense}, n_batch={n_batch}, "
-                f"nse={nse}"
+                f"an empty BCOO array of shape {tuple(shape)} cannot have n_dense={n_dense}, "
+                f"n_batch={n_batch}, nse={nse}"
             )
-        batch, sparse, dense = Layout(n_batch, n_sparse, n_dense, nse).parts(shape)
-        indices = jnp.broadcast_to(jnp.array(sparse, index_dtype), (*batch, nse, n_sparse))
-        data = jnp.zeros((*batch, nse, *dense), dtype)
-        return cls((data, indices), shape=shape, indices_sorted=True, unique_indices=True)
+        batch, sparse, dense = layout.parts(tuple(shape))
+        # Indices that are the sizes stand for no element.
+        beyond = jnp.broadcast_to(jnp.array(sparse, index_dtype), (*batch, nse, len(sparse)))
+        buffers = jnp.zeros((*batch, nse, *dense), dtype), beyond
+        return cls(buffers, shape=tuple(shape), indices_sorted=True, unique_indices=True)
 
     @classmethod
     def _eye(cls, N, M, k, *, dtype=None, index_dtype="int32", n_batch=0, n_dense=0) -> BCOO:
@@ -288,9 +289,10 @@ def bcoo_extract(sparr: BCOO, arr: ArrayLike, *, assume_unique: bool | None = No
         raise ValueError(
             f"bcoo_extract: both must have one shape, got {sparr.shape} and {tuple(dense.shape)}"
         )
-    unique = sparr.unique_indices if assume_unique is None else assume_unique
-    data = bcoo_extract_p.bind(sparr.indices, dense, assume_unique=bool(unique))
-    return BCOO((data, sparr.indices), **sparr._info._asdict())
+    _, places = sparr._bufs
+    known = sparr.unique_indices if assume_unique is None else assume_unique
+    found = bcoo_extract_p.bind(places, dense, assume_unique=bool(known))
+    return BCOO((found, places), **sparr._info._asdict())
 
 
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
@@ -316,7 +318,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
 
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
-    """A sparse array with sorted indices.
+    """The same sparse array, its indices in ascending order.
 
     Args: mat: BCOO array.
 
@@ -325,10 +327,9 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     >>> sparse.bcoo_sort_indices(m).data
     Array([2., 1.], dtype=float32)
     """
-    data, indices = bcoo_sort_indices_p.bind(mat.data, mat.indices, spinfo=mat._info)
-    return BCOO(
-        (data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices
-    )
+    info = mat._info
+    buffers = bcoo_sort_indices_p.bind(mat.data, mat.indices, spinfo=info)
+    return BCOO(buffers, **info._replace(indices_sorted=True)._asdict())
 
 
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
@@ -588,7 +589,7 @@ def bcoo_update_layout(
             if on_inefficient == "error":
                 raise SparseEfficiencyError(text)
             if on_inefficient == "warn":
-                warnings.warn(text, SparseEfficiencyWarning, stacklevel=2)
+                warnings.warn(text, SparseEfficiencyWarning, stacklevel=user_stacklevel())
     if dense < layout.n_dense:
         mat = _dense_to_sparse(mat, layout.n_dense - dense)
     if batch < layout.n_batch:

@@ -654,9 +654,9 @@ def bcoo_conv_general_dilated(
     Errors: NotImplementedError for other arguments.
 
     >>> from ferrax.experimental import sparse
-    >>> x = sparse.BCOO.fromdense(jnp.array([[[1.0, 0.0, 2.0]]]))
+    >>> signal = sparse.BCOO.fromdense(jnp.array([[[1.0, 0.0, 2.0]]]))
     >>> kernel = jnp.array([[[1.0, 3.0]]])
-    >>> sparse.bcoo_conv_general_dilated(x, kernel, window_strides=(1,), padding="VALID").todense()
+    >>> sparse.bcoo_conv_general_dilated(signal, kernel, window_strides=(1,), padding="VALID").todense()
     Array([[[1., 6.]]], dtype=float32)
     """
     for name, value in (

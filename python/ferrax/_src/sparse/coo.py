@@ -43,6 +43,10 @@ class _Matrix(JAXSparse):
     def _bufs(self) -> tuple[Array, Array, Array]:
         return self.data, *(getattr(self, name) for name in self._buffers)
 
+    def _refuse_axes(self, axes):
+        if axes is not None:
+            raise NotImplementedError(f"{type(self).__name__}.transpose: axes must be None")
+
     @classmethod
     def fromdense(
         cls, mat: ArrayLike, *, nse: int | None = None, index_dtype: DTypeLike = np.int32
@@ -134,8 +138,7 @@ class COO(_Matrix):
 
     def transpose(self, axes: Sequence[int] | None = None) -> COO:
         """The transpose. NotImplementedError for `axes`."""
-        if axes is not None:
-            raise NotImplementedError("COO.transpose: axes must be None")
+        self._refuse_axes(axes)
         return COO((self.data, self.col, self.row), shape=self.shape[::-1])
 
     def _sort_indices(self) -> COO:
@@ -205,8 +208,7 @@ class CSR(_Matrix):
 
     def transpose(self, axes: Sequence[int] | None = None) -> CSC:
         """The transpose, by compressed columns. NotImplementedError for `axes`."""
-        if axes is not None:
-            raise NotImplementedError("CSR.transpose: axes must be None")
+        self._refuse_axes(axes)
         return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
     def _product(self, other):
@@ -251,8 +253,7 @@ class CSC(_Matrix):
 
     def transpose(self, axes: Sequence[int] | None = None) -> CSR:
         """The transpose, by compressed rows. NotImplementedError for `axes`."""
-        if axes is not None:
-            raise NotImplementedError("CSC.transpose: axes must be None")
+        self._refuse_axes(axes)
         return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
     def _product(self, other):

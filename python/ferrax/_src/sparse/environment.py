@@ -205,12 +205,12 @@ def spvalues_to_avals(spenv: SparsifyEnv, spvalues: Any) -> Any:
     >>> spvalues_to_avals(SparsifyEnv([jnp.ones(1), jnp.array([[2]])]), [SparsifyValue((3,), 0, 1)])
     [ShapedArray(float32[3])]
     """
-
-    def aval(value: SparsifyValue) -> ShapedArray:
-        data = spenv.data(value)
-        return ShapedArray(value.shape, data.dtype, weak_type=data.weak_type)
-
-    return tree_util.tree_map(aval, spvalues, is_leaf=_is_value)
+    values, tree = tree_util.tree_flatten(spvalues, is_leaf=_is_value)
+    stored = map(spenv.data, values)
+    return tree.unflatten(
+        ShapedArray(value.shape, elements.dtype, weak_type=elements.weak_type)
+        for value, elements in zip(values, stored)
+    )
 
 
 def sparsify_raw(f: Callable[..., Any]) -> Callable[..., Any]:

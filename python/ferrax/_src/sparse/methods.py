@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,11 +18,10 @@ from ferrax._src.transforms.vmappables import register_vmappable
 
 def _take(self: Any, idx: Any) -> Any:
     """Elements and slices, as of dense arrays."""
-    result = sparsify(lambda x: x[idx])(self)
+    taken = sparsify(operator.itemgetter(idx))(self)
     # Where nothing is taken the operations make zeros, which know nothing of the array.
-    if not isinstance(result, BCOO) and np.size(result) == 0:
-        result = BCOO.fromdense(result)
-    return result
+    made_of_nothing = np.size(taken) == 0 and not isinstance(taken, BCOO)
+    return BCOO.fromdense(taken) if made_of_nothing else taken
 
 
 def _iterate(self: Any) -> Iterator[Any]:

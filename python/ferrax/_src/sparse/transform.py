@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrax._src import core
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core.jaxpr import ClosedJaxpr, bind_equation, interpret
 from ferrax._src.numpy import api as jnp
 from ferrax._src.sparse.base import is_sparse
@@ -111,6 +112,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
         Array([2., 6.], dtype=float32)
     """
 
+    @api_boundary
     @functools.wraps(f)
     def wrapped(*args: Any, **params: Any) -> Any:
         leaves, tree = tree_util.tree_flatten(args, is_leaf=is_sparse)

@@ -99,13 +99,9 @@ class WrappedFun:
         self, f: Any, f_transformed: Callable[..., Any], transforms: Any = (), stores: Any = (),
         params: Any = (), in_type: Any = None, debug_info: Any = None,
     ) -> None:
-        self.f = f
-        self.f_transformed = f_transformed
-        self.transforms = transforms
-        self.stores = stores
-        self.params = params
-        self.in_type = in_type
-        self.debug_info = debug_info
+        self.f, self.f_transformed = f, f_transformed
+        self.transforms, self.stores, self.params = transforms, stores, params
+        self.in_type, self.debug_info = in_type, debug_info
 
     @property
     def __name__(self) -> str:
@@ -303,18 +299,21 @@ def merge_linear_aux(aux1: Any, aux2: Any) -> tuple[bool, Any]:
     >>> linear_util.merge_linear_aux(lambda: "first", unfilled)
     (True, 'first')
     """
+    first, second = _filled(aux1), _filled(aux2)
+    if first and second:
+        raise StoreException("both stores are filled")
+    if not (first or second):
+        raise StoreException("neither store is filled: the function was not called")
+    (value,) = first or second
+    return bool(first), value
+
+
+def _filled(thunk) -> tuple[Any, ...]:
+    """What a thunk gives, if its store is filled."""
     try:
-        first = aux1()
+        return (thunk(),)
     except StoreException:
-        try:
-            return False, aux2()
-        except StoreException:
-            raise StoreException("neither store is filled: the function was not called") from None
-    try:
-        aux2()
-    except StoreException:
-        return True, first
-    raise StoreException("both stores are filled")
+        return ()
 
 
 def cache(call: Any) -> Callable[..., Any]:

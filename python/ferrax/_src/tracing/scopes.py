@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrax import _core
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util
 
 
@@ -41,12 +42,13 @@ class named_scope:
         _core.set_source_scope(self._before.pop())
 
     def __call__(self, fun: Any) -> Callable[..., Any]:
-        @functools.wraps(fun)
-        def scoped(*args, **kwargs):
-            with named_scope(self.name):
-                return fun(*args, **kwargs)
+        name = self.name
 
-        return scoped
+        def within(given: tuple, named: dict[str, Any]) -> Any:
+            with named_scope(name):
+                return fun(*given, **named)
+
+        return api_boundary(functools.wraps(fun)(lambda *given, **named: within(given, named)))
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:

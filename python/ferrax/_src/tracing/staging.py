@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, float0 as float0_leaves, named_axes
 from ferrax._src.core.avals import ShapeDtypeStruct
 from ferrax._src.core.jaxpr import ClosedJaxpr, DebugInfo
@@ -173,7 +174,7 @@ def make_jaxpr(
     fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), axis_env: Any = None,
     return_shape: bool = False, abstracted_axes: Any = None,
 ) -> Callable[..., Any]:
-    """A function that returns the jaxpr of `fun` for given arguments.
+    """A function of the arguments of `fun` that gives its jaxpr for them.
 
     Args: static_argnums: as for `jit`; return_shape: whether to return, second, the tree of the
     outputs' shapes and dtypes; abstracted_axes: must be None. Mutable arrays are inputs like others
@@ -189,6 +190,7 @@ def make_jaxpr(
     api_util.refuse_abstracted_axes("make_jaxpr", abstracted_axes)
     static = api_util.as_tuple_of_ints(static_argnums, "static_argnums")
 
+    @api_boundary
     def make_jaxpr_f(*args, **kwargs):
         call, dynamic, held = fun, args, {}
         if static:

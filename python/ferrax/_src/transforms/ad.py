@@ -194,16 +194,7 @@ def defjvp(primitive: Any, *rules: Any) -> None:
     """
     _single_result(primitive, "defjvp")
 
-    def jvp(primals, tangents, **params):
-        out = primitive.bind(*primals, **params)
-        parts = (
-            rule(tangent, *primals, **params)
-            for rule, tangent in zip(rules, tangents)
-            if rule is not None and type(tangent) is not Zero
-        )
-        return out, functools.reduce(add_tangents, parts, Zero.from_primal_value(out))
-
-    primitive_jvps[primitive] = jvp
+    primitive_jvps[primitive] = functools.partial(_sum_over_inputs, primitive, rules, False)
 
 
 def defjvp2(primitive: Any, *rules: Any) -> None:
@@ -218,16 +209,19 @@ def defjvp2(primitive: Any, *rules: Any) -> None:
     """
     _single_result(primitive, "defjvp2")
 
-    def jvp(primals, tangents, **params):
-        out = primitive.bind(*primals, **params)
-        parts = (
-            rule(tangent, out, *primals, **params)
-            for rule, tangent in zip(rules, tangents)
-            if rule is not None and type(tangent) is not Zero
-        )
-        return out, functools.reduce(add_tangents, parts, Zero.from_primal_value(out))
+    primitive_jvps[primitive] = functools.partial(_sum_over_inputs, primitive, rules, True)
 
-    primitive_jvps[primitive] = jvp
+
+def _sum_over_inputs(primitive, rules, of_output, primals, tangents, /, **params):
+    """The result, and the sum of what each input's rule makes of its tangent."""
+    out = primitive.bind(*primals, **params)
+    known = (out, *primals) if of_output else primals
+    total = Zero.from_primal_value(out)
+    for rule, tangent in zip(rules, tangents):
+        if rule is None or isinstance(tangent, Zero):
+            continue
+        total = add_tangents(total, rule(tangent, *known, **params))
+    return out, total
 
 
 def _linear_jvp(primitive, primals, tangents, **params):

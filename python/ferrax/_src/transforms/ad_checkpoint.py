@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.core.primitives import by_implementation
 from ferrax._src.state import arguments as ref_args
@@ -106,7 +107,7 @@ def checkpoint(
             results = touched.write_back(results)
         return out_tree.unflatten(results)
 
-    return api_util.update_wrapper(checkpointed, fun)
+    return api_util.update_wrapper(api_boundary(checkpointed), fun)
 
 
 def _traced(fun, call, given, arrays, in_tree, args, kwargs):

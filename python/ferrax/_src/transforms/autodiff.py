@@ -15,6 +15,7 @@ import numpy as np
 from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import api_boundary, boundary
 from ferrax._src.core import abstract_type, api_util, float0
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.primitives import apply_program
@@ -208,6 +209,7 @@ class _Push:
         """The linear program, of residuals and tangents, for those who want to look at it."""
         return (ClosedJaxpr(self.point.linear),)
 
+    @boundary
     def __call__(self, residuals, *tangents):
         leaves, tree = tree_util.tree_flatten(tangents)
         checked = checks.check_tangents(
@@ -225,6 +227,7 @@ class _Pull(_Push):
         super().__init__(point, tree)
         self.arguments = point.arguments_among(residuals)
 
+    @boundary
     def __call__(self, residuals, *given, chosen=None):
         if len(given) != 1:
             raise TypeError(
@@ -302,6 +305,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: tuple[
             f"{[dtype.name for _, dtype, _ in out_types]}."
         )
 
+    @api_boundary
     def transposed(cotangent):
         ct_leaves, ct_tree = tree_util.tree_flatten(cotangent)
         if ct_tree != flat.out_tree:

@@ -94,8 +94,8 @@ def _batch_size(fun, arrays, axes, names, axis_size):
     ]
     extra = "" if axis_size is None else f"\n  * axis_size is {axis_size}"
     raise ValueError(
-        f"vmap got inconsistent sizes for array axes to be mapped (the axes that in_axes names have "
-        f"to be equally long), in the call of {api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
+        f"vmap got axes of inconsistent sizes (the axes that in_axes names have to be equally long), "
+        f"in the call of {api_util.fun_place(fun)}:\n" + "\n".join(lines) + extra
     )
 
 

@@ -106,22 +106,31 @@ def defbroadcasting(primitive: Any) -> None:
     """
 
     def rule(args, dims, **params):
-        shape, dim = next((np.shape(x), d) for x, d in zip(args, dims) if d is not None)
-        agree = all(np.shape(x) == shape and d == dim for x, d in zip(args, dims) if np.ndim(x))
-        if not agree:
-            args = [bdim_at_front(x, d, 1) if np.ndim(x) else x for x, d in zip(args, dims)]
-            rank = max(np.ndim(x) for x in args)
-            args = [
-                x
-                if d is None or np.ndim(x) == rank
-                else lax.expand_dims(x, tuple(range(np.ndim(x), rank)))
-                for x, d in zip(args, dims)
-            ]
-            dim = 0
+        layouts = {(np.shape(x), dim) for x, dim in zip(args, dims) if np.ndim(x)}
+        if len(layouts) > 1:
+            args, place = _aligned(args, dims), 0
+        else:
+            ((_, place),) = layouts
         out = primitive.bind(*args, **params)
-        return (out, [dim] * len(out)) if primitive.multiple_results else (out, dim)
+        places = [place] * len(out) if primitive.multiple_results else place
+        return out, places
 
     primitive_batchers[primitive] = rule
+
+
+def _aligned(args, dims):
+    """The batch axes in front, of size 1 where there is none, and one rank for all but scalars that are the same
+    for all elements."""
+    in_front = [
+        bdim_at_front(x, dim, 1) if np.ndim(x) else x for x, dim in zip(args, dims)
+    ]
+    rank = max(map(np.ndim, in_front))
+
+    def widened(x):
+        missing = range(np.ndim(x), rank)
+        return lax.expand_dims(x, tuple(missing)) if missing else x
+
+    return [x if dim is None else widened(x) for x, dim in zip(in_front, dims)]
 
 
 def defreducer(primitive: Any) -> None:

@@ -239,14 +239,13 @@ def save_from_both_policies(policy_1, policy_2):
     """
 
     def both(prim, *avals, **params):
-        first = policy_1(prim, *avals, **params)
-        second = policy_2(prim, *avals, **params)
-        if not (isinstance(first, bool) and isinstance(second, bool)):
+        answers = [asked(prim, *avals, **params) for asked in (policy_1, policy_2)]
+        if any(not isinstance(answer, bool) for answer in answers):
             raise ValueError(
                 "save_from_both_policies takes policies that return bools, got "
-                f"{first!r} and {second!r}; write a policy of your own to combine these"
+                f"{answers}; write a policy of your own to combine these"
             )
-        return first or second
+        return True in answers
 
     policy: Any = both
     native_1, native_2 = (getattr(p, "native", None) for p in (policy_1, policy_2))

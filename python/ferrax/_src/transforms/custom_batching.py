@@ -302,13 +302,15 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     def rule(axis_size, in_batched, *args):
         leaves, tree = tree_util.tree_flatten(args)
         flags = tree_util.tree_leaves(in_batched)
+        places = [place for place, flag in enumerate(flags) if flag]
 
-        def one(mapped):
-            rest = iter(mapped)
-            element = [next(rest) if flag else x for x, flag in zip(leaves, flags)]
-            return function(*tree.unflatten(element))
+        def one(elements):
+            whole = list(leaves)
+            for place, element in zip(places, elements):
+                whole[place] = element
+            return function(*tree.unflatten(whole))
 
-        out = lax_map(one, [x for x, flag in zip(leaves, flags) if flag])
+        out = lax_map(one, [leaves[place] for place in places])
         return out, tree_util.tree_map(lambda _: True, out)
 
     sequential: Any = rule

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferrax._src.base import dtypes
+from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import as_array
 from ferrax._src.state import Ref
 from ferrax._src.tree import tree_util
@@ -76,6 +77,7 @@ class VJP:
     def __repr__(self) -> str:
         return f"VJP({self.func.tree})"
 
+    @boundary
     def __call__(self, *cotangent: Any) -> tuple[Any, ...]:
         return self.func(self._together(), *cotangent)
 

@@ -11,11 +11,13 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from ferrax import _core
 from ferrax._src.base import config
 from ferrax._src.base.flags import StateContext
+from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.devices import Device, devices
 from ferrax._src.tracing import known
@@ -242,7 +244,7 @@ _METHODS = {
     "memory_plan": _memory_plan,
 }
 for _name, _method in _METHODS.items():
-    setattr(_core.PjitFunction, _name, _method)
+    setattr(_core.PjitFunction, _name, boundary(_method) if isinstance(_method, FunctionType) else _method)
 
 
 def clear_caches() -> None:

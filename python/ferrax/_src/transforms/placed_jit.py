@@ -14,6 +14,7 @@ import numpy as np
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base.traceback_util import boundary
 from ferrax._src.core import named_axes
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
@@ -119,6 +120,7 @@ class PlacedFunction:
     def __repr__(self) -> str:
         return repr(self._jit)
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         dynamic = self._dynamic(args) if self._static else args
         leaves, tree = tree_util.tree_flatten((dynamic, kwargs))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ferrax._src.base.traceback_util import bounded, leave
 from ferrax._src.tree import tree_util as _tree_util
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@bounded
 def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     """Whether all leaves are true; see `tree_util.tree_all`.
 
@@ -34,7 +36,11 @@ def all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     >>> ferrax.tree.all((True, [False]))
     False
     """
-    return _tree_util.tree_all(tree, is_leaf=is_leaf)
+    try:
+        return _tree_util.tree_all(tree, is_leaf=is_leaf)
+    except Exception:
+        leave()
+        raise
 
 
 def broadcast(
@@ -50,6 +56,7 @@ def broadcast(
     return _tree_util.tree_broadcast(prefix_tree, full_tree, is_leaf=is_leaf)
 
 
+@bounded
 def flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> tuple[list[Any], _tree_util.PyTreeDef]:
@@ -60,7 +67,11 @@ def flatten(
     >>> ferrax.tree.flatten((1, [2]))
     ([1, 2], PyTreeDef((*, [*])))
     """
-    return _tree_util.tree_flatten(tree, is_leaf)
+    try:
+        return _tree_util.tree_flatten(tree, is_leaf)
+    except Exception:
+        leave()
+        raise
 
 
 def flatten_with_path(
@@ -76,6 +87,7 @@ def flatten_with_path(
     return _tree_util.tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
 
+@bounded
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """The leaves of a tree; see `tree_util.tree_leaves`.
 
@@ -84,7 +96,11 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]
     >>> ferrax.tree.leaves({"a": [1, 2]})
     [1, 2]
     """
-    return _tree_util.tree_leaves(tree, is_leaf)
+    try:
+        return _tree_util.tree_leaves(tree, is_leaf)
+    except Exception:
+        leave()
+        raise
 
 
 def leaves_with_path(
@@ -100,6 +116,7 @@ def leaves_with_path(
     return _tree_util.tree_leaves_with_path(tree, is_leaf, is_leaf_takes_path)
 
 
+@bounded
 def map(
     f: Callable[..., Any],
     tree: Any,
@@ -113,7 +130,11 @@ def map(
     >>> ferrax.tree.map(lambda x, y: x + y, {"a": 1}, {"a": 2})
     {'a': 3}
     """
-    return _tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    try:
+        return _tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    except Exception:
+        leave()
+        raise
 
 
 def map_with_path(
@@ -135,6 +156,7 @@ def map_with_path(
     )
 
 
+@bounded
 def reduce(
     function: Callable[[Any, Any], Any],
     tree: Any,
@@ -148,7 +170,11 @@ def reduce(
     >>> ferrax.tree.reduce(lambda total, x: total + x, [1, (2, 3)])
     6
     """
-    return _tree_util.tree_reduce(function, tree, initializer, is_leaf=is_leaf)
+    try:
+        return _tree_util.tree_reduce(function, tree, initializer, is_leaf=is_leaf)
+    except Exception:
+        leave()
+        raise
 
 
 def reduce_associative(
@@ -188,6 +214,7 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata=metadata, **kwargs)
 
 
+@bounded
 def structure(tree: Any, is_leaf: None | Callable[[Any], bool] = None) -> _tree_util.PyTreeDef:
     """The structure of a tree; see `tree_util.tree_structure`.
 
@@ -196,7 +223,11 @@ def structure(tree: Any, is_leaf: None | Callable[[Any], bool] = None) -> _tree_
     >>> ferrax.tree.structure({"a": [1, 2]})
     PyTreeDef({'a': [*, *]})
     """
-    return _tree_util.tree_structure(tree, is_leaf)
+    try:
+        return _tree_util.tree_structure(tree, is_leaf)
+    except Exception:
+        leave()
+        raise
 
 
 def transpose(
@@ -215,6 +246,7 @@ def transpose(
     return _tree_util.tree_transpose(outer_treedef, inner_treedef, pytree_to_transpose)
 
 
+@bounded
 def unflatten(treedef: _tree_util.PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The tree with a structure and leaves; see `tree_util.tree_unflatten`.
 
@@ -223,4 +255,8 @@ def unflatten(treedef: _tree_util.PyTreeDef, leaves: Iterable[Any]) -> Any:
     >>> ferrax.tree.unflatten(ferrax.tree.structure((0, [0])), [1, 2])
     (1, [2])
     """
-    return _tree_util.tree_unflatten(treedef, leaves)
+    try:
+        return _tree_util.tree_unflatten(treedef, leaves)
+    except Exception:
+        leave()
+        raise

@@ -179,10 +179,10 @@ def register_pytree_node_class(cls: Typ) -> Typ:
     ...     def __init__(self, content):
     ...         self.content = content
     ...     def tree_flatten(self):
-    ...         return (self.content,), None
+    ...         return (self.content,), "lid"
     ...     @classmethod
-    ...     def tree_unflatten(cls, aux_data, children):
-    ...         return cls(*children)
+    ...     def tree_unflatten(cls, lid, contents):
+    ...         return cls(contents[0])
     >>> ferrax.tree_util.tree_leaves(Box([1, 2]))
     [1, 2]
     """
@@ -215,13 +215,18 @@ def register_pytree_with_keys(
     >>> [ferrax.tree_util.keystr(path) for path, _ in ferrax.tree.leaves_with_path(Pair(1, 2))]
     ['.x', '.y']
     """
-    if flatten_func is None:
+    flatten = flatten_func or _without_keys(flatten_with_keys)
+    register_pytree_node(nodetype, flatten, unflatten_func, flatten_with_keys)
 
-        def flatten_func(tree):
-            pairs, aux = flatten_with_keys(tree)
-            return [child for _, child in pairs], aux
 
-    register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
+def _without_keys(flatten_with_keys):
+    """The flattening that gives the children alone."""
+
+    def flatten(tree):
+        children, aux = flatten_with_keys(tree)
+        return [child for _, child in children], aux
+
+    return flatten
 
 
 def register_pytree_with_keys_class(cls: Typ) -> Typ:
@@ -238,10 +243,10 @@ def register_pytree_with_keys_class(cls: Typ) -> Typ:
     ...     def __init__(self, content):
     ...         self.content = content
     ...     def tree_flatten_with_keys(self):
-    ...         return ((ferrax.tree_util.GetAttrKey("content"), self.content),), None
+    ...         return ((ferrax.tree_util.GetAttrKey("content"), self.content),), "lid"
     ...     @classmethod
-    ...     def tree_unflatten(cls, aux_data, children):
-    ...         return cls(*children)
+    ...     def tree_unflatten(cls, lid, contents):
+    ...         return cls(contents[0])
     >>> [ferrax.tree_util.keystr(path) for path, _ in ferrax.tree.leaves_with_path(Crate([1]))]
     ['.content[0]']
     """
@@ -652,13 +657,8 @@ class Partial(functools.partial):
     def __new__(klass, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:
         # A partial of a partial would be merged into one, and the inner arguments would become
         # leaves although the inner object is meant to be a plain function.
-        if isinstance(func, functools.partial):
-            original = func
-            func = _CallableShim(original)
-            out = super().__new__(klass, func, *args, **kw)
-            func.fun = original
-            return out
-        return super().__new__(klass, func, *args, **kw)
+        whole = _CallableShim(func) if isinstance(func, functools.partial) else func
+        return super().__new__(klass, whole, *args, **kw)
 
 
 Partial.__module__ = "ferrax.tree_util"
@@ -690,8 +690,8 @@ def _flatten_default_dict(d: collections.defaultdict):
 
 
 def _flatten_default_dict_with_keys(d: collections.defaultdict):
-    keys = tuple(sorted(d))
-    return tuple((DictKey(key), d[key]) for key in keys), (d.default_factory, keys)
+    values, (factory, keys) = _flatten_default_dict(d)
+    return tuple(zip(map(DictKey, keys), values)), (factory, keys)
 
 
 register_pytree_node(

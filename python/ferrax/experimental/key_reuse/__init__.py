@@ -1,5 +1,6 @@
 """Random keys that are used twice are errors, under `ferrax.debug_key_reuse(True)`."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.errors import KeyReuseError as KeyReuseError
 from ferrax._src.experimental.key_reuse import (
     Forward as Forward,
@@ -14,3 +15,5 @@ from ferrax._src.experimental.key_reuse import (
     function_type_signature as function_type_signature,
     jaxpr_type_signature as jaxpr_type_signature,
 )
+
+_public.export(__name__)

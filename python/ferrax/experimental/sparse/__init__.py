@@ -7,6 +7,7 @@ Example:
     Array([2., 3.], dtype=float32)
 """
 
+from ferrax._src.base import public as _public
 from ferrax._src.sparse import methods as _methods  # noqa: F401  # operators and indexing
 from ferrax._src.sparse.ad import (
     grad as grad,
@@ -118,3 +119,5 @@ from ferrax.experimental.sparse import (
     transform as transform,
     util as util,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """The format BCOO."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.sparse.bcoo import (
     BCOO as BCOO,
     bcoo_dot_general as bcoo_dot_general,
@@ -45,3 +46,5 @@ from ferrax._src.sparse.buffers import (
     _bcoo_fromdense as _bcoo_fromdense,
     _bcoo_todense as _bcoo_todense,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """The format BCSR."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.sparse.bcsr import (
     BCSR as BCSR,
     bcsr_broadcast_in_dim as bcsr_broadcast_in_dim,
@@ -20,3 +21,5 @@ from ferrax._src.sparse.buffers import (
     _bcsr_to_bcoo as _bcsr_to_bcoo,
     _bcsr_todense as _bcsr_todense,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """The format COO."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.sparse.buffers import (
     COOInfo as COOInfo,
     _coo_fromdense as _coo_fromdense,
@@ -18,3 +19,5 @@ from ferrax._src.sparse.coo import (
     coo_todense as coo_todense,
     coo_todense_p as coo_todense_p,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """The formats CSR and CSC."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.sparse.buffers import (
     _csr_fromdense as _csr_fromdense,
     _csr_matmat as _csr_matmat,
@@ -18,3 +19,5 @@ from ferrax._src.sparse.coo import (
     csr_todense as csr_todense,
     csr_todense_p as csr_todense_p,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Functions of dense arrays, made functions of sparse ones."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.sparse.environment import (
     SparsifyEnv as SparsifyEnv,
     SparsifyValue as SparsifyValue,
@@ -9,3 +10,5 @@ from ferrax._src.sparse.environment import (
     spvalues_to_avals as spvalues_to_avals,
 )
 from ferrax._src.sparse.transform import SparseTracer as SparseTracer, sparsify as sparsify
+
+_public.export(__name__)

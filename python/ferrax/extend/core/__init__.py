@@ -1,5 +1,6 @@
 """Jaxprs and primitives."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.base.effects import Effect as Effect, no_effects as no_effects
 from ferrax._src.base.errors import (
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
@@ -48,3 +49,5 @@ nonempty_axis_env_DO_NOT_USE = _traces.nonempty_axis_env
 unsafe_am_i_under_a_jit_DO_NOT_USE = _traces.unsafe_am_i_under_a_jit
 unsafe_am_i_under_a_vmap_DO_NOT_USE = _traces.unsafe_am_i_under_a_vmap
 unsafe_get_axis_names_DO_NOT_USE = _traces.unsafe_get_axis_names
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """Distributions, each a module, and statistics of samples."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.scipy.stats.descriptive import mode as mode, rankdata as rankdata, sem as sem
 from ferrax._src.scipy.stats.kde import gaussian_kde as gaussian_kde
 from ferrax.scipy.stats import (
@@ -30,3 +31,5 @@ from ferrax.scipy.stats import (
     vonmises as vonmises,
     wrapcauchy as wrapcauchy,
 )
+
+_public.export(__name__)

@@ -1,5 +1,6 @@
 """The normal distribution, conditioned to lie between two bounds."""
 
+from ferrax._src.base import public as _public
 from ferrax._src.scipy.stats.truncnorm import (
     cdf as cdf,
     logcdf as logcdf,
@@ -8,3 +9,5 @@ from ferrax._src.scipy.stats.truncnorm import (
     pdf as pdf,
     sf as sf,
 )
+
+_public.export(__name__)

@@ -13,9 +13,9 @@ mod walk;
 use ferrax_ir::scalar::{Body, ScalarOp, ScalarType};
 use rustc_hash::FxHashMap;
 
-use crate::backend::Target;
 use crate::interpret::{BLOCK, LANES};
 use crate::kernel::{Kernel, Launch, Load, Stage};
+use crate::tuning::{Blocks, Target};
 
 pub use nest::{Map, Nest, PerAxis};
 pub use terms::Factor;
@@ -25,20 +25,6 @@ pub use walk::{Part, Walk};
 /// Elements of a block, at least and at most.
 const MIN_LANES: usize = 128;
 const MAX_LANES: usize = 1024;
-/// Bytes of the lanes of trees side by side, for terms that are read where they lie (lanes stay in the
-/// first-level cache) and for computed ones, of which a tile holds one row.
-const LANE_BYTES: usize = 32 << 10;
-const COMPUTED_LANE_BYTES: usize = 64 << 10;
-/// Elements of a tile that is converted row by row.
-const STRIDED: usize = 1 << 12;
-/// Elements of a tile of lines that are read where they lie, and the most lines of one.
-const LINES: usize = 1 << 14;
-const MOST_LINES: usize = 256;
-/// Elements per segment of a long reduction, and the number of segments that is aimed at.
-const SEGMENT: usize = 1 << 16;
-const MANY_SEGMENTS: usize = 64;
-/// Tiles that are enough for all threads.
-const MANY_TILES: usize = 16;
 
 /// How a launch runs.
 #[derive(Clone, Debug)]
@@ -64,18 +50,18 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    pub fn new(launch: &Launch, target: &Target) -> Schedule {
+    pub fn new(launch: &Launch, target: &Target, blocks: &Blocks) -> Schedule {
         let kernel = &launch.kernel;
         let nest = Nest::new(launch);
         let main_stores: Vec<bool> = kernel.stores.iter().map(|store| store.stage == Stage::Main).collect();
         let per_lane = pressure(&kernel.body).max(pressure(&kernel.epilogue)).max(1);
         let lanes = (target.register_bytes / per_lane).clamp(MIN_LANES, MAX_LANES) / 64 * 64;
-        let shape = Shape::choose(&nest, kernel, &main_stores, lanes);
+        let shape = Shape::choose(&nest, kernel, &main_stores, lanes, blocks);
         let walk = Walk::new(&nest, shape.tile);
         let epilogue = shape.tile.epilogue(&nest);
         let parallel = (0..nest.extents.len()).filter(|&axis| !nest.reduced[axis]);
         let tiles = parallel.map(|axis| shape.tile.blocks(&nest, axis)).product();
-        let segment = segment(&shape, &walk, kernel, tiles, epilogue.lanes());
+        let segment = segment(&shape, &walk, kernel, (tiles, epilogue.lanes()), blocks);
         let segments = walk.terms.div_ceil(segment.max(1)).max(1);
         let Shape { tile, fold, direct, products } = shape;
         Schedule { nest, tile, fold, direct, products, epilogue, walk, tiles, segment, segments }
@@ -117,7 +103,12 @@ struct Shape {
 
 impl Shape {
     /// The tile of a kernel, of about `lanes` elements.
-    fn choose(nest: &Nest, kernel: &Kernel, main_stores: &[bool], lanes: usize) -> Shape {
+    fn choose(nest: &Nest, kernel: &Kernel, main_stores: &[bool], lanes: usize, blocks: &Blocks) -> Shape {
+        let shape = Shape::unlimited(nest, kernel, main_stores, lanes, blocks);
+        Shape { tile: shape.tile.at_most(nest, blocks), ..shape }
+    }
+
+    fn unlimited(nest: &Nest, kernel: &Kernel, main_stores: &[bool], lanes: usize, blocks: &Blocks) -> Shape {
         let tile = Tile::choose(nest, main_stores, lanes);
         let fold = tile.fold_shape(nest);
         let none = vec![None; kernel.accumulators.len()];
@@ -134,19 +125,24 @@ impl Shape {
                     let most = (bytes_of_lanes / bytes).max(64) / 64 * 64;
                     if most < tile.lanes() { Tile::choose(nest, main_stores, most) } else { tile }
                 };
-                match alone.then(|| strided(nest, kernel, narrow(LANE_BYTES))).flatten() {
+                match alone.then(|| strided(nest, kernel, narrow(blocks.lane_bytes), blocks)).flatten() {
                     Some(tile) => Shape { fold: tile.fold_shape(nest), tile, direct: true, ..shape },
                     None => {
-                        let tile = narrow(COMPUTED_LANE_BYTES);
+                        let tile = narrow(blocks.computed_lane_bytes);
                         Shape { fold: tile.fold_shape(nest), tile, ..shape }
                     }
                 }
             }
             FoldShape::Cols | FoldShape::All => {
-                let longer = if unstored { lines(nest, kernel, tile, alone) } else { None };
+                let longer = if unstored { lines(nest, kernel, tile, alone, blocks) } else { None };
                 let (tile, products, direct) =
                     longer.map_or((tile, none, false), |(tile, products)| (tile, products, alone));
-                Shape { fold: tile.fold_shape(nest), tile: spread(nest, tile, terms), direct, products }
+                Shape {
+                    fold: tile.fold_shape(nest),
+                    tile: spread(nest, tile, terms, blocks),
+                    direct,
+                    products,
+                }
             }
             _ => shape,
         }
@@ -175,18 +171,24 @@ fn are_loads(nest: &Nest, kernel: &Kernel, along: usize) -> Option<bool> {
 
 /// A tile of one row of kept elements made one of many rows, if their terms are loads alone, contiguous
 /// along the row.
-fn strided(nest: &Nest, kernel: &Kernel, tile: Tile) -> Option<Tile> {
+fn strided(nest: &Nest, kernel: &Kernel, tile: Tile, blocks: &Blocks) -> Option<Tile> {
     let (None, Some(col)) = (tile.row, tile.col) else { return None };
     let axis = (0..nest.extents.len()).rfind(|&axis| nest.reduced[axis])?;
     let native = are_loads(nest, kernel, col.axis)?;
-    let rows = if native { BLOCK } else { (STRIDED / col.length.max(1)).clamp(1, BLOCK) };
+    let rows = if native { BLOCK } else { (blocks.strided / col.length.max(1)).clamp(1, BLOCK) };
     let length = rows.min(nest.extents[axis]);
     Some(Tile { row: Some(Span { axis, length }), col: Some(col) })
 }
 
 /// A tile of lines made longer, and one of more lines, if their terms are read where they lie, with the factors
 /// of those that are products. Only trees take these, and lines that do not follow one another.
-fn lines(nest: &Nest, kernel: &Kernel, tile: Tile, trees: bool) -> Option<(Tile, Vec<Option<[Factor; 2]>>)> {
+fn lines(
+    nest: &Nest,
+    kernel: &Kernel,
+    tile: Tile,
+    trees: bool,
+    blocks: &Blocks,
+) -> Option<(Tile, Vec<Option<[Factor; 2]>>)> {
     let col = tile.col?;
     let extent = nest.extents[col.axis];
     if tile.row.is_some_and(|row| nest.reduced[row.axis]) {
@@ -201,13 +203,13 @@ fn lines(nest: &Nest, kernel: &Kernel, tile: Tile, trees: bool) -> Option<(Tile,
     if !many && tile.row.is_some() {
         return None;
     }
-    let cols = extent.min(LINES);
+    let cols = extent.min(blocks.lines);
     let follow =
         |axis: usize| cols == extent && nest.loads.iter().all(|map| map.strides[axis] == extent as i64);
     let kept = tile.row.map(|row| row.axis);
     let kept = kept.or_else(|| (0..nest.extents.len()).rfind(|&axis| !nest.reduced[axis]));
     let row = kept.filter(|&axis| many && (trees || follow(axis))).map(|axis| {
-        let most = (LINES / cols.max(1)).clamp(1, MOST_LINES);
+        let most = (blocks.lines / cols.max(1)).clamp(1, blocks.most_lines);
         Span { axis, length: most.min(nest.extents[axis]) }
     });
     let row = row.filter(|row| row.length > 1 || tile.row.is_some());
@@ -217,28 +219,34 @@ fn lines(nest: &Nest, kernel: &Kernel, tile: Tile, trees: bool) -> Option<(Tile,
 }
 
 /// Fewer rows where there are few tiles, each of which is long: lines side by side are not cut into segments.
-fn spread(nest: &Nest, tile: Tile, terms: usize) -> Tile {
+fn spread(nest: &Nest, tile: Tile, terms: usize, tuning: &Blocks) -> Tile {
     let Some(row) = tile.row else { return tile };
     let extent = nest.extents[row.axis];
     let blocks = extent.div_ceil(row.length.max(1));
     let kept = (0..nest.extents.len()).filter(|&axis| !nest.reduced[axis] && axis != row.axis);
     let others: usize = kept.map(|axis| nest.extents[axis]).product::<usize>().max(1);
-    if others * blocks >= MANY_TILES || terms.saturating_mul(row.length) < 2 * SEGMENT {
+    if others * blocks >= tuning.tiles || terms.saturating_mul(row.length) < 2 * tuning.segment {
         return tile;
     }
-    let length = extent.div_ceil(MANY_TILES.div_ceil(others)).max(1);
+    let length = extent.div_ceil(tuning.tiles.div_ceil(others)).max(1);
     Tile { row: Some(Span { length, ..row }), ..tile }
 }
 
-/// The terms of a segment, where there are so many tiles.
-fn segment(shape: &Shape, walk: &Walk, kernel: &Kernel, tiles: usize, kept: usize) -> usize {
+/// The terms of a segment, where there are so many tiles, of so many results each.
+fn segment(
+    shape: &Shape,
+    walk: &Walk,
+    kernel: &Kernel,
+    (tiles, kept): (usize, usize),
+    blocks: &Blocks,
+) -> usize {
     let per_unit = walk.terms.saturating_mul(kept);
     // Rows of a block are as long as the tile's columns: several lines are never cut.
     let lines = shape.fold == FoldShape::Cols && shape.tile.row.is_some_and(|row| row.length > 1);
-    if kernel.accumulators.is_empty() || tiles >= MANY_TILES || per_unit < 2 * SEGMENT || lines {
+    if kernel.accumulators.is_empty() || tiles >= blocks.tiles || per_unit < 2 * blocks.segment || lines {
         return walk.terms;
     }
-    let many = (per_unit / SEGMENT).clamp(1, MANY_SEGMENTS);
+    let many = (per_unit / blocks.segment).clamp(1, blocks.segments);
     let power = (walk.terms / many).max(1).ilog2();
     (1usize << power).max(if shape.fold.layout() == TreeLayout::Rows { BLOCK } else { 4 * BLOCK })
 }

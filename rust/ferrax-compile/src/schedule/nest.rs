@@ -4,7 +4,7 @@ use ferrax_ir::scalar::{Body, ScalarOp};
 use smallvec::SmallVec;
 
 use crate::index::View;
-use crate::kernel::{AxisKind, Launch, Stage};
+use crate::kernel::{Accumulator, AxisKind, Launch, Stage};
 
 /// Numbers per axis.
 pub type PerAxis<T> = SmallVec<[T; 6]>;
@@ -22,6 +22,9 @@ pub struct Map {
 pub struct Nest {
     pub extents: PerAxis<usize>,
     pub reduced: PerAxis<bool>,
+    /// Whether the order of the terms of a reduction matters: then it is row-major over the reduced axes, whatever a
+    /// tile spans.
+    pub ordered: bool,
     pub loads: Vec<Map>,
     pub stores: Vec<Map>,
     /// For each axis of the launch the axis here.
@@ -50,6 +53,7 @@ impl Nest {
         let mut nest = Nest {
             extents: launch.extents.iter().copied().collect(),
             reduced: kernel.axes.iter().map(|&kind| reducing && kind == AxisKind::Reduction).collect(),
+            ordered: kernel.accumulators.iter().any(Accumulator::is_tree),
             loads: launch.loads.iter().map(map).collect(),
             stores: launch.stores.iter().map(map).collect(),
             axis_of: (0..launch.extents.len()).collect(),

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::nest::{Map, Nest};
+use crate::tuning::Blocks;
 
 /// How a block of rows by columns meets its accumulators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +55,9 @@ pub struct Tile {
 /// Columns below which a tile takes rows too.
 const FEW: usize = 192;
 
+/// Rows and columns of a tile across a transposition, at most.
+const CROSSED: usize = 64;
+
 impl Tile {
     /// A tile of about `lanes` elements. `main_stores` marks stores of the main body.
     pub fn choose(nest: &Nest, main_stores: &[bool], lanes: usize) -> Tile {
@@ -76,8 +80,19 @@ impl Tile {
             };
             (worths.iter().map(of).sum::<f64>() + 0.01) * (nest.extents[axis].min(64) as f64)
         };
+        // Where terms have an order, their numbers grow along what a tile spans, and no other reduced axis is within.
+        let reduced: SmallVec<[usize; 6]> =
+            (0..rank).filter(|&axis| nest.ordered && nest.reduced[axis]).collect();
+        let inward = |axis: usize| reduced.iter().rev().position(|&reduced| reduced == axis);
+        let is_col = |axis: usize| inward(axis).is_none_or(|place| place == 0);
+        let is_row = |axis: usize, col: usize, whole: bool| {
+            inward(axis).is_none_or(|place| match inward(col) {
+                Some(_) => whole && place == 1,
+                None => place == 0,
+            })
+        };
         let mut col: Option<(f64, usize)> = None;
-        for axis in 0..rank {
+        for axis in (0..rank).filter(|&axis| is_col(axis)) {
             let score = score(axis);
             if col.is_none_or(|(best, _)| score >= best) {
                 col = Some((score, axis));
@@ -86,7 +101,10 @@ impl Tile {
         let Some((_, col)) = col else { return Tile::default() };
         let extent = nest.extents[col];
         // An axis along which another operand is contiguous: a transposition.
-        let crossed = (0..rank).filter(|&axis| axis != col && nest.extents[axis] >= 8).find(|&axis| {
+        let crossing = |axis: &usize| {
+            *axis != col && nest.extents[*axis] >= 8 && is_row(*axis, col, extent <= CROSSED.min(lanes))
+        };
+        let crossed = (0..rank).filter(crossing).find(|&axis| {
             nest.loads.iter().any(|map| map.strides[axis].abs() == 1 && map.strides[col].abs() > 1)
                 || stores().any(|map| map.strides[axis].abs() == 1 && map.strides[col].abs() > 1)
         });
@@ -97,8 +115,8 @@ impl Tile {
             if blocks > 1 { length.next_multiple_of(16).min(most) } else { length }
         };
         if let Some(row) = crossed {
-            let cols = even(extent, 64.min(lanes));
-            let rows = even(nest.extents[row], (lanes / cols.max(1)).clamp(8, 64));
+            let cols = even(extent, CROSSED.min(lanes));
+            let rows = even(nest.extents[row], (lanes / cols.max(1)).clamp(8, CROSSED));
             return Tile {
                 row: Some(Span { axis: row, length: rows }),
                 col: Some(Span { axis: col, length: cols }),
@@ -123,7 +141,7 @@ impl Tile {
                 score * nest.extents[axis].min(256) as f64
             };
             let mut best = 0.0;
-            for axis in (0..rank).filter(|&axis| axis != col) {
+            for axis in (0..rank).filter(|&axis| axis != col && is_row(axis, col, true)) {
                 let score = joint(axis);
                 if score > best {
                     best = score;
@@ -132,6 +150,15 @@ impl Tile {
             }
         }
         Tile { row, col: Some(Span { axis: col, length: cols }) }
+    }
+
+    /// The same with as few rows and columns as that allows. Columns of terms that rows continue stay: where they
+    /// are cut, terms come in another order.
+    pub fn at_most(self, nest: &Nest, blocks: &Blocks) -> Tile {
+        let reduced = |span: Option<Span>| span.is_some_and(|span| nest.reduced[span.axis]);
+        let cut = |span: Span, most: usize| Span { length: span.length.min(most), ..span };
+        let columns = if reduced(self.row) && reduced(self.col) { usize::MAX } else { blocks.columns };
+        Tile { row: self.row.map(|row| cut(row, blocks.rows)), col: self.col.map(|col| cut(col, columns)) }
     }
 
     pub fn lanes(&self) -> usize {

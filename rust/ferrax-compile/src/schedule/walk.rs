@@ -1,10 +1,10 @@
 //! The order in which a kernel goes through its reduction axes.
 //!
 //! The terms of a reduction are numbered: the axes that the tile does not span
-//! count slowest, in their order, then the tile's rows, then its columns. Where
-//! one axis is reduced, or several that are one in memory, that is the row-major
-//! order of the reduction indices, whatever the tile is. Tiles take consecutive
-//! terms and may be cut anywhere, so a run may begin and end at any term.
+//! count slowest, in their order, then the tile's rows, then its columns. Where the
+//! order matters that is the row-major order of the reduction indices: a tile then spans
+//! the last of the reduced axes or none (`Tile::choose`). Tiles take consecutive terms
+//! and may be cut anywhere, so a run may begin and end at any term.
 
 use super::nest::{Nest, PerAxis};
 use super::tile::{Span, Tile};
@@ -124,6 +124,7 @@ mod tests {
         Nest {
             extents: extents.iter().copied().collect(),
             reduced: reduced.iter().copied().collect(),
+            ordered: false,
             loads: vec![],
             stores: vec![],
             axis_of: smallvec![],

@@ -1,32 +1,32 @@
 //! Copies between strided arrays, element sizes known at bind time only.
 
+use ferrax_ir::paths::Path;
 use ferrax_ir::tensor::row_major;
 use smallvec::SmallVec;
 
 use crate::pool;
-
-/// Bytes from which copies are shared among threads, and how many each takes at once.
-const SHARED: usize = 4 << 20;
-const CHUNK: usize = 1 << 20;
+use crate::tuning::Threads;
 
 /// Copies so many bytes, large arrays on all threads.
 ///
 /// # Safety
 /// The bytes are valid on both sides, which do not overlap, and nobody else uses them.
-pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
+pub unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize, threads: &Threads) {
     struct Ends(*const u8, *mut u8);
     // SAFETY: the threads that share the pointers write to disjoint chunks behind them.
     unsafe impl Sync for Ends {}
-    if bytes < SHARED {
+    if bytes < threads.copy {
         // SAFETY: the caller's promise.
         return unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
     }
     let ends = &Ends(from, to);
-    pool::run(bytes.div_ceil(CHUNK), &|chunk| {
-        let at = chunk * CHUNK;
+    Path::CopyShared.take();
+    let most = threads.copy_chunk;
+    pool::run(bytes.div_ceil(most), &|chunk| {
+        let at = chunk * most;
         let Ends(from, to) = ends;
         // SAFETY: the chunk is inside of the bytes that the caller promised, and no other chunk meets it.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), CHUNK.min(bytes - at)) };
+        unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), most.min(bytes - at)) };
     });
 }
 

@@ -4,19 +4,18 @@
 //! each addition loses, so running sums lose nothing to their length. Lines (or, where the axis is not the last, groups of
 //! adjacent lines) are independent units of work.
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::{Cumulative, CumulativeKind};
 use ferrax_ir::{DType, Result};
 use half::{bf16, f16};
 
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::{Lines, Tuning};
 use crate::vm::ops::Number;
 
-/// Elements below which work stays on one thread.
-const SERIAL: usize = 1 << 14;
-/// Adjacent lines that run together.
-const GROUP: usize = 64;
+/// Adjacent lines that run together, at most.
+const GROUP: usize = Lines::MOST_GROUP;
 
 struct Scan {
     outer: usize,
@@ -36,7 +35,11 @@ impl std::fmt::Debug for Scan {
 }
 
 /// The kernel, if there is one for this dtype.
-pub fn bind(op: &Cumulative, inputs: &[Argument]) -> Result<Option<Box<dyn Kernel>>> {
+pub fn bind(
+    op: &Cumulative,
+    inputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Result<Option<Box<dyn Kernel>>> {
     let operand = &inputs[0];
     let sizes = &operand.sizes;
     let Some(run) = function(op.kind, operand.dtype) else { return Ok(None) };
@@ -47,13 +50,15 @@ pub fn bind(op: &Cumulative, inputs: &[Argument]) -> Result<Option<Box<dyn Kerne
         reverse: op.reverse,
         run: run.0,
     };
-    Ok(Some(Box::new(Sized { scan: kernel, element: run.1 })))
+    if kernel.inner > 1 { Path::CumulativeGroups } else { Path::CumulativeLines }.take();
+    Ok(Some(Box::new(Sized { scan: kernel, element: run.1, tuning })))
 }
 
 #[derive(Debug)]
 struct Sized {
     scan: Scan,
     element: usize,
+    tuning: &'static Tuning,
 }
 
 struct Pointers(*const u8, *mut u8);
@@ -64,7 +69,8 @@ unsafe impl Sync for Pointers {}
 impl Kernel for Sized {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let scan = &self.scan;
-        let groups = scan.inner.div_ceil(GROUP);
+        let (most, serial) = (self.tuning.lines.cumulative.min(GROUP), self.tuning.threads.cumulative);
+        let groups = scan.inner.div_ceil(most);
         let units = scan.outer * groups;
         if units == 0 || scan.length == 0 {
             return Ok(());
@@ -73,8 +79,8 @@ impl Kernel for Sized {
         let unit = |unit: usize| {
             let pointers = &pointers;
             let (outer, group) = (unit / groups, unit % groups);
-            let lines = GROUP.min(scan.inner - group * GROUP);
-            let at = (outer * scan.length * scan.inner + group * GROUP) * self.element;
+            let lines = most.min(scan.inner - group * most);
+            let at = (outer * scan.length * scan.inner + group * most) * self.element;
             // SAFETY: the lines of this unit lie inside both arrays.
             unsafe {
                 (scan.run)(
@@ -88,10 +94,10 @@ impl Kernel for Sized {
             }
         };
         let total = scan.outer * scan.length * scan.inner;
-        if total < SERIAL {
+        if total < serial {
             (0..units).for_each(unit);
         } else {
-            let chunks = (total / SERIAL).clamp(1, 64).min(units);
+            let chunks = (total / serial).clamp(1, 64).min(units);
             pool::run_interruptibly(chunks, &|chunk| {
                 (chunk * units / chunks..(chunk + 1) * units / chunks).for_each(&unit);
             })?;

@@ -1,16 +1,15 @@
 //! Decompositions of matrices (crate ferrax-linalg). Matrices of a batch are independent units of work.
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::{Eigh, Svd};
 use ferrax_ir::{DType, Result};
 use ferrax_linalg::{Scalar, SingularVectors, c32, c64};
 use smallvec::SmallVec;
 
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::{Threads, Tuning};
 
-/// Elements of matrices below which work stays on one thread.
-const SERIAL: usize = 1 << 10;
 /// Matrices that stay together, as many as are computed side by side where they are small.
 const TOGETHER: usize = 16;
 
@@ -24,6 +23,7 @@ struct Decomposition {
     outputs: Vec<usize>,
     what: What,
     run: unsafe fn(&What, usize, (usize, usize), *const u8, &[*mut u8]),
+    tuning: &'static Threads,
 }
 
 #[derive(Clone, Debug)]
@@ -38,16 +38,31 @@ impl std::fmt::Debug for Decomposition {
     }
 }
 
-pub fn eigh(op: &Eigh, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn Kernel>> {
-    bind(What::Eigh(op.clone()), inputs, outputs)
+pub fn eigh(
+    op: &Eigh,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Option<Box<dyn Kernel>> {
+    bind(What::Eigh(op.clone()), inputs, outputs, &tuning.threads)
 }
 
-pub fn svd(op: &Svd, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn Kernel>> {
-    bind(What::Svd(op.clone()), inputs, outputs)
+pub fn svd(
+    op: &Svd,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Option<Box<dyn Kernel>> {
+    bind(What::Svd(op.clone()), inputs, outputs, &tuning.threads)
 }
 
 /// The kernel, if the matrices have elements.
-fn bind(what: What, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn Kernel>> {
+fn bind(
+    what: What,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Threads,
+) -> Option<Box<dyn Kernel>> {
     let [.., rows, columns] = *inputs[0].sizes.as_slice() else { return None };
     if rows == 0 || columns == 0 {
         return None;
@@ -60,6 +75,7 @@ fn bind(what: What, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn
         _ => return None,
     };
     let count: usize = inputs[0].sizes.iter().rev().skip(2).product();
+    if rows <= TOGETHER { Path::SmallDecompositions } else { Path::LargeDecompositions }.take();
     let bytes = |output: &Argument| output.bytes() / count.max(1);
     Some(Box::new(Decomposition {
         count,
@@ -69,6 +85,7 @@ fn bind(what: What, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn
         outputs: outputs.iter().map(bytes).collect(),
         what,
         run,
+        tuning,
     }))
 }
 
@@ -82,7 +99,7 @@ impl Kernel for Decomposition {
         let size = self.rows * self.columns;
         let units = if self.rows > TOGETHER { self.count } else { self.count.div_ceil(TOGETHER) };
         let most = (4 * pool::threads()).min(units.max(1));
-        let chunks = (self.count * size / SERIAL).clamp(1, most);
+        let chunks = (self.count * size / self.tuning.decompositions).clamp(1, most);
         let unit = if units == self.count { 1 } else { TOGETHER };
         let bound = |chunk: usize| (chunk * units / chunks * unit).min(self.count);
         let pointers = Pointers(call);

@@ -5,15 +5,14 @@
 
 use std::ops::Range;
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::{DType, Op, Result};
-use ferrax_linalg::{Diagonals, Factored, Scalar, Side, Triangle, Tridiagonal, c32, c64};
+use ferrax_linalg::{Diagonals, Factored, Scalar, Side, Triangle, Tridiagonal, c32, c64, side_by_side};
 
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::{Threads, Tuning};
 
-/// Multiplications below which work stays on one thread.
-const SERIAL: usize = 1 << 16;
 /// Matrices that stay together, as many as are computed side by side.
 const TOGETHER: usize = 16;
 
@@ -43,9 +42,12 @@ struct Factorisation {
     /// Of the matrices of the first operand.
     rows: usize,
     columns: usize,
+    /// Whether matrices are computed side by side.
+    beside: bool,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
     run: unsafe fn(&Factorisation, Range<usize>, &Call<'_>),
+    tuning: &'static Threads,
 }
 
 impl std::fmt::Debug for Factorisation {
@@ -55,7 +57,12 @@ impl std::fmt::Debug for Factorisation {
 }
 
 /// The kernel, if there are elements.
-pub fn bind(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn Kernel>> {
+pub fn bind(
+    op: &Op,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Option<Box<dyn Kernel>> {
     let what = match op {
         Op::Cholesky(_) => What::Cholesky,
         Op::Lu(_) => What::Lu,
@@ -96,14 +103,22 @@ pub fn bind(op: &Op, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dy
         _ => return None,
     };
     let each = |argument: &Argument| argument.sizes.iter().product::<usize>() / count;
+    let beside = match what {
+        What::Cholesky | What::Lu => side_by_side(rows.max(columns), rows.max(columns), count),
+        What::Solve(_) => side_by_side(rows, rows.max(each(&inputs[1]) / rows), count),
+        _ => false,
+    };
+    if count > 1 && beside { Path::SmallMatrices } else { Path::LargeMatrices }.take();
     Some(Box::new(Factorisation {
         what,
         count,
         rows,
         columns,
+        beside,
         inputs: inputs.iter().map(each).collect(),
         outputs: outputs.iter().map(each).collect(),
         run,
+        tuning: &tuning.threads,
     }))
 }
 
@@ -116,12 +131,13 @@ impl Kernel for Factorisation {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let work = self.count * self.outputs[0].max(self.inputs[0]) * self.rows.min(self.columns);
         let units = self.count.div_ceil(TOGETHER);
-        let most = (4 * pool::threads()).min(if self.rows > TOGETHER { self.count } else { units });
-        let chunks = (work / SERIAL).clamp(1, most.max(1));
+        let alone = self.rows > TOGETHER && !self.beside;
+        let most = (4 * pool::threads()).min(if alone { self.count } else { units });
+        let chunks = (work / self.tuning.factorisations).clamp(1, most.max(1));
         let pointers = Pointers(call);
         let bound = |chunk: usize| match chunks {
             _ if chunk == chunks => self.count,
-            _ if most > units => chunk * self.count / chunks,
+            _ if alone => chunk * self.count / chunks,
             _ => chunk * units / chunks * TOGETHER,
         };
         pool::run_interruptibly(chunks, &|chunk| {
@@ -168,17 +184,17 @@ unsafe fn run<T: Scalar>(of: &Factorisation, matrices: Range<usize>, call: &Call
     // SAFETY: the same, for outputs that the op gives as `int32`.
     let places = |at: usize| unsafe { write::<i32>(call.outputs[at], of.outputs[at], &matrices) };
     match of.what {
-        What::Cholesky => T::cholesky(input(0), rows, output(0)),
+        What::Cholesky => T::cholesky(of.beside, input(0), rows, output(0)),
         What::Lu => {
             let out = Factored { factors: output(0), pivots: places(1), order: places(2) };
-            T::lu(input(0), rows, columns, out);
+            T::lu(of.beside, input(0), rows, columns, out);
         }
         What::Solve(how) => {
             let x = output(0);
             x.copy_from_slice(input(1));
             let other = of.inputs[1] / rows;
             let (rows, columns) = if how.from_left { (rows, other) } else { (other, columns) };
-            T::solve_triangular(&how, input(0), x, rows, columns);
+            T::solve_triangular(of.beside, &how, input(0), x, rows, columns);
         }
         What::Geqrf => {
             let taus = output(1).chunks_exact_mut(of.outputs[1]);

@@ -9,22 +9,17 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_fft::{Complex, ComplexToReal, Fft as Plan, Float, RealToComplex};
 use ferrax_ir::ops::{Fft, FftType};
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Dim, Result};
 
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::generations::{Epoch, Generations};
 use crate::pool;
+use crate::tuning::Tuning;
 
-/// Elements below which work stays on one thread.
-const SERIAL: usize = 1 << 14;
-/// Columns that are transformed together: two cache lines of `complex64`.
-const COLUMNS: usize = 16;
-/// Rows that are copied together: a cache line of `complex64`.
-const ROWS: usize = 8;
 /// Plans of a generation, and their bytes.
 const KEPT: usize = 256;
 const KEPT_BYTES: usize = 64 << 20;
@@ -137,6 +132,7 @@ struct Transform<T> {
     columns: Vec<Columns<T>>,
     /// What results are multiplied by, in the last pass.
     scale: Option<T>,
+    tuning: &'static Tuning,
 }
 
 impl<T> std::fmt::Debug for Transform<T> {
@@ -152,19 +148,29 @@ impl<T> std::fmt::Debug for Transform<T> {
 }
 
 /// The kernel, if there are elements to transform.
-pub fn bind(op: &Fft, inputs: &[Argument], outputs: &[Argument]) -> Option<Box<dyn Kernel>> {
+pub fn bind(
+    op: &Fft,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Option<Box<dyn Kernel>> {
     let (from, to) = (inputs.first()?, outputs.first()?);
     if from.sizes.contains(&0) || to.sizes.contains(&0) {
         return None;
     }
     match from.dtype {
-        DType::F32 | DType::C64 => Some(Box::new(transform::<f32>(op, from, to)?)),
-        DType::F64 | DType::C128 => Some(Box::new(transform::<f64>(op, from, to)?)),
+        DType::F32 | DType::C64 => Some(Box::new(transform::<f32>(op, from, to, tuning)?)),
+        DType::F64 | DType::C128 => Some(Box::new(transform::<f64>(op, from, to, tuning)?)),
         _ => None,
     }
 }
 
-fn transform<T: Kept>(op: &Fft, from: &Argument, to: &Argument) -> Option<Transform<T>> {
+fn transform<T: Kept>(
+    op: &Fft,
+    from: &Argument,
+    to: &Argument,
+    tuning: &'static Tuning,
+) -> Option<Transform<T>> {
     let lengths: Vec<usize> = op.fft_lengths.iter().map(Dim::as_const).collect::<Option<_>>()?;
     let (&last, outer) = lengths.split_last()?;
     let first = from.sizes.len() - lengths.len();
@@ -177,6 +183,9 @@ fn transform<T: Kept>(op: &Fft, from: &Argument, to: &Argument) -> Option<Transf
         Some(Columns { length: outer[axis], stride, line })
     });
     let count: f64 = lengths.iter().map(|&length| length as f64).product();
+    Path::FourierLines.take();
+    Path::FourierColumns.take_if(!outer.is_empty());
+    Path::FourierCopied.take_if(op.fft_type == FftType::Irfft && !outer.is_empty());
     Some(Transform {
         lines: element_count(&from.sizes[..from.sizes.len() - 1]),
         from: *from.sizes.last()?,
@@ -184,6 +193,7 @@ fn transform<T: Kept>(op: &Fft, from: &Argument, to: &Argument) -> Option<Transf
         line: plan(op.fft_type, last),
         columns: columns.collect::<Option<_>>()?,
         scale: (op.fft_type.is_inverse() && count > 1.0).then(|| T::reciprocal(count)),
+        tuning,
     })
 }
 
@@ -207,12 +217,13 @@ unsafe fn many<'a, T>(at: *mut T, length: usize) -> &'a mut [T] {
 
 impl<T: Kept> Transform<T> {
     /// Into how many chunks units of so many elements are cut.
-    fn chunks(units: usize, size: usize) -> usize {
-        (units.saturating_mul(size) / SERIAL).clamp(1, (4 * pool::threads()).min(units.max(1)))
+    fn chunks(&self, units: usize, size: usize) -> usize {
+        (units.saturating_mul(size) / self.tuning.threads.fft)
+            .clamp(1, (4 * pool::threads()).min(units.max(1)))
     }
 
     fn groups(&self, axis: &Columns<T>) -> (usize, usize) {
-        let in_one = axis.stride.div_ceil(COLUMNS);
+        let in_one = axis.stride.div_ceil(self.tuning.lines.fft_columns);
         (self.complex_count() / (axis.length * axis.stride) * in_one, in_one)
     }
 
@@ -235,8 +246,8 @@ impl<T: Kept> Transform<T> {
         }
     }
 
-    fn column_scratch(axis: &Columns<T>) -> usize {
-        axis.length * COLUMNS + axis.line.get_inplace_scratch_len()
+    fn column_scratch(&self, axis: &Columns<T>) -> usize {
+        axis.length * self.tuning.lines.fft_columns + axis.line.get_inplace_scratch_len()
     }
 
     fn copies(&self) -> bool {
@@ -255,7 +266,7 @@ impl<T: Kept> Transform<T> {
         scratch: *mut u8,
         scale: Option<T>,
     ) -> Result<()> {
-        let chunks = Self::chunks(self.lines, self.from.max(self.to));
+        let chunks = self.chunks(self.lines, self.from.max(self.to));
         let each = self.line_scratch();
         let shared = Shared { from, to, scratch };
         pool::run_interruptibly(chunks, &|chunk| {
@@ -322,21 +333,22 @@ impl<T: Kept> Transform<T> {
         scratch: *mut u8,
         scale: Option<T>,
     ) -> Result<()> {
+        let (most, in_cache) = (self.tuning.lines.fft_columns, self.tuning.lines.fft_rows);
         let (groups, in_one) = self.groups(axis);
-        let chunks = Self::chunks(groups, axis.length * COLUMNS);
-        let each = Self::column_scratch(axis);
+        let chunks = self.chunks(groups, axis.length * most);
+        let each = self.column_scratch(axis);
         let shared = Shared { from, to, scratch };
         pool::run_interruptibly(chunks, &|chunk| {
             let shared = &shared;
             // SAFETY: the scratch memory is `each` numbers for each chunk.
             let scratch = unsafe { many(shared.scratch.cast::<Complex<T>>().add(chunk * each), each) };
-            let (lines, scratch) = scratch.split_at_mut(axis.length * COLUMNS);
+            let (lines, scratch) = scratch.split_at_mut(axis.length * most);
             for group in chunk * groups / chunks..(chunk + 1) * groups / chunks {
-                let (array, column) = (group / in_one, group % in_one * COLUMNS);
-                let width = COLUMNS.min(axis.stride - column);
+                let (array, column) = (group / in_one, group % in_one * most);
+                let width = most.min(axis.stride - column);
                 let start = array * axis.length * axis.stride + column;
                 let lines = &mut lines[..width * axis.length];
-                for rows in blocks(axis.length) {
+                for rows in blocks(axis.length, in_cache) {
                     for (place, line) in lines.chunks_exact_mut(axis.length).enumerate() {
                         for row in rows.clone() {
                             // SAFETY: this column is in this row of the array, and in the group of this
@@ -347,7 +359,7 @@ impl<T: Kept> Transform<T> {
                 }
                 axis.line.process_with_scratch(lines, scratch);
                 scale_by(lines, scale);
-                for rows in blocks(axis.length) {
+                for rows in blocks(axis.length, in_cache) {
                     for (place, line) in lines.chunks_exact(axis.length).enumerate() {
                         for row in rows.clone() {
                             // SAFETY: as above.
@@ -362,8 +374,8 @@ impl<T: Kept> Transform<T> {
 
 /// The rows, by cache lines of a column: those of lines whose length is a power of two collide in a cache, so
 /// that one is filled before the next is begun.
-fn blocks(length: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..length).step_by(ROWS).map(move |row| row..length.min(row + ROWS))
+fn blocks(length: usize, most: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    (0..length).step_by(most).map(move |row| row..length.min(row + most))
 }
 
 fn scale_by<T: Float>(values: &mut [Complex<T>], scale: Option<T>) {
@@ -377,9 +389,10 @@ fn scale_by<T: Float>(values: &mut [Complex<T>], scale: Option<T>) {
 impl<T: Kept> Kernel for Transform<T> {
     /// The parts of the chunks; then, where it is needed, a copy of the operand.
     fn scratch(&self) -> usize {
-        let lines = Self::chunks(self.lines, self.from.max(self.to)) * self.line_scratch();
+        let lines = self.chunks(self.lines, self.from.max(self.to)) * self.line_scratch();
         let columns = self.columns.iter().map(|axis| {
-            Self::chunks(self.groups(axis).0, axis.length * COLUMNS) * Self::column_scratch(axis)
+            self.chunks(self.groups(axis).0, axis.length * self.tuning.lines.fft_columns)
+                * self.column_scratch(axis)
         });
         let most = columns.fold(lines, usize::max);
         let copy = if self.copies() { self.complex_count() } else { 0 };

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use bytemuck::Pod;
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::DotGeneral;
 use ferrax_ir::tensor::element_count;
 use ferrax_ir::{DType, Result, Sizes, internal_error, unsupported};
@@ -18,18 +18,13 @@ use gemm::Parallelism;
 use smallvec::SmallVec;
 
 use super::copy::{CopyLoop, StridedCopy, byte_strides};
-use super::panels::{self, Matrices, Panels};
+use super::matrices::{Matrices, SHORT};
+use super::panels::{self, Panels};
 use super::thin::{self, TINY};
-use super::{Call, Kernel};
 use crate::alloc::Buffer;
+use crate::call::{Call, Kernel};
 use crate::pool;
-
-/// Multiplications below which a product stays on one thread.
-const SERIAL: usize = 1 << 19;
-/// Pieces that a large product is cut into, at most, and the least rows of one:
-/// each piece packs the whole other operand.
-const PIECES: usize = 8;
-const LEAST_PIECE: usize = 256;
+use crate::tuning::{Products, Tuning};
 
 /// One operand as a batch of matrices, in elements.
 #[derive(Debug, Clone)]
@@ -54,10 +49,17 @@ struct Product {
     run: fn(&Matrices),
     /// How sums longer than a panel are cut.
     panels: Option<Panels>,
+    tuning: &'static Products,
 }
 
 /// The kernel of `op`; operands and result share a dtype.
-pub fn bind(op: &DotGeneral, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
+pub fn bind(
+    op: &DotGeneral,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Result<Box<dyn Kernel>> {
+    let tuning = &tuning.products;
     let (left, right, out) = (&inputs[0], &inputs[1], &outputs[0]);
     let dtype = out.dtype;
     if left.dtype != dtype || right.dtype != dtype {
@@ -85,9 +87,19 @@ pub fn bind(op: &DotGeneral, inputs: &[Argument], outputs: &[Argument]) -> Resul
     let batch = op.lhs_batch.iter().map(|&axis| left.sizes[axis]).collect();
     // Terms are added to the result one by one where a row vector meets rows, or columns a column vector.
     let in_order = (m == 1 && right_side.free_stride == 1) || (n == 1 && left_side.free_stride == 1);
-    let length = if in_order { panels::SHORT } else { panels::LONG };
-    let panels = Panels::new(dtype, run, length).filter(|_| k > length);
-    Ok(Box::new(Product { dtype, m, n, k, batch, left: left_side, right: right_side, run, panels }))
+    let length = if in_order { SHORT } else { panels::LONG };
+    let panels = Panels::new(dtype, run, length, tuning).filter(|_| k > length);
+    Path::ProductPanels.take_if(panels.is_some());
+    Path::ProductCopied.take_if(left_side.copy.is_some() || right_side.copy.is_some());
+    let numbers = if dtype == DType::F32 { [16, 8] } else { [8, 4] };
+    let way = thin::way(m, n, k, numbers).filter(|_| dtype.is_float() && right_side.free_stride == 1);
+    match way {
+        _ if dtype.is_integer() => Path::ProductIntegers,
+        Some((_, path)) => path,
+        None => Path::ProductLarge,
+    }
+    .take();
+    Ok(Box::new(Product { dtype, m, n, k, batch, left: left_side, right: right_side, run, panels, tuning }))
 }
 
 /// An operand's groups of axes; gives the sizes of the free and contracted ones.
@@ -205,13 +217,13 @@ impl Kernel for Product {
         // Pieces along the longer side of each matrix.
         let by_rows = self.m >= self.n;
         let long = self.m.max(self.n);
-        let pieces = if work < SERIAL {
-            1
-        } else {
-            (work / SERIAL).min(PIECES).min(long.div_ceil(LEAST_PIECE)).max(1)
+        let &Products { serial, pieces, least_piece, multiple, .. } = self.tuning;
+        let wanted = (work / serial).min(pieces).min(long.div_ceil(least_piece));
+        let is_alike = |length: usize| {
+            let part = if by_rows { [length, self.n] } else { [self.m, length] };
+            thin::alike(self.dtype, [self.m, self.n, self.k], part)
         };
-        let length = long.div_ceil(pieces).next_multiple_of(if pieces > 1 { 16 } else { 1 });
-        let pieces = long.div_ceil(length);
+        let (pieces, length) = thin::pieces(long, wanted, multiple, is_alike);
         let piece = |number: usize| {
             let (batch, piece) = (number / pieces, number % pieces);
             let range = piece * length..((piece + 1) * length).min(long);
@@ -223,16 +235,38 @@ impl Kernel for Product {
             });
         };
         let units = batches * pieces;
-        if work.saturating_mul(batches) < SERIAL {
+        Path::ProductPieces.take_if(pieces > 1);
+        if work.saturating_mul(batches) < serial {
             (0..units).for_each(piece);
         } else {
             // Small products in groups, so that a chunk is worth its claim.
-            let group = (SERIAL / 4 / (work / pieces).max(1)).clamp(1, units);
+            let group = (serial / 4 / (work / pieces).max(1)).clamp(1, units);
+            Path::ProductGroups.take_if(group > 1);
             pool::run_interruptibly(units.div_ceil(group), &|chunk| {
                 (chunk * group..((chunk + 1) * group).min(units)).for_each(&piece);
             })?;
         }
         Ok(())
+    }
+
+    fn rows_alike(&self, rows: Range<usize>) -> bool {
+        let terms = self.panels.as_ref().map_or_else(|| [self.k].into_iter().collect(), |p| p.terms(self.k));
+        let is_alike = |rows: usize| {
+            let alike = |&terms: &usize| thin::alike(self.dtype, [self.m, self.n, terms], [rows, self.n]);
+            rows == self.m || terms.iter().all(alike)
+        };
+        if self.m == 0 {
+            return true;
+        }
+        // Those of the first matrix, of the last, and whole ones between.
+        let (first, last) = (rows.start / self.m, rows.end / self.m);
+        match first == last {
+            true => is_alike(rows.len()),
+            false => {
+                let rest = rows.end % self.m;
+                is_alike(self.m - rows.start % self.m) && (rest == 0 || is_alike(rest))
+            }
+        }
     }
 
     unsafe fn run_rows(&self, call: &Call<'_>, rows: Range<usize>) -> Result<()> {

@@ -14,56 +14,18 @@
 
 use std::ops::Range;
 
+use ferrax_ir::paths::Path;
 use ferrax_ir::{DType, Result};
+use smallvec::SmallVec;
 
+use super::matrices::Matrices;
+use super::thin;
 use crate::alloc::Buffer;
 use crate::pool;
+use crate::tuning::Products;
 
 /// Terms of a panel.
 pub const LONG: usize = 4096;
-/// Terms of a panel where each is added to the result in memory.
-pub const SHORT: usize = 512;
-/// Rows and columns of a piece of the result, at most.
-const PIECE: usize = 512;
-/// Units of work that are aimed at.
-const UNITS: usize = 16;
-/// Multiplications below which a product stays on one thread.
-const SERIAL: usize = 1 << 19;
-
-/// A product: pointers to the first elements, strides in elements.
-#[derive(Clone, Copy, Debug)]
-pub struct Matrices {
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    pub left: *const u8,
-    pub left_row: isize,
-    pub left_col: isize,
-    pub right: *const u8,
-    pub right_row: isize,
-    pub right_col: isize,
-    /// Rows are dense, and this many elements apart.
-    pub out: *mut u8,
-    pub out_row: isize,
-}
-
-impl Matrices {
-    /// The product of some rows, columns and terms, to its place in the result. Elements have `size` bytes.
-    pub fn part(&self, rows: Range<usize>, cols: Range<usize>, terms: Range<usize>, size: usize) -> Matrices {
-        let at = |row: usize, row_stride: isize, col: usize, col_stride: isize| {
-            (row as isize * row_stride + col as isize * col_stride) * size as isize
-        };
-        Matrices {
-            m: rows.len(),
-            n: cols.len(),
-            k: terms.len(),
-            left: self.left.wrapping_offset(at(rows.start, self.left_row, terms.start, self.left_col)),
-            right: self.right.wrapping_offset(at(terms.start, self.right_row, cols.start, self.right_col)),
-            out: self.out.wrapping_offset(at(rows.start, self.out_row, cols.start, 1)),
-            ..*self
-        }
-    }
-}
 
 /// `f(rows, cols, from, row stride, to, row stride)`: adds matrices of dense rows, strides in elements.
 type Add = unsafe fn(usize, usize, *const u8, isize, *mut u8, isize);
@@ -97,8 +59,10 @@ unsafe fn add<T: Copy + std::ops::Add<Output = T>>(
 pub struct Panels {
     run: fn(&Matrices),
     add: Add,
+    dtype: DType,
     size: usize,
     length: usize,
+    tuning: &'static Products,
 }
 
 /// Matrices that threads write disjoint parts of.
@@ -121,7 +85,7 @@ fn middle(count: usize) -> usize {
 
 impl Panels {
     /// Panels of this length for products by `run`; `None` where the order does not matter.
-    pub fn new(dtype: DType, run: fn(&Matrices), length: usize) -> Option<Panels> {
+    pub fn new(dtype: DType, run: fn(&Matrices), length: usize, tuning: &'static Products) -> Option<Panels> {
         let add: Add = match dtype {
             DType::F32 => add::<f32>,
             DType::F64 => add::<f64>,
@@ -129,36 +93,50 @@ impl Panels {
             DType::C128 => add::<gemm::c64>,
             _ => return None,
         };
-        Some(Panels { run, add, size: dtype.size(), length })
+        Some(Panels { run, add, dtype, size: dtype.size(), length, tuning })
+    }
+
+    /// The terms of a panel and, where they are others, those of the last, of so many.
+    pub fn terms(&self, k: usize) -> SmallVec<[usize; 2]> {
+        [self.length.min(k), k % self.length].into_iter().filter(|&terms| terms > 0).collect()
     }
 
     /// The products of a batch, all of the same sizes.
     pub fn run(&self, batches: usize, matrices: &(dyn Fn(usize) -> Matrices + Sync)) -> Result<()> {
         let Matrices { m, n, k, .. } = matrices(0);
-        let (row_pieces, col_pieces) = (m.div_ceil(PIECE), n.div_ceil(PIECE));
+        let &Products { serial, panel_piece: most, units, .. } = self.tuning;
+        let is_alike = |rows: usize, cols: usize| {
+            self.terms(k).into_iter().all(|terms| thin::alike(self.dtype, [m, n, terms], [rows, cols]))
+        };
+        let (row_pieces, rows) = thin::pieces(m, m.div_ceil(most), 1, |rows| is_alike(rows, n));
+        let last_rows = m - (row_pieces - 1) * rows;
+        let (col_pieces, cols) =
+            thin::pieces(n, n.div_ceil(most), 1, |cols| is_alike(rows, cols) && is_alike(last_rows, cols));
         let pieces = batches * row_pieces * col_pieces;
         let panels = k.div_ceil(self.length);
-        let serial = m.saturating_mul(n).saturating_mul(k).saturating_mul(batches) < SERIAL;
+        let serial = m.saturating_mul(n).saturating_mul(k).saturating_mul(batches) < serial;
         // Whole subtrees side by side, where there are few pieces.
-        let subtree = match UNITS / pieces.min(UNITS) {
+        let subtree = match units / pieces.clamp(1, units) {
             _ if serial => panels,
             0 | 1 => panels,
             many => 1 << (panels / many).max(1).ilog2(),
         };
         let subtrees = panels.div_ceil(subtree);
-        let most = m.min(PIECE) * n.min(PIECE) * self.size;
-        let partial = Buffer::new((pieces * (subtrees - 1) * most).max(1))?;
+        Path::ProductPanelPieces.take_if(pieces > batches);
+        Path::ProductSubtrees.take_if(subtrees > 1);
+        let bytes = rows * cols * self.size;
+        let partial = Buffer::new((pieces * (subtrees - 1) * bytes).max(1))?;
         let partials = Shared(partial.pointer());
         let piece = |number: usize| {
             let (batch, rest) = (number / (row_pieces * col_pieces), number % (row_pieces * col_pieces));
-            let (row, col) = (rest / col_pieces * PIECE, rest % col_pieces * PIECE);
+            let (row, col) = (rest / col_pieces * rows, rest % col_pieces * cols);
             let whole = matrices(batch);
-            whole.part(row..(row + PIECE).min(m), col..(col + PIECE).min(n), 0..k, self.size)
+            whole.part(row..(row + rows).min(m), col..(col + cols).min(n), 0..k, self.size)
         };
         // The first subtree of a piece goes to the result, the others to places of their own.
         let place = |number: usize, of: &Matrices| match number % subtrees {
             0 => (of.out, of.out_row),
-            other => (partials.at((number / subtrees * (subtrees - 1) + other - 1) * most), of.n as isize),
+            other => (partials.at((number / subtrees * (subtrees - 1) + other - 1) * bytes), of.n as isize),
         };
         let unit = |number: usize| -> Result<()> {
             let of = piece(number / subtrees);

@@ -4,7 +4,7 @@
 use ferrax_compile::Argument;
 use ferrax_ir::{ArrayType, Op, Result, Tensor, Type, internal_error};
 
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 
 #[derive(Debug)]
 pub struct Reference {

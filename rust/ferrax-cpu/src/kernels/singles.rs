@@ -5,22 +5,17 @@
 
 use std::ops::Range;
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::{Gather, ScatterKind};
 use ferrax_ir::{DType, Result};
 use smallvec::SmallVec;
 
 use super::copy::copy_shared;
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::Threads;
 use crate::vm::isa::{Isa, isa};
 use crate::vm::ops::Number;
-
-/// Elements below which work stays on one thread.
-const SERIAL: usize = 1 << 14;
-/// Elements of all lines from which threads share them, and the least bytes of a line that one takes.
-const LINES: usize = 1 << 16;
-const STRIPE: usize = 64;
 
 /// Where single elements lie in the operand.
 #[derive(Clone, Debug)]
@@ -122,7 +117,7 @@ impl Singles {
     }
 
     /// The kernel of a gather of elements of this dtype.
-    pub fn gather(self, op: &Gather, dtype: DType) -> Option<Box<dyn Kernel>> {
+    pub fn gather(self, op: &Gather, dtype: DType, tuning: &'static Threads) -> Option<Box<dyn Kernel>> {
         macro_rules! of_index {
             ($t:ty) => {
                 match self.index_dtype {
@@ -140,8 +135,9 @@ impl Singles {
             16 => of_index!([u64; 2]),
             _ => return None,
         };
+        Path::GatherSingles.take();
         let fill = op.fill(dtype).bits();
-        Some(Box::new(GatherSingles { singles: self, fill: fill.to_le_bytes(), run }))
+        Some(Box::new(GatherSingles { singles: self, fill: fill.to_le_bytes(), run, tuning }))
     }
 
     /// The kernel of a scatter of lines of so many elements into an operand of this type, for common dtypes. Lines
@@ -152,6 +148,7 @@ impl Singles {
         operand: &Argument,
         width: usize,
         cut: bool,
+        tuning: &'static Threads,
     ) -> Option<Box<dyn Kernel>> {
         macro_rules! of_index {
             ($t:ty, $f:expr) => {
@@ -199,8 +196,9 @@ impl Singles {
             (_, DType::F64) => kinds!(f64),
             _ => return None,
         };
+        Path::ScatterLines.take();
         let (bytes, element) = (operand.bytes(), operand.dtype.size());
-        Some(Box::new(ScatterLines { singles: self, bytes, width, element, cut, run }))
+        Some(Box::new(ScatterLines { singles: self, bytes, width, element, cut, run, tuning }))
     }
 }
 
@@ -311,6 +309,7 @@ struct GatherSingles {
     singles: Singles,
     fill: [u8; 16],
     run: GatherRange,
+    tuning: &'static Threads,
 }
 
 impl std::fmt::Debug for GatherSingles {
@@ -328,7 +327,7 @@ impl Kernel for GatherSingles {
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
         let count = self.singles.count();
         let pointers = Pointers(call);
-        let chunks = (count / SERIAL).clamp(1, 64);
+        let chunks = (count / self.tuning.gather).clamp(1, 64);
         pool::run_interruptibly(chunks, &|chunk| {
             let pointers = &pointers;
             let call = pointers.0;
@@ -359,6 +358,7 @@ struct ScatterLines {
     width: usize,
     cut: bool,
     run: ScatterColumns,
+    tuning: &'static Threads,
 }
 
 impl std::fmt::Debug for ScatterLines {
@@ -372,12 +372,13 @@ impl Kernel for ScatterLines {
         let (operand, width) = (call.outputs[0], self.width);
         if !std::ptr::eq(operand, call.inputs[0]) {
             // SAFETY: operand and result have `self.bytes` bytes and are apart.
-            unsafe { copy_shared(call.inputs[0], operand, self.bytes) };
+            unsafe { copy_shared(call.inputs[0], operand, self.bytes, self.tuning) };
         }
         let arrays = Arrays { operand, indices: call.inputs[1], updates: call.inputs[2], width };
-        let worth_it = self.cut && self.singles.count().saturating_mul(width) >= LINES;
-        let stripes = if worth_it { width * self.element / STRIPE } else { 1 };
-        let stripes = stripes.clamp(1, pool::threads());
+        let worth_it = self.cut && self.singles.count().saturating_mul(width) >= self.tuning.scatter;
+        let stripes = if worth_it { width * self.element / self.tuning.stripe } else { 1 };
+        let stripes = stripes.min(width).clamp(1, pool::threads());
+        Path::ScatterLineStripes.take_if(stripes > 1);
         pool::run_interruptibly(stripes, &|stripe| {
             let columns = stripe * width / stripes..(stripe + 1) * width / stripes;
             // SAFETY: the arrays are those of the op, whose types chose the function; each chunk has columns of

@@ -6,7 +6,10 @@
 
 use std::hint::black_box;
 
-use super::panels::{Matrices, SHORT};
+use ferrax_compile::Path;
+use ferrax_ir::DType;
+
+use super::matrices::{Matrices, SHORT};
 use crate::vm::isa::{Isa, isa};
 
 /// Multiplications below which a product is computed by plain loops.
@@ -43,6 +46,58 @@ macro_rules! reals {
 
 reals!(f32 f64);
 
+/// Whether a part of a product, of all its terms, adds them in the order in which the whole does: here, in the plain
+/// loops for tiny ones, or in the `gemm` crate, which goes other ways for vectors, for results of up to 256 elements and
+/// for those of up to 64 rows and columns. Integers have no order.
+pub fn alike(dtype: DType, [m, n, k]: [usize; 3], [rows, cols]: [usize; 2]) -> bool {
+    let numbers = if dtype == DType::F32 { [16, 8] } else { [8, 4] };
+    let kind = |m: usize, n: usize| {
+        let is_tiny = m * n * k <= TINY;
+        let here = way(m, n, k, numbers).map(|(way, _)| way);
+        (is_tiny, here, m == 1, n == 1, m * n <= 256, m <= 64 && n <= 64)
+    };
+    dtype.is_integer() || kind(m, n) == kind(rows, cols)
+}
+
+/// Pieces of rows or columns, at most so many and each a multiple of rows long: how many, and their length. Fewer, or
+/// one, where a piece would not be like the whole.
+pub fn pieces(
+    count: usize,
+    most: usize,
+    multiple: usize,
+    is_alike: impl Fn(usize) -> bool,
+) -> (usize, usize) {
+    for wanted in (2..=most.min(count)).rev() {
+        let length = count.div_ceil(wanted).next_multiple_of(multiple);
+        let pieces = count.div_ceil(length);
+        if pieces > 1 && is_alike(length) && is_alike(count - (pieces - 1) * length) {
+            return (pieces, length);
+        }
+    }
+    (1, count.max(1))
+}
+
+/// How products are multiplied here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    Tiny,
+    Thin,
+    Row,
+}
+
+/// How a product of these sizes is multiplied, if it is here: two vectors have so many numbers, and one. It determines
+/// bits, and is no matter of tuning.
+#[inline(always)]
+pub fn way(m: usize, n: usize, k: usize, [two, one]: [usize; 2]) -> Option<(Way, Path)> {
+    if m * n * k <= TINY {
+        (n >= one).then_some((Way::Tiny, Path::ProductTiny))
+    } else if (2..=MOST_ROWS).contains(&m) && n > 1 && n <= two && k >= LONG {
+        Some((Way::Thin, Path::ProductThin))
+    } else {
+        (m == 1 && n >= WIDE && k <= SHORT).then_some((Way::Row, Path::ProductRow))
+    }
+}
+
 /// Multiplies matrices that are tiny, thin or one row, if these are; `W` numbers are two vectors and `HALF`
 /// as many are one.
 pub fn multiply<T: Real, const W: usize, const HALF: usize>(of: &Matrices) -> bool {
@@ -50,17 +105,11 @@ pub fn multiply<T: Real, const W: usize, const HALF: usize>(of: &Matrices) -> bo
     if of.right_col != 1 || m == 0 || n == 0 {
         return false;
     }
-    let by: unsafe fn(&Matrices) = if m * n * k <= TINY {
-        if n < HALF {
-            return false;
-        }
-        select(tiny_baseline::<T, W, HALF>, tiny_avx2::<T, W, HALF>)
-    } else if (2..=MOST_ROWS).contains(&m) && n > 1 && n <= W && k >= LONG {
-        select(thin_baseline::<T, W, HALF>, thin_avx2::<T, W, HALF>)
-    } else if m == 1 && n >= WIDE && k <= SHORT {
-        select(row_baseline::<T, W, HALF>, row_avx2::<T, W, HALF>)
-    } else {
-        return false;
+    let by: unsafe fn(&Matrices) = match way(m, n, k, [W, HALF]) {
+        Some((Way::Tiny, _)) => select(tiny_baseline::<T, W, HALF>, tiny_avx2::<T, W, HALF>),
+        Some((Way::Thin, _)) => select(thin_baseline::<T, W, HALF>, thin_avx2::<T, W, HALF>),
+        Some((Way::Row, _)) => select(row_baseline::<T, W, HALF>, row_avx2::<T, W, HALF>),
+        None => return false,
     };
     // SAFETY: the matrices are valid, and the functions are for the instructions of this machine.
     unsafe { by(of) };

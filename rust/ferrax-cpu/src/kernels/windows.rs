@@ -1,6 +1,6 @@
 //! Gather, scatter and dynamic slices: windows at positions known at run time.
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::{DynamicSlice, Gather, GatherMode, Scatter, ScatterKind};
 use ferrax_ir::{DType, Result, internal_error};
 use half::{bf16, f16};
@@ -8,12 +8,10 @@ use smallvec::SmallVec;
 
 use super::copy::{CopyLoop, StridedCopy, byte_strides, copy_shared, merged};
 use super::singles::Singles;
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::{Threads, Tuning};
 use crate::vm::ops::Number;
-
-/// Bytes below which copies stay on one thread.
-const SERIAL: usize = 1 << 17;
 
 /// Reads one integer of a dtype, clamped to `i64`.
 type ReadIndex = unsafe fn(*const u8) -> i64;
@@ -175,9 +173,16 @@ struct GatherKernel {
     fill_value: u128,
     bytes_per_window: usize,
     empty: bool,
+    tuning: &'static Threads,
 }
 
-pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
+pub fn gather(
+    op: &Gather,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Result<Box<dyn Kernel>> {
+    let tuning = &tuning.threads;
     let (operand, out) = (&inputs[0], &outputs[0]);
     let element = operand.dtype.size();
     let mut window = SmallVec::new();
@@ -200,10 +205,11 @@ pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<
     let elements: usize = loops.iter().map(|l| l.count).product();
     if elements == 1
         && let Some(singles) = placement.singles(&out.sizes, element)
-        && let Some(kernel) = singles.gather(op, operand.dtype)
+        && let Some(kernel) = singles.gather(op, operand.dtype, tuning)
     {
         return Ok(kernel);
     }
+    Path::GatherWindows.take();
     let fill = StridedCopy::new(loops.iter().map(|l| CopyLoop { from: 0, ..*l }), element);
     let fill_value = op.fill(operand.dtype).bits();
     Ok(Box::new(GatherKernel {
@@ -213,6 +219,7 @@ pub fn gather(op: &Gather, inputs: &[Argument], outputs: &[Argument]) -> Result<
         fill_value,
         bytes_per_window: elements * element,
         empty: out.sizes.contains(&0) || element == 0,
+        tuning,
     }))
 }
 
@@ -240,10 +247,10 @@ impl Kernel for GatherKernel {
         };
         let count = self.placement.count;
         let bytes = count * self.bytes_per_window.max(16);
-        if bytes < SERIAL {
+        if bytes < self.tuning.windows {
             some(0, count);
         } else {
-            let chunks = (bytes / SERIAL).clamp(1, 64).min(count);
+            let chunks = (bytes / self.tuning.windows).clamp(1, 64).min(count);
             pool::run_interruptibly(chunks, &|chunk| {
                 some(chunk * count / chunks, (chunk + 1) * count / chunks);
             })?;
@@ -267,6 +274,7 @@ struct ScatterKernel {
     combine: Option<Combine>,
     operand_bytes: usize,
     empty: bool,
+    tuning: &'static Threads,
 }
 
 /// A part of each window: where it begins in updates and operand, and its loops.
@@ -277,10 +285,12 @@ struct Stripe {
     copy: StridedCopy,
 }
 
-/// Bytes along a window below which a part of it is not worth a thread: a cache line.
-const STRIPE: usize = 64;
-
-pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Result<Option<Box<dyn Kernel>>> {
+pub fn scatter(
+    op: &Scatter,
+    inputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Result<Option<Box<dyn Kernel>>> {
+    let tuning = &tuning.threads;
     let (operand, updates) = (&inputs[0], &inputs[2]);
     let element = operand.dtype.size();
     let combine = match op.kind {
@@ -325,10 +335,12 @@ pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Resu
             operand,
             width,
             op.scatter_dims_to_operand_dims.iter().all(|axis| thin.contains(axis)),
+            tuning,
         )
     {
         return Ok(Some(kernel));
     }
+    Path::ScatterWindows.take();
     for each in &mut loops {
         std::mem::swap(&mut each.from, &mut each.to);
     }
@@ -343,6 +355,7 @@ pub fn scatter(op: &Scatter, inputs: &[Argument], _outputs: &[Argument]) -> Resu
         combine,
         operand_bytes: operand.bytes(),
         empty: updates.sizes.contains(&0) || element == 0,
+        tuning,
     })))
 }
 
@@ -351,12 +364,14 @@ impl ScatterKernel {
     /// order: their number changes no bit.
     fn stripes(&self) -> usize {
         let window: usize = self.loops.iter().map(|each| each.count).product::<usize>() * self.element;
-        let Some(cut) = self.cut.filter(|_| self.placement.count.saturating_mul(window) >= 2 * SERIAL) else {
+        let Some(cut) =
+            self.cut.filter(|_| self.placement.count.saturating_mul(window) / 2 >= self.tuning.windows)
+        else {
             return 1;
         };
         let length = self.loops[cut].count;
         let inner: usize = self.loops[cut + 1..].iter().map(|each| each.count).product();
-        (length * inner * self.element / STRIPE).min(length).clamp(1, pool::threads())
+        (length * inner * self.element / self.tuning.stripe).min(length).clamp(1, pool::threads())
     }
 
     fn stripe(&self, number: usize, count: usize) -> Stripe {
@@ -407,12 +422,13 @@ impl Kernel for ScatterKernel {
         let out = call.outputs[0];
         if !std::ptr::eq(out, call.inputs[0]) {
             // SAFETY: operand and result have the same size.
-            unsafe { copy_shared(call.inputs[0], out, self.operand_bytes) };
+            unsafe { copy_shared(call.inputs[0], out, self.operand_bytes, self.tuning) };
         }
         if self.empty {
             return Ok(());
         }
         let stripes = self.stripes();
+        Path::ScatterWindowStripes.take_if(stripes > 1);
         let pointers = Pointers { inputs: call.inputs, out };
         pool::run_fallibly(stripes, &|number| {
             let pointers = &pointers;
@@ -577,6 +593,7 @@ impl std::fmt::Debug for SliceKernel {
 
 pub fn dynamic_slice(_: &DynamicSlice, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
     let (operand, out) = (&inputs[0], &outputs[0]);
+    Path::SliceDynamic.take();
     let element = operand.dtype.size();
     let from = byte_strides(&operand.sizes, element);
     let to = byte_strides(&out.sizes, element);
@@ -620,7 +637,9 @@ impl Kernel for SliceKernel {
                     self.copy.run(call.inputs[0].offset(offset), out);
                 }
                 Some(bytes) => {
-                    if !std::ptr::eq(out, call.inputs[0]) {
+                    let is_copied = !std::ptr::eq(out, call.inputs[0]);
+                    if is_copied { Path::UpdateCopied } else { Path::UpdateInPlace }.take();
+                    if is_copied {
                         std::ptr::copy_nonoverlapping(call.inputs[0], out, bytes);
                     }
                     if !self.empty {

@@ -8,25 +8,20 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use ferrax_compile::schedule::{FoldShape, PerAxis, Schedule, Span, Tile, TreeLayout, Walk};
-use ferrax_compile::{Launch, Stage};
+use ferrax_compile::{Launch, Path, Stage};
 use ferrax_ir::{Result, internal_error};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::Place;
 use super::flat::Flat;
 use super::pick::{Indices, JumpStep, Picks};
+use super::rect::Rect;
 use super::reduction::{Apply, Fold, Progress, connect, folds, wanted};
-use super::section::{Context, Entry, Instr, Layout, LoadStep, Place, Section, build};
-use super::transfer::Rect;
+use super::section::{Context, Entry, Instr, Layout, LoadStep, Section, build};
 use crate::alloc::Buffer;
-use crate::backend::TARGET;
 use crate::pool;
-
-/// Nanoseconds below which work stays on one thread.
-const SERIAL_NANOS: f64 = 20_000.0;
-/// Nanoseconds that a chunk should take.
-const CHUNK_NANOS: f64 = 12_000.0;
-/// Nanoseconds that a chunk takes at most, where units are shorter: between chunks runs can be stopped.
-const LONGEST_CHUNK_NANOS: f64 = 10_000_000.0;
+use crate::tuning::{Threads, Tuning};
 
 #[derive(Clone, Copy, Debug)]
 struct TileLoop {
@@ -42,6 +37,8 @@ pub struct Bound {
     extents: PerAxis<usize>,
     /// Of each loop of the launch: its axis here, how far that moves with it, and its extent.
     launched: PerAxis<(usize, usize, usize)>,
+    /// The first loops of the launch of which parts may be run.
+    cut: usize,
     pub(super) tile: Tile,
     loops: PerAxis<TileLoop>,
     tiles: usize,
@@ -62,6 +59,7 @@ pub struct Bound {
     constants: Vec<u64>,
     scratch: usize,
     nanos_per_tile: f64,
+    tuning: &'static Threads,
 }
 
 /// The state of one thread at work on a launch.
@@ -87,6 +85,31 @@ thread_local! {
     static SCRATCH: Cell<Option<Buffer>> = const { Cell::new(None) };
 }
 
+impl Section {
+    /// Bytes that it keeps, about.
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.before)
+            + size_of_val(&*self.loads_before)
+            + size_of_val(&*self.loads)
+            + size_of_val(&*self.instrs)
+            + size_of_val(&*self.stores)
+            + size_of_val(&*self.results)
+    }
+}
+
+/// Of each operand, given whether it is written and its region: whether one that is only read may overlap it.
+fn overlapping(written: impl Iterator<Item = bool>, region: &dyn Fn(u32) -> u32) -> Vec<bool> {
+    let operands: SmallVec<[(u32, bool); 8]> =
+        written.zip(0..).map(|(written, number)| (region(number), written)).collect();
+    let mut read: FxHashMap<u32, usize> = FxHashMap::default();
+    for &(region, _) in operands.iter().filter(|(_, written)| !written) {
+        *read.entry(region).or_default() += 1;
+    }
+    let others =
+        |&(region, written): &(u32, bool)| read.get(&region).copied().unwrap_or(0) > usize::from(!written);
+    operands.iter().map(others).collect()
+}
+
 struct Operands<'a>(&'a [*mut u8]);
 
 // SAFETY: the pointers themselves are only read. Behind them threads write disjoint elements: every index
@@ -100,19 +123,21 @@ impl Operands<'_> {
 }
 
 impl Bound {
-    /// Prepares a launch. `may_share` tells whether two operands (by number)
-    /// may lie in the same memory.
-    pub fn new(launch: &Launch, may_share: &dyn Fn(u32, u32) -> bool) -> Result<Bound> {
+    /// Prepares a launch. `region` tells for each operand (by number) in which memory it lies: operands of one region
+    /// may overlap, those of others do not. Of the first `cut` loops parts may be run ([`Bound::run_part`]). Linear in
+    /// the operands.
+    pub fn new(
+        launch: &Launch,
+        tuning: &'static Tuning,
+        cut: usize,
+        region: &dyn Fn(u32) -> u32,
+    ) -> Result<Bound> {
         let kernel = &launch.kernel;
-        let schedule = Schedule::new(launch, &TARGET);
+        let schedule = Schedule::new(launch, &tuning.plan, &tuning.blocks);
         let (nest, tile) = (&schedule.nest, schedule.tile);
-        let shares: Vec<bool> = (0..kernel.operands.len() as u32)
-            .map(|operand| {
-                (0..kernel.operands.len() as u32).any(|other| {
-                    other != operand && !kernel.operands[other as usize].written && may_share(operand, other)
-                })
-            })
-            .collect();
+        let mut is_cut: PerAxis<bool> = SmallVec::from_elem(false, nest.extents.len());
+        nest.axis_of.iter().take(cut).for_each(|&axis| is_cut[axis] = true);
+        let shares = overlapping(kernel.operands.iter().map(|operand| operand.written), region);
         let mut layout = Layout::default();
         let mut folds = folds(kernel, &schedule, &mut layout)?;
         let accumulator_places: Vec<Place> = folds.iter().map(Fold::result).collect();
@@ -126,6 +151,7 @@ impl Bound {
             jumps: &launch.jumps,
             nest,
             tile,
+            is_cut: &is_cut,
             direct: schedule.direct,
             accumulators: &accumulator_places,
             shares: &shares,
@@ -146,11 +172,14 @@ impl Bound {
         if nest.count() > 0 && kernel.stores.is_empty() {
             return Err(internal_error!("a kernel stores nothing"));
         }
+        count(launch, &schedule, &main, &folds);
+        Path::InPlace.take_if(shares.contains(&true));
         let lanes = tile.lanes() as f64;
         let nanos_per_tile = 15.0 + lanes * (0.12 * main.cost + 0.15 * folds.len() as f64);
         Ok(Bound {
             weights: nest.reduction_weights(),
             launched: nest.launched(&launch.extents),
+            cut,
             extents: nest.extents.clone(),
             tile,
             loops,
@@ -169,6 +198,7 @@ impl Bound {
             constants: layout.constants,
             scratch: layout.scratch,
             nanos_per_tile,
+            tuning: &tuning.threads,
         })
     }
 
@@ -176,19 +206,19 @@ impl Bound {
     ///
     /// # Safety
     /// Each operand is valid for every element that the launch reads (or
-    /// writes, where it is written). Operands overlap only as `may_share` said.
+    /// writes, where it is written). Operands overlap only where `region` said so.
     pub unsafe fn run(&self, operands: &[*mut u8]) -> Result<()> {
         if self.tiles == 0 {
             return Ok(());
         }
         let total = self.tiles as f64 * self.reduce_tiles.max(1) as f64 * self.nanos_per_tile;
-        if total < SERIAL_NANOS && self.segments == 1 {
+        if total < self.tuning.kernel && self.segments == 1 {
             // SAFETY: the operands are the caller's, and these are all units: there are no segments.
             return unsafe { self.work(operands, 0, self.tiles, None) };
         }
         let units = self.tiles * self.segments;
-        let most = (pool::threads() * 16).max((total / LONGEST_CHUNK_NANOS) as usize);
-        let chunks = ((total / CHUNK_NANOS) as usize).clamp(1, units).min(most);
+        let most = (pool::threads() * 16).max((total / self.tuning.longest_chunk) as usize);
+        let chunks = ((total / self.tuning.chunk) as usize).clamp(1, units).min(most);
         let shared = Operands(operands);
         let partial = if self.segments == 1 {
             None
@@ -216,6 +246,9 @@ impl Bound {
     /// # Safety
     /// As `run`, for the elements at these indices; the ranges are inside of the launch's extents.
     pub unsafe fn run_part(&self, operands: &[*mut u8], ranges: &[Range<usize>]) -> Result<()> {
+        if ranges.len() > self.cut {
+            return Err(internal_error!("{} loops are cut, where {} may be", ranges.len(), self.cut));
+        }
         let mut first: PerAxis<usize> = SmallVec::from_elem(0, self.extents.len());
         let mut ends: PerAxis<usize> = SmallVec::from_elem(1, self.extents.len());
         for (number, &(axis, weight, extent)) in self.launched.iter().enumerate() {
@@ -255,7 +288,7 @@ impl Bound {
     /// Whether a run stays on its thread: such kernels have [`Bound::run_in`].
     pub fn is_serial(&self) -> bool {
         let total = self.tiles as f64 * self.reduce_tiles.max(1) as f64 * self.nanos_per_tile;
-        total < SERIAL_NANOS && self.segments == 1
+        total < self.tuning.kernel && self.segments == 1
     }
 
     /// The kernel as a straight line, if it is one tile without reductions or
@@ -266,7 +299,20 @@ impl Bound {
             return None;
         }
         let length = |span: Option<Span>| span.map_or(1, |span| span.length.min(self.extents[span.axis]));
-        Flat::new(&self.main, &self.entries, length(self.tile.row), length(self.tile.col))
+        let flat = Flat::new(&self.main, &self.entries, length(self.tile.row), length(self.tile.col));
+        Path::Flat.take_if(flat.is_some());
+        flat
+    }
+
+    /// Bytes that it keeps, about.
+    pub fn bytes(&self) -> usize {
+        let sections = [Some(&self.main), self.epilogue.as_ref()];
+        let of_sections: usize = sections.into_iter().flatten().map(Section::bytes).sum();
+        size_of::<Bound>()
+            + of_sections
+            + size_of_val(&*self.folds)
+            + size_of_val(&*self.entries)
+            + size_of_val(&*self.constants)
     }
 
     /// The kernel's constants, which entries point to.
@@ -325,7 +371,7 @@ impl Bound {
 
     /// A unit may take very long: what is reduced need not lie in memory.
     fn tiles_between_questions(&self) -> usize {
-        ((LONGEST_CHUNK_NANOS / self.nanos_per_tile) as usize).max(1)
+        ((self.tuning.longest_chunk / self.nanos_per_tile) as usize).max(1)
     }
 
     /// Bytes of the accumulators of one unit.
@@ -423,6 +469,35 @@ impl Bound {
             }
             Ok(())
         })
+    }
+}
+
+/// Counts the ways that a kernel goes.
+fn count(launch: &Launch, schedule: &Schedule, main: &Section, folds: &[Fold]) {
+    let (kernel, tile) = (&launch.kernel, schedule.tile);
+    let is_reduced = |span: Option<Span>| span.is_some_and(|span| schedule.nest.reduced[span.axis]);
+    let has_trees = folds.iter().any(|fold| matches!(fold.apply, Apply::Tree { .. }));
+    let by_rows = schedule.fold.layout() == TreeLayout::Rows;
+    Path::SeveralResults.take_if(kernel.stores.len() > 1);
+    Path::Epilogue.take_if(kernel.stores.iter().any(|store| store.stage == Stage::Epilogue));
+    Path::Guards.take_if(schedule.nest.loads.iter().any(|map| map.guards.is_some()));
+    let is_cut = |span: Span| span.length < schedule.nest.extents[span.axis];
+    Path::Crossed.take_if(folds.is_empty() && tile.row.is_some() && tile.col.is_some_and(is_cut));
+    Path::TreeByRows.take_if(has_trees && by_rows);
+    Path::TreeByLines.take_if(has_trees && !by_rows);
+    Path::TreeStrided.take_if(schedule.direct && is_reduced(tile.row));
+    Path::TreeOfLines.take_if(schedule.direct && !by_rows);
+    Path::TreeOfProducts.take_if(schedule.products.iter().any(Option::is_some));
+    for load in main.loads.iter().filter(|load| !load.jumps.is_empty()) {
+        match load.picks {
+            Picks::Tile => Path::PickedTiles,
+            Picks::Rows(_) => Path::PickedRows,
+            Picks::Lanes(_) => Path::PickedLanes,
+        }
+        .take();
+    }
+    if schedule.segments > 1 {
+        if has_trees { Path::Segments } else { Path::PlainSegments }.take();
     }
 }
 

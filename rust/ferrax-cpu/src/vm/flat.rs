@@ -3,10 +3,11 @@
 
 use smallvec::SmallVec;
 
+use super::Place;
 use super::isa::BlockFn;
 use super::pick::{Indices, JumpStep, Picks};
-use super::section::{Entry, Instr, LoadStep, Place, Section, Transfer};
-use super::transfer::{Rect, TransferFn};
+use super::rect::{Rect, TransferFn};
+use super::section::{Entry, Instr, LoadStep, Section, Transfer};
 
 /// A call over entries of a pointer table.
 #[derive(Debug)]

@@ -7,6 +7,9 @@
 
 use std::sync::OnceLock;
 
+/// Which sources are one element for the whole block.
+pub type Uniform = [bool; 3];
+
 /// `f(n, destination, a, b, c)`.
 pub type BlockFn = unsafe fn(usize, *mut u8, *const u8, *const u8, *const u8);
 

@@ -5,8 +5,7 @@ use ferrax_ir::math::{Binary, Native, Unary};
 use ferrax_ir::scalar::{MathFn, ScalarType};
 use ferrax_ir::{Result, internal_error, with_math_fn};
 
-use super::isa::{BlockFn, Isa, isa};
-use super::ops::Uniform;
+use super::isa::{BlockFn, Isa, Uniform, isa};
 
 /// `f32` and `f64`.
 trait Float: Copy {

@@ -10,9 +10,10 @@
 //! | `pick` | loads at computed indices |
 //! | `fold`, `tree` | reductions of blocks: of any order, and of floats in a fixed one |
 //! | `section` | bodies as block instructions over places |
-//! | `bound`, `reduction` | a launch made ready, its run, and its accumulators |
+//! | `bound`, `reduction`, `accumulate` | a launch made ready, its run, its accumulators and what they take |
 //! | `flat` | small kernels as straight lines of calls |
 
+mod accumulate;
 pub mod bound;
 pub mod flat;
 pub mod fold;
@@ -20,12 +21,16 @@ pub mod isa;
 pub mod math;
 pub mod ops;
 pub mod pick;
+pub mod rect;
 pub mod reduction;
 pub mod section;
 pub mod transfer;
 pub mod tree;
 
 pub use bound::Bound;
+
+/// An index into the pointer table of a kernel.
+pub type Place = u32;
 
 /// Makes what is made once: see `fork`.
 pub(crate) fn settle() {

@@ -5,11 +5,8 @@ use std::marker::PhantomData;
 use ferrax_ir::scalar::{Narrow, ScalarOp, ScalarType};
 use ferrax_ir::{Result, internal_error};
 
-use super::isa::{BlockFn, Lane, select};
+use super::isa::{BlockFn, Lane, Uniform, select};
 use super::math;
-
-/// Which sources are one element for the whole block.
-pub type Uniform = [bool; 3];
 
 /// Ignored sources.
 type Nil = u8;

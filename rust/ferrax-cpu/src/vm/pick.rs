@@ -3,9 +3,9 @@
 //! Indices are clamped as their jumps say, so that none of them leads out of the array. Offsets are computed for
 //! some elements at once, by instructions of the vector unit; then elements are read one by one.
 
+use super::Place;
 use super::isa::{Isa, isa};
-use super::section::Place;
-use super::transfer::{Cast, Rect, TransferFn};
+use super::rect::{Cast, Rect, TransferFn};
 
 /// Elements whose offsets are computed at once.
 const CHUNK: usize = 64;

@@ -16,17 +16,16 @@ use ferrax_ir::{Result, Scalar, internal_error};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::Place;
 use super::isa::BlockFn;
 
 use super::ops;
 use super::pick::{JumpStep, PickFn, Picks};
-use super::transfer::{TransferFn, is_native, load_fn, part_size, store_fn};
+use super::rect::TransferFn;
+use super::transfer::{is_native, load_fn, part_size, store_fn};
 
 /// The work of a load at an index of its own, in additions.
 const PICKED: f64 = 8.0;
-
-/// An index into the pointer table.
-pub type Place = u32;
 
 /// What a table entry points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,6 +169,8 @@ pub struct Context<'a> {
     pub jumps: &'a [Jumps],
     pub nest: &'a Nest,
     pub tile: Tile,
+    /// Of which axes parts may be run: a tile then ends before they do.
+    pub is_cut: &'a [bool],
     /// Rows of loads need not follow one another, nor are they broadcast: only reductions take them.
     pub direct: bool,
     /// Places of accumulators, for the epilogue.
@@ -420,15 +421,16 @@ impl Builder<'_> {
         (along(self.context.tile.row), along(self.context.tile.col))
     }
 
-    /// Whether a tile is one dense run of elements of `element` bytes.
+    /// Whether a tile is one dense run of elements of `element` bytes, wherever it lies and however it is cut.
     fn is_dense(&self, strides: (isize, isize), element: usize) -> bool {
         let tile = self.context.tile;
         let Some(col) = tile.col else { return true };
         let extent = self.context.nest.extents[col.axis];
+        let whole = col.length == extent && !self.context.is_cut[col.axis];
         strides.1 == element as isize
-            && tile.row.is_none_or(|row| {
-                row.length == 1 || (col.length == extent && strides.0 == (extent * element) as isize)
-            })
+            && tile
+                .row
+                .is_none_or(|row| row.length == 1 || (whole && strides.0 == (extent * element) as isize))
     }
 
     /// Whether a load is read where it lies.

@@ -9,20 +9,7 @@ use ferrax_ir::{DType, Result, internal_error};
 use super::isa::{Isa, isa};
 use super::ops::{bf16_bits, f16_from_f32, f32_from_f16};
 use super::pick::{PickFn, pick};
-
-/// A rectangle: `rows` by `cols`, with byte strides in the array and an
-/// element stride between rows of the block.
-#[derive(Clone, Copy, Debug)]
-pub struct Rect {
-    pub rows: usize,
-    pub cols: usize,
-    pub row_stride: isize,
-    pub col_stride: isize,
-    pub block_stride: usize,
-}
-
-/// `f(rectangle, source, destination)`; for loads the source is the array.
-pub type TransferFn = unsafe fn(&Rect, *const u8, *mut u8);
+use super::rect::{Cast, Rect, TransferFn};
 
 /// What reads elements of a dtype.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +17,6 @@ pub struct LoadFns {
     pub rect: TransferFn,
     /// At computed indices.
     pub pick: PickFn,
-}
-
-/// Elements in memory as registers hold them, or the other way.
-pub(super) trait Cast {
-    type S: Copy;
-    type R: Copy;
-    fn cast(s: Self::S) -> Self::R;
 }
 
 /// Rows of the array to rows of the block.

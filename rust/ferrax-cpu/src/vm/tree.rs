@@ -2,9 +2,9 @@
 //!
 //! The terms of a reduction are numbered in the order in which they are met.
 //! [`BLOCK`] terms make a block: term t goes to lane t mod [`LANES`], where terms
-//! are combined in order, and the lanes are combined in halves. Blocks are
-//! combined as a binary counter counts: two blocks, two pairs of blocks, and so
-//! on; what is left at the end, from the latest to the first. Nothing of this
+//! are combined in order, and the lanes are combined in halves, or in order if
+//! the block has at most [`FEW`] terms. Blocks are combined as a binary counter
+//! counts: two blocks, two pairs of blocks, and so on; what is left at the end, from the latest to the first. Nothing of this
 //! depends on tiles, threads, instruction sets or on how many reductions run
 //! side by side: the functions here are handed terms in any portions.
 //!
@@ -21,7 +21,7 @@ use std::hint::black_box;
 use std::ops::{Mul, Range, Sub};
 
 use ferrax_compile::AccumulatorKind;
-pub use ferrax_compile::interpret::{BLOCK, LANES};
+pub use ferrax_compile::interpret::{BLOCK, FEW, LANES};
 use ferrax_compile::schedule::TreeLayout as Layout;
 use ferrax_ir::scalar::ScalarType;
 
@@ -166,6 +166,20 @@ unsafe fn close_rows<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values:
         unsafe { std::slice::from_raw_parts_mut(values.cast::<M::T>(), kept) }.fill(M::START);
         return;
     }
+    if used <= FEW {
+        // SAFETY: `used` lanes, of `kept` values each, and as many values apart from them, as the caller promises.
+        let (values, lanes) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(values.cast::<M::T>(), kept),
+                std::slice::from_raw_parts(lanes, used * kept),
+            )
+        };
+        values.copy_from_slice(&lanes[..kept]);
+        for lane in lanes.chunks_exact(kept.max(1)).skip(1) {
+            into_lanes::<M>(false, values, lane);
+        }
+        return;
+    }
     let mut half = LANES / 2;
     while half > 1 {
         for lane in 0..half.min(used.saturating_sub(half)) {
@@ -186,11 +200,7 @@ unsafe fn close_rows<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values:
     let (values, first) = unsafe {
         (std::slice::from_raw_parts_mut(values.cast::<M::T>(), kept), std::slice::from_raw_parts(lanes, kept))
     };
-    if used < 2 {
-        values.copy_from_slice(first);
-        return;
-    }
-    // SAFETY: at least two lanes were reached, and each holds `kept` values.
+    // SAFETY: more than two lanes were reached, and each holds `kept` values.
     let second = unsafe { std::slice::from_raw_parts(lanes.add(kept), kept) };
     for ((value, &a), &b) in values.iter_mut().zip(first).zip(second) {
         *value = M::fold(a, b);
@@ -282,9 +292,22 @@ fn last_lanes<M: Monoid>(low: [M::T; HALF], high: [M::T; HALF], tail: &[M::T]) -
     all_lanes::<M>(low, high)
 }
 
+/// The value of at most [`FEW`] terms.
+#[inline(always)]
+fn in_order<M: Monoid>(terms: &[M::T]) -> M::T {
+    let mut value = M::START;
+    for &term in terms {
+        value = M::fold(value, term);
+    }
+    value
+}
+
 /// The value of at most one block.
 #[inline(always)]
 fn block<M: Monoid>(terms: &[M::T]) -> M::T {
+    if terms.len() <= FEW {
+        return in_order::<M>(terms);
+    }
     let (chunks, tail) = terms.as_chunks::<LANES>();
     let (low, high) = whole_lanes::<M>([M::START; HALF], [M::START; HALF], chunks);
     last_lanes::<M>(low, high, tail)
@@ -318,7 +341,8 @@ fn block_of_products<M: Monoid>([a, b]: [&[M::T]; 2], less: [M::T; 2]) -> M::T {
     for ((product, &a), &b) in tail.iter_mut().zip(a_tail).zip(b_tail) {
         [*product] = multiplied(&[a], &[b], less);
     }
-    last_lanes::<M>(low, high, &tail[..a_tail.len()])
+    let tail = &tail[..a_tail.len()];
+    if a.len() <= FEW { in_order::<M>(tail) } else { last_lanes::<M>(low, high, tail) }
 }
 
 /// The terms of a line, by blocks. A trait and no closures, which the compiler may leave out of line, without the
@@ -421,7 +445,7 @@ unsafe fn close_lines<M: Monoid>(kept: usize, n: usize, lanes: *const u8, values
         // SAFETY: the caller's promise; lanes of no terms have no values.
         unsafe {
             let value = match n {
-                0 => M::START,
+                0..=FEW => in_order::<M>(&(&(*lanes.cast::<[M::T; LANES]>().add(line)))[..n]),
                 _ => {
                     let [low, high] = *lanes.cast::<[[M::T; HALF]; 2]>().add(line);
                     all_lanes::<M>(low, high)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ferrax_compile::backend::Output;
 use ferrax_compile::device::{Attached, Device, DeviceId, Memory};
 use ferrax_compile::reference::Reference;
-use ferrax_compile::{Backend, Target};
-use ferrax_cpu::{Cpu, Executable, Outputs};
+use ferrax_compile::{Backend, Setting, Target, backend};
+use ferrax_cpu::{Cpu, Executable, Outputs, Tuning};
 use ferrax_ir::ops::{Compare, DotGeneral, ReduceKind, Unary};
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Program, Result, Scalar, Tensor, interpret};
 
@@ -211,12 +211,57 @@ pub fn on_one_thread(executable: &Executable, inputs: &[Tensor]) -> Outputs {
     alone.into_inner().unwrap()
 }
 
+/// The outputs with the usual thresholds, after those with all of them small and with all of them large were found to be
+/// the same bits, with their arguments donated too.
+pub fn on_each_tuning(program: &Program, inputs: &[Tensor]) -> Outputs {
+    let fail = |setting, error| -> ! { panic!("{setting:?}: {error}\n{program}") };
+    let run = |setting: Setting| {
+        let machine = Cpu::with(Tuning::of(setting));
+        let executable = backend::compile(&machine, program).unwrap_or_else(|error| fail(setting, error));
+        let outputs = executable.run(inputs).unwrap_or_else(|error| fail(setting, error));
+        let copy =
+            |tensor: &Tensor| Tensor::from_bytes(tensor.dtype(), tensor.sizes(), tensor.bytes()).unwrap();
+        let donated = executable
+            .run_donating(inputs.iter().map(copy).collect(), &vec![true; inputs.len()])
+            .unwrap_or_else(|error| fail(setting, error));
+        assert_same_bits(&donated, &outputs, &format!("{setting:?}, with donation\n{program:#}"));
+        if setting == Setting::Tiny {
+            let alone = on_one_thread(&executable, inputs);
+            assert_same_bits(&alone, &outputs, &format!("{setting:?}, on one thread\n{program:#}"));
+        }
+        outputs
+    };
+    let usual = run(Setting::Default);
+    for setting in [Setting::Tiny, Setting::Huge] {
+        assert_same_bits(&run(setting), &usual, &format!("{setting:?}\n{program:#}"));
+    }
+    usual
+}
+
+/// Equal bit for bit, but for what NaNs hold.
+pub fn assert_same_bits(got: &[Tensor], want: &[Tensor], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (output, (got, want)) in got.iter().zip(want).enumerate() {
+        assert_eq!((got.dtype(), got.sizes()), (want.dtype(), want.sizes()), "{what}");
+        let real = got.dtype().real();
+        let number = |bytes: &[u8]| Scalar::from_bytes(real, bytes).and_then(Scalar::to_f64);
+        let parts = got.bytes().chunks_exact(real.size()).zip(want.bytes().chunks_exact(real.size()));
+        for (at, (got, want)) in parts.enumerate().filter(|(_, (got, want))| got != want) {
+            let (a, b) = (number(got).unwrap_or(0.0), number(want).unwrap_or(0.0));
+            assert!(
+                a.is_nan() && b.is_nan(),
+                "output {output}, part {at}: {a:e}, not {b:e} ({got:?}, {want:?}): {what}"
+            );
+        }
+    }
+}
+
 /// Elements of inputs that the remote machine, which is slow, takes.
 const FEW: usize = 1 << 13;
 
 /// As [`check`], for these inputs, on each machine.
 pub fn check_with(program: &Program, inputs: &[Tensor], ulps: u64) {
-    check_on(Cpu, program, inputs, ulps);
+    check_on(Cpu::of_process().unwrap(), program, inputs, ulps);
     if inputs.iter().map(Tensor::len).sum::<usize>() <= FEW {
         check_on(remote(), program, inputs, ulps);
     }

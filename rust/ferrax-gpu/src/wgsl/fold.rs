@@ -1,27 +1,20 @@
 //! How terms become the values of accumulators.
 //!
 //! Sums and products of floats are the tree of `interpret::tree`: blocks of [`BLOCK`] terms, in each of which a lane
-//! adds every [`LANES`]-th term, the lanes are added by halves, and blocks are added as a binary counter
-//! counts. Who does what changes nothing of it ([`Fold`]): an invocation can do all; or the invocations of
-//! a workgroup are the lanes of several blocks at a time; or many workgroups have a segment of the terms each, which is
-//! a subtree as the blocks of a segment are a power of two, and others add up what these give.
+//! adds every [`LANES`]-th term, the lanes are added by halves (in order in a block of at most [`FEW`] terms), and
+//! blocks are added as a binary counter counts. Who does what changes nothing of it ([`Fold`]): an invocation can do
+//! all; or the invocations of a workgroup are the lanes of several blocks at a time; or many workgroups have a
+//! segment of the terms each, which is a subtree as the blocks of a segment are a power of two, and others add up
+//! what these give.
 
-use ferrax_compile::interpret::{BLOCK, LANES};
+use ferrax_compile::interpret::{BLOCK, FEW, LANES};
 use ferrax_compile::{Accumulator, AccumulatorKind, Stage, registers};
 use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType};
 use ferrax_ir::{Result, Scalar, internal_error};
 
+use super::numbers::{Fold, Form, PARTIAL, SEGMENT_BLOCKS, SEGMENTS, TERMS};
 use super::types::{from_words, register, to_words};
 use super::{Writer, name, ops};
-use crate::numbers::{Fold, Form, SEGMENT_BLOCKS, SEGMENTS, TERMS};
-
-/// Words of what a segment gives for an accumulator: a value, and a place.
-const PARTIAL: usize = 3;
-
-/// Words that each index of the parallel loops needs in each segment.
-pub fn partial_words(accumulators: usize) -> usize {
-    PARTIAL * accumulators
-}
 
 /// What the invocations of a workgroup share to fold these forms, one after the other: arrays with an element for
 /// each invocation.
@@ -124,15 +117,18 @@ impl Writer<'_> {
              let begin = segment * {of_segment};\n\
              let end = min(begin + {of_segment}, ({terms} + {}u) / {BLOCK}u);\n\
              for (var round = begin; round < end; round = round + {blocks}u) {{\n\
-             let first = (round + of_block) * {BLOCK}u;",
+             let first = (round + of_block) * {BLOCK}u;\n\
+             let left = {terms} - min({terms}, first);\n\
+             let in_order = left <= {FEW}u;",
             BLOCK - 1
         ));
         for (k, accumulator) in accumulators.iter().enumerate().filter(|(_, a)| a.is_tree()) {
             self.line(format!("var lane{k}: {} = {};", register(accumulator.ty), identity(accumulator)));
         }
         self.line(format!(
-            "for (var j = 0u; j < {}u; j = j + 1u) {{\nlet t = first + lane + j * {LANES}u;\n\
-             if round + of_block < end && t < {terms} {{",
+            "for (var j = 0u; j < {}u; j = j + 1u) {{\n\
+             let t = select(first + lane + j * {LANES}u, first + j, in_order);\n\
+             if round + of_block < end && t < {terms} && (lane == 0u || !in_order) {{",
             BLOCK / LANES
         ));
         self.terms(main)?;
@@ -177,7 +173,7 @@ impl Writer<'_> {
 
     /// Where the words are that a segment gives for accumulator k.
     fn partial(&self, k: usize, segment: &str) -> String {
-        let words = partial_words(self.form.kernel.accumulators.len());
+        let words = self.form.partial_words();
         format!("(number * {} + {segment}) * {words}u + {}u", self.word(SEGMENTS), PARTIAL * k)
     }
 
@@ -218,10 +214,14 @@ impl Writer<'_> {
         let lane = format!("lanes{k}[t % {LANES}u]");
         let more = pair(accumulator, &lane, term)?;
         let halves = pair(accumulator, &format!("lanes{k}[lane]"), &format!("lanes{k}[lane + half]"))?;
+        let in_order = pair(accumulator, &format!("lanes{k}[0]"), &format!("lanes{k}[lane]"))?;
         self.line(format!("if t % {BLOCK}u < {LANES}u {{ {lane} = {first}; }} else {{ {lane} = {more}; }}"));
         self.line(format!("if t % {BLOCK}u == {BLOCK}u - 1u || t + 1u == end {{"));
         self.line(format!(
             "var count = min(t % {BLOCK}u + 1u, {LANES}u);\n\
+             if t % {BLOCK}u < {FEW}u {{\n\
+             for (var lane = 1u; lane < count; lane = lane + 1u) {{ lanes{k}[0] = {in_order}; }}\n\
+             count = 1u;\n}}\n\
              for (var half = {}u; half > 0u; half = half / 2u) {{\n\
              for (var lane = 0u; lane < half && lane + half < count; lane = lane + 1u) {{ lanes{k}[lane] = {halves}; }}\n\
              count = min(count, half);\n}}\nvar value = lanes{k}[0];",
@@ -236,9 +236,8 @@ impl Writer<'_> {
     /// each other, which are in one subgroup, take values from each other; those that are far do so through the
     /// workgroup's memory.
     fn blocks(&mut self, trees: &[usize]) -> Result<()> {
-        let terms = self.word(TERMS);
         let near = self.near(trees);
-        self.line(format!("var count = min({terms} - min({terms}, first), {LANES}u);"));
+        self.line(format!("var count = select(min(left, {LANES}u), 1u, in_order);"));
         if near < LANES {
             self.far_lanes(trees, near)?;
         }

@@ -5,16 +5,14 @@
 //! beside the words of `numbers`. Cost: linear in the kernel, with its functions of floats written out.
 
 pub mod arrays;
-pub mod cooperative;
 pub mod cumulative;
 pub mod factorise;
 pub mod fft;
 pub mod flags;
 mod fold;
+pub mod numbers;
 mod ops;
 pub mod own;
-#[cfg(test)]
-mod played;
 pub mod product;
 pub mod rows;
 pub mod scatter;
@@ -22,7 +20,6 @@ pub mod sequence;
 pub mod sort;
 pub mod subgroups;
 pub mod taken;
-mod tiles;
 pub mod types;
 pub mod wide;
 
@@ -33,9 +30,8 @@ use ferrax_ir::math;
 use ferrax_ir::scalar::{Body, Instruction, Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{DType, Result, Scalar, internal_error};
 
-use crate::numbers::{Fold, Form, INDICES, Layout, SEGMENTS};
 use arrays::Words;
-pub use fold::partial_words;
+use numbers::{Fold, Form, INDICES, Layout, SEGMENTS};
 use types::register;
 
 /// Invocations of a workgroup.

@@ -8,14 +8,15 @@
 //! it ([`Waits`]). Cost: linear in the kernels, with their functions of floats written out.
 
 use ferrax_compile::Stage;
+use ferrax_compile::launches::{Frame, Waits};
 use ferrax_ir::Result;
 use ferrax_ir::scalar::{Body, Reg, ScalarType};
 
 use super::arrays::Words;
+use super::numbers::{Fold, Form, INDICES, Layout};
 use super::{
     MOST_GROUPS, Needs, Shader, WORKGROUP, Where, Writer, expanded, fold, has, needs, numbered, ops,
 };
-use crate::numbers::{Fold, Form, INDICES, Layout};
 
 /// Words before those of the parts: zero, and what the frame needs.
 pub const FRAME_WORDS: usize = 6;
@@ -26,26 +27,6 @@ pub const FIRST: usize = 2;
 pub const NEXT: usize = 3;
 /// The word of `own` that says whether a `while` goes on.
 pub const HOLDS: usize = 4;
-
-/// What goes through the parts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Frame {
-    /// A workgroup for each row.
-    Rows,
-    /// An invocation for each row.
-    Alone,
-    /// One workgroup, step after step.
-    Scan,
-    /// The same, as long as the condition holds; whether it still does is written to the last array.
-    While,
-}
-
-/// What has to be done before a part begins: what all invocations wrote or read of their own memory, or of arrays.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Waits {
-    pub own: bool,
-    pub arrays: bool,
-}
 
 /// A kernel of a sequence.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -94,14 +75,13 @@ impl SequenceForm {
 
 const ALL: Waits = Waits { own: true, arrays: true };
 
-impl Waits {
-    fn text(self) -> &'static str {
-        match (self.own, self.arrays) {
-            (true, true) => "workgroupBarrier();\nstorageBarrier();\n",
-            (true, false) => "workgroupBarrier();\n",
-            (false, true) => "storageBarrier();\n",
-            (false, false) => "",
-        }
+/// What waits for that.
+fn waiting(waits: Waits) -> &'static str {
+    match (waits.own, waits.arrays) {
+        (true, true) => "workgroupBarrier();\nstorageBarrier();\n",
+        (true, false) => "workgroupBarrier();\n",
+        (false, true) => "storageBarrier();\n",
+        (false, false) => "",
     }
 }
 
@@ -141,7 +121,7 @@ fn main(form: &SequenceForm) -> String {
     let mut calls = |parts: &[Part]| {
         let call = |part: &Part| {
             next += 1;
-            let waits = if form.frame == Frame::Alone { "" } else { part.waits.text() };
+            let waits = if form.frame == Frame::Alone { "" } else { waiting(part.waits) };
             format!("{waits}part{}(local, row);\n", next - 1)
         };
         parts.iter().map(call).collect::<String>()
@@ -149,7 +129,7 @@ fn main(form: &SequenceForm) -> String {
     let (before, condition) = (calls(&form.before), calls(&form.condition));
     let (body, after) = (calls(&form.body), calls(&form.after));
     let ids = "@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>";
-    let all = ALL.text();
+    let all = waiting(ALL);
     let code = match form.frame {
         Frame::Rows => format!(
             "let row = group.x + group.y * {MOST_GROUPS}u;\nif row >= n[{COUNT}] {{ return; }}\nzero = n[0];\n{body}"

@@ -1,5 +1,5 @@
-//! Kernels that products take in (see `fuse`), as functions: of the number of an operand's element, which they compute,
-//! and of the number and the value of a result's element, of which they write what they make.
+//! Kernels that products take in (`ferrax_compile::launches`), as functions: of the number of an operand's element,
+//! which they compute, and of the number and the value of a result's element, of which they write what they make.
 //!
 //! In: a [`TakenForm`], and how many words come before the kernel's. Out: the text of a function. Cost: linear in the
 //! kernel.
@@ -10,25 +10,8 @@ use ferrax_compile::{Stage, registers};
 use ferrax_ir::scalar::{Reg, ScalarOp, ScalarType, Value};
 use ferrax_ir::{DType, Result};
 
+use super::numbers::{Form, Layout};
 use super::{WORKGROUP, Writer, expanded, name, ops};
-use crate::numbers::{Form, Layout};
-
-/// Where elements of a product's operand come from.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Origin<K> {
-    /// This operand of the shader.
-    Operand(u32),
-    Kernel(Box<K>),
-}
-
-impl<K> Origin<K> {
-    pub fn kernel(&self) -> Option<&K> {
-        match self {
-            Origin::Operand(_) => None,
-            Origin::Kernel(kernel) => Some(kernel),
-        }
-    }
-}
 
 /// What functions of a kernel depend on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -16,9 +16,6 @@ use super::{Stage, Writer};
 /// Indices of an invocation.
 pub const TOGETHER: usize = 4;
 
-/// Indices from which on a fourth of the invocations are enough.
-const MANY: usize = 1 << 18;
-
 /// Vectors have no more words.
 const LONGEST: usize = 4;
 
@@ -34,8 +31,8 @@ pub struct Wide {
 }
 
 /// How a launch over operands of so many bytes goes by groups, if it does: where all that it writes are groups, and
-/// there is much to do, or elements that are narrower than words.
-pub fn of(launch: &Launch, bytes: &[usize], guarded: &[bool]) -> Option<Wide> {
+/// there are as many indices as are `many`, or elements that are narrower than words.
+pub fn of(launch: &Launch, bytes: &[usize], guarded: &[bool], many: usize) -> Option<Wide> {
     let kernel = &launch.kernel;
     let axis = (0..launch.extents.len()).rfind(|&axis| launch.extents[axis] > 1)?;
     let together = TOGETHER as i64;
@@ -65,7 +62,7 @@ pub fn of(launch: &Launch, bytes: &[usize], guarded: &[bool]) -> Option<Wide> {
     let whole = !rest || (launch.iterations() == extent && stores.all(|(store, view)| is_all(store, view)));
     let narrow = |dtype: DType| matches!(types::storage(dtype), Ok((Storage::Part(_), _)));
     let mut written = kernel.stores.iter().map(|store| store.operand as usize);
-    let worth_it = launch.iterations() >= MANY || written.clone().any(|n| narrow(kernel.operands[n].dtype));
+    let worth_it = launch.iterations() >= many || written.clone().any(|n| narrow(kernel.operands[n].dtype));
     (whole && worth_it && written.all(|operand| operands[operand])).then_some(Wide { axis, rest, operands })
 }
 
@@ -189,14 +186,14 @@ mod tests {
     use ferrax_compile::{Plan, Step, Target, plan};
     use ferrax_ir::Program;
 
-    use crate::numbers::{Form, Patience};
+    use super::super::numbers::{Form, Means};
 
     fn form(text: &str) -> Form {
         let Plan { steps, buffers, .. } = plan(&Program::parse(text).unwrap(), &Target::CPU).unwrap();
         match &steps[..] {
             [Step::Kernel { launch, operands }] => {
                 let bytes: Vec<usize> = operands.iter().map(|id| buffers[id.0 as usize].bytes).collect();
-                Form::of(launch, &bytes, Patience::EVER)
+                Form::of(launch, &bytes, &Means::EVER)
             }
             other => panic!("{other:?}"),
         }

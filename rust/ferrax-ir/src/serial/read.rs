@@ -227,7 +227,7 @@ fn tensor(saved: &format::Tensor<'_>) -> Result<Tensor> {
     if need != have {
         return Err(parse_error!("a constant {dtype}{sizes:?} takes {need} bytes, but has {have}"));
     }
-    if dtype.is_bool() && saved.elements.0.iter().any(|&byte| byte > 1) {
+    if !crate::tensor::are_normal(dtype, saved.elements.0) {
         return Err(parse_error!("a boolean constant has elements other than 0 and 1"));
     }
     Tensor::from_bytes(dtype, sizes, saved.elements.0)

@@ -1,10 +1,11 @@
 //! Donated arguments: which buffers a program can reuse, and giving them up.
 
+use ferrax_ir::Type;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use smallvec::SmallVec;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{JitFunction, Key, StaticName};
 use crate::convert::Operand;
@@ -28,7 +29,7 @@ impl JitFunction {
             key.statics.iter().filter(|s| matches!(s.name, StaticName::Position(p) if p <= position)).count()
         };
         let total = arguments.len() + statics(usize::MAX);
-        let positions: SmallVec<[usize; 2]> = Self::positions(&self.donate_argnums, total)
+        let positions: FxHashSet<usize> = Self::positions(&self.donate_argnums, total)
             .into_iter()
             .map(|position| position - statics(position))
             .collect();
@@ -42,20 +43,19 @@ impl JitFunction {
                 flags.extend(std::iter::repeat_n(self.donate_argnames.contains(name), child.num_leaves()));
             }
         }
-        let mut outputs: Vec<_> = program.output_types().collect();
+        // How many outputs of each shape and dtype have no donor yet.
+        let kind = |ty: &Type| ty.as_array().map(|ty| (ty.shape.clone(), ty.dtype));
+        let mut open: FxHashMap<_, usize> = FxHashMap::default();
+        for output in program.output_types().filter_map(|ty| kind(&ty)) {
+            *open.entry(output).or_default() += 1;
+        }
         let mut unusable = Vec::new();
-        for (flag, ty) in flags.iter_mut().zip(program.input_types()) {
-            if *flag {
-                let same = |output: &ferrax_ir::Type| {
-                    matches!((output.as_array(), ty.as_array()),
-                        (Some(a), Some(b)) if a.shape == b.shape && a.dtype == b.dtype)
-                };
-                match outputs.iter().position(same) {
-                    Some(index) => drop(outputs.swap_remove(index)),
-                    None => {
-                        *flag = false;
-                        unusable.push(ty.to_string());
-                    }
+        for (flag, ty) in flags.iter_mut().zip(program.input_types()).filter(|(flag, _)| **flag) {
+            match kind(ty).and_then(|kind| open.get_mut(&kind)).filter(|left| **left > 0) {
+                Some(left) => *left -= 1,
+                None => {
+                    *flag = false;
+                    unusable.push(ty.to_string());
                 }
             }
         }
@@ -78,13 +78,12 @@ pub(super) fn check_donated(operands: &[Operand<'_>], donated: &[bool]) -> PyRes
         Operand::Array(array) => Some(array.as_ptr() as usize),
         Operand::Literal(_) => None,
     };
-    for (index, operand) in operands.iter().enumerate() {
-        let twice = donated.get(index) == Some(&true)
-            && operands
-                .iter()
-                .enumerate()
-                .any(|(other, o)| other != index && pointer(o).is_some() && pointer(o) == pointer(operand));
-        if twice {
+    let mut uses: FxHashMap<usize, usize> = FxHashMap::default();
+    if donated.contains(&true) {
+        operands.iter().filter_map(pointer).for_each(|array| *uses.entry(array).or_default() += 1);
+    }
+    for (operand, _) in operands.iter().zip(donated).filter(|(_, donated)| **donated) {
+        if pointer(operand).is_some_and(|array| uses.get(&array) > Some(&1)) {
             return Err(PyRuntimeError::new_err(
                 "the same array is donated and used as another argument of one call; pass a copy (x.copy())",
             ));

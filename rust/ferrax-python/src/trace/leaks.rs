@@ -14,13 +14,14 @@ use rustc_hash::FxHashMap;
 use super::origin::{argument_names, name_of};
 use crate::array::Array;
 use crate::checks;
+use crate::drops::OfThread;
 
 /// Weak references to the tracers of a frame.
 pub type Watched = Vec<Py<PyAny>>;
 
 thread_local! {
     /// By frame.
-    static MADE: RefCell<FxHashMap<u64, Watched>> = RefCell::default();
+    static MADE: RefCell<OfThread<FxHashMap<u64, Watched>>> = RefCell::default();
 }
 
 pub fn watch(py: Python<'_>, frame: u64, tracer: &Py<Array>) -> PyResult<()> {

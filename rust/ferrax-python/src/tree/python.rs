@@ -15,6 +15,7 @@ use super::registry::{Class, Registration, RegistrationKind, Registry, RegistryO
 use super::treedef::{Kind, TreeDef};
 use super::up_to::node_data;
 use super::{Leaves, flatten, state};
+use crate::tracebacks::Filtered;
 
 /// The shape of a pytree: its containers without its leaves.
 ///
@@ -543,7 +544,8 @@ fn tree_map<'py>(
                 // Raises a message that names the path, if it finds the difference.
                 py.import(intern!(py, "ferrax._src.tree.tree_util"))?
                     .getattr(intern!(py, "raise_prefix_error"))?
-                    .call1(("tree_map tree", tree, other, is_leaf))?;
+                    .call1(("tree_map tree", tree, other, is_leaf))
+                    .filtered(py)?;
             }
             return Err(error);
         }

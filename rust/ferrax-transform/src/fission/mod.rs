@@ -21,6 +21,7 @@ mod sums;
 
 use ferrax_ir::op::View;
 use ferrax_ir::ops::{DotGeneral, Scan};
+use ferrax_ir::paths::Path;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{Atom, Builder, Dim, Equation, Op, Program, Result, Type, Var};
 use rustc_hash::FxHashMap;
@@ -38,9 +39,9 @@ pub fn fission(program: &Program) -> Result<Program> {
     if !program.equations.iter().any(|equation| matches!(equation.op, Op::Scan(_))) {
         return Ok(program.clone());
     }
-    let mut result = for_each_scan(program, before::before)?;
-    for rule in [sums::sums, after::after] {
-        result = for_each_scan(&result, rule)?;
+    let mut result = for_each_scan(program, before::before, Path::FissionBefore)?;
+    for (rule, path) in [(sums::sums as Rule, Path::FissionSums), (after::after, Path::FissionAfter)] {
+        result = for_each_scan(&result, rule, path)?;
     }
     debug_verify(&result, "fission")?;
     Ok(result)
@@ -49,7 +50,7 @@ pub fn fission(program: &Program) -> Result<Program> {
 /// Emits a loop of so many steps in another way and gives its outputs, or does nothing.
 type Rule = fn(&mut Builder, &Scan, &[Atom], usize) -> Result<Option<Vec<Atom>>>;
 
-fn for_each_scan(program: &Program, rule: Rule) -> Result<Program> {
+fn for_each_scan(program: &Program, rule: Rule, path: Path) -> Result<Program> {
     let mut rewriter = Rewriter::with_inputs(program);
     rewriter.constants(|_| true);
     for equation in &program.equations {
@@ -66,6 +67,7 @@ fn for_each_scan(program: &Program, rule: Rule) -> Result<Program> {
             rewriter.copy_as(equation, equation.op.clone(), &inputs)?;
             continue;
         };
+        path.take();
         for (&var, atom) in equation.outputs.iter().zip(outputs) {
             let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
             let atom = with_weak(&mut rewriter.builder, atom, weak)?;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferrax_ir::ops::{Checkpoint, Concatenate, PolicyHandle, Scan};
+use ferrax_ir::paths::Path;
 use ferrax_ir::verify::debug_verify;
 use ferrax_ir::{ArrayType, Atom, Builder, DType, Program, Result, Type, Var, internal_error};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -70,6 +71,7 @@ pub fn row_blocks(program: &Program, block_bytes: usize) -> Result<Option<Progra
     }
     let result = dce(&rewriter.finish(&program.outputs)?)?;
     debug_verify(&result, "blocks of rows")?;
+    Path::RowBlocks.take();
     Ok(Some(result))
 }
 

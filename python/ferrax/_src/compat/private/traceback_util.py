@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pathlib
 import types
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from ferrax._src.base import source_info
+from ferrax._src.base import source_info, traceback_util
 
-F = TypeVar("F")
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Files whose paths begin with one of these are not the user's. Libraries read it.
 _exclude_paths: list[str] = [str(pathlib.Path(source_info.__file__).parents[2])]
@@ -37,5 +38,5 @@ def include_frame(frame: types.FrameType) -> bool:
 
 
 def api_boundary(fun: F, *, repro_api_name: str | None = None, repro_user_func: bool = False) -> F:
-    """The function: tracebacks of ferrax have few lines that are not the user's, and keep them."""
-    return fun
+    """The function with errors whose tracebacks are filtered as `jax_traceback_filtering` says."""
+    return traceback_util.api_boundary(fun)

@@ -16,6 +16,7 @@ from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.transforms.ad import defjvp2
+from ferrax._src.transforms.autodiff import jvp
 
 _I0_NEAR = (
     0.33839763720473803,
@@ -186,12 +187,33 @@ bessel_i0e_p = elementwise("bessel_i0e", i0_scaled)
 bessel_i1e_p = elementwise("bessel_i1e", _i1_scaled)
 _over_x_p = elementwise("bessel_i1e_over_x", i1_scaled_over_x)
 
-defjvp2(bessel_i0e_p, lambda t, y, x: t * (bessel_i1e(x) - lax.sign(x) * y))
-defjvp2(bessel_i1e_p, lambda t, y, x: t * (bessel_i0e(x) - lax.sign(x) * y - _over_x_p.bind(x)))
+
+def _slope_of_far(coefficients, size):
+    """The derivative of the series above 8; in those of the functions two terms nearly cancel there."""
+    high = choose(size > 8.0, size, 8.0)
+    return jvp(lambda x: _far(coefficients, x, 0.5), (high,), (lax.full_like(high, 1.0),))[1]
+
+
+def _i0_slope(x):
+    size, sign = lax.abs(x), lax.sign(x)
+    near = bessel_i1e_p.bind(x) - sign * bessel_i0e_p.bind(x)
+    return choose(size > 8.0, sign * _slope_of_far(_I0_FAR, size), near)
+
+
+def _i1_slope(x):
+    size, sign = lax.abs(x), lax.sign(x)
+    near = bessel_i0e_p.bind(x) - sign * bessel_i1e_p.bind(x) - _over_x_p.bind(x)
+    return choose(size > 8.0, _slope_of_far(_I1_FAR, size), near)
+
+
+_i0_slope_p = elementwise("bessel_i0e_slope", _i0_slope)
+_i1_slope_p = elementwise("bessel_i1e_slope", _i1_slope)
+defjvp2(bessel_i0e_p, lambda t, y, x: t * _i0_slope_p.bind(x))
+defjvp2(bessel_i1e_p, lambda t, y, x: t * _i1_slope_p.bind(x))
 
 
 def bessel_i0e(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind and order 0 times `exp(-|x|)`, elementwise.
+    """Modified Bessel function I0 times `exp(-|x|)`, elementwise.
 
     Args: x: array of floats. Errors: TypeError for other dtypes.
 
@@ -204,7 +226,7 @@ def bessel_i0e(x: ArrayLike) -> Array:
 
 
 def bessel_i1e(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind and order 1 times `exp(-|x|)`, elementwise.
+    """Modified Bessel function I1 times `exp(-|x|)`, elementwise.
 
     Args: x: array of floats. Errors: TypeError for other dtypes.
 

@@ -1,7 +1,8 @@
 """What functions of the gamma family have in common, on floating arrays of 32 or 64 bits.
 
 Relative errors are a few units in the last place where a function is bounded by 1, and grow with its
-logarithm below: `x^a e^-x / Gamma(a + 1)` near 1e-300 has lost three digits.
+logarithm below: `x^a e^-x / Gamma(a + 1)` near 1e-300 has lost three digits. Logarithms of densities are
+computed as such, and are finite where the densities underflow.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from ferrax._src.composed.special.elementwise import choose, is_double, polynomial
 from ferrax._src.lax import api as lax
+from ferrax._src.transforms.custom_jvp import custom_jvp
 
 # Stirling's series: B_2k / (2k (2k - 1)), DLMF 5.11.1.
 STIRLING = (
@@ -92,6 +94,26 @@ def deviance(mu: Any, ratio: Any) -> Any:
     return choose(lax.abs(mu) < 0.5, mu * mu * deviance_over_square(mu, ratio), mu - lax.log(ratio))
 
 
+@custom_jvp
+def _exponent(a, m, mu):
+    """`a - m + a log(m / a)` for `mu = m / a - 1`: how much less likely a is than the mean m."""
+    return -a * deviance(mu, m / a)
+
+
+@_exponent.defjvp
+def _(primals, tangents):
+    # In closed form: in those of the deviance large terms cancel. That mu depends on the others is in it.
+    (a, m, mu), (da, dm, _) = primals, tangents
+    near = lax.abs(mu) < 0.5
+    log = choose(near, lax.log1p(choose(near, mu, 0.0)), lax.log(choose(near, 1.0, m / a)))
+    return _exponent(a, m, mu), da * log - dm * (mu * (a / m))
+
+
+def _log_saddle_point(a, x):
+    """`log(poisson_density(a, x)) + log(2 pi a) / 2` for a from 8."""
+    return _exponent(a, x, (x - a) / a) - stirling_remainder(a)
+
+
 def poisson_density(a: Any, x: Any) -> Any:
     """`x^a e^-x / Gamma(a + 1)` for `a` and `x` that are not negative.
 
@@ -100,43 +122,121 @@ def poisson_density(a: Any, x: Any) -> Any:
     """
     large = a >= 8.0
     some = choose(large, a, 8.0)
-    mu = (x - some) / some
-    exponent = -some * deviance(mu, x / some) - stirling_remainder(some)
-    saddle = lax.exp(exponent) * (lax.rsqrt(some) * (1 / math.sqrt(2 * math.pi)))
+    saddle = lax.exp(_log_saddle_point(some, x)) * (lax.rsqrt(some) * (1 / math.sqrt(2 * math.pi)))
     few = choose(large, 1.0, a)
-    half = lax.exp(-0.5 * x)
-    return choose(large, saddle, half * lax.pow(x, few) * half * lax.exp(-lgamma1p(few)))
+    # Of powers up to 8 it is 0 from 2000 on, where x^8 is still finite.
+    low = lax.min(x, lax.full_like(x, 2000.0))
+    half = lax.exp(-0.5 * low)
+    return choose(large, saddle, half * lax.pow(low, few) * half * lax.exp(-lgamma1p(few)))
 
 
-def binomial_density(a: Any, b: Any, x: Any, y: Any) -> Any:
-    """`x^a y^b Gamma(a + b + 1) / (Gamma(a + 1) Gamma(b + 1))` for positive numbers with `x + y = 1`.
+def log_poisson_density(a: Any, x: Any) -> Any:
+    """The logarithm of `poisson_density`."""
+    large = a >= 8.0
+    some = choose(large, a, 8.0)
+    # Infinite numbers are not to be divided by themselves.
+    low = choose(x < np.inf, x, 1.0)
+    saddle = _log_saddle_point(some, low) - 0.5 * lax.log(2 * math.pi * some)
+    few = choose(large, 1.0, a)
+    direct = times_log(few, lax.log(low)) - low - lgamma1p(few)
+    return choose(x < np.inf, choose(large, saddle, direct), -x)
 
-    As with `poisson_density`, large parameters are in saddle-point form: DiDonato and Morris, ACM TOMS 18
-    (1992).
-    """
+
+def log_gamma_density(a: Any, x: Any) -> Any:
+    """`log(x^(a - 1) e^-x / Gamma(a))` for positive `a` and `x` that is not negative."""
+    large = a >= 8.0
+    some = choose(large, a, 8.0)
+    inside = (x > 0.0) & (x < np.inf)
+    at = choose(inside, x, 1.0)
+    saddle = log_poisson_density(some, at) + lax.log(some / at)
+    few = choose(large, 1.0, a)
+    direct = (few - 1.0) * lax.log(at) - at - lax.lgamma(few)
+    found = choose(large, saddle, direct)
+    start = choose(a < 1.0, np.inf, choose(a == 1.0, 0.0, lax.full_like(x, -np.inf)))
+    return choose(inside, found, choose(x == 0.0, start, -x))
+
+
+def _binomial_parts(a, b, x, y):
+    """Which parameters are from 8 on, and the logarithm of `binomial_density`, that is
+    `exponent + log(square) / 2`, where both are and where one is."""
     a_large, b_large = a >= 8.0, b >= 8.0
     # Both large.
     p, q = choose(a_large, a, 8.0), choose(b_large, b, 8.0)
     n = p + q
     gap = q * x - p * y
-    exponent = -p * deviance(gap / p, x * (n / p)) - q * deviance(-gap / q, y * (n / q))
+    exponent = _exponent(p, n * x, gap / p) + _exponent(q, n * y, -gap / q)
     rest = stirling_remainder(n) - stirling_remainder(p) - stirling_remainder(q)
-    large = lax.exp(exponent + rest) * lax.sqrt(n / p / q) * (1 / math.sqrt(2 * math.pi))
-    # None large.
-    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
-    small = lax.pow(x, p) * lax.pow(y, q) * lax.exp(lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
+    both, square = exponent + rest, n / p / q * (1 / (2 * math.pi))
     # One large, with the quotient of gamma functions by Stirling's formula.
+    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
     few, many = (
         choose(a_large, q, p),
         choose(a_large, choose(a_large, a, 8.0), choose(b_large, b, 8.0)),
     )
     u, v = choose(a_large, y, x), choose(a_large, x, y)
     n = few + many
-    log_v = choose(u < 0.5, lax.log1p(-u), lax.log(v))
-    exponent = few * lax.log(u * many) + many * log_v + (n + 0.5) * lax.log1p(few / many) - few
+    exponent = times_log(few, lax.log(u * many)) + many * _log_of_rest(u, v)
+    exponent = exponent + (n + 0.5) * lax.log1p(few / many) - few
     rest = stirling_remainder(n) - stirling_remainder(many) - lgamma1p(few)
-    mixed = lax.exp(exponent + rest)
+    return a_large, b_large, both, square, exponent + rest
+
+
+def _log_of_rest(u, v):
+    """`log(v)` for `v = 1 - u`."""
+    low = u < 0.5
+    return choose(low, lax.log1p(-choose(low, u, 0.0)), lax.log(choose(low, 1.0, v)))
+
+
+def binomial_density(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """`x^a y^b Gamma(a + b + 1) / (Gamma(a + 1) Gamma(b + 1))` for numbers that are not negative, with
+    `x + y = 1`.
+
+    As with `poisson_density`, large parameters are in saddle-point form: DiDonato and Morris, ACM TOMS 18
+    (1992).
+    """
+    a_large, b_large, both, square, mixed = _binomial_parts(a, b, x, y)
+    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
+    small = lax.pow(x, p) * lax.pow(y, q) * lax.exp(lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
+    large = lax.exp(both) * lax.sqrt(square)
+    return choose(a_large & b_large, large, choose(a_large | b_large, lax.exp(mixed), small))
+
+
+def log_binomial_density(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """The logarithm of `binomial_density`."""
+    a_large, b_large, both, square, mixed = _binomial_parts(a, b, x, y)
+    p, q = choose(a_large, 1.0, a), choose(b_large, 1.0, b)
+    powers = times_log(p, _log_of_rest(y, x)) + times_log(q, _log_of_rest(x, y))
+    small = powers + (lgamma1p(p + q) - lgamma1p(p) - lgamma1p(q))
+    large = both + 0.5 * lax.log(square)
     return choose(a_large & b_large, large, choose(a_large | b_large, mixed, small))
+
+
+def log_beta_quotient(p: Any, q: Any) -> Any:
+    """`-log(p B(p, q))` for p up to 1 and q from p on, without cancellation for small p: it is in
+    proportion to p.
+
+    `Gamma(p + q) / Gamma(q)` is by Stirling's formula from q = 8 on, below from that at q + 8.
+    """
+    few = q < 8.0
+    moved = choose(few, q, 8.0)
+    # The product of 1 + p / (q + k), less 1.
+    excess = p / moved
+    for k in range(1, 8):
+        step = p / (moved + float(k))
+        excess = excess + step + excess * step
+    base = choose(few, moved + 8.0, q)
+    ratio = p / base
+    # The difference of s(base + p) and s(base), as a divided difference of the series in the inverses.
+    t = 1.0 / base
+    u = t / (1.0 + ratio)
+    terms = STIRLING if is_double(p) else STIRLING[:4]
+    value, slope = lax.full_like(p, terms[-1]), lax.full_like(p, 0.0)
+    for coefficient in reversed(terms[:-1]):
+        slope = slope * (t * t) + value
+        value = value * (u * u) + coefficient
+    difference = -ratio * u * (value + t * (u + t) * slope)
+    moment = (base + p - 0.5) * lax.log1p(ratio) + p * (lax.log(base) - 1.0) + difference
+    return moment - choose(few, lax.log1p(excess), 0.0) - lgamma1p(p)
 
 
 def times_log(factor: Any, logarithm: Any) -> Any:

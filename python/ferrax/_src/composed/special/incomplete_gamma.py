@@ -74,7 +74,7 @@ _TEMME = (
 )
 
 
-def _temme(a, x):
+def temme(a, x):
     """z and S with `P = erfc(-z) / 2 - exp(-z^2) S` and `Q = erfc(z) / 2 + exp(-z^2) S`, for a >= 12 and x
     near a (Temme, On the computation of the incomplete gamma functions for large values of the
     parameters, 1987)."""
@@ -94,12 +94,12 @@ def _temme(a, x):
 
 
 def _temme_both(a, x):
-    z, s = _temme(a, x)
+    z, s = temme(a, x)
     rest = lax.exp(-z * z) * s
     return 0.5 * lax.erfc(-z) - rest, 0.5 * lax.erfc(z) + rest
 
 
-def _series(a, x):
+def lower_series(a, x):
     """`sum(x^n / ((a + 1) ... (a + n)))` as a fraction, for x <= max(a, 2) with a < 12, and x < 0.3 a."""
     terms = 46 if is_double(a) else 24
     # Numerator and denominator are scaled by powers of max(a, 1), and grow by 50 at most with each term.
@@ -137,7 +137,7 @@ def upper_fraction(a, x):
     return inverse / (shift + inverse + top)
 
 
-def _upper_near_zero(a, x):
+def upper_near_zero(a, x):
     """`Q(a, x)` for x <= 2, where it is less than 1/2."""
     power = a * lax.log(x) - lgamma1p(a)
     total, term = lax.full_like(a, 0.0), lax.full_like(a, 1.0)
@@ -147,13 +147,13 @@ def _upper_near_zero(a, x):
     return -lax.expm1(power) - lax.exp(power) * a * total
 
 
-def _regions(a, x):
+def regions(a, x):
     """The masks of Temme's expansion and of the series of P."""
     uniform = (a >= 12.0) & (x >= 0.3 * a) & (x <= 2.35 * a)
     return uniform, ~uniform & (x <= lax.max(a, lax.full_like(a, 2.0)))
 
 
-def _inside(a, x):
+def inside(a, x):
     """`a` and `x` with a value in place of those at which nothing is to be computed."""
     bad = ~((a > 0.0) & (x > 0.0) & (a < np.inf) & (x < np.inf))
     return choose(bad, 1.0, a), choose(bad, 1.0, x)
@@ -161,13 +161,13 @@ def _inside(a, x):
 
 def _both(a, x):
     """P and Q of positive finite numbers."""
-    uniform, lower = _regions(a, x)
+    uniform, lower = regions(a, x)
     p_uniform, q_uniform = _temme_both(choose(uniform, a, 12.0), choose(uniform, x, 12.0))
     density = poisson_density(a, x)
     series_a, series_x = choose(lower, a, 1.0), choose(lower, x, 1.0)
-    p_lower = density * _series(series_a, series_x)
+    p_lower = density * lower_series(series_a, series_x)
     near = series_x <= 2.0
-    q_near = _upper_near_zero(choose(near, series_a, 1.0), choose(near, series_x, 1.0))
+    q_near = upper_near_zero(choose(near, series_a, 1.0), choose(near, series_x, 1.0))
     q_lower = choose(near & (p_lower > 0.5), q_near, 1.0 - p_lower)
     upper = ~(uniform | lower)
     q_upper = density * a * upper_fraction(choose(upper, a, 1.0), choose(upper, x, 2.0))
@@ -176,21 +176,21 @@ def _both(a, x):
     return p, q
 
 
-def _limits(a, x, inside, at_zero, at_infinity):
-    """`inside` but at the ends: `at_zero` for x = 0 and for infinite a, `at_infinity` for a = 0 and for
+def _limits(a, x, found, at_zero, at_infinity):
+    """`found` but at the ends: `at_zero` for x = 0 and for infinite a, `at_infinity` for a = 0 and for
     infinite x."""
-    result = choose((x == 0.0) | (a == np.inf), at_zero, inside)
+    result = choose((x == 0.0) | (a == np.inf), at_zero, found)
     result = choose((a == 0.0) | (x == np.inf), at_infinity, result)
     valid = (a >= 0.0) & (x >= 0.0) & ~((a == 0.0) & (x == 0.0))
     return choose(valid, result, np.nan)
 
 
 def _igamma(a, x):
-    return _limits(a, x, _both(*_inside(a, x))[0], 0.0, 1.0)
+    return _limits(a, x, _both(*inside(a, x))[0], 0.0, 1.0)
 
 
 def _igammac(a, x):
-    return _limits(a, x, _both(*_inside(a, x))[1], 1.0, 0.0)
+    return _limits(a, x, _both(*inside(a, x))[1], 1.0, 0.0)
 
 
 def _lower(x, a):
@@ -210,7 +210,7 @@ def _slope(function, a):
 
 
 def _igamma_grad_a(a, x, *, order=1):
-    a_in, x_in = _inside(a, x)
+    a_in, x_in = inside(a, x)
     found = _derivative(a_in, x_in, order)
     return _on_positive(a, x, found)
 
@@ -224,18 +224,18 @@ def _on_positive(a, x, found):
 def _random_gamma_grad(a, x):
     """`-(dP/da) / (dP/dx)`. The density divides both, and is taken out of the series and the fraction, so
     that the quotient is there where both are 0 in floating point."""
-    a_in, x_in = _inside(a, x)
-    uniform, lower = _regions(a_in, x_in)
+    a_in, x_in = inside(a, x)
+    uniform, lower = regions(a_in, x_in)
     one = lax.full_like(a_in, 1.0)
     middle_a, middle_x = choose(uniform, a_in, 12.0), choose(uniform, x_in, 12.0)
-    (z, s), (dz, ds) = jvp(lambda a: _temme(a, middle_x), (middle_a,), (one,))
+    (z, s), (dz, ds) = jvp(lambda a: temme(a, middle_x), (middle_a,), (one,))
     slope = dz * (1 / math.sqrt(math.pi)) - ds + 2.0 * z * dz * s
     height = lax.exp(stirling_remainder(middle_a)) * math.sqrt(2 * math.pi) * lax.rsqrt(middle_a)
     middle = -slope * middle_x * height
     # P = density(a, x) series, and dP/dx = density a / x.
     log_slope = lax.log(x_in) - lax.digamma(a_in + 1.0)
     low_a, low_x = choose(lower, a_in, 1.0), choose(lower, x_in, 1.0)
-    value, change = jvp(lambda a: _series(a, low_x), (low_a,), (one,))
+    value, change = jvp(lambda a: lower_series(a, low_x), (low_a,), (one,))
     low = -(value * log_slope + change) * x_in / a_in
     # Q = density(a, x) a fraction.
     upper = ~(uniform | lower)
@@ -256,7 +256,11 @@ random_gamma_grad_p = elementwise("random_gamma_grad", _random_gamma_grad)
 def _density(a, x):
     """dP/dx."""
     a, x = of_one_shape(a, x)
-    return lax.exp(times_log(a - 1.0, lax.log(x)) - x - lax.lgamma(a))
+    large = (a >= 8.0) & (x > 0.0) & (x < np.inf)
+    many, at = choose(large, a, 8.0), choose(large, x, 8.0)
+    few = choose(large, 1.0, a)
+    small = lax.exp(times_log(few - 1.0, lax.log(x)) - x - lax.lgamma(few))
+    return choose(large, poisson_density(many, at) * (many / at), small)
 
 
 defjvp(

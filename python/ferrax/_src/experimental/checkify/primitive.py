@@ -50,10 +50,10 @@ def _types(*avals, err_tree, debug):
 
 
 def _batch(primitive, args, dims, *, err_tree, debug):
-    size = next(np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
-    args = [bdim_at_front(x, dim, size) for x, dim in zip(args, dims)]
-    leaves, tree = tree_util.tree_flatten(err_tree.unflatten(args)._of_batch())
-    primitive.bind(*leaves, err_tree=tree, debug=debug)
+    size, *_ = (np.shape(x)[dim] for x, dim in zip(args, dims) if dim is not None)
+    of_elements = err_tree.unflatten(bdim_at_front(x, dim, size) for x, dim in zip(args, dims))
+    failed, whole = tree_util.tree_flatten(of_elements._of_batch())
+    primitive.bind(*failed, err_tree=whole, debug=debug)
     return [], []
 
 

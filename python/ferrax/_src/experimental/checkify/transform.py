@@ -14,6 +14,7 @@ from typing import Any
 
 from ferrax import _core
 from ferrax._src import core
+from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util
 from ferrax._src.core.jaxpr import (
     ClosedJaxpr,
@@ -82,6 +83,7 @@ def checkify(f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_chec
     api_util.check_callable(f)
     categories = frozenset(errors)
 
+    @api_boundary
     @functools.wraps(f)
     def checked(*args, **kwargs):
         @functools.wraps(f)

@@ -38,7 +38,10 @@ def _scalar_type(value, what, wanted):
     except TypeError as error:
         raise TypeError(f"{what} type must be {wanted}, got {value!r}.") from error
     if shape:
-        raise TypeError(f"{what} must be a scalar, got {value} of shape {shape}.")
+        raise TypeError(
+            f"{what} must be a scalar, got {value} of shape {shape}. Choose between elements with jnp.where or "
+            "lax.select_n, or map the function over the array with vmap."
+        )
     return dtype
 
 

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 
+from ferrax._src.base.errors import user_stacklevel
 from ferrax._src.composed.custom_solves import custom_linear_solve
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
@@ -34,7 +35,7 @@ def _right_hand_side(name: str, matrix: Array, b: Array) -> str:
             f"{name}: a batch of vectors as right-hand side, here of shape {tuple(b.shape)}, is"
             " deprecated and will be taken for matrices; pass b[..., None]",
             FutureWarning,
-            stacklevel=4,
+            stacklevel=user_stacklevel(),
         )
         return "(n)"
     return "(n,k)"

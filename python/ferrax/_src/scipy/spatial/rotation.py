@@ -364,9 +364,7 @@ class Slerp(NamedTuple):
             raise ValueError(
                 f"Slerp: expected a time or a vector of times, got shape {tuple(when.shape)}."
             )
-        rows = jnp.atleast_1d(when)
-        place = jnp.maximum(jnp.searchsorted(self.times, rows) - 1, 0)
-        part = (rows - self.times[place]) / self.timedelta[place]
-        turns = Rotation.from_rotvec(self.rotvecs[place] * part[:, None])
-        result = Rotation.from_quat(_product(self.rotations.quat[place], turns.quat))
-        return result if when.ndim else Rotation(result.quat[0])
+        start = jnp.clip(jnp.searchsorted(self.times, when) - 1, 0)
+        gone = (when - self.times[start]) / self.timedelta[start]
+        turn = Rotation.from_rotvec(gone[..., None] * self.rotvecs[start])
+        return Rotation.from_quat(_product(self.rotations.quat[start], turn.quat))

@@ -5,9 +5,12 @@ In: arrays and numbers; integers become floats, half precision is computed in fl
 
 from __future__ import annotations
 
+import math
 import operator
 
-from ferrax._src.composed.special.bessel import bessel_i0e, bessel_i1e
+import numpy as np
+
+from ferrax._src.composed.special.bessel import bessel_i0e, bessel_i1e, i1_scaled_over_x
 from ferrax._src.composed.special.elementwise import choose, is_double
 from ferrax._src.core import Array, concrete_or_error
 from ferrax._src.core.typing import ArrayLike
@@ -15,6 +18,7 @@ from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
 from ferrax._src.scipy.special.arguments import apply, real_arguments
+from ferrax._src.transforms.custom_jvp import custom_jvp
 
 
 def i0e(x: ArrayLike) -> Array:
@@ -30,6 +34,38 @@ def i0e(x: ArrayLike) -> Array:
     return bessel_i0e(*promote_args_inexact("i0e", x))
 
 
+def _unscaled(x, scaled, at_infinity):
+    """`e^|x| scaled`, where far out a part of the exponential waits for the small factor."""
+    size = lax.abs(x)
+    far = size > (700.0 if is_double(x) else 80.0)
+    shift, factor = choose(far, 8.0, 0.0 * size), choose(far, math.exp(8.0), lax.full_like(x, 1.0))
+    return choose(size < np.inf, lax.exp(size - shift) * scaled * factor, at_infinity)
+
+
+@custom_jvp
+def _i0(x):
+    return _unscaled(x, bessel_i0e(x), lax.abs(x))
+
+
+@custom_jvp
+def _i1(x):
+    return _unscaled(x, bessel_i1e(x), x)
+
+
+@_i0.defjvp
+def _(primals, tangents):
+    ((x,), (t,)) = primals, tangents
+    return _i0(x), t * _i1(x)
+
+
+@_i1.defjvp
+def _(primals, tangents):
+    # I1' = exp(|x|) (i0e(x) - i1e(x) / x).
+    ((x,), (t,)) = primals, tangents
+    slope = bessel_i0e(x) - i1_scaled_over_x(x)
+    return _i1(x), t * _unscaled(x, slope, lax.abs(x))
+
+
 def i0(x: ArrayLike) -> Array:
     """The modified Bessel function of order 0, elementwise.
 
@@ -40,8 +76,7 @@ def i0(x: ArrayLike) -> Array:
     >>> ferrax.scipy.special.i0(jnp.array([1.0, -2.0]))
     Array([1.266066 , 2.2795854], dtype=float32)
     """
-    (x,) = promote_args_inexact("i0", x)
-    return lax.exp(lax.abs(x)) * bessel_i0e(x)
+    return apply(_i0, promote_args_inexact("i0", x), weak=True)
 
 
 def i1e(x: ArrayLike) -> Array:
@@ -67,8 +102,7 @@ def i1(x: ArrayLike) -> Array:
     >>> ferrax.scipy.special.i1(jnp.array([1.0, -2.0]))
     Array([ 0.56515914, -1.5906369 ], dtype=float32)
     """
-    (x,) = promote_args_inexact("i1", x)
-    return lax.exp(lax.abs(x)) * bessel_i1e(x)
+    return apply(_i1, promote_args_inexact("i1", x), weak=True)
 
 
 def _miller(v, n_iter, z):

@@ -5,11 +5,13 @@ In: arrays and numbers; integers become floats. Values and derivatives at 0 are 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ferrax._src.composed.special.elementwise import choose
+from ferrax._src.composed.special.elementwise import choose, polynomial
+from ferrax._src.composed.special.gamma_parts import deviance
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
@@ -167,14 +169,35 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
 
 
 def _kl_div(p, q):
-    return _rel_entr(p, q) - p + q
+    # Of numbers near each other the difference is the deviance, whose terms would cancel.
+    near = (p < 2.0 * q) & (q < 2.0 * p) & (p < np.inf)
+    x, y = choose(near, p, 1.0), choose(near, q, 1.0)
+    return choose(near, x * deviance((y - x) / x, y / x), _rel_entr(p, q) - p + q)
 
 
+@custom_jvp
 def _power_of_log(logarithm, power):
     """`(e^(power logarithm) - 1) / power`, the logarithm for a power of 0."""
     flat = power == 0.0
     some = choose(flat, 1.0, power)
     return choose(flat, logarithm, lax.expm1(some * logarithm) / some)
+
+
+def _slope_in_power(u):
+    """`(u e^u - e^u + 1) / u^2`, by its series `sum((k + 1) u^k / (k + 2)!)` near 0."""
+    near = lax.abs(u) < 1.0
+    small, large = choose(near, u, 0.0), choose(near, 1.0, u)
+    terms = [(k + 1.0) / math.factorial(k + 2) for k in range(10 if u.dtype == np.float32 else 18)]
+    beyond = (large * lax.exp(large) - lax.expm1(large)) / large / large
+    return choose(near, polynomial(terms, small), beyond)
+
+
+@_power_of_log.defjvp
+def _(primals, tangents):
+    (logarithm, power), (dl, dp) = primals, tangents
+    u = power * logarithm
+    slope = choose(logarithm == 0.0, 0.0, logarithm * logarithm * _slope_in_power(u))
+    return _power_of_log(logarithm, power), dl * lax.exp(u) + dp * slope
 
 
 def _boxcox(x, power):

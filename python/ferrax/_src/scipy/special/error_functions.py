@@ -18,6 +18,7 @@ from ferrax._src.lax import api as lax
 from ferrax._src.numpy.util import promote_args_inexact
 from ferrax._src.scipy.special.arguments import apply, is_complex, real_arguments
 from ferrax._src.scipy.special.chebyshev_tables import DAWSN, ERFCX, FRESNEL_F, FRESNEL_G, series
+from ferrax._src.transforms.autodiff import jvp
 from ferrax._src.transforms.custom_jvp import custom_jvp
 
 
@@ -90,7 +91,11 @@ def _erfcx(x):
 def _(primals, tangents):
     ((x,), (t,)) = primals, tangents
     y = _erfcx(x)
-    return y, t * (2.0 * x * y - 2 / math.sqrt(math.pi))
+    # Far out its two terms cancel, and those of the derivative of the series do not.
+    far = x > 1.0
+    some = choose(far & (x < np.inf), x, 1.0)
+    beyond = jvp(scaled_erfc, (some,), (lax.full_like(x, 1.0),))[1]
+    return y, t * choose(far, choose(x == np.inf, 0.0, beyond), 2.0 * x * y - 2 / math.sqrt(math.pi))
 
 
 def erfcx(x: ArrayLike) -> Array:
@@ -192,6 +197,10 @@ def wofz(z: ArrayLike) -> Array:
 
 @custom_jvp
 def _dawsn(x):
+    return _dawsn_value(x)
+
+
+def _dawsn_value(x):
     size = lax.abs(x)
     far = size > (1e8 if is_double(x) else 1e5)
     square = choose(far, 1.0, size * size)
@@ -208,7 +217,13 @@ def _dawsn(x):
 def _(primals, tangents):
     ((x,), (t,)) = primals, tangents
     y = _dawsn(x)
-    return y, t * (1.0 - 2.0 * x * y)
+    # As of erfcx.
+    size = lax.abs(x)
+    far = size > 2.0
+    some = choose(far & (size < np.inf), size, 2.0)
+    beyond = jvp(_dawsn_value, (some,), (lax.full_like(x, 1.0),))[1]
+    slope = choose(size == np.inf, 0.0, beyond)
+    return y, t * choose(far, slope, 1.0 - 2.0 * x * y)
 
 
 def dawsn(x: ArrayLike) -> Array:

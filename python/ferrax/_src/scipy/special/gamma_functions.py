@@ -31,7 +31,7 @@ from ferrax._src.transforms.custom_jvp import custom_jvp
 
 
 def gammaln(x: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the gamma function, elementwise.
+    """`log(|gamma(x)|)`, elementwise.
 
     Args: x: array of real numbers; integers become floats. Raises TypeError for complex ones.
 
@@ -134,7 +134,8 @@ def _loggamma_real(x):
 
 
 def loggamma(x: ArrayLike) -> Array:
-    """The principal branch of the logarithm of the gamma function, elementwise.
+    """The logarithm of the gamma function that is real on the positive axis and analytic but for the negative one,
+    elementwise.
 
     For real arrays NaN unless positive. For complex ones the branch that is real on the positive axis, with
     its cut along the negative one.
@@ -171,7 +172,29 @@ def _factorial(n):
     return choose(n < 0.0, 0.0, gamma_of_wide(choose(n < 0.0, 0.0, n) + 1.0))
 
 
+def _is_pole(x):
+    return (x <= 0.0) & (x == lax.floor(x))
+
+
+def _beta_at_poles(a, b):
+    """The parameters, of the same absolute value, where they are at poles, and whether that is infinite.
+
+    At a negative integer a the poles of `gamma(a)` and `gamma(a + b)` cancel if b is a positive integer and
+    their sum is not positive: the value is `(-1)^b B(1 - a - b, b)`.
+    """
+    low, high = lax.min(a, b), lax.max(a, b)
+    cancel = _is_pole(low) & (high > 0.0) & (high == lax.floor(high)) & (low + high <= 0.0)
+    infinite = (_is_pole(low) | _is_pole(high)) & ~cancel
+    low = choose(cancel, 1.0 - low - high, low)
+    return choose(infinite, 1.0, low), choose(infinite, 1.0, high), cancel, infinite
+
+
 def _beta_log(a, b):
+    a, b, _, infinite = _beta_at_poles(a, b)
+    return choose(infinite, np.inf, _beta_log_regular(a, b))
+
+
+def _beta_log_regular(a, b):
     a, b = lax.min(a, b), lax.max(a, b)
     total = a + b
     large = (b >= 8.0) & (total >= 8.0) & (b < np.inf)
@@ -195,7 +218,7 @@ def _beta_log(a, b):
 
 
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the beta function, elementwise.
+    """`log(|beta(a, b)|)`, elementwise.
 
     Args: a, b: arrays of real numbers that broadcast together; integers become floats. Errors: TypeError
     for complex ones.
@@ -215,7 +238,8 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     Args: a, b: arrays of real numbers that broadcast together; integers become floats. Errors: ValueError
     for complex ones.
 
-    The exponential of `betaln`, with the sign of the gamma functions.
+    The exponential of `betaln`, with the sign of the gamma functions. Infinite at poles, but for integers a
+    and b where those of `gamma(a)` and `gamma(a + b)` cancel.
 
     >>> ferrax.scipy.special.beta(2.0, jnp.array([3.0, -0.5]))
     Array([ 0.08333333, -4.0000005 ], dtype=float32)
@@ -224,7 +248,12 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def _beta(a, b):
-    return _sign(a) * _sign(b) * _sign(a + b) * lax.exp(_beta_log(a, b))
+    low, high, cancel, infinite = _beta_at_poles(a, b)
+    odd = high - 2.0 * lax.floor(0.5 * high)
+    sign = choose(cancel, 1.0 - 2.0 * odd, _sign(low) * _sign(high) * _sign(low + high))
+    # Zero where only gamma(a + b) has a pole.
+    sign = choose(_is_pole(low + high), 1.0, sign)
+    return choose(infinite, np.inf, sign * lax.exp(_beta_log_regular(low, high)))
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
@@ -338,23 +367,47 @@ def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
 
 
 @custom_jvp
-def _poch(z, m):
+def gamma_quotient(z, m):
+    """`gamma(z + m) / gamma(z)` of arrays of 32 or 64 bits."""
     total = z + m
     large = (z >= 8.0) & (total >= 8.0) & (total < np.inf)
     # Gamma(z + m) / Gamma(z) by Stirling's formula.
     p, n = choose(large, z, 8.0), choose(large, total, 8.0)
-    exponent = (p - 0.5) * lax.log1p((n - p) / p) + (n - p) * (lax.log(n) - 1.0)
+    step = choose(large, m, 0.0)
+    exponent = (p - 0.5) * lax.log1p(step / p) + step * (lax.log(n) - 1.0)
     far = lax.exp(exponent + stirling_remainder(n) - stirling_remainder(p))
     near = gamma_of_wide(choose(large, 1.0, total)) / gamma_of_wide(choose(large, 1.0, z))
     return choose(m == 0.0, 1.0, choose(large, far, near))
 
 
-@_poch.defjvp
+@gamma_quotient.defjvp
 def _(primals, tangents):
     (z, m), (dz, dm) = primals, tangents
-    y = _poch(z, m)
+    y = gamma_quotient(z, m)
     slope = lax.digamma(z + m)
-    return y, dz * y * (slope - lax.digamma(z)) + dm * y * slope
+    positive = (z > 0.0) & (z + m > 0.0) & (z < np.inf) & (z + m < np.inf)
+    change = _digamma_step(choose(positive, z, 1.0), choose(positive, m, 0.0))
+    change = choose(positive, change, slope - lax.digamma(z))
+    return y, dz * y * change + dm * y * slope
+
+
+def _digamma_step(z, m):
+    """`digamma(z + m) - digamma(z)` of positive numbers, in proportion to a small m: by the recurrence up to
+    z + 8, then by the asymptotic series (DLMF 5.11.2), each of whose terms is a difference."""
+    total = lax.full_like(z, 0.0)
+    for k in range(8):
+        place = z + float(k)
+        total = total + m / place / (place + m)
+    far = z + 8.0
+    t, u = 1.0 / far, 1.0 / (far + m)
+    # t - u = m t u, and the divided difference of the series in the squares.
+    value, slope = lax.full_like(z, _DIGAMMA[-1]), lax.full_like(z, 0.0)
+    for coefficient in reversed(_DIGAMMA[:-1]):
+        slope = slope * (t * t) + value
+        value = value * (u * u) + coefficient
+    # Of the series without constant term, q(y) y.
+    divided = value + t * t * slope
+    return total + lax.log1p(m * t) + m * t * u * (0.5 + (t + u) * divided)
 
 
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
@@ -368,7 +421,11 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     >>> ferrax.scipy.special.poch(jnp.array([1.0, 2.5]), 3)
     Array([ 6.   , 39.375], dtype=float32)
     """
-    return apply(_poch, real_arguments("poch", z, m))
+    return apply(gamma_quotient, real_arguments("poch", z, m))
+
+
+# B_2k / (2k), DLMF 5.11.2.
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
 
 
 def _comb(n, k):

@@ -7,6 +7,8 @@ largest of them. Derivatives in parameters are those of the series, term by term
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ferrax._src.base import dtypes
@@ -16,7 +18,7 @@ from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.scipy.special.arguments import apply, real_arguments
-from ferrax._src.scipy.special.gamma_functions import gamma_of_wide
+from ferrax._src.scipy.special.gamma_functions import gamma_of_wide, gamma_quotient
 from ferrax._src.transforms.autodiff import jvp
 from ferrax._src.transforms.custom_jvp import custom_jvp
 
@@ -25,7 +27,8 @@ _MOST_TERMS = 20_000
 
 def _sum(ratio, like, most=_MOST_TERMS):
     """`1 + r(0) + r(0) r(1) + ...` for `r = ratio(k)`, until all terms are below a hundredth of a unit in the
-    last place. Derivatives of terms are smaller by then, too."""
+    last place. The first ratio is taken out of the sum, and what the others add is measured without it: its
+    derivative in a parameter near 0 is large beside it."""
     least = 0.01 * float(dtypes.finfo(like.dtype).eps)
     one = lax.full_like(like, 1.0)
 
@@ -37,35 +40,80 @@ def _sum(ratio, like, most=_MOST_TERMS):
         busy = lax.abs(term) > least * lax.abs(total)
         return k + 4.0, term, total, lax.reduce_or(busy, tuple(range(busy.ndim)))
 
-    begin = lax.full((), 0.0, like.dtype), one, one, lax.full((), True, np.bool_)
-    return lax.while_loop(lambda carry: carry[3] & (carry[0] < most), body, begin)[2]
+    begin = lax.full((), 1.0, like.dtype), one, one, lax.full((), True, np.bool_)
+    found = lax.while_loop(lambda carry: carry[3] & (carry[0] < most), body, begin)[2]
+    return one + ratio(lax.full((), 0.0, like.dtype)) * found
+
+
+# What a sum is scaled by when it has grown, `e^-32`: the exponent is exact.
+_SCALED_BY = 32.0
 
 
 def _kummer_series(a, b, x):
-    return _sum(lambda k: (a + k) / (b + k) * (x / (k + 1.0)), x)
+    """The series, as a number of moderate size and the exponent of the power of e that it is to be multiplied
+    by. The first ratio is taken out of the sum, as in `_sum`."""
+    least = 0.01 * float(dtypes.finfo(x.dtype).eps)
+    most, factor = math.exp(_SCALED_BY), math.exp(-_SCALED_BY)
+    one = lax.full_like(x, 1.0)
+
+    def body(carry):
+        k, term, total, exponent, _ = carry
+        for step in range(4):
+            at = k + float(step)
+            term = term * ((a + at) / (b + at) * (x / (at + 1.0)))
+            total = total + term
+        busy = lax.abs(term) > least * lax.abs(total)
+        large = lax.abs(total) > most
+        scale = choose(large, factor, one)
+        exponent = exponent + choose(large, _SCALED_BY, 0.0 * one)
+        any_busy = lax.reduce_or(busy, tuple(range(busy.ndim)))
+        return k + 4.0, term * scale, total * scale, exponent, any_busy
+
+    begin = (
+        lax.full((), 1.0, x.dtype), one, one, lax.full_like(x, 0.0), lax.full((), True, np.bool_),
+    )  # fmt: skip
+    found = lax.while_loop(lambda carry: carry[4] & (carry[0] < _MOST_TERMS), body, begin)
+    return lax.exp(-found[3]) + a / b * x * found[2], found[3]
+
+
+def _kummer_far(b, p, size):
+    """The sum of the asymptotic expansion in 1 / size (DLMF 13.7.2), up to its smallest term, and whether that
+    is below rounding."""
+    eps = float(dtypes.finfo(size.dtype).eps)
+    term, total = lax.full_like(size, 1.0), lax.full_like(size, 1.0)
+    falling = size > 0.0
+    converged = ~falling
+    for k in range(24):
+        following = term * ((b - p + float(k)) * (1.0 - p + float(k)) / (size * (k + 1.0)))
+        falling = falling & (lax.abs(following) < lax.abs(term))
+        term = choose(falling, following, 0.0)
+        total = total + term
+        converged = converged | (falling & (lax.abs(term) < eps * lax.abs(total)))
+    return total, converged
 
 
 def _kummer(a, b, x):
-    """1F1 by its series, after Kummer's transformation (DLMF 13.2.39) for negative x, and far out by its
-    asymptotic expansion (13.7.2)."""
-    far = lax.abs(x) > (500.0 if is_double(x) else 60.0)
+    """1F1 by its series, after Kummer's transformation (DLMF 13.2.39) for negative x, and by its asymptotic
+    expansion where it converges."""
     negative = x < 0.0
     p = choose(negative, b - a, a)
-    size = choose(far, 1.0, lax.abs(x))
-    near = _kummer_series(p, b, size)
-    near = choose(negative, lax.exp(-size) * near, near)
-    large = choose(far, lax.abs(x), 1e3)
-    term, total = lax.full_like(x, 1.0), lax.full_like(x, 1.0)
-    for k in range(24):
-        following = term * ((b - p + float(k)) * (1.0 - p + float(k)) / (large * (k + 1.0)))
-        # Up to the smallest term.
-        term = choose(lax.abs(following) < lax.abs(term), following, 0.0)
-        total = total + term
-    growth = choose(negative, 1.0, lax.exp(large))
-    quotient = gamma_of_wide(b) / gamma_of_wide(choose(far, p, 1.0))
-    distant = quotient * growth * lax.pow(large, p - b) * total
+    size = lax.abs(x)
+    large = choose(size > (100.0 if is_double(x) else 50.0), size, 1e30)
+    total, far = _kummer_far(b, p, large)
+    far = far & (large == size)
+    one = choose(far, size, 1e3)
+    pole = (p <= 0.0) & (p == lax.floor(p))
+    # e^x x^(p - b) as a square and the power, which overflow only if the product does; where the exponential
+    # is out of all proportion, as a square alone.
+    beyond = ~negative & (one > (1400.0 if is_double(x) else 170.0))
+    half = lax.exp(0.5 * choose(beyond, one + (p - b) * lax.log(one), one))
+    half, power = choose(negative, 1.0, half), choose(beyond, 1.0, lax.pow(one, p - b))
+    quotient = gamma_quotient(choose(far & ~pole, p, 1.0), choose(far & ~pole, b - p, 1.0))
+    distant = half * power * quotient * total * half
     # 1 / Gamma is 0 at poles.
-    distant = choose((p <= 0.0) & (p == lax.floor(p)), 0.0, distant)
+    distant = choose(pole, 0.0, distant)
+    value, exponent = _kummer_series(p, b, choose(far, 1.0, size))
+    near = value * lax.exp(choose(negative, exponent - size, exponent))
     return choose(far, distant, near)
 
 

@@ -129,11 +129,13 @@ def _degree(name, m, n, z):
         )
     if array.ndim != 1:
         raise ValueError(f"{name}: z must be a 1D array, got {array.ndim} dimensions")
-    m = concrete_or_error(int, m, f"Argument m of {name}.")
-    n = concrete_or_error(int, n, f"Argument n of {name}.")
-    if m != n:
-        raise NotImplementedError(f"{name}: m and n must be equal, got {m} and {n}")
-    return n, array
+    order, degree = (
+        concrete_or_error(int, value, f"Argument {letter} of {name}.")
+        for letter, value in (("m", m), ("n", n))
+    )
+    if order != degree:
+        raise NotImplementedError(f"{name}: m and n must be equal, got {order} and {degree}")
+    return degree, array
 
 
 def lpmn(m: int, n: int, z: Any) -> tuple[Array, Array]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferrax._src.composed.special.incomplete_beta import betainc
+from ferrax._src.composed.special.incomplete_beta import (
+    betainc,
+    betaincc,
+    log_beta_density,
+    log_betainc,
+    log_betaincc,
+)
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import constant, promote_args_inexact
-from ferrax._src.scipy.stats.common import betaln, xlog1py, xlogy
+from ferrax._src.scipy.special.arguments import apply
 from ferrax._src.transforms.jit import jit
 
 
@@ -30,7 +36,7 @@ def logpdf(
     """
     x, a, b, loc, scale = promote_args_inexact("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
-    log_probs = -betaln(a, b) + (xlogy(a - 1, y) + xlog1py(b - 1, -y)) - lax.log(scale)
+    log_probs = apply(log_beta_density, [a, b, y], weak=True) - lax.log(scale)
     log_probs = jnp.where((x > loc + scale) | (x < loc), -np.inf, log_probs)
     return jnp.where((a <= 0) | (b <= 0) | (scale <= 0), np.nan, log_probs)
 
@@ -64,12 +70,13 @@ def cdf(
 def logcdf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
-    """Logarithm of `cdf`; see `cdf`.
+    """Logarithm of `cdf`, also where that underflows; see `cdf`.
 
     >>> stats.beta.logcdf(0.5, 2.0, 3.0)
     Array(-0.37469345, dtype=float32, weak_type=True)
     """
-    return lax.log(cdf(x, a, b, loc, scale))
+    x, a, b, loc, scale = promote_args_inexact("beta.logcdf", x, a, b, loc, scale)
+    return log_betainc(a, b, lax.clamp(constant(0, x), (x - loc) / scale, constant(1, x)))
 
 
 @jit(inline=True)
@@ -80,16 +87,17 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
     Array(0.3125, dtype=float32, weak_type=True)
     """
     x, a, b, loc, scale = promote_args_inexact("beta.sf", x, a, b, loc, scale)
-    return betainc(b, a, 1 - lax.clamp(constant(0, x), (x - loc) / scale, constant(1, x)))
+    return betaincc(a, b, lax.clamp(constant(0, x), (x - loc) / scale, constant(1, x)))
 
 
 @jit(inline=True)
 def logsf(
     x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
-    """Logarithm of `sf`; see `sf`.
+    """Logarithm of `sf`, also where that underflows; see `sf`.
 
     >>> stats.beta.logsf(0.5, 2.0, 3.0)
     Array(-1.1631508, dtype=float32, weak_type=True)
     """
-    return lax.log(sf(x, a, b, loc, scale))
+    x, a, b, loc, scale = promote_args_inexact("beta.logsf", x, a, b, loc, scale)
+    return log_betaincc(a, b, lax.clamp(constant(0, x), (x - loc) / scale, constant(1, x)))

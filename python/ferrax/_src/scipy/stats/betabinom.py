@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax._src.composed.special.gamma_parts import log_binomial_density
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
-from ferrax._src.scipy.stats.common import betaln
+from ferrax._src.scipy.special.arguments import apply
 from ferrax._src.transforms.jit import jit
 
 
@@ -26,11 +27,22 @@ def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLik
     """
     k, n, a, b, loc = promote_args_inexact("betabinom.logpmf", k, n, a, b, loc)
     y = lax.floor(k) - loc
-    log_choices = -(lax.log1p(n) + betaln(n - y + 1, y + 1))
-    log_probs = log_choices + (betaln(y + a, n - y + b) - betaln(a, b))
-    log_probs = jnp.where((y == 0) & (n == 0), 0.0, log_probs)
-    log_probs = jnp.where((y < -loc) | (y > n) | (y + a <= 0), -np.inf, log_probs)
+    outside = (y < 0) | (y > n)
+    y, rest = jnp.where(outside, 0, y), jnp.where(outside, 0, n - y)
+    log_probs = apply(_log_probability, [y, rest, a, b], weak=True)
+    log_probs = jnp.where(outside, -np.inf, log_probs)
     return jnp.where((n < 0) | (a <= 0) | (b <= 0), np.nan, log_probs)
+
+
+def _log_probability(y, rest, a, b):
+    """By three binomial densities of one probability, whose powers cancel, as Loader does it for the
+    hypergeometric distribution (Fast and accurate computation of binomial probabilities, 2000)."""
+    p, q = y + a, rest + b
+    total = p + q
+    at, left = p / total, q / total
+    found = log_binomial_density(y, rest, at, left) + log_binomial_density(a, b, at, left)
+    found = found - log_binomial_density(p, q, at, left)
+    return found + lax.log(a / p) + lax.log(b / q) + lax.log(total / (a + b))
 
 
 @jit(inline=True)

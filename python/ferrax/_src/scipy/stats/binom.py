@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax._src.composed.special.gamma_parts import log_binomial_density
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
-from ferrax._src.scipy.stats.common import gammaln, xlog1py, xlogy
+from ferrax._src.scipy.special.arguments import apply
 from ferrax._src.transforms.jit import jit
 
 
@@ -26,11 +27,10 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
     """
     k, n, p, loc = promote_args_inexact("binom.logpmf", k, n, p, loc)
     y = k - loc
-    log_choices = gammaln(n + 1) - (gammaln(y + 1) + gammaln(n - y + 1))
-    log_outcome = xlogy(y, p) + xlog1py(n - y, -p)
-    certain = ((y == 0) & (n == 0)) | (log_outcome == 0)
-    log_probs = jnp.where(certain, 0.0, log_choices + log_outcome)
-    return jnp.where((k >= loc) & (k < loc + n + 1), log_probs, -np.inf)
+    outside = (k < loc) | (k >= loc + n + 1)
+    y, rest = jnp.where(outside, 0, y), jnp.where(outside, 0, n - y)
+    log_probs = apply(log_binomial_density, [y, rest, p, 1 - p], weak=True)
+    return jnp.where(outside, -np.inf, log_probs)
 
 
 @jit(inline=True)

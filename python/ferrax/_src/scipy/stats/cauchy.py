@@ -9,6 +9,7 @@ from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
+from ferrax._src.scipy.stats.common import log1p_square
 from ferrax._src.transforms.jit import jit
 
 
@@ -24,7 +25,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """
     x, loc, scale = promote_args_inexact("cauchy.logpdf", x, loc, scale)
     y = (x - loc) / scale
-    return -(lax.log(np.pi * scale) + lax.log1p(y * y))
+    return -(lax.log(np.pi * scale) + log1p_square(y))
 
 
 @jit(inline=True)
@@ -39,13 +40,13 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 @jit(inline=True)
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Probability of at most x: `1/2 + arctan(y) / pi`. As for `logpdf`.
+    """Probability of at most x: `1/2 + arctan(y) / pi`, in the tail the angle of `(-y, 1)`. As for `logpdf`.
 
     >>> stats.cauchy.cdf(1.0)
     Array(0.75, dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("cauchy.cdf", x, loc, scale)
-    return 0.5 + (1 / np.pi) * jnp.arctan((x - loc) / scale)
+    return (1 / np.pi) * jnp.arctan2(jnp.ones_like(x), (loc - x) / scale)
 
 
 @jit(inline=True)
@@ -55,7 +56,11 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> stats.cauchy.logcdf(1.0)
     Array(-0.28768206, dtype=float32, weak_type=True)
     """
-    return lax.log(cdf(x, loc, scale))
+    x, loc, scale = promote_args_inexact("cauchy.logcdf", x, loc, scale)
+    small = x < loc
+    below = cdf(jnp.where(small, x, loc - scale), loc, scale)
+    above = cdf(jnp.where(small, -loc, -x), -loc, scale)
+    return jnp.where(small, lax.log(below), lax.log1p(-above))
 
 
 @jit(inline=True)
@@ -88,7 +93,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.99999994, dtype=float32, weak_type=True)
     """
     q, loc, scale = promote_args_inexact("cauchy.ppf", q, loc, scale)
-    return lax.tan(np.pi * q - np.pi / 2) * scale + loc
+    return loc - _cotangent(q) * scale
 
 
 @jit(inline=True)
@@ -99,4 +104,12 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(1.0000001, dtype=float32, weak_type=True)
     """
     q, loc, scale = promote_args_inexact("cauchy.isf", q, loc, scale)
-    return lax.tan(np.pi / 2 - np.pi * q) * scale + loc
+    return _cotangent(q) * scale + loc
+
+
+def _cotangent(q):
+    """`1 / tan(pi * q)` for q from 0 to 1, of the distance to the nearest of 0, 1/2 and 1."""
+    end = jnp.where(q < 0.5, q, q - 1)
+    near = lax.abs(end) < 0.25
+    middle = lax.tan(np.pi * (0.5 - jnp.where(near, 0.5, q)))
+    return jnp.where(near, 1 / lax.tan(np.pi * jnp.where(near, end, 0.25)), middle)

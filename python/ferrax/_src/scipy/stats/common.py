@@ -1,9 +1,10 @@
-"""Functions of `scipy.special` that distributions are written with."""
+"""Functions that distributions are written with."""
 
 from __future__ import annotations
 
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
+from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.scipy.special import normal_distribution
 from ferrax._src.scipy.special.entropy import entr, expit, logit, xlog1py, xlogy
@@ -11,7 +12,7 @@ from ferrax._src.scipy.special.gamma_functions import betaln, gammaln
 from ferrax._src.scipy.special.normal_distribution import log_ndtr, ndtr
 
 __all__ = [
-    "betaln", "entr", "expit", "gammaln", "log_ndtr", "logit", "ndtr", "ndtri", "xlog1py", "xlogy",
+    "betaln", "entr", "expit", "gammaln", "log1p_square", "log_ndtr", "logit", "ndtr", "ndtri", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 
@@ -19,3 +20,12 @@ def ndtri(p: ArrayLike) -> Array:
     """`scipy.special.ndtri`, of whole numbers too."""
     p = jnp.asarray(p)
     return normal_distribution.ndtri(p if p.dtype.kind == "f" else p.astype(float))
+
+
+def log1p_square(x: Array) -> Array:
+    """`log(1 + x^2)`, also where the square overflows."""
+    size = lax.abs(x)
+    far = size > 1
+    large = jnp.where(far, size, 1)
+    beyond = 2 * lax.log(large) + lax.log1p(lax.square(1 / large))
+    return jnp.where(far, beyond, lax.log1p(lax.square(jnp.where(far, 0, x))))

@@ -155,11 +155,9 @@ def sem(
     Array(1.0801234, dtype=float32)
     """
     (x,) = promote_args_inexact("sem", a)
-    if nan_policy == "propagate":
-        size = x.size if axis is None else x.shape[axis]
-        return jnp.std(x, axis, ddof=ddof, keepdims=keepdims) / jnp.sqrt(size).astype(x.dtype)
-    if nan_policy == "omit":
-        count = jnp.sum(~jnp.isnan(x), axis, keepdims=keepdims)
-        deviation = jnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims)
-        return deviation / jnp.sqrt(count).astype(x.dtype)
-    raise ValueError(f"sem: nan_policy has to be 'propagate' or 'omit', got {nan_policy!r}")
+    if nan_policy not in ("propagate", "omit"):
+        raise ValueError(f"sem: nan_policy has to be 'propagate' or 'omit', got {nan_policy!r}")
+    taken = lax.full_like(x, True, bool) if nan_policy == "propagate" else x == x
+    number = jnp.sum(taken, axis, keepdims=keepdims)
+    deviation = jnp.std(x, axis, ddof=ddof, keepdims=keepdims, where=taken)
+    return deviation / jnp.sqrt(number).astype(x.dtype)

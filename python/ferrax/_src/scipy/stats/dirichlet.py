@@ -19,8 +19,8 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
 
     Args: x: array of shape (n, ...) or (n - 1, ...), where the last number is what is left of one. alpha:
         array of shape (n,): concentrations, positive.
-    Returns an array of shape `x.shape[1:]`; -inf where the sum is not one within 1e-6, or a number is not
-    positive.
+    Returns an array of shape `x.shape[1:]`; -inf where the sum is not one within 1e-6, or a number is
+    negative.
     Raises: ValueError for other shapes.
 
     >>> stats.dirichlet.logpdf(jnp.array([0.25, 0.75]), jnp.array([2.0, 3.0]))
@@ -39,8 +39,8 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     log_total = jnp.sum(gammaln(alpha)) - gammaln(jnp.sum(alpha))
     alpha = jnp.expand_dims(alpha, tuple(range(1, x.ndim)))
     log_probs = jnp.sum(xlogy(alpha - 1, x), axis=0) - log_total
-    inside = jnp.all(x > 0, axis=0) & (lax.abs(jnp.sum(x, axis=0) - 1) < 1e-6)
-    return jnp.where(inside, log_probs, -np.inf)
+    outside = jnp.any(x < 0, axis=0) | (lax.abs(jnp.sum(x, axis=0) - 1) >= 1e-6)
+    return jnp.where(outside, -np.inf, log_probs)
 
 
 @jit(inline=True)

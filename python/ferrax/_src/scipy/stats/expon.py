@@ -7,6 +7,7 @@ import numpy as np
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.nn.functions import log1mexp
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
 from ferrax._src.transforms.jit import jit
@@ -57,7 +58,8 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0.45867515, dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("expon.logcdf", x, loc, scale)
-    return lax.log1p(-sf(x, loc, scale))
+    y = (x - loc) / scale
+    return jnp.where(x < loc, -np.inf, log1mexp(jnp.where(x < loc, 1, y)))
 
 
 @jit(inline=True)

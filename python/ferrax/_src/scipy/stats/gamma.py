@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax._src.composed.special.gamma_parts import log_gamma_density
 from ferrax._src.composed.special.incomplete_gamma import igamma as gammainc, igammac as gammaincc
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import constant, promote_args_inexact
-from ferrax._src.scipy.stats.common import gammaln, xlogy
+from ferrax._src.scipy.special.arguments import apply
+from ferrax._src.scipy.special.log_incomplete_gamma import log_gammainc, log_gammaincc
 from ferrax._src.transforms.jit import jit
 
 
@@ -26,11 +28,11 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     Array(-1.6931472, dtype=float32, weak_type=True)
     """
     x, a, loc, scale = promote_args_inexact("gamma.logpdf", x, a, loc, scale)
-    inside = x >= loc
+    outside = x < loc
     # Finite where it is not used, for the sake of derivatives.
-    y = jnp.where(inside, (x - loc) / scale, 1)
-    log_probs = xlogy(a - 1, y) - y - (gammaln(a) + lax.log(scale))
-    return jnp.where(inside, log_probs, -np.inf)
+    y = jnp.where(outside, 1, (x - loc) / scale)
+    log_probs = apply(log_gamma_density, [a, y], weak=True) - lax.log(scale)
+    return jnp.where(outside, -np.inf, log_probs)
 
 
 @jit(inline=True)
@@ -56,12 +58,14 @@ def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 
 @jit(inline=True)
 def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Logarithm of `cdf`; see `cdf`.
+    """Logarithm of `cdf`, also where that underflows; see `cdf`.
 
     >>> stats.gamma.logcdf(1.0, 3.0)
     Array(-2.5219684, dtype=float32, weak_type=True)
     """
-    return lax.log(cdf(x, a, loc, scale))
+    x, a, loc, scale = promote_args_inexact("gamma.logcdf", x, a, loc, scale)
+    y = lax.clamp(constant(0, x), (x - loc) / scale, constant(np.inf, x))
+    return apply(log_gammainc, [a, y], weak=True)
 
 
 @jit(inline=True)
@@ -78,9 +82,11 @@ def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
 
 @jit(inline=True)
 def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """Logarithm of `sf`; see `sf`.
+    """Logarithm of `sf`, also where that underflows; see `sf`.
 
     >>> stats.gamma.logsf(1.0, 3.0)
     Array(-0.08370928, dtype=float32, weak_type=True)
     """
-    return lax.log(sf(x, a, loc, scale))
+    x, a, loc, scale = promote_args_inexact("gamma.logsf", x, a, loc, scale)
+    y = lax.clamp(constant(0, x), (x - loc) / scale, constant(np.inf, x))
+    return apply(log_gammaincc, [a, y], weak=True)

@@ -7,6 +7,7 @@ import numpy as np
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.nn.functions import log1mexp
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
 from ferrax._src.transforms.jit import jit
@@ -24,7 +25,8 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """
     x, loc, scale = promote_args_inexact("gumbel_l.logpdf", x, loc, scale)
     y = (x - loc) / scale
-    return jnp.where(scale > 0, -lax.log(scale) + (y - lax.exp(y)), np.nan)
+    exponent = jnp.where(y == np.inf, -np.inf, y - lax.exp(y))
+    return jnp.where(scale > 0, exponent - lax.log(scale), np.nan)
 
 
 @jit(inline=True)
@@ -46,7 +48,10 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """
     x, loc, scale = promote_args_inexact("gumbel_l.logcdf", x, loc, scale)
     y = (x - loc) / scale
-    return jnp.where(scale > 0, lax.log(-lax.expm1(-lax.exp(y))), np.nan)
+    # Far out it is y.
+    far = y < -80
+    inside = log1mexp(lax.exp(jnp.where(far, 0, y)))
+    return jnp.where(scale > 0, jnp.where(far, y, inside), np.nan)
 
 
 @jit(inline=True)
@@ -56,7 +61,8 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> stats.gumbel_l.cdf(1.0)
     Array(0.93401194, dtype=float32, weak_type=True)
     """
-    return lax.exp(logcdf(x, loc, scale))
+    x, loc, scale = promote_args_inexact("gumbel_l.cdf", x, loc, scale)
+    return jnp.where(scale > 0, -lax.expm1(-lax.exp((x - loc) / scale)), np.nan)
 
 
 @jit(inline=True)

@@ -25,7 +25,8 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """
     x, loc, scale = promote_args_inexact("gumbel_r.logpdf", x, loc, scale)
     y = (x - loc) / scale
-    return jnp.where(scale > 0, -lax.log(scale) - (y + lax.exp(-y)), np.nan)
+    exponent = jnp.where(y == -np.inf, -np.inf, -y - lax.exp(-y))
+    return jnp.where(scale > 0, exponent - lax.log(scale), np.nan)
 
 
 @jit(inline=True)
@@ -67,7 +68,11 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-1.178307, dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("gumbel_r.logsf", x, loc, scale)
-    return jnp.where(scale > 0, log1mexp(lax.exp((loc - x) / scale)), np.nan)
+    y = (loc - x) / scale
+    # Far out it is y.
+    far = y < -80
+    inside = log1mexp(lax.exp(jnp.where(far, 0, y)))
+    return jnp.where(scale > 0, jnp.where(far, y, inside), np.nan)
 
 
 @jit(inline=True)
@@ -78,7 +83,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.3077994, dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("gumbel_r.sf", x, loc, scale)
-    return jnp.where(scale > 0, 1 - lax.exp(-lax.exp((loc - x) / scale)), np.nan)
+    return jnp.where(scale > 0, -lax.expm1(-lax.exp((loc - x) / scale)), np.nan)
 
 
 @jit(inline=True)

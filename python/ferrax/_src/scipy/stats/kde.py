@@ -6,7 +6,6 @@ The widths are those of Scott, Multivariate Density Estimation (1992), and Silve
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from ferrax._src.base import dtypes
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike, Shape
-from ferrax._src.lax import api as lax
+from ferrax._src.lax import api as lax, factorisations
 from ferrax._src.numpy import api as jnp, systems
 from ferrax._src.numpy.logsumexp import logsumexp
 from ferrax._src.numpy.util import ensure_array, promote_dtypes_inexact
@@ -157,7 +156,7 @@ class gaussian_kde:
             raise ValueError(f"the mean needs shape ({self.d},), got {center.shape}")
         if spread.shape != (self.d, self.d):
             raise ValueError(f"the covariance needs shape ({self.d}, {self.d}), got {spread.shape}")
-        return _convolved(self.covariance + spread, self.dataset, self.weights, center)
+        return _smoothed(self.covariance + spread, self.dataset, self.weights, center[:, None])[0]
 
     @jit
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
@@ -169,18 +168,17 @@ class gaussian_kde:
             raise ValueError(f"integrate_box_1d is for one dimension, not for {self.d}")
         if np.ndim(low) != 0 or np.ndim(high) != 0:
             raise ValueError("integrate_box_1d takes scalars as bounds")
-        width = jnp.squeeze(jnp.sqrt(self.covariance))
-        below, above = (jnp.squeeze((bound - self.dataset) / width) for bound in (low, high))
-        return jnp.sum(self.weights * (ndtr(above) - ndtr(below)))
+        bounds = jnp.stack([jnp.asarray(low), jnp.asarray(high)])
+        below = ndtr((bounds[:, None] - self.dataset) * lax.rsqrt(self.covariance))
+        return jnp.dot(below[1] - below[0], self.weights)
 
     def integrate_kde(self, other: gaussian_kde) -> Array:
         """The integral of the product of two estimates. Errors: ValueError if their dimensions differ."""
         if other.d != self.d:
             raise ValueError(f"the estimates have {self.d} and {other.d} dimensions")
-        few, many = (self, other) if self.n < other.n else (other, self)
-        cov = self.covariance + other.covariance
-        found = vmap(functools.partial(_convolved, cov, many.dataset, many.weights), in_axes=1)(few.dataset)
-        return jnp.sum(found * few.weights)
+        # Of two normal densities it is one whose covariance is their sum, at the distance of the means.
+        both = self.covariance + other.covariance
+        return jnp.dot(_smoothed(both, self.dataset, self.weights, other.dataset), other.weights)
 
     @jit(static_argnames=("shape",))
     def resample(self, key: Array, shape: Shape = ()) -> Array:
@@ -213,13 +211,16 @@ class gaussian_kde:
         raise ValueError(f"{name}: points of {at.shape[0]} dimensions, samples of {self.d}")
 
 
-def _convolved(cov, points, weights, mean):
-    """The weighted sum of normal densities of this covariance about the points, at `mean`."""
+def _smoothed(cov, samples, weights, points):
+    """The weighted sum of normal densities of this covariance about samples, at points: columns are points."""
     root = systems.cholesky(cov)
-    away = points - jnp.expand_dims(mean, 1)
-    exponent = 0.5 * jnp.sum(away * systems.solve(cov, away), axis=0)
-    height = 1.0 / (math.sqrt(2 * math.pi) ** points.shape[0] * jnp.prod(jnp.diag(root)))
-    return height * jnp.sum(lax.exp(-exponent) * weights)
+    log_height = -jnp.sum(lax.log(jnp.diag(root))) - 0.5 * len(samples) * math.log(2 * math.pi)
+    # In coordinates in which the covariance is the identity.
+    white = factorisations.triangular_solve(
+        root, jnp.concatenate([samples, points], 1), left_side=True, lower=True
+    )
+    away = white[:, : samples.shape[1], None] - white[:, None, samples.shape[1] :]
+    return jnp.dot(weights, lax.exp(log_height - 0.5 * jnp.sum(lax.square(away), 0)))
 
 
 @jit(static_argnums=0)

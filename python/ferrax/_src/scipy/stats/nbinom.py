@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax._src.composed.special.gamma_parts import log_binomial_density
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
-from ferrax._src.scipy.stats.common import gammaln, xlogy
+from ferrax._src.scipy.special.arguments import apply
 from ferrax._src.transforms.jit import jit
 
 
@@ -25,10 +26,10 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
     Array(-1.6739764, dtype=float32, weak_type=True)
     """
     k, n, p, loc = promote_args_inexact("nbinom.logpmf", k, n, p, loc)
-    y = k - loc
-    log_choices = gammaln(y + n) - gammaln(n) - gammaln(y + 1)
-    log_probs = log_choices + (xlogy(n, p) + xlogy(y, 1 - p))
-    return jnp.where(k < loc, -np.inf, log_probs)
+    outside = k < loc
+    y = jnp.where(outside, 0, k - loc)
+    log_probs = apply(log_binomial_density, [n, y, p, 1 - p], weak=True) + lax.log(n / (n + y))
+    return jnp.where(outside, -np.inf, log_probs)
 
 
 @jit(inline=True)

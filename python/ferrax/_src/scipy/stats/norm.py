@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
@@ -24,8 +24,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-1.4189385, dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("norm.logpdf", x, loc, scale)
-    variance = lax.square(scale)
-    return (lax.log(2 * np.pi * variance) + lax.square(x - loc) / variance) / -2
+    return -0.5 * lax.square((x - loc) / scale) - lax.log(scale) - 0.5 * math.log(2 * math.pi)
 
 
 @jit(inline=True)
@@ -99,4 +98,4 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> stats.norm.isf(0.025)
     Array(1.9599642, dtype=float32)
     """
-    return ppf(1 - jnp.asarray(q), loc, scale)
+    return jnp.asarray(loc - ndtri(q) * scale, float)

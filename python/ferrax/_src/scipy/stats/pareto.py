@@ -7,6 +7,7 @@ import numpy as np
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.nn.functions import log1mexp
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
 from ferrax._src.transforms.jit import jit
@@ -47,7 +48,7 @@ def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     """
     x, b, loc, scale = promote_args_inexact("pareto.cdf", x, b, loc, scale)
     y = (x - loc) / scale
-    return jnp.where(x < loc + scale, 0, 1 - lax.pow(y, -b))
+    return jnp.where(x < loc + scale, 0, -lax.expm1(-b * lax.log(y)))
 
 
 @jit(inline=True)
@@ -59,7 +60,8 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     """
     x, b, loc, scale = promote_args_inexact("pareto.logcdf", x, b, loc, scale)
     y = (x - loc) / scale
-    return jnp.where(x < loc + scale, -np.inf, lax.log1p(-lax.pow(y, -b)))
+    below = x < loc + scale
+    return jnp.where(below, -np.inf, log1mexp(jnp.where(below, 1, b * lax.log(y))))
 
 
 @jit(inline=True)
@@ -93,4 +95,4 @@ def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     """
     q, b, loc, scale = promote_args_inexact("pareto.ppf", q, b, loc, scale)
     bad = (q != q) | (q < 0) | (q > 1)
-    return jnp.where(bad, np.nan, loc + scale * lax.pow(1 - q, -(1 / b)))
+    return jnp.where(bad, np.nan, loc + scale * lax.exp(-lax.log1p(-q) / b))

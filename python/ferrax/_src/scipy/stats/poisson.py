@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferrax._src.composed.special.gamma_parts import log_poisson_density
 from ferrax._src.composed.special.incomplete_gamma import igammac as gammaincc
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
 from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import ensure_arrays, promote_args_inexact, promote_dtypes_inexact
-from ferrax._src.scipy.stats.common import entr, gammaln, xlogy
+from ferrax._src.scipy.special.arguments import apply
+from ferrax._src.scipy.stats.common import entr
 from ferrax._src.transforms.jit import jit
 
 
@@ -26,8 +28,9 @@ def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """
     k, mu, loc = promote_args_inexact("poisson.logpmf", k, mu, loc)
     x = k - loc
-    log_probs = xlogy(x, mu) - gammaln(x + 1) - mu
-    return jnp.where((x < 0) | (jnp.round(k) != k), -np.inf, log_probs)
+    outside = (x < 0) | ((jnp.round(k) != k) & (k == k))
+    log_probs = apply(log_poisson_density, [jnp.where(outside, 0, x), mu], weak=True)
+    return jnp.where(outside, -np.inf, log_probs)
 
 
 @jit(inline=True)

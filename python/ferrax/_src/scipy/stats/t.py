@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ferrax._src.core import Array
 from ferrax._src.core.typing import ArrayLike
 from ferrax._src.lax import api as lax
+from ferrax._src.numpy import api as jnp
 from ferrax._src.numpy.util import promote_args_inexact
+from ferrax._src.scipy.stats.common import betaln, log1p_square
 from ferrax._src.transforms.jit import jit
 
 
@@ -24,10 +28,13 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """
     x, df, loc, scale = promote_args_inexact("t.logpdf", x, df, loc, scale)
     y = (x - loc) / scale
-    half = df / 2
-    log_root = lax.log(scale * scale * np.pi * df) / 2
-    log_total = lax.lgamma(half) + log_root - lax.lgamma(half + 0.5)
-    return -(log_total + (half + 0.5) * lax.log1p(y * y / df))
+    normal = df == np.inf
+    finite = jnp.where(normal, 1, df)
+    half = finite / 2
+    log_total = betaln(half, 0.5 * jnp.ones_like(half)) + lax.log(finite) / 2
+    log_probs = -(log_total + (half + 0.5) * log1p_square(y / lax.sqrt(finite)))
+    limit = -0.5 * lax.square(y) - 0.5 * math.log(2 * math.pi)
+    return jnp.where(normal, limit, log_probs) - lax.log(scale)
 
 
 @jit(inline=True)

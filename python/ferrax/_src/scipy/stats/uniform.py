@@ -23,7 +23,8 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(-0., dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("uniform.logpdf", x, loc, scale)
-    return jnp.where((x > loc + scale) | (x < loc), -np.inf, -lax.log(scale))
+    log_probs = jnp.where((x > loc + scale) | (x < loc), -np.inf, -lax.log(scale))
+    return jnp.where(x == x, log_probs, np.nan)
 
 
 @jit(inline=True)
@@ -44,9 +45,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.25, dtype=float32, weak_type=True)
     """
     x, loc, scale = promote_args_inexact("uniform.cdf", x, loc, scale)
-    end = loc + scale
-    inside = jnp.where((x >= loc) & (x <= end), (x - loc) / scale, 0)
-    return jnp.where(x < loc, 0, jnp.where(x > end, 1, inside))
+    return jnp.where(x < loc, 0, jnp.where(x > loc + scale, 1, (x - loc) / scale))
 
 
 @jit(inline=True)
@@ -57,5 +56,5 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     Array(0.25, dtype=float32, weak_type=True)
     """
     q, loc, scale = promote_args_inexact("uniform.ppf", q, loc, scale)
-    bad = (q != q) | (q < 0) | (q > 1)
-    return jnp.where(bad, np.nan, loc + scale * q)
+    probability = (q >= 0) & (q <= 1)
+    return jnp.where(probability, q * scale + loc, np.nan)

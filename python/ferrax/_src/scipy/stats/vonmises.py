@@ -24,7 +24,7 @@ def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     Array(-1.5812662, dtype=float32, weak_type=True)
     """
     x, kappa = promote_args_inexact("vonmises.logpdf", x, kappa)
-    log_probs = kappa * (jnp.cos(x) - 1) - lax.log(2 * np.pi * bessel_i0e(kappa))
+    log_probs = -2 * kappa * lax.square(lax.sin(x / 2)) - lax.log(2 * np.pi * bessel_i0e(kappa))
     return jnp.where(kappa > 0, log_probs, np.nan)
 
 

@@ -25,9 +25,11 @@ def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
     Array(-1.782643, dtype=float32, weak_type=True)
     """
     x, c = promote_args_inexact("wrapcauchy.logpdf", x, c)
-    log_probs = lax.log(1 - c * c) - math.log(2 * np.pi) - lax.log(1 + c * c - 2 * c * jnp.cos(x))
-    inside = jnp.where((x >= 0) & (x <= np.pi * 2), log_probs, -np.inf)
-    return jnp.where((c > 0) & (c < 1), inside, np.nan)
+    # 1 + c^2 - 2 c cos(x), without cancellation.
+    distance = lax.square(1 - c) + 4 * c * lax.square(lax.sin(x / 2))
+    log_probs = lax.log1p(-c) + lax.log1p(c) - math.log(2 * np.pi) - lax.log(distance)
+    found = jnp.where((x < 0) | (x > np.pi * 2), -np.inf, log_probs)
+    return jnp.where((c > 0) & (c < 1), found, np.nan)
 
 
 @jit(inline=True)

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use ferrax_ir::Result;
+use ferrax_ir::paths::Path;
 use smallvec::SmallVec;
 
 use super::micro::Number;
@@ -16,6 +17,7 @@ use super::pack::{Rectangles, View, Walk, runs, walks};
 use super::product::offsets;
 use super::tree::{PANEL, Split, Sums, tree};
 use super::{Operands, each_unit};
+use crate::tuning::Convolutions;
 use crate::vm::isa::{Isa, isa};
 use ferrax_compile::convolution::{Problem, count};
 
@@ -27,11 +29,6 @@ enum Along {
     Terms,
     Nothing,
 }
-
-/// Groups side by side, at most, and elements of a tile.
-const GROUPS: usize = 64;
-const TILE: usize = 4096;
-const UNITS: usize = 16;
 
 #[derive(Debug)]
 pub struct Direct {
@@ -48,11 +45,12 @@ pub struct Direct {
     tile: usize,
     split: Split,
     terms: usize,
+    tuning: &'static Convolutions,
 }
 
 impl Direct {
     /// The problem, which has one column.
-    pub fn new(problem: &Problem) -> Direct {
+    pub fn new(problem: &Problem, tuning: &'static Convolutions) -> Direct {
         let patches = View {
             free: walks(&problem.rows, |axis| axis.read, true),
             terms: walks(&problem.terms, |axis| axis.read, true),
@@ -75,9 +73,16 @@ impl Direct {
         } else {
             Along::Nothing
         };
+        match along {
+            Along::Groups => Path::ConvolutionGroups,
+            Along::Rows => Path::ConvolutionRows,
+            Along::Terms => Path::ConvolutionTerms,
+            Along::Nothing => Path::ConvolutionNothing,
+        }
+        .take();
         let (rows, terms) = (count(&problem.rows), count(&problem.terms));
-        let side_by_side = if along == Along::Groups { problem.groups.min(GROUPS) } else { 1 };
-        let tile = (TILE / side_by_side).min(rows).max(1);
+        let side_by_side = if along == Along::Groups { problem.groups.min(tuning.groups) } else { 1 };
+        let tile = (tuning.tile / side_by_side).min(rows).max(1);
         let units = rows.div_ceil(tile) * problem.groups.div_ceil(side_by_side);
         Direct {
             patches,
@@ -90,8 +95,9 @@ impl Direct {
             along,
             side_by_side,
             tile,
-            split: Split::new(terms, if terms > PANEL { UNITS.div_ceil(units.max(1)) } else { 1 }),
+            split: Split::new(terms, if terms > PANEL { tuning.units.div_ceil(units.max(1)) } else { 1 }),
             terms,
+            tuning,
         }
     }
 
@@ -110,7 +116,7 @@ impl Direct {
         };
         let found: Vec<Mutex<Option<Sums>>> =
             (0..if parts > 1 { units * parts } else { 0 }).map(|_| Mutex::new(None)).collect();
-        each_unit(units * parts, values * self.terms.div_ceil(parts), &|number| {
+        each_unit(units * parts, values * self.terms.div_ceil(parts), self.tuning.serial, &|number| {
             let (unit, part) = (number / parts, number % parts);
             let (groups, rows) = decode(unit);
             let sums = tree::<T>(values, self.split.panels(part), |panel, sums| {
@@ -130,7 +136,7 @@ impl Direct {
             Ok(())
         })?;
         if parts > 1 {
-            each_unit(units, values * parts, &|unit| {
+            each_unit(units, values * parts, self.tuning.serial, &|unit| {
                 let (groups, rows) = decode(unit);
                 let total = tree::<T>(values, parts, |part, to| {
                     let found = found[unit * parts + part].lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,19 +14,18 @@ mod product;
 mod tree;
 
 use ferrax_compile::Argument;
+use ferrax_compile::Path;
 use ferrax_compile::convolution::{self, Problem};
 use ferrax_ir::ops::ConvGeneralDilated;
 use ferrax_ir::{DType, Result, unsupported};
 
-use super::{Call, Kernel};
 use crate::alloc::Buffer;
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::Tuning;
 use direct::Direct;
 use micro::Number;
 use product::Product;
-
-/// Multiplications below which a convolution stays on one thread.
-const SERIAL: usize = 1 << 18;
 
 /// The operands of a run: `lhs`, `rhs`, the result.
 pub struct Operands {
@@ -48,12 +47,17 @@ impl Operands {
 }
 
 /// Runs units of so many multiplications each, on many threads if that is worth it.
-fn each_unit(units: usize, work: usize, unit: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
-    if work.saturating_mul(units) < SERIAL {
+fn each_unit(
+    units: usize,
+    work: usize,
+    serial: usize,
+    unit: &(dyn Fn(usize) -> Result<()> + Sync),
+) -> Result<()> {
+    if work.saturating_mul(units) < serial {
         return (0..units).try_for_each(unit);
     }
     // Small units in groups, so that a chunk is worth its claim.
-    let group = (SERIAL / 4 / work.max(1)).clamp(1, units);
+    let group = (serial / 4 / work.max(1)).clamp(1, units);
     pool::run_fallibly(units.div_ceil(group), &|chunk| {
         (chunk * group..((chunk + 1) * group).min(units)).try_for_each(unit)
     })
@@ -75,37 +79,44 @@ struct Convolution<T: 'static> {
 }
 
 /// The kernel of `op`; operands and result share a dtype.
-pub fn bind(op: &ConvGeneralDilated, inputs: &[Argument], outputs: &[Argument]) -> Result<Box<dyn Kernel>> {
+pub fn bind(
+    op: &ConvGeneralDilated,
+    inputs: &[Argument],
+    outputs: &[Argument],
+    tuning: &'static Tuning,
+) -> Result<Box<dyn Kernel>> {
     let (lhs, rhs, out) = (&inputs[0], &inputs[1], &outputs[0]);
     let dtype = out.dtype;
     if lhs.dtype != dtype || rhs.dtype != dtype {
         return Err(unsupported!("a convolution of {} and {} to {dtype} on the CPU", lhs.dtype, rhs.dtype));
     }
     Ok(match dtype {
-        DType::F32 | DType::C64 => Box::new(convolution::<f32>(op, lhs, rhs, out)?),
-        DType::F64 | DType::C128 => Box::new(convolution::<f64>(op, lhs, rhs, out)?),
-        DType::I8 | DType::U8 => Box::new(convolution::<u8>(op, lhs, rhs, out)?),
-        DType::I16 | DType::U16 => Box::new(convolution::<u16>(op, lhs, rhs, out)?),
-        DType::I32 | DType::U32 => Box::new(convolution::<u32>(op, lhs, rhs, out)?),
-        DType::I64 | DType::U64 => Box::new(convolution::<u64>(op, lhs, rhs, out)?),
+        DType::F32 | DType::C64 => Box::new(convolution::<f32>(op, [lhs, rhs, out], tuning)?),
+        DType::F64 | DType::C128 => Box::new(convolution::<f64>(op, [lhs, rhs, out], tuning)?),
+        DType::I8 | DType::U8 => Box::new(convolution::<u8>(op, [lhs, rhs, out], tuning)?),
+        DType::I16 | DType::U16 => Box::new(convolution::<u16>(op, [lhs, rhs, out], tuning)?),
+        DType::I32 | DType::U32 => Box::new(convolution::<u32>(op, [lhs, rhs, out], tuning)?),
+        DType::I64 | DType::U64 => Box::new(convolution::<u64>(op, [lhs, rhs, out], tuning)?),
         other => return Err(unsupported!("convolutions of {other} on the CPU")),
     })
 }
 
 fn convolution<T: Number>(
     op: &ConvGeneralDilated,
-    lhs: &Argument,
-    rhs: &Argument,
-    out: &Argument,
+    [lhs, rhs, out]: [&Argument; 3],
+    tuning: &'static Tuning,
 ) -> Result<Convolution<T>> {
+    let tuning = &tuning.convolutions;
     let complex = out.dtype.is_complex().then(|| rhs.bytes() / rhs.dtype.size());
     if out.sizes.contains(&0) || lhs.sizes.contains(&0) || rhs.sizes.contains(&0) {
         return Ok(Convolution { parts: Vec::new(), zeros: Some(out.bytes()), complex: None });
     }
     let classes = convolution::problems(op, &lhs.sizes, &rhs.sizes, &out.sizes, complex.is_some())?;
+    Path::ConvolutionComplex.take_if(complex.is_some());
+    Path::ConvolutionGaps.take_if(classes.gaps);
     let part = |problem: &Problem| match convolution::count(&problem.columns) {
-        1 => Part::Direct(Box::new(Direct::new(problem))),
-        _ => Part::Product(Box::new(Product::new(problem))),
+        1 => Part::Direct(Box::new(Direct::new(problem, tuning))),
+        _ => Part::Product(Box::new(Product::new(problem, tuning))),
     };
     Ok(Convolution {
         parts: classes.problems.iter().map(part).collect(),

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use ferrax_ir::Result;
+use ferrax_ir::paths::Path;
 use smallvec::SmallVec;
 
 use super::micro::{Micro, Number, ROW, TERMS};
@@ -21,17 +22,8 @@ use super::pack::{Target, View, walks};
 use super::tree::{PANEL, Split, Sums, tree};
 use super::{Operands, each_unit};
 use crate::alloc::Buffer;
+use crate::tuning::Convolutions;
 use ferrax_compile::convolution::{Axis, Problem, count};
-
-/// Free indices of a tile, at most: broadcast ones and those along vectors.
-const BROADCAST: usize = 240;
-const ALONG: usize = 256;
-/// Units of work that are aimed at, if there is work for them.
-const UNITS: usize = 16;
-/// Multiplications that a unit should have at least.
-const UNIT: usize = 1 << 20;
-/// Tiles from which on the weights that they share are packed once.
-const SHARED: usize = 3;
 
 /// One operand of the product: its free indices, in tiles.
 #[derive(Debug)]
@@ -76,6 +68,7 @@ pub struct Product<T: 'static> {
     /// Whether the weights are packed before.
     shared: bool,
     weights_are_a: bool,
+    tuning: &'static Convolutions,
 }
 
 fn patches(problem: &Problem) -> View {
@@ -120,7 +113,7 @@ fn cost_of_packing(free: &[Axis], terms: &[Axis], strides: [isize; 2], longest: 
 }
 
 /// About how many cycles the product takes with vectors along the rows or the columns.
-fn cost<T: Number>(problem: &Problem, along_rows: bool) -> f64 {
+fn cost<T: Number>(problem: &Problem, along_rows: bool, tuning: &Convolutions) -> f64 {
     let micro = T::micro();
     let (rows, columns, terms) = (count(&problem.rows), count(&problem.columns), count(&problem.terms));
     let (broadcast, along) = if along_rows { (columns, rows) } else { (rows, columns) };
@@ -134,18 +127,19 @@ fn cost<T: Number>(problem: &Problem, along_rows: bool) -> f64 {
     let patches = cost_of_packing(&problem.rows, &problem.terms, strides, longest(along_rows));
     let strides = [inner(&problem.columns, |axis| axis.read), inner(&problem.terms, |axis| axis.other)];
     let weights = cost_of_packing(&problem.columns, &problem.terms, strides, longest(!along_rows));
-    let times = rows.div_ceil(if along_rows { ALONG } else { BROADCAST }).min(SHARED - 1) as f64;
+    let times =
+        rows.div_ceil(if along_rows { tuning.along } else { tuning.broadcast }).min(tuning.shared - 1) as f64;
     let out = if along_rows { &problem.rows } else { &problem.columns };
     let store = rows as f64 * columns as f64 * if inner(out, |axis| axis.other) == 1 { 0.1 } else { 1.0 };
-    let again = columns.div_ceil(if along_rows { BROADCAST } else { ALONG }) as f64;
+    let again = columns.div_ceil(if along_rows { tuning.broadcast } else { tuning.along }) as f64;
     multiply + patches * again + weights * times + store
 }
 
 impl<T: Number> Product<T> {
-    pub fn new(problem: &Problem) -> Product<T> {
+    pub fn new(problem: &Problem, tuning: &'static Convolutions) -> Product<T> {
         let micro = T::micro();
         let terms = count(&problem.terms);
-        let along_rows = cost::<T>(problem, true) < cost::<T>(problem, false);
+        let along_rows = cost::<T>(problem, true, tuning) < cost::<T>(problem, false, tuning);
         let out = |axes: &[Axis]| axes.iter().map(|axis| (axis.count, axis.other)).collect();
         let side = |operand: usize| {
             let (view, axes) = match operand {
@@ -167,7 +161,7 @@ impl<T: Number> Product<T> {
         let width = if b.count <= micro.lanes { micro.lanes } else { micro.width() };
         let most = micro.most_rows();
         // Tiles of equal size, and more of them where there are few.
-        let (mut broadcast, mut along) = (BROADCAST, ALONG);
+        let (mut broadcast, mut along) = (tuning.broadcast, tuning.along);
         let tiled = |side: &Side, most: usize, step: usize| {
             side.count.div_ceil(side.count.div_ceil(most).max(1)).next_multiple_of(step).max(step)
         };
@@ -176,7 +170,8 @@ impl<T: Number> Product<T> {
             b.tile = tiled(&b, along, width);
             let units = problem.groups * a.tiles() * b.tiles();
             let work = a.tile.saturating_mul(b.tile).saturating_mul(terms);
-            if units >= UNITS || work < 2 * UNIT || (a.tile <= 4 * most && b.tile <= 2 * width) {
+            if units >= tuning.units || work < 2 * tuning.unit || (a.tile <= 4 * most && b.tile <= 2 * width)
+            {
                 break;
             }
             if a.tile >= b.tile && a.tile > 4 * most || b.tile <= 2 * width {
@@ -190,9 +185,12 @@ impl<T: Number> Product<T> {
         a.block = a.tile * if adjacent_rows { block } else { ROW };
         b.block = b.tile * block;
         let units = problem.groups * a.tiles() * b.tiles();
-        let split = Split::new(terms, if terms > PANEL { UNITS.div_ceil(units.max(1)) } else { 1 });
+        let split = Split::new(terms, if terms > PANEL { tuning.units.div_ceil(units.max(1)) } else { 1 });
         let weights_are_a = a.operand == 1;
-        let shared = if weights_are_a { b.tiles() >= SHARED } else { a.tiles() >= SHARED };
+        let shared = if weights_are_a { b.tiles() >= tuning.shared } else { a.tiles() >= tuning.shared };
+        Path::ConvolutionProduct.take();
+        Path::ConvolutionShared.take_if(shared);
+        Path::ConvolutionSplit.take_if(split.parts > 1);
         Product {
             a,
             b,
@@ -206,6 +204,7 @@ impl<T: Number> Product<T> {
             micro,
             shared,
             weights_are_a,
+            tuning,
         }
     }
 
@@ -273,7 +272,7 @@ impl<T: Number> Product<T> {
             packed.as_ref().map(|packed| packed.pointer().cast::<T>().wrapping_add(number * weights.block))
         };
         if packed.is_some() {
-            each_unit(all, weights.block * 8, &|number| {
+            each_unit(all, weights.block * 8, self.tuning.serial, &|number| {
                 let (rest, block) = (number / blocks, number % blocks);
                 let (group, tile) = (rest / weights.tiles(), rest % weights.tiles());
                 if let Some(to) = place(group, tile, block) {
@@ -292,7 +291,7 @@ impl<T: Number> Product<T> {
             (rest / self.a.tiles(), rest % self.a.tiles(), b)
         };
         let work = self.a.tile * self.b.tile * self.terms.div_ceil(parts);
-        each_unit(units * parts, work, &|number| {
+        each_unit(units * parts, work, self.tuning.serial, &|number| {
             let (unit, part) = (number / parts, number % parts);
             let (group, tile_a, tile_b) = decode(unit);
             let shared = |block| match self.weights_are_a {
@@ -311,7 +310,7 @@ impl<T: Number> Product<T> {
         })?;
         if parts > 1 {
             let values = self.a.tile * self.b.tile;
-            each_unit(units, values * parts, &|unit| {
+            each_unit(units, values * parts, self.tuning.serial, &|unit| {
                 let (group, tile_a, tile_b) = decode(unit);
                 let total = tree::<T>(values, parts, |part, to| {
                     let found = found[unit * parts + part].lock().unwrap_or_else(PoisonError::into_inner);

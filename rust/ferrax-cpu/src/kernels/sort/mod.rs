@@ -9,7 +9,7 @@ mod keys;
 mod top_k;
 mod words;
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::{Sort, key_ranks};
 use ferrax_ir::{DType, Result};
 use half::{bf16, f16};
@@ -17,13 +17,12 @@ use smallvec::SmallVec;
 
 use self::keys::Key;
 use self::words::{Digits, KeyWord, Word, sort};
-use super::{Call, Kernel};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::Tuning;
 
 pub use self::top_k::bind as bind_top_k;
 
-/// Elements below which work stays on one thread.
-const SERIAL: usize = 1 << 13;
 /// What scratch memory is aligned to.
 const ALIGNMENT: usize = 64;
 
@@ -54,8 +53,10 @@ impl Lines {
     }
 
     /// In how many chunks threads take the lines.
-    fn chunks(&self) -> usize {
-        (self.count() * self.length / SERIAL).clamp(1, 4 * pool::threads()).min(self.count().max(1))
+    fn chunks(&self, tuning: &Tuning) -> usize {
+        (self.count() * self.length / tuning.threads.sort)
+            .clamp(1, 4 * pool::threads())
+            .min(self.count().max(1))
     }
 }
 
@@ -70,6 +71,7 @@ struct Line<'a> {
     scratch: *mut u8,
     /// Whether other threads have nothing else to do.
     shared: bool,
+    tuning: &'a Tuning,
 }
 
 type SortLine = unsafe fn(&SortKernel, &Line<'_>);
@@ -95,6 +97,7 @@ struct SortKernel {
     ranks: [u8; 256],
     run: SortLine,
     scratch: usize,
+    tuning: &'static Tuning,
 }
 
 impl std::fmt::Debug for SortKernel {
@@ -104,7 +107,7 @@ impl std::fmt::Debug for SortKernel {
 }
 
 /// The kernel, if the places in a line fit into 32 bits.
-pub fn bind(op: &Sort, inputs: &[Argument]) -> Option<Box<dyn Kernel>> {
+pub fn bind(op: &Sort, inputs: &[Argument], tuning: &'static Tuning) -> Option<Box<dyn Kernel>> {
     let lines = Lines::new(&inputs[0].sizes, op.dimension);
     if u32::try_from(lines.length).is_err() {
         return None;
@@ -129,9 +132,19 @@ pub fn bind(op: &Sort, inputs: &[Argument]) -> Option<Box<dyn Kernel>> {
         (run, ranks) = alone(only.dtype)?;
         scratch = lines.length * 2 * only.dtype.size();
     }
+    let is_alone = inputs.len() == 1 && !inputs[0].dtype.is_complex();
+    match (is_alone, key_ranks(inputs[0].dtype)) {
+        (false, _) => Path::SortPlaces,
+        (true, Some(_)) => Path::SortBytes,
+        (true, None) if lines.length < tuning.lines.compared * inputs[0].dtype.size().min(4) => {
+            Path::SortCompared
+        }
+        (true, None) => Path::SortDigits,
+    }
+    .take();
     let widths = inputs.iter().map(|input| input.dtype.size()).collect();
     let scratch = scratch.next_multiple_of(ALIGNMENT);
-    Some(Box::new(SortKernel { lines, widths, columns, ranks, run, scratch }))
+    Some(Box::new(SortKernel { lines, widths, columns, ranks, run, scratch, tuning }))
 }
 
 struct Pointers<'a>(&'a Call<'a>);
@@ -141,11 +154,11 @@ unsafe impl Sync for Pointers<'_> {}
 
 impl Kernel for SortKernel {
     fn scratch(&self) -> usize {
-        self.lines.chunks() * self.scratch
+        self.lines.chunks(self.tuning) * self.scratch
     }
 
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
-        let (count, chunks) = (self.lines.count(), self.lines.chunks());
+        let (count, chunks) = (self.lines.count(), self.lines.chunks(self.tuning));
         if count == 0 || self.lines.length == 0 {
             return Ok(());
         }
@@ -169,6 +182,7 @@ impl Kernel for SortKernel {
                         stride: self.lines.inner,
                         scratch: call.scratch.add(chunk * self.scratch),
                         shared: chunks == 1,
+                        tuning: self.tuning,
                     };
                     (self.run)(self, &line);
                 }
@@ -263,7 +277,7 @@ unsafe fn values<K: Key>(_: &SortKernel, line: &Line<'_>) {
             }
         }
         let digits = Digits { low: 0, high: K::Word::BITS };
-        sort(&mut words[..numbers], &mut spare[..numbers], digits, line.shared);
+        sort(&mut words[..numbers], &mut spare[..numbers], digits, line.shared, line.tuning);
         for (index, &word) in words[..numbers].iter().enumerate() {
             *to.add(index * line.stride) = K::from_total(word);
         }
@@ -380,7 +394,7 @@ unsafe fn by_word<W: KeyWord>(
                 *placed = word(first.add(place as usize * step)).with_place(place);
             }
         }
-        sort(words, spare, Digits { low: 32, high: 32 + W::BITS }, line.shared);
+        sort(words, spare, Digits { low: 32, high: 32 + W::BITS }, line.shared, line.tuning);
         for (place, &placed) in places.iter_mut().zip(&*words) {
             *place = W::place(placed);
         }

@@ -7,21 +7,20 @@
 
 use std::ops::Range;
 
-use ferrax_compile::Argument;
+use ferrax_compile::{Argument, Path};
 use ferrax_ir::ops::{TopK, total_ranks};
 use ferrax_ir::{DType, Result};
 use half::{bf16, f16};
 
-use super::super::{Call, Kernel};
 use super::keys::Key;
 use super::words::{Digits, KeyWord, Word, sort};
 use super::{ALIGNMENT, Lines, Pointers};
+use crate::call::{Call, Kernel};
 use crate::pool;
+use crate::tuning::Tuning;
 
 /// Elements that are first looked at together.
 const BLOCK: usize = 32;
-/// Elements of a line that are worth a thread.
-const PIECE: usize = 1 << 15;
 
 struct TopKKernel {
     from: Lines,
@@ -35,6 +34,7 @@ struct TopKKernel {
     scratch: usize,
     ranks: [u8; 256],
     run: unsafe fn(&TopKKernel, &Call<'_>) -> Result<()>,
+    tuning: &'static Tuning,
 }
 
 impl std::fmt::Debug for TopKKernel {
@@ -44,7 +44,7 @@ impl std::fmt::Debug for TopKKernel {
 }
 
 /// The kernel, if there is one for this dtype and places in a line fit into 32 bits.
-pub fn bind(op: &TopK, inputs: &[Argument]) -> Option<Box<dyn Kernel>> {
+pub fn bind(op: &TopK, inputs: &[Argument], tuning: &'static Tuning) -> Option<Box<dyn Kernel>> {
     let Argument { dtype, sizes, .. } = &inputs[0];
     let from = Lines::new(sizes, op.axis);
     let to = Lines { length: op.k, ..from };
@@ -70,19 +70,21 @@ pub fn bind(op: &TopK, inputs: &[Argument]) -> Option<Box<dyn Kernel>> {
         }
     };
     let threads = pool::threads();
-    let pieces = if from.count() < threads { (from.length / PIECE).clamp(1, threads) } else { 1 };
+    let pieces =
+        if from.count() < threads { (from.length / tuning.threads.top_k).clamp(1, threads) } else { 1 };
+    if pieces > 1 { Path::TopKPieces } else { Path::TopK }.take();
     let room = (2 * op.k.max(BLOCK) + BLOCK).min(from.length / pieces + 1);
     let word = if dtype.size() == 8 { 16 } else { 8 };
     // Candidates of all pieces, and as much again for sorting them.
     let scratch = (2 * room * pieces * word).next_multiple_of(ALIGNMENT);
     let width = dtype.size();
     let ranks = ranks.unwrap_or([0; 256]);
-    Some(Box::new(TopKKernel { from, to, width, pieces, room, scratch, ranks, run }))
+    Some(Box::new(TopKKernel { from, to, width, pieces, room, scratch, ranks, run, tuning }))
 }
 
 impl Kernel for TopKKernel {
     fn scratch(&self) -> usize {
-        self.from.chunks() * self.scratch
+        self.from.chunks(self.tuning) * self.scratch
     }
 
     unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
@@ -118,7 +120,7 @@ unsafe fn lines<T: Copy, W: KeyWord>(
     order: impl Fn(T) -> W + Sync + Copy,
 ) -> Result<()> {
     debug_assert_eq!(kernel.width, size_of::<T>(), "the function is the one of the dtype");
-    let (count, chunks) = (kernel.from.count(), kernel.from.chunks());
+    let (count, chunks) = (kernel.from.count(), kernel.from.chunks(kernel.tuning));
     let pointers = Pointers(call);
     pool::run_interruptibly(chunks, &|chunk| {
         let pointers = &pointers;
@@ -182,7 +184,7 @@ unsafe fn best<'a, T: Copy, W: KeyWord>(
     if found > k {
         candidates[..found].select_nth_unstable(k - 1);
     }
-    sort(&mut candidates[..k], &mut spare[..k], Digits { low: 0, high: 32 + W::BITS }, shared);
+    sort(&mut candidates[..k], &mut spare[..k], Digits { low: 0, high: 32 + W::BITS }, shared, kernel.tuning);
     &candidates[..k]
 }
 

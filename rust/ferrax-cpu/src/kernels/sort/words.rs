@@ -4,16 +4,15 @@
 //! merged, each merge cut at places that are found by bisection (Odeh et al.,
 //! "Merge Path", 2012). Everything is stable as far as the digits tell.
 
+use ferrax_ir::paths::Path;
+
 use crate::pool;
+use crate::tuning::Tuning;
 
 /// Bits of a digit.
 const DIGIT: u32 = 8;
 /// Values of a digit.
 const VALUES: usize = 1 << DIGIT;
-/// Words below which comparing is faster than counting digits, for each digit.
-const COMPARED: usize = 32;
-/// Words above which threads share the work.
-const PARALLEL: usize = 1 << 16;
 
 /// An unsigned integer.
 pub trait Word: Copy + Ord + Send + Sync + Default + 'static {
@@ -94,12 +93,13 @@ impl Digits {
 }
 
 /// Sorts `words`. `spare` is as long; what it holds afterwards is anything.
-pub fn sort<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits, shared: bool) {
-    let parts = if shared && words.len() >= PARALLEL { pool::threads().min(16) } else { 1 };
+pub fn sort<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits, shared: bool, tuning: &Tuning) {
+    let parts = if shared && words.len() >= tuning.threads.sort_line { pool::threads().min(16) } else { 1 };
     if parts <= 1 {
-        sort_alone(words, spare, digits);
+        sort_alone(words, spare, digits, tuning.lines.compared);
         return;
     }
+    Path::SortShared.take();
     let cut = |part: usize| words.len() * part / parts;
     let mut bounds: Vec<usize> = (0..=parts).map(cut).collect();
     {
@@ -108,7 +108,7 @@ pub fn sort<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits, shared: b
             let (from, to) = (bounds[part], bounds[part + 1]);
             // SAFETY: parts are disjoint ranges of both slices.
             let (words, spare) = unsafe { (first.slice(from, to), second.slice(from, to)) };
-            sort_alone(words, spare, digits);
+            sort_alone(words, spare, digits, tuning.lines.compared);
         });
     }
     let mut swapped = false;
@@ -143,9 +143,9 @@ impl<W> Pointer<W> {
     }
 }
 
-fn sort_alone<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits) {
+fn sort_alone<W: Word>(words: &mut [W], spare: &mut [W], digits: Digits, compared: usize) {
     let count = digits.count();
-    if words.len() < COMPARED * count.min(4) {
+    if words.len() < compared * count.min(4) {
         if digits.low == 0 {
             // Equal words cannot be told apart, so nothing is lost by not being stable.
             words.sort_unstable();
@@ -264,10 +264,12 @@ mod tests {
     fn check<W: Word + std::fmt::Debug>(words: &[W], shared: bool) {
         let mut want = words.to_vec();
         want.sort_unstable();
-        let mut got = words.to_vec();
-        let mut spare = vec![W::default(); got.len()];
-        sort(&mut got, &mut spare, Digits { low: 0, high: W::BITS }, shared);
-        assert!(got == want, "{} words", words.len());
+        for tuning in [&Tuning::TINY, &Tuning::CPU, &Tuning::HUGE] {
+            let mut got = words.to_vec();
+            let mut spare = vec![W::default(); got.len()];
+            sort(&mut got, &mut spare, Digits { low: 0, high: W::BITS }, shared, tuning);
+            assert!(got == want, "{} words", words.len());
+        }
     }
 
     #[test]
@@ -281,6 +283,14 @@ mod tests {
                 check(&words.iter().map(|&w| w as u32).collect::<Vec<_>>(), shared);
                 check(&words.iter().map(|&w| u128::from(w) << 40 | 5).collect::<Vec<_>>(), shared);
                 check(&words.iter().map(|&w| w % 5).collect::<Vec<_>>(), shared);
+                // Digits that all but one word share.
+                for place in [0, count / 2, count.saturating_sub(1)] {
+                    let mut words: Vec<u64> = words.iter().map(|&w| w % 5 + 0x0101_0000).collect();
+                    if let Some(word) = words.get_mut(place) {
+                        *word = 0x7f00_0000_0000;
+                    }
+                    check(&words, shared);
+                }
             }
         }
     }
@@ -289,7 +299,7 @@ mod tests {
     fn digits_above_places_keep_the_order_of_places() {
         let words: Vec<u64> = noise(5000, 1).iter().zip(0..).map(|(w, i)| (w % 7) << 32 | i).collect();
         let (mut got, mut spare) = (words.clone(), words.clone());
-        sort(&mut got, &mut spare, Digits { low: 32, high: 40 }, false);
+        sort(&mut got, &mut spare, Digits { low: 32, high: 40 }, false, &Tuning::CPU);
         assert!(got.is_sorted());
     }
 

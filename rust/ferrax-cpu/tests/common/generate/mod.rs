@@ -5,19 +5,39 @@
 //! results are the same bits; else they differ by at most the error. Operations that are not
 //! continuous, and bodies of loops and branches, only take values without error, and a step whose
 //! error would say nothing is not taken. So a comparison neither fails for a rounding nor lets a
-//! wrong element pass.
+//! wrong element pass. Results of functions with poles, which have no bound beforehand, are only outputs.
+//!
+//! | file | steps |
+//! |---|---|
+//! | `elementwise`, `functions` | elements of elements: alike by both, or by polynomials |
+//! | `arrays` | sums, order, other shapes |
+//! | `products` | products and convolutions |
+//! | `picks`, `scatters` | elements at computed places, read and written |
+//! | `matrices`, `transforms` | decompositions; Fourier transforms, random bits |
+//! | `nested`, `rules` | calls, branches, loops; calls with rules of their own |
+//! | `derivatives`, `turns` | programs of another kind: derivatives of programs whose sums and products are exact |
 
 mod arrays;
 mod bound;
+mod derivatives;
 mod elementwise;
+mod functions;
+mod inputs;
+mod matrices;
 mod nested;
 mod picks;
+mod products;
+mod rules;
+mod scatters;
+mod transforms;
+mod turns;
 
-use ferrax_cpu::compile;
-use ferrax_ir::{ArrayType, Atom, Builder, DType, Dim, Literal, Op, Program, Scalar, Tensor, interpret};
+use ferrax_ir::ops::Binary;
+use ferrax_ir::{Atom, Builder, DType, Dim, Literal, Op, Program, Scalar, Tensor, interpret};
 
-use super::{Choices, arguments, remote, run_on};
-use bound::{Bound, EXACT, difference, limit};
+use super::{Choices, on_each_tuning, remote, run_on};
+use bound::{Bound, EXACT, SIGN_OF_ZERO, difference};
+use inputs::any_type;
 
 /// The most elements of a value.
 const MOST: usize = 4000;
@@ -34,7 +54,36 @@ impl Value {
     fn is_exact(self) -> bool {
         self.bound.error == 0.0
     }
+
+    /// Whether no element is infinite or NaN, and they are the same by both.
+    fn is_finite(self) -> bool {
+        self.is_exact() && self.bound.magnitude < 1e4
+    }
 }
+
+/// What a step begins with: a value, its shape, and one of its axes (0 if there is none).
+struct Site {
+    x: Value,
+    sizes: Vec<usize>,
+    axis: usize,
+    dtype: DType,
+}
+
+impl Site {
+    fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    fn count(&self) -> usize {
+        self.sizes.iter().product()
+    }
+}
+
+/// What a step gives, if it fits.
+type Made = Option<Vec<Value>>;
+
+/// A kind of step.
+type Kind<M> = fn(&mut M, &Site) -> Made;
 
 fn dims(sizes: &[usize]) -> Vec<Dim> {
     sizes.iter().map(|&size| Dim::Const(size)).collect()
@@ -45,11 +94,17 @@ struct Maker<'c, C> {
     b: Builder,
     choices: &'c mut C,
     values: Vec<Value>,
+    /// Values that nothing is computed of.
+    ends: Vec<Value>,
     /// How many programs it is in.
     depth: usize,
 }
 
-impl<C: Choices> Maker<'_, C> {
+impl<'c, C: Choices> Maker<'c, C> {
+    fn new(b: Builder, choices: &'c mut C, values: Vec<Value>, depth: usize) -> Self {
+        Maker { b, choices, values, ends: Vec::new(), depth }
+    }
+
     fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.choices.below(among.len())]
     }
@@ -64,6 +119,12 @@ impl<C: Choices> Maker<'_, C> {
 
     fn dtype(&self, value: Value) -> DType {
         self.b.dtype(value.atom)
+    }
+
+    fn site(&mut self, x: Value) -> Site {
+        let sizes = self.sizes(x);
+        let axis = self.choices.below(sizes.len());
+        Site { x, sizes, axis, dtype: self.dtype(x) }
     }
 
     /// One of the values that have a property.
@@ -83,7 +144,7 @@ impl<C: Choices> Maker<'_, C> {
         self.any(|maker, y| y.is_exact() && maker.b.type_of(y.atom) == ty)
     }
 
-    /// An exact number of type `i32`, in bounds of an axis or not.
+    /// An exact number of an integer type, in bounds of an axis or not.
     fn index(&mut self) -> Atom {
         match self.any(|maker, value| {
             value.is_exact() && maker.dtype(value) == DType::I32 && maker.sizes(value).is_empty()
@@ -96,29 +157,32 @@ impl<C: Choices> Maker<'_, C> {
         }
     }
 
-    /// A constant with the dtype of a value, and its magnitude.
-    fn constant(&mut self, dtype: DType) -> (Atom, f64) {
+    /// A constant with the dtype of a value, and its bound.
+    fn constant(&mut self, dtype: DType) -> (Atom, Bound) {
         let number = self.choices.below(7) as i64;
+        if dtype.is_storage_only() {
+            return (self.b.scalar(dtype, 1.0), EXACT);
+        }
         if dtype.is_inexact() {
             let number = number as f64 / 4.0 - 0.5;
-            return (self.b.scalar(dtype, number), number.abs());
+            return (self.b.scalar(dtype, number), Bound { unit: 0.25, ..Bound::exact(number.abs()) });
         }
         let number = if dtype.is_bool() { number & 1 } else { number };
-        (Atom::Literal(Literal { value: Scalar::from_i64(dtype, number), weak: false }), 6.0)
+        (Atom::Literal(Literal { value: Scalar::from_i64(dtype, number), weak: false }), EXACT)
     }
 
-    fn emit(&mut self, op: impl Into<Op>, inputs: &[Atom], bound: Bound) -> Option<Vec<Value>> {
+    fn emit(&mut self, op: impl Into<Op>, inputs: &[Atom], bound: Bound) -> Made {
         let atoms = self.b.emit(op, inputs).ok()?;
         Some(atoms.into_iter().map(|var| Value { atom: Atom::Var(var), bound }).collect())
     }
 
     /// The same elements, or some of them, elsewhere.
-    fn moved(&mut self, op: impl Into<Op>, x: Value) -> Option<Vec<Value>> {
+    fn moved(&mut self, op: impl Into<Op>, x: Value) -> Made {
         self.emit(op, &[x.atom], x.bound)
     }
 
     /// Elements computed of exact ones, alike by both.
-    fn exactly(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Option<Vec<Value>> {
+    fn exactly(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Made {
         if !inputs.iter().all(|x| x.is_exact()) {
             return None;
         }
@@ -126,75 +190,117 @@ impl<C: Choices> Maker<'_, C> {
         self.emit(op, &atoms, EXACT)
     }
 
+    /// A result that is only an output.
+    fn ended(&mut self, op: impl Into<Op>, inputs: &[Atom], bound: Bound) -> Made {
+        let made = self.emit(op, inputs, bound)?;
+        self.ends.extend(made);
+        Some(Vec::new())
+    }
+
+    /// Exact sums with one zero for both signs, so that anything may follow.
+    fn settled(&mut self, made: Made) -> Made {
+        made?
+            .into_iter()
+            .map(|value| {
+                let dtype = self.dtype(value);
+                if value.bound.error != SIGN_OF_ZERO || value.bound.unit == 0.0 || dtype.is_complex() {
+                    return Some(value);
+                }
+                let zero = self.b.scalar(dtype, 0.0);
+                let bound = Bound { error: 0.0, ..value.bound };
+                self.emit(Binary::Add, &[value.atom, zero], bound).map(|made| made[0])
+            })
+            .collect()
+    }
+
+    /// The kinds of steps and how often each is tried. One that does not fit its value gives nothing.
+    fn kinds() -> [(usize, Kind<Self>); 36] {
+        [
+            (8, Self::binary),
+            (3, Self::bits),
+            (5, Self::unary),
+            (3, Self::function),
+            (2, Self::complex_function),
+            (1, Self::power),
+            (3, Self::convert),
+            (1, Self::bitcast),
+            (2, Self::rounded),
+            (2, Self::identity),
+            (3, Self::select),
+            (1, Self::clamp),
+            (3, Self::compare),
+            (2, Self::parts),
+            (3, Self::broadcast),
+            (5, Self::reduce),
+            (4, Self::cumulate),
+            (5, Self::product),
+            (3, Self::convolution),
+            (8, Self::rearrange),
+            (3, Self::pad),
+            (2, Self::iota),
+            (5, Self::order),
+            (3, Self::window),
+            (6, Self::picks),
+            (7, Self::scatter),
+            (2, Self::fourier),
+            (3, Self::random),
+            (2, Self::factors),
+            (2, Self::spectrum),
+            (2, Self::system),
+            (2, Self::call),
+            (2, Self::branches),
+            (3, Self::scan),
+            (3, Self::while_loop),
+            (3, Self::ruled),
+        ]
+    }
+
     /// Values derived from others by a random op; `None` if it does not fit.
-    fn step(&mut self) -> Option<Vec<Value>> {
+    fn step(&mut self) -> Made {
         let x = self.any(|_, _| true)?;
-        let sizes = self.sizes(x);
-        let (rank, count) = (sizes.len(), sizes.iter().product::<usize>());
-        let axis = self.choices.below(rank);
-        let made = match self.choices.below(26) {
-            0..=2 => self.binary(x),
-            3 => self.smooth(x),
-            4 | 5 => self.unary(x),
-            6 if rank < 4 && count < MOST => self.broadcast(x, &sizes),
-            7 => self.convert(x),
-            8 => self.select(x),
-            9 => self.compare(x),
-            10 | 11 => self.nested(x, &sizes),
-            _ if rank == 0 => None,
-            12 | 13 => self.reduce(x, &sizes, axis),
-            14 => self.cumulate(x, &sizes, axis),
-            15 => self.product(x, &sizes, axis),
-            16..=18 if count < MOST => self.rearrange(x, &sizes, axis),
-            19 if count < MOST => self.pad(x, rank, axis),
-            20 => self.iota(&sizes, axis),
-            21 => self.order(x, &sizes, axis),
-            22 => self.window(x, &sizes),
-            23 => self.rows(x, &sizes),
-            24 | 25 => self.picks(x, &sizes),
-            _ => None,
-        }?;
-        made.iter().all(|value| value.bound.is_useful(self.dtype(*value))).then_some(made)
+        let site = self.site(x);
+        let kinds = Self::kinds();
+        let mut at = self.choices.below(kinds.iter().map(|(weight, _)| weight).sum());
+        let (_, kind) = kinds.iter().find(|(weight, _)| {
+            let here = at < *weight;
+            at = at.saturating_sub(*weight);
+            here
+        })?;
+        let made = kind(self, &site)?;
+        let fits = |value: &Value| {
+            value.bound.is_useful(self.dtype(*value))
+                && self.sizes(*value).iter().product::<usize>() <= 4 * MOST
+        };
+        made.iter().all(fits).then_some(made)
     }
 }
-
-const DTYPES: &[DType] = &[
-    DType::F32,
-    DType::I32,
-    DType::F64,
-    DType::BF16,
-    DType::F16,
-    DType::Bool,
-    DType::U8,
-    DType::I8,
-    DType::U32,
-    DType::I64,
-    DType::C64,
-];
 
 /// A program with arguments, and how close its results have to be.
 pub struct Case {
     pub program: Program,
     pub inputs: Vec<Tensor>,
     bounds: Vec<Bound>,
+    /// The ops of what it is a derivative of.
+    made: Vec<String>,
 }
 
 impl Case {
     pub fn new(name: &str, choices: &mut impl Choices) -> Case {
+        if choices.below(8) == 7
+            && let Some(case) = derivatives::derivative(name, choices)
+        {
+            return case;
+        }
         let mut b = Builder::new(name);
-        let shapes: [&[usize]; 8] = [&[7], &[], &[4, 6], &[3, 1, 5], &[2, 3, 4], &[130, 3], &[0, 3], &[6]];
         let mut values: Vec<Value> = Vec::new();
+        let mut elements = Vec::new();
         for _ in 0..1 + choices.below(4) {
-            let sizes = shapes[choices.below(shapes.len())];
-            // Half of them of the first dtype, so that they meet.
-            let dtype = DTYPES[choices.below(2 * DTYPES.len()).saturating_sub(DTYPES.len())];
-            // What `fill` gives; complex numbers have two such parts.
-            let magnitude = if dtype.is_complex() { 6.0 } else { limit(dtype).min(24.0) };
-            let atom = b.input(ArrayType::of_sizes(sizes, dtype));
-            values.push(Value { atom, bound: Bound { magnitude, error: 0.0 } });
+            let (ty, of) = any_type(choices);
+            values.push(Value { atom: b.input(ty.clone()), bound: of.bound(ty.dtype) });
+            elements.push((ty, of));
         }
         let wanted = values.len() + 3 + choices.below(22);
-        let mut maker = Maker { b, choices, values, depth: 0 };
+        let mut maker = Maker::new(b, choices, values, 0);
         for _ in 0..200 {
             if maker.values.len() >= wanted {
                 break;
@@ -202,32 +308,31 @@ impl Case {
             let made = maker.step().unwrap_or_default();
             maker.values.extend(made);
         }
+        // The last one, and others, be they inputs or the same again.
         let mut outputs: Vec<Value> = maker.values.last().copied().into_iter().collect();
-        for _ in 0..maker.choices.below(3) {
+        for _ in 0..maker.choices.below(4) {
             outputs.extend(maker.any(|_, _| true));
         }
+        if maker.choices.below(8) == 0 {
+            outputs.push(outputs[0]);
+            let (atom, bound) = maker.constant(DType::F32);
+            outputs.push(Value { atom, bound });
+        }
+        outputs.append(&mut maker.ends);
         let seed = maker.choices.below(1 << 16) as u64;
         let program = maker.b.finish(outputs.iter().map(|value| value.atom));
-        let inputs = arguments(&program, seed);
-        Case { program, inputs, bounds: outputs.iter().map(|value| value.bound).collect() }
+        let inputs = elements.iter().zip(0..).map(|((ty, of), at)| of.make(ty, seed + at * 77)).collect();
+        Case { program, inputs, bounds: outputs.iter().map(|value| value.bound).collect(), made: Vec::new() }
     }
 
-    /// Compiled, the program gives what it gives interpreted, and again when its arguments are donated.
+    /// Compiled, the program gives what it gives interpreted, whatever the thresholds are, on one thread and on
+    /// several, and again when its arguments are donated.
     pub fn check(&self) {
         let program = &self.program;
         let fail = |error| -> ! { panic!("{error}\n{program}") };
-        let executable = compile(program).unwrap_or_else(|error| fail(error));
-        let got = executable.run(&self.inputs).unwrap_or_else(|error| fail(error));
+        let got = on_each_tuning(program, &self.inputs);
         let remote = run_on(remote(), program, &self.inputs).unwrap_or_else(|error| fail(error));
         self.compare(&[&got, &remote]);
-        let copies: Vec<Tensor> = self
-            .inputs
-            .iter()
-            .map(|t| Tensor::from_bytes(t.dtype(), t.sizes(), t.bytes()).unwrap())
-            .collect();
-        let donate = vec![true; copies.len()];
-        let donated = executable.run_donating(copies, &donate).unwrap_or_else(|error| fail(error));
-        assert_eq!(donated, got, "with donation\n{program:#}");
     }
 
     /// Each of these is what the interpreter gives, up to the bounds of the values.
@@ -238,9 +343,41 @@ impl Case {
             for got in results.iter().map(|got| &got[index]) {
                 assert_eq!((got.dtype(), got.sizes()), (want.dtype(), want.sizes()), "{program}");
                 if let Some((at, got, want)) = difference(got, want, *bound) {
-                    panic!("output {index}, element {at}: got {got}, want {want}, {bound:?}\n{program:#}");
+                    panic!("output {index}, part {at}: got {got}, want {want}, {bound:?}\n{program:#}");
                 }
             }
         }
     }
+
+    /// How many outputs there are with elements, for how many of them only repeatability is asked, and in how many
+    /// a wrong element would be seen.
+    pub fn sharpness(&self) -> [usize; 3] {
+        let want = interpret::run(&self.program, &self.inputs).unwrap();
+        let mut counts = [0; 3];
+        for (want, bound) in want.iter().zip(&self.bounds).filter(|(want, _)| !want.is_empty()) {
+            let mut wrong = Tensor::from_bytes(want.dtype(), want.sizes(), want.bytes()).unwrap();
+            let size = want.dtype().real().size();
+            wrong.bytes_mut().unwrap()[size - 1] ^= 0x42;
+            counts[0] += 1;
+            counts[1] += usize::from(bound.error.is_infinite());
+            counts[2] += usize::from(difference(&wrong, want, *bound).is_some());
+        }
+        counts
+    }
+
+    /// The names of all ops that the program has, with those in bodies, and of the one that it is a derivative of.
+    pub fn ops(&self) -> Vec<String> {
+        let mut names = ops_of(&self.program);
+        names.extend_from_slice(&self.made);
+        names
+    }
+}
+
+fn ops_of(program: &Program) -> Vec<String> {
+    let inner = |op: &Op| op.programs().iter().flat_map(|program| ops_of(program)).collect::<Vec<_>>();
+    program
+        .equations
+        .iter()
+        .flat_map(|equation| [vec![equation.op.name().to_owned()], inner(&equation.op)].concat())
+        .collect()
 }

@@ -1,41 +1,57 @@
 //! Steps that pick elements at computed places, in bounds or not.
 
-use ferrax_ir::ops::{DynamicSlice, Gather, GatherMode, Unary};
-use ferrax_ir::{DType, Scalar};
+use ferrax_ir::ops::{Gather, GatherMode, Unary};
+use ferrax_ir::{Atom, DType, Scalar};
 
-use super::bound::Bound;
-use super::{MOST, Maker, Value, dims};
+use super::bound::{Bound, EXACT};
+use super::{MOST, Made, Maker, Site, Value, dims};
 use crate::common::Choices;
 
 impl<C: Choices> Maker<'_, C> {
     /// Windows at places that an array says; by half, their negation instead, so that nothing else reads them.
-    pub(super) fn picks(&mut self, x: Value, sizes: &[usize]) -> Option<Vec<Value>> {
-        let made = if self.choices.below(4) == 0 { self.slice_of(x, sizes) } else { self.gather(x, sizes) }?;
-        let dtype = self.dtype(made[0]);
-        if dtype.is_bool() || self.flip() {
+    pub(super) fn picks(&mut self, site: &Site) -> Made {
+        let made = self.gather(site.x, &site.sizes)?;
+        if made.is_empty() || site.dtype.is_bool() || site.dtype.is_storage_only() || self.flip() {
             return Some(made);
         }
         self.emit(Unary::Neg, &[made[0].atom], made[0].bound)
     }
 
-    fn slice_of(&mut self, x: Value, sizes: &[usize]) -> Option<Vec<Value>> {
-        let inner: Vec<usize> = sizes.iter().map(|&size| self.choices.below(size + 1)).collect();
-        let mut operands = vec![x.atom];
-        for _ in sizes {
-            let index = self.index();
-            operands.push(index);
-        }
-        self.emit(DynamicSlice { slice_sizes: dims(&inner).into() }, &operands, x.bound)
+    fn gather(&mut self, x: Value, sizes: &[usize]) -> Made {
+        let (mut op, indices) = self.placement(sizes)?;
+        let dtype = self.dtype(x);
+        let filled = dtype != DType::Bool && !dtype.is_storage_only() && self.flip();
+        op.fill_value = filled.then(|| Scalar::from_i64(dtype, 1));
+        let outside = match (op.mode, op.fill_value) {
+            (GatherMode::Fill, Some(_)) => Bound { unit: 1.0, ..Bound::exact(1.0) },
+            (GatherMode::Fill, None) => EXACT,
+            _ => x.bound,
+        };
+        self.emit(op, &[x.atom, indices], x.bound.or(outside))
     }
 
-    fn gather(&mut self, x: Value, sizes: &[usize]) -> Option<Vec<Value>> {
-        let rank = sizes.len();
-        let places = self.any(|maker, value| {
+    /// Places, in bounds or not, and how many there are.
+    fn places(&mut self) -> Option<(Atom, usize)> {
+        let value = self.any(|maker, value| {
             let dtype = maker.dtype(value);
-            value.is_exact() && dtype.is_integer() && dtype.bits() >= 8 && maker.sizes(value).len() == 1
+            value.is_exact() && dtype.is_integer() && dtype.bits() >= 8
         })?;
-        let count = self.sizes(places)[0];
-        let column = self.b.reshape(places.atom, &dims(&[count, 1])).ok()?;
+        let count: usize = self.sizes(value).iter().product();
+        let flat = self.b.reshape(value.atom, &dims(&[count])).ok()?;
+        if count <= 9 {
+            return Some((flat, count));
+        }
+        Some((self.b.slice_axis(flat, 0, 1, 10).ok()?, 9))
+    }
+
+    /// Windows of an array of these sizes and the places where they begin.
+    pub(super) fn placement(&mut self, sizes: &[usize]) -> Option<(Gather, Atom)> {
+        let rank = sizes.len();
+        if rank == 0 {
+            return None;
+        }
+        let (places, count) = self.places()?;
+        let column = self.b.reshape(places, &dims(&[count, 1])).ok()?;
         let mode = self.pick(GatherMode::ALL);
         let axis = self.choices.below(rank);
         let mut window = sizes.to_vec();
@@ -67,7 +83,7 @@ impl<C: Choices> Maker<'_, C> {
                 let second = (axis + 1) % rank;
                 window[second] = self.choices.below(sizes[second] + 1);
                 op.start_index_map = [second, axis][..].into();
-                self.b.broadcast_in_dim(places.atom, &dims(&[count, 2]), &[0]).ok()?
+                self.b.broadcast_in_dim(places, &dims(&[count, 2]), &[0]).ok()?
             }
             // Windows that keep the axis, before the places.
             2 if rank < 4 => {
@@ -82,13 +98,6 @@ impl<C: Choices> Maker<'_, C> {
         if window.iter().product::<usize>() * count * sizes.iter().max()? > 4 * MOST {
             return None;
         }
-        let dtype = self.dtype(x);
-        op.fill_value = (dtype != DType::Bool && self.flip()).then(|| Scalar::from_i64(dtype, 3));
-        let outside = match (mode, op.fill_value) {
-            (GatherMode::Fill, Some(_)) => 3.0,
-            (GatherMode::Fill, None) if dtype.is_inexact() => f64::INFINITY,
-            _ => 0.0,
-        };
-        self.emit(op, &[x.atom, indices], x.bound.or(Bound { magnitude: outside, error: 0.0 }))
+        Some((op, indices))
     }
 }

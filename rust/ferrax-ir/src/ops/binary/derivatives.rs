@@ -81,24 +81,24 @@ fn map(tangent: Option<Atom>, f: impl FnOnce(Atom) -> Result<Atom>) -> Result<Op
     tangent.map(f).transpose()
 }
 
-/// `y x^(y-1) dx`; zero where an integer exponent is.
+/// `y x^(y-1) dx`; zero where an integer exponent is, and for any of zero beside a base of zero.
 fn pow_base(b: &mut Builder, x: Atom, y: Atom, dx: Atom) -> Result<Atom> {
     let dtype = b.dtype(x);
-    let one = constant(b, y, 1.0);
-    if !b.dtype(y).is_integer() {
-        let less = b.sub(y, one)?;
-        let power = b.binary(Binary::Pow, x, less)?;
-        let slope = b.mul(y, power)?;
-        return b.mul(dx, slope);
+    let (zero, one) = (constant(b, y, 0.0), constant(b, y, 1.0));
+    let mut is_zero = b.compare(Compare::Eq, y, zero)?;
+    let integer = b.dtype(y).is_integer();
+    if !integer {
+        // Elsewhere the slope changes with the exponent.
+        let none = constant(b, x, 0.0);
+        let base_is_zero = b.compare(Compare::Eq, x, none)?;
+        is_zero = b.binary(Binary::And, is_zero, base_is_zero)?;
     }
-    let zero = constant(b, y, 0.0);
-    let is_zero = b.compare(Compare::Eq, y, zero)?;
-    let ones = spread(b, one, y)?;
-    let safe = b.select(is_zero, ones, y)?;
+    let (ones, exponents) = (spread(b, one, is_zero)?, spread(b, y, is_zero)?);
+    let safe = b.select(is_zero, ones, exponents)?;
     let less = b.sub(safe, one)?;
     let power = b.binary(Binary::Pow, x, less)?;
     // The factor y itself is zero there.
-    let factor = b.convert(y, dtype)?;
+    let factor = if integer { b.convert(y, dtype)? } else { y };
     let slope = b.mul(factor, power)?;
     b.mul(dx, slope)
 }

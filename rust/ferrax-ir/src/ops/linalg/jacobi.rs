@@ -17,10 +17,11 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// For `[[a, element], [conj(element), b]]`; `None` if the element is as good as zero.
+    /// For `[[a, element], [conj(element), b]]`; `None` if the element is as good as zero: beside its row and
+    /// column, or of matrices of magnitude one so small that its phase would lose digits or overflow.
     fn new(a: f64, b: f64, element: Number, small: f64) -> Option<Rotation> {
         let size = element.0.hypot(element.1);
-        if size <= small || size.is_nan() {
+        if size <= small.max(f64::MIN_POSITIVE / f64::EPSILON) || size.is_nan() {
             return None;
         }
         let ratio = (b - a) / (2.0 * size);

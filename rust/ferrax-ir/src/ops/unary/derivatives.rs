@@ -85,9 +85,14 @@ pub fn tan(b: &mut Builder, _: Atom, y: Atom) -> Result<Atom> {
     offset(b, square, 1.0)
 }
 
+/// `e^x`, and not `y + 1`, which is 0 where `y` has rounded to -1.
+pub fn expm1(b: &mut Builder, x: Atom, _: Atom) -> Result<Atom> {
+    b.unary(Unary::Exp, x)
+}
+
 pub fn asin(b: &mut Builder, x: Atom, _: Atom) -> Result<Atom> {
-    let square = b.unary(Unary::Square, x)?;
     let one = constant(b, x, 1.0);
+    let square = b.unary(Unary::Square, x)?;
     let radicand = b.sub(one, square)?;
     b.unary(Unary::Rsqrt, radicand)
 }
@@ -97,10 +102,24 @@ pub fn acos(b: &mut Builder, x: Atom, y: Atom) -> Result<Atom> {
     b.neg(slope)
 }
 
+/// `1 / √(1 + x²)`; of real numbers beyond ±1 by their reciprocal, whose square does not overflow.
 pub fn asinh(b: &mut Builder, x: Atom, _: Atom) -> Result<Atom> {
-    let square = b.unary(Unary::Square, x)?;
+    if b.dtype(x).is_complex() {
+        let square = b.unary(Unary::Square, x)?;
+        let radicand = offset(b, square, 1.0)?;
+        return b.unary(Unary::Rsqrt, radicand);
+    }
+    let one = constant(b, x, 1.0);
+    let size = b.unary(Unary::Abs, x)?;
+    let far = b.compare(Compare::Gt, size, one)?;
+    let ones = spread(b, one, x)?;
+    let large = b.select(far, size, ones)?;
+    let inverse = b.div(one, large)?;
+    let small = b.select(far, inverse, x)?;
+    let square = b.unary(Unary::Square, small)?;
     let radicand = offset(b, square, 1.0)?;
-    b.unary(Unary::Rsqrt, radicand)
+    let root = b.unary(Unary::Rsqrt, radicand)?;
+    b.mul(root, inverse)
 }
 
 /// Two roots: that of the product has another branch cut.

@@ -4,7 +4,7 @@
 //! [`crate::math`] or a formula. A dtype class without a rule is refused by the type rule.
 //! The derivatives that are longer than a line are in `derivatives.rs`.
 
-use super::derivatives::{offset, scale};
+use super::derivatives::scale;
 use super::{Derivative, Integers, OfComplex, OfFloat, UnaryRow, derivatives, formulas};
 use Derivative::{Linear, Slope, Tangent};
 use Promotion::{Accepted, Complex, Counting, Inexact, Logical, Numeric};
@@ -162,7 +162,7 @@ op_family! {
             integer: Integers::None,
             float: math(MathFn::Expm1),
             complex: complex(formula!(l, z => complex::expm1(l, z))),
-            derivative: Slope(|b, _, y| offset(b, y, 1.0)),
+            derivative: Slope(derivatives::expm1),
             makes_nan: true,
             cost: TRANSCENDENTAL,
             python: Python { lax: "expm1", numpy: &[numpy("expm1", Inexact)], shown: ACCURACY, note: "" },

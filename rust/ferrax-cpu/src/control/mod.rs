@@ -1,0 +1,240 @@
+//! Branches and loops: kernels that run executables of their own, which are
+//! compiled with the program that they are in.
+
+mod body;
+mod sweeps;
+
+use std::sync::Arc;
+
+use ferrax_ir::ops::control::within_bound;
+use ferrax_ir::ops::{Cond, Scan, While};
+use ferrax_ir::paths::Path;
+use ferrax_ir::{Op, Program, Result, internal_error};
+use rustc_hash::FxHashSet;
+use smallvec::{SmallVec, smallvec};
+
+use self::body::{Body, Inner, Loop};
+use crate::call::{Call, Held, Kernel};
+use crate::machine::Nested;
+
+/// The kernel of a branch or a loop; nothing for other ops.
+pub fn bind(op: &Op, nested: &mut Nested<'_>) -> Result<Option<Box<dyn Kernel>>> {
+    Ok(Some(match op {
+        Op::Cond(op) => cond(op, nested)?,
+        Op::While(op) => while_loop(op, nested)?,
+        Op::Scan(op) => scan(op, nested)?,
+        Op::Sweeps(op) => sweeps::sweeps(op, nested)?,
+        _ => return Ok(None),
+    }))
+}
+
+#[derive(Debug)]
+struct Branches {
+    branches: Vec<Branch>,
+}
+
+#[derive(Debug)]
+struct Branch {
+    inner: Inner,
+    /// For each output the fresh buffer that it is computed in; others are copied.
+    fresh: Vec<Option<usize>>,
+}
+
+fn cond(op: &Cond, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
+    let mut branches = Vec::with_capacity(op.branches.len());
+    for program in &op.branches {
+        let inner = Inner::new(program, nested)?;
+        let count = inner.executable.outputs.len();
+        let mut seen: FxHashSet<u32> = FxHashSet::default();
+        let fresh: Vec<Option<usize>> = (0..count)
+            .map(|output| inner.fresh_of(output).filter(|_| seen.insert(inner.buffer_of(output))))
+            .collect();
+        Path::BranchFresh.take_if(fresh.iter().any(Option::is_some));
+        Path::BranchCopied.take_if(fresh.contains(&None));
+        branches.push(Branch { inner, fresh });
+    }
+    if branches.is_empty() {
+        return Err(internal_error!("a cond without branches"));
+    }
+    Ok(Box::new(Branches { branches }))
+}
+
+impl Kernel for Branches {
+    fn scratch(&self) -> usize {
+        self.branches.iter().map(|branch| branch.inner.raw.workspace()).max().unwrap_or(0)
+    }
+
+    fn bytes(&self) -> usize {
+        let of = |branch: &Branch| branch.inner.bytes() + branch.fresh.len() * size_of::<Option<usize>>();
+        self.branches.iter().map(of).sum()
+    }
+
+    fn programs(&self) -> SmallVec<[&dyn Held; 2]> {
+        self.branches.iter().map(|branch| branch.inner.held()).collect()
+    }
+
+    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        // SAFETY: the first input is an i32[].
+        let index = unsafe { call.inputs[0].cast::<i32>().read_unaligned() };
+        let branch = &self.branches[(index.max(0) as usize).min(self.branches.len() - 1)];
+        // SAFETY: the scratch memory has room for each branch; operands have the types of its inputs and
+        // outputs, and outputs overlap nothing.
+        unsafe {
+            let mut session = branch.inner.begin(call.scratch);
+            for (position, pointer) in call.inputs[1..].iter().enumerate() {
+                *session.input(position) = pointer.cast_mut();
+            }
+            for (fresh, &output) in branch.fresh.iter().zip(call.outputs) {
+                if let Some(fresh) = fresh {
+                    *session.fresh(*fresh) = output;
+                }
+            }
+            session.run()?;
+            for (position, &to) in call.outputs.iter().enumerate() {
+                let from = session.output(position);
+                if from != to {
+                    std::ptr::copy_nonoverlapping(from, to, branch.inner.bytes_of(position));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct WhileLoop {
+    condition: Inner,
+    body: Body,
+    condition_constants: usize,
+    body_constants: usize,
+    max_steps: Option<usize>,
+    program: Arc<Program>,
+    /// For each carry that moves: the buffers of the body's and of the condition's input.
+    moving: Vec<(u32, u32)>,
+}
+
+fn while_loop(op: &While, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
+    let condition = Inner::new(&op.cond_jaxpr, nested)?;
+    let carries = op.body_jaxpr.outputs.len();
+    let body = Body::new(&op.body_jaxpr, op.body_nconsts, carries, nested)?;
+    let moving = body
+        .moving()
+        .map(|carry| (body.input(carry), condition.raw.inputs[op.cond_nconsts + carry]))
+        .collect();
+    Ok(Box::new(WhileLoop {
+        condition,
+        body,
+        condition_constants: op.cond_nconsts,
+        body_constants: op.body_nconsts,
+        max_steps: op.max_steps,
+        program: op.body_jaxpr.clone(),
+        moving,
+    }))
+}
+
+impl WhileLoop {
+    /// Where the condition's workspace and its result are.
+    fn condition_at(&self) -> (usize, usize) {
+        let workspace = self.body.workspace();
+        (workspace, workspace + self.condition.raw.workspace())
+    }
+}
+
+impl Kernel for WhileLoop {
+    fn scratch(&self) -> usize {
+        self.condition_at().1 + 64
+    }
+
+    fn bytes(&self) -> usize {
+        self.condition.bytes() + self.body.bytes()
+    }
+
+    fn programs(&self) -> SmallVec<[&dyn Held; 2]> {
+        smallvec![self.condition.held(), self.body.inner.held()]
+    }
+
+    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        let (of_condition, rest) = call.inputs.split_at(self.condition_constants);
+        let (of_body, carry) = rest.split_at(self.body_constants);
+        let (condition_at, result_at) = self.condition_at();
+        // SAFETY: the scratch memory has room for both workspaces and the result; operands have the types
+        // of the programs' inputs and outputs, and outputs overlap nothing.
+        unsafe {
+            let mut condition = self.condition.begin(call.scratch.wrapping_add(condition_at));
+            for (position, pointer) in of_condition.iter().chain(carry).enumerate() {
+                *condition.input(position) = pointer.cast_mut();
+            }
+            if let Some(fresh) = self.condition.fresh_of(0) {
+                *condition.fresh(fresh) = call.scratch.wrapping_add(result_at);
+            }
+            let mut body = Loop::begin(&self.body, of_body, carry, call.outputs, call.scratch, false);
+            for steps in 0.. {
+                condition.run()?;
+                if *condition.output(0) == 0 {
+                    break;
+                }
+                within_bound(&self.program, steps, self.max_steps)?;
+                body.step(call.outputs, 0, &[], &[])?;
+                for &(from, to) in &self.moving {
+                    condition.pointers[to as usize] = body.session.pointers[from as usize];
+                }
+            }
+            body.finish(call.outputs);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct ScanLoop {
+    body: Body,
+    length: usize,
+    reverse: bool,
+    constants: usize,
+    carries: usize,
+}
+
+fn scan(op: &Scan, nested: &mut Nested<'_>) -> Result<Box<dyn Kernel>> {
+    let length = op.length.as_const();
+    let length = length.ok_or_else(|| internal_error!("a scan of symbolic length {}", op.length))?;
+    let body = Body::new(&op.jaxpr, op.num_consts, op.num_carry, nested)?;
+    Ok(Box::new(ScanLoop {
+        body,
+        length,
+        reverse: op.reverse,
+        constants: op.num_consts,
+        carries: op.num_carry,
+    }))
+}
+
+impl Kernel for ScanLoop {
+    fn scratch(&self) -> usize {
+        self.body.workspace()
+    }
+
+    fn bytes(&self) -> usize {
+        self.body.bytes()
+    }
+
+    fn programs(&self) -> SmallVec<[&dyn Held; 2]> {
+        smallvec![self.body.inner.held()]
+    }
+
+    unsafe fn run(&self, call: &Call<'_>) -> Result<()> {
+        let (constants, rest) = call.inputs.split_at(self.constants);
+        let (carry, arrays) = rest.split_at(self.carries);
+        let (outputs, stacks) = call.outputs.split_at(self.carries);
+        // SAFETY: the scratch memory has room for the body; operands have the types of its inputs and
+        // outputs, arrays and stacks `length` elements of them, and outputs overlap nothing.
+        unsafe {
+            let even = self.length.is_multiple_of(2);
+            let mut body = Loop::begin(&self.body, constants, carry, outputs, call.scratch, even);
+            for step in 0..self.length {
+                let at = if self.reverse { self.length - 1 - step } else { step };
+                body.step(outputs, at, arrays, stacks)?;
+            }
+            body.finish(outputs);
+        }
+        Ok(())
+    }
+}
