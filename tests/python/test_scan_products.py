@@ -158,20 +158,21 @@ def test_products_of_each_of_several_arrays():
     import ferrax
     import ferrax.numpy as jnp
 
-    w, v = floats(8, 5), floats(8, 5)[::-1]
+    w, v, u = floats(8, 5), floats(8, 5)[::-1], floats(8, 8)
 
     def step(h, at):
         x, y = at
         h = jnp.tanh(h + x)
-        return h, (y @ w, h @ v)
+        return h, (y @ w, h @ v, (h @ u) * y)
 
     before = ferrax.lib.stats()["fission: after the loop"]
     xs, ys = floats(30, 1, 8), floats(30, 1, 8)[::-1]
-    _, (of_y, of_h) = ferrax.jit(lambda xs, ys: ferrax.lax.scan(step, jnp.zeros((1, 8)), (xs, ys)))(xs, ys)
+    _, (of_y, of_h, of_both) = ferrax.jit(lambda xs, ys: ferrax.lax.scan(step, jnp.zeros((1, 8)), (xs, ys)))(xs, ys)
     h, hs = np.zeros((1, 8)), []
     for x in xs:
         h = np.tanh(h + x)
-        hs.append(h @ v)
+        hs.append(h)
     np.testing.assert_allclose(of_y, ys @ w, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(of_h, np.stack(hs), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_h, np.stack(hs) @ v, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_both, (np.stack(hs) @ u) * ys, rtol=1e-5, atol=1e-5)
     assert ferrax.lib.stats()["fission: after the loop"] > before
