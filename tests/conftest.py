@@ -16,6 +16,7 @@ import gc
 import importlib.util
 import os
 import pathlib
+import platform
 import random
 import re
 import subprocess
@@ -27,11 +28,13 @@ import path_coverage
 import pytest
 from hypothesis import settings
 
+# On some processors XLA computes with halves as they are, on others in 32 bits: here as on all that have AVX2.
+_ISA = " --xla_cpu_max_isa=AVX2" if platform.machine().lower() in ("x86_64", "amd64") else ""
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     " --xla_cpu_prefer_vector_width=128 --xla_backend_optimization_level=0"
-    " --xla_llvm_disable_expensive_passes=true",
+    " --xla_llvm_disable_expensive_passes=true" + _ISA,
 )
 
 # Compiled programs are kept for the tests of one run: workers and the processes that tests start share them.

@@ -348,10 +348,11 @@ FAULTS = [
         "a number of eight bits above 1 that becomes a bool",
     ),
     Fault(
-        "transfer-bools", "transfers", CPU + "vm/transfer.rs",
-        "DType::Bool => «load::<ToBool>()»,",
-        "load::<Copy1>()",
-        "bools of foreign memory that are neither 0 nor 1",
+        "transfer-four-bits", "transfers", CPU + "vm/transfer.rs",
+        "LowU4(x: u8) -> u8 = x & «15»;",
+        "7",
+        "numbers of four bits above 7",
+        TESTS + "test_narrow_integers.py::test_elementwise[uint4-True]",
     ),
     Fault(
         "units-rest", "threads", CPU + "vm/bound.rs",
@@ -364,6 +365,7 @@ FAULTS = [
         "line.jumps.iter_mut().for_each(|jump| «jump.place += first»);",
         "()",
         "a loop whose step picks elements in a kernel that is not its first",
+        TESTS + "test_picks.py::test_picks_of_a_row_that_a_loop_picks",
     ),
     # Copies and products.
     Fault(
@@ -586,6 +588,7 @@ FAULTS = [
         "if «self.sum.is_finite()» {",
         "true",
         "a running sum of 64 bits that becomes infinite: it is no number",
+        TESTS + "test_x64.py::test_running_sums_that_become_infinite",
     ),
     Fault(
         "cumulative-last-group", "cumulative: groups of lines", KERNELS + "cumulative.rs",
@@ -643,6 +646,7 @@ FAULTS = [
         "«self.holders[self.held[index] as usize] -= 1;»",
         "",
         "a loop of many steps: no place is free, and one that is held is taken",
+        TESTS + "test_carries.py::test_carries_that_are_handed_on[to the next-5000]",
     ),
     Fault(
         "sweeps-not-made", "loop: recorded", CONTROL + "sweeps.rs",
@@ -686,5 +690,6 @@ FAULTS = [
         "return combine(part(power, 0, starts), part(power, «(size - length) * step», starts))",
         "size - length",
         "a maximum over dilated windows of more than four places, which are no power of two",
+        TESTS + "test_reduce_generic.py::test_long_windows_are_sliding_sums_and_maxima[5-3-2]",
     ),
 ]

@@ -198,3 +198,21 @@ def test_a_key_of_each_row():
     taken = ferrax.vmap(lambda row, i: row[i])(keys, jnp.asarray(i))
     wanted = np.asarray(ferrax.random.key_data(keys))[np.arange(rows), i]
     np.testing.assert_array_equal(np.asarray(ferrax.random.key_data(taken)), wanted)
+
+
+def test_picks_of_a_row_that_a_loop_picks():
+    """Two steps of indices in one kernel, which is not the first of a loop's step."""
+    random = np.random.default_rng(2)
+    x = random.standard_normal((6, 20)).astype(np.float32)
+    rows, columns = random.integers(0, 6, 30), random.integers(0, 20, (30, 7))
+
+    def step(c, at):
+        row, column = at
+        c = jnp.tanh(jnp.asarray(x)[row][column] + 0.1 * c.sum())
+        return c, c
+
+    found = ferrax.jit(lambda *at: ferrax.lax.scan(step, jnp.zeros(7), at)[1])(rows, columns)
+    c = np.zeros(7)
+    for row, column, got in zip(rows, columns, found):
+        c = np.tanh(x[row][column] + 0.1 * c.sum())
+        np.testing.assert_allclose(got, c, rtol=1e-5, atol=1e-6)

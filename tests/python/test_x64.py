@@ -127,3 +127,14 @@ def test_arithmetic_with_python_numbers(left, operation, value):
         return [eval(f"x {operation} y", {"x": x, "y": y}) for y in (True, 2, np.float64(2), np.int64(2))]
 
     check(case, "context", value)
+
+
+def test_running_sums_that_become_infinite():
+    """What roundings lost is no number then."""
+    x = np.ones((3, 50))
+    x[0, 3:5], x[1, 20], x[2, 7] = 1e308, np.inf, -np.inf
+    with FERRAX.jax.enable_x64(True):
+        for axis in (0, 1):
+            with np.errstate(over="ignore", invalid="ignore"):
+                expected = np.cumsum(x, axis)
+            np.testing.assert_array_equal(FERRAX.jnp.cumsum(x, axis), expected)
