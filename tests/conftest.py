@@ -34,8 +34,10 @@ os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     " --xla_cpu_prefer_vector_width=128 --xla_backend_optimization_level=0"
-    " --xla_llvm_disable_expensive_passes=true" + _ISA,
+    " --xla_llvm_disable_expensive_passes=true --xla_force_host_platform_device_count=8" + _ISA,
 )
+# Meshes are of as many devices as those of the oracle.
+os.environ.setdefault("FERRAX_NUM_CPU_DEVICES", "8")
 
 # Compiled programs are kept for the tests of one run: workers and the processes that tests start share them.
 if "FERRAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -26,8 +26,8 @@ how those that are present behave is tested in `tests/`.
 """
 
 OUT = """
-What stays out, and what there is instead. On more than one device nothing runs yet: meshes, shardings,
-`pmap`, `shard_map` and `distributed` are there for one.
+What stays out, and what there is instead. Programs run over the devices that a processor plays; not yet over
+several GPUs or processes.
 
 | name | instead |
 |---|---|

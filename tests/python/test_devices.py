@@ -15,22 +15,23 @@ import ferrax.numpy as jnp
 SCRIPT = pathlib.Path(__file__).parent / "two_devices.py"
 ferrax.config.update("jax_platforms", None)  # the environment may allow the CPU alone
 PLATFORM = os.environ.get("FERRAX_TEST_DEVICE", "reference")
-(OTHER,), (CPU,) = ferrax.devices(PLATFORM), ferrax.devices("cpu")
+(OTHER,), CPU = ferrax.devices(PLATFORM), ferrax.devices("cpu")[0]
 
 
-def _answers(library, **settings):
+def _answers(library, platform, **settings):
     environment = os.environ | {"JAX_PLATFORMS": "cpu"} | settings
     run = subprocess.run(
-        [sys.executable, SCRIPT, library, PLATFORM], env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, SCRIPT, library, platform], env=environment, capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr
     return dict(line.split(": ", 1) for line in run.stdout.splitlines())
 
 
-def test_arrays_are_where_jax_has_them():
+@pytest.mark.parametrize("platform", sorted({PLATFORM, "cpu"}))
+def test_arrays_are_where_jax_has_them(platform):
     """With JAX on two devices of the host, whose outputs must be told apart by place, dtype and value."""
-    wanted = _answers("jax", XLA_FLAGS="--xla_force_host_platform_device_count=2")
-    got = _answers("ferrax", JAX_PLATFORMS="")
+    wanted = _answers("jax", "cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    got = _answers("ferrax", platform, JAX_PLATFORMS="")
     assert got.keys() == wanted.keys()
     assert {name: (got[name], wanted[name]) for name in got if got[name] != wanted[name]} == {}
 
@@ -101,7 +102,7 @@ def test_errors_name_operands_and_devices():
     with pytest.raises(ValueError, match=r"operand 0, f32\[2,3\], is on cpu:0.*operand 1.* on " + PLATFORM + ":0"):
         x + y
     there = ferrax.NamedSharding(ferrax.sharding.Mesh([OTHER], ("x",)), ferrax.P())
-    with pytest.raises(ValueError, match="asked to put a result on another"):
+    with pytest.raises(ValueError, match="incompatible devices: an operand is on cpu:0, and a sharding within the program"):
         ferrax.jit(lambda x: ferrax.lax.with_sharding_constraint(x + 1, there))(x)
 
 
@@ -140,7 +141,7 @@ def test_mutable_arrays_move_with_arguments():
 
 
 def test_platforms():
-    assert ferrax.default_backend() == "cpu" and ferrax.devices() == [CPU]
+    assert ferrax.default_backend() == "cpu" and ferrax.devices()[0] is CPU
     assert (OTHER.platform, OTHER.id, str(OTHER)) == (PLATFORM, 0, f"{PLATFORM}:0")
     assert OTHER.client is not CPU.client and OTHER.client.devices() == [OTHER]
     with pytest.raises(RuntimeError, match="Unknown backend: 'gpu9'.*'reference'"):

@@ -144,10 +144,28 @@ def test_a_flag_that_cannot_be_set_keeps_its_value():
     assert jnp.ones(2).devices() == {CPU}
 
 
-def test_there_is_one_cpu_device(caplog):
-    config.update("jax_num_cpu_devices", 8)
-    assert config.jax_num_cpu_devices == 1 == ferrax.device_count()
-    assert "there is one CPU device" in caplog.text
+def test_the_number_of_cpu_devices():
+    """By the environment, by a flag until a device is looked at, or one."""
+    for settings, flag, expected in (({}, None, 1), ({"FERRAX_NUM_CPU_DEVICES": "3"}, None, 3), ({}, 4, 4),
+                                     ({"XLA_FLAGS": "--xla_force_host_platform_device_count=5"}, None, 5),
+                                     ({"XLA_FLAGS": "--xla_force_host_platform_device_count=5"}, 2, 2)):  # fmt: skip
+        code = f"""
+import ferrax
+if {flag}:
+    ferrax.config.update("jax_num_cpu_devices", {flag})
+print(ferrax.device_count(), *[device.id for device in ferrax.devices()])
+try:
+    ferrax.config.update("jax_num_cpu_devices", 7)
+except RuntimeError as error:
+    print(ferrax.config.jax_num_cpu_devices, ferrax.device_count(), error)
+"""
+        first, second = run_python(code, **{"FERRAX_NUM_CPU_DEVICES": "-1", "XLA_FLAGS": ""} | settings).stdout.splitlines()
+        assert first.split() == [str(expected), *map(str, range(expected))]
+        held = flag or settings.get("FERRAX_NUM_CPU_DEVICES", "-1")
+        assert second.startswith(f"{held} {expected} ") and f"there are {expected} CPU devices" in second
+    for wrong in (0, -2, True, None, "3"):
+        with pytest.raises(ValueError, match="jax_num_cpu_devices must be"):
+            config.update("jax_num_cpu_devices", wrong)
 
 
 def test_default_device_is_the_cpu():
@@ -320,7 +338,7 @@ def test_processes_and_backends():
     ):
         with pytest.raises((ValueError, RuntimeError)):
             call(module)
-    assert ferrax.local_devices(0, "cpu") == [CPU] and ferrax.process_indices("cpu") == [0]
+    assert ferrax.local_devices(0, "cpu")[0] is CPU and list(ferrax.process_indices("cpu")) == list(jax.process_indices("cpu"))
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ def where(S, tree):
     return found
 
 
-def operands(S, kind):
+def operands(S, kind, sizes=(1, 1)):
     sharding, P = S.jax.sharding, S.jax.sharding.PartitionSpec
-    mesh = S.jax.make_mesh((1, 1), ("x", "y"), axis_types=(getattr(sharding.AxisType, kind),) * 2)
+    mesh = S.jax.make_mesh(sizes, ("x", "y"), axis_types=(getattr(sharding.AxisType, kind),) * 2)
     put = S.jax.device_put
 
     def on(*spec):
@@ -68,8 +68,8 @@ EXPLICIT = {
 }
 
 
-def _all(S, kind, *tables):
-    arrays, _, _ = operands(S, kind)
+def _all(S, kind, sizes, *tables):
+    arrays, _, _ = operands(S, kind, sizes)
     return outcomes(
         S,
         *[
@@ -82,12 +82,12 @@ def _all(S, kind, *tables):
 
 @same
 def test_results_over_meshes_that_the_compiler_divides(S):
-    return _all(S, "Auto", BOTH, AUTO)
+    return _all(S, "Auto", (2, 2), BOTH, AUTO)
 
 
 @same
 def test_results_over_explicit_axes(S):
-    return _all(S, "Explicit", BOTH, EXPLICIT)
+    return _all(S, "Explicit", (1, 1), BOTH, EXPLICIT)
 
 
 @same

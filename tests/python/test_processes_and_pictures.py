@@ -102,7 +102,7 @@ def test_one_process():
         ({**address, "num_processes": "1", "process_id": 0}, TypeError),
         ({**address, "num_processes": 2, "process_id": 0}, NotImplementedError),
         ({**one, "cluster_detection_method": "slurm"}, NotImplementedError),
-        ({**one, "local_device_ids": [0, 1]}, ValueError),
+        ({**one, "local_device_ids": [0, 99]}, ValueError),
         ({**one, "local_device_ids": "0"}, TypeError),
         ({**one, "slice_index": 1, "partition_index": 2}, ValueError),
     ):
@@ -110,7 +110,7 @@ def test_one_process():
             distributed.initialize(**arguments)
         assert not distributed.is_initialized()
     distributed.initialize(
-        **one, local_device_ids=0, partition_index=3, cluster_detection_method="deactivate"
+        **one, local_device_ids=range(ferrax.device_count()), partition_index=3, cluster_detection_method="deactivate"
     )
     assert ferrax._src.parallel.distributed.global_state.partition_index == 3
     with pytest.raises(RuntimeError, match="initialized already"):

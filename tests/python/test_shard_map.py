@@ -14,7 +14,7 @@ from ferrax._src.parallel.varying import varying
 
 
 def _mesh(S, *names):
-    return S.jax.sharding.Mesh(np.array(S.jax.devices()).reshape((1,) * len(names)), names)
+    return S.jax.sharding.Mesh(np.array(S.jax.devices()[:1]).reshape((1,) * len(names)), names)
 
 
 def _mapped(S, f, in_specs, out_specs, **options):
@@ -164,8 +164,7 @@ def test_the_program_over_whole_arrays():
         )
     )(a, b).eqns  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_map, "check_devices", lambda *args: None)
-        patch.setattr(shard_map, "_with_devices", lambda mesh: mesh)
+        patch.setattr(shard_map, "_check_mesh", lambda mesh: None)
         found = shard_map._whole(jnp.array(a), jnp.array(b), **eqn.params)
     blocks = a.reshape(2, 6, 3, 2)
     np.testing.assert_allclose(found[0], 2 * blocks.sum(2).reshape(12, 2), rtol=1e-6)
@@ -254,17 +253,14 @@ def test_what_pmap_refuses(S):
 
 
 def test_more_devices_than_there_are():
-    with pytest.raises(ValueError, match="requires 8 logical devices, but only 1"):
-        ferrax.pmap(jnp.sin)(jnp.ones(8))
-    mesh = ferrax.sharding.AbstractMesh((8,), ("x",))
+    with pytest.raises(ValueError, match="requires 16 logical devices, but only 8"):
+        ferrax.pmap(jnp.sin)(jnp.ones(16))
+    mesh = ferrax.sharding.AbstractMesh((16,), ("x",))
     f = ferrax.shard_map(jnp.sin, mesh=mesh, in_specs=ferrax.P("x"), out_specs=ferrax.P("x"))
-    with pytest.raises(ValueError, match="requires 8 devices"):
-        f(jnp.ones(8))
-    with pytest.raises(ValueError, match="requires 8 devices"):
-        ferrax.jit(f)(jnp.ones(8))
-    twice = ferrax.sharding.Mesh(ferrax.devices() * 2, ("x",))
-    with pytest.raises(ValueError, match="requires 2 devices"):
-        ferrax.device_put(jnp.ones(8), ferrax.NamedSharding(twice, ferrax.P("x")))
+    with pytest.raises(ValueError, match="requires 16 devices"):
+        f(jnp.ones(16))
+    with pytest.raises(ValueError, match="requires 16 devices"):
+        ferrax.jit(f)(jnp.ones(16))
 
 
 def test_pmap_of_pmap():

@@ -1,5 +1,6 @@
-"""What arrays say of where they are, on a machine of two devices: JAX's first two, or ferrax's CPU and a
-device of another platform. Run as `python two_devices.py jax` or `ferrax reference`, it prints a line for each case.
+"""What arrays say of where they are, on a machine of two devices: the first two of a library's CPU, or ferrax's CPU
+and a device of another platform. Run as `python two_devices.py jax cpu` or `ferrax reference`, it prints a line for
+each case.
 """
 
 import copy
@@ -12,7 +13,7 @@ import numpy as np
 jax = importlib.import_module(sys.argv[1])
 jnp = importlib.import_module(sys.argv[1] + ".numpy")
 first = jax.devices("cpu")[0]
-other = jax.devices("cpu")[1] if sys.argv[1] == "jax" else jax.devices(sys.argv[2])[0]
+other = jax.devices(sys.argv[2])[sys.argv[2] == "cpu"]
 ones = np.ones((2, 3), np.float32)
 here, there = jax.device_put(ones, first), jax.device_put(ones, other)
 free = jnp.ones((2, 3))

@@ -11,6 +11,7 @@
 //! | `tensor`, `convert`, `minifloat` | values and conversions between dtypes |
 //! | `op`, `param`, `rules`, `ops/` | the op set, parameters as values, the rows |
 //! | `lowering` | what rows tell compilers: index maps, reductions |
+//! | `shard_rule` | which axes of operands and results are cut into parts together |
 //! | `program`, `builder` | programs and how to make them |
 //! | `equality` | programs compared and hashed |
 //! | `print`, `parse`, `canonical` | programs as text and back; one numbering |
@@ -44,6 +45,7 @@ pub mod program;
 pub mod rules;
 pub mod scalar;
 pub mod serial;
+pub mod shard_rule;
 pub mod tensor;
 pub mod types;
 pub mod verify;

@@ -10,6 +10,7 @@ pub use crate::lowering::{
     AccumulatorKind, ByRows, Extents, Follow, IndexMap, Lowering, Picked, Reduction, Start,
 };
 use crate::scalar::{Body, Value};
+use crate::shard_rule::{self, ShardRule};
 use crate::{
     ArrayType, Atom, Builder, DType, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error,
     unsupported,
@@ -174,6 +175,17 @@ pub trait Rules: Row {
     /// How the library's kernel goes through rows of the output, if it can make some of them alone.
     fn by_rows(&self, _inputs: &[Extents<'_>], _output: Extents<'_>) -> Option<ByRows> {
         None
+    }
+
+    /// How many of the last axes of the first operand are one matrix, which a kernel needs whole; 0 for ops that are not of
+    /// matrices.
+    fn matrix_axes(&self) -> usize {
+        0
+    }
+
+    /// Which axes can be cut into parts together, where that does not follow from what else the row says.
+    fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
+        shard_rule::derived(self, inputs, outputs)
     }
 
     /// The work for an element of the output, which has this dtype, in additions.

@@ -8,7 +8,7 @@ use crate::jit::{self, JitCache, JitFunction};
 use crate::program::{self, PyProgram};
 use crate::{
     cache, checkpoint, checks, control, convert, custom, devices, dlpack, dtypes, indexing, operators,
-    params, persistent, placement, primitive, process, promote, source, trace, tracebacks,
+    params, persistent, placement, primitive, process, promote, source, spmd, trace, tracebacks,
 };
 
 /// Applies the op `name`: an array, or a list where the op has several outputs or sub-programs.
@@ -244,6 +244,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         devices::platform_devices,
         devices::device_name,
         devices::missing_device,
+        spmd::propagate,
     );
     Ok(())
 }

@@ -187,22 +187,21 @@ pub fn target(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<DeviceId> {
     }
 }
 
+/// The error that two operands are on different devices.
 #[cold]
-fn apart(py: Python<'_>, operands: &[Operand<'_>], first: usize, second: usize) -> PyResult<PyErr> {
+pub fn apart(py: Python<'_>, operands: &[Operand<'_>], first: usize, second: usize) -> PyResult<PyErr> {
     let shown = |number: usize| match &operands[number] {
         Operand::Array(array) => {
-            let device: String = array.call_method0("devices")?.try_iter()?.next().map_or_else(
-                || Ok(String::new()),
-                |device| device.and_then(|device| device.str()?.extract()),
-            )?;
-            Ok::<_, PyErr>(format!("operand {number}, {}, is on {device}", array.get().array_type()))
+            let named = py.import(intern!(py, "ferrax._src.core.propagation"))?;
+            let devices: String = named.call_method1(intern!(py, "devices_of"), (array,))?.extract()?;
+            Ok::<_, PyErr>(format!("operand {number}, {}, is on {devices}", array.get().array_type()))
         }
         Operand::Literal(_) => Ok(format!("operand {number} is a number")),
     };
     let at = crate::source::current(py).line().map(|line| format!("\n  at {line}")).unwrap_or_default();
     Ok(PyValueError::new_err(format!(
-        "incompatible devices: {}, and {}. A program runs on one device: put its arguments there with \
-         ferrax.device_put.{at}",
+        "incompatible devices: {}, and {}. A program runs on the devices of its arguments: put these on one device, \
+         or on one mesh, with ferrax.device_put.{at}",
         shown(first)?,
         shown(second)?
     )))

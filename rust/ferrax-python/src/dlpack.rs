@@ -297,6 +297,11 @@ impl Array {
                  ferrax.device_put(x, ferrax.devices(\"cpu\")[0])",
             ));
         }
+        if slf.get().place.get() != 0 && slf.call_method0("devices")?.len()? > 1 {
+            return Err(PyBufferError::new_err(
+                "__dlpack__: the array is on several devices; export one of its parts, x.addressable_shards[i].data",
+            ));
+        }
         let mut tensor = concrete.tensor()?;
         if copied {
             let copy = eager::release_gil(py, tensor.bytes().len(), || {

@@ -13,7 +13,7 @@ use crate::errors::{IntoPyResult, to_py};
 use crate::nans;
 use crate::program::PyProgram;
 use crate::trace::{self, Outputs};
-use crate::{cache, checks, devices, key_reuse};
+use crate::{cache, checks, devices, key_reuse, placement};
 
 /// Bytes of operands or of results above which the GIL is released while something runs: below,
 /// releasing costs more than it gives.
@@ -38,6 +38,7 @@ pub fn release_gil<T: Send>(py: Python<'_>, bytes: usize, work: impl FnOnce() ->
 
 /// Runs one op on concrete operands.
 pub fn run(py: Python<'_>, op: &Op, operands: &[Operand<'_>]) -> PyResult<Outputs> {
+    placement::check_devices(py, operands)?;
     if !op.programs().is_empty() || devices::elsewhere(operands) {
         return run_as_program(py, op, operands);
     }

@@ -58,6 +58,7 @@ pub mod process;
 pub mod program;
 pub mod promote;
 pub mod source;
+pub mod spmd;
 pub mod trace;
 pub mod tracebacks;
 pub mod tree;

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Array, Concrete};
 use crate::convert::Operand;
+use crate::devices;
 use crate::errors::IntoPyResult;
 use crate::program::PyProgram;
 use crate::trace;
@@ -110,6 +111,25 @@ pub fn any_elsewhere(operands: &[Operand<'_>]) -> bool {
 pub fn committed(operand: &Operand<'_>) -> Option<DeviceId> {
     let number = of(operand);
     (number & COMMITTED != 0).then(|| device_of(number))
+}
+
+/// Errors: ValueError where operands were put by request on different devices, or on the same in another order.
+pub fn check_devices(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<()> {
+    let mut numbers = operands.iter().map(of).filter(|number| number & COMMITTED != 0);
+    match numbers.next() {
+        Some(first) if !numbers.all(|number| number == first) => clash(py, operands),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn clash(py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<()> {
+    let numbers = PyTuple::new(py, operands.iter().map(of))?;
+    let found = rules(py)?.call_method1(intern!(py, "clash"), (numbers,)).filtered(py)?;
+    match found.extract::<Option<(usize, usize)>>()? {
+        None => Ok(()),
+        Some((first, second)) => Err(devices::apart(py, operands, first, second)?),
+    }
 }
 
 /// The placement of what was put nowhere, of a thread and of the process; `u32::MAX` where a thread has none.

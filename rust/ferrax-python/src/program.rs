@@ -30,6 +30,8 @@ pub struct PyProgram {
     work: OnceLock<usize>,
     /// Whether it says where values are.
     says_places: OnceLock<bool>,
+    /// The inputs that nothing is made of.
+    unused: OnceLock<Vec<usize>>,
     /// Where its results are, by where operands are.
     pub places: placement::Answers,
     /// Of the linear half of a derivative and its transpose: the other half, whose outputs from
@@ -45,6 +47,7 @@ impl PyProgram {
             compiled: devices::Compiled::default(),
             work: OnceLock::new(),
             says_places: OnceLock::new(),
+            unused: OnceLock::new(),
             places: placement::Answers::default(),
             residuals_of: None,
         }
@@ -84,6 +87,20 @@ impl PyProgram {
         *self.says_places.get_or_init(|| placement::says(&self.program))
     }
 
+    /// The inputs that nothing is made of: where they were put is no matter.
+    pub fn unused(&self) -> &[usize] {
+        self.unused.get_or_init(|| {
+            let program = &self.program;
+            let mut used = vec![false; program.types.len()];
+            let equations = program.equations.iter().flat_map(|equation| &equation.inputs);
+            for var in equations.chain(&program.outputs).filter_map(ferrax_ir::Atom::as_var) {
+                used[var.index()] = true;
+            }
+            let inputs = program.inputs.iter().enumerate();
+            inputs.filter(|(_, var)| !used[var.index()]).map(|(number, _)| number).collect()
+        })
+    }
+
     /// Runs on concrete operands.
     pub fn run(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<Vec<Py<Array>>> {
         self.run_as(py, operands, self)
@@ -100,6 +117,7 @@ impl PyProgram {
         if checks::watched() {
             checks::may_run(&self.program.name)?;
         }
+        placement::check_devices(py, operands)?;
         let followed = key_reuse::follow(py, &self.program, &self.program.name, operands)?;
         let weak = self.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak));
         let target =
@@ -114,7 +132,7 @@ impl PyProgram {
         } else {
             devices::run(py, self, target, operands, weak)?
         };
-        if placement::any(operands) || target != DeviceId::HOST || self.says_places() {
+        if placement::any(operands) || devices::elsewhere(operands) || self.says_places() {
             placement::place_results(py, self, operands, &results)?;
         }
         followed.done(&results)?;

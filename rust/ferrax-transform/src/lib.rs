@@ -10,6 +10,7 @@
 //! | `row_blocks` | products over all pairs of rows by blocks, before they are differentiated |
 //! | `vjp` | reverse-mode derivatives from the two |
 //! | `batch` | one axis more |
+//! | `spmd/` | programs over the devices of a mesh: how their arrays are cut |
 //! | `control/` | the rules of branches, loops, checkpoints and custom derivatives, one file an op |
 //! | `optimise` | `inline`, `simplify`, `conditional_updates`, `hoist`, `fission`, `fold`, `cse`, `dce` in turn |
 //!
@@ -38,6 +39,7 @@ mod rewrite;
 pub mod row_blocks;
 pub mod simplify;
 mod split;
+pub mod spmd;
 pub mod transpose;
 pub mod vjp;
 

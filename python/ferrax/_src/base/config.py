@@ -154,8 +154,8 @@ _FLAGS = (
     ("jax_platform_name", parse_string, "", "The older form of jax_platforms."),
     ("jax_gpu", parse_string, "", "Which GPU `devices('gpu')` is: a part of its name or of its driver's, in any "
      "case of letters, or its number. Empty: the first that is not software."),
-    ("jax_num_cpu_devices", parse_cpu_count, -1, "How many CPU devices there are, which is one: of a "
-     "larger number the log says so, and the flag is 1."),
+    ("jax_num_cpu_devices", parse_cpu_count, -1, "How many devices the CPU plays, until one is first "
+     "looked at; -1: as XLA_FLAGS says (--xla_force_host_platform_device_count), or one."),
     ("jax_num_threads", parse_threads, THREADS_AT_START, "How many threads work on a program: no result "
      "depends on it. At first it is as many as the process may use."),
     ("jax_compilation_cache_dir", parse_string, _cache_dir(), "The folder where compiled programs are kept, "

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import logging
 import os
 import sys
 import threading
@@ -63,15 +62,10 @@ def parse_int(name, value):
 
 
 def parse_cpu_count(name, value):
-    """-1 or 1. Programs ask for more before they know what there is, then look at `devices()`."""
-    if parse_int(name, value) in (-1, 1):
-        return value
-    logging.getLogger("ferrax").warning(
-        "%s=%s: there is one CPU device, and the flag stays 1. Meshes and maps over more devices are errors.",
-        name,
-        value,
-    )
-    return 1
+    """A number of devices that the processor plays; -1: as the environment says, or one."""
+    if isinstance(parse_int(name, value), bool) or value is None or value != -1 and not 1 <= value <= 1 << 16:
+        raise ValueError(f"{name} must be from 1 to {1 << 16}, or -1; got {value!r}.")
+    return value
 
 
 def parse_threads(name, value):

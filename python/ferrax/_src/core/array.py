@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import warnings
 from typing import Any, cast
@@ -15,7 +16,8 @@ from ferrax._src.base import dtypes
 from ferrax._src.base.errors import ConcretizationTypeError, user_stacklevel
 from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, dense
-from ferrax._src.core.placements import placed, placement
+from ferrax._src.core.parts import part_of, parts_of
+from ferrax._src.core.placements import placement
 from ferrax._src.core.sharding import Sharding, SingleDeviceSharding
 
 
@@ -181,27 +183,46 @@ def _format(self: core.Array) -> Format:
 
 
 def _addressable_data(self: core.Array, index: int) -> core.Array:
-    """The part of the array on one of its devices: the array. Errors: IndexError."""
+    """The part of the array on one of its devices, in the sharding's order. Errors: IndexError."""
     sharding = placement(self).sharding
-    device = sharding._addressable_device_assignment[index]
+    devices = sharding._addressable_device_assignment
+    device = devices[0 if sharding.is_fully_replicated else index]
     if isinstance(sharding, SingleDeviceSharding):
         return self
-    return placed(self, SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
+    return part_of(self, sharding, device, sharding.devices_indices_map(self.shape)[device])
 
 
 def _addressable_shards(self: core.Array) -> list[Shard]:
-    """The parts of the array on this process's devices: one, the array."""
+    """The parts of the array on this process's devices, in the sharding's order."""
     sharding = placement(self).sharding
-    devices = sharding._addressable_device_assignment
-    parts = [self] if len(devices) == 1 else map(self.addressable_data, range(len(devices)))
-    return [
-        Shard(device, sharding, self.shape, part) for device, part in zip(devices, parts)
-    ]
+    return [Shard(device, sharding, self.shape, part) for device, part in parts_of(self)]
 
 
 def _on_device_size_in_bytes(self: core.Array) -> int:
-    """The bytes that the elements take."""
-    return self.nbytes
+    """The bytes that the elements take, on all devices together."""
+    sharding = placement(self).sharding
+    return math.prod(sharding.shard_shape(self.shape)) * self.itemsize * sharding.num_devices
+
+
+def _check_if_deleted(self: core.Array) -> None:
+    """Errors: RuntimeError if the array was deleted or donated."""
+    if self.is_deleted():
+        np.asarray(self)
+
+
+def _value(self: core.Array) -> np.ndarray:
+    """The elements as a NumPy array, by JAX's name for it."""
+    return np.asarray(self)
+
+
+def _arrays(self: core.Array) -> list[core.Array]:
+    """What each device holds, by JAX's name for it."""
+    return [part for _, part in parts_of(self)]
+
+
+def _fully_replicated_shard(self: core.Array) -> core.Array:
+    """What each device holds of an array that all have whole, by JAX's name for it."""
+    return _addressable_data(self, 0)
 
 
 def _platform(self: core.Array) -> str:
@@ -278,6 +299,8 @@ def install(Array) -> None:
     for name, function in {
         "devices": _devices,
         "addressable_data": _addressable_data,
+        "_check_if_deleted": _check_if_deleted,
+        "_fully_replicated_shard": _fully_replicated_shard,
         "on_device_size_in_bytes": _on_device_size_in_bytes,
     }.items():
         setattr(Array, name, _concrete_only(name, function))
@@ -286,6 +309,8 @@ def install(Array) -> None:
         "global_shards": _addressable_shards,
         "committed": _committed,
         "_committed": _committed,
+        "_arrays": _arrays,
+        "_value": _value,
         "is_fully_addressable": _is_fully_addressable,
         "is_fully_replicated": _is_fully_replicated,
     }.items():

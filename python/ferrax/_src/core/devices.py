@@ -12,6 +12,7 @@ import enum
 import functools
 import os
 import re
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -80,8 +81,8 @@ class Client:
 
     Attributes: `platform`, `platform_version`, `runtime_type`.
 
-    >>> ferrax.devices()[0].client.device_count()
-    1
+    >>> ferrax.devices()[0].client.device_count() == ferrax.device_count()
+    True
     """
 
     __slots__ = ("platform", "__weakref__")
@@ -261,28 +262,43 @@ _device = functools.cache(lambda platform, id, number: Device(id, _client(platfo
 
 @functools.cache
 def _attached(platform, choice) -> list[Device]:
-    if platform == "cpu":
-        return [_CPU]
     return [_device(platform, id, number) for number, id in _core.platform_devices(platform, choice)]
 
 
+# The devices that the processor plays are what this asks for, where `config.jax_num_cpu_devices` says nothing.
 _forced = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
-_told = False
+_lock = threading.Lock()
+_processors: list[Device] = []
 
 
-def _tell_of_one_device() -> None:
-    """Warns, once, where the environment asks for more devices than the one there is."""
-    global _told
-    if "XLA_FLAGS" not in os.environ:
-        return
-    found = _forced.findall(os.environ["XLA_FLAGS"])
-    if not _told and found and int(found[-1]) > 1:
-        _told = True
-        warnings.warn(
-            f"XLA_FLAGS asks for {found[-1]} devices of the host. There is one: meshes and maps over "
-            "more than one device raise errors.",
-            stacklevel=user_stacklevel(),
+def _cpu_count() -> int:
+    """How many devices the processor plays; without asking for one."""
+    asked = flags.states["jax_num_cpu_devices"].value
+    if _processors or asked > 0:
+        return len(_processors) or asked
+    found = _forced.findall(os.environ.get("XLA_FLAGS", ""))
+    return max(int(found[-1]), 1) if found else 1
+
+
+def _cpus() -> list[Device]:
+    """The devices that the processor plays, whose number is fixed from now on."""
+    with _lock:
+        if not _processors:
+            others = [Device(id, _CPU.client) for id in range(1, _cpu_count())]
+            _processors.extend((_CPU, *others))
+    return _processors
+
+
+def _check_count(name: str, count: Any, process_wide: bool) -> None:
+    """Errors: RuntimeError for a number of CPU devices other than that of those which there are."""
+    if name == "jax_num_cpu_devices" and _processors and count not in (-1, len(_processors)):
+        raise RuntimeError(
+            f"{name}: there are {len(_processors)} CPU devices, of which the first were looked at already; "
+            f"set it before any device is asked for. Got {count}"
         )
+
+
+flags.on_flag_change(_check_count)
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -296,9 +312,17 @@ def devices(backend: str | None = None) -> list[Device]:
     Errors: RuntimeError for backends that do not exist, or that `config.jax_platforms` does not name, and where there
     is no such GPU.
 
-    >>> [device.platform for device in ferrax.devices()]
-    ['cpu']
+    >>> ferrax.devices()[0].platform
+    'cpu'
     """
+    platform = _platform(backend)
+    if platform == "cpu":
+        return list(_cpus())
+    return list(_attached(platform, (flags.states["jax_gpu"].value or "") if platform == "gpu" else ""))
+
+
+def _platform(backend: str | None) -> str:
+    """The platform that a backend is of. Errors: RuntimeError unless there is one that is allowed."""
     platform = default_backend() if backend is None else backend
     if platform not in fixed_flags.PLATFORMS:
         known = "; ".join(f"'{name}', {_WHAT[name]}" for name in fixed_flags.PLATFORMS)
@@ -308,9 +332,7 @@ def devices(backend: str | None = None) -> list[Device]:
         raise RuntimeError(
             f"Unknown backend: '{platform}'; jax_platforms allows {', '.join(allowed)}"
         )
-    if platform == "cpu":
-        _tell_of_one_device()
-    return list(_attached(platform, (flags.states["jax_gpu"].value or "") if platform == "gpu" else ""))
+    return platform
 
 
 def _allowed() -> list[str]:
@@ -349,14 +371,14 @@ def local_devices(
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices a backend has: 1.
+    """How many devices a backend has.
 
     Args: backend: as of `devices`. Errors: RuntimeError for backends that do not exist.
 
-    >>> ferrax.device_count()
-    1
+    >>> ferrax.device_count() == len(ferrax.devices())
+    True
     """
-    return len(devices(backend))
+    return _cpu_count() if _platform(backend) == "cpu" else len(devices(backend))
 
 
 local_device_count = device_count
@@ -402,7 +424,7 @@ def process_indices(backend: str | None = None) -> list[int]:
     >>> ferrax.process_indices()
     [0]
     """
-    return [device.process_index for device in devices(backend)]
+    return sorted({device.process_index for device in devices(backend)})
 
 
 def host_ids(backend: str | None = None) -> list[int]:

@@ -18,7 +18,7 @@ def live_arrays(platform: str | None = None) -> list[core.Array]:
     Takes time in proportion to the number of all objects that Python's collector knows: to look for what
     keeps memory, not for each step.
 
-    Args: platform: None or "cpu".
+    Args: platform: of the devices that they are on, such as "cpu"; None: any.
 
     Errors: RuntimeError for platforms that do not exist.
 
@@ -27,9 +27,10 @@ def live_arrays(platform: str | None = None) -> list[core.Array]:
     >>> len(ferrax.live_arrays()) - before
     1
     """
-    devices(platform)
-    found = [x for x in gc.get_objects() if type(x) is core.ArrayImpl]
-    return [x for x in found if not x.is_deleted()]
+    if platform is not None:
+        devices(platform)
+    found = [x for x in gc.get_objects() if type(x) is core.ArrayImpl and not x.is_deleted()]
+    return [x for x in found if platform in (None, x.platform())]
 
 
 # How many arrays messages on memory name.

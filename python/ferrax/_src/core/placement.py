@@ -11,7 +11,7 @@ from ferrax import _core
 from ferrax._src import core
 from ferrax._src.base import config, dtypes
 from ferrax._src.core import placements, transfers
-from ferrax._src.core.devices import Device, Space, devices
+from ferrax._src.core.devices import Device, Space
 from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import (
     AbstractMesh,
@@ -151,14 +151,9 @@ def check_fits(sharding: Sharding, shape: tuple[int, ...], function: str) -> Non
 
 
 def check_devices(sharding: Sharding, function: str) -> None:
-    """Errors: ValueError unless the sharding's devices are those there are: one."""
+    """Errors: ValueError unless all devices of the sharding are this process's."""
     if not sharding.is_fully_addressable:
         raise ValueError(f"{function}: other processes have some of the devices of {sharding}")
-    if sharding.num_devices != 1:
-        raise ValueError(
-            f"{function} requires {sharding.num_devices} devices for {sharding}, but there is only one: "
-            f"{devices()[0]!r}"
-        )
 
 
 def _unshared(array):

@@ -2,21 +2,23 @@
 
 What goes in is a program and the number of the placement of each operand (`placements`); what comes out
 is that of each result. Where an operand lies over explicit axes of a mesh its type says so, and results
-have the types that `spec_rules` gives. Else a result is where the first operand is that it is made of, if
-it has as many axes, or undivided on that mesh; what a program says itself (constraints, functions of
-meshes) counts before that. Cost: linear in the program; the native core remembers the answers.
+have the types that `spec_rules` gives. Else results are cut as what they are made of, and what a program says itself
+(constraints, functions of meshes), as the native core finds (`ferrax-transform/src/spmd`). Cost: linear in the
+program; the native core remembers the answers.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ferrax._src.core.jaxpr import ClosedJaxpr, Literal
+from ferrax import _core
+from ferrax._src.core.devices import Device
+from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.mesh import AbstractMesh, Mesh, concrete_mesh
-from ferrax._src.core.partition import PartitionSpec
-from ferrax._src.core.placements import TYPED, number_of, numbered
+from ferrax._src.core.partition import PartitionSpec, entry_names
+from ferrax._src.core.placements import COMMITTED, TYPED, number_of, numbered, placement
 from ferrax._src.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from ferrax._src.core.spec_rules import joined, specs_of
 
@@ -30,18 +32,85 @@ def results(program: Any, numbers: Sequence[int]) -> list[int]:
             specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers])
             return [number_of(NamedSharding(mesh, _shown(spec))) for spec in specs]
     given = [numbered(number).sharding if number else None for number in numbers]
-    said: list[Sharding] = [sharding for sharding in given if sharding is not None]
-    found = _follow(jaxpr, given, said)
+    committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
+    said = [*committed, *_said(jaxpr)]
     if not said:
-        return [0] * len(found)
-    rest = _undivided(said[0])
-    return [number_of(rest if sharding is None else sharding) for sharding in found]
+        somewhere = next(filter(None, numbers), 0)
+        return [somewhere] * len(jaxpr.outvars)
+    _check_said(committed, said)
+    meshes = [x.mesh for x in said if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
+    if not meshes:
+        return [number_of(said[0])] * len(jaxpr.outvars)
+    mesh, kind = meshes[0], said[0].memory_kind
+    cut = _Cuts(mesh)
+    inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
+    found = _core.propagate(program, mesh.axis_sizes, inputs, _NAMES, cut.stated)
+    return [number_of(NamedSharding(mesh, cut.spec(entries), memory_kind=kind)) for entries in found]
+
+
+class _Cuts:
+    """Specs over a mesh as the native core has them: for each axis of an array numbers of axes of the mesh."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.numbers = {name: number for number, name in enumerate(mesh.axis_names)}
+
+    def entries(self, sharding: Sharding | None) -> list[list[int]] | None:
+        """None for shardings over other axes."""
+        if not isinstance(sharding, NamedSharding) or sharding.mesh.shape_tuple != self.mesh.shape_tuple:
+            return None
+        return [[self.numbers[name] for name in entry_names(entry)] for entry in sharding.spec.partitions]
+
+    def spec(self, entries: list[list[int]]) -> PartitionSpec:
+        while entries and not entries[-1]:
+            entries.pop()
+        names = self.mesh.axis_names
+        return PartitionSpec(*(tuple(names[number] for number in entry) for entry in entries))
+
+    def stated(self, name: str, params: dict[str, Any]) -> tuple[list[Any], bool, bool]:
+        """What an equation says of its results; see `_core.propagate`."""
+        rule, passes = _STATED[name]
+        found = [self.entries(sharding) for sharding in rule(params)]
+        return found, not params.get("unconstrained_dims"), passes
+
+
+def _said(jaxpr) -> list[Sharding]:
+    """The shardings over devices that equations of a program say."""
+    found: list[Sharding] = []
+    for eqn in jaxpr.eqns:
+        stated = _STATED.get(eqn.primitive.name)
+        if stated is not None:
+            found += filter(None, map(_here, stated[0](eqn.params)))
+            continue
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, (list, tuple)) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    found += _said(inner)
+    return found
+
+
+def _check_said(committed, said) -> None:
+    """Errors: ValueError for operands that were put on other devices than a program says that values are on."""
+    if committed:
+        devices = _assigned(committed[0])
+        other = next((x for x in said if devices and _assigned(x) not in (None, devices)), None)
+        if other is not None:
+            raise ValueError(
+                f"incompatible devices: an operand is on {_named(devices)}, and a sharding within the program is over "
+                f"{_named(_assigned(other))}. Put the arguments on one mesh with ferrax.device_put."
+            )
+
+
+def _named(devices) -> str:
+    return ", ".join(map(str, devices or ()))
 
 
 @functools.lru_cache(4096)
 def of_pair(x: int, y: int, x_shape: Sequence[int], y_shape: Sequence[int]) -> int:
     """The number of the result of an elementwise operation on two operands that are broadcast."""
     rank = max(len(x_shape), len(y_shape))
+    _check_pair(x, y)
     for number in (x, y):
         if number & TYPED:
             mesh = _mesh_of_all((x, y))
@@ -52,9 +121,73 @@ def of_pair(x: int, y: int, x_shape: Sequence[int], y_shape: Sequence[int]) -> i
                     own = [*spec, *[None] * (len(shape) - len(spec))]
                     entries.append((None,) * (rank - len(shape)) + tuple(own))
             return number_of(NamedSharding(mesh, _shown(joined("this operation", entries))))
-    first, shape = (x, x_shape) if x else (y, y_shape)
-    sharding = numbered(first).sharding
-    return number_of(sharding if len(shape) == rank else _undivided(sharding))
+    return _auto_pair(x, y, x_shape, y_shape, rank)
+
+
+def _auto_pair(x, y, x_shape, y_shape, rank) -> int:
+    """As `of_pair`, over axes that are not explicit: cut as both are, as far as they agree."""
+    given = [(numbered(number).sharding, number, shape) for number, shape in ((x, x_shape), (y, y_shape)) if number]
+    named = [(sharding, shape) for sharding, _, shape in given if isinstance(sharding, NamedSharding)]
+    if not named:
+        return next((number for _, number, _ in given if number & COMMITTED), given[0][1])
+    mesh, kind = named[0][0].mesh, named[0][0].memory_kind
+    entries: list[tuple[Any, ...]] = [()] * rank
+    for sharding, shape in named:
+        own = [entry_names(entry) for entry in sharding.spec.partitions]
+        for axis, (names, size) in enumerate(zip(own, shape), rank - len(shape)):
+            if size != 1:
+                entries[axis] = _agreed(entries[axis], names)
+    used: set[Any] = set()
+    kept: list[tuple[Any, ...]] = []
+    for names in entries:
+        kept.append(names if not used & set(names) else ())
+        used |= set(kept[-1])
+    while kept and not kept[-1]:
+        kept.pop()
+    return number_of(NamedSharding(mesh, PartitionSpec(*kept), memory_kind=kind))
+
+
+def _agreed(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The longer one of two lists of axes if it begins with the other, else what both begin with."""
+    common = next((n for n, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return a[:common] if common < min(len(a), len(b)) else max(a, b, key=len)
+
+
+@functools.lru_cache(4096)
+def clash(numbers: tuple[int, ...]) -> tuple[int, int] | None:
+    """Which two of a program's operands were put by request on different devices; None if there are none."""
+    known: tuple[int, tuple[Device, ...]] | None = None
+    for place, number in enumerate(numbers):
+        if number & COMMITTED:
+            devices = _assigned(numbered(number).sharding)
+            if devices is None:
+                continue
+            if known is not None and known[1] != devices:
+                return known[0], place
+            known = known or (place, devices)
+    return None
+
+
+def _assigned(sharding: Sharding) -> tuple[Device, ...] | None:
+    """The devices, in order; None for a sharding over a mesh without any."""
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        return None
+    return sharding._device_assignment
+
+
+def devices_of(array: Any) -> str:
+    """The devices that an array is on, as text."""
+    return _named(_assigned(placement(array).sharding)) or "a mesh without devices"
+
+
+def _check_pair(x, y) -> None:
+    """Errors: ValueError for operands of one operation that are on different devices by request."""
+    if clash((x, y)):
+        first, other = (_named(_assigned(numbered(number).sharding)) for number in (x, y))
+        raise ValueError(
+            f"incompatible devices: one operand is on {first}, the other on {other}. An operation runs on the devices "
+            "of its operands: put these on one device, or on one mesh, with ferrax.device_put."
+        )
 
 
 def _mesh_of_all(numbers) -> Mesh | AbstractMesh:
@@ -91,45 +224,6 @@ def _shown(spec) -> PartitionSpec:
     return PartitionSpec() if spec is None else PartitionSpec(*spec)
 
 
-def _undivided(sharding) -> Sharding:
-    """Where arrays are whole on these devices."""
-    if isinstance(sharding, NamedSharding):
-        return NamedSharding(sharding.mesh, PartitionSpec(), memory_kind=sharding.memory_kind)
-    return sharding
-
-
-def _follow(jaxpr, given, said) -> list[Sharding | None]:
-    """Where outputs of a jaxpr are, None for those that no placed value leads to. `said` gets what the
-    program says itself."""
-    known = dict(zip(jaxpr.invars, given))
-
-    def of(atom):
-        return None if isinstance(atom, Literal) else known.get(atom)
-
-    for eqn in jaxpr.eqns:
-        inputs = [of(atom) for atom in eqn.invars]
-        known.update(zip(eqn.outvars, _of_equation(eqn, inputs, said)))
-    return [of(atom) for atom in jaxpr.outvars]
-
-
-def _of_equation(eqn, inputs, said) -> list[Sharding | None]:
-    stated = _STATED.get(eqn.primitive.name)
-    if stated is not None:
-        found = [_here(sharding) for sharding in stated(eqn)]
-        said += [sharding for sharding in found if sharding is not None]
-        return found
-    for inner in ("jaxpr", "call_jaxpr"):
-        if inner in eqn.params:
-            jaxpr = getattr(eqn.params[inner], "jaxpr", eqn.params[inner])
-            if len(jaxpr.invars) == len(inputs) and len(jaxpr.outvars) == len(eqn.outvars):
-                return _follow(jaxpr, inputs, said)
-    first = next((n for n, sharding in enumerate(inputs) if sharding is not None), None)
-    if first is None:
-        return [None] * len(eqn.outvars)
-    rank, sharding = eqn.invars[first].aval.ndim, inputs[first]
-    return [sharding if out.aval.ndim == rank else _undivided(sharding) for out in eqn.outvars]
-
-
 def _here(sharding) -> Sharding | None:
     """The sharding over devices there are, else None."""
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
@@ -144,16 +238,15 @@ def _here(sharding) -> Sharding | None:
     return sharding if isinstance(sharding, SingleDeviceSharding) else None
 
 
-# What primitives say of where their results are.
-_STATED = {
-    "sharding_constraint": lambda eqn: [eqn.params["sharding"]],
-    "reshard": lambda eqn: [
-        NamedSharding(eqn.params["concrete_mesh"], eqn.params["dst_sharding"].spec)
-        if eqn.params["concrete_mesh"] is not None
-        else eqn.params["dst_sharding"]
-    ],
-    "shard_map": lambda eqn: [
-        NamedSharding(eqn.params["mesh"], spec) for spec in eqn.params["out_specs"]
-    ],
-}
+def _of_reshard(params) -> NamedSharding:
+    mesh, sharding = params["concrete_mesh"], params["dst_sharding"]
+    return sharding if mesh is None else NamedSharding(mesh, sharding.spec)
 
+
+# What primitives say of where their results are, and whether their operands are cut alike.
+_STATED: dict[str, tuple[Callable[[dict[str, Any]], list[Any]], bool]] = {
+    "sharding_constraint": (lambda params: [params["sharding"]], True),
+    "reshard": (lambda params: [_of_reshard(params)], False),
+    "shard_map": (lambda params: [NamedSharding(params["mesh"], spec) for spec in params["out_specs"]], False),
+}
+_NAMES = set(_STATED)

@@ -15,7 +15,7 @@ from ferrax._src.base.extended_dtypes import (
     key_fry,
 )
 from ferrax._src.core import named_axes, placements
-from ferrax._src.core.devices import Device, devices
+from ferrax._src.core.devices import _CPU, Device, devices
 from ferrax._src.core.sharding import SingleDeviceSharding
 
 _core.exclude_from_source(errors.PACKAGE_DIRECTORY)
@@ -113,7 +113,7 @@ def _default_place(read) -> int:
             if _choosing:
                 raise
             return placements.number_of_missing(f"the default device is to be '{device}', but {error}")
-    if not device._number:
+    if device is _CPU:
         return 0
     return placements.number_of(SingleDeviceSharding(device), committed=False)
 

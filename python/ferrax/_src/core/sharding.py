@@ -17,6 +17,7 @@ from ferrax._src.core.devices import MEMORY_KINDS, Device
 from ferrax._src.core.immutable import Immutable
 from ferrax._src.core.mesh import EMPTY_ABSTRACT_MESH, AbstractMesh, Mesh
 from ferrax._src.core.partition import PartitionSpec, entry_names, names_of
+from ferrax._src.core.tile_assignment import TileAssignment, assigned
 
 Shape = Sequence[int]
 Index = tuple[slice, ...]
@@ -53,7 +54,7 @@ class DuplicateSpecError(Exception):
 class Sharding:
     """How an array is laid out over devices.
 
-    >>> ferrax.sharding.SingleDeviceSharding(ferrax.devices()[0]).device_set == set(ferrax.devices())
+    >>> ferrax.sharding.SingleDeviceSharding(ferrax.devices()[0]).device_set == {ferrax.devices()[0]}
     True
     """
 
@@ -159,6 +160,10 @@ class Sharding:
             copies[device] = seen.get(numbers, 0)
             seen[numbers] = copies[device] + 1
         return copies
+
+    def _to_xla_hlo_sharding(self, num_dimensions: int) -> TileAssignment:
+        """The devices by the tiles that they hold of arrays of so many axes; the name is JAX's."""
+        return assigned(self._parts(num_dimensions), self._tile_numbers(num_dimensions))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether arrays of `ndim` axes are laid out alike."""

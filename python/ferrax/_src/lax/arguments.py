@@ -104,12 +104,17 @@ def describe(x: Array) -> str:
 
 
 def check_out_sharding(name: str, out_sharding) -> None:
-    """Checks where a result is asked to be. There is one device, on which all results are.
+    """Checks where a result is asked to be, which on one device is where it is.
 
     Errors: TypeError for what is no sharding; ValueError for a `PartitionSpec` where no mesh is in use, for
-    axes that are not explicit, and for meshes of other devices.
+    axes that are not explicit, and for other processes' devices; NotImplementedError for meshes of several.
     """
     if out_sharding is not None:
         sharding = explicit_sharding(out_sharding, f"{name}: out_sharding")
+        if sharding is not None and sharding.mesh.size > 1:
+            raise NotImplementedError(
+                f"{name}: out_sharding={sharding.spec} over a mesh of {sharding.mesh.size} devices is not supported: "
+                f"lay the result out, with ferrax.reshard(..., {sharding.spec})"
+            )
         if sharding is not None and isinstance(sharding.mesh, Mesh):
             check_devices(sharding, name)

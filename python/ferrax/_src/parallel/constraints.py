@@ -24,7 +24,13 @@ from ferrax._src.core.mesh import (
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import explicit_sharding, over_devices
 from ferrax._src.core.placements import place, placed
+from ferrax._src.core.primitives import (
+    axis_primitive_batchers,
+    primitive_jvps,
+    primitive_transposes,
+)
 from ferrax._src.core.sharding import NamedSharding, of_type
+from ferrax._src.transforms.ad import Zero
 from ferrax._src.transforms.composites import composite
 from ferrax._src.transforms.placed_jit import check_leaves, is_leaf, resolved
 from ferrax._src.tree import tree_util
@@ -42,6 +48,35 @@ def _identity(x, **params):
 sharding_constraint_p = composite("sharding_constraint", _identity)
 reshard_p = composite("reshard", _identity)
 layout_constraint_p = composite("layout_constraint", _identity)
+
+
+def _constraint_jvp(primals, tangents, **params):
+    """Tangents are laid out as what they are tangents of."""
+    (x,), (t,) = primals, tangents
+    out = sharding_constraint_p.bind(x, **params)
+    return out, Zero.from_primal_value(out) if type(t) is Zero else sharding_constraint_p.bind(t, **params)
+
+
+def _constraint_transpose(cotangent, x, **params):
+    if type(cotangent) is Zero:
+        return [Zero(x.aval.to_tangent_aval())]
+    return [sharding_constraint_p.bind(cotangent, **params)]
+
+
+def _constraint_batch(size, axis_name, trace_type, args, dims, /, *, sharding, unconstrained_dims, **params):
+    """The new axis is not divided."""
+    (x,), (dim,) = args, dims
+    if isinstance(sharding, NamedSharding):
+        entries = [*sharding.spec.partitions, *[None] * (x.ndim - 1 - len(sharding.spec))]
+        entries.insert(dim, None)
+        sharding = sharding.update(spec=sharding.spec.update(partitions=entries))
+    free = frozenset(n + (n >= dim) for n in unconstrained_dims)
+    return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=free, **params), dim
+
+
+primitive_jvps[sharding_constraint_p] = _constraint_jvp
+primitive_transposes[sharding_constraint_p] = _constraint_transpose
+axis_primitive_batchers[sharding_constraint_p] = _constraint_batch
 device_put_p = composite("device_put", lambda *args, **params: list(args), multiple_results=True)
 
 

@@ -1,7 +1,4 @@
-"""Arrays made of the parts that devices hold.
-
-In one process all parts are this process's. There is one device: its part is the array.
-"""
+"""Arrays made of the parts that devices hold. In one process all parts are this process's."""
 
 from __future__ import annotations
 
@@ -13,11 +10,13 @@ import numpy as np
 from ferrax._src import core
 from ferrax._src.base import dtypes, errors
 from ferrax._src.core import Array, Tracer
+from ferrax._src.core.devices import Device
 from ferrax._src.core.layout import Format, check_layout
 from ferrax._src.core.mesh import mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
+from ferrax._src.core.parts import joined
 from ferrax._src.core.placement import check_devices, device_put
-from ferrax._src.core.placements import place, placed
+from ferrax._src.core.placements import placed
 from ferrax._src.core.sharding import NamedSharding, Sharding
 from ferrax._src.tree import tree_util
 
@@ -79,15 +78,23 @@ def make_array_from_callback(
     sharding = _sharding(sharding, shape, function)
     wanted = None if dtype is None else dtypes.canonicalize_dtype(dtype)
     sharding.shard_shape(shape)
-    (index,) = sharding.addressable_devices_indices_map(shape).values()
-    part = data_callback(index)
-    if isinstance(part, Tracer):
-        raise errors.UnexpectedTracerError(
-            f"{function}: the callback returned a traced value, {part}; parts are arrays"
-        )
-    array = core.as_array(np.asarray(part) if isinstance(part, (list, tuple)) else part, function)
-    _check_part(array, shape, sharding, wanted, function)
-    return placed(array, sharding) if array is part else place(array, sharding)
+    known: dict[Any, Array] = {}
+    parts = {}
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        # Devices that hold the same tile share what the callback gives for it.
+        key = tuple((cut.start, cut.stop) for cut in index)
+        if key not in known:
+            part = data_callback(index)
+            if isinstance(part, Tracer):
+                raise errors.UnexpectedTracerError(
+                    f"{function}: the callback returned a traced value, {part}; parts are arrays"
+                )
+            array = core.as_array(np.asarray(part) if isinstance(part, (list, tuple)) else part, function)
+            _check_part(array, shape, sharding, wanted, function)
+            wanted = array.dtype
+            known[key] = array
+        parts[device] = known[key]
+    return _joined(shape, sharding, parts)
 
 
 def make_array_from_process_local_data(
@@ -131,11 +138,12 @@ def make_array_from_single_device_arrays(
     Args:
         shape: of the whole.
         sharding: how it is laid out.
-        arrays: for each of its devices, in order, the part.
+        arrays: for each of its devices the part, in any order.
         dtype: of the array; needed where there are no parts.
 
     Errors: TypeError unless `arrays` is a list or tuple of arrays; ValueError for another number of
-    parts than of devices, and for parts of another shape or dtype.
+    parts than of devices, for parts on other devices or two on one, and for parts of another shape or dtype.
+    Parts that several devices hold are not compared: the first device's is taken.
 
     >>> part = jnp.arange(3)
     >>> ferrax.make_array_from_single_device_arrays((3,), part.sharding, [part])
@@ -159,5 +167,28 @@ def make_array_from_single_device_arrays(
             f"{function}: {sharding} has {len(sharding.addressable_devices)} devices of this process, got "
             f"{len(arrays)} parts"
         )
-    _check_part(arrays[0], shape, sharding, dtype, function)
-    return placed(arrays[0], sharding)
+    wanted = dtype
+    for array in arrays:
+        _check_part(array, shape, sharding, wanted, function)
+        wanted = array.dtype
+    mine = sharding.addressable_devices
+    parts: dict[Device, Array] = {}
+    for array in arrays:
+        held = array.devices()
+        if len(held) != 1 or not held <= mine:
+            raise ValueError(
+                f"{function}: a part is on one of the devices of {sharding}, got one on "
+                f"{', '.join(sorted(map(str, held)))}"
+            )
+        (device,) = held
+        if device in parts:
+            raise ValueError(f"{function}: two of the parts are on {device}; each device has one")
+        parts[device] = array
+    return _joined(shape, sharding, parts)
+
+
+def _joined(shape, sharding, parts) -> Array:
+    """The array that parts make, by device; the part itself where there is but one."""
+    if len(parts) == 1:
+        return placed(next(iter(parts.values())), sharding)
+    return joined(shape, sharding, parts)

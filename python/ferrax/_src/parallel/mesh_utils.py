@@ -42,7 +42,7 @@ def create_device_mesh(
     Errors: ValueError unless there are as many devices as the mesh has places.
 
     >>> from ferrax.experimental import mesh_utils
-    >>> mesh_utils.create_device_mesh((1, 1)).shape
+    >>> mesh_utils.create_device_mesh((1, 1), ferrax.devices()[:1]).shape
     (1, 1)
     """
     known: list[Any] = list(all_devices() if devices is None else devices)
@@ -77,7 +77,7 @@ def create_hybrid_device_mesh(
     many devices in each, as the shapes say.
 
     >>> from ferrax.experimental import mesh_utils
-    >>> mesh_utils.create_hybrid_device_mesh((1,), (1,), process_is_granule=True).shape
+    >>> mesh_utils.create_hybrid_device_mesh((1,), (1,), ferrax.devices()[:1], process_is_granule=True).shape
     (1,)
     """
     function = "create_hybrid_device_mesh"

@@ -7,7 +7,7 @@ makes operations of arrays of its collectives, and the results are put together.
 and machine code are those of that program. An axis of size one needs no batch: its parts are the
 arrays, and what the jaxpr does stays as it is.
 
-Invariant: nothing is run over a mesh of more devices than there are (`placement.check_devices`).
+Invariant: nothing is run over a mesh of more devices than there are (`_check_mesh`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ferrax._src import core
 from ferrax._src.base import effects
 from ferrax._src.base.traceback_util import api_boundary
 from ferrax._src.core import api_util, named_axes, placements
+from ferrax._src.core.devices import device_count
 from ferrax._src.core.jaxpr import ClosedJaxpr
 from ferrax._src.core.lowering import lower_fun, register_lowering
 from ferrax._src.core.mesh import (
@@ -365,9 +366,10 @@ def _check_outputs(fun, jaxpr, in_specs, out_specs, manual, check_vma) -> None:
 
 def _cut(x, spec, order, mesh):
     """The parts of an array, along new leading axes: those of `order` that cut it, in that order."""
-    counts = [[mesh.shape[name] for name in entry_names(entry)] for entry in spec.partitions]
+    entries = [[name for name in entry_names(entry) if name in order] for entry in spec.partitions]
+    counts = [[mesh.shape[name] for name in names] for names in entries]
     counts += [[] for _ in range(x.ndim - len(counts))]
-    named = names_of(spec.partitions)
+    named = [name for names in entries for name in names]
     sizes: list[int] = []
     local: list[int] = []
     places: list[int] = []
@@ -403,7 +405,7 @@ def _join(x, spec, axes, mesh):
 
 def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes):
     """What the equation computes, of whole arrays."""
-    check_devices(NamedSharding(_with_devices(mesh), PartitionSpec()), "shard_map")
+    _check_mesh(mesh)
     program = ClosedJaxpr(jaxpr)._to_program()
     manual = [name for name in mesh.axis_names if name in newly_manual_axes]
     large = [name for name in manual if mesh.shape[name] > 1]
@@ -424,18 +426,12 @@ def _whole(*args, jaxpr, mesh, in_specs, out_specs, check_vma, newly_manual_axes
     ]
 
 
-def _with_devices(mesh):
-    """The mesh, with the devices there are if it says none."""
+def _check_mesh(mesh) -> None:
+    """Errors: ValueError for a mesh of other processes' devices, or without any and larger than what there is."""
     if isinstance(mesh, Mesh):
-        return mesh
-    if mesh.size != 1:
-        raise ValueError(f"shard_map requires {mesh.size} devices for {mesh}, but there is only one")
-    known = concrete_mesh()
-    return _one_device() if known.size != 1 else known
-
-
-def _one_device():
-    return Mesh([placements.WHOLE._device], ("device",))
+        check_devices(NamedSharding(mesh, PartitionSpec()), "shard_map")
+    elif mesh.size > (count := concrete_mesh().size or device_count()):
+        raise ValueError(f"shard_map requires {mesh.size} devices for {mesh}, and there are {count}")
 
 
 def staged_whole(args: Any, params: Any) -> Any:

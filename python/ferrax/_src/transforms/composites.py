@@ -63,7 +63,7 @@ def composite(name, run, multiple_results=False) -> Primitive:
         cotangents = cotangents if multiple_results else [cotangents]
         return composite_transpose(listed, cotangents, args, params)
 
-    def batch(size, axis_name, trace_type, args, dims, **params):
+    def batch(size, axis_name, trace_type, args, dims, /, **params):
         outs = vmap(lambda *args: listed(*args, **params), in_axes=tuple(dims))(*args)
         return (outs, [0] * len(outs)) if multiple_results else (outs[0], 0)
 

@@ -1,8 +1,8 @@
 """Jitted functions whose arguments or results have shardings (`jit(f, in_shardings=…)`).
 
-Such a function is a jitted one and two trees of shardings above its arguments and its results. The
-program is the same: on one device all shardings mean the whole array. What is done here, around the
-native call, is to check that they fit, to put arguments on the device that they name, and to say where results are.
+Such a function is a jitted one and two trees of shardings above its arguments and its results. What is done here,
+around the native call, is to check that they fit, to put arguments where they say, and to say where results are;
+those of which nothing is said are where the arguments' places put them (`core.propagation`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ferrax._src.core.layout import AutoLayout, Format, check_layout
 from ferrax._src.core.mesh import AbstractMesh, mesh_of_specs
 from ferrax._src.core.partition import PartitionSpec
 from ferrax._src.core.placement import check_fits, over_devices
-from ferrax._src.core.placements import device_number, place, placed, placement
+from ferrax._src.core.placements import place, placed, placement
 from ferrax._src.core.sharding import (
     IndivisibleError,
     NamedSharding,
@@ -102,9 +102,8 @@ class PlacedFunction:
         self._device = device
         self._static = jitted._options[0][0]
         # By trees, shapes and the mesh in use, the shardings of arguments and, by the same of results,
-        # those of results.
-        # Last, whether an argument is to be on another device than the CPU.
-        self._known: dict[Any, tuple[list, dict[Any, list], bool]] = {}
+        # those of results, and where others are of which no argument says it.
+        self._known: dict[Any, tuple[list, dict[Any, tuple[list, Any]]]] = {}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -128,33 +127,36 @@ class PlacedFunction:
         key = tree, tuple([getattr(x, "shape", ()) for x in leaves]), named_axes.mesh_in_use()
         known = self._known.get(key)
         if known is None:
-            found = self._inputs(args, kwargs)
-            known = _kept(self._known, key, (found, {}, any(map(device_number, found))))
+            known = _kept(self._known, key, (self._inputs(args, kwargs), {}))
         if self._device is not None:
             args, kwargs = self._moved(args, kwargs, [SingleDeviceSharding(self._device)] * len(leaves))
-        elif known[2]:
+        elif known[0]:
             args, kwargs = self._moved(args, kwargs, known[0])
         out, tree = tree_util.tree_flatten(self._jit(*args, **kwargs))
         shapes = tuple([x.shape for x in out])
         places = known[1].get((tree, shapes))
         if places is None:
-            places = _kept(known[1], (tree, shapes), self._outputs(tree, shapes, known[0]))
+            places = _kept(known[1], (tree, shapes), self._said(tree, shapes, known[0]))
         given = set(map(id, leaves))
         return tree.unflatten(
-            [
-                x if where is None else _put(x, where, id(x) in given)
-                for x, where in zip(out, places)
-            ]
+            [_put(x, where, places[1], id(x) in given) for x, where in zip(out, places[0])]
         )
 
     def _moved(self, args, kwargs, places) -> tuple[tuple, dict]:
-        """The arguments where they are said to be; those that were put elsewhere by request stay there, unless the
-        function has a device of its own."""
+        """The arguments where they are said to be. Errors: ValueError for those that were divided otherwise by
+        request, unless the function has a device of its own."""
 
         def put(leaf, where):
             array = core.as_array(leaf, "jit")
-            stays = where is None or isinstance(array, core.Tracer)
-            if stays or (self._device is None and placement(array).committed):
+            if where is None or isinstance(array, core.Tracer):
+                return leaf
+            known, committed = placement(array)
+            if committed and self._device is None and known.num_devices > 1:
+                if not known.is_equivalent_to(where, array.ndim):
+                    raise ValueError(
+                        f"jit: in_shardings says that an argument of type {core.typeof(array).str_short()} is laid out "
+                        f"as {where}, and it was put where {known} says: put it there first, with ferrax.device_put"
+                    )
                 return leaf
             return placed(array, where)
 
@@ -183,18 +185,27 @@ class PlacedFunction:
             resolved(where, np.shape(x), "in_shardings") for where, x in zip(places, leaves)
         ]
 
-    def _outputs(self, tree, shapes, known) -> list:
-        """The shardings of the results, all checked. Where nothing is said they are on the mesh that the
-        arguments are said to be on, undivided."""
+    def _said(self, tree, shapes, known) -> tuple[list, Sharding | None]:
+        """The shardings of the results, all checked, None where nothing is said; and where these are unless that
+        follows from the arguments: on the same mesh, undivided."""
         dummy = tree.unflatten(range(len(shapes)))
         places = _prefix(self._out, dummy, "out_shardings")
-        places = [
-            resolved(where, shape, "out_shardings") for where, shape in zip(places, shapes)
-        ]
+        places = [resolved(where, shape, "out_shardings") for where, shape in zip(places, shapes)]
         said = [where for where in [*places, *known] if where is not None]
+        devices = {where._device_assignment for where in said}
+        if len(devices) > 1:
+            raise ValueError(
+                "jit: incompatible devices: in_shardings and out_shardings are over different devices, "
+                + " and ".join(", ".join(map(str, some)) for some in devices)
+            )
         rest = said[0] if said else None
         if isinstance(rest, NamedSharding):
             rest = NamedSharding(rest.mesh, PartitionSpec())
+        return places, rest
+
+    def _outputs(self, tree, shapes, known) -> list:
+        """As `_said`, the latter in the place of None."""
+        places, rest = self._said(tree, shapes, known)
         return [rest if where is None else where for where in places]
 
     def _stage(self, staged, args, kwargs):
@@ -238,8 +249,12 @@ def _kept(table, key, found):
     return found
 
 
-def _put(x, where, given):
+def _put(x, where, rest, given):
     """A result, where it is. One that is no argument (`given`) is nobody else's."""
+    if where is None:
+        if rest is None or placement(x).committed:
+            return x
+        where = rest
     if isinstance(x, core.Tracer):
         return place(x, where) if isinstance(where, NamedSharding) and not given else x
     return placed(x, where) if given else place(x, where)

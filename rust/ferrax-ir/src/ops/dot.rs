@@ -10,6 +10,7 @@ use crate::convert::{Wide, load, store};
 use crate::rules::{
     Batch, Batched, ByRows, Extents, FromParams, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
 };
+use crate::shard_rule::{Cut, ShardRule};
 use crate::tensor::element_count;
 use crate::{
     ArrayType, Atom, Axes, Builder, DType, Kind, Param, Params, Result, Shape, ShowShape, Tensor, ToParam,
@@ -443,6 +444,22 @@ impl Rules for DotGeneral {
 
     fn lower(&self) -> Lowering {
         Lowering::Library
+    }
+
+    fn shard(&self, inputs: &[Extents<'_>], outputs: &[Extents<'_>]) -> Result<ShardRule> {
+        let mut rule = ShardRule::apart(inputs, outputs);
+        let ranks = [inputs[0].sizes.len(), inputs[1].sizes.len()];
+        for axis in 0..outputs[0].sizes.len() {
+            for (operand, from) in self.origin(axis, ranks).into_iter().enumerate() {
+                if let Some(from) = from {
+                    rule.share(operand, from, 0, axis, Cut::Pass);
+                }
+            }
+        }
+        for (&left, &right) in self.lhs_contracting.iter().zip(&self.rhs_contracting) {
+            rule.fold((0, left), (1, right));
+        }
+        Ok(rule)
     }
 
     /// Where free and contracted axes of both operands are walked with one step: nothing has to be brought into

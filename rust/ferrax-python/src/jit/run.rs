@@ -48,18 +48,26 @@ impl JitFunction {
         let program = entry.program.get();
         let elsewhere = devices::elsewhere(operands);
         let moved: SmallVec<[Operand<'py>; 4]>;
-        let operands = if elsewhere && !entry.captured.is_empty() {
-            // Captured arrays follow the arguments.
-            let arguments = entry.key.leaves.len();
-            let captured = arguments..arguments + entry.captured.len();
-            let follow = |(n, x): (usize, &Operand<'py>)| {
-                if captured.contains(&n) { devices::uncommitted(py, x) } else { Ok(x.clone()) }
+        let arguments = entry.key.leaves.len();
+        let captured = arguments..arguments + entry.captured.len();
+        let donated = entry.donated.as_deref().unwrap_or_default();
+        let follows = |number: usize, x: &Operand<'_>| {
+            let free = captured.contains(&number) || program.unused().contains(&number);
+            free && placement::committed(x).is_some()
+                && placement::typed(x) == 0
+                && donated.get(number) != Some(&true)
+        };
+        let operands = if operands.iter().enumerate().any(|(number, x)| follows(number, x)) {
+            // What functions capture, and what nothing is made of, follows the arguments.
+            let follow = |(number, x): (usize, &Operand<'py>)| {
+                if follows(number, x) { devices::uncommitted(py, x) } else { Ok(x.clone()) }
             };
             moved = operands.iter().enumerate().map(follow).collect::<PyResult<_>>()?;
             &moved
         } else {
             operands
         };
+        placement::check_devices(py, operands)?;
         let target = if elsewhere { devices::target(py, operands)? } else { DeviceId::HOST };
         let results = if target == DeviceId::HOST {
             let array = |(tensor, &weak)| Array::new_concrete(py, tensor, weak);
@@ -73,7 +81,6 @@ impl JitFunction {
                 checks::may_run(&self.name)?;
                 checks::arguments(py, operands)?;
             }
-            let donated = entry.donated.as_deref().unwrap_or_default();
             check_donated(operands, donated)?;
             let results = devices::run(py, program, target, operands, entry.weak.iter().copied())?;
             give_up(operands, donated);

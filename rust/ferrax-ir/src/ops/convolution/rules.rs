@@ -12,7 +12,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::ops::derive::{Cotangents, Tangents, cotangent, linear, zero};
-use crate::rules::{Batch, Batched, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear};
+use crate::rules::{
+    Batch, Batched, Extents as Sized, Jvp, Lowering, Row, Rules, Transpose, Types, not_linear,
+};
+use crate::shard_rule::{Cut, ShardRule};
 use crate::{ArrayType, Atom, Axes, Builder, Dim, Result, Type, internal_error, ops::Rev, value_error};
 
 use super::{ConvDims, ConvGeneralDilated, dilated};
@@ -247,5 +250,22 @@ impl Rules for ConvGeneralDilated {
 
     fn lower(&self) -> Lowering {
         Lowering::Library
+    }
+
+    /// Features are whole where there are groups of them; windows reach into neighbouring parts.
+    fn shard(&self, inputs: &[Sized<'_>], outputs: &[Sized<'_>]) -> Result<ShardRule> {
+        let mut rule = ShardRule::apart(inputs, outputs);
+        let dims = &self.dims;
+        if self.batch_group_count == 1 {
+            rule.share(0, dims.lhs[0], 0, dims.out[0], Cut::Pass);
+        }
+        if self.groups() == 1 {
+            rule.share(1, dims.rhs[0], 0, dims.out[1], Cut::Pass);
+            rule.fold((0, dims.lhs[1]), (1, dims.rhs[1]));
+        }
+        for axis in 2..dims.lhs.len() {
+            rule.share(0, dims.lhs[axis], 0, dims.out[axis], Cut::Shift);
+        }
+        Ok(rule)
     }
 }

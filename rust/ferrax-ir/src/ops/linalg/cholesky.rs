@@ -55,6 +55,10 @@ impl Rules for Cholesky {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn matrix_axes(&self) -> usize {
+        2
+    }
 }
 
 /// The solution of `L x = b`.

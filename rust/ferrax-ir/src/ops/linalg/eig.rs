@@ -179,6 +179,10 @@ impl Rules for Eig {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn matrix_axes(&self) -> usize {
+        2
+    }
 }
 
 impl Row for Schur {

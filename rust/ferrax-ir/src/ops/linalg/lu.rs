@@ -108,4 +108,8 @@ impl Rules for Lu {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn matrix_axes(&self) -> usize {
+        2
+    }
 }

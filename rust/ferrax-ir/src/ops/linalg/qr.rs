@@ -74,6 +74,10 @@ impl Rules for Qr {
         Lowering::Expand
     }
 
+    fn matrix_axes(&self) -> usize {
+        2
+    }
+
     fn expand(&self, b: &mut Builder, inputs: &[Atom]) -> Result<SmallVec<[Atom; 1]>> {
         let [a] = atoms(Self::NAME, inputs)?;
         let operand = b.array_type(a)?;

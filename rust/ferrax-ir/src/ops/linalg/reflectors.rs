@@ -47,6 +47,10 @@ macro_rules! without_derivative {
         fn lower(&self) -> Lowering {
             Lowering::Library
         }
+
+        fn matrix_axes(&self) -> usize {
+            2
+        }
     };
 }
 pub(super) use without_derivative;

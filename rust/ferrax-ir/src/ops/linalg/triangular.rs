@@ -116,4 +116,8 @@ impl Rules for TriangularSolve {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn matrix_axes(&self) -> usize {
+        2
+    }
 }

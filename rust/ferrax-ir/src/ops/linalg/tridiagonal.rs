@@ -150,6 +150,10 @@ impl Rules for TridiagonalSolve {
     fn lower(&self) -> Lowering {
         Lowering::Library
     }
+
+    fn matrix_axes(&self) -> usize {
+        2
+    }
 }
 
 impl Row for Tridiagonal {
