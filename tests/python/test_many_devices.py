@@ -178,3 +178,15 @@ def test_live_arrays_of_a_platform():
     on_cpu, on_other = ferrax.live_arrays("cpu"), ferrax.live_arrays("reference")
     assert any(y is x for y in on_cpu) and not any(y is there for y in on_cpu)
     assert any(y is there for y in on_other) and not any(y is x for y in on_other)
+
+
+def test_what_shared_functions_say_is_looked_for_once():
+    """Each function calls the one before twice: 2 ** 40 calls, were they gone through one by one."""
+    from ferrax import _core
+
+    on = ferrax.NamedSharding(mesh_of(ferrax_side()), ferrax.P("x"))
+    f = lambda x: ferrax.lax.with_sharding_constraint(x, on) * 2  # noqa: E731
+    for _ in range(40):
+        f = (lambda inner: lambda x: inner(inner(x)))(ferrax.jit(f))
+    program = ferrax.jit(f).trace(jnp.ones(8))._program
+    assert len(_core.equations_named(program, {"sharding_constraint"})) == 1

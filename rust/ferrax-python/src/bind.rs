@@ -245,6 +245,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         devices::device_name,
         devices::missing_device,
         spmd::propagate,
+        spmd::equations_named,
     );
     Ok(())
 }

@@ -202,8 +202,10 @@ impl Answers {
 
 /// Whether a program says where values are.
 pub fn says(program: &Program) -> bool {
-    program.equations.iter().any(|equation| {
-        SAYING.contains(&equation.op.name()) || equation.op.programs().into_iter().any(|inner| says(inner))
+    program.measure(&|program: &Program, inside: &dyn Fn(&Arc<Program>) -> bool| {
+        program.equations.iter().any(|equation| {
+            SAYING.contains(&equation.op.name()) || equation.op.programs().into_iter().any(inside)
+        })
     })
 }
 

@@ -1,6 +1,8 @@
 //! How arrays are cut over the axes of a mesh, for the Python layer, which knows the meshes.
 
-use ferrax_ir::Equation;
+use std::sync::Arc;
+
+use ferrax_ir::{Equation, Program};
 use ferrax_transform::spmd::{self, Spec, Stated};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,6 +18,39 @@ type Entries = Vec<Vec<u8>>;
 
 fn spec_of(entries: Entries) -> Spec {
     entries.into_iter().map(|axes| axes.into_iter().collect()).collect()
+}
+
+/// Name and parameters of the equations with one of these names, of primitives that are defined in Python; those of a
+/// sub-program once, however often it is called.
+#[pyfunction]
+pub fn equations_named<'py>(
+    py: Python<'py>,
+    program: &PyProgram,
+    names: FxHashSet<String>,
+) -> Vec<(String, Bound<'py, PyDict>)> {
+    let (mut found, mut seen) = (Vec::new(), FxHashSet::default());
+    collect(py, &program.program, &names, &mut seen, &mut found);
+    found
+}
+
+fn collect<'py>(
+    py: Python<'py>,
+    program: &Arc<Program>,
+    names: &FxHashSet<String>,
+    seen: &mut FxHashSet<*const Program>,
+    found: &mut Vec<(String, Bound<'py, PyDict>)>,
+) {
+    if !seen.insert(Arc::as_ptr(program)) {
+        return;
+    }
+    for equation in &program.equations {
+        if let Some(primitive) = primitive::of(&equation.op).filter(|_| names.contains(equation.op.name())) {
+            found.push((equation.op.name().to_string(), primitive.params.bind(py).clone()));
+        }
+        for inner in equation.op.programs() {
+            collect(py, inner, names, seen, found);
+        }
+    }
 }
 
 /// How the outputs of a program are cut. `stated(name, params)` is asked of primitives that are defined in Python and have one of

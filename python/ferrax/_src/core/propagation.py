@@ -25,22 +25,21 @@ from ferrax._src.core.spec_rules import joined, specs_of
 
 def results(program: Any, numbers: Sequence[int]) -> list[int]:
     """The numbers of the placements of a program's results."""
-    jaxpr = ClosedJaxpr(program).jaxpr
     for number in numbers:
         if number & TYPED:
             mesh = _mesh_of_all(numbers)
-            specs = specs_of(jaxpr, [_spec(given, mesh) for given in numbers])
+            specs = specs_of(ClosedJaxpr(program).jaxpr, [_spec(given, mesh) for given in numbers])
             return [number_of(NamedSharding(mesh, _shown(spec))) for spec in specs]
     given = [numbered(number).sharding if number else None for number in numbers]
     committed = [numbered(number).sharding for number in numbers if number & COMMITTED]
-    said = [*committed, *_said(jaxpr)]
+    said, count = [*committed, *_said(program)], len(program.out_types)
     if not said:
         somewhere = next(filter(None, numbers), 0)
-        return [somewhere] * len(jaxpr.outvars)
+        return [somewhere] * count
     _check_said(committed, said)
     meshes = [x.mesh for x in said if isinstance(x, NamedSharding) and isinstance(x.mesh, Mesh)]
     if not meshes:
-        return [number_of(said[0])] * len(jaxpr.outvars)
+        return [number_of(said[0])] * count
     mesh, kind = meshes[0], said[0].memory_kind
     cut = _Cuts(mesh)
     inputs = [cut.entries(x) if number & COMMITTED else None for number, x in zip(numbers, given)]
@@ -74,20 +73,10 @@ class _Cuts:
         return found, not params.get("unconstrained_dims"), passes
 
 
-def _said(jaxpr) -> list[Sharding]:
+def _said(program) -> list[Sharding]:
     """The shardings over devices that equations of a program say."""
-    found: list[Sharding] = []
-    for eqn in jaxpr.eqns:
-        stated = _STATED.get(eqn.primitive.name)
-        if stated is not None:
-            found += filter(None, map(_here, stated[0](eqn.params)))
-            continue
-        for value in eqn.params.values():
-            for inner in value if isinstance(value, (list, tuple)) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    found += _said(inner)
-    return found
+    stated = _core.equations_named(program, _NAMES)
+    return [found for name, params in stated for found in map(_here, _STATED[name][0](params)) if found is not None]
 
 
 def _check_said(committed, said) -> None:

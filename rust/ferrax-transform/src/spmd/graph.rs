@@ -27,7 +27,7 @@ pub struct Node {
 /// then only say how their operands are cut. Then these, too.
 pub const LEVELS: u8 = 3;
 
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 18;
 
 pub struct Value {
     pub sizes: Sizes,
