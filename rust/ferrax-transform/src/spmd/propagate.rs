@@ -65,7 +65,7 @@ fn settle(values: &mut [Value], nodes: &[Node], mesh: &[usize], level: u8) {
 fn step(values: &mut [Value], node: &Node, mesh: &[usize], level: u8) -> bool {
     // Copies along new axes only say before their turn how their operands are cut.
     let backwards = node.level > level;
-    if backwards && node.level != LEVELS - 1 || backwards && level == 0 {
+    if backwards && (level == 0 || node.level != LEVELS - 1) {
         return false;
     }
     let ShardRule { factors, operands, results } = &node.rule;
