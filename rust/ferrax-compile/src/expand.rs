@@ -33,7 +33,7 @@ impl Expander {
         let mut program = self.round(program)?;
         for _ in 0..MAX_ROUNDS {
             let Some(op) =
-                program.equations.iter().map(|equation| &equation.op).find(|op| needs_expansion(op))
+                program.equations.iter().map(|equation| &equation.op).find(|op| self.needs_expansion(op))
             else {
                 return Ok(program);
             };
@@ -132,14 +132,19 @@ impl Expander {
         }
         Ok(substitute(&map, &program.outputs)?.into_iter().collect())
     }
-}
 
-fn needs_expansion(op: &Op) -> bool {
-    match op.view() {
-        View::Leaf(rules) => rules.lower() == Lowering::Expand,
-        View::Call(_) | View::Checkpoint(_) | View::CustomJvp(_) | View::CustomVjp(_) | View::Ruled(..) => {
-            true
+    /// Sub-programs of what an op expanded to are expanded in the next round.
+    fn needs_expansion(&self, op: &Op) -> bool {
+        match op.view() {
+            View::Leaf(rules) => rules.lower() == Lowering::Expand,
+            View::Call(_)
+            | View::Checkpoint(_)
+            | View::CustomJvp(_)
+            | View::CustomVjp(_)
+            | View::Ruled(..) => true,
+            View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => {
+                op.programs().into_iter().any(|callee| !self.done.contains_key(&Arc::as_ptr(callee).addr()))
+            }
         }
-        View::Cond(_) | View::While(_) | View::Sweeps(_) | View::Scan(_) => false,
     }
 }

@@ -41,10 +41,15 @@ fn wrong_elements_are_seen() {
 }
 
 /// Ops that no program has that a machine runs, each with the reason.
-const NEVER_DRAWN: &[(&str, &str)] = &[(
-    "custom_lin",
-    "stands between a derivative's two passes, and is only transposed: it cannot be evaluated",
-)];
+const NEVER_DRAWN: &[(&str, &str)] = &[
+    (
+        "custom_lin",
+        "stands between a derivative's two passes, and is only transposed: it cannot be evaluated",
+    ),
+    ("pvary", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("psum_invariant", "is over the axes of a mesh, whose types programs over lanes do not have"),
+    ("all_gather_invariant", "is over the axes of a mesh, whose types programs over lanes do not have"),
+];
 
 #[test]
 fn every_op_is_drawn() {

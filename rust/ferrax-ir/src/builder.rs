@@ -11,9 +11,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ops::*;
 use crate::program::{Atoms, Vars};
+use crate::varying;
 use crate::{
     ArrayType, Atom, Axes, DType, Dim, Equation, Literal, Op, Program, Result, Scalar, Shape, Source, Tensor,
-    Type, Var, internal_error,
+    Type, Var, View, internal_error,
 };
 
 /// A program under construction.
@@ -104,12 +105,32 @@ impl Builder {
         }
     }
 
-    /// Appends an equation after checking its types.
+    /// Appends an equation after checking its types. Operands that are the same on more devices than the op takes
+    /// them to be are taken as differing ([`varying::matched`]).
     pub fn emit(&mut self, op: impl Into<Op>, inputs: &[Atom]) -> Result<Vars> {
         let op = op.into();
         let types: SmallVec<[Type; 3]> = inputs.iter().map(|&atom| self.type_of(atom)).collect();
+        if matches!(op.view(), View::Leaf(_)) && types.iter().all(|ty| ty.varying().is_empty()) {
+            let outputs = op.infer(&types)?;
+            return Ok(self.emit_typed(op, inputs, outputs));
+        }
+        let op = varying::fitting(op, &types)?;
+        let inputs = varying::matched(self, &op, inputs)?;
+        let types: SmallVec<[Type; 3]> = inputs.iter().map(|&atom| self.type_of(atom)).collect();
         let outputs = op.infer(&types)?;
-        Ok(self.emit_typed(op, inputs, outputs))
+        Ok(self.emit_typed(op, &inputs, outputs))
+    }
+
+    /// Appends an equation whose outputs have these types, save for the axes along which they differ.
+    pub fn emit_as(&mut self, op: Op, inputs: &[Atom], types: &[Type]) -> Result<Vars> {
+        if !matches!(op.view(), View::Leaf(_)) {
+            return self.emit(op, inputs);
+        }
+        let inputs = varying::matched(self, &op, inputs)?;
+        let given: SmallVec<[Type; 3]> = inputs.iter().map(|&atom| self.type_of(atom)).collect();
+        let mut types: SmallVec<[Type; 1]> = types.into();
+        varying::settle(&op, &given, &mut types)?;
+        Ok(self.emit_typed(op, &inputs, types))
     }
 
     /// Appends an equation whose output types are known to be these.
@@ -139,6 +160,11 @@ impl Builder {
             return Err(internal_error!("{} arguments for {} inputs", arguments.len(), program.inputs.len()));
         }
         let mut map: Vec<Option<Atom>> = vec![None; program.types.len()];
+        // Where arguments differ along more axes than the program was typed for, so do results.
+        let typed = program
+            .input_types()
+            .zip(arguments)
+            .all(|(ty, &argument)| ty.varying().covers(self.type_of(argument).varying()));
         for (var, &argument) in program.inputs.iter().zip(arguments) {
             let weak = program.types[var.index()].as_array().is_some_and(|ty| ty.weak);
             map[var.index()] = Some(self.with_weak(argument, weak)?);
@@ -152,9 +178,14 @@ impl Builder {
             let inputs = substitute(&map, &equation.inputs)?;
             let types = equation.outputs.iter().map(|var| program.types[var.index()].clone());
             self.source = equation.source.within(outer);
-            let outputs = self.emit_typed(equation.op.clone(), &inputs, types);
-            for (old, new) in equation.outputs.iter().zip(outputs) {
-                map[old.index()] = Some(Atom::Var(new));
+            if typed {
+                let outputs = self.emit_typed(equation.op.clone(), &inputs, types);
+                for (old, new) in equation.outputs.iter().zip(outputs) {
+                    map[old.index()] = Some(Atom::Var(new));
+                }
+            } else {
+                let types: SmallVec<[Type; 1]> = types.collect();
+                varying::append(self, equation, &inputs, &types, &mut map)?;
             }
         }
         self.source = outer;
@@ -190,10 +221,12 @@ impl Builder {
         Atom::Literal(Literal { value: Scalar::from_i64(dtype, value), weak: false })
     }
 
-    /// An array of one value, of this type (weakness included).
+    /// An array of one value, of this type (weakness included). A scalar is a literal.
     pub fn full(&mut self, ty: &ArrayType, value: Scalar) -> Result<Atom> {
         let literal = Atom::Literal(Literal { value, weak: ty.weak });
-        self.broadcast_scalar(literal, &ty.shape)
+        let full = self.broadcast_scalar(literal, &ty.shape)?;
+        let own = self.type_of(full);
+        varying::pvary(self, full, &own, ty.varying)
     }
 
     /// Zeros of this type. For keys and `float0` there are none.

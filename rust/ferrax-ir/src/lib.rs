@@ -48,6 +48,7 @@ pub mod serial;
 pub mod shard_rule;
 pub mod tensor;
 pub mod types;
+pub mod varying;
 pub mod verify;
 
 pub use builder::Builder;
@@ -64,3 +65,4 @@ pub use program::{
 };
 pub use tensor::{Element, Scalar, Sizes, Storage, Tensor};
 pub use types::{ArrayType, Axes, Shape, ShowShape, Type};
+pub use varying::Varying;

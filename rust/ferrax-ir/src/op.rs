@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ops::*;
 use crate::rules::{FromParams, Row, Rules, Types};
+use crate::varying;
 use crate::{Effect, Effects, Param, Params, Program, Result, Tensor, Type, parse_error};
 
 /// An op that is defined outside this crate, with the same rules as a method
@@ -141,7 +142,9 @@ impl Op {
     }
 
     pub fn infer(&self, inputs: &[Type]) -> Result<Types> {
-        self.row().infer(inputs)
+        let mut outputs = self.row().infer(inputs)?;
+        varying::settle(self, inputs, &mut outputs)?;
+        Ok(outputs)
     }
 
     /// Reference evaluation; see [`Row::eval`].

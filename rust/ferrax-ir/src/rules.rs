@@ -11,6 +11,7 @@ pub use crate::lowering::{
 };
 use crate::scalar::{Body, Value};
 use crate::shard_rule::{self, ShardRule};
+use crate::varying::Varying;
 use crate::{
     ArrayType, Atom, Builder, DType, Dim, Effects, Param, Params, Result, Tensor, Type, internal_error,
     unsupported,
@@ -146,6 +147,11 @@ pub trait Rules: Row {
     /// Whether `batch_named` gives all lanes the same, not batched.
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// Along which axes of meshes the outputs may differ between devices, if the operands do along `operands`.
+    fn varies(&self, operands: Varying) -> Varying {
+        operands
     }
 
     fn lower(&self) -> Lowering;

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::varying::Varying;
 use crate::{DType, Dim};
 
 /// The dimensions of an array, outermost first.
@@ -11,12 +12,14 @@ pub type Shape = SmallVec<[Dim; 4]>;
 pub type Axes = SmallVec<[usize; 4]>;
 
 /// Shape and element type. `weak` marks values that came from Python scalars
-/// and give way to strong types in promotion.
+/// and give way to strong types in promotion; `varying` says along which axes of
+/// a mesh devices may have different values.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArrayType {
     pub shape: Shape,
     pub dtype: DType,
     pub weak: bool,
+    pub varying: Varying,
 }
 
 /// The type of a value.
@@ -31,7 +34,7 @@ pub enum Type {
 
 impl ArrayType {
     pub fn new(shape: impl Into<Shape>, dtype: DType) -> Self {
-        ArrayType { shape: shape.into(), dtype, weak: false }
+        ArrayType { shape: shape.into(), dtype, weak: false, varying: Varying::NONE }
     }
 
     pub fn scalar(dtype: DType) -> Self {
@@ -47,15 +50,20 @@ impl ArrayType {
     }
 
     pub fn with_dtype(&self, dtype: DType) -> Self {
-        ArrayType { shape: self.shape.clone(), dtype, weak: self.weak }
+        ArrayType { shape: self.shape.clone(), dtype, ..*self }
     }
 
     pub fn with_shape(&self, shape: Shape) -> Self {
-        ArrayType { shape, dtype: self.dtype, weak: self.weak }
+        ArrayType { shape, ..*self }
     }
 
     pub fn with_weak(mut self, weak: bool) -> Self {
         self.weak = weak;
+        self
+    }
+
+    pub fn with_varying(mut self, varying: Varying) -> Self {
+        self.varying = varying;
         self
     }
 
@@ -86,7 +94,8 @@ impl From<ArrayType> for Type {
 }
 
 /// Prints as `f32[2,3]`; a weak type as `~f32[]` only where `{:#}` asks for it,
-/// since two programs that differ in weakness alone read better alike.
+/// since two programs that differ in weakness alone read better alike. A value that
+/// differs along axes is `f32[2,3]{V:x}`.
 impl std::fmt::Display for ArrayType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.weak && f.alternate() {
@@ -99,7 +108,15 @@ impl std::fmt::Display for ArrayType {
             }
             write!(f, "{dim}")?;
         }
-        f.write_str("]")
+        f.write_str("]")?;
+        if !self.varying.is_empty() {
+            let names = self.varying.names();
+            match &*names {
+                [name] => write!(f, "{{V:{name}}}")?,
+                names => write!(f, "{{V:({})}}", names.join(","))?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -296,6 +296,17 @@ impl Array {
         self.weak()
     }
 
+    /// Along which axes of a mesh the value differs by type, as programs name them.
+    #[getter]
+    fn _varying<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match &self.data {
+            Data::Tracer(tracer) if !tracer.ty.varying.is_empty() => {
+                PyTuple::new(py, tracer.ty.varying.names().iter().map(|name| &**name))
+            }
+            _ => Ok(PyTuple::empty(py)),
+        }
+    }
+
     /// The shape and dtype as text, such as `f32[2,3]`.
     fn _type_text(&self) -> String {
         self.array_type().to_string()

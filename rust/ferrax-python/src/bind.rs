@@ -38,7 +38,7 @@ fn as_array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, A
     convert::as_array(value, name)
 }
 
-/// Shape, dtype and weakness of what `as_array` would give.
+/// The type of what `as_array` would give, as `type_tuple` has it.
 #[pyfunction]
 fn type_of<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let operand = convert::operand(value, "typeof")?;
@@ -46,8 +46,7 @@ fn type_of<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'p
         convert::Operand::Array(array) => array.get().array_type(),
         convert::Operand::Literal(literal) => literal.array_type(),
     };
-    let sizes = ty.sizes().unwrap_or_default();
-    (PyTuple::new(py, sizes)?, dtypes::to_numpy(py, ty.dtype)?, ty.weak).into_pyobject(py)
+    program::type_tuple(py, &ty.into())
 }
 
 /// The concrete array that a value is or stands for; `None` if it is abstract.
@@ -245,6 +244,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         devices::device_name,
         devices::missing_device,
         spmd::propagate,
+        spmd::replace_named,
         spmd::equations_named,
     );
     Ok(())

@@ -27,6 +27,7 @@ use crate::convert::{self, Operand};
 use crate::placement;
 use crate::program::PyProgram;
 use crate::promote::{compilation_context, context};
+use crate::spmd;
 use crate::trace::{self, FrameKind};
 use crate::tracebacks::Filtered;
 use crate::tree::{self, Leaves, PyTreeDef, TreeDef};
@@ -430,11 +431,7 @@ impl JitFunction {
     ) -> PyResult<Arc<Entry>> {
         let known = self.before_trace(py, &key)?;
         let begun = Instant::now();
-        let types: Vec<ArrayType> = key
-            .leaves
-            .iter()
-            .map(|leaf| ArrayType::of_sizes(&leaf.sizes, leaf.dtype).with_weak(leaf.weak))
-            .collect();
+        let types: Vec<ArrayType> = key.leaves.iter().map(LeafType::array_type).collect();
         let names = PyTuple::new(
             py,
             [
@@ -713,20 +710,20 @@ impl JitFunction {
 
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
+        let (this, py) = (slf.get(), slf.py());
         let call = || {
             if context().disable_jit {
-                return self.function.bind(py).call(args, kwargs).map(Bound::unbind);
+                return this.function.bind(py).call(args, kwargs).map(Bound::unbind);
             }
-            let call = self.prepare(py, args, kwargs, false)?;
-            let (entry, operands, refs) = self.entry(py, call)?;
-            self.run_entry(py, &entry, &operands, &refs)
+            let call = this.prepare(py, args, kwargs, false)?;
+            let (entry, operands, refs) = this.entry(py, call)?;
+            this.run_entry(py, &entry, &operands, &refs)
         };
-        call().filtered(py)
+        call().or_else(|error| spmd::over_processes(slf, args, kwargs, error)).filtered(py)
     }
 
     /// `(program, captured, in_tree, out_tree, donated, refs)` for these arguments, which may be

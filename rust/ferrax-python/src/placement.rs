@@ -209,6 +209,14 @@ pub fn says(program: &Program) -> bool {
     })
 }
 
+/// The one device on which a program says that values are; the host where it says several, or none.
+pub fn said_device(py: Python<'_>, program: &Arc<Program>) -> PyResult<DeviceId> {
+    let shown = PyProgram::new(program.clone());
+    let number: u16 =
+        rules(py)?.call_method1(intern!(py, "said_device"), (shown,)).filtered(py)?.extract()?;
+    Ok(DeviceId(number))
+}
+
 /// The one number that all results have, if it spreads and no operand has another.
 fn spread(numbers: &[u32]) -> Option<u32> {
     let mut numbers = numbers.iter().copied().filter(|&number| number != 0);

@@ -48,6 +48,20 @@ pub fn of(op: &Op) -> Option<&PythonPrimitive> {
     }
 }
 
+/// The application of a primitive to operands of these types, with outputs of others.
+pub fn applied(
+    primitive: &Bound<'_, PyAny>,
+    params: &Bound<'_, PyDict>,
+    inputs: SmallVec<[Type; 3]>,
+    outputs: Types,
+    effects: Effects,
+) -> PyResult<Op> {
+    let name = primitive.str()?.to_string();
+    let (primitive, params) = (primitive.clone().unbind().into(), params.copy()?.unbind().into());
+    let op = PythonPrimitive { name, primitive, params, inputs, outputs, effects };
+    Ok(Op::Extension(Extension(Arc::new(op))))
+}
+
 /// Parameters' names live as long as the process: there are few.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
@@ -284,7 +298,8 @@ impl Rules for PythonPrimitive {
             )
         })
         .map_err(stash)?;
-        b.inline(&program, inputs)
+        // What programs within the parameters say of the axes of a mesh is of no use to a machine.
+        b.inline(&*ferrax_transform::spmd::erase_varying(&program)?, inputs)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ferrax_compile::DeviceId;
-use ferrax_ir::{ArrayType, Op, Program, Type, View, ops};
+use ferrax_ir::{ArrayType, Op, Program, Type, Varying, View, ops};
 use ferrax_transform::OutDims;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -30,6 +30,8 @@ pub struct PyProgram {
     work: OnceLock<usize>,
     /// Whether it says where values are.
     says_places: OnceLock<bool>,
+    /// The one device that it says values are on, or the host.
+    said_device: OnceLock<DeviceId>,
     /// The inputs that nothing is made of.
     unused: OnceLock<Vec<usize>>,
     /// Where its results are, by where operands are.
@@ -47,6 +49,7 @@ impl PyProgram {
             compiled: devices::Compiled::default(),
             work: OnceLock::new(),
             says_places: OnceLock::new(),
+            said_device: OnceLock::new(),
             unused: OnceLock::new(),
             places: placement::Answers::default(),
             residuals_of: None,
@@ -80,6 +83,23 @@ impl PyProgram {
     /// Bytes of everything a run computes, roughly: what releasing the GIL is weighed against.
     pub fn work(&self) -> usize {
         *self.work.get_or_init(|| work(&self.program))
+    }
+
+    /// The device to run on: that of the operands, or, where they were put nowhere, the one that the program says.
+    pub fn target(&self, py: Python<'_>, operands: &[Operand<'_>]) -> PyResult<DeviceId> {
+        if devices::elsewhere(operands) {
+            return devices::target(py, operands);
+        }
+        if !self.says_places() || placement::any(operands) {
+            return Ok(DeviceId::HOST);
+        }
+        match self.said_device.get() {
+            Some(device) => Ok(*device),
+            None => {
+                let said = placement::said_device(py, &self.program)?;
+                Ok(*self.said_device.get_or_init(|| said))
+            }
+        }
     }
 
     /// Whether it says where values are.
@@ -120,8 +140,7 @@ impl PyProgram {
         placement::check_devices(py, operands)?;
         let followed = key_reuse::follow(py, &self.program, &self.program.name, operands)?;
         let weak = self.program.output_types().map(|ty| ty.as_array().is_some_and(|ty| ty.weak));
-        let target =
-            if devices::elsewhere(operands) { devices::target(py, operands)? } else { DeviceId::HOST };
+        let target = self.target(py, operands)?;
         let results = if target == DeviceId::HOST {
             let executable = self.executable(py)?.clone();
             let inputs = eager::tensors(py, operands)?;
@@ -200,15 +219,22 @@ fn work(program: &Program) -> usize {
     })
 }
 
-/// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`.
+/// A shape, dtype and weakness given by Python as `(shape, dtype, weak)`, and, if there are any, names of axes of a mesh along
+/// which values differ.
 pub fn array_type(object: &Bound<'_, PyAny>) -> PyResult<ArrayType> {
     if let Ok(array) = object.cast::<Array>() {
         return Ok(array.get().array_type());
     }
-    let (shape, dtype, weak): (Vec<usize>, Bound<'_, PyAny>, bool) = object.extract()?;
-    Ok(ArrayType::of_sizes(&shape, dtypes::from_python(&dtype)?).with_weak(weak))
+    let object = object.cast::<PyTuple>()?;
+    let varying = match object.len() {
+        4 => Varying::of(object.get_item(3)?.extract::<Vec<String>>()?.into_iter().map(Arc::from)),
+        _ => Varying::NONE,
+    };
+    let (shape, dtype, weak): (Vec<usize>, Bound<'_, PyAny>, bool) = object.get_slice(0, 3).extract()?;
+    Ok(ArrayType::of_sizes(&shape, dtypes::from_python(&dtype)?).with_weak(weak).with_varying(varying))
 }
 
+/// What [`array_type`] takes, of this type.
 pub fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTuple>> {
     let array = ty.as_array().ok_or_else(|| PyValueError::new_err(format!("{ty} is not an array type")))?;
     let shape: Vec<Py<PyAny>> = array
@@ -219,7 +245,12 @@ pub fn type_tuple<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyTupl
             None => Ok(dim.to_string().into_pyobject(py)?.into_any().unbind()),
         })
         .collect::<PyResult<_>>()?;
-    (PyTuple::new(py, shape)?, dtypes::to_numpy(py, array.dtype)?, array.weak).into_pyobject(py)
+    let (shape, dtype) = (PyTuple::new(py, shape)?, dtypes::to_numpy(py, array.dtype)?);
+    if array.varying.is_empty() {
+        return (shape, dtype, array.weak).into_pyobject(py);
+    }
+    let varying = PyTuple::new(py, array.varying.names().iter().map(|name| &**name))?;
+    (shape, dtype, array.weak, varying).into_pyobject(py)
 }
 
 #[pymethods]
@@ -347,6 +378,11 @@ impl PyProgram {
         let (program, dims) =
             ferrax_transform::batch(&self.program, &size.into(), &dims, axis_name, policy).py(py)?;
         Ok((PyProgram::new(Arc::new(program)), dims))
+    }
+
+    /// The same program with types that say nothing of axes of a mesh: what is run over whole arrays.
+    fn erase_varying(&self, py: Python<'_>) -> PyResult<PyProgram> {
+        Ok(PyProgram::new(ferrax_transform::spmd::erase_varying(&self.program).py(py)?))
     }
 
     /// The same program with some of its outputs.

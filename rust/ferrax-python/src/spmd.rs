@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use ferrax_ir::{Equation, Program};
+use ferrax_ir::{Effect, Equation, Program};
 use ferrax_transform::spmd::{self, Spec, Stated};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use rustc_hash::FxHashSet;
+use pyo3::types::{PyDict, PyTuple};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::errors::IntoPyResult;
 use crate::interrupt::stash;
-use crate::primitive;
+use crate::jit::JitFunction;
 use crate::program::PyProgram;
+use crate::{params, primitive};
 
 /// For each axis the numbers of the mesh's axes.
 type Entries = Vec<Vec<u8>>;
@@ -53,6 +55,50 @@ fn collect<'py>(
     }
 }
 
+/// The program in which primitives that are defined in Python stand for ops over named axes, in sub-programs too.
+/// `make(name, params, line)` gives the primitive, its parameters and the name of the one axis that it is over.
+#[pyfunction]
+pub fn replace_named(py: Python<'_>, program: &PyProgram, make: &Bound<'_, PyAny>) -> PyResult<PyProgram> {
+    let mut known = FxHashMap::default();
+    Ok(PyProgram::new(replaced(py, &program.program, make, &mut known)?))
+}
+
+fn replaced(
+    py: Python<'_>,
+    program: &Arc<Program>,
+    make: &Bound<'_, PyAny>,
+    known: &mut FxHashMap<*const Program, Arc<Program>>,
+) -> PyResult<Arc<Program>> {
+    if let Some(found) = known.get(&Arc::as_ptr(program)) {
+        return Ok(found.clone());
+    }
+    let mut new = (**program).clone();
+    for equation in &mut new.equations {
+        if !equation.op.programs().is_empty() {
+            equation.op = equation.op.map_programs(|inner| replaced(py, inner, make, known))?;
+            continue;
+        }
+        if !equation.op.effects().iter().any(|effect| matches!(effect, Effect::NamedAxis(_))) {
+            continue;
+        }
+        let params = PyDict::new(py);
+        for (name, value) in equation.op.params() {
+            params.set_item(name, params::to_python(py, &value)?)?;
+        }
+        let line = equation.source.line().map(|line| line.to_string());
+        let made = make.call1((equation.op.name(), params, line))?;
+        let (primitive, params, axis): (Bound<'_, PyAny>, Bound<'_, PyDict>, String) = made.extract()?;
+        let inputs = equation.inputs.iter().map(|atom| program.type_of(atom)).collect();
+        let outputs = equation.outputs.iter().map(|var| program.types[var.index()].clone()).collect();
+        let effects = std::iter::once(Effect::NamedAxis(axis.as_str().into())).collect();
+        equation.op = primitive::applied(&primitive, &params, inputs, outputs, effects)?;
+    }
+    new.effects = new.equations.iter().flat_map(|equation| equation.op.effects()).collect();
+    let new = Arc::new(new);
+    known.insert(Arc::as_ptr(program), new.clone());
+    Ok(new)
+}
+
 /// How the outputs of a program are cut. `stated(name, params)` is asked of primitives that are defined in Python and have one of
 /// these names: for each result how it is cut, or None, and whether that holds to the letter; and whether the operands
 /// are cut as the results.
@@ -80,4 +126,21 @@ pub fn propagate(
         spmd::propagate(&program.program, &mesh, &inputs, &mut |equation| ask(equation).map_err(stash));
     let entries = |spec: Spec| spec.into_iter().map(|axes| axes.to_vec()).collect();
     Ok(found.py(py)?.into_iter().map(entries).collect())
+}
+
+/// Calls the function of arrays of which other processes have parts, if that is why it failed.
+#[cold]
+pub fn over_processes<'py>(
+    function: &Bound<'py, JitFunction>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    error: PyErr,
+) -> PyResult<Py<PyAny>> {
+    let py = function.py();
+    if error.get_type(py).name()? != "OverProcesses" {
+        return Err(error);
+    }
+    let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
+    let module = py.import(intern!(py, "ferrax._src.callbacks.over_processes"))?;
+    module.call_method1(intern!(py, "call_jitted"), (function, args, kwargs)).map(Bound::unbind)
 }

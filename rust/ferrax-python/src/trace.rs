@@ -485,7 +485,7 @@ pub fn record_extension(
     }
     let kept = placement::any_typed(operands).then(|| op.clone());
     let emit = |builder: &mut Builder, atoms: &[Atom]| {
-        let outputs = builder.emit_typed(op, atoms, types.iter().cloned());
+        let outputs = builder.emit_as(op, atoms, types)?;
         Ok(outputs.into_iter().map(Atom::Var).collect())
     };
     let outputs = record_atoms(py, operands, &behind, emit)?.outputs(py, operands)?;

@@ -45,12 +45,21 @@ pub(crate) struct Transposition {
 
 /// The cotangents so far, and which of them are strong though their variables are
 /// weak: all that is computed from such a cotangent is strong, save by a conversion.
-struct Sums(Vec<Option<Atom>>, Vec<bool>);
+struct Sums<'a>(Vec<Option<Atom>>, Vec<bool>, &'a [Type]);
 
-impl Sums {
-    /// Adds a cotangent of an atom; those of literals are nobody's.
+impl Sums<'_> {
+    /// Adds a cotangent of an atom; those of literals are nobody's. One that differs along axes along which the value does
+    /// not is that of some devices only: a rule forgot to sum it.
     fn add(&mut self, b: &mut Builder, to: &Atom, cotangent: Atom) -> Result<()> {
         let Atom::Var(var) = to else { return Ok(()) };
+        let (value, own) = (self.2[var.index()].varying(), b.type_of(cotangent).varying());
+        if !value.covers(own) {
+            return Err(internal_error!(
+                "a cotangent differs along {:?}, its value along {:?} alone",
+                own.names(),
+                value.names()
+            ));
+        }
         let sum = match self.0[var.index()] {
             Some(before) => b.add(before, cotangent)?,
             None => cotangent,
@@ -104,7 +113,8 @@ impl Transposition {
         for (&var, _) in program.inputs.iter().zip(linear).filter(|(_, flag)| !**flag) {
             rewriter.input(var);
         }
-        let mut sums = Sums(vec![None; program.types.len()], vec![false; program.types.len()]);
+        let mut sums =
+            Sums(vec![None; program.types.len()], vec![false; program.types.len()], &program.types);
         let mut given = Vec::new();
         for (atom, _) in program.outputs.iter().zip(cotangents).filter(|(_, flag)| **flag) {
             let ty = match program.type_of(atom) {

@@ -70,7 +70,7 @@ impl Row for Concatenate {
             }
         }
         same_dtype(Self::NAME, &all)?;
-        one(ArrayType { shape, dtype: first.dtype, weak: all.iter().all(|ty| ty.weak) })
+        one(ArrayType::new(shape, first.dtype).with_weak(all.iter().all(|ty| ty.weak)))
     }
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
@@ -251,7 +251,7 @@ impl Row for Pad {
                 ShowShape(&operand.shape)
             )
         })?;
-        one(ArrayType { shape, dtype: operand.dtype, weak: operand.weak && value.weak })
+        one(ArrayType::new(shape, operand.dtype).with_weak(operand.weak && value.weak))
     }
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {

@@ -120,7 +120,7 @@ impl Row for Compare {
         }
         same_dtype(name, &operands)?;
         let shape = elementwise_shape(name, &operands)?;
-        one(ArrayType { shape, dtype: DType::Bool, weak: operands.iter().all(|operand| operand.weak) })
+        one(ArrayType::new(shape, DType::Bool).with_weak(operands.iter().all(|operand| operand.weak)))
     }
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {

@@ -200,7 +200,7 @@ impl Row for DotGeneral {
         let batch = self.lhs_batch.iter().map(|&axis| lhs.shape[axis].clone());
         let left = free_axes(lhs.rank(), &self.lhs_contracting, &self.lhs_batch);
         let right = free_axes(rhs.rank(), &self.rhs_contracting, &self.rhs_batch);
-        let shape = batch
+        let shape: Shape = batch
             .chain(left.iter().map(|&axis| lhs.shape[axis].clone()))
             .chain(right.iter().map(|&axis| rhs.shape[axis].clone()))
             .collect();
@@ -223,7 +223,7 @@ impl Row for DotGeneral {
             None => product_dtype(lhs.dtype, rhs.dtype),
         };
         let weak = lhs.weak && rhs.weak && self.preferred_element_type.is_none();
-        one(ArrayType { shape, dtype, weak })
+        one(ArrayType::new(shape, dtype).with_weak(weak))
     }
 
     /// Integers are summed exactly and wrap at the end, floats in `f64`.

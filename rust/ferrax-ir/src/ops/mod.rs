@@ -93,7 +93,8 @@ pub use binary::{Binary, BinaryRow, Derivative as BinaryDerivative};
 pub use call::Call;
 pub use checkpoint::Checkpoint;
 pub use collectives::{
-    AllGather, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute, ReduceScatter,
+    AllGather, AllGatherInvariant, AllToAll, AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute,
+    Pvary, ReduceScatter,
 };
 pub use common::Accept;
 pub use compare::{Compare, CompareRow};
@@ -155,7 +156,8 @@ macro_rules! with_all_ops {
             // Random bits.
             Threefry2x32, RandomSeed, RandomSplit, RandomFoldIn, RandomBits, RandomWrap, RandomUnwrap,
             // Over named axes.
-            AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, ReduceScatter, AllToAll,
+            AxisReduce, Ppermute, Pbroadcast, AxisIndex, AllGather, AllGatherInvariant, ReduceScatter,
+            AllToAll, Pvary,
             // Derivatives of the user's.
             CustomLinear;
             structured:

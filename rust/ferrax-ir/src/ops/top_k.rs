@@ -42,7 +42,7 @@ impl Row for TopK {
         }
         let mut shape = operand.shape.clone();
         shape[self.axis] = Dim::Const(self.k);
-        let of = |dtype| Type::Array(ArrayType { shape: shape.clone(), dtype, weak: operand.weak });
+        let of = |dtype| Type::Array(ArrayType::new(shape.clone(), dtype).with_weak(operand.weak));
         Ok(SmallVec::from_iter([of(operand.dtype), of(DType::I32)]))
     }
 

@@ -155,6 +155,11 @@ fn open(bytes: &[u8]) -> Result<&[u8]> {
 /// elements than memory has addresses.
 fn check_type(ty: &Type) -> Result<()> {
     let (Type::Array(array) | Type::Ref(array)) = ty else { return Ok(()) };
+    if !array.varying.is_empty() {
+        return Err(parse_error!(
+            "the type {ty} is of a value on each device of a mesh; whole programs are saved"
+        ));
+    }
     if array.rank() > MAX_RANK {
         return Err(parse_error!("an array of {} dimensions; at most {MAX_RANK} can be saved", array.rank()));
     }

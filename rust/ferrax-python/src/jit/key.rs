@@ -1,8 +1,9 @@
 //! What calls of a jitted function are looked up by, and how far two calls are apart.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use ferrax_ir::{DType, Sizes};
+use ferrax_ir::{ArrayType, DType, Sizes, Varying};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -18,14 +19,15 @@ use crate::promote::context;
 use crate::tree::{PyTreeDef, TreeDef};
 use crate::{dtypes, placement};
 
-/// Shape, dtype and weakness of one argument leaf, whether it is a mutable array, and the number of
-/// where it is put, if its type says so.
+/// Shape, dtype and weakness of one argument leaf, whether it is a mutable array, and, where its type says so, the number of
+/// where it is put and along which axes of a mesh it differs.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LeafType {
     pub dtype: DType,
     pub weak: bool,
     pub is_ref: bool,
     pub place: u32,
+    pub varying: Varying,
     pub sizes: Sizes,
 }
 
@@ -36,7 +38,12 @@ impl LeafType {
             Operand::Array(array) => array.get().sizes()?,
         };
         let place = placement::typed(operand);
-        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, place, sizes })
+        let varying = varying(operand);
+        Ok(LeafType { dtype: operand.dtype(), weak: operand.weak(), is_ref: false, place, varying, sizes })
+    }
+
+    pub fn array_type(&self) -> ArrayType {
+        ArrayType::of_sizes(&self.sizes, self.dtype).with_weak(self.weak).with_varying(self.varying)
     }
 
     pub fn is(&self, operand: &Operand<'_>) -> bool {
@@ -47,9 +54,20 @@ impl LeafType {
                 Operand::Literal(_) => self.sizes.is_empty(),
                 Operand::Array(array) => match &array.get().data {
                     Data::Concrete(concrete) => concrete.sizes == self.sizes,
-                    Data::Tracer(tracer) => tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes),
+                    Data::Tracer(tracer) => {
+                        tracer.ty.varying == self.varying
+                            && tracer.ty.sizes().is_some_and(|sizes| sizes == self.sizes)
+                    }
                 },
             }
+    }
+}
+
+/// Along which axes of a mesh an operand differs.
+fn varying(operand: &Operand<'_>) -> Varying {
+    match operand {
+        Operand::Array(array) => array.get().tracer().map_or(Varying::NONE, |tracer| tracer.ty.varying),
+        Operand::Literal(_) => Varying::NONE,
     }
 }
 
@@ -226,7 +244,12 @@ pub fn abstract_leaf(leaf: &Bound<'_, PyAny>) -> PyResult<Option<LeafType>> {
         Ok(number) => number.extract()?,
         Err(_) => 0,
     };
-    Ok(Some(LeafType { dtype, weak, is_ref: false, place, sizes: shape.extract::<Vec<usize>>()?.into() }))
+    let varying = match leaf.getattr(intern!(py, "_varying")) {
+        Ok(names) => Varying::of(names.extract::<Vec<String>>()?.into_iter().map(Arc::from)),
+        Err(_) => Varying::NONE,
+    };
+    let sizes = shape.extract::<Vec<usize>>()?.into();
+    Ok(Some(LeafType { dtype, weak, is_ref: false, place, varying, sizes }))
 }
 
 pub fn static_value(value: &Bound<'_, PyAny>, name: StaticName) -> PyResult<Static> {

@@ -68,7 +68,7 @@ impl JitFunction {
             operands
         };
         placement::check_devices(py, operands)?;
-        let target = if elsewhere { devices::target(py, operands)? } else { DeviceId::HOST };
+        let target = program.target(py, operands)?;
         let results = if target == DeviceId::HOST {
             let array = |(tensor, &weak)| Array::new_concrete(py, tensor, weak);
             self.execute(py, entry, operands)?
@@ -86,7 +86,7 @@ impl JitFunction {
             give_up(operands, donated);
             results
         };
-        if elsewhere || placement::any(operands) || program.says_places() {
+        if target != DeviceId::HOST || elsewhere || placement::any(operands) || program.says_places() {
             placement::place_results(py, program, operands, &results)?;
         }
         Ok(results)

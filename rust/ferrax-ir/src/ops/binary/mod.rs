@@ -227,7 +227,7 @@ impl Row for Binary {
             Some(OfFloats::Complex) => x.dtype.complex().unwrap_or(x.dtype),
             _ => x.dtype,
         };
-        one(ArrayType { shape, dtype, weak: x.weak && y.weak })
+        one(ArrayType::new(shape, dtype).with_weak(x.weak && y.weak))
     }
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {

@@ -10,15 +10,29 @@ use smallvec::SmallVec;
 use super::super::common::one;
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::{Groups, beside, merge_axes, only, refuse_groups, shared, split_axis, times_size};
+use super::super::{Concatenate, DynamicSlice};
+use super::groups::{by_group, stacked};
+use super::reductions::device_sum;
+use super::{
+    AxisIndex, Groups, Pvary, beside, linear_varying, merge_axes, only, shared, split_axis, times_size,
+};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types};
-use crate::{ArrayType, Atom, Builder, Dim, Result, Tensor, Type, internal_error, op_struct, value_error};
+use crate::{
+    ArrayType, Atom, Builder, DType, Dim, Result, Tensor, Type, Varying, internal_error, op_struct,
+    value_error,
+};
 
 op_struct! {
     /// The arrays of all lanes along a new axis or, if `tiled`, one after the other along an old one.
     AllGather "all_gather" {
         all_gather_dimension: usize, axis_index_groups: Groups, axis_name: Vec<Arc<str>>, axis_size: Dim,
         tiled: bool,
+    }
+}
+op_struct! {
+    /// As `all_gather`, as a value that is the same in all lanes by type.
+    AllGatherInvariant "all_gather_invariant" {
+        all_gather_dimension: usize, axis_name: Vec<Arc<str>>, axis_size: Dim, tiled: bool,
     }
 }
 op_struct! {
@@ -48,6 +62,12 @@ fn divided(op: &str, what: &str, operand: &ArrayType, axis: usize, size: &Dim) -
         )),
         _ => length.floor_div(size),
     }
+}
+
+/// The blocks of equal size that an axis consists of.
+fn blocks(b: &mut Builder, x: Atom, axis: usize, count: usize) -> Result<Vec<Atom>> {
+    let block = b.shape(x)[axis].require("a collective over groups")? / count.max(1);
+    (0..count).map(|number| b.slice_axis(x, axis, number * block, (number + 1) * block)).collect()
 }
 
 /// Fails if an op was made for another number of lanes.
@@ -101,9 +121,17 @@ impl Rules for AllGather {
     }
 
     fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        refuse_groups(Self::NAME, &self.axis_index_groups)?;
-        check_size(Self::NAME, &self.axis_size, eqn.size)?;
         let axis = self.all_gather_dimension;
+        if let Some(groups) = &self.axis_index_groups {
+            return by_group(Self::NAME, b, eqn, groups, |b, lanes| {
+                let gathered = match self.tiled {
+                    true => b.emit1(Concatenate { dimension: axis }, lanes)?,
+                    false => stacked(b, lanes, axis)?,
+                };
+                Ok(vec![gathered; lanes.len()])
+            });
+        }
+        check_size(Self::NAME, &self.axis_size, eqn.size)?;
         let gathered = match only(Self::NAME, eqn)? {
             (operand, Some(dim)) => b.move_axis(operand, dim, axis)?,
             (operand, None) => b.broadcast_batch(operand, eqn.size, axis)?,
@@ -112,7 +140,77 @@ impl Rules for AllGather {
     }
 
     fn is_shared(&self) -> bool {
+        self.axis_index_groups.is_none()
+    }
+
+    rules_over_axes!(|op| &op.axis_name);
+}
+
+impl AllGatherInvariant {
+    fn gather(&self) -> AllGather {
+        AllGather {
+            all_gather_dimension: self.all_gather_dimension,
+            axis_index_groups: None,
+            axis_name: self.axis_name.clone(),
+            axis_size: self.axis_size.clone(),
+            tiled: self.tiled,
+        }
+    }
+}
+
+impl Row for AllGatherInvariant {
+    row_identity!();
+
+    fn infer(&self, inputs: &[Type]) -> Result<Types> {
+        self.gather().infer(inputs)
+    }
+
+    row_over_axes!(|op| &op.axis_name);
+}
+
+impl Rules for AllGatherInvariant {
+    fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
+        linear_jvp(self.clone(), b, eqn)
+    }
+
+    /// All lanes have one cotangent, of which each takes the block that it gave.
+    fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
+        let [axis_name] = self.axis_name.as_slice() else {
+            return Err(internal_error!("{} over the axes {:?}", Self::NAME, self.axis_name));
+        };
+        if !linear_varying(eqn).contains(axis_name) {
+            return self.gather().transpose(b, eqn);
+        }
+        let cotangent = only_cotangent(Self::NAME, eqn)?;
+        let axis = self.all_gather_dimension;
+        let mut sizes = b.shape(cotangent);
+        let block = if self.tiled { sizes[axis].floor_div(&self.axis_size)? } else { Dim::Const(1) };
+        sizes[axis] = block.clone();
+        let lane = b.emit1(AxisIndex { axis_name: axis_name.clone() }, &[])?;
+        let lane = b.emit1(Pvary { axes: vec![axis_name.clone()] }, &[lane])?;
+        let start = b.scale(lane, block.require(Self::NAME)? as f64)?;
+        let mut inputs = vec![cotangent];
+        let zero = b.int_scalar(DType::I32, 0);
+        inputs.extend((0..sizes.len()).map(|at| if at == axis { start } else { zero }));
+        let part = b.emit1(DynamicSlice { slice_sizes: sizes }, &inputs)?;
+        one_cotangent(if self.tiled { part } else { b.squeeze(part, &[axis])? })
+    }
+
+    fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        let op = AllGatherInvariant { all_gather_dimension: self.all_gather_dimension + 1, ..self.clone() };
+        beside(b, op, eqn)
+    }
+
+    fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
+        self.gather().batch_named(b, eqn)
+    }
+
+    fn is_shared(&self) -> bool {
         true
+    }
+
+    fn varies(&self, operands: Varying) -> Varying {
+        operands.without_names(&self.axis_name)
     }
 
     rules_over_axes!(|op| &op.axis_name);
@@ -168,13 +266,24 @@ impl Rules for ReduceScatter {
     }
 
     fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        refuse_groups(Self::NAME, &self.axis_index_groups)?;
+        let axis = self.scatter_dimension;
+        if let Some(groups) = &self.axis_index_groups {
+            return by_group(Self::NAME, b, eqn, groups, |b, lanes| {
+                let all = stacked(b, lanes, 0)?;
+                let sum = device_sum(b, all, 0)?;
+                let blocks = blocks(b, sum, axis, lanes.len())?;
+                if self.tiled {
+                    Ok(blocks)
+                } else {
+                    blocks.into_iter().map(|one| b.squeeze(one, &[axis])).collect()
+                }
+            });
+        }
         check_size(Self::NAME, &self.axis_size, eqn.size)?;
         let sum = match only(Self::NAME, eqn)? {
-            (operand, Some(dim)) => b.reduce_sum(operand, &[dim])?,
+            (operand, Some(dim)) => device_sum(b, operand, dim)?,
             (operand, None) => times_size(b, operand, eqn.size)?,
         };
-        let axis = self.scatter_dimension;
         one_batched(if self.tiled { split_axis(b, sum, axis, eqn.size)? } else { sum }, axis)
     }
 
@@ -223,7 +332,18 @@ impl Rules for AllToAll {
     /// With the lanes that send in front, the blocks' number becomes the lanes that receive, and
     /// the lanes that send become the blocks' number.
     fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        refuse_groups(Self::NAME, &self.axis_index_groups)?;
+        if let Some(groups) = &self.axis_index_groups {
+            return by_group(Self::NAME, b, eqn, groups, |b, lanes| {
+                let sent = lanes.iter().map(|&lane| blocks(b, lane, self.split_axis, lanes.len()));
+                let sent = sent.collect::<Result<Vec<_>>>()?;
+                (0..lanes.len())
+                    .map(|to| {
+                        let received: Vec<Atom> = sent.iter().map(|from| from[to]).collect();
+                        b.emit1(Concatenate { dimension: self.concat_axis }, &received)
+                    })
+                    .collect()
+            });
+        }
         check_size(Self::NAME, &self.axis_size, eqn.size)?;
         let (operand, dim) = only(Self::NAME, eqn)?;
         let sent = batch_to_front(b, operand, dim, eqn.size)?;

@@ -39,6 +39,8 @@ macro_rules! rules_over_axes {
 }
 
 mod exchange;
+mod groups;
+mod pvary;
 mod reductions;
 
 use std::sync::Arc;
@@ -47,9 +49,12 @@ use smallvec::SmallVec;
 
 use super::index_space::*;
 use crate::rules::{Batch, Batched};
-use crate::{Atom, Builder, Dim, Effect, Effects, Error, Op, Result, unsupported};
+use crate::{Atom, Builder, Dim, Effect, Effects, Error, Op, Result};
 
-pub use exchange::{AllGather, AllToAll, ReduceScatter};
+pub use exchange::{AllGather, AllGatherInvariant, AllToAll, ReduceScatter};
+pub use pvary::Pvary;
+use reductions::linear_varying;
+
 pub use reductions::{AxisIndex, AxisReduce, AxisReduceKind, Pbroadcast, Ppermute};
 
 /// Lanes that are to be treated group by group, by number.
@@ -68,16 +73,6 @@ fn unbound<'a>(op: &str, names: impl IntoIterator<Item = &'a Arc<str>>) -> Error
 
 fn effects<'a>(names: impl IntoIterator<Item = &'a Arc<str>>) -> Effects {
     names.into_iter().cloned().map(Effect::NamedAxis).collect()
-}
-
-fn refuse_groups(op: &str, groups: &Groups) -> Result<()> {
-    match groups {
-        None => Ok(()),
-        Some(_) => Err(unsupported!(
-            "{op}: axis_index_groups is not supported over an axis of vmap; map over the groups with an axis of \
-             their own: reshape the axis to (groups, lanes) and use two vmaps"
-        )),
-    }
 }
 
 /// The only operand, and where it has the batch dimension.

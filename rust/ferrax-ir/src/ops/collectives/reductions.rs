@@ -8,17 +8,18 @@ use smallvec::SmallVec;
 use super::super::common::{check_arity, elementwise_batch, one};
 use super::super::index_space::*;
 use super::super::reduce::check_number;
-use super::super::{Compare, Concatenate, ReduceKind};
-use super::{Groups, only, refuse_groups, shared, times_size};
+use super::super::{Compare, Concatenate, ReduceKind, Slice};
+use super::groups::{by_group, stacked};
+use super::{Groups, Pvary, only, shared, times_size};
 use crate::rules::{self, Batch, Batched, Jvp, Row, Rules, Types, not_linear};
 use crate::{
-    ArrayType, Atom, Builder, DType, Result, Tensor, Type, internal_error, op_struct, string_enum,
-    value_error,
+    ArrayType, Atom, Axes, Builder, DType, Result, Shape, Tensor, Type, Varying, internal_error, op_struct,
+    string_enum, value_error,
 };
 
 string_enum! {
     /// Which reduction over lanes.
-    AxisReduceKind { Sum = "psum", Max = "pmax", Min = "pmin" }
+    AxisReduceKind { Sum = "psum", SumInvariant = "psum_invariant", Max = "pmax", Min = "pmin" }
 }
 
 /// A reduction over lanes of named axes. The kind is part of the name.
@@ -31,6 +32,7 @@ pub struct AxisReduce {
 
 kind_params!(AxisReduce, AxisReduceKind, [axes, axis_index_groups], [
     "psum" "Sum over the lanes of named axes.",
+    "psum_invariant" "Sum over devices, by type the same on all of them.",
     "pmax" "Maximum over the lanes of named axes; NaN if there is one.",
     "pmin" "Minimum over the lanes of named axes; NaN if there is one.",
 ]);
@@ -51,10 +53,22 @@ op_struct! {
 impl AxisReduce {
     fn reduce_kind(&self) -> ReduceKind {
         match self.kind {
-            AxisReduceKind::Sum => ReduceKind::Sum,
+            AxisReduceKind::Sum | AxisReduceKind::SumInvariant => ReduceKind::Sum,
             AxisReduceKind::Max => ReduceKind::Max,
             AxisReduceKind::Min => ReduceKind::Min,
         }
+    }
+
+    /// The lanes along `dim` as one. The result may have a wider dtype, to be rounded at the end.
+    fn folded(&self, b: &mut Builder, operand: Atom, dim: usize) -> Result<Atom> {
+        match self.kind {
+            AxisReduceKind::SumInvariant => wide_sum(b, operand, dim),
+            _ => b.reduce(self.reduce_kind(), operand, &[dim]),
+        }
+    }
+
+    fn is_sum(&self) -> bool {
+        matches!(self.kind, AxisReduceKind::Sum | AxisReduceKind::SumInvariant)
     }
 
     fn sum(&self) -> AxisReduce {
@@ -71,7 +85,7 @@ impl Row for AxisReduce {
         if self.axes.is_empty() {
             return Err(value_error!("{name} requires the name of an axis"));
         }
-        if self.kind == AxisReduceKind::Sum || !operand.dtype.is_bool() {
+        if self.is_sum() || !operand.dtype.is_bool() {
             check_number(name, operand.dtype)?;
         }
         one(operand.clone())
@@ -84,7 +98,7 @@ impl Rules for AxisReduce {
     /// That of an extremum is shared by all lanes that reach it, as along an axis of an array.
     fn jvp(&self, b: &mut Builder, eqn: &Jvp<'_>) -> Result<Tangents> {
         let Some(tangent) = eqn.tangents.first().copied().flatten() else { return no_tangent() };
-        if self.kind == AxisReduceKind::Sum {
+        if self.is_sum() {
             return Ok(SmallVec::from_iter([Some(b.emit1(self.clone(), &[tangent])?)]));
         }
         let [operand] = atoms(self.op_name(), eqn.inputs)?;
@@ -97,12 +111,22 @@ impl Rules for AxisReduce {
         Ok(SmallVec::from_iter([Some(b.div(total, count)?)]))
     }
 
+    /// Of a sum over axes along which operands are said to differ the result is one value, and so is its cotangent: that of
+    /// all terms. Over other axes each lane has a cotangent of its own.
     fn transpose(&self, b: &mut Builder, eqn: &rules::Transpose<'_>) -> Result<Cotangents> {
-        if self.kind != AxisReduceKind::Sum {
+        if !self.is_sum() {
             return not_linear(self);
         }
-        let cotangent = only_cotangent(self.op_name(), eqn)?;
-        one_cotangent(b.emit1(self.clone(), &[cotangent])?)
+        let mut cotangent = only_cotangent(self.op_name(), eqn)?;
+        let operand = linear_varying(eqn);
+        let (one, own): (Vec<_>, Vec<_>) = self.axes.iter().cloned().partition(|axis| operand.contains(axis));
+        if !own.is_empty() {
+            cotangent = b.emit1(AxisReduce { axes: own, ..self.clone() }, &[cotangent])?;
+        }
+        if !one.is_empty() {
+            cotangent = b.emit1(Pvary { axes: one }, &[cotangent])?;
+        }
+        one_cotangent(cotangent)
     }
 
     fn batch(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
@@ -110,25 +134,97 @@ impl Rules for AxisReduce {
     }
 
     fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
-        refuse_groups(self.op_name(), &self.axis_index_groups)?;
+        if let Some(groups) = &self.axis_index_groups {
+            return by_group(self.op_name(), b, eqn, groups, |b, lanes| {
+                let all = stacked(b, lanes, 0)?;
+                let sum = match self.kind {
+                    AxisReduceKind::SumInvariant => device_sum(b, all, 0)?,
+                    _ => b.reduce(self.reduce_kind(), all, &[0])?,
+                };
+                Ok(vec![sum; lanes.len()])
+            });
+        }
         let (operand, dim) = only(self.op_name(), eqn)?;
+        let dtype = b.dtype(operand);
         let mut result = match (dim, self.kind) {
-            (Some(dim), _) => b.reduce(self.reduce_kind(), operand, &[dim])?,
-            (None, AxisReduceKind::Sum) => times_size(b, operand, eqn.size)?,
+            (Some(dim), _) => self.folded(b, operand, dim)?,
+            (None, AxisReduceKind::Sum | AxisReduceKind::SumInvariant) => times_size(b, operand, eqn.size)?,
             (None, AxisReduceKind::Max | AxisReduceKind::Min) => operand,
         };
         let axes: Vec<_> = self.axes.iter().filter(|axis| Some(&***axis) != eqn.axis_name).cloned().collect();
         if !axes.is_empty() {
             result = b.emit1(AxisReduce { axes, ..self.clone() }, &[result])?;
         }
-        shared(result)
+        shared(if b.dtype(result) == dtype { result } else { b.convert(result, dtype)? })
     }
 
     fn is_shared(&self) -> bool {
-        true
+        self.axis_index_groups.is_none()
+    }
+
+    fn varies(&self, operands: Varying) -> Varying {
+        if self.axis_index_groups.is_some() { operands } else { operands.without_names(&self.axes) }
     }
 
     rules_over_axes!(|op| &op.axes);
+}
+
+/// Of more lanes than that sums are not of devices, and as those along any axis.
+const MOST_DEVICES: usize = 64;
+
+/// The sum of what devices have along `dim`: of adjacent pairs, so that those of a power of two of devices may be made wherever
+/// these are, and have the same bits. Floats of fewer than 32 bits are summed in 32, and not rounded.
+fn wide_sum(b: &mut Builder, operand: Atom, dim: usize) -> Result<Atom> {
+    let dtype = b.dtype(operand);
+    match b.shape(operand)[dim].as_const() {
+        Some(size) if (1..=MOST_DEVICES).contains(&size) && !dtype.is_integer() && !dtype.is_bool() => {
+            let narrow = dtype.is_float() && dtype.size() < 4;
+            let wide = if narrow { b.convert(operand, DType::F32)? } else { operand };
+            let sum = paired(b, wide, dim, size)?;
+            b.squeeze(sum, &[dim])
+        }
+        _ => b.reduce_sum(operand, &[dim]),
+    }
+}
+
+/// As `wide_sum`, rounded to the dtype of the operand.
+pub(super) fn device_sum(b: &mut Builder, operand: Atom, dim: usize) -> Result<Atom> {
+    let (dtype, sum) = (b.dtype(operand), wide_sum(b, operand, dim)?);
+    if b.dtype(sum) == dtype { Ok(sum) } else { b.convert(sum, dtype) }
+}
+
+/// The sum of `size` elements along an axis, `((x0 + x1) + (x2 + x3)) + x4`: of more than a power of two the largest power
+/// of two that is less comes first.
+fn paired(b: &mut Builder, x: Atom, dim: usize, size: usize) -> Result<Atom> {
+    if size == 1 {
+        return Ok(x);
+    }
+    if !size.is_power_of_two() {
+        let half = 1 << (usize::BITS - 1 - (size - 1).leading_zeros());
+        let (first, second) = (b.slice_axis(x, dim, 0, half)?, b.slice_axis(x, dim, half, size)?);
+        let (first, second) = (paired(b, first, dim, half)?, paired(b, second, dim, size - half)?);
+        return b.add(first, second);
+    }
+    let shape = b.shape(x);
+    let every = |b: &mut Builder, first: usize| {
+        let mut start_indices: Shape = smallvec::smallvec![0.into(); shape.len()];
+        let mut strides: Axes = smallvec::smallvec![1; shape.len()];
+        start_indices[dim] = first.into();
+        strides[dim] = 2;
+        let slice = Slice { start_indices, limit_indices: shape.clone(), strides: Some(strides) };
+        b.emit1(slice, &[x])
+    };
+    let (even, odd) = (every(b, 0)?, every(b, 1)?);
+    let sums = b.add(even, odd)?;
+    paired(b, sums, dim, size / 2)
+}
+
+/// Along which axes the operand of a linear op differs.
+pub(super) fn linear_varying(eqn: &rules::Transpose<'_>) -> Varying {
+    match eqn.inputs.first() {
+        Some(rules::Operand::Linear(ty)) => ty.varying(),
+        _ => Varying::NONE,
+    }
 }
 
 impl Row for Ppermute {
@@ -168,7 +264,7 @@ impl Rules for Ppermute {
         elementwise_batch(self.clone(), b, eqn)
     }
 
-    /// Runs of lanes that come from neighbours are moved as one slice: a rotation is two.
+    /// Runs of lanes that come from neighbours are moved as one slice: a rotation is two. Lanes to which none sends get zeros.
     fn batch_named(&self, b: &mut Builder, eqn: &Batch<'_>) -> Result<Batched> {
         let size = eqn.size.require("ppermute over an axis")?;
         let mut from = vec![None; size];
@@ -182,17 +278,23 @@ impl Rules for Ppermute {
                 }
             }
         }
-        let Some(from) = from.into_iter().collect::<Option<Vec<usize>>>() else {
-            return Err(value_error!(
-                "ppermute over an axis of vmap needs a permutation of all its {size} lanes, got {:?}",
-                self.perm
-            ));
-        };
         let (operand, dim) = only(Self::NAME, eqn)?;
-        let Some(dim) = dim else { return shared(operand) };
+        let (operand, dim) = match dim {
+            Some(dim) => (operand, dim),
+            None if from.iter().all(Option::is_some) => return shared(operand),
+            None => (b.broadcast_batch(operand, eqn.size, 0)?, 0),
+        };
         let mut pieces = Vec::new();
-        for run in from.chunk_by(|a, b| a + 1 == *b) {
-            pieces.push(b.slice_axis(operand, dim, run[0], run[0] + run.len())?);
+        let follows = |a: &Option<usize>, b: &Option<usize>| a.map(|a| a + 1) == *b;
+        for run in from.chunk_by(follows) {
+            pieces.push(match run[0] {
+                Some(first) => b.slice_axis(operand, dim, first, first + run.len())?,
+                None => {
+                    let mut ty = b.array_type(operand)?;
+                    ty.shape[dim] = run.len().into();
+                    b.zeros(&ty)?
+                }
+            });
         }
         let permuted = match pieces.as_slice() {
             [] => operand,
@@ -229,7 +331,10 @@ impl Rules for Pbroadcast {
         let sum = b.emit1(sum, &[cotangent])?;
         let index = b.emit1(AxisIndex { axis_name: self.axis_name.clone() }, &[])?;
         let source = b.int_scalar(DType::I32, self.source as i64);
-        let is_source = b.compare(Compare::Eq, index, source)?;
+        let mut is_source = b.compare(Compare::Eq, index, source)?;
+        if linear_varying(eqn).contains(&self.axis_name) {
+            is_source = b.emit1(Pvary { axes: vec![self.axis_name.clone()] }, &[is_source])?;
+        }
         let is_source = b.broadcast_scalar(is_source, &b.shape(sum))?;
         let zeros = b.zeros_like(sum)?;
         one_cotangent(b.select(is_source, sum, zeros)?)

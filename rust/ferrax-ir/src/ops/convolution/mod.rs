@@ -314,7 +314,7 @@ impl Row for ConvGeneralDilated {
             shape[dims.out[axis + 2]] = self.result_size(axis, size, window)?;
         }
         let dtype = self.result_dtype(lhs.dtype)?;
-        one(ArrayType { shape, dtype, weak: lhs.weak && rhs.weak && dtype == lhs.dtype })
+        one(ArrayType::new(shape, dtype).with_weak(lhs.weak && rhs.weak && dtype == lhs.dtype))
     }
 
     /// Integers are summed exactly and wrap at the end, floats in `f64`.

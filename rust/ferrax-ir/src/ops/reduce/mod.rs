@@ -130,9 +130,9 @@ impl Row for Reduce {
             ));
         }
         let kept = other_axes(operand.rank(), &self.axes);
-        let shape = kept.iter().map(|&axis| operand.shape[axis].clone()).collect();
+        let shape: crate::Shape = kept.iter().map(|&axis| operand.shape[axis].clone()).collect();
         let weak = operand.weak && domain != Domain::Bits;
-        one(ArrayType { shape, dtype: operand.dtype, weak })
+        one(ArrayType::new(shape, operand.dtype).with_weak(weak))
     }
 
     fn eval(&self, inputs: &[Tensor], outputs: &[Type]) -> Result<Vec<Tensor>> {
