@@ -120,7 +120,7 @@ for _name in ("axis_index", "nextafter", "round", "stop_gradient", *_rows("zero"
 
 for _name in (
     "all_gather", "all_to_all", "broadcast_in_dim", "concatenate", "convert_element_type", "copy",
-    "cumsum", "name", "pad", "pbroadcast", "ppermute", "psum", "reduce_precision",
+    "cumsum", "name", "pad", "pbroadcast", "ppermute", "psum", "psum_invariant", "pvary", "reduce_precision",
     "reduce_scatter", "reduce_sum", "reshape", "rev", "slice", "squeeze", "transpose",
     *_rows("linear"),
 ):  # fmt: skip

@@ -1,0 +1,264 @@
+"""Arrays over the devices of several processes: each process holds the parts of its own devices.
+
+Where the parts of one process make the whole, as where all devices hold it, the array is an `Array` as any other, which
+lies in that process's memory once; its sharding says that others have it, too. Else it is a `GlobalArray`, which
+knows shape, dtype and sharding, and holds the parts. It is an `Array` to `isinstance`. The native core, which computes
+with whole arrays, is told by `__jax_array__` that there is none, so that each operation says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ferrax._src.core import placements
+from ferrax._src.core.array import Shard
+from ferrax._src.core.avals import ShapedArray
+from ferrax._src.core.devices import Device
+from ferrax._src.core.layout import Format, dense
+from ferrax._src.core.parts import joined, parts_of
+from ferrax._src.core.sharding import Sharding
+from ferrax._src.core.values import Array, ArrayImpl, register_type
+
+
+def holds_whole(sharding: Sharding, shape: Sequence[int]) -> bool:
+    """Whether this process's devices hold all tiles of an array."""
+    if sharding.is_fully_addressable:
+        return True
+    tiles = sharding._tile_numbers(len(shape))
+    mine = sharding.addressable_devices
+    held = {numbers for device, numbers in zip(sharding._device_assignment, tiles) if device in mine}
+    return len(held) == len(set(tiles))
+
+
+def of_parts(shape: Sequence[int], sharding: Sharding, parts: dict[Device, Array], dtype: Any = None) -> Any:
+    """The array of this process's parts, each of which is of the sharding's shape. `dtype` is needed without parts."""
+    if holds_whole(sharding, shape):
+        return joined(shape, sharding, parts)
+    return GlobalArray(shape, sharding, parts, dtype)
+
+
+def spread(array: Any, sharding: Sharding) -> Any:
+    """An array that is whole in this process over devices of several: the parts of this one's are kept of it."""
+    if holds_whole(sharding, array.shape):
+        return placements.placed(array, sharding)
+    whole = placements.placed(array, sharding)
+    return GlobalArray(array.shape, sharding, dict(parts_of(whole)), array.dtype, array.weak_type)
+
+
+class OverProcesses(RuntimeError):
+    """An array of which this process has some parts was given to what computes with whole arrays."""
+
+
+class GlobalArray:
+    """An array of which this process holds some parts, and other processes the rest.
+
+    Args: shape: of the whole; sharding: how it is laid out; parts: those of this process's devices, each on its device;
+    dtype: of the array, None: of the parts.
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "_sharding", "_parts", "_deleted", "__weakref__")
+    __array_priority__ = 100
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        sharding: Sharding,
+        parts: dict[Device, Array],
+        dtype: Any = None,
+        weak_type: bool = False,
+    ) -> None:
+        some = next(iter(parts.values()), None)
+        self.shape = tuple(map(int, shape))
+        self.dtype = some.dtype if some is not None else np.dtype(dtype)
+        self.weak_type = weak_type
+        self._sharding = sharding
+        self._parts = parts
+        self._deleted = False
+        placements.number_of(sharding)  # from now on arrays are asked where they are
+
+    # What `isinstance(x, Array)` asks of values whose class is no subclass.
+    __class__ = property(lambda self: ArrayImpl)
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def sharding(self) -> Sharding:
+        return self._sharding
+
+    device = sharding
+
+    @property
+    def _placement(self) -> placements.Placement:
+        return placements.Placement(self._sharding, True)
+
+    @property
+    def aval(self) -> ShapedArray:
+        return ShapedArray(self.shape, self.dtype, self.weak_type, sharding=placements.explicit_spec(self))
+
+    @property
+    def format(self) -> Format:
+        return Format(dense(self.ndim), self._sharding)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    committed = _committed = property(lambda self: True)
+    is_fully_addressable = is_fully_replicated = property(lambda self: False)
+
+    @property
+    def platform(self) -> str:
+        return self._sharding._device_assignment[0].platform
+
+    def devices(self) -> set[Device]:
+        """The devices that hold the array, of all processes."""
+        return self._sharding.device_set
+
+    def on_device_size_in_bytes(self) -> int:
+        """The bytes that the elements take, on all devices together."""
+        tile = math.prod(self._sharding.shard_shape(self.shape))
+        return tile * self.itemsize * self._sharding.num_devices
+
+    def parts(self) -> list[tuple[Device, Array]]:
+        """For each of this process's devices the part that it holds, in the order of the sharding."""
+        self._check_if_deleted()
+        return [(device, self._parts[device]) for device in self._sharding._addressable_device_assignment]
+
+    @property
+    def _arrays(self) -> list[Array]:
+        return [part for _, part in self.parts()]
+
+    def addressable_data(self, index: int) -> Array:
+        """The part of one of this process's devices, in the sharding's order. Errors: IndexError."""
+        return self.parts()[index][1]
+
+    @property
+    def addressable_shards(self) -> list[Any]:
+        """The parts of this process's devices."""
+        return shards(self, self.parts())
+
+    @property
+    def global_shards(self) -> list[Any]:
+        """The parts of all devices, of which those of other processes have no data."""
+        return shards(self, all_parts(self._sharding, self.parts()))
+
+    def is_deleted(self) -> bool:
+        """Whether `delete` was called."""
+        return self._deleted
+
+    def delete(self) -> None:
+        """Frees the memory of this process's parts."""
+        self._deleted = True
+        for part in self._parts.values():
+            part.delete()
+
+    def _check_if_deleted(self) -> None:
+        if self._deleted:
+            raise RuntimeError(f"{self!r} has been deleted: it was deleted or donated")
+
+    def block_until_ready(self) -> GlobalArray:
+        """The array itself, whose parts are there."""
+        return self
+
+    def copy_to_host_async(self) -> None:
+        """Nothing: the parts are in the host's memory."""
+
+    def is_ready(self) -> bool:
+        """Whether the elements are there, which they are."""
+        return True
+
+    def copy(self) -> GlobalArray:
+        """Another array with the same elements."""
+        parts = {device: placements.place(part.copy(), part.sharding) for device, part in self.parts()}
+        return GlobalArray(self.shape, self._sharding, parts, self.dtype, self.weak_type)
+
+    clone = copy
+
+    def __copy__(self) -> GlobalArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> GlobalArray:
+        return self.copy()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if hasattr(Array, name):
+            raise AttributeError(self._unknown(f"take .{name} of"))
+        raise AttributeError(f"arrays have no attribute {name!r}")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError(self._unknown("iterate over"))
+
+    def __repr__(self) -> str:
+        if self._deleted:
+            return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype.name})"
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"Array(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def _unknown(self, what: str) -> str:
+        return (
+            f"cannot {what} an array of shape {self.shape} with {self._sharding}: this process holds some of its parts "
+            "and others the rest. addressable_shards has those of this process, and "
+            "experimental.multihost_utils.process_allgather(x, tiled=True), called in all processes, the whole"
+        )
+
+    def _no_values(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(self._unknown("take the values of"))
+
+    __array__ = tolist = item = __reduce__ = __reduce_ex__ = __int__ = __float__ = __complex__ = _no_values
+    __index__ = __bool__ = _no_values
+    _value = property(_no_values)
+
+    def __jax_array__(self) -> NoReturn:
+        raise OverProcesses(self._unknown("compute, outside of programs over its mesh, with"))
+
+    def __dlpack__(self, **_: Any) -> NoReturn:
+        raise BufferError(self._unknown("exchange"))
+
+    __buffer__ = __dlpack__
+
+
+def _refuse(self: GlobalArray, *_: Any) -> NoReturn:
+    self.__jax_array__()
+
+
+# Computing goes the way of `Array`'s operators, which is closed.
+for _name in ("add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift").split():
+    setattr(GlobalArray, f"__{_name}__", _refuse)
+    setattr(GlobalArray, f"__r{_name}__", _refuse)
+for _name in "neg pos abs invert getitem eq ne lt le gt ge".split():
+    setattr(GlobalArray, f"__{_name}__", _refuse)
+register_type(GlobalArray, lambda array: array.aval)
+
+
+def all_parts(sharding: Sharding, mine: Iterable[tuple[Device, Array]]) -> list[tuple[Device, Array | None]]:
+    """The parts of all devices in the order of the sharding, None for those of other processes."""
+    known = dict(mine)
+    return [(device, known.get(device)) for device in sharding._device_assignment]
+
+
+def shards(array: Any, parts: Iterable[tuple[Device, Array | None]]) -> list[Any]:
+    """The parts as `Shard`s."""
+    return [Shard(device, array.sharding, array.shape, part) for device, part in parts]

@@ -1,0 +1,59 @@
+"""Programs of several processes, started by `mpiexec`, for tests."""
+
+import functools
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+PROGRAMS = HERE / "mpi_programs"
+
+
+@functools.cache
+def mpiexec() -> str | None:
+    """The program that starts processes: the one beside this Python, or of the path."""
+    return shutil.which("mpiexec", path=str(pathlib.Path(sys.executable).parent)) or shutil.which("mpiexec")
+
+
+needs_mpi = pytest.mark.skipif(
+    mpiexec() is None or importlib.util.find_spec("mpi4py") is None,
+    reason="programs of several processes need mpi4py and mpiexec: pip install mpi4py mpich",
+)
+
+
+@functools.cache
+def _options() -> list[str]:
+    version = subprocess.run([mpiexec(), "--version"], capture_output=True, text=True).stdout
+    return ["--oversubscribe"] if "Open MPI" in version or "PRRTE" in version else []
+
+
+def start(program: str, count: int, *arguments: str, **options) -> subprocess.Popen:
+    """A program of `mpi_programs`, by so many processes."""
+    paths = [str(HERE), str(HERE.parents[1] / "python"), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        # Those of the tests, which have eight devices.
+        "XLA_FLAGS": "", "FERRAX_NUM_CPU_DEVICES": "-1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }  # fmt: skip
+    command = [mpiexec(), *_options(), "-n", str(count), sys.executable, str(PROGRAMS / program), *arguments]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def run(program: str, count: int, *arguments: str, timeout: float = 120) -> tuple[int, str, str]:
+    """How it ended, and what it printed."""
+    started = start(program, count, *arguments)
+    try:
+        out, err = started.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        raise
+    return started.returncode, out, err

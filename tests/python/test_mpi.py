@@ -1,0 +1,94 @@
+"""Programs of several processes, which MPI joins. Each test starts one, and each program checks much."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from mpi_launch import needs_mpi, run, start
+
+from ferrax.experimental import checkpoint
+
+pytestmark = needs_mpi
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_collectives(count):
+    status, out, err = run("collectives.py", count, str(count))
+    assert status == 0, err
+    assert sorted(out.splitlines()) == [f"process {process} of {count} is done" for process in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_arrays(count):
+    status, out, err = run("arrays.py", count)
+    assert status == 0, err
+    assert len(out.splitlines()) == count
+
+
+def test_programs(tmp_path):
+    """Functions over meshes of two and four processes have the bits of one process with as many devices."""
+    kept = str(tmp_path / "found.npz")
+    for count in (1, 2, 4):
+        status, out, err = run("programs.py", count, kept, str(8 // count))
+        assert status == 0, err
+        assert out.count("done") == count
+
+
+def test_checkpoints(tmp_path):
+    """Four processes save, two load, and so does this one."""
+    for what, count in (("save", 4), ("load", 2)):
+        status, out, err = run("checkpoints.py", count, what, str(tmp_path / "saved"))
+        assert status == 0, err
+        assert len(out.splitlines()) == count
+    loaded = checkpoint.load(tmp_path / "saved")
+    assert loaded["['step']"] == 7
+    np.testing.assert_array_equal(loaded["['arrays']['w']"], np.arange(16.0 * 24).reshape(16, 24))
+
+
+@pytest.mark.parametrize("kind", ["small", "large", "mixed", "kinds"])
+def test_processes_that_do_not_agree(kind):
+    """Each process names its own line and the other's; nobody computes with what was not meant for it."""
+    status, out, err = run("failures.py", 2, kind)
+    assert status != 0 and "nothing happened" not in out
+    errors = [line for line in err.splitlines() if "JaxRuntimeError: " in line]
+    assert len(errors) == 2, err
+    assert all("odd.py:1" in line and "even.py:2" in line for line in errors), errors
+
+
+@pytest.mark.parametrize("kind, expected", [("raise", "this process has enough"), ("kill", "")])
+def test_all_end_with_one(kind, expected):
+    begin = time.monotonic()
+    status, out, err = run("failures.py", 4, kind)
+    assert status != 0 and "nothing happened" not in out and expected in err
+    assert time.monotonic() - begin < 30
+
+
+def test_who_is_missing():
+    """Four processes, more than some machines have processors: the three that wait name the one that does not come."""
+    status, out, err = run("failures.py", 4, "late")
+    assert status != 0 and "nothing happened" not in out
+    assert "psum of float32[4] at even.py:2" in err
+    assert "waited 2 s for process 3, which did not come" in err
+
+
+def test_a_process_that_ends_early():
+    begin = time.monotonic()
+    status, out, err = run("failures.py", 2, "leave")
+    assert status != 0 and "nothing happened" not in out
+    assert "process 1 ended without it" in err and "even.py:2" in err
+    assert time.monotonic() - begin < 15
+
+
+@pytest.mark.parametrize("whom", ["mpiexec", "one"])
+def test_interrupts(whom):
+    program = start("failures.py", 2, "interrupt")
+    pid = int(program.stdout.readline().split()[1])
+    time.sleep(0.5)
+    begin = time.monotonic()
+    os.kill(program.pid if whom == "mpiexec" else pid, signal.SIGINT)
+    _, err = program.communicate(timeout=30)
+    assert program.returncode != 0 and time.monotonic() - begin < 10
+    if whom == "one":
+        assert "KeyboardInterrupt" in err
